@@ -1,1 +1,10 @@
-//! Placeholder while the room is being built.
+//! The pure part of the laboratory: study -> plan -> trial specs -> records -> comparisons.
+//!
+//! Nothing here opens a device, starts a process or reads a clock. The only I/O is reading and
+//! writing the files of a result directory ([`result`]). The words of the types are the words of
+//! the help, the JSON and the report.
+
+pub mod contender;
+pub mod quantity;
+pub mod record;
+pub mod spec;

@@ -1,0 +1,221 @@
+//! The notation of a contender: `[LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS]`.
+//!
+//! This file knows the notation only; which file systems exist, and which of their options make
+//! sense, is the trial room's business. Options are split as a shell would split them and are
+//! handed to mkfs as they are, never through a shell.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// One storage stack to compare.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contender {
+    /// The name in tables and on the command line; unique in a study.
+    pub label: String,
+    /// Name of the file-system descriptor: `ext4`, `xfs`, `dir`, ...
+    pub file_system: String,
+    /// The existing directory of a `dir:` contender.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<PathBuf>,
+    /// Words handed to mkfs, before the device.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mkfs_options: Vec<String>,
+    /// Mount options, one word each (`noatime`, `commit=30`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mount_options: Vec<String>,
+}
+
+/// Why a contender could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContenderError {
+    /// The text that was given, whole.
+    pub text: String,
+    /// What is wrong with it, naming the word, and the next step.
+    pub problem: String,
+}
+
+impl fmt::Display for ContenderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "contender '{}': {}", self.text, self.problem)
+    }
+}
+
+impl std::error::Error for ContenderError {}
+
+impl Contender {
+    /// Reads a contender. `known` are the file systems that the machine's descriptors name; the
+    /// nearest of them is suggested for an unknown one.
+    pub fn parse(text: &str, known: &[&str]) -> Result<Contender, ContenderError> {
+        let fail = |problem: String| ContenderError { text: text.to_string(), problem };
+        let (label, rest) = split_label(text);
+        let words = shlex::split(rest)
+            .ok_or_else(|| fail("a quote is not closed; close it or escape it".into()))?;
+        let mut parts = words.splitn(2, |word| word == "@");
+        let left = parts.next().unwrap_or_default();
+        let right = parts.next();
+        let Some((head, mkfs_options)) = left.split_first() else {
+            return Err(fail(format!(
+                "no file system is named; write [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS], with FS one of {}",
+                known.join(", ")
+            )));
+        };
+        let (file_system, directory) = match head.split_once(':') {
+            Some(("dir", path)) if !path.is_empty() => ("dir", Some(PathBuf::from(path))),
+            Some(("dir", _)) => {
+                return Err(fail("'dir:' needs a directory, as in dir:/mnt/data".into()));
+            }
+            _ => (head.as_str(), None),
+        };
+        if file_system == "dir" && directory.is_none() {
+            return Err(fail("'dir' needs a directory, as in dir:/mnt/data".into()));
+        }
+        if !known.contains(&file_system) {
+            return Err(fail(unknown_file_system(file_system, known)));
+        }
+        let mount_options = split_mount_options(right.unwrap_or_default());
+        if right.is_some() && mount_options.is_empty() {
+            return Err(fail("'@' is followed by no mount option; leave '@' out".into()));
+        }
+        if directory.is_some() && !(mkfs_options.is_empty() && mount_options.is_empty()) {
+            return Err(fail(
+                "a dir: contender is never formatted or mounted, so it takes no options; leave them out".into(),
+            ));
+        }
+        let label = match label {
+            Some("") => {
+                return Err(fail("the label before ':' is empty; name it or leave ': ' out".into()));
+            }
+            Some(label) => label.to_string(),
+            None => rest.split_whitespace().collect::<Vec<_>>().join(" "),
+        };
+        Ok(Contender {
+            label,
+            file_system: file_system.to_string(),
+            directory,
+            mkfs_options: mkfs_options.to_vec(),
+            mount_options,
+        })
+    }
+
+    /// The notation that parses to this contender, with its label.
+    pub fn notation(&self) -> String {
+        let mut words = vec![match &self.directory {
+            Some(path) => format!("dir:{}", path.display()),
+            None => self.file_system.clone(),
+        }];
+        words.extend(self.mkfs_options.iter().cloned());
+        let mut rest =
+            shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "));
+        if !self.mount_options.is_empty() {
+            rest.push_str(" @ ");
+            rest.push_str(&self.mount_options.join(","));
+        }
+        if self.label == rest { rest } else { format!("{}: {rest}", self.label) }
+    }
+}
+
+/// Splits `LABEL: REST` at the first colon that a space follows. `dir:/path` has none.
+fn split_label(text: &str) -> (Option<&str>, &str) {
+    match text.split_once(": ") {
+        Some((label, rest)) => (Some(label.trim()), rest.trim()),
+        None => (None, text.trim()),
+    }
+}
+
+/// Mount options may be written with commas, spaces or both; commas inside quotes stay, as
+/// mount(8) has it for security labels.
+fn split_mount_options(words: &[String]) -> Vec<String> {
+    let words = words.iter().filter(|word| word.as_str() != "-o");
+    let mut options = Vec::new();
+    for word in words {
+        let mut option = String::new();
+        let mut quoted = false;
+        for character in word.chars() {
+            match character {
+                '"' => {
+                    quoted = !quoted;
+                    option.push(character);
+                }
+                ',' if !quoted => options.push(std::mem::take(&mut option)),
+                _ => option.push(character),
+            }
+        }
+        options.push(option);
+    }
+    options.retain(|option| !option.is_empty());
+    options
+}
+
+fn unknown_file_system(name: &str, known: &[&str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!("no file system is called '{name}'; did you mean '{near}'?"),
+        None => format!("no file system is called '{name}'; known are {}", known.join(", ")),
+    }
+}
+
+/// The candidate that a person most likely meant by `word`, if any is near enough to suggest.
+pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    candidates
+        .iter()
+        .map(|candidate| {
+            (strsim::damerau_levenshtein(&word, &candidate.to_lowercase()), *candidate)
+        })
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len().max(word.len()) / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[&str] = &["ext4", "xfs", "btrfs", "dir"];
+
+    fn parse(text: &str) -> Contender {
+        Contender::parse(text, KNOWN).unwrap()
+    }
+
+    #[test]
+    fn reads_the_whole_notation() {
+        let contender = parse("nj: ext4 -O ^has_journal @ noatime,commit=30 data=writeback");
+        assert_eq!(contender.label, "nj");
+        assert_eq!(contender.file_system, "ext4");
+        assert_eq!(contender.mkfs_options, ["-O", "^has_journal"]);
+        assert_eq!(contender.mount_options, ["noatime", "commit=30", "data=writeback"]);
+    }
+
+    #[test]
+    fn labels_default_to_what_was_written() {
+        assert_eq!(parse("xfs").label, "xfs");
+        assert_eq!(parse("  xfs   -m reflink=0 ").label, "xfs -m reflink=0");
+        let directory = parse("dir:/mnt/data");
+        assert_eq!(directory.label, "dir:/mnt/data");
+        assert_eq!(directory.directory, Some(PathBuf::from("/mnt/data")));
+    }
+
+    #[test]
+    fn notation_reads_back() {
+        for text in
+            ["xfs", "a: ext4 -L 'my disk' @ noatime", "here: dir:/tmp", "btrfs @ compress=zstd"]
+        {
+            let contender = parse(text);
+            assert_eq!(parse(&contender.notation()), contender, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_word_and_the_next_step() {
+        let message = |text: &str| Contender::parse(text, KNOWN).unwrap_err().to_string();
+        assert!(message("ext5").contains("did you mean 'ext4'"), "{}", message("ext5"));
+        assert!(message("hammer").contains("known are ext4, xfs"), "{}", message("hammer"));
+        assert!(message("a: ").contains("no file system is named"));
+        assert!(message(": ext4").contains("label"));
+        assert!(message("ext4 -L 'x").contains("quote"));
+        assert!(message("ext4 @").contains("'@'"));
+        assert!(message("dir:").contains("directory"));
+        assert!(message("dir:/x @ noatime").contains("never formatted"));
+    }
+}

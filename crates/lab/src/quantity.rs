@@ -1,0 +1,117 @@
+//! Sizes and durations as people write them (`8G`, `512K`, `10m`, `1.5s`), and back again.
+//!
+//! Invariant: what [`size_text`] prints for a parsed size parses to the same size.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Why a size or a duration could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuantityError {
+    /// The text that was given.
+    pub text: String,
+    /// What would have been right, with an example.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}' is not {}", self.text, self.expected)
+    }
+}
+
+impl std::error::Error for QuantityError {}
+
+const SIZE_EXPECTED: &str =
+    "a size: a whole number with K, M, G or T (powers of 1024), such as 8G or 512M";
+const DURATION_EXPECTED: &str =
+    "a duration: a number with ms, s, m or h, such as 10m, 30s or 500ms (a bare number is seconds)";
+
+/// Reads a size in bytes: a whole number with an optional binary suffix K, M, G, T (also `KiB`
+/// and `KB`, which mean the same here: powers of 1024).
+pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
+    let error = || QuantityError { text: text.to_string(), expected: SIZE_EXPECTED };
+    let trimmed = text.trim();
+    let digits_end = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+    let number: u64 = trimmed[..digits_end].parse().map_err(|_| error())?;
+    let suffix = trimmed[digits_end..].trim().to_ascii_lowercase();
+    let suffix = suffix.strip_suffix("ib").or(suffix.strip_suffix('b')).unwrap_or(&suffix);
+    let shift = match suffix {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(error()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(error)
+}
+
+/// Writes a size exactly, with the largest binary suffix that divides it.
+pub fn size_text(bytes: u64) -> String {
+    for (shift, suffix) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {
+        if bytes > 0 && bytes.is_multiple_of(1 << shift) {
+            return format!("{}{suffix}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
+}
+
+/// Reads a duration; a bare number is seconds. Zero is refused, since every duration here bounds
+/// something.
+pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
+    let error = || QuantityError { text: text.to_string(), expected: DURATION_EXPECTED };
+    let trimmed = text.trim();
+    let number_end =
+        trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let number: f64 = trimmed[..number_end].parse().map_err(|_| error())?;
+    let seconds = match trimmed[number_end..].trim() {
+        "ms" => number / 1e3,
+        "" | "s" | "sec" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(error()),
+    };
+    if !(seconds > 0.0 && seconds < 1e9) {
+        return Err(error());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_and_print_back() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("512", 512),
+            ("4K", 4096),
+            ("8G", 8 << 30),
+            ("3MiB", 3 << 20),
+            ("1 tb", 1 << 40),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+            assert_eq!(parse_size(&size_text(bytes)), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_sizes_name_the_text() {
+        for text in ["", "G", "8X", "-1", "1.5G", "99999999999T"] {
+            let error = parse_size(text).unwrap_err();
+            assert!(error.to_string().contains(&format!("'{text}'")), "{error}");
+        }
+    }
+
+    #[test]
+    fn durations_read() {
+        assert_eq!(parse_duration("10m"), Ok(Duration::from_secs(600)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("2"), Ok(Duration::from_secs(2)));
+        for text in ["", "0", "0s", "-1s", "5 parsecs", "1.2.3s", "NaN"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+}

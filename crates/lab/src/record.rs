@@ -1,0 +1,272 @@
+//! What one trial yielded. One record is one line of `records.jsonl`.
+//!
+//! Integers for nanoseconds and bytes. A field that could not be measured is absent, never zero.
+
+use serde::{Deserialize, Serialize};
+
+use crate::contender::Contender;
+
+/// A timed part of a trial, in the order in which they happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Making the file system.
+    Mkfs,
+    /// Mounting it.
+    Mount,
+    /// The user's `--setup`.
+    Setup,
+    /// Dropping caches and waiting for the device to be idle.
+    Settle,
+    /// The user's `--prepare`.
+    Prepare,
+    /// The load.
+    Run,
+    /// Making durable what the load wrote.
+    Sync,
+    /// The user's `--cleanup`.
+    Cleanup,
+    /// Unmounting.
+    Unmount,
+    /// The read-only check of the file system.
+    Check,
+}
+
+impl Phase {
+    /// The phase's name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Mkfs => "mkfs",
+            Phase::Mount => "mount",
+            Phase::Setup => "setup",
+            Phase::Settle => "settle",
+            Phase::Prepare => "prepare",
+            Phase::Run => "run",
+            Phase::Sync => "sync",
+            Phase::Cleanup => "cleanup",
+            Phase::Unmount => "unmount",
+            Phase::Check => "check",
+        }
+    }
+}
+
+/// What one trial yielded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`crate::spec::SCHEMA_VERSION`] of the writer.
+    pub schema: u32,
+    /// Number of the trial in the plan.
+    pub trial: u32,
+    /// Statistical block.
+    pub block: u32,
+    /// Whether it belongs to a warm-up block.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warmup: bool,
+    /// Name of the workload.
+    pub workload: String,
+    /// The contender, whole.
+    pub contender: Contender,
+    /// Start of the trial, in ns since the Unix epoch.
+    pub started_unix_ns: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The phases that were reached, in order.
+    pub phases: Vec<PhaseRecord>,
+    /// The measured command's cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandUsage>,
+    /// The wait for an idle device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_wait: Option<IdleWait>,
+    /// Free space right before the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space_before: Option<Space>,
+    /// Free space after the run's sync.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space_after: Option<Space>,
+    /// The exact commands that made, mounted, unmounted and checked the file system.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
+    /// What the file system reports of itself (`dumpe2fs -h`, `xfs_info`, ...).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geometry: Option<String>,
+    /// Line of `/proc/self/mounts` of the mounted file system: the options in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mounted_as: Option<String>,
+    /// Whether `/proc/PID/io` `write_bytes` sees what is written to this file system. False for
+    /// file systems in user space, whose page cache does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts_write_bytes: Option<bool>,
+    /// Remarks of the trial itself: processes that outlived the command, retries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The workload's own report (latencies, operation tables), when it makes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<serde_json::Value>,
+}
+
+/// How a trial ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Every phase was carried out.
+    Completed,
+    /// A phase failed.
+    Failed {
+        /// Which one.
+        phase: Phase,
+        /// What happened, in one line.
+        message: String,
+        /// The last lines that the tool printed.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        output: String,
+    },
+    /// The bound on the trial was reached.
+    TimedOut {
+        /// The phase in which it was reached.
+        phase: Phase,
+        /// The bound in ns.
+        limit_ns: u64,
+    },
+    /// The study was stopped by its user or by a signal.
+    Interrupted {
+        /// The phase in which it was stopped.
+        phase: Phase,
+    },
+}
+
+/// One phase's cost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseRecord {
+    /// Which.
+    pub phase: Phase,
+    /// Wall time in ns.
+    pub elapsed_ns: u64,
+    /// What the block device did meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceDelta>,
+    /// CPU time that the whole machine spent meanwhile, in ns: the command's, the kernel's
+    /// threads', a user-space file system's and anybody else's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_cpu_ns: Option<u64>,
+}
+
+/// Difference of the device's counters over a phase, from `/sys/block/DEVICE/stat`
+/// (Documentation/block/stat.rst in the kernel's source).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DeviceDelta {
+    /// Read requests completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write requests completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Discard requests completed.
+    pub discards: u64,
+    /// Bytes discarded.
+    pub discarded_bytes: u64,
+    /// Flush requests completed.
+    pub flushes: u64,
+    /// Time during which the device had requests in flight, in ms.
+    pub busy_ms: u64,
+    /// Sum of the time that requests waited and were served, in ms.
+    pub queue_ms: u64,
+}
+
+impl std::ops::Add for DeviceDelta {
+    type Output = DeviceDelta;
+
+    fn add(self, other: DeviceDelta) -> DeviceDelta {
+        DeviceDelta {
+            reads: self.reads + other.reads,
+            read_bytes: self.read_bytes + other.read_bytes,
+            writes: self.writes + other.writes,
+            written_bytes: self.written_bytes + other.written_bytes,
+            discards: self.discards + other.discards,
+            discarded_bytes: self.discarded_bytes + other.discarded_bytes,
+            flushes: self.flushes + other.flushes,
+            busy_ms: self.busy_ms + other.busy_ms,
+            queue_ms: self.queue_ms + other.queue_ms,
+        }
+    }
+}
+
+/// What the command and its children cost, from wait4(2) and `/proc/PID/io`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct CommandUsage {
+    /// Exit code, when it exited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Signal that ended it, when one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// CPU time in user mode, in ns.
+    pub user_ns: u64,
+    /// CPU time in the kernel, in ns.
+    pub system_ns: u64,
+    /// Resident set of the largest process, in bytes.
+    pub memory_bytes_max: u64,
+    /// Bytes passed to write calls, pipes included (`wchar`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_call_bytes: Option<u64>,
+    /// Bytes passed to read calls, pipes included (`rchar`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_call_bytes: Option<u64>,
+    /// Bytes that the command sent towards storage: pages made dirty, direct writes
+    /// (`write_bytes` less `cancelled_write_bytes`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_written_bytes: Option<u64>,
+    /// Bytes that the command caused to be fetched from storage (`read_bytes`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_read_bytes: Option<u64>,
+}
+
+/// The wait for an idle device before the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleWait {
+    /// How long it took, in ns.
+    pub waited_ns: u64,
+    /// Whether the device was idle at the end; false when the bound came first.
+    pub idle: bool,
+    /// What it waited for, when it can be named (`ext4lazyinit`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+}
+
+/// Space of the mounted file system, from statvfs(3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// Size in bytes.
+    pub total_bytes: u64,
+    /// Free bytes, the reserve of the superuser included.
+    pub free_bytes: u64,
+    /// Free inodes, where the file system has a number of them.
+    pub free_inodes: u64,
+}
+
+impl Record {
+    /// The phase's entry, when it was reached.
+    pub fn phase(&self, phase: Phase) -> Option<&PhaseRecord> {
+        self.phases.iter().find(|entry| entry.phase == phase)
+    }
+
+    /// Run and sync together, in ns: the time that is compared, since a write is not over when
+    /// `write` returns. Only a completed, counted trial has one.
+    pub fn time_ns(&self) -> Option<u64> {
+        if self.outcome != Outcome::Completed {
+            return None;
+        }
+        Some(self.phase(Phase::Run)?.elapsed_ns + self.phase(Phase::Sync)?.elapsed_ns)
+    }
+
+    /// What the device did for the run and its sync.
+    pub fn run_device(&self) -> Option<DeviceDelta> {
+        let run = self.phase(Phase::Run)?.device?;
+        Some(match self.phase(Phase::Sync).and_then(|sync| sync.device) {
+            Some(sync) => run + sync,
+            None => run,
+        })
+    }
+}

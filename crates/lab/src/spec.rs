@@ -1,0 +1,173 @@
+//! What one trial is told: the interface between the runner and the process that carries a trial
+//! out. A spec is complete: the trial reads no configuration besides it.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contender::Contender;
+
+/// Version of the spec, plan and record schema; raised whenever a reader could misread.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One trial: one contender under one workload once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialSpec {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema: u32,
+    /// Number of the trial in the plan, from 0; `KURABE_TRIAL` in the command's environment.
+    pub trial: u32,
+    /// Statistical block that the trial belongs to, from 0; warm-up blocks count on their own.
+    pub block: u32,
+    /// Whether the trial is of a warm-up block: carried out and recorded, not compared.
+    #[serde(default)]
+    pub warmup: bool,
+    /// The storage stack.
+    pub contender: Contender,
+    /// What it stands on; [`Device::None`] for a `dir:` contender.
+    pub device: Device,
+    /// The load.
+    pub workload: Workload,
+    /// State of the caches when the run begins.
+    pub cache: Cache,
+    /// Bound on the whole trial in ns; past it the command is killed and the trial is recorded as
+    /// timed out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ns: Option<u64>,
+    /// Bound on the wait for an idle device in ns.
+    pub idle_wait_ns_max: u64,
+    /// Whether mkfs and mount may discard. False keeps the device fully allocated.
+    #[serde(default)]
+    pub discard: bool,
+    /// An empty directory of kurabe's own in which the trial makes its mount point and files.
+    pub scratch: PathBuf,
+    /// Where the command's standard output and error go.
+    pub output: Output,
+}
+
+/// The device under a trial, as the runner prepared it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Device {
+    /// An image file, attached to a private loop device for the trial.
+    Image {
+        /// The file, or `/proc/PID/fd/N` of memory that the runner holds.
+        path: PathBuf,
+        /// Size in bytes.
+        size_bytes: u64,
+        /// Whether the bytes lie in memory rather than on a disk.
+        memory: bool,
+    },
+    /// A real block device that the runner has claimed and holds open exclusively.
+    Block {
+        /// The device node, such as `/dev/sdb`.
+        path: PathBuf,
+        /// The name or serial number that the user gave to `--destroy`; checked again at use.
+        destroy: String,
+    },
+    /// No device: an existing directory is used as it is.
+    None,
+}
+
+/// State of the caches when the run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cache {
+    /// Synced and dropped after the setup.
+    #[default]
+    Cold,
+    /// Left as mkfs, mount and setup left them.
+    Warm,
+}
+
+/// Where the command's standard output and error go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Output {
+    /// Thrown away; the last lines are kept for the record of a failure.
+    #[default]
+    Null,
+    /// Read through a pipe and thrown away, so that the command sees no `/dev/null`.
+    Pipe,
+    /// Shown on the terminal.
+    Inherit,
+    /// Appended to this file.
+    File(PathBuf),
+}
+
+/// A load, named, with what comes before and after it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Name in tables; unique in a study.
+    pub name: String,
+    /// Why this load is in the study, in the author's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Run once a trial in the mounted directory, before caches are dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<CommandLine>,
+    /// Run right before the measured run, after caches were dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<CommandLine>,
+    /// Run after the run and its sync, before the unmount.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<CommandLine>,
+    /// Whether a command that exits with another code than 0 still counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_failure: bool,
+    /// What is measured.
+    pub load: Load,
+}
+
+/// The kinds of load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Load {
+    /// A command, run in the mounted directory.
+    Command {
+        /// The command.
+        command: CommandLine,
+    },
+}
+
+/// A command: words, or a line for a shell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum CommandLine {
+    /// Program and arguments, started without a shell.
+    Words(Vec<String>),
+    /// A line for `SHELL -c`.
+    Shell {
+        /// The shell, with its own arguments: `["sh"]`, `["bash", "--norc"]`.
+        shell: Vec<String>,
+        /// The line.
+        line: String,
+    },
+}
+
+impl CommandLine {
+    /// The words that are executed.
+    pub fn words(&self) -> Vec<String> {
+        match self {
+            CommandLine::Words(words) => words.clone(),
+            CommandLine::Shell { shell, line } => {
+                let mut words = shell.clone();
+                words.push("-c".into());
+                words.push(line.clone());
+                words
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for CommandLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CommandLine::Words(words) => {
+                let joined = shlex::try_join(words.iter().map(String::as_str));
+                f.write_str(&joined.unwrap_or_else(|_| words.join(" ")))
+            }
+            CommandLine::Shell { line, .. } => f.write_str(line),
+        }
+    }
+}
