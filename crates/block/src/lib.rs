@@ -1,10 +1,28 @@
 //! Positional, thread-safe access to block devices, and the claim on one.
 //!
-//! Everything below a file system or a store stands behind [`BlockDevice`]: a real device, an
-//! image file, memory, a recording or a faulty backend. This crate knows nothing of file systems,
-//! stores or the laboratory.
+//! Everything below a file system or a store stands behind [`BlockDevice`]: a real device or an
+//! image file ([`FileDevice`]), memory ([`MemoryDevice`]), a backend that records what was asked
+//! of it ([`RecordingDevice`]) or one that fails on purpose ([`FaultyDevice`]). [`crash`] makes
+//! the images that a power cut could leave from a recording. This crate knows nothing of file
+//! systems, stores or the laboratory.
 
 use std::io;
+use std::sync::Arc;
+
+mod aligned;
+pub mod crash;
+mod faulty;
+mod file;
+mod memory;
+mod recording;
+#[allow(unsafe_code)]
+mod sys;
+
+pub use aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
+pub use faulty::{Fault, FaultyDevice};
+pub use file::{DirectAccess, FileDevice, FileDeviceOptions};
+pub use memory::MemoryDevice;
+pub use recording::{Counts, Event, RecordingDevice};
 
 /// A device of `len` bytes, read and written at offsets from many threads at once.
 ///
@@ -35,4 +53,97 @@ pub trait BlockDevice: Send + Sync {
     /// Tells the device that `length` bytes at `offset` are no longer needed. What a later read
     /// of them returns is undefined. A device that cannot discard does nothing.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
+
+    /// Makes `length` bytes at `offset` read as zeros; not durable before the next flush.
+    ///
+    /// A device may do this without a transfer and may unmap the space, so a later write there
+    /// can pay for it. Where that matters, write zeros instead.
+    fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        write_zeros(self, offset, length)
+    }
+
+    /// Whether writes are refused.
+    fn is_read_only(&self) -> bool {
+        false
+    }
 }
+
+/// Writes `length` zero bytes at `offset` in transfers of at most 1 MiB, as any other data.
+pub fn write_zeros<D: BlockDevice + ?Sized>(
+    device: &D,
+    offset: u64,
+    length: u64,
+) -> io::Result<()> {
+    const TRANSFER_BYTES: u64 = 1 << 20;
+    check_range(device.len(), device.block_size(), offset, length)?;
+    let zeros = AlignedBuffer::zeroed(length.min(TRANSFER_BYTES) as usize);
+    let mut done = 0;
+    while done < length {
+        let step = (length - done).min(TRANSFER_BYTES);
+        device.write_at(&zeros[..step as usize], offset + done)?;
+        done += step;
+    }
+    Ok(())
+}
+
+/// Refuses an access that is not whole blocks or that leaves the device; every backend calls it.
+pub(crate) fn check_range(
+    device_length: u64,
+    block_size: u32,
+    offset: u64,
+    length: u64,
+) -> io::Result<()> {
+    let block_size = u64::from(block_size);
+    if !offset.is_multiple_of(block_size) || !length.is_multiple_of(block_size) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "an access of {length} bytes at offset {offset} is not whole blocks of {block_size} bytes"
+            ),
+        ));
+    }
+    match offset.checked_add(length) {
+        Some(end) if end <= device_length => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "an access of {length} bytes at offset {offset} leaves the device of {device_length} bytes"
+            ),
+        )),
+    }
+}
+
+macro_rules! forward_to_the_pointee {
+    ($pointer:ty) => {
+        impl<D: BlockDevice + ?Sized> BlockDevice for $pointer {
+            fn len(&self) -> u64 {
+                (**self).len()
+            }
+            fn block_size(&self) -> u32 {
+                (**self).block_size()
+            }
+            fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+                (**self).read_at(buffer, offset)
+            }
+            fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+                (**self).write_at(buffer, offset)
+            }
+            fn flush(&self) -> io::Result<()> {
+                (**self).flush()
+            }
+            fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+                (**self).discard(offset, length)
+            }
+            fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
+                (**self).zero_range(offset, length)
+            }
+            fn is_read_only(&self) -> bool {
+                (**self).is_read_only()
+            }
+        }
+    };
+}
+
+forward_to_the_pointee!(Arc<D>);
+forward_to_the_pointee!(Box<D>);
+forward_to_the_pointee!(&D);

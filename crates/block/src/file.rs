@@ -1,0 +1,321 @@
+//! An image file or a raw block device as a [`BlockDevice`].
+//!
+//! Transfers go past the page cache (`O_DIRECT`) where the file allows it. A buffer that direct
+//! I/O would refuse for its address is copied through an aligned one; offsets and lengths must be
+//! whole blocks, as for every backend. Knows nothing of what is on the device, and does not ask
+//! whether it is safe to write there: that is the claim's business.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fcntl_setfl, flock};
+
+use crate::{ALIGNMENT, AlignedBuffer, BlockDevice, check_range, is_aligned, sys};
+
+/// Smallest block size that an image file offers, in bytes: a sector.
+const SECTOR_BYTES: u32 = 512;
+/// Largest transfer through an aligned copy, in bytes.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Whether transfers go past the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirectAccess {
+    /// Past the page cache where the file allows it, through it otherwise.
+    #[default]
+    Prefer,
+    /// Past the page cache, or opening fails.
+    Require,
+    /// Through the page cache.
+    Never,
+}
+
+/// How to open a [`FileDevice`].
+#[derive(Clone, Debug, Default)]
+pub struct FileDeviceOptions {
+    /// Refuse writes, and open the file for reading only.
+    pub read_only: bool,
+    /// Whether transfers go past the page cache.
+    pub direct: DirectAccess,
+    /// Take the device for oneself: `O_EXCL` on a block device (refused while it is mounted or
+    /// held otherwise), and an advisory lock on it or the image (shared when read-only).
+    pub exclusive: bool,
+    /// Create the image, or set the length of an existing one, to this many bytes.
+    pub set_length: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Image,
+    BlockDevice,
+}
+
+/// An image file or a raw block device.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    path: PathBuf,
+    kind: Kind,
+    length: u64,
+    block_size: u32,
+    is_direct: bool,
+    is_read_only: bool,
+}
+
+impl FileDevice {
+    /// Opens `path` as `options` say. The length is taken now and never looked up again.
+    ///
+    /// # Errors
+    ///
+    /// Those of `open(2)`; `EBUSY` when the device was asked for exclusively and is in use; an
+    /// error when `path` is neither a regular file nor a block device.
+    pub fn open(path: impl AsRef<Path>, options: &FileDeviceOptions) -> io::Result<Self> {
+        let path = path.as_ref();
+        let wants_block_device = path
+            .metadata()
+            .is_ok_and(|metadata| metadata.file_type().is_block_device());
+        let mut flags = libc::O_CLOEXEC;
+        if options.exclusive && wants_block_device {
+            flags |= libc::O_EXCL;
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .create(options.set_length.is_some() && !options.read_only && !wants_block_device)
+            .custom_flags(flags)
+            .open(path)?;
+        let file_type = file.metadata()?.file_type();
+        let kind = if file_type.is_block_device() {
+            Kind::BlockDevice
+        } else if file_type.is_file() {
+            Kind::Image
+        } else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "{} is neither a regular file nor a block device",
+                    path.display()
+                ),
+            ));
+        };
+        // What was looked at and what was opened must be the same kind of thing.
+        if wants_block_device != (kind == Kind::BlockDevice) {
+            return Err(io::Error::other(format!(
+                "{} changed while it was opened",
+                path.display()
+            )));
+        }
+        if options.exclusive {
+            lock(&file, options.read_only)?;
+        }
+        if let (Some(length), Kind::Image, false) = (options.set_length, kind, options.read_only) {
+            file.set_len(length)?;
+        }
+        let is_direct = set_direct(&file, options.direct)?;
+        let block_size = logical_block_size(&file, kind, is_direct)?;
+        let length_bytes = match kind {
+            Kind::BlockDevice => sys::block_device_size(file.as_fd())?,
+            Kind::Image => file.metadata()?.len(),
+        };
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            kind,
+            length: length_bytes - length_bytes % u64::from(block_size),
+            block_size,
+            is_direct,
+            is_read_only: options.read_only,
+        })
+    }
+
+    /// Creates the image `path`, or resizes it, to `length` sparse bytes and opens it.
+    pub fn create(path: impl AsRef<Path>, length: u64) -> io::Result<Self> {
+        let options = FileDeviceOptions {
+            set_length: Some(length),
+            ..Default::default()
+        };
+        Self::open(path, &options)
+    }
+
+    /// The path that was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether this is a block device rather than an image file.
+    pub fn is_block_device(&self) -> bool {
+        self.kind == Kind::BlockDevice
+    }
+
+    /// Whether transfers go past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// The open file, for ioctls and facts of the caller's.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn check(&self, offset: u64, length: u64) -> io::Result<()> {
+        check_range(self.length, self.block_size, offset, length)
+    }
+
+    fn check_writable(&self) -> io::Result<()> {
+        if self.is_read_only {
+            return Err(io::Error::from_raw_os_error(libc::EROFS));
+        }
+        Ok(())
+    }
+
+    fn needs_copy(&self, buffer: &[u8]) -> bool {
+        // The logical block size is what every Linux block driver takes as memory alignment.
+        self.is_direct && !is_aligned(buffer, (self.block_size as usize).min(ALIGNMENT))
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.check(offset, buffer.len() as u64)?;
+        if !self.needs_copy(buffer) {
+            return self.file.read_exact_at(buffer, offset);
+        }
+        let mut copy = AlignedBuffer::zeroed(buffer.len().min(COPY_BYTES));
+        for (index, part) in buffer.chunks_mut(COPY_BYTES).enumerate() {
+            let aligned = &mut copy[..part.len()];
+            self.file
+                .read_exact_at(aligned, offset + (index * COPY_BYTES) as u64)?;
+            part.copy_from_slice(aligned);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.check_writable()?;
+        self.check(offset, buffer.len() as u64)?;
+        if !self.needs_copy(buffer) {
+            return self.file.write_all_at(buffer, offset);
+        }
+        let mut copy = AlignedBuffer::zeroed(buffer.len().min(COPY_BYTES));
+        for (index, part) in buffer.chunks(COPY_BYTES).enumerate() {
+            let aligned = &mut copy[..part.len()];
+            aligned.copy_from_slice(part);
+            self.file
+                .write_all_at(aligned, offset + (index * COPY_BYTES) as u64)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.check_writable()?;
+        self.check(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let outcome = match self.kind {
+            Kind::BlockDevice => sys::block_device_discard(self.file.as_fd(), offset, length),
+            Kind::Image => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(&self.file, flags, offset, length).map_err(io::Error::from)
+            }
+        };
+        match outcome {
+            Err(error) if is_unsupported(&error) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.check_writable()?;
+        self.check(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let outcome = match self.kind {
+            Kind::BlockDevice => sys::block_device_zero(self.file.as_fd(), offset, length),
+            // Punching a hole that is one already costs nothing, so a fresh sparse image stays so.
+            Kind::Image => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(&self.file, flags, offset, length).map_err(io::Error::from)
+            }
+        };
+        match outcome {
+            Err(error) if is_unsupported(&error) => crate::write_zeros(self, offset, length),
+            outcome => outcome,
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    // ENOTSUP is EOPNOTSUPP on Linux; old loop drivers answer EINVAL, others ENOTTY.
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY | libc::EINVAL)
+    )
+}
+
+fn lock(file: &File, read_only: bool) -> io::Result<()> {
+    let operation = if read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    match flock(file, operation) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::from_raw_os_error(libc::EBUSY)),
+        outcome => Ok(outcome?),
+    }
+}
+
+fn set_direct(file: &File, wanted: DirectAccess) -> io::Result<bool> {
+    if wanted == DirectAccess::Never {
+        return Ok(false);
+    }
+    let flags = rustix::fs::fcntl_getfl(file)? | OFlags::DIRECT;
+    match fcntl_setfl(file, flags) {
+        Ok(()) => Ok(true),
+        Err(_) if wanted == DirectAccess::Prefer => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The size in bytes that direct transfers must be multiples of; a sector where there is no such
+/// demand.
+fn logical_block_size(file: &File, kind: Kind, is_direct: bool) -> io::Result<u32> {
+    if kind == Kind::BlockDevice {
+        return Ok(rustix::fs::ioctl_blksszget(file)?);
+    }
+    if !is_direct {
+        return Ok(SECTOR_BYTES);
+    }
+    let facts = rustix::fs::statx(
+        file,
+        "",
+        rustix::fs::AtFlags::EMPTY_PATH,
+        rustix::fs::StatxFlags::DIOALIGN,
+    );
+    match facts {
+        Ok(facts) if facts.stx_dio_offset_align != 0 => {
+            Ok(facts.stx_dio_offset_align.max(SECTOR_BYTES))
+        }
+        // A kernel before 6.1 or a file system that does not say: 4 KiB suits every one known.
+        _ => Ok(ALIGNMENT as u32),
+    }
+}

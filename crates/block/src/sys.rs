@@ -1,0 +1,109 @@
+//! The only unsafe code of this crate: aligned memory and the ioctls that no safe wrapper covers.
+//!
+//! Everything here is a thin, total function; policy (what to do with a refusal) lies with the
+//! callers. Invariant: an [`AlignedMemory`] owns its allocation and never changes its layout.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+/// `BLKGETSIZE64` of `linux/fs.h`: the size of a block device in bytes.
+const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
+/// `BLKDISCARD` of `linux/fs.h`: discard the byte range `[start, length]`.
+const BLKDISCARD: libc::Ioctl = 0x1277;
+/// `BLKZEROOUT` of `linux/fs.h`: make the byte range `[start, length]` read as zeros.
+const BLKZEROOUT: libc::Ioctl = 0x127f;
+
+/// Zeroed heap memory at an alignment of the caller's choice.
+pub(crate) struct AlignedMemory {
+    pointer: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the allocation is owned by this value alone, and plain bytes may move between threads.
+unsafe impl Send for AlignedMemory {}
+// SAFETY: shared access yields only `&[u8]`; writing needs `&mut self`.
+unsafe impl Sync for AlignedMemory {}
+
+impl AlignedMemory {
+    /// Allocates `length` zero bytes at a multiple of `alignment`, a power of two.
+    pub(crate) fn zeroed(length: usize, alignment: usize) -> Self {
+        let layout = Layout::from_size_align(length.max(1), alignment)
+            .expect("the alignment is a power of two and the length fits the address space");
+        // SAFETY: the layout's size is at least one byte.
+        let pointer = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(pointer) {
+            Some(pointer) => Self { pointer, layout },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    /// The first `length` bytes, at most the allocation.
+    pub(crate) fn bytes(&self, length: usize) -> &[u8] {
+        assert!(length <= self.layout.size());
+        // SAFETY: the allocation holds at least `length` initialised bytes (it was zeroed) and
+        // lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), length) }
+    }
+
+    /// The first `length` bytes, at most the allocation, for writing.
+    pub(crate) fn bytes_mut(&mut self, length: usize) -> &mut [u8] {
+        assert!(length <= self.layout.size());
+        // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), length) }
+    }
+}
+
+impl Drop for AlignedMemory {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `alloc_zeroed` with this very layout.
+        unsafe { dealloc(self.pointer.as_ptr(), self.layout) };
+    }
+}
+
+/// Size of the block device behind `device` in bytes.
+pub(crate) fn block_device_size(device: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut size_bytes: u64 = 0;
+    // SAFETY: BLKGETSIZE64 writes one u64 at the pointer, which is valid for the call.
+    let outcome = unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, &raw mut size_bytes) };
+    if outcome == 0 {
+        Ok(size_bytes)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Discards `length` bytes at `offset` of a block device.
+pub(crate) fn block_device_discard(
+    device: BorrowedFd<'_>,
+    offset: u64,
+    length: u64,
+) -> io::Result<()> {
+    range_ioctl(device, BLKDISCARD, offset, length)
+}
+
+/// Makes `length` bytes at `offset` of a block device read as zeros.
+pub(crate) fn block_device_zero(
+    device: BorrowedFd<'_>,
+    offset: u64,
+    length: u64,
+) -> io::Result<()> {
+    range_ioctl(device, BLKZEROOUT, offset, length)
+}
+
+fn range_ioctl(
+    device: BorrowedFd<'_>,
+    request: libc::Ioctl,
+    offset: u64,
+    length: u64,
+) -> io::Result<()> {
+    let range = [offset, length];
+    // SAFETY: both requests read two u64 at the pointer, which is valid for the call.
+    let outcome = unsafe { libc::ioctl(device.as_raw_fd(), request, range.as_ptr()) };
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
