@@ -85,7 +85,9 @@ impl Contender {
         }
         let label = match label {
             Some("") => {
-                return Err(fail("the label before ':' is empty; name it or leave ': ' out".into()));
+                return Err(fail(
+                    "the label before ':' is empty; name it or leave ': ' out".into(),
+                ));
             }
             Some(label) => label.to_string(),
             None => rest.split_whitespace().collect::<Vec<_>>().join(" "),

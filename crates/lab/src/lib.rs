@@ -8,3 +8,5 @@ pub mod contender;
 pub mod quantity;
 pub mod record;
 pub mod spec;
+pub mod study;
+pub mod study_file;

@@ -1,0 +1,733 @@
+//! A study: what a person asks for. The same fields whether they come from flags or from a TOML
+//! file; one validation for both, whose errors name the field so that the caller can point at the
+//! flag or at the line.
+//!
+//! This file knows the notation and the defaults, and nothing of devices or processes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contender::{Contender, nearest};
+use crate::quantity::{parse_duration, parse_size};
+use crate::spec::{Cache, CommandLine, Load, Output, Workload};
+
+/// A study as written: texts that are not yet validated. The field names are the keys of the
+/// study file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct StudyText {
+    /// Name of the study; names the result directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Why the study is made, in the author's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Contenders in the notation of [`Contender::parse`].
+    pub contenders: Vec<String>,
+    /// Label of the contender that the others are compared with; the first by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    /// `loop:SIZE[@DIR]`, `mem:SIZE` or `/dev/X`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Name or serial number of the real device that may be destroyed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destroy: Option<String>,
+    /// Whether mkfs and mount may discard.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub discard: bool,
+    /// Seed of the order and of the bootstrap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Exactly so many blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u32>,
+    /// At least so many blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_runs: Option<u32>,
+    /// At most so many blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_runs: Option<u32>,
+    /// Blocks that are carried out first and not compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<u32>,
+    /// Bound on the whole study.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
+    /// Bound on one trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// Bound on the wait for an idle device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_wait: Option<String>,
+    /// `cold` or `warm`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
+    /// Margin in percent within which two contenders count as the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_within: Option<f64>,
+    /// `null`, `pipe`, `inherit` or a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// Conditions of the form `LABEL <= RATIO` that decide the exit code.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gate: Vec<String>,
+    /// Result directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<PathBuf>,
+    /// Style of the terminal output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub style: Option<String>,
+    /// File for a JSON summary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub export_json: Option<PathBuf>,
+    /// File for the samples as CSV.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub export_csv: Option<PathBuf>,
+    /// File for the tables as Markdown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub export_markdown: Option<PathBuf>,
+    /// Values that `{NAME}` takes in commands and contenders, one workload or contender each.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, Vec<String>>,
+    /// The loads.
+    #[serde(rename = "workload")]
+    pub workloads: Vec<WorkloadText>,
+}
+
+/// A workload as written.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct WorkloadText {
+    /// Name in tables; the command's text by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Why this load is in the study.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// A line for the shell, or a list of words that is executed as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandText>,
+    /// Shell for the lines of this workload (`sh` by default); `none` splits them into words and
+    /// starts them without a shell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shell: Option<String>,
+    /// Run once a trial in the mounted directory, before caches are dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setup: Option<CommandText>,
+    /// Run right before the measured run, after caches were dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<CommandText>,
+    /// Run after the run and its sync.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<CommandText>,
+    /// Whether another exit code than 0 still counts.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_failure: bool,
+}
+
+/// A command as written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum CommandText {
+    /// A line.
+    Line(String),
+    /// Words.
+    Words(Vec<String>),
+}
+
+impl fmt::Display for CommandText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandText::Line(line) => f.write_str(line),
+            CommandText::Words(words) => {
+                let joined = shlex::try_join(words.iter().map(String::as_str));
+                f.write_str(&joined.unwrap_or_else(|_| words.join(" ")))
+            }
+        }
+    }
+}
+
+/// A validated study with every default filled in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    /// Name; names the result directory.
+    pub name: String,
+    /// Why the study is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The contenders, labels unique.
+    pub contenders: Vec<Contender>,
+    /// Index of the baseline in `contenders`.
+    pub baseline: usize,
+    /// The device in the notation of `--device`.
+    pub device: String,
+    /// Name or serial number of the real device that may be destroyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destroy: Option<String>,
+    /// Whether mkfs and mount may discard.
+    pub discard: bool,
+    /// Seed, when the person chose one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Least number of blocks.
+    pub blocks_min: u32,
+    /// Greatest number of blocks.
+    pub blocks_max: u32,
+    /// Warm-up blocks.
+    pub warmup_blocks: u32,
+    /// Bound on the whole study in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_ns: Option<u64>,
+    /// Bound on one trial in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ns: Option<u64>,
+    /// Bound on the wait for an idle device in ns.
+    pub idle_wait_ns_max: u64,
+    /// State of the caches when the run begins.
+    pub cache: Cache,
+    /// Margin within which two contenders count as the same: 0.05 is 5 %.
+    pub same_within: f64,
+    /// Where the command's output goes.
+    pub output: Output,
+    /// Conditions that decide the exit code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<String>,
+    /// The loads, names unique.
+    pub workloads: Vec<Workload>,
+}
+
+/// Default device: small enough for most disks, large enough for a source tree.
+pub const DEVICE_DEFAULT: &str = "loop:8G";
+/// Least number of blocks by default: below it no interval is worth its name.
+pub const BLOCKS_MIN_DEFAULT: u32 = 5;
+/// Greatest number of blocks by default.
+pub const BLOCKS_MAX_DEFAULT: u32 = 20;
+/// Default margin within which two contenders count as the same.
+pub const SAME_WITHIN_DEFAULT: f64 = 0.05;
+/// Default bound on the wait for an idle device.
+const IDLE_WAIT_DEFAULT: &str = "60s";
+
+/// What is wrong with a study, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StudyError {
+    /// Path of the field: `device`, `contenders[1]`, `workload[0].command`.
+    pub field: String,
+    /// What is wrong, naming the value, and the next step.
+    pub problem: String,
+}
+
+impl fmt::Display for StudyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.problem)
+    }
+}
+
+impl std::error::Error for StudyError {}
+
+fn error(field: impl Into<String>, problem: impl fmt::Display) -> StudyError {
+    StudyError { field: field.into(), problem: problem.to_string() }
+}
+
+impl StudyText {
+    /// Validates the study and fills in the defaults. `known` are the names of the file systems
+    /// that have descriptors.
+    pub fn resolve(&self, known: &[&str]) -> Result<Study, StudyError> {
+        self.check_parameters()?;
+        let contenders = self.resolve_contenders(known)?;
+        let baseline = match &self.baseline {
+            None => 0,
+            Some(label) => {
+                let labels: Vec<&str> = contenders.iter().map(|c| c.label.as_str()).collect();
+                labels
+                    .iter()
+                    .position(|candidate| candidate == label)
+                    .ok_or_else(|| error("baseline", unknown_label(label, &labels)))?
+            }
+        };
+        let (blocks_min, blocks_max) = self.resolve_blocks()?;
+        let duration = |field: &str, text: &str| {
+            parse_duration(text)
+                .map(|duration| duration.as_nanos() as u64)
+                .map_err(|problem| error(field, problem))
+        };
+        let optional = |field: &str, text: &Option<String>| {
+            text.as_deref().map(|text| duration(field, text)).transpose()
+        };
+        let workloads = self.resolve_workloads()?;
+        Ok(Study {
+            name: self.resolve_name(&workloads)?,
+            why: self.why.clone(),
+            baseline,
+            device: self.resolve_device()?,
+            destroy: self.destroy.clone(),
+            discard: self.discard,
+            seed: self.seed,
+            blocks_min,
+            blocks_max,
+            warmup_blocks: self.warmup.unwrap_or(0),
+            budget_ns: optional("budget", &self.budget)?,
+            timeout_ns: optional("timeout", &self.timeout)?,
+            idle_wait_ns_max: duration(
+                "idle-wait",
+                self.idle_wait.as_deref().unwrap_or(IDLE_WAIT_DEFAULT),
+            )?,
+            cache: match self.cache.as_deref() {
+                None | Some("cold") => Cache::Cold,
+                Some("warm") => Cache::Warm,
+                Some(other) => {
+                    return Err(error("cache", format!("'{other}' is neither 'cold' nor 'warm'")));
+                }
+            },
+            same_within: self.resolve_margin()?,
+            output: match self.output.as_deref() {
+                None | Some("null") => Output::Null,
+                Some("pipe") => Output::Pipe,
+                Some("inherit") => Output::Inherit,
+                Some("") => return Err(error("output", "is empty; name a file or use 'null'")),
+                Some(file) => Output::File(file.into()),
+            },
+            gates: self.gate.clone(),
+            contenders,
+            workloads,
+        })
+    }
+
+    fn check_parameters(&self) -> Result<(), StudyError> {
+        for (name, values) in &self.parameters {
+            let field = format!("parameters.{name}");
+            if values.is_empty() {
+                return Err(error(field, "has no values; give at least one"));
+            }
+            let placeholder = format!("{{{name}}}");
+            let used_by_contenders = self.contenders.iter().any(|text| text.contains(&placeholder));
+            let used_by_workloads = self.workloads.iter().any(|workload| {
+                workload.commands().any(|text| text.to_string().contains(&placeholder))
+            });
+            match (used_by_contenders, used_by_workloads) {
+                (false, false) => {
+                    return Err(error(
+                        field,
+                        format!(
+                            "{placeholder} occurs in no command and no contender; use it or leave the parameter out"
+                        ),
+                    ));
+                }
+                (true, true) => {
+                    return Err(error(
+                        field,
+                        format!(
+                            "{placeholder} occurs in a contender and in a command, and would cross them; use two parameters"
+                        ),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve_contenders(&self, known: &[&str]) -> Result<Vec<Contender>, StudyError> {
+        if self.contenders.is_empty() {
+            return Err(error(
+                "contenders",
+                format!("none is named; name at least one of {}", known.join(", ")),
+            ));
+        }
+        let mut contenders: Vec<Contender> = Vec::new();
+        for (index, text) in self.contenders.iter().enumerate() {
+            let field = format!("contenders[{index}]");
+            for (text, values) in expand(text, &self.parameters) {
+                let mut contender =
+                    Contender::parse(&text, known).map_err(|problem| error(&field, problem))?;
+                // A labelled contender with parameters would otherwise repeat its label.
+                if !values.is_empty() && contender.label != contender.notation() {
+                    let suffix: Vec<String> =
+                        values.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                    if contenders.iter().any(|other| other.label == contender.label)
+                        || self.parameters.iter().any(|(_, values)| values.len() > 1)
+                    {
+                        contender.label = format!("{} {}", contender.label, suffix.join(" "));
+                    }
+                }
+                if contenders.iter().any(|other| other.label == contender.label) {
+                    return Err(error(
+                        &field,
+                        format!(
+                            "the label '{}' is taken; give this one another, as in 'b: {text}'",
+                            contender.label
+                        ),
+                    ));
+                }
+                contenders.push(contender);
+            }
+        }
+        Ok(contenders)
+    }
+
+    fn resolve_blocks(&self) -> Result<(u32, u32), StudyError> {
+        for (field, value) in
+            [("runs", self.runs), ("min-runs", self.min_runs), ("max-runs", self.max_runs)]
+        {
+            if value.is_some_and(|value| value == 0 || value > 10_000) {
+                return Err(error(field, "must be from 1 to 10000"));
+            }
+        }
+        if let Some(runs) = self.runs {
+            if self.min_runs.is_some() || self.max_runs.is_some() {
+                return Err(error(
+                    "runs",
+                    "fixes the number of blocks; leave min-runs and max-runs out",
+                ));
+            }
+            return Ok((runs, runs));
+        }
+        let blocks_min =
+            self.min_runs.unwrap_or(BLOCKS_MIN_DEFAULT.min(self.max_runs.unwrap_or(u32::MAX)));
+        let blocks_max = self.max_runs.unwrap_or(BLOCKS_MAX_DEFAULT.max(blocks_min));
+        if blocks_min > blocks_max {
+            return Err(error(
+                "min-runs",
+                format!(
+                    "{blocks_min} is more than max-runs {blocks_max}; lower one or raise the other"
+                ),
+            ));
+        }
+        Ok((blocks_min, blocks_max))
+    }
+
+    fn resolve_device(&self) -> Result<String, StudyError> {
+        let text = self.device.as_deref().unwrap_or(DEVICE_DEFAULT);
+        let size = match text.split_once(':') {
+            Some(("loop", rest)) => Some(rest.split_once('@').map_or(rest, |(size, _)| size)),
+            Some(("mem", rest)) => Some(rest),
+            _ if text.starts_with("/dev/") => None,
+            _ => {
+                return Err(error(
+                    "device",
+                    format!(
+                        "'{text}' is no device; write loop:8G, loop:8G@/some/directory, mem:4G or /dev/NAME"
+                    ),
+                ));
+            }
+        };
+        match (size, &self.destroy) {
+            (Some(size), None) => {
+                let bytes = parse_size(size).map_err(|problem| error("device", problem))?;
+                if bytes < 1 << 20 {
+                    return Err(error(
+                        "device",
+                        format!("{size} is too small for any file system; try 1G"),
+                    ));
+                }
+            }
+            (Some(_), Some(_)) => {
+                return Err(error(
+                    "destroy",
+                    "is only for a real device (--device /dev/NAME); leave it out",
+                ));
+            }
+            (None, None) => {
+                return Err(error(
+                    "destroy",
+                    format!(
+                        "everything on {text} would be lost; if that is meant, add --destroy with the device's name or serial number"
+                    ),
+                ));
+            }
+            (None, Some(_)) => {}
+        }
+        Ok(text.to_string())
+    }
+
+    fn resolve_margin(&self) -> Result<f64, StudyError> {
+        let percent = self.same_within.unwrap_or(SAME_WITHIN_DEFAULT * 100.0);
+        if !(percent > 0.0 && percent < 100.0) {
+            return Err(error(
+                "same-within",
+                format!("{percent} is no margin in percent; it lies between 0 and 100, such as 5"),
+            ));
+        }
+        Ok(percent / 100.0)
+    }
+
+    fn resolve_workloads(&self) -> Result<Vec<Workload>, StudyError> {
+        if self.workloads.is_empty() {
+            return Err(error(
+                "workload",
+                "there is none; give a command after '--', or a [[workload]]",
+            ));
+        }
+        let mut workloads: Vec<Workload> = Vec::new();
+        for (index, text) in self.workloads.iter().enumerate() {
+            for workload in text.resolve(index, &self.parameters)? {
+                if workloads.iter().any(|other| other.name == workload.name) {
+                    return Err(error(
+                        format!("workload[{index}].name"),
+                        format!(
+                            "the name '{}' is taken; give this workload another",
+                            workload.name
+                        ),
+                    ));
+                }
+                workloads.push(workload);
+            }
+        }
+        Ok(workloads)
+    }
+
+    fn resolve_name(&self, workloads: &[Workload]) -> Result<String, StudyError> {
+        match &self.name {
+            Some(name) if name.is_empty() || name.contains('/') || name.starts_with('.') => {
+                Err(error(
+                    "name",
+                    format!("'{name}' cannot name a directory; use letters, digits and '-'"),
+                ))
+            }
+            Some(name) => Ok(name.clone()),
+            None => {
+                let first = workloads.first().map_or("study", |workload| workload.name.as_str());
+                let word = first.split_whitespace().next().unwrap_or("study");
+                let word = word.rsplit('/').next().unwrap_or(word);
+                let name: String = word
+                    .chars()
+                    .filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c))
+                    .collect();
+                Ok(if name.is_empty() { "study".into() } else { name })
+            }
+        }
+    }
+}
+
+impl WorkloadText {
+    fn commands(&self) -> impl Iterator<Item = &CommandText> {
+        [&self.command, &self.setup, &self.prepare, &self.cleanup].into_iter().flatten()
+    }
+
+    fn resolve(
+        &self,
+        index: usize,
+        parameters: &BTreeMap<String, Vec<String>>,
+    ) -> Result<Vec<Workload>, StudyError> {
+        let field = |name: &str| format!("workload[{index}].{name}");
+        let Some(command) = &self.command else {
+            return Err(error(field("command"), "is missing; say what to run"));
+        };
+        let shell = match self.shell.as_deref() {
+            Some("none") => None,
+            text => {
+                let text = text.unwrap_or("sh");
+                let words =
+                    shlex::split(text).filter(|words| !words.is_empty()).ok_or_else(|| {
+                        error(
+                            field("shell"),
+                            format!("'{text}' is no shell; try 'sh', or 'none' for no shell"),
+                        )
+                    })?;
+                Some(words)
+            }
+        };
+        // The placeholders of all commands of the workload are expanded together.
+        let joined: Vec<String> = self.commands().map(CommandText::to_string).collect();
+        let mut workloads = Vec::new();
+        for (_, values) in expand(&joined.join("\n"), parameters) {
+            let line = |name: &str, text: &CommandText| {
+                resolve_command(text, shell.as_deref(), &values)
+                    .map_err(|problem| error(field(name), problem))
+            };
+            let optional = |name: &str, text: &Option<CommandText>| {
+                text.as_ref().map(|text| line(name, text)).transpose()
+            };
+            let command = line("command", command)?;
+            let mut name = match &self.name {
+                Some(name) => substitute(name, &values),
+                None => command.to_string(),
+            };
+            if self.name.as_ref().is_some_and(|text| *text == name) && !values.is_empty() {
+                let values: Vec<String> =
+                    values.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                name = format!("{name} {}", values.join(" "));
+            }
+            if name.trim().is_empty() {
+                return Err(error(field("name"), "is empty; name the workload"));
+            }
+            workloads.push(Workload {
+                name,
+                why: self.why.clone(),
+                setup: optional("setup", &self.setup)?,
+                prepare: optional("prepare", &self.prepare)?,
+                cleanup: optional("cleanup", &self.cleanup)?,
+                ignore_failure: self.ignore_failure,
+                load: Load::Command { command },
+            });
+        }
+        Ok(workloads)
+    }
+}
+
+fn resolve_command(
+    text: &CommandText,
+    shell: Option<&[String]>,
+    values: &[(String, String)],
+) -> Result<CommandLine, String> {
+    let words = match (text, shell) {
+        (CommandText::Words(words), _) => {
+            words.iter().map(|word| substitute(word, values)).collect::<Vec<_>>()
+        }
+        (CommandText::Line(line), Some(shell)) => {
+            if line.trim().is_empty() {
+                return Err("is empty; say what to run".into());
+            }
+            return Ok(CommandLine::Shell {
+                shell: shell.to_vec(),
+                line: substitute(line, values),
+            });
+        }
+        (CommandText::Line(line), None) => shlex::split(&substitute(line, values))
+            .ok_or_else(|| format!("'{line}' has a quote that is not closed"))?,
+    };
+    if words.first().is_none_or(|word| word.is_empty()) {
+        return Err("is empty; say what to run".into());
+    }
+    Ok(CommandLine::Words(words))
+}
+
+fn substitute(text: &str, values: &[(String, String)]) -> String {
+    values
+        .iter()
+        .fold(text.to_string(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+/// Every combination of the parameters that occur in `text`, with the text it makes.
+fn expand(
+    text: &str,
+    parameters: &BTreeMap<String, Vec<String>>,
+) -> Vec<(String, Vec<(String, String)>)> {
+    let mut combinations = vec![Vec::new()];
+    for (name, values) in parameters {
+        if !text.contains(&format!("{{{name}}}")) {
+            continue;
+        }
+        combinations = combinations
+            .iter()
+            .flat_map(|combination: &Vec<(String, String)>| {
+                values.iter().map(move |value| {
+                    let mut combination = combination.clone();
+                    combination.push((name.clone(), value.clone()));
+                    combination
+                })
+            })
+            .collect();
+    }
+    combinations.into_iter().map(|values| (substitute(text, &values), values)).collect()
+}
+
+/// The message for a label that no contender has.
+pub fn unknown_label(label: &str, labels: &[&str]) -> String {
+    match nearest(label, labels) {
+        Some(near) => format!("no contender is labelled '{label}'; did you mean '{near}'?"),
+        None => format!("no contender is labelled '{label}'; the labels are {}", labels.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[&str] = &["ext4", "xfs", "btrfs", "dir"];
+
+    fn text(contenders: &[&str], command: &str) -> StudyText {
+        StudyText {
+            contenders: contenders.iter().map(|text| text.to_string()).collect(),
+            workloads: vec![WorkloadText {
+                command: Some(CommandText::Line(command.into())),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }
+    }
+
+    fn fails(text: &StudyText) -> String {
+        text.resolve(KNOWN).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn defaults_are_filled_in() {
+        let study = text(&["ext4", "xfs"], "tar xf x.tar").resolve(KNOWN).unwrap();
+        assert_eq!(study.name, "tar");
+        assert_eq!(study.device, "loop:8G");
+        assert_eq!((study.blocks_min, study.blocks_max), (5, 20));
+        assert_eq!(study.same_within, 0.05);
+        assert_eq!(study.baseline, 0);
+        assert_eq!(study.workloads[0].name, "tar xf x.tar");
+        assert!(matches!(
+            &study.workloads[0].load,
+            Load::Command { command: CommandLine::Shell { shell, .. } } if shell == &["sh"]
+        ));
+    }
+
+    #[test]
+    fn errors_name_field_and_value() {
+        let base = || text(&["ext4", "xfs"], "true");
+        assert!(
+            fails(&StudyText { baseline: Some("ext".into()), ..base() })
+                .contains("did you mean 'ext4'")
+        );
+        assert!(fails(&StudyText { device: Some("lop:8G".into()), ..base() }).contains("'lop:8G'"));
+        assert!(fails(&StudyText { device: Some("loop:8X".into()), ..base() }).contains("'8X'"));
+        assert!(
+            fails(&StudyText { device: Some("/dev/sdb".into()), ..base() }).contains("--destroy")
+        );
+        assert!(fails(&StudyText { destroy: Some("x".into()), ..base() }).contains("real device"));
+        assert!(fails(&StudyText { cache: Some("tepid".into()), ..base() }).contains("tepid"));
+        assert!(
+            fails(&StudyText { budget: Some("soon".into()), ..base() }).contains("budget: 'soon'")
+        );
+        assert!(fails(&StudyText { runs: Some(0), ..base() }).starts_with("runs:"));
+        assert!(
+            fails(&StudyText { min_runs: Some(9), max_runs: Some(3), ..base() })
+                .contains("max-runs 3")
+        );
+        assert!(fails(&text(&["ext4", "ext4"], "true")).contains("'ext4' is taken"));
+        assert!(fails(&text(&["ext4", "ext5"], "true")).starts_with("contenders[1]:"));
+        assert!(fails(&text(&[], "true")).starts_with("contenders:"));
+        assert!(fails(&text(&["ext4"], " ")).starts_with("workload[0].command:"));
+    }
+
+    #[test]
+    fn parameters_make_workloads_or_contenders() {
+        let mut study = text(&["ext4 -b {block}", "xfs"], "make -j{jobs}");
+        study.parameters = BTreeMap::from([
+            ("jobs".into(), vec!["1".into(), "2".into()]),
+            ("block".into(), vec!["1024".into(), "4096".into()]),
+        ]);
+        let study = study.resolve(KNOWN).unwrap();
+        let labels: Vec<_> = study.contenders.iter().map(|c| c.label.as_str()).collect();
+        assert_eq!(labels, ["ext4 -b 1024", "ext4 -b 4096", "xfs"]);
+        let names: Vec<_> = study.workloads.iter().map(|w| w.name.as_str()).collect();
+        assert_eq!(names, ["make -j1", "make -j2"]);
+    }
+
+    #[test]
+    fn labels_and_names_stay_unique_under_parameters() {
+        let mut study = text(&["e: ext4 -b {block}"], "true {n}");
+        study.workloads[0].name = Some("truth".into());
+        study.parameters = BTreeMap::from([
+            ("n".into(), vec!["1".into(), "2".into()]),
+            ("block".into(), vec!["1024".into(), "4096".into()]),
+        ]);
+        let study = study.resolve(KNOWN).unwrap();
+        assert_eq!(study.contenders[1].label, "e block=4096");
+        assert_eq!(study.workloads[1].name, "truth n=2");
+    }
+
+    #[test]
+    fn an_unused_parameter_is_refused() {
+        let mut study = text(&["ext4"], "true");
+        study.parameters = BTreeMap::from([("n".into(), vec!["1".into()])]);
+        assert!(fails(&study).contains("{n} occurs in no command"));
+    }
+}

@@ -1,0 +1,281 @@
+//! Study files: TOML in, TOML out, with errors that point at the line.
+//!
+//! The file's keys are the fields of [`StudyText`]; what is wrong with a value is found by the
+//! same validation that flags go through, and brought back to its place in the file here.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::contender::nearest;
+use crate::study::{Study, StudyError, StudyText};
+
+/// What is wrong with a study file, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StudyFileError {
+    /// The file.
+    pub path: PathBuf,
+    /// Line, from 1; absent when the place is the whole file.
+    pub line: Option<usize>,
+    /// Column in characters, from 1.
+    pub column: Option<usize>,
+    /// The text of that line.
+    pub source: String,
+    /// What is wrong, and the next step.
+    pub problem: String,
+}
+
+impl fmt::Display for StudyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.line, self.column) {
+            (Some(line), Some(column)) => {
+                let margin = line.to_string().len();
+                writeln!(f, "{}:{line}:{column}: {}", self.path.display(), self.problem)?;
+                writeln!(f, "{:margin$} |", "")?;
+                writeln!(f, "{line} | {}", self.source)?;
+                write!(f, "{:margin$} | {:>column$}", "", "^")
+            }
+            _ => write!(f, "{}: {}", self.path.display(), self.problem),
+        }
+    }
+}
+
+impl std::error::Error for StudyFileError {}
+
+/// Reads the text of a study file. `path` is only named in errors.
+pub fn parse(path: &Path, text: &str) -> Result<StudyText, StudyFileError> {
+    let at = |offset: Option<usize>, problem: String| place(path, text, offset, problem);
+    let table = DeTable::parse(text)
+        .map_err(|error| at(error.span().map(|span| span.start), error.message().to_string()))?;
+    check_keys(table.get_ref(), "", STUDY_KEYS)
+        .map_err(|(offset, problem)| at(Some(offset), problem))?;
+    toml::from_str(text)
+        .map_err(|error| at(error.span().map(|span| span.start), error.message().to_string()))
+}
+
+/// Brings an error of the validation back to its place in the file.
+pub fn locate(path: &Path, text: &str, error: &StudyError) -> StudyFileError {
+    let offset = DeTable::parse(text).ok().and_then(|table| find(table.get_ref(), &error.field));
+    let problem = format!("{}: {}", error.field, error.problem);
+    place(path, text, offset, problem)
+}
+
+/// Reads and validates a study file.
+pub fn load(path: &Path, text: &str, known: &[&str]) -> Result<(StudyText, Study), StudyFileError> {
+    let parsed = parse(path, text)?;
+    let study = parsed.resolve(known).map_err(|error| locate(path, text, &error))?;
+    Ok((parsed, study))
+}
+
+/// Writes the study file that equals `study`.
+pub fn print(study: &StudyText) -> String {
+    toml::to_string_pretty(study).expect("every field of a study has a TOML form")
+}
+
+fn place(path: &Path, text: &str, offset: Option<usize>, problem: String) -> StudyFileError {
+    let Some(offset) = offset.map(|offset| offset.min(text.len())) else {
+        return StudyFileError {
+            path: path.into(),
+            line: None,
+            column: None,
+            source: String::new(),
+            problem,
+        };
+    };
+    let before = &text[..text.floor_char_boundary(offset)];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    StudyFileError {
+        path: path.into(),
+        line: Some(before.matches('\n').count() + 1),
+        column: Some(before[line_start..].chars().count() + 1),
+        source: text[line_start..].lines().next().unwrap_or_default().to_string(),
+        problem,
+    }
+}
+
+/// Keys of the file, from the one definition of the fields.
+const STUDY_KEYS: &[&str] = &[
+    "name",
+    "why",
+    "contenders",
+    "baseline",
+    "device",
+    "destroy",
+    "discard",
+    "seed",
+    "runs",
+    "min-runs",
+    "max-runs",
+    "warmup",
+    "budget",
+    "timeout",
+    "idle-wait",
+    "cache",
+    "same-within",
+    "output",
+    "gate",
+    "out",
+    "style",
+    "export-json",
+    "export-csv",
+    "export-markdown",
+    "parameters",
+    "workload",
+];
+
+const WORKLOAD_KEYS: &[&str] =
+    &["name", "why", "command", "shell", "setup", "prepare", "cleanup", "ignore-failure"];
+
+fn check_keys(table: &DeTable<'_>, prefix: &str, known: &[&str]) -> Result<(), (usize, String)> {
+    for (key, value) in table.iter() {
+        let name = key.get_ref().as_ref();
+        if !known.contains(&name) {
+            let problem = match nearest(name, known) {
+                Some(near) => format!("no key is called '{prefix}{name}'; did you mean '{near}'?"),
+                None => {
+                    format!("no key is called '{prefix}{name}'; known are {}", known.join(", "))
+                }
+            };
+            return Err((key.span().start, problem));
+        }
+        if prefix.is_empty() && name == "workload" {
+            let workloads = match value.get_ref() {
+                DeValue::Array(workloads) => workloads,
+                _ => return Err((value.span().start, "workloads are written [[workload]]".into())),
+            };
+            for workload in workloads.iter() {
+                match workload.get_ref() {
+                    DeValue::Table(table) => check_keys(table, "workload.", WORKLOAD_KEYS)?,
+                    _ => return Err((workload.span().start, "a workload is a table".into())),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Offset of the value at a path such as `workload[0].command`; of its nearest parent when the
+/// value itself is not written.
+fn find(table: &DeTable<'_>, path: &str) -> Option<usize> {
+    let mut offset = None;
+    let mut table = Some(table);
+    for step in path.split('.') {
+        let (name, index) = match step.split_once('[') {
+            Some((name, index)) => (name, index.trim_end_matches(']').parse::<usize>().ok()),
+            None => (step, None),
+        };
+        let Some(value) = table.and_then(|table| table.get(name)) else { break };
+        let mut value: &Spanned<DeValue<'_>> = value;
+        if let (Some(index), DeValue::Array(array)) = (index, value.get_ref()) {
+            value = array.get(index)?;
+        }
+        offset = Some(value.span().start);
+        table = match value.get_ref() {
+            DeValue::Table(table) => Some(table),
+            _ => None,
+        };
+    }
+    offset
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::{CommandText, WorkloadText};
+
+    const KNOWN: &[&str] = &["ext4", "xfs", "btrfs", "dir"];
+
+    fn message(text: &str) -> String {
+        load(Path::new("study.toml"), text, KNOWN).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_whole_study_reads() {
+        let text = r#"
+            name = "unpack"
+            why = "to choose a file system for builds"
+            contenders = ["ext4", "nj: ext4 -O ^has_journal @ noatime"]
+            device = "loop:2G"
+            budget = "10m"
+            [parameters]
+            level = ["1", "9"]
+            [[workload]]
+            why = "many small files"
+            command = "tar xf /tmp/x.tar"
+            [[workload]]
+            command = ["gzip", "-{level}", "file"]
+            setup = "cp /tmp/x.tar file"
+        "#;
+        let (_, study) = load(Path::new("study.toml"), text, KNOWN).unwrap();
+        assert_eq!(study.contenders.len(), 2);
+        assert_eq!(study.workloads.len(), 3);
+        assert_eq!(study.budget_ns, Some(600_000_000_000));
+    }
+
+    #[test]
+    fn errors_point_at_the_line() {
+        let unknown_key = message("contenders = ['ext4']\nbugdet = '10m'\n");
+        assert!(
+            unknown_key
+                .starts_with("study.toml:2:1: no key is called 'bugdet'; did you mean 'budget'?"),
+            "{unknown_key}"
+        );
+        let syntax = message("contenders = ['ext4'\n[[workload]]\n");
+        assert!(
+            syntax.starts_with("study.toml:2:") || syntax.starts_with("study.toml:1:"),
+            "{syntax}"
+        );
+        let value = message("contenders = ['ext4',\n  'xsf']\n[[workload]]\ncommand = 'true'\n");
+        assert!(value.starts_with("study.toml:2:3: contenders[1]:"), "{value}");
+        assert!(value.contains("did you mean 'xfs'"), "{value}");
+        assert!(value.contains("2 |   'xsf']\n  |   ^"), "{value}");
+        let wrong_type =
+            message("contenders = ['ext4']\nruns = 'five'\n[[workload]]\ncommand='true'\n");
+        assert!(wrong_type.starts_with("study.toml:2:8:"), "{wrong_type}");
+        let missing = message("contenders = ['ext4']\n\n[[workload]]\nname = 'x'\n");
+        assert!(missing.starts_with("study.toml:3:"), "{missing}");
+        let nested = message("contenders = ['ext4']\n[[workload]]\ncomand = 'x'\n");
+        assert!(nested.contains("study.toml:3:1") && nested.contains("'command'"), "{nested}");
+    }
+
+    #[test]
+    fn what_is_printed_reads_back() {
+        let study = StudyText {
+            name: Some("x".into()),
+            contenders: vec!["ext4".into(), "b: ext4 @ sync".into()],
+            seed: Some(7),
+            gate: vec!["b <= 1.1".into()],
+            parameters: [("n".to_string(), vec!["1".to_string()])].into(),
+            workloads: vec![WorkloadText {
+                command: Some(CommandText::Words(vec!["echo".into(), "{n} 'quoted'".into()])),
+                setup: Some(CommandText::Line("touch \"a b\"".into())),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let printed = print(&study);
+        assert_eq!(parse(Path::new("p"), &printed).unwrap(), study, "{printed}");
+    }
+
+    #[test]
+    fn the_list_of_keys_is_the_list_of_fields() {
+        // serde's own message lists the fields; the two lists must be one.
+        let fields = |text: &str| -> Vec<String> {
+            let message = toml::from_str::<StudyText>(text).unwrap_err().message().to_string();
+            message.split('`').skip(3).step_by(2).map(str::to_string).collect()
+        };
+        assert_eq!(fields("zzz = 1"), STUDY_KEYS);
+        assert_eq!(fields("contenders = []\n[[workload]]\nzzz = 1"), WORKLOAD_KEYS);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic() {
+        for text in
+            ["", "=", "[[workload", "\u{feff}x=1", "workload = 3", "workload = [3]", "ä = 'ö'"]
+        {
+            let _ = load(Path::new("p"), text, KNOWN).map_err(|error| error.to_string());
+        }
+    }
+}
