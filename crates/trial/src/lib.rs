@@ -1,1 +1,10 @@
-//! Placeholder while the room is being built.
+//! Carries one trial out: device, file system, workload, counters, facts.
+//!
+//! A trial is a process: it is told everything by a spec and says everything in a record. This
+//! crate knows nothing of plans, statistics or reports.
+
+pub mod command;
+pub mod counters;
+pub mod stop;
+#[allow(unsafe_code)]
+mod sys;

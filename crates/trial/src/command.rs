@@ -1,0 +1,309 @@
+//! Runs one command of the user's in the mounted directory and says what it cost.
+//!
+//! Invariants: the time is taken from right before the spawn to the exit of the command itself;
+//! the command is in a process group of its own, which a stop or a bound kills whole; what it cost is read before it is reaped, so that it covers its waited-for children.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use lab::record::CommandUsage;
+use lab::spec::{CommandLine, Output};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+
+use crate::stop::Stop;
+use crate::sys;
+
+/// How a command ended.
+#[derive(Debug)]
+pub enum End {
+    /// It exited or a signal ended it.
+    Exited,
+    /// The bound was reached and it was killed.
+    TimedOut,
+    /// The trial was stopped and it was killed.
+    Stopped,
+}
+
+/// What running a command yielded.
+#[derive(Debug)]
+pub struct Ran {
+    /// From right before the spawn to the exit, in ns.
+    pub elapsed_ns: u64,
+    /// What it cost.
+    pub usage: CommandUsage,
+    /// How it ended.
+    pub end: End,
+    /// Whether processes of its group are still running.
+    pub outlived: bool,
+    /// The last lines of its standard error (and of its output, where that was read).
+    pub tail: String,
+}
+
+/// Bytes of output that are kept for the record of a failure.
+const TAIL_BYTES_MAX: usize = 4096;
+
+/// How long a stop or a bound can go unnoticed. The end of the command itself is noticed at once.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Runs `line` in `directory` until it ends, `deadline` comes or `stop` is raised.
+pub fn run(
+    line: &CommandLine,
+    directory: &Path,
+    environment: &[(&str, &str)],
+    output: &Output,
+    deadline: Option<Instant>,
+    stop: &Stop,
+) -> io::Result<Ran> {
+    let words = line.words();
+    let (program, arguments) = words.split_first().expect("a command has at least one word");
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .current_dir(directory)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .process_group(0);
+    let mut capture = Capture::default();
+    let (stdout, stderr) = capture.streams(output)?;
+    command.stdout(stdout).stderr(stderr);
+
+    let started = Instant::now();
+    let child = command.spawn().map_err(|error| {
+        io::Error::new(error.kind(), format!("'{program}' cannot be started: {error}"))
+    })?;
+    // The command object holds the write ends of the pipes; the readers end when it is gone.
+    drop(command);
+    let (end, ended) = wait(&child, deadline, stop)?;
+    let elapsed_ns = ended.duration_since(started).as_nanos() as u64;
+    let pid = pid_of(&child);
+    let usage = reap(child)?;
+    let outlived = rustix::process::test_kill_process_group(pid).is_ok();
+    Ok(Ran { elapsed_ns, usage, end, outlived, tail: capture.finish() })
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id() as i32).expect("a child's number is positive")
+}
+
+/// Waits for the exit without reaping, so that the accounts can still be read.
+fn wait(child: &Child, deadline: Option<Instant>, stop: &Stop) -> io::Result<(End, Instant)> {
+    let pid = pid_of(child);
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    loop {
+        let now = Instant::now();
+        let left =
+            deadline.map_or(STOP_INTERVAL, |deadline| deadline.saturating_duration_since(now));
+        if left.is_zero() || stop.raised() {
+            let end = if stop.raised() { End::Stopped } else { End::TimedOut };
+            kill_group(pid);
+            poll_exit(&pidfd, None)?;
+            return Ok((end, Instant::now()));
+        }
+        if poll_exit(&pidfd, Some(left.min(STOP_INTERVAL)))? {
+            return Ok((End::Exited, Instant::now()));
+        }
+    }
+}
+
+fn poll_exit(pidfd: &OwnedFd, timeout: Option<Duration>) -> io::Result<bool> {
+    let timeout = timeout.map(|timeout| Timespec {
+        tv_sec: timeout.as_secs() as i64,
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn kill_group(pid: Pid) {
+    // The group may be gone already, which is what is wanted.
+    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+}
+
+/// Reads the accounts of the ended command and reaps it.
+fn reap(child: Child) -> io::Result<CommandUsage> {
+    let pid = pid_of(&child);
+    rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).ok();
+    let reaped = sys::wait_with_usage(pid)?;
+    let field = |name: &str| -> Option<u64> {
+        io.as_deref()?
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok())
+    };
+    Ok(CommandUsage {
+        exit_code: reaped.exit_code,
+        signal: reaped.signal,
+        user_ns: reaped.user_ns,
+        system_ns: reaped.system_ns,
+        memory_bytes_max: reaped.memory_bytes_max,
+        write_call_bytes: field("wchar"),
+        read_call_bytes: field("rchar"),
+        storage_written_bytes: field("write_bytes")
+            .map(|bytes| bytes.saturating_sub(field("cancelled_write_bytes").unwrap_or(0))),
+        storage_read_bytes: field("read_bytes"),
+    })
+}
+
+/// The readers of a command's output.
+#[derive(Default)]
+struct Capture {
+    readers: Vec<(JoinHandle<()>, Tail)>,
+}
+
+/// The last bytes of a stream, shared with the thread that reads it.
+type Tail = Arc<Mutex<Vec<u8>>>;
+
+/// How long the readers may need after the command's end. A process that outlived the command can
+/// hold the pipe open for ever, and is not waited for.
+const DRAIN_MAX: Duration = Duration::from_millis(200);
+
+impl Capture {
+    /// The two streams for the command. Standard error is always read when it is not shown, since
+    /// it holds the reason of a failure; it costs nothing while the command is silent.
+    fn streams(&mut self, output: &Output) -> io::Result<(Stdio, Stdio)> {
+        Ok(match output {
+            Output::Null => (Stdio::null(), self.pipe()?),
+            Output::Pipe => (self.pipe()?, self.pipe()?),
+            // Standard output is the channel to the runner; what is shown goes to standard error.
+            Output::Inherit => {
+                let shown = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
+                (shown()?, shown()?)
+            }
+            Output::File(path) => {
+                let file =
+                    OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
+                        let path = path.display();
+                        io::Error::new(error.kind(), format!("output file {path}: {error}"))
+                    })?;
+                (file.try_clone()?.into(), file.into())
+            }
+        })
+    }
+
+    fn pipe(&mut self) -> io::Result<Stdio> {
+        let (reader, writer) = io::pipe()?;
+        let tail = Tail::default();
+        let kept = tail.clone();
+        self.readers.push((std::thread::spawn(move || keep_tail(reader, &kept)), tail));
+        Ok(writer.into())
+    }
+
+    fn finish(self) -> String {
+        let deadline = Instant::now() + DRAIN_MAX;
+        let mut text = String::new();
+        // Standard error comes first, since it is the likelier reason.
+        for (reader, tail) in self.readers.into_iter().rev() {
+            while !reader.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let tail = tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            text.push_str(&String::from_utf8_lossy(&tail));
+        }
+        text.trim().to_string()
+    }
+}
+
+/// Reads a stream to its end and keeps its last bytes.
+fn keep_tail(mut stream: impl Read, tail: &Tail) {
+    let mut buffer = [0; 64 << 10];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                let mut tail = tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                tail.extend_from_slice(&buffer[..count]);
+                let excess = tail.len().saturating_sub(TAIL_BYTES_MAX);
+                tail.drain(..excess);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> CommandLine {
+        CommandLine::Words(words.iter().map(|word| word.to_string()).collect())
+    }
+
+    fn run_here(line: &CommandLine, deadline: Option<Instant>, stop: &Stop) -> Ran {
+        run(line, Path::new("/"), &[("KURABE_DIR", "/")], &Output::Null, deadline, stop).unwrap()
+    }
+
+    #[test]
+    fn exit_code_environment_and_accounts() {
+        let line = words(&[
+            "sh",
+            "-c",
+            "cd \"$KURABE_DIR\" && head -c 100000 /dev/zero | cat >/dev/null; exit 3",
+        ]);
+        let ran = run_here(&line, None, &Stop::default());
+        assert_eq!(ran.usage.exit_code, Some(3));
+        assert!(matches!(ran.end, End::Exited));
+        assert!(ran.usage.memory_bytes_max > 100_000);
+        // Both ends of the pipe wrote the bytes once, and both are children of the command.
+        assert!(ran.usage.write_call_bytes.unwrap() >= 200_000, "{:?}", ran.usage);
+    }
+
+    #[test]
+    fn the_reason_of_a_failure_is_kept() {
+        let ran = run_here(&words(&["sh", "-c", "echo lost >&2; exit 1"]), None, &Stop::default());
+        assert_eq!(ran.tail, "lost");
+    }
+
+    #[test]
+    fn a_bound_kills_the_whole_group() {
+        let deadline = Instant::now() + Duration::from_millis(100);
+        let ran = run_here(
+            &words(&["sh", "-c", "sleep 77.7 & sleep 77.7"]),
+            Some(deadline),
+            &Stop::default(),
+        );
+        assert!(matches!(ran.end, End::TimedOut));
+        assert_eq!(ran.usage.signal, Some(9));
+        assert!(ran.elapsed_ns < 10_000_000_000);
+    }
+
+    #[test]
+    fn what_outlives_the_command_is_not_waited_for() {
+        let line = words(&["sh", "-c", "setsid sleep 3 & echo said >&2"]);
+        let started = Instant::now();
+        let ran = run_here(&line, None, &Stop::default());
+        assert_eq!(ran.tail, "said");
+        assert!(!ran.outlived, "it left the group");
+        let ran = run_here(&words(&["sh", "-c", "sleep 3 &"]), None, &Stop::default());
+        assert!(ran.outlived, "it stayed in the group");
+        assert!(started.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_stop_is_noticed() {
+        let stop = Stop::default();
+        stop.raise();
+        let ran = run_here(&words(&["sleep", "77.7"]), None, &stop);
+        assert!(matches!(ran.end, End::Stopped));
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_named() {
+        let line = words(&["/no/such/program"]);
+        let error =
+            run(&line, Path::new("/"), &[], &Output::Null, None, &Stop::default()).unwrap_err();
+        assert!(error.to_string().contains("'/no/such/program' cannot be started"), "{error}");
+    }
+}

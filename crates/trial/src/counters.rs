@@ -1,0 +1,156 @@
+//! Counters of the kernel, read before and after a phase: the block device's, and the machine's
+//! CPU time. Reading them happens outside the timed region.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lab::record::DeviceDelta;
+
+/// The `stat` file of one block device, from which deltas are taken.
+#[derive(Debug, Clone)]
+pub struct DeviceCounters {
+    stat: PathBuf,
+}
+
+/// One reading of a device's counters
+/// (Documentation/block/stat.rst in the kernel's source; sectors are 512 bytes whatever the
+/// device's block size).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceReading {
+    totals: DeviceDelta,
+    /// Requests in flight at the moment of reading.
+    pub in_flight: u64,
+}
+
+const SECTOR_BYTES: u64 = 512;
+
+impl DeviceCounters {
+    /// The counters of the device with this node, such as `/dev/loop3` or `/dev/sda1`.
+    pub fn of_node(node: &Path) -> io::Result<DeviceCounters> {
+        let device = rustix::fs::stat(node)?.st_rdev;
+        DeviceCounters::of_number(device)
+    }
+
+    /// The counters of the device on which a directory lies. Fails for file systems that stand on
+    /// no block device or on several (tmpfs, Btrfs, NFS).
+    pub fn under_directory(directory: &Path) -> io::Result<DeviceCounters> {
+        let device = rustix::fs::stat(directory)?.st_dev;
+        DeviceCounters::of_number(device)
+    }
+
+    fn of_number(device: u64) -> io::Result<DeviceCounters> {
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        fs::metadata(&stat)?;
+        Ok(DeviceCounters { stat })
+    }
+
+    /// Reads the counters now.
+    pub fn read(&self) -> io::Result<DeviceReading> {
+        let text = fs::read_to_string(&self.stat)?;
+        parse_stat(&text).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{} is not in the known form: '{}'", self.stat.display(), text.trim()),
+            )
+        })
+    }
+}
+
+impl DeviceReading {
+    /// What happened since `earlier`. Counters only grow; a device that was replaced meanwhile
+    /// gives zeros rather than nonsense.
+    pub fn since(&self, earlier: &DeviceReading) -> DeviceDelta {
+        let (now, then) = (&self.totals, &earlier.totals);
+        DeviceDelta {
+            reads: now.reads.saturating_sub(then.reads),
+            read_bytes: now.read_bytes.saturating_sub(then.read_bytes),
+            writes: now.writes.saturating_sub(then.writes),
+            written_bytes: now.written_bytes.saturating_sub(then.written_bytes),
+            discards: now.discards.saturating_sub(then.discards),
+            discarded_bytes: now.discarded_bytes.saturating_sub(then.discarded_bytes),
+            flushes: now.flushes.saturating_sub(then.flushes),
+            busy_ms: now.busy_ms.saturating_sub(then.busy_ms),
+            queue_ms: now.queue_ms.saturating_sub(then.queue_ms),
+        }
+    }
+
+    /// Whether nothing is in flight and nothing was completed since `earlier`.
+    pub fn quiet_since(&self, earlier: &DeviceReading) -> bool {
+        self.in_flight == 0 && self.since(earlier) == DeviceDelta::default()
+    }
+}
+
+/// Parses the 11, 15 or 17 fields that kernels of different age print. Kernels before 5.5 count
+/// no flushes, which then stay 0.
+fn parse_stat(text: &str) -> Option<DeviceReading> {
+    let fields: Vec<u64> =
+        text.split_ascii_whitespace().map(|field| field.parse().ok()).collect::<Option<_>>()?;
+    let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+    if fields.len() < 11 {
+        return None;
+    }
+    Some(DeviceReading {
+        totals: DeviceDelta {
+            reads: field(0),
+            read_bytes: field(2) * SECTOR_BYTES,
+            writes: field(4),
+            written_bytes: field(6) * SECTOR_BYTES,
+            busy_ms: field(9),
+            queue_ms: field(10),
+            discards: field(11),
+            discarded_bytes: field(13) * SECTOR_BYTES,
+            flushes: field(15),
+        },
+        in_flight: field(8),
+    })
+}
+
+/// CPU time that the whole machine has spent since it started, in ns: every mode but idle and
+/// waiting for I/O, from the first line of `/proc/stat`.
+pub fn machine_cpu_ns() -> Option<u64> {
+    parse_cpu(&fs::read_to_string("/proc/stat").ok()?, rustix::param::clock_ticks_per_second())
+}
+
+fn parse_cpu(text: &str, ticks_per_second: u64) -> Option<u64> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let fields: Vec<u64> =
+        line.split_ascii_whitespace().map(|field| field.parse().ok()).collect::<Option<_>>()?;
+    // user nice system idle iowait irq softirq steal; guest time is part of user time already,
+    // and stolen time was spent by somebody else's machine.
+    let busy = [0, 1, 2, 5, 6].iter().filter_map(|index| fields.get(*index)).sum::<u64>();
+    Some(busy * (1_000_000_000 / ticks_per_second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_seventeen_fields() {
+        let text = "  10 1 80 5   20 2 400 7   3 11 12   4 0 64 1   9 2\n";
+        let reading = parse_stat(text).unwrap();
+        assert_eq!(reading.in_flight, 3);
+        let delta = reading.since(&DeviceReading::default());
+        assert_eq!((delta.reads, delta.read_bytes), (10, 80 * 512));
+        assert_eq!((delta.writes, delta.written_bytes), (20, 400 * 512));
+        assert_eq!((delta.busy_ms, delta.queue_ms), (11, 12));
+        assert_eq!((delta.discards, delta.discarded_bytes, delta.flushes), (4, 64 * 512, 9));
+        assert!(!reading.quiet_since(&DeviceReading::default()));
+    }
+
+    #[test]
+    fn older_and_foreign_forms() {
+        assert_eq!(parse_stat("1 0 8 0 1 0 8 0 0 1 1").unwrap().totals.flushes, 0);
+        assert_eq!(parse_stat(""), None);
+        assert_eq!(parse_stat("1 2 x 4 5 6 7 8 9 10 11"), None);
+    }
+
+    #[test]
+    fn cpu_time_leaves_idle_and_steal_out() {
+        let text = "cpu  100 10 50 9999 888 7 3 777 55 0\ncpu0 1 1 1 1\n";
+        assert_eq!(parse_cpu(text, 100), Some((100 + 10 + 50 + 7 + 3) * 10_000_000));
+        assert_eq!(parse_cpu("nothing", 100), None);
+    }
+}
