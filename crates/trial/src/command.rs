@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_outlives_the_command_is_not_waited_for() {
-        let line = words(&["sh", "-c", "setsid sleep 3 & echo said >&2"]);
+        let line = words(&["sh", "-c", "setsid sleep 3 & sleep 0.2; echo said >&2"]);
         let started = Instant::now();
         let ran = run_here(&line, None, &Stop::default());
         assert_eq!(ran.tail, "said");
