@@ -1,1 +1,9 @@
-//! Placeholder while the room is being built.
+//! The load generators that kurabe writes itself, and the recorder of latencies that they share.
+//!
+//! A load works on a directory, a file or a [`block::BlockDevice`] that it is given. It knows
+//! nothing of contenders, of how the file system under it was made, of statistics or of the
+//! laboratory that runs it.
+
+pub mod latency;
+#[allow(unsafe_code)]
+mod sys;
