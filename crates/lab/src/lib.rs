@@ -8,5 +8,6 @@ pub mod contender;
 pub mod quantity;
 pub mod record;
 pub mod spec;
+pub mod statistics;
 pub mod study;
 pub mod study_file;

@@ -1,0 +1,112 @@
+//! The statistics of the laboratory, over plain numbers: samples in, structs for the result out.
+//!
+//! Nothing here knows of records, plans or files, and nothing here draws random numbers: the same
+//! samples give the same answer. `docs/statistics.md` has the formulas, their sources, and the
+//! measured error rates; `cargo run --release -p kurabe-lab --example calibrate` measures them
+//! again.
+//!
+//! A *block* here is always a statistical block: one trial of every contender, in random order.
+//! Samples are indexed by block, so that `baseline[3]` and `contender[3]` come from one block; a
+//! trial that failed is `None` and takes its pair out of the comparison, nothing else.
+//!
+//! Invariants: an estimate lies inside its interval; exchanging baseline and contender gives the
+//! reciprocal; multiplying every sample by one factor changes no ratio; below
+//! [`BLOCKS_MIN_FOR_INTERVAL`] pairs there is neither interval nor verdict.
+
+mod compare;
+mod distribution;
+mod drift;
+mod gate;
+mod location;
+mod steady_state;
+mod stop;
+mod summary;
+
+pub use compare::{
+    Comparison, ComparisonOptions, Interval, Verdict, compare, compare_family, pairs,
+};
+pub use drift::{Drift, FirstBlock, FirstBlockKind, drift, first_block};
+pub use gate::{Condition, Gate, GateError, GateOutcome, parse_gate};
+pub use steady_state::{SteadyState, SteadyWindow, steady_state};
+pub use stop::{
+    ContinueReason, Decision, Samples, StopReason, StopRule, WIDTH_PER_MARGIN_MAX, Width, enough,
+};
+pub use summary::{OUTLIER_THRESHOLD, Summary, summarize};
+
+/// Fewest pairs of trials from which an interval or a verdict is given. Two pairs leave one degree
+/// of freedom: the interval of such a pair is so wide that it only pretends to be one.
+pub const BLOCKS_MIN_FOR_INTERVAL: usize = 3;
+
+/// Samples or options that the statistics refuse. They never come from noise: each names a value
+/// that a caller must not have let through.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum StatisticsError {
+    /// A sample is zero, negative, infinite or not a number; ratios and logarithms need positive
+    /// finite numbers.
+    #[error(
+        "sample {index} is {value}, but only positive finite numbers can be compared; leave the trial out"
+    )]
+    BadSample {
+        /// Position of the value in its slice.
+        index: usize,
+        /// The value.
+        value: f64,
+    },
+    /// A value of a series is negative, infinite or not a number.
+    #[error("value {index} of the series is {value}, but it must be finite and not negative")]
+    BadSeries {
+        /// Position of the value in its slice.
+        index: usize,
+        /// The value.
+        value: f64,
+    },
+    /// A sample without a single value.
+    #[error("there is no sample to describe")]
+    Empty,
+    /// Paired samples of unequal length.
+    #[error(
+        "{baseline} samples of the baseline cannot be paired with {contender} of the contender; pass None for a failed trial"
+    )]
+    LengthMismatch {
+        /// Number of samples of the baseline.
+        baseline: usize,
+        /// Number of samples of the contender.
+        contender: usize,
+    },
+    /// An option outside its range.
+    #[error("{option} is {value}, but it must be {expected}")]
+    BadOption {
+        /// Name of the field.
+        option: &'static str,
+        /// The value.
+        value: f64,
+        /// The range in words.
+        expected: &'static str,
+    },
+}
+
+/// Refuses whatever has no logarithm.
+fn check_samples(values: &[f64]) -> Result<(), StatisticsError> {
+    match values.iter().position(|value| !(value.is_finite() && *value > 0.0)) {
+        Some(index) => Err(StatisticsError::BadSample { index, value: values[index] }),
+        None => Ok(()),
+    }
+}
+
+/// The median of sorted values, at least one.
+fn median_sorted(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        // Halves first: the sum of two huge values would overflow.
+        sorted[middle - 1] / 2.0 + sorted[middle] / 2.0
+    }
+}
+
+/// The values in ascending order.
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}

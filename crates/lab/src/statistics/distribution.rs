@@ -1,0 +1,193 @@
+//! The distributions that the tests and intervals need: Student's t, the normal, the binomial.
+//!
+//! It knows nothing of samples. Student's t goes through the regularised incomplete beta function
+//! by Lentz's continued fraction (Abramowitz & Stegun 26.5.8, 26.7.1; Lentz 1976), so that small
+//! tail probabilities keep their relative accuracy.
+
+/// ln Γ(x) for x > 0 by the Stirling series (Abramowitz & Stegun 6.1.41), shifted to x >= 10 by
+/// Γ(x + 1) = x Γ(x), where five terms are exact to double precision.
+fn ln_gamma(x: f64) -> f64 {
+    let mut x = x;
+    let mut shift = 1.0;
+    while x < 10.0 {
+        shift *= x;
+        x += 1.0;
+    }
+    let inverse = 1.0 / (x * x);
+    let series = (1.0 / 12.0
+        - inverse
+            * (1.0 / 360.0
+                - inverse * (1.0 / 1260.0 - inverse * (1.0 / 1680.0 - inverse * (1.0 / 1188.0)))))
+        / x;
+    (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - shift.ln()
+}
+
+/// The continued fraction of the incomplete beta function, by Lentz's method.
+fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
+    const TINY: f64 = 1e-300;
+    const TERMS_MAX: u32 = 10_000;
+    let guard = |value: f64| if value.abs() < TINY { TINY } else { value };
+    let mut c = 1.0;
+    let mut d = 1.0 / guard(1.0 - (a + b) * x / (a + 1.0));
+    let mut fraction = d;
+    for term in 1..=TERMS_MAX {
+        let m = f64::from(term);
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        d = 1.0 / guard(1.0 + even * d);
+        c = guard(1.0 + even / c);
+        fraction *= d * c;
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        d = 1.0 / guard(1.0 + odd * d);
+        c = guard(1.0 + odd / c);
+        let step = d * c;
+        fraction *= step;
+        if (step - 1.0).abs() < 1e-15 {
+            break;
+        }
+    }
+    fraction
+}
+
+/// The regularised incomplete beta function I_x(a, b).
+fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
+    if x <= 0.0 {
+        return 0.0;
+    }
+    if x >= 1.0 {
+        return 1.0;
+    }
+    let front = (a * x.ln() + b * (-x).ln_1p() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b)).exp();
+    // Each of the two fractions converges fast on its own side only.
+    if x < (a + 1.0) / (a + b + 2.0) {
+        front * beta_fraction(a, b, x) / a
+    } else {
+        1.0 - front * beta_fraction(b, a, 1.0 - x) / b
+    }
+}
+
+/// The probability that |T| exceeds `t` >= 0 under Student's t distribution.
+pub(super) fn student_two_sided(t: f64, degrees_of_freedom: f64) -> f64 {
+    assert!(degrees_of_freedom >= 1.0 && t >= 0.0, "programmer's error: t {t}");
+    if t.is_infinite() {
+        return 0.0;
+    }
+    incomplete_beta(
+        degrees_of_freedom / 2.0,
+        0.5,
+        degrees_of_freedom / (degrees_of_freedom + t * t),
+    )
+}
+
+/// The `t` with `student_two_sided(t) == alpha`, for 0 < alpha < 1.
+pub(super) fn student_quantile(alpha: f64, degrees_of_freedom: f64) -> f64 {
+    assert!(alpha > 0.0 && alpha < 1.0, "programmer's error: level {alpha}");
+    // In ln t the logarithm of the tail is smooth and nearly straight, so the secant inside a
+    // bracket (the Illinois method) needs a handful of steps at any level.
+    let target = alpha.ln();
+    let tail = |log_t: f64| student_two_sided(log_t.exp(), degrees_of_freedom).ln() - target;
+    let (mut low, mut high) = (-1.0, 1.0);
+    while tail(low) < 0.0 {
+        low -= 2.0;
+    }
+    while tail(high) > 0.0 {
+        high += 1.0;
+    }
+    let (mut at_low, mut at_high) = (tail(low), tail(high));
+    for _ in 0..100 {
+        if high - low < 1e-13 {
+            break;
+        }
+        let middle = if at_high.is_finite() {
+            (low * at_high - high * at_low) / (at_high - at_low)
+        } else {
+            (low + high) / 2.0
+        };
+        let at_middle = tail(middle);
+        if at_middle.abs() < 1e-14 {
+            return middle.exp();
+        }
+        if at_middle > 0.0 {
+            low = middle;
+            at_low = at_middle;
+            at_high /= 2.0;
+        } else {
+            high = middle;
+            at_high = at_middle;
+            at_low /= 2.0;
+        }
+    }
+    ((low + high) / 2.0).exp()
+}
+
+/// The probability that |Z| exceeds `z` >= 0 under the standard normal distribution, as the limit
+/// of Student's t (at 10^7 degrees of freedom the difference is below 10^-7).
+pub(super) fn normal_two_sided(z: f64) -> f64 {
+    student_two_sided(z, 1e7)
+}
+
+/// The probability of at most `successes` of `trials` fair coins.
+pub(super) fn fair_coins_at_most(successes: usize, trials: usize) -> f64 {
+    // Logarithms, because 2^-trials leaves the range of doubles above a thousand coins.
+    let log_half_power = -(trials as f64) * std::f64::consts::LN_2;
+    let mut log_choose = 0.0;
+    let mut sum = 0.0;
+    for count in 0..=successes.min(trials) {
+        sum += f64::exp(log_choose + log_half_power);
+        log_choose += ((trials - count) as f64).ln() - ((count + 1) as f64).ln();
+    }
+    sum.min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two-sided 5 % and 1 % points from the tables of Fisher & Yates (1963).
+    const TABLE: [(f64, f64, f64); 7] = [
+        (1.0, 12.706, 63.657),
+        (2.0, 4.303, 9.925),
+        (3.0, 3.182, 5.841),
+        (4.0, 2.776, 4.604),
+        (9.0, 2.262, 3.250),
+        (29.0, 2.045, 2.756),
+        (120.0, 1.980, 2.617),
+    ];
+
+    #[test]
+    fn the_quantiles_agree_with_the_printed_tables() {
+        for (freedom, five, one) in TABLE {
+            assert!((student_quantile(0.05, freedom) - five).abs() < 6e-4, "{freedom}");
+            assert!((student_quantile(0.01, freedom) - one).abs() < 6e-4, "{freedom}");
+        }
+    }
+
+    #[test]
+    fn quantile_and_tail_are_inverse_at_every_level() {
+        for freedom in [1.0, 2.0, 3.0, 7.0, 30.0, 1000.0] {
+            for alpha in [0.9, 0.5, 0.05, 0.0125, 1e-3, 1e-6] {
+                let t = student_quantile(alpha, freedom);
+                let back = student_two_sided(t, freedom);
+                assert!((back / alpha - 1.0).abs() < 1e-9, "{freedom} {alpha}: {t} {back}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_degree_of_freedom_is_the_cauchy_distribution() {
+        // P(|T| > t) = 1 - 2 atan(t) / pi exactly.
+        for t in [0.0, 0.3, 1.0, 5.0, 100.0f64] {
+            let exact = 1.0 - 2.0 * t.atan() / std::f64::consts::PI;
+            assert!((student_two_sided(t, 1.0) - exact).abs() < 1e-13, "{t}");
+        }
+    }
+
+    #[test]
+    fn the_normal_tail_and_the_coins_agree_with_the_tables() {
+        assert!((normal_two_sided(1.959964) - 0.05).abs() < 1e-6);
+        assert!((normal_two_sided(2.575829) - 0.01).abs() < 1e-6);
+        assert!((fair_coins_at_most(0, 5) - 1.0 / 32.0).abs() < 1e-15);
+        assert!((fair_coins_at_most(2, 5) - 0.5).abs() < 1e-15);
+        assert!((fair_coins_at_most(5, 5) - 1.0).abs() < 1e-15);
+        assert!((fair_coins_at_most(1000, 2001) - 0.5).abs() < 1e-10);
+    }
+}

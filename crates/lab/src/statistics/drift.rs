@@ -1,0 +1,227 @@
+//! Did the samples change over the blocks? Two questions, two tests, both for warnings only.
+//!
+//! It takes one contender's samples in the order of the blocks and changes nothing in the
+//! comparison: pairing takes a shared drift out of the ratio anyway.
+
+use serde::{Deserialize, Serialize};
+
+use super::distribution::{normal_two_sided, student_two_sided};
+use super::{StatisticsError, check_samples, median_sorted, sorted};
+
+/// Level below which a drift or an odd first block is worth a warning.
+const LEVEL: f64 = 0.01;
+/// Smallest change, relative, that is worth a warning: below it nobody would act.
+const CHANGE_MIN: f64 = 0.02;
+/// Fewest samples for either test. With four, no order at all reaches the level.
+const SAMPLES_MIN: usize = 5;
+/// Largest sample for the exact distribution of Kendall's statistic.
+const EXACT_SAMPLES_MAX: usize = 50;
+
+/// A trend over the blocks, by Mann (1945) and Kendall, with the slope of Theil and Sen (1968).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Drift {
+    /// Number of samples.
+    pub count: usize,
+    /// Relative change a block: 0.01 is 1 % more in every block.
+    pub change_per_block: f64,
+    /// Relative change from the first block to the last.
+    pub change_total: f64,
+    /// Kendall's tau: 1 when every sample is larger than all before it, -1 when smaller.
+    pub tau: f64,
+    /// Two-sided p value of "there is no trend".
+    pub p_value: f64,
+    /// Whether it is worth a warning: p below 1 % and a total change of 2 % or more.
+    pub warning: bool,
+}
+
+/// How the first block stands to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FirstBlockKind {
+    /// Like the others, as far as can be seen.
+    Alike,
+    /// Slower: something was cold. A warm-up block would take it out.
+    Slow,
+    /// Faster: something was fresh and no longer is, such as a flash cache.
+    Fast,
+}
+
+/// The first block against the others.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FirstBlock {
+    /// The first sample over the geometric mean of the others.
+    pub ratio: f64,
+    /// Two-sided p value of "it is one of them".
+    pub p_value: f64,
+    /// Slow or fast at a p value below 1 % and a difference of 2 % or more.
+    pub kind: FirstBlockKind,
+}
+
+/// Looks for a trend over the samples of one contender in the order of the blocks. None with fewer
+/// than five samples.
+///
+/// Errors: samples that are not positive and finite.
+pub fn drift(samples: &[f64]) -> Result<Option<Drift>, StatisticsError> {
+    check_samples(samples)?;
+    let count = samples.len();
+    if count < SAMPLES_MIN {
+        return Ok(None);
+    }
+    let mut slopes = Vec::with_capacity(count * (count - 1) / 2);
+    let mut score = 0i64;
+    for later in 1..count {
+        for earlier in 0..later {
+            let (before, after) = (samples[earlier], samples[later]);
+            slopes.push((after.ln() - before.ln()) / (later - earlier) as f64);
+            score += i64::from(after > before) - i64::from(after < before);
+        }
+    }
+    let slope = median_sorted(&sorted(&slopes));
+    let change_total = (slope * (count - 1) as f64).exp_m1();
+    let p_value = kendall_two_sided(score, samples);
+    Ok(Some(Drift {
+        count,
+        change_per_block: slope.exp_m1(),
+        change_total,
+        tau: score as f64 / slopes.len() as f64,
+        p_value,
+        warning: p_value < LEVEL && change_total.abs() >= CHANGE_MIN,
+    }))
+}
+
+/// Compares the first sample with the others, on logarithms, by the t distribution of a future
+/// value: (x_1 - mean) / (s sqrt(1 + 1 / (n - 1))) on n - 2 degrees of freedom. None with fewer
+/// than five samples.
+///
+/// Errors: samples that are not positive and finite.
+pub fn first_block(samples: &[f64]) -> Result<Option<FirstBlock>, StatisticsError> {
+    check_samples(samples)?;
+    let count = samples.len();
+    if count < SAMPLES_MIN {
+        return Ok(None);
+    }
+    let first = samples[0].ln();
+    let rest: Vec<f64> = samples[1..].iter().map(|value| value.ln()).collect();
+    let size = rest.len() as f64;
+    let mean = rest.iter().sum::<f64>() / size;
+    let variance = rest.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (size - 1.0);
+    let difference = first - mean;
+    let error = (variance * (1.0 + 1.0 / size)).sqrt();
+    let p_value = if difference == 0.0 {
+        1.0
+    } else if error == 0.0 {
+        0.0
+    } else {
+        student_two_sided((difference / error).abs(), size - 1.0)
+    };
+    let ratio = difference.exp();
+    let kind = if p_value >= LEVEL || difference.abs() < CHANGE_MIN.ln_1p() {
+        FirstBlockKind::Alike
+    } else if difference > 0.0 {
+        FirstBlockKind::Slow
+    } else {
+        FirstBlockKind::Fast
+    };
+    Ok(Some(FirstBlock { ratio, p_value, kind }))
+}
+
+/// Two-sided p value of Kendall's score: exact without ties up to fifty samples, otherwise the
+/// normal approximation with the variance for ties and a continuity correction.
+fn kendall_two_sided(score: i64, samples: &[f64]) -> f64 {
+    let ties = tie_sizes(samples);
+    let count = samples.len();
+    if ties.is_empty() && count <= EXACT_SAMPLES_MAX {
+        // Discordant pairs d give the score n (n - 1) / 2 - 2 d; the tail is on the smaller side.
+        let pairs = (count * (count - 1) / 2) as i64;
+        let inversions = ((pairs - score.abs()) / 2) as usize;
+        let tail: f64 = inversion_probabilities(count)[..=inversions].iter().sum();
+        return (2.0 * tail).min(1.0);
+    }
+    let spread = |size: f64| size * (size - 1.0) * (2.0 * size + 5.0);
+    let tied: f64 = ties.iter().map(|size| spread(*size as f64)).sum();
+    let variance = (spread(count as f64) - tied) / 18.0;
+    if variance <= 0.0 {
+        return 1.0;
+    }
+    normal_two_sided((score.abs() as f64 - 1.0).max(0.0) / variance.sqrt())
+}
+
+/// Sizes of the groups of equal values, those of one value left out.
+fn tie_sizes(samples: &[f64]) -> Vec<usize> {
+    sorted(samples)
+        .chunk_by(|left, right| left == right)
+        .map(<[f64]>::len)
+        .filter(|size| *size > 1)
+        .collect()
+}
+
+/// The probability of each number of inversions in a random order of `count` values: adding the
+/// k-th value to an order adds 0 to k - 1 inversions, each equally likely.
+fn inversion_probabilities(count: usize) -> Vec<f64> {
+    let mut probabilities = vec![1.0];
+    for size in 2..=count {
+        let mut next = vec![0.0; probabilities.len() + size - 1];
+        for (inversions, probability) in probabilities.iter().enumerate() {
+            for added in 0..size {
+                next[inversions + added] += probability / size as f64;
+            }
+        }
+        probabilities = next;
+    }
+    probabilities
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_distribution_agrees_with_kendall_s_table() {
+        // Kendall's table: for n = 4 the counts of 0..=6 inversions are 1, 3, 5, 6, 5, 3, 1.
+        let found: Vec<f64> =
+            inversion_probabilities(4).iter().map(|probability| probability * 24.0).collect();
+        for (found, expected) in found.iter().zip([1.0, 3.0, 5.0, 6.0, 5.0, 3.0, 1.0]) {
+            assert!((found - expected).abs() < 1e-12);
+        }
+        // A strictly rising sample of five: 2 / 5! two-sided.
+        let rising = drift(&[1.0, 1.1, 1.2, 1.3, 1.4]).unwrap().unwrap();
+        assert!((rising.p_value - 2.0 / 120.0).abs() < 1e-12);
+        assert_eq!(rising.tau, 1.0);
+    }
+
+    #[test]
+    fn the_normal_approximation_is_near_the_exact_value() {
+        let samples: Vec<f64> = (0..40).map(|step| 100.0 + f64::from(step * 17 % 40)).collect();
+        let exact = drift(&samples).unwrap().unwrap();
+        let score = (exact.tau * 780.0).round();
+        let approximate =
+            normal_two_sided((score.abs() - 1.0) / (40.0f64 * 39.0 * 85.0 / 18.0).sqrt());
+        assert!((exact.p_value - approximate).abs() < 0.01, "{exact:?} {approximate}");
+    }
+
+    #[test]
+    fn a_steady_rise_is_measured_and_warned_of() {
+        let rising: Vec<f64> = (0..10).map(|block| 5.0 * 1.02f64.powi(block)).collect();
+        let found = drift(&rising).unwrap().unwrap();
+        assert!((found.change_per_block - 0.02).abs() < 1e-12);
+        assert!((found.change_total - (1.02f64.powi(9) - 1.0)).abs() < 1e-12);
+        assert!(found.warning);
+        assert!(!drift(&[3.0; 10]).unwrap().unwrap().warning);
+        assert_eq!(drift(&[1.0; 4]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_slow_first_block_is_seen_and_a_usual_one_is_not() {
+        let mut samples = [1.5, 1.0, 1.01, 0.99, 1.0, 1.02];
+        let found = first_block(&samples).unwrap().unwrap();
+        assert_eq!(found.kind, FirstBlockKind::Slow);
+        assert!((found.ratio - 1.5).abs() < 0.02, "{found:?}");
+        samples[0] = 0.7;
+        assert_eq!(first_block(&samples).unwrap().unwrap().kind, FirstBlockKind::Fast);
+        samples[0] = 1.015;
+        assert_eq!(first_block(&samples).unwrap().unwrap().kind, FirstBlockKind::Alike);
+        // Equal values: a difference of 1 % is certain and still not worth a word.
+        let equal = first_block(&[1.01, 1.0, 1.0, 1.0, 1.0]).unwrap().unwrap();
+        assert_eq!(equal.kind, FirstBlockKind::Alike);
+    }
+}
