@@ -5,5 +5,6 @@
 //! laboratory that runs it.
 
 pub mod latency;
+pub mod objects;
 #[allow(unsafe_code)]
 mod sys;

@@ -1,0 +1,441 @@
+//! Programs that must be read, mistakes that must be shown, and texts of all sorts that must not
+//! make the reader panic.
+
+use proptest::prelude::*;
+
+use crate::objects::program::{
+    Branch, Choice, EMBEDDED_BYTES_MAX, Extent, Parsed, Percents, Popularity, Program, Rate,
+    Section, Settings, Size, Statement,
+};
+
+fn read(text: &str) -> Parsed {
+    match Program::parse("load.txt", text.as_bytes()) {
+        Ok(parsed) => parsed,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn refusal(text: &str) -> String {
+    Program::parse("load.txt", text.as_bytes())
+        .map(|parsed| parsed.program)
+        .expect_err("the text is no program")
+        .to_string()
+}
+
+fn branch(percent: u32, body: &[Statement]) -> Branch {
+    Branch { percent, body: body.to_vec() }
+}
+
+const GET: Statement = Statement::Get(Choice::Any);
+
+fn new(size: u64) -> Statement {
+    Statement::New(Size::Fixed(size))
+}
+
+fn range(from: u32, to: u32) -> Percents {
+    Percents { from, to }
+}
+
+#[test]
+fn every_construct_of_the_original_is_read() {
+    let parsed = read(
+        "
+# a comment before the seed, of any script: 乱数のシード
+Seed: 42;
+Ordered[100] {
+  <20%> New(1K);
+  <10%> Get;
+  <30%> Delete;
+  <39%> Delete(10, 20);
+  <1%> DeleteRange(99 , 100);
+}
+Unordered[200]{<50%>OverWrite(43);<50%>{ New(2M); Embed(7); Get(40,60); };}
+Command { New(1G); 10.times { New(5K); Get; };
+  2.times { 8.times { New(5M); }; Delete; }; # a comment within
+}
+Command {}
+Ordered[7] { <100%> 3.times { }; }",
+    );
+    assert!(parsed.warnings.is_empty());
+    let expected = Program {
+        settings: Settings { seed: 42, ..Settings::default() },
+        sections: vec![
+            Section::Ordered {
+                count: 100,
+                branches: vec![
+                    branch(20, &[new(1024)]),
+                    branch(10, &[GET]),
+                    branch(30, &[Statement::Delete(Choice::Any)]),
+                    branch(39, &[Statement::Delete(Choice::Range(range(10, 20)))]),
+                    branch(1, &[Statement::DeleteRange(range(99, 100))]),
+                ],
+            },
+            Section::Unordered {
+                extent: Extent::Count(200),
+                branches: vec![
+                    branch(50, &[Statement::OverWrite(Size::Fixed(43), Choice::Any)]),
+                    branch(
+                        50,
+                        &[
+                            new(2 << 20),
+                            Statement::Embed(Size::Fixed(7)),
+                            Statement::Get(Choice::Range(range(40, 60))),
+                        ],
+                    ),
+                ],
+            },
+            Section::Command {
+                body: vec![
+                    new(1 << 30),
+                    Statement::Times(10, vec![new(5 << 10), GET]),
+                    Statement::Times(
+                        2,
+                        vec![
+                            Statement::Times(8, vec![new(5 << 20)]),
+                            Statement::Delete(Choice::Any),
+                        ],
+                    ),
+                ],
+            },
+            Section::Command { body: vec![] },
+            Section::Ordered {
+                count: 7,
+                branches: vec![branch(100, &[Statement::Times(3, vec![])])],
+            },
+        ],
+    };
+    assert_eq!(parsed.program, expected);
+}
+
+#[test]
+fn every_extension_is_read() {
+    let parsed = read(
+        "Threads: 8; Rate: 1500.5 poisson; Duration: 1.5m;
+         Unordered[250ms] {
+           <40%> New(uniform(4K, 1M));
+           <20%> New(lognormal(64K, 1.5, 4M));
+           <10%> OverWrite(zipf(512, 64K, 1.1), zipf(0.99, newest));
+           <10%> Get(zipf(0.5)); <10%> Delete(zipf(2, scattered));
+           <10%> { OverWrite(1T, 0, 20); Sync; };
+         }",
+    );
+    assert!(parsed.warnings.is_empty());
+    let zipf = |exponent, order| Choice::Zipf { exponent, order };
+    let program = parsed.program;
+    assert_eq!(
+        program.settings,
+        Settings {
+            seed: 0,
+            threads: Some(8),
+            rate: Some(Rate { per_second: 1500.5, poisson: true }),
+            duration_ns: Some(90_000_000_000),
+        }
+    );
+    let Section::Unordered { extent, branches } = &program.sections[0] else {
+        panic!("an unordered section was written");
+    };
+    assert_eq!(*extent, Extent::Time(250_000_000));
+    let bodies: Vec<&Statement> = branches.iter().flat_map(|branch| branch.body.iter()).collect();
+    let median = Size::LogNormal { median: 64 << 10, sigma: 1.5, max: 4 << 20 };
+    let small = Size::Zipf { unit: 512, max: 64 << 10, exponent: 1.1 };
+    let expected = [
+        Statement::New(Size::Uniform(4 << 10, 1 << 20)),
+        Statement::New(median),
+        Statement::OverWrite(small, zipf(0.99, Popularity::Newest)),
+        Statement::Get(zipf(0.5, Popularity::Oldest)),
+        Statement::Delete(zipf(2.0, Popularity::Scattered)),
+        Statement::OverWrite(Size::Fixed(1 << 40), Choice::Range(range(0, 20))),
+        Statement::Sync,
+    ];
+    assert_eq!(bodies, expected.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_mistake_is_shown_with_its_place_and_what_was_expected() {
+    let cases = [
+        (
+            "Command {\n  New(256K)\n  Get;\n}",
+            "error: expected `;` after the statement, found `Get`\n --> load.txt:2:12\n  |\n\
+             2 |   New(256K)\n  |            ^ expected `;`\n",
+        ),
+        (
+            "Ordered[10] {\n  <100%> Gte;\n}",
+            "error: expected a statement, found `Gte`\n --> load.txt:2:10\n  |\n\
+             2 |   <100%> Gte;\n  |          ^^^ expected a statement\n  = help: did you mean \
+             `Get`?\n",
+        ),
+        (
+            "unorderd[10] {}",
+            "error: expected a section: `Ordered[N]`, `Unordered[N]` or `Command`, found \
+             `unorderd`\n --> load.txt:1:1\n  |\n1 | unorderd[10] {}\n  | ^^^^^^^^ expected a \
+             section: `Ordered[N]`, `Unordered[N]` or `Command`\n  = help: did you mean \
+             `Unordered`?\n",
+        ),
+        (
+            "Command { 3.times { Get; }; ",
+            "error: expected a statement or `}`, found the end of the text\n --> load.txt:1:29\n  \
+             |\n1 | Command { 3.times { Get; }; \n  |                             ^ expected a \
+             statement or `}`\n  = help: the `{` at line 1, column 9 is not closed\n",
+        ),
+        (
+            "Command { New(12k); }",
+            "error: expected a suffix of K, M, G or T, found `k`\n --> load.txt:1:17\n  |\n\
+             1 | Command { New(12k); }\n  |                 ^ expected a suffix of K, M, G or T\n  \
+             = help: did you mean `K`?\n",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(refusal(text), expected);
+    }
+}
+
+#[test]
+fn mistakes_in_values_are_reported_together() {
+    let shown = refusal(
+        "Threads: 0;
+         Command { Embed(64K); New(99999999999999999999); New(uniform(2K, 1K)); Get(0, 300); }",
+    );
+    for message in [
+        "a run needs a thread",
+        "the size is too large",
+        "the least size is greater than the greatest",
+        "a percentage is too large",
+    ] {
+        assert!(shown.contains(message), "{message:?} is not in:\n{shown}");
+    }
+    assert_eq!(shown.matches("error:").count(), 5, "{shown}");
+}
+
+#[test]
+fn refused_texts_say_why() {
+    let deep = format!("Command {{ {}Get; {} }}", "2.times {".repeat(101), "};".repeat(101));
+    let endless = "Command { 9999999999.times { 9999999999.times { Get; }; }; }";
+    for (text, message) in [
+        ("", "expected a section"),
+        ("# nothing\n", "found the end of the text"),
+        ("Get;", "statements stand in the braces of a section"),
+        ("Command { } Seed: 1;", "the setting `Seed` comes too late"),
+        ("Seed: 1; Seed: 2; Command { }", "is there twice"),
+        ("Threads: 1; Depth: 2; Command { }", "is there twice"),
+        ("Ordered[5s] { <100%> Get; }", "cannot last for a time"),
+        ("Ordered[5] { Get; }", "<100%> Get"),
+        ("Unordered[5fortnights] { }", "a unit of time"),
+        ("Command { 5.tims { }; }", "did you mean `times`?"),
+        ("Command { Get(1); }", "expected `,` between the percentages"),
+        ("Command { Get(zipf(0)); }", "out of range"),
+        ("Command { New(gaussian(1, 2)); }", "a distribution of sizes"),
+        (deep.as_str(), "nested more than 100 deep"),
+        (endless, "more than 2^62 times"),
+    ] {
+        let shown = refusal(text);
+        assert!(shown.contains(message), "{message:?} is not in:\n{shown}");
+    }
+    let error = Program::parse("load.txt", b"Command {\n New(\xff").unwrap_err();
+    assert_eq!((error.diagnostics[0].line, error.diagnostics[0].column), (2, 6));
+}
+
+#[test]
+fn what_the_original_survives_only_by_luck_is_read_with_a_warning() {
+    for (text, message) in [
+        ("Command { Get(60, 40); }", "taken as 40, 60"),
+        ("Command { Delete(0, 150); }", "taken as 100"),
+        ("Ordered[10] { <150%> Get; }", "more than 100"),
+        ("Ordered[10] { <50%> Get; }", "add up to 50 %"),
+        ("Command { }; Command { Get; }", "kurabe reads on"),
+    ] {
+        let shown: String = read(text).warnings.iter().map(ToString::to_string).collect();
+        assert!(shown.contains(message), "{message:?} is not in:\n{shown}");
+    }
+}
+
+#[test]
+fn scaling_keeps_the_product_of_nested_counts() {
+    let program = read(
+        "Duration: 100s;
+         Ordered[10000] { <50%> New(1K); <50%> 4.times { Get; }; }
+         Unordered[50s] { <100%> Get; }
+         Command { New(1K); 3.times { 100000.times { Get; }; New(2K); }; }",
+    )
+    .program;
+    let scaled = program.scaled(0.02);
+    let expected = read(
+        "Duration: 2s;
+         Ordered[200] { <50%> New(1K); <50%> 4.times { Get; }; }
+         Unordered[1s] { <100%> Get; }
+         Command { New(1K); 1.times { 6000.times { Get; }; New(2K); }; }",
+    )
+    .program;
+    assert_eq!(scaled, expected);
+    assert_eq!(program.scaled(1.0), program);
+    assert_eq!(read("Command { 5.times { Get; }; }").program.scaled(3.0).statements(), Some(15));
+}
+
+// ----- properties --------------------------------------------------------------------------
+
+fn sizes(max: u64) -> impl Strategy<Value = Size> {
+    let exponents = (1u32..2000).prop_map(|thousandths| f64::from(thousandths) / 100.0);
+    prop_oneof![
+        (0..=max).prop_map(Size::Fixed),
+        (0u32..=10).prop_map(|shift| Size::Fixed(1 << shift)),
+        (0..=max, 0..=max).prop_map(|(one, other)| Size::Uniform(one.min(other), one.max(other))),
+        (1..=max, 1..=max, exponents.clone()).prop_map(|(one, other, sigma)| Size::LogNormal {
+            median: one.min(other),
+            sigma,
+            max: one.max(other),
+        }),
+        (1..=max, 1..=max, exponents).prop_map(|(one, other, exponent)| Size::Zipf {
+            unit: one.min(other),
+            max: one.max(other),
+            exponent,
+        }),
+    ]
+}
+
+fn choices() -> impl Strategy<Value = Choice> {
+    prop_oneof![
+        Just(Choice::Any),
+        (0u32..=100, 0u32..=100)
+            .prop_map(|(one, other)| (one.min(other), one.max(other)))
+            .prop_filter("this is `Any`", |range| *range != (0, 100))
+            .prop_map(|(from, to)| Choice::Range(Percents { from, to })),
+        (
+            (1u32..2000).prop_map(|hundredths| f64::from(hundredths) / 100.0),
+            prop_oneof![
+                Just(Popularity::Oldest),
+                Just(Popularity::Newest),
+                Just(Popularity::Scattered)
+            ]
+        )
+            .prop_map(|(exponent, order)| Choice::Zipf { exponent, order }),
+    ]
+}
+
+fn statements() -> impl Strategy<Value = Statement> {
+    let simple = prop_oneof![
+        sizes(1 << 48).prop_map(Statement::New),
+        sizes(EMBEDDED_BYTES_MAX).prop_map(Statement::Embed),
+        (sizes(1 << 48), choices()).prop_map(|(size, choice)| Statement::OverWrite(size, choice)),
+        choices().prop_map(Statement::Get),
+        choices().prop_map(Statement::Delete),
+        (0u32..=100, 0u32..=100).prop_map(|(one, other)| Statement::DeleteRange(Percents {
+            from: one.min(other),
+            to: one.max(other)
+        })),
+        Just(Statement::Sync),
+    ];
+    simple.prop_recursive(3, 12, 3, |inner| {
+        (0u64..1000, prop::collection::vec(inner, 0..3))
+            .prop_map(|(count, body)| Statement::Times(count, body))
+    })
+}
+
+fn branches() -> impl Strategy<Value = Vec<Branch>> {
+    let body = prop::collection::vec(statements(), 0..3);
+    prop::collection::vec(
+        (0u32..=255, body).prop_map(|(percent, body)| Branch { percent, body }),
+        0..4,
+    )
+}
+
+fn programs() -> impl Strategy<Value = Program> {
+    let rates =
+        prop::option::of((1u32..10_000_000, any::<bool>()).prop_map(|(hundredths, poisson)| {
+            Rate { per_second: f64::from(hundredths) / 100.0, poisson }
+        }));
+    let settings = (
+        any::<u64>(),
+        prop::option::of(1u32..=1024),
+        rates,
+        prop::option::of(1u64..1_000_000_000_000_000),
+    )
+        .prop_map(|(seed, threads, rate, duration_ns)| Settings {
+            seed,
+            threads,
+            rate,
+            duration_ns,
+        });
+    let sections = prop_oneof![
+        (0u64..1_000_000, branches())
+            .prop_map(|(count, branches)| Section::Ordered { count, branches }),
+        (0u64..1_000_000, branches()).prop_map(|(count, branches)| Section::Unordered {
+            extent: Extent::Count(count),
+            branches
+        }),
+        (1u64..1_000_000_000_000_000, branches()).prop_map(|(length_ns, branches)| {
+            Section::Unordered { extent: Extent::Time(length_ns), branches }
+        }),
+        prop::collection::vec(statements(), 0..4).prop_map(|body| Section::Command { body }),
+    ];
+    (settings, prop::collection::vec(sections, 1..4))
+        .prop_map(|(settings, sections)| Program { settings, sections })
+}
+
+/// A program's text with a few bytes removed, doubled, replaced or moved.
+fn mutilated() -> impl Strategy<Value = Vec<u8>> {
+    let cuts = prop::collection::vec((any::<u16>(), 0u8..5, any::<u8>()), 1..6);
+    (programs(), cuts).prop_map(|(program, cuts)| {
+        let mut text = program.to_string().into_bytes();
+        for (place, act, byte) in cuts {
+            let place = usize::from(place) % (text.len() + 1);
+            let end = (place + usize::from(byte) % 9).min(text.len());
+            match act {
+                0 => drop(text.drain(place..end)),
+                1 => text.insert(place, byte),
+                2 => text.truncate(place),
+                3 => {
+                    let copy = text[place..end].to_vec();
+                    text.splice(place..place, copy);
+                }
+                _ => text.insert(place, b"{}[]()<>;:,.%#\n 0Km"[usize::from(byte) % 19]),
+            }
+        }
+        text
+    })
+}
+
+/// Reads and, when that fails, checks and prints what is said.
+fn read_or_explain(bytes: &[u8]) {
+    match Program::parse("fuzz", bytes) {
+        Ok(parsed) => {
+            let again = Program::parse("fuzz", parsed.program.to_string().as_bytes());
+            assert_eq!(again.unwrap().program, parsed.program);
+            for warning in parsed.warnings {
+                assert!(warning.to_string().starts_with("warning: "));
+            }
+        }
+        Err(error) => {
+            assert!(!error.diagnostics.is_empty());
+            for diagnostic in error.diagnostics {
+                assert!(diagnostic.span.start <= diagnostic.span.end);
+                assert!(diagnostic.span.end <= bytes.len());
+                assert!(diagnostic.to_string().contains('^'));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn what_a_program_prints_is_that_program(program in programs()) {
+        let text = program.to_string();
+        let parsed = Program::parse("printed", text.as_bytes());
+        prop_assert_eq!(parsed.map(|parsed| parsed.program), Ok(program));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        read_or_explain(&bytes);
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "\\PC{0,80}") {
+        read_or_explain(text.as_bytes());
+    }
+
+    #[test]
+    fn no_mutilated_program_makes_it_panic(bytes in mutilated()) {
+        read_or_explain(&bytes);
+    }
+}

@@ -1,0 +1,524 @@
+//! A program of the object language, typed: what it says, without how it was written.
+//!
+//! Must not know: stores, clocks, how the program is run. A program prints itself in the language
+//! ([`std::fmt::Display`]), and reading that text gives the same program.
+
+use std::fmt;
+
+use super::diagnostic::Diagnostic;
+use super::parse;
+
+/// Greatest size of an object that is embedded in a store's journal, in bytes: what CannyLS takes.
+pub const EMBEDDED_BYTES_MAX: u64 = 0xffff;
+
+/// Greatest size of an object that the language can name, in bytes (256 TiB).
+pub const OBJECT_BYTES_MAX: u64 = 1 << 48;
+
+/// Greatest number of statements that a program may repeat to; a greater one would never end.
+pub const OPERATIONS_MAX: u128 = 1 << 62;
+
+/// A whole program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// What holds for the whole run.
+    pub settings: Settings,
+    /// What is done, in this order; never empty.
+    pub sections: Vec<Section>,
+}
+
+/// What holds for the whole run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// Seed of every random choice; 0 when the text names none, as in CannylsBencher.
+    pub seed: u64,
+    /// Operations under way at once; `None` means one.
+    pub threads: Option<u32>,
+    /// Open loop: operations begin at this rate whether or not earlier ones have ended.
+    pub rate: Option<Rate>,
+    /// The run ends after this long at the latest, in nanoseconds.
+    pub duration_ns: Option<u64>,
+}
+
+/// The arrivals of an open loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Operations a second, greater than zero.
+    pub per_second: f64,
+    /// Exponentially distributed gaps instead of equal ones.
+    pub poisson: bool,
+}
+
+/// A part of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Section {
+    /// Every branch in turn, each `count x percent / 100` times (rounded down).
+    Ordered {
+        /// What the percentages are of.
+        count: u64,
+        /// What is done.
+        branches: Vec<Branch>,
+    },
+    /// The same numbers of every branch, in random order.
+    Unordered {
+        /// How long.
+        extent: Extent,
+        /// What is done.
+        branches: Vec<Branch>,
+    },
+    /// Statements one after another.
+    Command {
+        /// What is done.
+        body: Vec<Statement>,
+    },
+}
+
+/// How long an unordered section lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// This is what the percentages are of; branches are drawn without putting back.
+    Count(u64),
+    /// As many as can be done in so many nanoseconds; branches are drawn with their percentages
+    /// as weights.
+    Time(u64),
+}
+
+/// A share of a section and what is done in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Branch {
+    /// Percent of the section's count.
+    pub percent: u32,
+    /// Statements that stay together.
+    pub body: Vec<Statement>,
+}
+
+/// One statement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// Put an object under a key never used before.
+    New(Size),
+    /// Put an object into the store's journal, where the store has one.
+    Embed(Size),
+    /// Put new contents under the key of a live object.
+    OverWrite(Size, Choice),
+    /// Read a live object whole.
+    Get(Choice),
+    /// Delete a live object.
+    Delete(Choice),
+    /// Delete a range of live objects with one command.
+    DeleteRange(Percents),
+    /// Make everything durable that was put before.
+    Sync,
+    /// Repeat statements.
+    Times(u64, Vec<Statement>),
+}
+
+/// The size of an object, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Size {
+    /// Always this.
+    Fixed(u64),
+    /// Every size from the first to the second, equally likely.
+    Uniform(u64, u64),
+    /// The exponential of a normal distribution with this median and standard deviation (of the
+    /// logarithm), cut off at a maximum.
+    LogNormal {
+        /// Half of the objects are smaller.
+        median: u64,
+        /// Standard deviation of the natural logarithm of the size.
+        sigma: f64,
+        /// Larger sizes become this one.
+        max: u64,
+    },
+    /// `unit x k` for `k` of 1 to `max / unit`, with probability proportional to `k ^ -exponent`.
+    Zipf {
+        /// The least size, and the step.
+        unit: u64,
+        /// No size is greater.
+        max: u64,
+        /// Greater exponents prefer small objects more.
+        exponent: f64,
+    },
+}
+
+/// Which live object a statement takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Choice {
+    /// Any of all, equally likely.
+    Any,
+    /// Any of a range by age, equally likely.
+    Range(Percents),
+    /// Ranks with probability proportional to `rank ^ -exponent`.
+    Zipf {
+        /// Greater exponents prefer the popular more.
+        exponent: f64,
+        /// Which objects have the low ranks.
+        order: Popularity,
+    },
+}
+
+/// Which objects are popular.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Popularity {
+    /// The oldest object has rank 1.
+    #[default]
+    Oldest,
+    /// The newest object has rank 1.
+    Newest,
+    /// Popular objects lie scattered over all ages.
+    Scattered,
+}
+
+/// A range of live objects by age: 0 is the oldest, 100 the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percents {
+    /// From this percentage of the live objects.
+    pub from: u32,
+    /// To this percentage, not less.
+    pub to: u32,
+}
+
+/// A program and what its reader should know about it.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The program.
+    pub program: Program,
+    /// Places where it probably does not say what its author thinks.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Why a text is no program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct ProgramError {
+    /// At least one error, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Program {
+    /// Reads a program. `origin` is what diagnostics call the text: usually its path.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake that could be found, with its place; bytes that are no text are one.
+    pub fn parse(origin: &str, text: &[u8]) -> Result<Parsed, ProgramError> {
+        parse::parse(origin, text)
+    }
+
+    /// Statements that the program would run if none were skipped, `None` for a section of a
+    /// length in time. This counts no statement inside a body without statements.
+    pub fn statements(&self) -> Option<u128> {
+        self.sections
+            .iter()
+            .try_fold(0u128, |sum, section| Some(sum.saturating_add(section.statements()?)))
+    }
+
+    /// The same program with its counts multiplied by `factor`.
+    ///
+    /// The count of a section and the outermost `times` of a `Command` section are multiplied and
+    /// rounded, but never to less than 1; what rounding up to 1 made too much is taken from the
+    /// `times` within. Statements outside of any repetition stay. Lengths in time are multiplied.
+    ///
+    /// Panics unless the factor is finite and greater than zero.
+    pub fn scaled(&self, factor: f64) -> Program {
+        assert!(factor.is_finite() && factor > 0.0, "a program was scaled by {factor}");
+        let scale_branches = |branches: &[Branch], factor: f64| {
+            branches
+                .iter()
+                .map(|branch| Branch {
+                    percent: branch.percent,
+                    body: scale_body(&branch.body, factor),
+                })
+                .collect()
+        };
+        let sections = self
+            .sections
+            .iter()
+            .map(|section| match section {
+                Section::Ordered { count, branches } => {
+                    let (count, rest) = scale_count(*count, factor);
+                    Section::Ordered { count, branches: scale_branches(branches, rest) }
+                }
+                Section::Unordered { extent: Extent::Count(count), branches } => {
+                    let (count, rest) = scale_count(*count, factor);
+                    Section::Unordered {
+                        extent: Extent::Count(count),
+                        branches: scale_branches(branches, rest),
+                    }
+                }
+                Section::Unordered { extent: Extent::Time(length_ns), branches } => {
+                    Section::Unordered {
+                        extent: Extent::Time(((*length_ns as f64 * factor) as u64).max(1)),
+                        branches: branches.clone(),
+                    }
+                }
+                Section::Command { body } => Section::Command { body: scale_body(body, factor) },
+            })
+            .collect();
+        Program {
+            settings: Settings {
+                duration_ns: self
+                    .settings
+                    .duration_ns
+                    .map(|length_ns| ((length_ns as f64 * factor) as u64).max(1)),
+                ..self.settings.clone()
+            },
+            sections,
+        }
+    }
+}
+
+/// The scaled count, and what of the factor is left for the repetitions within.
+fn scale_count(count: u64, factor: f64) -> (u64, f64) {
+    if count == 0 {
+        return (0, 1.0);
+    }
+    let wanted = count as f64 * factor;
+    if wanted >= 1.0 { (wanted.round() as u64, 1.0) } else { (1, wanted) }
+}
+
+fn scale_body(body: &[Statement], factor: f64) -> Vec<Statement> {
+    if factor == 1.0 {
+        return body.to_vec();
+    }
+    body.iter()
+        .map(|statement| match statement {
+            Statement::Times(count, body) => {
+                let (count, rest) = scale_count(*count, factor);
+                Statement::Times(count, scale_body(body, rest))
+            }
+            other => other.clone(),
+        })
+        .collect()
+}
+
+/// How often a branch of this percentage runs in a section of this count.
+pub(crate) fn share(count: u64, percent: u32) -> u64 {
+    u64::try_from(u128::from(count) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+}
+
+impl Section {
+    fn statements(&self) -> Option<u128> {
+        match self {
+            Section::Ordered { count, branches }
+            | Section::Unordered { extent: Extent::Count(count), branches } => {
+                Some(branches.iter().fold(0, |sum: u128, branch| {
+                    sum.saturating_add(
+                        u128::from(share(*count, branch.percent))
+                            .saturating_mul(statements_of(&branch.body)),
+                    )
+                }))
+            }
+            Section::Unordered { extent: Extent::Time(_), .. } => None,
+            Section::Command { body } => Some(statements_of(body)),
+        }
+    }
+}
+
+fn statements_of(body: &[Statement]) -> u128 {
+    body.iter().fold(0, |sum: u128, statement| {
+        sum.saturating_add(match statement {
+            Statement::Times(count, body) => u128::from(*count).saturating_mul(statements_of(body)),
+            _ => 1,
+        })
+    })
+}
+
+impl Size {
+    /// The least size that can come up.
+    pub fn min(&self) -> u64 {
+        match *self {
+            Size::Fixed(size) => size,
+            Size::Uniform(min, _) => min,
+            Size::LogNormal { .. } => 1,
+            Size::Zipf { unit, .. } => unit,
+        }
+    }
+
+    /// The greatest size that can come up.
+    pub fn max(&self) -> u64 {
+        match *self {
+            Size::Fixed(size) => size,
+            Size::Uniform(_, max) | Size::LogNormal { max, .. } => max,
+            Size::Zipf { unit, max, .. } => max / unit * unit,
+        }
+    }
+
+    /// The name that kinds of operations carry: the size in bytes, or the distribution without
+    /// spaces and commas.
+    pub fn label(&self) -> String {
+        match *self {
+            Size::Fixed(size) => size.to_string(),
+            Size::Uniform(min, max) => format!("uniform:{min}-{max}"),
+            Size::LogNormal { median, sigma, max } => format!("lognormal:{median}:{sigma}:{max}"),
+            Size::Zipf { unit, max, exponent } => format!("zipf:{unit}-{max}:{exponent}"),
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Printing
+// ---------------------------------------------------------------------------------------------
+
+/// A size as the language writes it: with the greatest suffix that divides it.
+pub(crate) struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0;
+        for (suffix, shift) in [('T', 40), ('G', 30), ('M', 20), ('K', 10)] {
+            if bytes != 0 && bytes.trailing_zeros() >= shift {
+                return write!(formatter, "{}{suffix}", bytes >> shift);
+            }
+        }
+        write!(formatter, "{bytes}")
+    }
+}
+
+/// A length of time as the language writes it.
+pub(crate) struct Time(pub u64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, unit_ns) in parse::TIME_UNITS.iter().rev() {
+            if self.0.is_multiple_of(*unit_ns) {
+                return write!(formatter, "{}{unit}", self.0 / unit_ns);
+            }
+        }
+        write!(formatter, "{}ns", self.0)
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.settings;
+        writeln!(formatter, "Seed: {};", settings.seed)?;
+        if let Some(threads) = settings.threads {
+            writeln!(formatter, "Threads: {threads};")?;
+        }
+        if let Some(rate) = settings.rate {
+            let poisson = if rate.poisson { " poisson" } else { "" };
+            writeln!(formatter, "Rate: {}{poisson};", rate.per_second)?;
+        }
+        if let Some(duration_ns) = settings.duration_ns {
+            writeln!(formatter, "Duration: {};", Time(duration_ns))?;
+        }
+        for section in &self.sections {
+            match section {
+                Section::Ordered { count, branches } => {
+                    writeln!(formatter, "Ordered[{count}] {{")?;
+                    print_branches(formatter, branches)?;
+                }
+                Section::Unordered { extent, branches } => {
+                    match extent {
+                        Extent::Count(count) => writeln!(formatter, "Unordered[{count}] {{")?,
+                        Extent::Time(length_ns) => {
+                            writeln!(formatter, "Unordered[{}] {{", Time(*length_ns))?;
+                        }
+                    }
+                    print_branches(formatter, branches)?;
+                }
+                Section::Command { body } => {
+                    writeln!(formatter, "Command {{")?;
+                    print_body(formatter, body, 1)?;
+                }
+            }
+            writeln!(formatter, "}}")?;
+        }
+        Ok(())
+    }
+}
+
+fn print_branches(formatter: &mut fmt::Formatter<'_>, branches: &[Branch]) -> fmt::Result {
+    for branch in branches {
+        writeln!(formatter, "  <{}%> {{", branch.percent)?;
+        print_body(formatter, &branch.body, 2)?;
+        writeln!(formatter, "  }};")?;
+    }
+    Ok(())
+}
+
+fn print_body(formatter: &mut fmt::Formatter<'_>, body: &[Statement], depth: usize) -> fmt::Result {
+    let indent = "  ".repeat(depth);
+    for statement in body {
+        match statement {
+            Statement::Times(count, body) => {
+                writeln!(formatter, "{indent}{count}.times {{")?;
+                print_body(formatter, body, depth + 1)?;
+                writeln!(formatter, "{indent}}};")?;
+            }
+            simple => writeln!(formatter, "{indent}{simple};")?,
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Display for Statement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with_choice =
+            |formatter: &mut fmt::Formatter<'_>, word: &str, choice: &Choice| match choice {
+                Choice::Any => write!(formatter, "{word}"),
+                chosen => write!(formatter, "{word}({chosen})"),
+            };
+        match self {
+            Statement::New(size) => write!(formatter, "New({size})"),
+            Statement::Embed(size) => write!(formatter, "Embed({size})"),
+            Statement::OverWrite(size, Choice::Any) => write!(formatter, "OverWrite({size})"),
+            Statement::OverWrite(size, choice) => {
+                write!(formatter, "OverWrite({size}, {choice})")
+            }
+            Statement::Get(choice) => with_choice(formatter, "Get", choice),
+            Statement::Delete(choice) => with_choice(formatter, "Delete", choice),
+            Statement::DeleteRange(percents) => write!(formatter, "DeleteRange({percents})"),
+            Statement::Sync => write!(formatter, "Sync"),
+            Statement::Times(count, body) => {
+                write!(formatter, "{count}.times {{ {} statements }}", body.len())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Size::Fixed(size) => write!(formatter, "{}", Bytes(size)),
+            Size::Uniform(min, max) => {
+                write!(formatter, "uniform({}, {})", Bytes(min), Bytes(max))
+            }
+            Size::LogNormal { median, sigma, max } => {
+                write!(formatter, "lognormal({}, {sigma}, {})", Bytes(median), Bytes(max))
+            }
+            Size::Zipf { unit, max, exponent } => {
+                write!(formatter, "zipf({}, {}, {exponent})", Bytes(unit), Bytes(max))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Any => write!(formatter, "0, 100"),
+            Choice::Range(percents) => write!(formatter, "{percents}"),
+            Choice::Zipf { exponent, order } => {
+                write!(formatter, "zipf({exponent}, {})", order.word())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Percents {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}, {}", self.from, self.to)
+    }
+}
+
+impl Popularity {
+    /// The word of the language.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Popularity::Oldest => "oldest",
+            Popularity::Newest => "newest",
+            Popularity::Scattered => "scattered",
+        }
+    }
+}
