@@ -10,6 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 mod aligned;
+pub mod claim;
 pub mod crash;
 mod faulty;
 mod file;

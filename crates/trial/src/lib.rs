@@ -5,6 +5,11 @@
 
 pub mod command;
 pub mod counters;
+pub mod device;
+pub mod filesystem;
+pub mod host_proc;
+pub mod ledger;
 pub mod stop;
 #[allow(unsafe_code)]
 mod sys;
+pub mod tool;

@@ -1,0 +1,120 @@
+//! Reads the kernel's table of mounts, `/proc/PID/mountinfo` (proc_pid_mountinfo(5)).
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mount, as a process sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Major and minor number of the mounted device. Btrfs gives a made-up one.
+    pub device: (u32, u32),
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// Name of the kind of file system, such as `ext4`.
+    pub file_system: String,
+    /// What was named as the source, such as `/dev/sda1`.
+    pub source: PathBuf,
+    /// Options of the mount and of the file system, joined by a comma.
+    pub options: String,
+}
+
+/// The mounts that this process sees, in the order in which they were made.
+pub fn mounts() -> io::Result<Vec<Mount>> {
+    mounts_in(Path::new("/proc/self/mountinfo"))
+}
+
+/// The mounts in one `mountinfo` file.
+pub fn mounts_in(path: &Path) -> io::Result<Vec<Mount>> {
+    Ok(parse(&fs::read(path)?))
+}
+
+/// The mount on which `path` lies: the last one made whose point is the longest prefix of it.
+pub fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts
+        .iter()
+        .filter(|mount| path.starts_with(&mount.point))
+        .max_by_key(|mount| mount.point.components().count())
+}
+
+fn parse(bytes: &[u8]) -> Vec<Mount> {
+    bytes.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut words = line.split(|byte| *byte == b' ').skip(2);
+    let numbers = std::str::from_utf8(words.next()?).ok()?;
+    let (major, minor) = numbers.split_once(':')?;
+    let point = unescape(words.nth(1)?);
+    let options = String::from_utf8_lossy(words.next()?).into_owned();
+    // Any number of optional fields, closed by a hyphen.
+    words.by_ref().find(|word| *word == b"-")?;
+    let file_system = String::from_utf8_lossy(words.next()?).into_owned();
+    let source = unescape(words.next()?);
+    let super_options = String::from_utf8_lossy(words.next().unwrap_or_default()).into_owned();
+    Some(Mount {
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        point: PathBuf::from(OsString::from_vec(point)),
+        file_system,
+        source: PathBuf::from(OsString::from_vec(source)),
+        options: format!("{options},{super_options}"),
+    })
+}
+
+/// The kernel writes a space, a tab, a newline and a backslash as three octal digits.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((first, after)) = rest.split_first() {
+        let octal =
+            after.get(..3).filter(|digits| digits.iter().all(|d| (b'0'..=b'7').contains(d)));
+        match (first, octal) {
+            (b'\\', Some(digits)) => {
+                let value = digits.iter().fold(0u32, |value, d| value * 8 + u32::from(d - b'0'));
+                bytes.push(value as u8);
+                rest = &after[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue\n\
+40 35 7:12 / /a\\040b\\134c rw - xfs /dev/loop12 rw\n\
+torn 1 2:\n\
+41 35 0:50 / /mnt2/deep rw - tmpfs none rw";
+
+    #[test]
+    fn lines_are_read_and_torn_ones_left_out() {
+        let mounts = parse(TEXT);
+        assert_eq!(mounts.len(), 3);
+        assert_eq!(mounts[0].device, (98, 0));
+        assert_eq!(mounts[0].file_system, "ext3");
+        assert_eq!(mounts[0].source, Path::new("/dev/root"));
+        assert_eq!(mounts[0].options, "rw,noatime,rw,errors=continue");
+        assert_eq!(mounts[1].point, Path::new("/a b\\c"));
+    }
+
+    #[test]
+    fn the_innermost_mount_is_found() {
+        let mounts = parse(TEXT);
+        assert_eq!(mount_of(&mounts, Path::new("/mnt2/deep/x")).unwrap().file_system, "tmpfs");
+        assert_eq!(mount_of(&mounts, Path::new("/mnt2/deeper")).unwrap().file_system, "ext3");
+        assert_eq!(mount_of(&mounts, Path::new("/elsewhere")), None);
+    }
+
+    #[test]
+    fn this_process_has_a_root_mount() {
+        assert!(mounts().unwrap().iter().any(|mount| mount.point == Path::new("/")));
+    }
+}

@@ -1,0 +1,138 @@
+//! Fills a device with bytes that no layer below can compress, join or leave out.
+//!
+//! A fresh disk lies: reads of blocks that were never written come from nowhere, and first writes
+//! allocate. So every byte is written once before the first trial. The bytes at an offset depend
+//! on the seed and the offset alone, so a hole can be filled again with what was there.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use block::AlignedBuffer;
+use rustix::fs::SeekFrom;
+
+use crate::stop::Stop;
+
+/// Bytes of one transfer.
+const CHUNK_BYTES: u64 = 4 << 20;
+/// Transfers in flight. One thread generates while another one waits for the disk.
+const WRITERS: usize = 2;
+/// How often progress is reported and a stop is looked for.
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How far a filling has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes written so far.
+    pub done_bytes: u64,
+    /// Bytes to write in all.
+    pub total_bytes: u64,
+}
+
+/// Fills `buffer` with the bytes that belong at `offset`, a multiple of 8.
+///
+/// The stream is SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
+/// 2014) counted by position: each word is the mixed sum of the seed and the word's number times
+/// the golden gamma.
+pub fn random_bytes(seed: u64, offset: u64, buffer: &mut [u8]) {
+    debug_assert!(offset.is_multiple_of(8) && buffer.len().is_multiple_of(8));
+    const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut state = seed.wrapping_add((offset / 8).wrapping_mul(GAMMA));
+    for word in buffer.chunks_exact_mut(8) {
+        state = state.wrapping_add(GAMMA);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word.copy_from_slice(&(mixed ^ (mixed >> 31)).to_le_bytes());
+    }
+}
+
+/// Writes the bytes of `seed` over the first `size_bytes` of `file` and makes them durable.
+/// `size_bytes` is a multiple of the file's block size.
+///
+/// # Errors
+///
+/// Those of the writes, with the offset; `Interrupted` when `stop` was raised.
+pub fn fill(
+    file: &File,
+    size_bytes: u64,
+    seed: u64,
+    stop: &Stop,
+    report: &mut dyn FnMut(Progress),
+) -> io::Result<()> {
+    fill_range(file, 0..size_bytes, seed, stop, report)?;
+    file.sync_all()
+}
+
+/// Writes the bytes of `seed` wherever `file` has no data of its own below `size_bytes`, and says
+/// how many bytes that were. A file that was filled and never discarded has no such place.
+pub fn refill_holes(file: &File, size_bytes: u64, seed: u64, stop: &Stop) -> io::Result<u64> {
+    let mut refilled_bytes = 0;
+    let mut position = 0;
+    while position < size_bytes {
+        let hole = rustix::fs::seek(file, SeekFrom::Hole(position))?.min(size_bytes);
+        if hole == size_bytes {
+            break;
+        }
+        position = match rustix::fs::seek(file, SeekFrom::Data(hole)) {
+            Ok(data) => data.min(size_bytes),
+            // There is no data after the hole.
+            Err(rustix::io::Errno::NXIO) => size_bytes,
+            Err(error) => return Err(error.into()),
+        };
+        fill_range(file, hole..position, seed, stop, &mut |_| {})?;
+        refilled_bytes += position - hole;
+    }
+    if refilled_bytes > 0 {
+        file.sync_all()?;
+    }
+    Ok(refilled_bytes)
+}
+
+fn fill_range(
+    file: &File,
+    range: std::ops::Range<u64>,
+    seed: u64,
+    stop: &Stop,
+    report: &mut dyn FnMut(Progress),
+) -> io::Result<()> {
+    let next = AtomicU64::new(range.start);
+    let done = AtomicU64::new(0);
+    let give_up = AtomicBool::new(false);
+    let total_bytes = range.end - range.start;
+    let writer = || -> io::Result<()> {
+        let mut buffer = AlignedBuffer::zeroed(CHUNK_BYTES.min(total_bytes) as usize);
+        while !give_up.load(Ordering::Relaxed) {
+            let offset = next.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
+            if offset >= range.end {
+                break;
+            }
+            let chunk = &mut buffer[..CHUNK_BYTES.min(range.end - offset) as usize];
+            random_bytes(seed, offset, chunk);
+            file.write_all_at(chunk, offset).map_err(|error| {
+                give_up.store(true, Ordering::Relaxed);
+                io::Error::new(error.kind(), format!("writing at byte {offset}: {error}"))
+            })?;
+            done.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS).map(|_| scope.spawn(writer)).collect();
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            std::thread::park_timeout(REPORT_INTERVAL);
+            report(Progress { done_bytes: done.load(Ordering::Relaxed), total_bytes });
+            if stop.raised() {
+                give_up.store(true, Ordering::Relaxed);
+            }
+        }
+        writers.into_iter().try_for_each(|writer| writer.join().expect("a writer never panics"))
+    })?;
+    if stop.raised() && done.load(Ordering::Relaxed) < total_bytes {
+        return Err(io::Error::new(io::ErrorKind::Interrupted, "the filling was stopped"));
+    }
+    report(Progress { done_bytes: total_bytes, total_bytes });
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! Private loop devices: added, attached, detached and removed again.
+//!
+//! A node of one's own from `/dev/loop-control` rather than the next free one, because the
+//! settings of a queue outlive a detach, and because two programs may find the same free one.
+//! Invariant: nothing is detached or removed unless its backing file is the one that was named.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FileType, Mode};
+
+use crate::sys::loop_device;
+
+/// The file behind a loop device: its file system's device number and its inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backing {
+    /// Device number, as `stat` has it.
+    pub file_system: u64,
+    /// Inode.
+    pub inode: u64,
+}
+
+impl Backing {
+    /// The identity of an open file.
+    pub fn of(file: &File) -> io::Result<Backing> {
+        let stat = rustix::fs::fstat(file)?;
+        Ok(Backing { file_system: stat.st_dev, inode: stat.st_ino })
+    }
+}
+
+/// First number of a private loop device; far from those that other programs are given.
+const INDEX_FIRST: u32 = 1000;
+/// How many numbers there are to choose from. A kernel that reserves 63 partitions for each loop
+/// device ends at 16383.
+const INDEX_COUNT: u32 = 15_000;
+
+/// A number for a private loop device. Random, so that two programs rarely try the same.
+pub fn random_index() -> u32 {
+    INDEX_FIRST + (crate::ledger::random_bits() % u64::from(INDEX_COUNT)) as u32
+}
+
+/// Opens `/dev/loop-control`.
+pub fn open_control() -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!(
+                "/dev/loop-control: {error}; loop devices need root and the kernel's loop driver (modprobe loop)"
+            ),
+        )
+    })
+}
+
+/// Finds the node of a loop device, or makes one in `scratch` where `/dev` is not kept by the
+/// kernel.
+pub fn node_path(index: u32, scratch: &Path) -> io::Result<PathBuf> {
+    let number = device_number(index)?;
+    let usual = PathBuf::from(format!("/dev/loop{index}"));
+    if rustix::fs::stat(&usual).is_ok_and(|stat| stat.st_rdev == number) {
+        return Ok(usual);
+    }
+    let own = scratch.join(format!("loop{index}"));
+    let mode = Mode::from_bits_truncate(0o600);
+    match rustix::fs::mknodat(rustix::fs::CWD, &own, FileType::BlockDevice, mode, number) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(own),
+        Err(error) => Err(io::Error::new(
+            io::Error::from(error).kind(),
+            format!("{}: {error}; /dev has no node for loop device {index}", own.display()),
+        )),
+    }
+}
+
+fn device_number(index: u32) -> io::Result<u64> {
+    let path = format!("/sys/block/loop{index}/dev");
+    let text = fs::read_to_string(&path)?;
+    let invalid = || io::Error::new(io::ErrorKind::InvalidData, format!("{path} says '{text}'"));
+    let (major, minor) = text.trim().split_once(':').ok_or_else(invalid)?;
+    Ok(rustix::fs::makedev(
+        major.parse().map_err(|_| invalid())?,
+        minor.parse().map_err(|_| invalid())?,
+    ))
+}
+
+/// How long a loop device that is still busy is waited for.
+pub const RELEASE_WAIT_MAX: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
+
+/// What became of a loop device that was to be given back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Released {
+    /// It was detached, where it was attached, and removed.
+    Removed,
+    /// There was none.
+    Absent,
+    /// Somebody else attached a file of theirs to it; it was left alone.
+    TakenOver,
+}
+
+/// Detaches `backing` from loop device `index` and removes the device, waiting for its users to
+/// go.
+///
+/// # Errors
+///
+/// `EBUSY` when it is still in use after `wait_max`.
+pub fn release(index: u32, backing: Backing, wait_max: Duration) -> io::Result<Released> {
+    let control = open_control()?;
+    let until = Instant::now() + wait_max;
+    loop {
+        if !Path::new(&format!("/sys/block/loop{index}")).exists() {
+            return Ok(Released::Absent);
+        }
+        if let Some(attached) = attached_file(index)? {
+            if attached.backing() != backing {
+                return Ok(Released::TakenOver);
+            }
+            match loop_device::clear(&attached.node) {
+                // The kernel detaches once this was the last user; ENXIO says it already did.
+                Ok(()) => {}
+                Err(error) if is_one_of(&error, &[libc::ENXIO, libc::EBUSY]) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match loop_device::remove(&control, index) {
+            Ok(()) => return Ok(Released::Removed),
+            Err(error) if is_one_of(&error, &[libc::ENODEV]) => return Ok(Released::Absent),
+            Err(error) if is_one_of(&error, &[libc::EBUSY]) => {
+                if Instant::now() >= until {
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!(
+                            "loop device {index} is still in use after {} s{}",
+                            wait_max.as_secs_f32(),
+                            users_text(index)
+                        ),
+                    ));
+                }
+                std::thread::sleep(RETRY_INTERVAL);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn is_one_of(error: &io::Error, codes: &[i32]) -> bool {
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// Names the mounts that hold a loop device, when this process sees them.
+fn users_text(index: u32) -> String {
+    let Ok(number) = device_number(index) else { return String::new() };
+    let number = (rustix::fs::major(number), rustix::fs::minor(number));
+    let mounts = block::claim::mounts::mounts().unwrap_or_default();
+    let points: Vec<String> = mounts
+        .iter()
+        .filter(|mount| mount.device == number)
+        .map(|mount| mount.point.display().to_string())
+        .collect();
+    if points.is_empty() { String::new() } else { format!(" (mounted on {})", points.join(", ")) }
+}
+
+struct Attached {
+    node: File,
+    status: loop_device::Status,
+}
+
+impl Attached {
+    fn backing(&self) -> Backing {
+        Backing { file_system: self.status.device, inode: self.status.inode }
+    }
+}
+
+/// Opens a loop device that has a file attached.
+fn attached_file(index: u32) -> io::Result<Option<Attached>> {
+    // Looked at first because an open is itself a use that would keep the device busy.
+    if !Path::new(&format!("/sys/block/loop{index}/loop/backing_file")).exists() {
+        return Ok(None);
+    }
+    let directory = std::env::temp_dir();
+    let node = match node_path(index, &directory).and_then(|path| {
+        let file = File::open(&path);
+        if path.starts_with(&directory) {
+            let _ = fs::remove_file(&path);
+        }
+        file
+    }) {
+        Ok(node) => node,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_one_of(&error, &[libc::ENXIO]) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match loop_device::status(&node) {
+        Ok(status) => Ok(Some(Attached { node, status })),
+        Err(error) if is_one_of(&error, &[libc::ENXIO]) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The numbers of the loop devices that have `backing` attached.
+pub fn attached_to(backing: Backing) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/sys/block") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok())
+        .filter(|index| {
+            attached_file(*index).ok().flatten().is_some_and(|file| file.backing() == backing)
+        })
+        .collect()
+}

@@ -1,0 +1,259 @@
+//! The file systems: one descriptor each, one file each.
+//!
+//! A descriptor says what a file system is and what it needs; [`FileSystem::begin`] gives an
+//! [`Instance`] that makes, mounts, syncs, unmounts and checks it for one trial. To add one, write
+//! its file and add a line to [`all`]. Nothing here knows phases, clocks or records: the trial
+//! calls the hooks in their order and measures around them.
+
+mod btrfs;
+mod directory;
+mod ext;
+mod kernel;
+mod xfs;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lab::contender::Contender;
+
+use crate::host_proc::HostProc;
+use crate::tool::{Failure, Toolbox, find};
+
+/// A tool that a file system needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tool {
+    /// Its name, as it is run.
+    pub name: &'static str,
+    /// The Debian package that has it.
+    pub package: &'static str,
+    /// The argument that makes it print its version; absent for one that has no version of its
+    /// own.
+    pub version: Option<&'static str>,
+}
+
+/// What a file system is and needs.
+pub trait FileSystem: Sync {
+    /// The name in the notation of a contender.
+    fn name(&self) -> &'static str;
+
+    /// What it is, in one line.
+    fn summary(&self) -> &'static str;
+
+    /// The tools that a trial runs.
+    fn tools(&self) -> &'static [Tool];
+
+    /// The name in `/proc/filesystems` without which it cannot be mounted.
+    fn kernel_name(&self) -> Option<&'static str>;
+
+    /// Whether it is made on a device. What is not is neither made, mounted, unmounted nor
+    /// checked.
+    fn needs_device(&self) -> bool {
+        true
+    }
+
+    /// Smallest device that it is made on, in bytes.
+    fn size_bytes_min(&self) -> u64;
+
+    /// Whether `/proc/PID/io` sees what is written to it.
+    fn counts_write_bytes(&self) -> bool {
+        true
+    }
+
+    /// A file system for one trial. Touches nothing yet.
+    fn begin(&self, stage: Stage) -> Box<dyn Instance>;
+}
+
+/// What an instance is given.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// Device node; empty for what needs no device.
+    pub node: PathBuf,
+    /// Size of the device in bytes.
+    pub size_bytes: u64,
+    /// Words handed to mkfs, before the device.
+    pub mkfs_options: Vec<String>,
+    /// Mount options, one word each.
+    pub mount_options: Vec<String>,
+    /// The existing directory of a `dir:` contender.
+    pub directory: Option<PathBuf>,
+    /// Whether mkfs and mount may discard.
+    pub discard: bool,
+    /// The trial's own directory, in which the mount point is made.
+    pub scratch: PathBuf,
+}
+
+impl Stage {
+    /// The stage for a contender on a device.
+    pub fn new(
+        contender: &Contender,
+        node: &Path,
+        size_bytes: u64,
+        discard: bool,
+        scratch: &Path,
+    ) -> Stage {
+        Stage {
+            node: node.to_path_buf(),
+            size_bytes,
+            mkfs_options: contender.mkfs_options.clone(),
+            mount_options: contender.mount_options.clone(),
+            directory: contender.directory.clone(),
+            discard: discard || asks_for_discard(contender),
+            scratch: scratch.to_path_buf(),
+        }
+    }
+
+    /// Where the file system is mounted.
+    pub fn mount_point(&self) -> PathBuf {
+        self.scratch.join("mount")
+    }
+
+    fn node_text(&self) -> String {
+        self.node.display().to_string()
+    }
+}
+
+/// A file system of one trial. The hooks are called in the order in which they stand here.
+pub trait Instance: Send {
+    /// Makes it, and makes it durable.
+    fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+
+    /// What it reports of itself, once it was made; not timed.
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure>;
+
+    /// Mounts it.
+    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+
+    /// Where the command runs, once it is mounted.
+    fn directory(&self) -> PathBuf;
+
+    /// What it still does in the background after having been made and mounted, when that can be
+    /// named.
+    fn background_work(&self, host: &HostProc) -> Option<String>;
+
+    /// Makes the caches as cold as after a reboot. What was written is durable before.
+    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+
+    /// Makes everything durable that was written to it.
+    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+
+    /// Unmounts it.
+    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+
+    /// Checks it without writing to it.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged, or the check itself failed; the text says which.
+    fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+
+    /// CPU time in ns of the processes that serve it in user space, so far; absent for a file
+    /// system of the kernel.
+    fn daemon_cpu_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Gives back whatever is still taken, however far the trial came. Calling it again does
+    /// nothing.
+    fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+}
+
+static ALL: [&dyn FileSystem; 6] =
+    [&ext::EXT2, &ext::EXT3, &ext::EXT4, &xfs::XFS, &btrfs::BTRFS, &directory::DIRECTORY];
+
+/// Every file system, in the order of the help.
+pub fn all() -> &'static [&'static dyn FileSystem] {
+    &ALL
+}
+
+/// The names of all file systems, for [`Contender::parse`].
+pub fn names() -> Vec<&'static str> {
+    all().iter().map(|file_system| file_system.name()).collect()
+}
+
+/// The file system of this name.
+pub fn by_name(name: &str) -> Option<&'static dyn FileSystem> {
+    all().iter().copied().find(|file_system| file_system.name() == name)
+}
+
+/// Whether the contender's own options ask for discards. A study that says nothing has none.
+pub fn asks_for_discard(contender: &Contender) -> bool {
+    let asks = |word: &String| {
+        word.split([',', '=']).any(|part| part == "discard" || part == "trim" || part == "autotrim")
+    };
+    contender.mkfs_options.iter().chain(&contender.mount_options).any(asks)
+}
+
+/// What this machine lacks for a file system, a line each with the next step; empty when nothing.
+pub fn missing(file_system: &dyn FileSystem) -> Vec<String> {
+    let mut missing = Vec::new();
+    for tool in file_system.tools() {
+        if find(tool.name).is_none() {
+            missing.push(format!(
+                "'{}' is not installed; it is in the package {}: apt install {}",
+                tool.name, tool.package, tool.package
+            ));
+        }
+    }
+    if let Some(name) = file_system.kernel_name()
+        && !kernel_knows(name)
+    {
+        missing.push(format!(
+            "the kernel does not know '{name}'; try modprobe {name}, or a kernel that has it"
+        ));
+    }
+    missing
+}
+
+/// Whether the kernel has this file system, or a module that it loads when asked to.
+pub fn kernel_knows(name: &str) -> bool {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if known.lines().any(|line| line.split_whitespace().next_back() == Some(name)) {
+        return true;
+    }
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let modules = PathBuf::from("/lib/modules").join(release);
+    ["modules.dep", "modules.builtin"].iter().any(|list| {
+        fs::read_to_string(modules.join(list)).is_ok_and(|text| {
+            text.lines().any(|line| {
+                let path = line.split(':').next().unwrap_or_default();
+                let file = path.rsplit('/').next().unwrap_or_default();
+                file.split('.').next() == Some(name)
+            })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_complete_and_their_names_unique() {
+        let mut names = names();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all().len());
+        for file_system in all() {
+            assert_eq!(by_name(file_system.name()).unwrap().name(), file_system.name());
+            assert!(!file_system.summary().contains('\n') && !file_system.summary().is_empty());
+            assert_eq!(file_system.needs_device(), !file_system.tools().is_empty());
+        }
+        assert!(by_name("zfs").is_none());
+    }
+
+    #[test]
+    fn discards_are_asked_for_by_either_kind_of_option() {
+        let asks = |text: &str| asks_for_discard(&Contender::parse(text, &names()).unwrap());
+        assert!(asks("ext4 -E lazy_itable_init=0,discard"));
+        assert!(asks("btrfs @ noatime,discard=async"));
+        assert!(asks("xfs @ discard"));
+        assert!(!asks("ext4 -E nodiscard @ nodiscard"));
+        assert!(!asks("xfs"));
+    }
+
+    #[test]
+    fn the_kernel_is_asked_for_file_systems() {
+        assert!(kernel_knows("proc"));
+        assert!(!kernel_knows("no-such-file-system"));
+    }
+}

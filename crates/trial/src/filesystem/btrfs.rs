@@ -1,0 +1,32 @@
+//! Btrfs: btrfs-progs.
+
+use super::Tool;
+use super::kernel::{KernelFileSystem, words};
+
+/// Btrfs.
+pub static BTRFS: KernelFileSystem = KernelFileSystem {
+    name: "btrfs",
+    summary: "copy on write, checksums of data, snapshots, compression",
+    tools: &[tool("mkfs.btrfs"), tool("btrfs")],
+    // mkfs.btrfs refuses less than about 109 MiB.
+    size_bytes_min: 128 << 20,
+    make: |stage| {
+        let mut command = words(&["mkfs.btrfs", "-q", "-f"]);
+        if !stage.discard {
+            command.push("-K".into());
+        }
+        command.extend(stage.mkfs_options.iter().cloned());
+        command.push(stage.node_text());
+        command
+    },
+    // Since Linux 6.2 a device that can discard is discarded in the background by default.
+    mount_options_without_discard: &["nodiscard"],
+    geometry: &["btrfs", "inspect-internal", "dump-super"],
+    check: &["btrfs", "check", "--readonly"],
+    check_meaning: |_| "the check found damage or could not be carried out",
+    background_threads: &[],
+};
+
+const fn tool(name: &'static str) -> Tool {
+    Tool { name, package: "btrfs-progs", version: Some("--version") }
+}

@@ -1,0 +1,124 @@
+//! ext2, ext3 and ext4: e2fsprogs.
+
+use super::kernel::{KernelFileSystem, words};
+use super::{Stage, Tool};
+
+/// ext2.
+pub static EXT2: KernelFileSystem = KernelFileSystem {
+    name: "ext2",
+    summary: "the second extended file system: block maps, no journal",
+    tools: &[tool("mkfs.ext2"), tool("dumpe2fs"), tool("e2fsck")],
+    make: |stage| make("mkfs.ext2", stage),
+    ..COMMON
+};
+
+/// ext3.
+pub static EXT3: KernelFileSystem = KernelFileSystem {
+    name: "ext3",
+    summary: "ext2 with a journal",
+    tools: &[tool("mkfs.ext3"), tool("dumpe2fs"), tool("e2fsck")],
+    make: |stage| make("mkfs.ext3", stage),
+    ..COMMON
+};
+
+/// ext4.
+pub static EXT4: KernelFileSystem = KernelFileSystem {
+    name: "ext4",
+    summary: "extents, delayed allocation and a journal; Debian's default",
+    tools: &[tool("mkfs.ext4"), tool("dumpe2fs"), tool("e2fsck")],
+    make: |stage| make("mkfs.ext4", stage),
+    ..COMMON
+};
+
+const COMMON: KernelFileSystem = KernelFileSystem {
+    name: "",
+    summary: "",
+    tools: &[],
+    make: |_| Vec::new(),
+    // Room for a journal and a few files.
+    size_bytes_min: 16 << 20,
+    mount_options_without_discard: &[],
+    geometry: &["dumpe2fs", "-h"],
+    check: &["e2fsck", "-fn"],
+    check_meaning,
+    // One thread of the kernel zeroes inode tables and journals of every ext4 mount after mkfs
+    // left them for later.
+    background_threads: &["ext4lazyinit"],
+};
+
+const fn tool(name: &'static str) -> Tool {
+    Tool { name, package: "e2fsprogs", version: Some("-V") }
+}
+
+fn make(program: &str, stage: &Stage) -> Vec<String> {
+    let mut command = words(&[program, "-q", "-F"]);
+    let mut options = stage.mkfs_options.clone();
+    if !stage.discard {
+        add_extended_option(&mut options, "nodiscard");
+    }
+    command.append(&mut options);
+    command.push(stage.node_text());
+    command
+}
+
+/// mke2fs takes the last `-E` and forgets those before it, so an option of ours must go into the
+/// user's.
+fn add_extended_option(options: &mut Vec<String>, option: &str) {
+    let separate =
+        options.iter().rposition(|word| word == "-E").filter(|at| at + 1 < options.len());
+    let joined = options.iter().rposition(|word| word.starts_with("-E") && word.len() > 2);
+    match separate.map(|at| at + 1).max(joined) {
+        Some(at) => {
+            options[at].push(',');
+            options[at].push_str(option);
+        }
+        None => options.splice(0..0, words(&["-E", option])).for_each(drop),
+    }
+}
+
+/// e2fsck(8), EXIT CODE.
+fn check_meaning(code: i32) -> &'static str {
+    match code {
+        1..=3 => "the check found errors",
+        4..=7 => "the check found errors and left them",
+        8..=15 => "the check could not be carried out",
+        _ => "the check failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn stage(text: &str, discard: bool) -> Stage {
+        let contender = lab::contender::Contender::parse(text, &["ext4"]).unwrap();
+        Stage::new(&contender, Path::new("/dev/loop7"), 1 << 30, discard, Path::new("/s"))
+    }
+
+    fn command(text: &str, discard: bool) -> String {
+        make("mkfs.ext4", &stage(text, discard)).join(" ")
+    }
+
+    #[test]
+    fn the_users_options_come_before_the_device() {
+        assert_eq!(
+            command("ext4 -O ^has_journal", false),
+            "mkfs.ext4 -q -F -E nodiscard -O ^has_journal /dev/loop7"
+        );
+        assert_eq!(command("ext4", true), "mkfs.ext4 -q -F /dev/loop7");
+    }
+
+    #[test]
+    fn extended_options_are_joined_because_the_last_one_wins() {
+        assert_eq!(
+            command("ext4 -E lazy_itable_init=0 -m 0", false),
+            "mkfs.ext4 -q -F -E lazy_itable_init=0,nodiscard -m 0 /dev/loop7"
+        );
+        assert_eq!(
+            command("ext4 -E a=1 -Eb=2", false),
+            "mkfs.ext4 -q -F -E a=1 -Eb=2,nodiscard /dev/loop7"
+        );
+        assert_eq!(command("ext4 -E discard", false), "mkfs.ext4 -q -F -E discard /dev/loop7");
+    }
+}

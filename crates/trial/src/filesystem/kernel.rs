@@ -1,0 +1,275 @@
+//! What the file systems of the kernel have in common: mount(8), syncfs(2), umount2(2), and a
+//! read-only checker.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::mount::UnmountFlags;
+
+use super::{FileSystem, Instance, Stage, Tool};
+use crate::host_proc::HostProc;
+use crate::tool::{Failure, ToolOutput, Toolbox};
+
+/// A file system that the kernel mounts.
+pub struct KernelFileSystem {
+    pub name: &'static str,
+    pub summary: &'static str,
+    pub tools: &'static [Tool],
+    pub size_bytes_min: u64,
+    /// The command line of mkfs: quiet, forced, and without discards unless the stage has them.
+    pub make: fn(&Stage) -> Vec<String>,
+    /// Mount options without which the kernel may discard on its own.
+    pub mount_options_without_discard: &'static [&'static str],
+    /// The command line that prints the geometry of an unmounted file system.
+    pub geometry: &'static [&'static str],
+    /// The command line of the read-only check, before the node.
+    pub check: &'static [&'static str],
+    /// What an exit code of the check other than 0 means.
+    pub check_meaning: fn(i32) -> &'static str,
+    /// Threads of the kernel that finish the making in the background.
+    pub background_threads: &'static [&'static str],
+}
+
+impl FileSystem for KernelFileSystem {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn tools(&self) -> &'static [Tool] {
+        self.tools
+    }
+
+    fn kernel_name(&self) -> Option<&'static str> {
+        Some(self.name)
+    }
+
+    fn size_bytes_min(&self) -> u64 {
+        self.size_bytes_min
+    }
+
+    fn begin(&self, stage: Stage) -> Box<dyn Instance> {
+        Box::new(KernelInstance {
+            name: self.name,
+            make: (self.make)(&stage),
+            mount_options_without_discard: self.mount_options_without_discard,
+            geometry: self.geometry,
+            check: self.check,
+            check_meaning: self.check_meaning,
+            background_threads: self.background_threads,
+            stage,
+            mounted: false,
+        })
+    }
+}
+
+struct KernelInstance {
+    name: &'static str,
+    make: Vec<String>,
+    mount_options_without_discard: &'static [&'static str],
+    geometry: &'static [&'static str],
+    check: &'static [&'static str],
+    check_meaning: fn(i32) -> &'static str,
+    background_threads: &'static [&'static str],
+    stage: Stage,
+    mounted: bool,
+}
+
+impl KernelInstance {
+    fn on_node(&self, words: &[&str]) -> Vec<String> {
+        let mut words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        words.push(self.stage.node_text());
+        words
+    }
+
+    fn mount_words(&self) -> Vec<String> {
+        let mut options = self.stage.mount_options.clone();
+        if !self.stage.discard {
+            options.extend(self.mount_options_without_discard.iter().map(ToString::to_string));
+        }
+        let mut words = vec!["mount".to_string(), "-t".into(), self.name.into()];
+        if !options.is_empty() {
+            words.extend(["-o".into(), options.join(",")]);
+        }
+        words.extend([self.stage.node_text(), self.stage.mount_point().display().to_string()]);
+        words
+    }
+}
+
+impl Instance for KernelInstance {
+    fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        tools.expect(&self.make, "mkfs failed")?;
+        // A tool may leave what it wrote in the page cache of a device that is held open, and the
+        // mount would then pay for it.
+        let node = self.stage.node.display();
+        File::open(&self.stage.node).and_then(|device| device.sync_all()).map_err(|error| {
+            Failure::of(format!("making the new file system on {node} durable: {error}"))
+        })
+    }
+
+    fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
+        let output = tools.run_unlogged(&self.on_node(self.geometry))?;
+        match output.code {
+            0 => Ok(output.stdout),
+            _ => Err(output.failure("the geometry cannot be read")),
+        }
+    }
+
+    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        make_mount_point(&self.stage.mount_point())?;
+        tools.expect(&self.mount_words(), "mount failed")?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.stage.mount_point()
+    }
+
+    fn background_work(&self, host: &HostProc) -> Option<String> {
+        self.background_threads.iter().find(|name| host.runs(name)).map(ToString::to_string)
+    }
+
+    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.sync(tools)?;
+        drop_caches(tools)
+    }
+
+    fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        sync_file_system(&self.stage.mount_point(), tools)
+    }
+
+    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        unmount(&self.stage.mount_point(), tools)?;
+        self.mounted = false;
+        Ok(())
+    }
+
+    fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        let words = self.on_node(self.check);
+        match tools.run(&words)? {
+            ToolOutput { code: 0, .. } => Ok(()),
+            output => Err(output.failure((self.check_meaning)(output.code))),
+        }
+    }
+
+    fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        if self.mounted { self.unmount(tools) } else { Ok(()) }
+    }
+}
+
+/// Makes an empty directory to mount on.
+pub fn make_mount_point(point: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(point).map_err(|error| {
+        Failure::of(format!("making the mount point {}: {error}", point.display()))
+    })
+}
+
+/// Makes everything durable that was written to the file system on which `point` lies.
+pub fn sync_file_system(point: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
+    tools.log_command(&["sync", "-f", &point.display().to_string()]);
+    let failed = |error: io::Error| {
+        Failure::of(format!("syncing {}: {error}; see 'dmesg'", point.display()))
+    };
+    let directory = File::open(point).map_err(failed)?;
+    rustix::fs::syncfs(&directory).map_err(|error| failed(error.into()))
+}
+
+/// Drops the page cache, the directory entries and the inodes that memory holds, of every file
+/// system. Without root it cannot be done, and a remark says so.
+pub fn drop_caches(tools: &mut Toolbox) -> Result<(), Failure> {
+    const PATH: &str = "/proc/sys/vm/drop_caches";
+    if !rustix::process::geteuid().is_root() {
+        tools.note("caches were not dropped: that needs root; what was read may come from memory");
+        return Ok(());
+    }
+    tools.log_command(&["sysctl", "vm.drop_caches=3"]);
+    // Opened for writing only: the file is never truncated or created.
+    OpenOptions::new()
+        .write(true)
+        .open(PATH)
+        .and_then(|mut file| io::Write::write_all(&mut file, b"3"))
+        .map_err(|error| Failure::of(format!("dropping caches: {PATH}: {error}")))
+}
+
+/// How long a busy mount is waited for.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
+const BUSY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Unmounts, waiting for a bounded time while somebody uses it, and names who does.
+pub fn unmount(point: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
+    let shown = point.display();
+    tools.log_command(&["umount", &shown.to_string()]);
+    let until = Instant::now() + BUSY_WAIT_MAX;
+    let mut retries = 0u32;
+    loop {
+        match rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::BUSY) if Instant::now() < until => {
+                retries += 1;
+                tools.pause(BUSY_INTERVAL)?;
+            }
+            Err(rustix::io::Errno::BUSY) => {
+                return Err(Failure::of(format!(
+                    "{shown} is still busy after {} s{}",
+                    BUSY_WAIT_MAX.as_secs(),
+                    users_text(point)
+                )));
+            }
+            Err(error) => return Err(Failure::of(format!("unmounting {shown}: {error}"))),
+        }
+    }
+    if retries > 0 {
+        tools.note(format!(
+            "the unmount waited for {} ms because the mount was busy",
+            u128::from(retries) * BUSY_INTERVAL.as_millis()
+        ));
+    }
+    Ok(())
+}
+
+/// Says which processes use what lies below `point`, as far as this process may see.
+fn users_text(point: &Path) -> String {
+    let users = users_below(point);
+    if users.is_empty() {
+        return "; no process can be seen that uses it".into();
+    }
+    format!(": used by {}; end it, or let the command wait for its children", users.join(", "))
+}
+
+fn users_below(point: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit())
+        .filter(|entry| uses(&entry.path(), point))
+        .map(|entry| {
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            format!("{} (process {})", name.trim_end(), entry.file_name().display())
+        })
+        .collect()
+}
+
+fn uses(process: &Path, point: &Path) -> bool {
+    let below = |link: PathBuf| fs::read_link(link).is_ok_and(|path| path.starts_with(point));
+    if ["cwd", "root", "exe"].iter().any(|name| below(process.join(name))) {
+        return true;
+    }
+    let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    if open.into_iter().any(|entry| below(entry.path())) {
+        return true;
+    }
+    let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+    maps.lines()
+        .any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(point)))
+}
+
+/// Strings out of words, for the command lines of the descriptors.
+pub fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}

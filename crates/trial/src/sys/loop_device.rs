@@ -1,0 +1,124 @@
+//! The ioctls of loop devices, from the kernel's `include/uapi/linux/loop.h`.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The kernel detaches the file when the last user of the device is gone.
+pub const FLAG_AUTOCLEAR: u32 = 4;
+/// Transfers between the loop device and its file go past the page cache.
+pub const FLAG_DIRECT_IO: u32 = 16;
+
+const LOOP_CLR_FD: u32 = 0x4C01;
+const LOOP_GET_STATUS64: u32 = 0x4C05;
+const LOOP_CONFIGURE: u32 = 0x4C0A;
+const LOOP_CTL_ADD: u32 = 0x4C80;
+const LOOP_CTL_REMOVE: u32 = 0x4C81;
+
+/// `struct loop_info64`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    device_of_node: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config`.
+#[repr(C)]
+struct LoopConfig {
+    descriptor: u32,
+    block_size_bytes: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<LoopInfo>() == 232);
+const _: () = assert!(size_of::<LoopConfig>() == 304);
+
+const NO_INFO: LoopInfo = LoopInfo {
+    device: 0,
+    inode: 0,
+    device_of_node: 0,
+    offset: 0,
+    size_limit: 0,
+    number: 0,
+    encrypt_type: 0,
+    encrypt_key_size: 0,
+    flags: 0,
+    file_name: [0; 64],
+    crypt_name: [0; 64],
+    encrypt_key: [0; 32],
+    init: [0; 2],
+};
+
+/// What a loop device says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Device number of the file system that the backing file lies on, as `stat` has it.
+    pub device: u64,
+    /// Inode of the backing file.
+    pub inode: u64,
+    /// `FLAG_*`.
+    pub flags: u32,
+}
+
+fn check(result: libc::c_int) -> io::Result<u32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as u32) }
+}
+
+/// Adds the loop device `index`; `EEXIST` when there is one.
+pub fn add(control: &File, index: u32) -> io::Result<()> {
+    // SAFETY: LOOP_CTL_ADD takes an integer and touches no memory of ours.
+    check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_ADD as _, index as libc::c_long) })
+        .map(drop)
+}
+
+/// Removes the loop device `index`; `EBUSY` while anybody has it open or it is attached, `ENODEV`
+/// when there is none.
+pub fn remove(control: &File, index: u32) -> io::Result<()> {
+    // SAFETY: LOOP_CTL_REMOVE takes an integer and touches no memory of ours.
+    check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_REMOVE as _, index as libc::c_long) })
+        .map(drop)
+}
+
+/// Attaches `file` to the loop device in one step; `EBUSY` when it is attached already.
+pub fn configure(
+    node: &File,
+    file: &impl AsFd,
+    block_size_bytes: u32,
+    flags: u32,
+) -> io::Result<()> {
+    let config = LoopConfig {
+        descriptor: file.as_fd().as_raw_fd() as u32,
+        block_size_bytes,
+        info: LoopInfo { flags, ..NO_INFO },
+        reserved: [0; 8],
+    };
+    // SAFETY: the pointer is to a live loop_config, which the kernel only reads.
+    check(unsafe { libc::ioctl(node.as_raw_fd(), LOOP_CONFIGURE as _, &config) }).map(drop)
+}
+
+/// Asks for the status; `ENXIO` when nothing is attached.
+pub fn status(node: &File) -> io::Result<Status> {
+    let mut info = NO_INFO;
+    // SAFETY: the pointer is to a live, writable loop_info64.
+    check(unsafe { libc::ioctl(node.as_raw_fd(), LOOP_GET_STATUS64 as _, &mut info) })?;
+    Ok(Status { device: info.device, inode: info.inode, flags: info.flags })
+}
+
+/// Detaches the backing file, at once or when the last user is gone.
+pub fn clear(node: &File) -> io::Result<()> {
+    // SAFETY: LOOP_CLR_FD takes no argument.
+    check(unsafe { libc::ioctl(node.as_raw_fd(), LOOP_CLR_FD as _, 0) }).map(drop)
+}

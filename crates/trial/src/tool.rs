@@ -1,0 +1,409 @@
+//! Runs the tools that make, mount, check and describe a file system: one helper for all of them.
+//!
+//! Every tool runs without a shell, in the C locale, with no standard input, in a process group of
+//! its own that a bound or a stop kills whole. Its exact command line and its output are kept for
+//! the record. What the command of the *user* costs is measured elsewhere; this file knows nothing
+//! of phases.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::stop::Stop;
+
+/// Why a step of a trial did not come to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// It failed.
+    Failed {
+        /// What happened, in one line.
+        message: String,
+        /// The last lines that the tool printed; empty when no tool was involved.
+        output: String,
+    },
+    /// The bound on the trial came first.
+    TimedOut,
+    /// The study was stopped.
+    Stopped,
+}
+
+impl Failure {
+    /// A failure that no tool explains.
+    pub fn of(message: impl Into<String>) -> Failure {
+        Failure::Failed { message: message.into(), output: String::new() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Failed { message, output } if output.is_empty() => f.write_str(message),
+            Failure::Failed { message, output } => write!(f, "{message}\n{output}"),
+            Failure::TimedOut => f.write_str("the bound on the trial was reached"),
+            Failure::Stopped => f.write_str("the study was stopped"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Bytes of each stream that are kept. `dumpe2fs -h` and `zfs get all` need a few thousand.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
+/// How long a stop can go unnoticed. The end of the tool itself is noticed at once.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a tool that was killed, or whose children hold its output open, is waited for.
+const DRAIN_MAX: Duration = Duration::from_millis(500);
+
+/// What a tool that ran to its end yielded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// The command line, quoted for a shell.
+    pub command: String,
+    /// Exit code; a tool that a signal ended has 128 and the signal's number, as in a shell.
+    pub code: i32,
+    /// Standard output, its last 256 KiB.
+    pub stdout: String,
+    /// Standard error, its last 256 KiB.
+    pub stderr: String,
+}
+
+impl ToolOutput {
+    /// The failure that this output explains.
+    pub fn failure(&self, what: &str) -> Failure {
+        let text = format!("{}\n{}", self.stdout.trim(), self.stderr.trim());
+        Failure::Failed {
+            message: format!("{what}: '{}' ended with code {}", self.command, self.code),
+            output: last_lines(text.trim()),
+        }
+    }
+}
+
+/// Lines of a tool's output that go into the record of a failure.
+const LINES_MAX: usize = 20;
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LINES_MAX)..].join("\n")
+}
+
+/// The means by which a trial runs tools: its bounds and its log.
+#[derive(Debug)]
+pub struct Toolbox {
+    deadline: Option<Instant>,
+    stop: Stop,
+    commands: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Toolbox {
+    /// A toolbox whose tools are killed at `deadline` or when `stop` is raised.
+    pub fn new(deadline: Option<Instant>, stop: Stop) -> Toolbox {
+        Toolbox { deadline, stop, commands: Vec::new(), notes: Vec::new() }
+    }
+
+    /// From now on, stops are ignored and the bound is `grace` from now: what was taken must be
+    /// given back whatever happened.
+    pub fn clean_up_within(&mut self, grace: Duration) {
+        self.deadline = Some(Instant::now() + grace);
+        self.stop = Stop::default();
+    }
+
+    /// The command lines that were run so far, for [`lab::record::Record::commands`].
+    pub fn commands(&self) -> &[String] {
+        &self.commands
+    }
+
+    /// Remarks for [`lab::record::Record::notes`].
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Adds a remark.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    /// Adds the command line of something that was done by a system call, so that the record can
+    /// be repeated by hand.
+    pub fn log_command(&mut self, words: &[&str]) {
+        self.commands.push(command_text(words.iter().copied()));
+    }
+
+    /// Whether the time is up or a stop was asked for.
+    pub fn interruption(&self) -> Option<Failure> {
+        if self.stop.raised() {
+            return Some(Failure::Stopped);
+        }
+        self.deadline.filter(|deadline| Instant::now() >= *deadline).map(|_| Failure::TimedOut)
+    }
+
+    /// Sleeps for `pause`, or less when the time is up or a stop is asked for.
+    pub fn pause(&self, pause: Duration) -> Result<(), Failure> {
+        let until = Instant::now() + pause;
+        loop {
+            if let Some(failure) = self.interruption() {
+                return Err(failure);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(STOP_INTERVAL));
+        }
+    }
+
+    /// Runs a tool, logs its command line and returns what it yielded, whatever its exit code.
+    ///
+    /// # Errors
+    ///
+    /// The tool is missing or cannot be started, the time is up, or a stop was asked for.
+    pub fn run<W: AsRef<str>>(&mut self, words: &[W]) -> Result<ToolOutput, Failure> {
+        self.commands.push(command_text(words.iter().map(AsRef::as_ref)));
+        self.run_unlogged(words)
+    }
+
+    /// Runs a tool and fails unless it exits with 0. `what` says what it was to do.
+    pub fn expect<W: AsRef<str>>(
+        &mut self,
+        words: &[W],
+        what: &str,
+    ) -> Result<ToolOutput, Failure> {
+        let output = self.run(words)?;
+        if output.code == 0 { Ok(output) } else { Err(output.failure(what)) }
+    }
+
+    /// Runs a tool that only looks, and so needs no place in the record.
+    pub fn run_unlogged<W: AsRef<str>>(&self, words: &[W]) -> Result<ToolOutput, Failure> {
+        if let Some(failure) = self.interruption() {
+            return Err(failure);
+        }
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+        let mut command = command_for(&words)?;
+        let child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| {
+                Failure::of(format!("'{}' cannot be started: {error}", words[0]))
+            })?;
+        self.attend(child, command_text(words.iter().copied()))
+    }
+
+    /// Reads both streams until the tool has ended, the time is up or a stop is asked for.
+    fn attend(&self, mut child: Child, command: String) -> Result<ToolOutput, Failure> {
+        let pid = Pid::from_raw(child.id() as i32).expect("a child's number is positive");
+        let broken = |error: io::Error| Failure::of(format!("waiting for '{command}': {error}"));
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|error| broken(error.into()))?;
+        let mut streams = [
+            Stream::new(child.stdout.take().expect("it was piped").into()),
+            Stream::new(child.stderr.take().expect("it was piped").into()),
+        ];
+        let mut interruption = None;
+        // Once the tool has ended or was killed, its streams are read for a moment longer: a
+        // process that it left behind may hold them open for ever.
+        let mut drain_until = None;
+        while drain_until.is_none_or(|until| Instant::now() < until)
+            && (drain_until.is_none() || streams.iter().any(|stream| stream.file.is_some()))
+        {
+            if interruption.is_none()
+                && drain_until.is_none()
+                && let Some(failure) = self.interruption()
+            {
+                let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+                interruption = Some(failure);
+            }
+            let ended =
+                wait_readable(&pidfd, &mut streams, drain_until.is_some()).map_err(broken)?;
+            if ended {
+                drain_until = Some(Instant::now() + DRAIN_MAX);
+            }
+        }
+        let status = child.wait().map_err(broken)?;
+        if let Some(failure) = interruption {
+            return Err(failure);
+        }
+        use std::os::unix::process::ExitStatusExt;
+        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+        let [stdout, stderr] = streams.map(Stream::into_text);
+        Ok(ToolOutput { command, code, stdout, stderr })
+    }
+}
+
+/// One output of a tool; `file` is gone once its end was read.
+struct Stream {
+    file: Option<File>,
+    kept: Vec<u8>,
+}
+
+impl Stream {
+    fn new(descriptor: OwnedFd) -> Stream {
+        Stream { file: Some(descriptor.into()), kept: Vec::new() }
+    }
+
+    fn read_some(&mut self) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let mut buffer = [0; 16 << 10];
+        match file.read(&mut buffer) {
+            Ok(0) => self.file = None,
+            Ok(count) => {
+                self.kept.extend_from_slice(&buffer[..count]);
+                let excess = self.kept.len().saturating_sub(KEPT_BYTES_MAX);
+                self.kept.drain(..excess);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn into_text(self) -> String {
+        String::from_utf8_lossy(&self.kept).into_owned()
+    }
+}
+
+/// Waits for output or the tool's end, reads what there is, and says whether the tool has ended.
+fn wait_readable(pidfd: &OwnedFd, streams: &mut [Stream; 2], ended: bool) -> io::Result<bool> {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: STOP_INTERVAL.as_nanos() as i64 };
+    let readable: Vec<bool>;
+    let process_ended;
+    {
+        let mut fds = Vec::with_capacity(3);
+        if !ended {
+            fds.push(PollFd::new(pidfd, PollFlags::IN));
+        }
+        for stream in streams.iter() {
+            if let Some(file) = &stream.file {
+                fds.push(PollFd::from_borrowed_fd(file.as_fd(), PollFlags::IN));
+            }
+        }
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        let mut results = fds.iter().map(|fd| !fd.revents().is_empty());
+        process_ended = !ended && results.next().unwrap_or(false);
+        readable = results.collect();
+    }
+    let open = streams.iter_mut().filter(|stream| stream.file.is_some());
+    for (stream, readable) in open.zip(readable) {
+        if readable {
+            stream.read_some()?;
+        }
+    }
+    Ok(process_ended)
+}
+
+/// A command for `words`, found as root's shell would find it, in the C locale.
+pub(crate) fn command_for(words: &[&str]) -> Result<Command, Failure> {
+    let (name, arguments) = words.split_first().expect("a tool has a name");
+    let program = find(name).ok_or_else(|| {
+        Failure::of(format!(
+            "'{name}' is not installed; 'kurabe doctor' names the package that has it"
+        ))
+    })?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .env_remove("LANGUAGE")
+        .stdin(Stdio::null())
+        .process_group(0);
+    Ok(command)
+}
+
+/// Words joined as a shell would read them back.
+pub(crate) fn command_text<'a>(words: impl Iterator<Item = &'a str> + Clone) -> String {
+    shlex::try_join(words.clone()).unwrap_or_else(|_| words.collect::<Vec<_>>().join(" "))
+}
+
+/// Where the tools of administrators lie when a user's `PATH` leaves them out, as Debian's does.
+const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"];
+
+/// Finds a tool in `PATH`, then among the tools of administrators.
+pub fn find(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| is_executable(path));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(SYSTEM_DIRECTORIES.iter().map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn toolbox() -> Toolbox {
+        Toolbox::new(None, Stop::default())
+    }
+
+    #[test]
+    fn output_code_and_command_line_are_kept() {
+        let mut tools = toolbox();
+        let output =
+            tools.run(&["sh", "-c", "echo out; echo 'to err' >&2; echo $LC_ALL; exit 3"]).unwrap();
+        assert_eq!(output.code, 3);
+        assert_eq!(output.stdout, "out\nC\n");
+        assert_eq!(output.stderr, "to err\n");
+        assert_eq!(tools.commands(), std::slice::from_ref(&output.command));
+        assert_eq!(shlex::split(&output.command).unwrap()[0], "sh");
+        let failure = output.failure("making").to_string();
+        assert!(failure.contains("code 3") && failure.contains("to err"), "{failure}");
+    }
+
+    #[test]
+    fn a_long_output_is_read_and_its_end_kept() {
+        let script = "i=0; while [ $i -lt 40000 ]; do echo line $i; i=$((i+1)); done";
+        let output = toolbox().run(&["sh", "-c", script]).unwrap();
+        assert!(output.stdout.ends_with("line 39999\n"));
+        assert!(output.stdout.len() <= KEPT_BYTES_MAX);
+    }
+
+    #[test]
+    fn the_bound_and_a_stop_kill_the_whole_group() {
+        let started = Instant::now();
+        let mut tools = Toolbox::new(Some(started + Duration::from_millis(200)), Stop::default());
+        assert_eq!(tools.run(&["sh", "-c", "sleep 60; true"]), Err(Failure::TimedOut));
+        let stop = Stop::default();
+        let mut tools = Toolbox::new(None, stop.clone());
+        let raiser = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            stop.raise();
+        });
+        assert_eq!(tools.run(&["sh", "-c", "sleep 60; true"]), Err(Failure::Stopped));
+        assert_eq!(tools.run(&["true"]), Err(Failure::Stopped));
+        raiser.join().unwrap();
+        tools.clean_up_within(Duration::from_secs(10));
+        assert_eq!(tools.run(&["true"]).unwrap().code, 0);
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_process_left_behind_does_not_hold_the_tool() {
+        let started = Instant::now();
+        let output = toolbox().run(&["sh", "-c", "sleep 5 & echo done"]).unwrap();
+        assert_eq!(output.stdout, "done\n");
+        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn a_missing_tool_is_named() {
+        let failure = toolbox().run(&["no-such-tool-of-kurabe"]).unwrap_err().to_string();
+        assert!(failure.contains("no-such-tool-of-kurabe") && failure.contains("doctor"));
+    }
+}
