@@ -4,7 +4,9 @@
 //! nothing of contenders, of how the file system under it was made, of statistics or of the
 //! laboratory that runs it.
 
+pub mod dbench;
 pub mod latency;
 pub mod objects;
 #[allow(unsafe_code)]
 mod sys;
+pub mod tool;

@@ -2,6 +2,11 @@
 //!
 //! It knows nothing of loads or latencies.
 
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 /// Reads the processor's time-stamp counter, in ticks of a rate that the caller must calibrate.
 ///
 /// The read is not ordered against the instructions around it: it may be off by some tens of
@@ -21,4 +26,80 @@ pub(crate) fn time_stamp_ticks() -> u64 {
 #[inline(always)]
 pub(crate) fn time_stamp_ticks() -> u64 {
     0
+}
+
+/// Makes the child receive SIGTERM when the thread that spawned it ends.
+///
+/// A tool must not outlive the program that measures it, not even when that program is killed
+/// with SIGKILL and cannot clean up. SIGTERM and not SIGKILL, because fio and bonnie++ end
+/// their own children on it. The signal follows the spawning *thread*, so that thread has to
+/// wait for the child.
+pub fn die_with_parent(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    // SAFETY: the hook runs between fork and exec and makes two plain system calls (prctl,
+    // getppid): no allocation, no lock, nothing that is not async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+            // The parent may have died before the line above took effect.
+            if rustix::process::getppid() != Some(parent) {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Gives the calling thread a file table and a working directory of its own, as a process has.
+///
+/// Two things hang on the file table and not on the thread: the owner of POSIX locks, and the
+/// fast path of every call that takes a descriptor (a shared table makes the kernel count a
+/// reference). A client on a thread with a table of its own costs and locks like a process.
+/// The descriptors above standard error that it inherited are closed, so that it pins nothing
+/// of its neighbours.
+///
+/// The thread must not use descriptors that were opened before the call, nor hand descriptors
+/// to other threads afterwards.
+///
+/// # Errors
+/// What `unshare` reports (a seccomp filter may refuse it).
+pub fn own_file_table() -> io::Result<()> {
+    // SAFETY: unshare changes which tables the calling thread uses and no memory. Descriptors
+    // that other threads own stay open in their table.
+    let outcome = unsafe { libc::unshare(libc::CLONE_FILES | libc::CLONE_FS) };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the table is this thread's own now, and by contract the thread uses nothing that
+    // was opened before. A kernel without close_range (before 5.9) refuses; then the copies
+    // only live as long as the thread.
+    unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
+    Ok(())
+}
+
+/// Takes (`exclusive`) or gives back a POSIX write lock on a byte range, waiting if need be.
+///
+/// # Errors
+/// What `fcntl(F_SETLKW)` reports.
+pub fn lock_range(
+    file: BorrowedFd<'_>,
+    exclusive: bool,
+    start_bytes: u64,
+    length_bytes: u64,
+) -> io::Result<()> {
+    // SAFETY: flock is a plain C structure for which all zeroes is a valid value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type =
+        if exclusive { libc::F_WRLCK as libc::c_short } else { libc::F_UNLCK as libc::c_short };
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = libc::off_t::try_from(start_bytes)
+        .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    lock.l_len = libc::off_t::try_from(length_bytes)
+        .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    // SAFETY: the descriptor is borrowed, so it is open; the structure outlives the call.
+    let outcome = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLKW, &raw const lock) };
+    if outcome == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }

@@ -1,0 +1,24 @@
+//! dbench twice: the installed tool, and a replay of its load files that has percentiles.
+//!
+//! [`real`] runs the tool and reads what it prints. [`replay()`] carries the same load file out
+//! with the same system calls ([`client`]), because dbench itself reports only the average and
+//! the maximum of a latency. [`drift`] says from the series of either whether the throughput
+//! drifted and which counter accounts for it. Knows a directory; nothing of contenders.
+//!
+//! What an operation does, call by call, and where the two differ: docs/dbench-replay.md.
+
+pub mod client;
+pub mod counters;
+pub mod drift;
+pub mod loadfile;
+pub mod real;
+pub mod replay;
+
+pub use client::{Contents, Semantics};
+pub use counters::{CounterSample, CounterSource, NoCounters, SystemCounters};
+pub use drift::{Cause, DriftVerdict, verdict};
+pub use loadfile::{Kind, LoadFile, LoadFileError};
+pub use replay::{Phase, Replay, ReplayError, ReplayOutcome, ReplayReport, Second, replay};
+
+/// Where Debian's package `dbench` puts the load file.
+pub const PACKAGED_LOAD_FILE: &str = "/usr/share/dbench/client.txt";

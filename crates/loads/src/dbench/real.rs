@@ -1,0 +1,323 @@
+//! Runs the installed dbench and reads what it prints.
+//!
+//! Knows dbench 4.0's options and the forms of its lines (dbench.c of its source). What it
+//! prints is kept as it is; what is read from it stands beside.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+use super::drift::Interval;
+use super::replay::Phase;
+use crate::tool::{Finished, Stream, Tool, ToolCommand, ToolError, run};
+
+/// How to run dbench.
+#[derive(Clone, Debug)]
+pub struct Dbench<'a> {
+    /// Where; dbench leaves the directories of its clients behind there.
+    pub directory: &'a Path,
+    /// How many clients.
+    pub clients: u32,
+    /// How long to count, in whole seconds. dbench warms up for a fifth of it before.
+    pub execute_seconds: u32,
+    /// The load file; dbench's own when absent.
+    pub load_file: Option<&'a Path>,
+    /// Further options, such as `-s`, `-F`, `-S`, `-R`.
+    pub options: &'a [String],
+}
+
+/// One of the lines that dbench prints each second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgressLine {
+    /// The phase.
+    pub phase: Phase,
+    /// Clients at work.
+    pub clients: u32,
+    /// Lines of the load file that each client is past, on average.
+    pub lines: u64,
+    /// Megabytes (10^6) a second since the phase began: not of this second.
+    pub throughput_mb_per_second: f64,
+    /// Seconds since the phase began.
+    pub seconds: u64,
+    /// The longest pause between two operations in this second.
+    pub latency_ms: f64,
+}
+
+/// A line of the table of operations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperationLine {
+    /// dbench's name for the operation.
+    pub operation: String,
+    /// How many were done in the counted phase.
+    pub count: u64,
+    /// Mean latency.
+    pub average_ms: f64,
+    /// Greatest latency.
+    pub maximum_ms: f64,
+}
+
+/// What dbench reported.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DbenchReport {
+    /// The version that it names.
+    pub version: String,
+    /// Megabytes (10^6) a second.
+    pub throughput_mb_per_second: f64,
+    /// Clients.
+    pub clients: u32,
+    /// The longest pause between two operations of the counted phase.
+    pub latency_max_ms: f64,
+    /// The table.
+    pub operations: Vec<OperationLine>,
+    /// Second by second, both phases.
+    pub progress: Vec<ProgressLine>,
+    /// Complaints about operations that did not go as the load file says.
+    pub complaints: Vec<String>,
+    /// The run with everything that was printed.
+    pub finished: Finished,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum DbenchError {
+    /// The tool is missing, failed or was stopped.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// It ended well, but its output has not the known form.
+    #[error("dbench's output has no {missing}")]
+    Output {
+        /// What was looked for.
+        missing: &'static str,
+        /// The run with everything that was printed.
+        finished: Box<Finished>,
+    },
+}
+
+impl DbenchReport {
+    /// The bytes of each second, from the running means; for the drift verdict.
+    ///
+    /// dbench rounds the means to 0.01 MB/s, so a second's bytes are uncertain by that times
+    /// the seconds since the phase began.
+    #[must_use]
+    pub fn series(&self) -> Vec<Interval> {
+        let mut series: Vec<Interval> = Vec::new();
+        let mut phase_start_seconds = 0;
+        let mut before: Option<&ProgressLine> = None;
+        for line in &self.progress {
+            if let Some(previous) = before
+                && previous.phase != line.phase
+            {
+                phase_start_seconds += previous.seconds;
+                before = None;
+            }
+            let (bytes_before, seconds_before) = before.map_or((0.0, 0), |previous| {
+                (previous.throughput_mb_per_second * previous.seconds as f64, previous.seconds)
+            });
+            let bytes = line.throughput_mb_per_second * line.seconds as f64 - bytes_before;
+            let seconds = line.seconds.saturating_sub(seconds_before);
+            if seconds > 0 {
+                series.push(Interval {
+                    start_ns: (phase_start_seconds + seconds_before) * 1_000_000_000,
+                    duration_ns: seconds * 1_000_000_000,
+                    bytes: (bytes.max(0.0) * 1e6).round() as u64,
+                });
+            }
+            before = Some(line);
+        }
+        series
+    }
+}
+
+/// Runs dbench to its end; `progress` is told each of its seconds.
+///
+/// # Errors
+/// See [`DbenchError`]. What dbench printed is in all of them but [`ToolError::Missing`].
+pub fn dbench(
+    plan: &Dbench<'_>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&ProgressLine),
+) -> Result<DbenchReport, DbenchError> {
+    let mut command = ToolCommand::new(Tool::Dbench)?
+        .argument("-D")
+        .argument(plan.directory)
+        .argument("-t")
+        .argument(plan.execute_seconds.to_string());
+    if let Some(load_file) = plan.load_file {
+        command = command.argument("-c").argument(load_file);
+    }
+    command = command.arguments(plan.options).argument(plan.clients.to_string());
+    let finished = run(&command, stop, &mut |stream, line| {
+        if stream == Stream::Stdout
+            && let Some(line) = parse_progress(line)
+        {
+            progress(&line);
+        }
+    })?;
+    parse(finished)
+}
+
+fn parse(finished: Finished) -> Result<DbenchReport, DbenchError> {
+    let mut version = None;
+    let mut operations = Vec::new();
+    let mut progress = Vec::new();
+    let mut complaints = Vec::new();
+    let mut result = None;
+    for line in finished.stdout.lines() {
+        if let Some(rest) = line.strip_prefix("dbench version ") {
+            version = rest.split_whitespace().next().map(str::to_owned);
+        } else if let Some(found) = parse_progress(line) {
+            progress.push(found);
+        } else if let Some(found) = parse_operation(line) {
+            operations.push(found);
+        } else if let Some(found) = parse_result(line) {
+            result = Some(found);
+        } else if line.starts_with('[') || line.starts_with('(') || line.contains("ERROR") {
+            complaints.push(line.to_owned());
+        }
+    }
+    let missing = |missing, finished| DbenchError::Output { missing, finished: Box::new(finished) };
+    let Some((throughput_mb_per_second, clients, latency_max_ms)) = result else {
+        return Err(missing("line with the throughput", finished));
+    };
+    if operations.is_empty() {
+        return Err(missing("table of operations", finished));
+    }
+    Ok(DbenchReport {
+        version: version.unwrap_or_default(),
+        throughput_mb_per_second,
+        clients,
+        latency_max_ms,
+        operations,
+        progress,
+        complaints,
+        finished,
+    })
+}
+
+/// `   4      3291   142.68 MB/sec  warmup   1 sec  latency 149.822 ms`
+fn parse_progress(line: &str) -> Option<ProgressLine> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [clients, lines, throughput, "MB/sec", phase, seconds, "sec", "latency", latency, "ms"] =
+        words[..]
+    else {
+        return None;
+    };
+    Some(ProgressLine {
+        phase: match phase {
+            "warmup" => Phase::Warmup,
+            "execute" => Phase::Execute,
+            _ => return None,
+        },
+        clients: clients.parse().ok()?,
+        lines: lines.parse().ok()?,
+        throughput_mb_per_second: throughput.parse().ok()?,
+        seconds: seconds.parse().ok()?,
+        latency_ms: latency.parse().ok()?,
+    })
+}
+
+/// ` NTCreateX     759475     0.086    26.728`
+fn parse_operation(line: &str) -> Option<OperationLine> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [operation, count, average, maximum] = words[..] else {
+        return None;
+    };
+    if !line.starts_with(' ') || !operation.starts_with(|first: char| first.is_ascii_uppercase()) {
+        return None;
+    }
+    Some(OperationLine {
+        operation: operation.to_owned(),
+        count: count.parse().ok()?,
+        average_ms: average.parse().ok()?,
+        maximum_ms: maximum.parse().ok()?,
+    })
+}
+
+/// `Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 ms`
+fn parse_result(line: &str) -> Option<(f64, u32, f64)> {
+    let rest = line.strip_prefix("Throughput ")?;
+    let throughput = rest.split_whitespace().next()?.parse().ok()?;
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let clients = words.iter().position(|word| *word == "clients")?;
+    let clients = words.get(clients.checked_sub(1)?)?.parse().ok()?;
+    let latency = words.iter().find_map(|word| word.strip_prefix("max_latency="))?;
+    Some((throughput, clients, latency.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The forms are those of the published run on Btrfs that this room descends from.
+    const OUTPUT: &str = "\
+dbench version 4.00 - Copyright Andrew Tridgell 1999-2004
+
+Running for 600 seconds with load '/usr/share/dbench/client.txt' and minimum warmup 120 secs
+4 of 4 processes prepared for launch   0 sec
+releasing clients
+   4      3291   142.68 MB/sec  warmup   1 sec  latency 149.822 ms
+   4      7950   120.71 MB/sec  warmup   2 sec  latency 26.372 ms
+[7951] open ./clients/client1/x failed for handle 9938 (No such file or directory)
+   4     12000    50.00 MB/sec  execute   1 sec  latency 26.372 ms
+   4     16000    40.00 MB/sec  execute   3 sec  latency 26.372 ms
+   4  cleanup 600 sec
+   0  cleanup 600 sec
+
+ Operation      Count    AvgLat    MaxLat
+ ----------------------------------------
+ NTCreateX     759475     0.086    26.728
+ Flush          53235    38.303  1108.550
+
+Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 ms
+";
+
+    fn finished(stdout: &str) -> Finished {
+        Finished {
+            program: "dbench".to_owned(),
+            command: vec![],
+            exit_code: Some(0),
+            signal: None,
+            elapsed_ns: 1,
+            stdout: stdout.to_owned(),
+            stderr: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_published_output_is_read() {
+        let report = parse(finished(OUTPUT)).unwrap();
+        assert_eq!(report.version, "4.00");
+        assert_eq!(report.throughput_mb_per_second, 39.7034);
+        assert_eq!(report.clients, 4);
+        assert_eq!(report.latency_max_ms, 2862.366);
+        assert_eq!(report.operations.len(), 2);
+        assert_eq!(report.operations[1].operation, "Flush");
+        assert_eq!(report.operations[1].count, 53235);
+        assert_eq!(report.operations[1].maximum_ms, 1108.55);
+        assert_eq!(report.progress.len(), 4);
+        assert_eq!(report.progress[1].lines, 7950);
+        assert_eq!(report.complaints.len(), 1);
+    }
+
+    #[test]
+    fn running_means_become_bytes_of_each_second() {
+        let series = parse(finished(OUTPUT)).unwrap().series();
+        let bytes: Vec<u64> = series.iter().map(|interval| interval.bytes / 10_000).collect();
+        assert_eq!(bytes, [14268, 9874, 5000, 7000]);
+        assert_eq!(series[3].start_ns, 3_000_000_000);
+        assert_eq!(series[3].duration_ns, 2_000_000_000);
+    }
+
+    #[test]
+    fn output_that_breaks_off_is_an_error_that_keeps_it() {
+        for cut in [0, 200, OUTPUT.len() - 60] {
+            match parse(finished(&OUTPUT[..cut])) {
+                Err(DbenchError::Output { finished, .. }) => {
+                    assert_eq!(finished.stdout, OUTPUT[..cut]);
+                }
+                other => panic!("cut at {cut}: {other:?}"),
+            }
+        }
+    }
+}
