@@ -64,10 +64,7 @@ impl<D: BlockDevice> FaultyDevice<D> {
 
     /// Replaces the faults; the numbers of requests go on.
     pub fn set_faults(&self, faults: Vec<Fault>) {
-        *self
-            .faults
-            .lock()
-            .expect("no thread panics while it holds the faults") = faults;
+        *self.faults.lock().expect("no thread panics while it holds the faults") = faults;
     }
 
     /// How many reads, writes and flushes were asked so far.
@@ -80,10 +77,7 @@ impl<D: BlockDevice> FaultyDevice<D> {
     }
 
     fn any(&self, applies: impl Fn(&Fault) -> bool) -> Option<Fault> {
-        let faults = self
-            .faults
-            .lock()
-            .expect("no thread panics while it holds the faults");
+        let faults = self.faults.lock().expect("no thread panics while it holds the faults");
         faults.iter().copied().find(|fault| applies(fault))
     }
 }
@@ -99,10 +93,7 @@ impl<D: BlockDevice> BlockDevice for FaultyDevice<D> {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let number = self.reads.fetch_add(1, Ordering::SeqCst);
-        if self
-            .any(|fault| *fault == Fault::FailRead(number))
-            .is_some()
-        {
+        if self.any(|fault| *fault == Fault::FailRead(number)).is_some() {
             return Err(input_output_error());
         }
         self.inner.read_at(buffer, offset)
@@ -118,8 +109,7 @@ impl<D: BlockDevice> BlockDevice for FaultyDevice<D> {
         match fault {
             None => self.inner.write_at(buffer, offset),
             Some(Fault::TearWrite { kept_bytes, .. }) => {
-                self.inner
-                    .write_at(&buffer[..kept_bytes.min(buffer.len())], offset)?;
+                self.inner.write_at(&buffer[..kept_bytes.min(buffer.len())], offset)?;
                 Err(input_output_error())
             }
             Some(_) => Err(input_output_error()),
@@ -157,19 +147,13 @@ mod tests {
             MemoryDevice::new(4096, 512),
             vec![
                 Fault::FailWrite(1),
-                Fault::TearWrite {
-                    number: 2,
-                    kept_bytes: 512,
-                },
+                Fault::TearWrite { number: 2, kept_bytes: 512 },
                 Fault::FailRead(1),
                 Fault::FailFlush(0),
             ],
         );
         device.write_at(&[1; 1024], 0).unwrap();
-        assert_eq!(
-            device.write_at(&[2; 1024], 0).unwrap_err().raw_os_error(),
-            Some(libc::EIO)
-        );
+        assert_eq!(device.write_at(&[2; 1024], 0).unwrap_err().raw_os_error(), Some(libc::EIO));
         let mut back = [0; 1024];
         device.read_at(&mut back, 0).unwrap();
         assert_eq!(back, [1; 1024]);

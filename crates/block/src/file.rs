@@ -73,9 +73,8 @@ impl FileDevice {
     /// error when `path` is neither a regular file nor a block device.
     pub fn open(path: impl AsRef<Path>, options: &FileDeviceOptions) -> io::Result<Self> {
         let path = path.as_ref();
-        let wants_block_device = path
-            .metadata()
-            .is_ok_and(|metadata| metadata.file_type().is_block_device());
+        let wants_block_device =
+            path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
         let mut flags = libc::O_CLOEXEC;
         if options.exclusive && wants_block_device {
             flags |= libc::O_EXCL;
@@ -94,10 +93,7 @@ impl FileDevice {
         } else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!(
-                    "{} is neither a regular file nor a block device",
-                    path.display()
-                ),
+                format!("{} is neither a regular file nor a block device", path.display()),
             ));
         };
         // What was looked at and what was opened must be the same kind of thing.
@@ -132,10 +128,7 @@ impl FileDevice {
 
     /// Creates the image `path`, or resizes it, to `length` sparse bytes and opens it.
     pub fn create(path: impl AsRef<Path>, length: u64) -> io::Result<Self> {
-        let options = FileDeviceOptions {
-            set_length: Some(length),
-            ..Default::default()
-        };
+        let options = FileDeviceOptions { set_length: Some(length), ..Default::default() };
         Self::open(path, &options)
     }
 
@@ -193,8 +186,7 @@ impl BlockDevice for FileDevice {
         let mut copy = AlignedBuffer::zeroed(buffer.len().min(COPY_BYTES));
         for (index, part) in buffer.chunks_mut(COPY_BYTES).enumerate() {
             let aligned = &mut copy[..part.len()];
-            self.file
-                .read_exact_at(aligned, offset + (index * COPY_BYTES) as u64)?;
+            self.file.read_exact_at(aligned, offset + (index * COPY_BYTES) as u64)?;
             part.copy_from_slice(aligned);
         }
         Ok(())
@@ -210,8 +202,7 @@ impl BlockDevice for FileDevice {
         for (index, part) in buffer.chunks(COPY_BYTES).enumerate() {
             let aligned = &mut copy[..part.len()];
             aligned.copy_from_slice(part);
-            self.file
-                .write_all_at(aligned, offset + (index * COPY_BYTES) as u64)?;
+            self.file.write_all_at(aligned, offset + (index * COPY_BYTES) as u64)?;
         }
         Ok(())
     }

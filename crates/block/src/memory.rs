@@ -28,14 +28,8 @@ impl MemoryDevice {
     pub fn new(length: u64, block_size: u32) -> Self {
         assert!(block_size.is_power_of_two() && u64::from(block_size) <= CHUNK_BYTES);
         assert!(length.is_multiple_of(u64::from(block_size)));
-        let chunks = (0..length.div_ceil(CHUNK_BYTES))
-            .map(|_| RwLock::new(None))
-            .collect();
-        Self {
-            chunks,
-            length,
-            block_size,
-        }
+        let chunks = (0..length.div_ceil(CHUNK_BYTES)).map(|_| RwLock::new(None)).collect();
+        Self { chunks, length, block_size }
     }
 
     /// A device that holds a copy of `image`, whose length the block size must divide.
@@ -45,9 +39,7 @@ impl MemoryDevice {
             if bytes.iter().any(|byte| *byte != 0) {
                 let mut whole = vec![0; CHUNK_BYTES as usize].into_boxed_slice();
                 whole[..bytes.len()].copy_from_slice(bytes);
-                *chunk
-                    .write()
-                    .expect("no thread panics while it holds a chunk") = Some(whole);
+                *chunk.write().expect("no thread panics while it holds a chunk") = Some(whole);
             }
         }
         device
@@ -56,8 +48,7 @@ impl MemoryDevice {
     /// A copy of all bytes.
     pub fn image(&self) -> Vec<u8> {
         let mut image = vec![0; usize::try_from(self.length).expect("the device fits in memory")];
-        self.read_at(&mut image, 0)
-            .expect("the whole device is a valid range");
+        self.read_at(&mut image, 0).expect("the whole device is a valid range");
         image
     }
 
@@ -96,12 +87,11 @@ impl BlockDevice for MemoryDevice {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         check_range(self.length, self.block_size, offset, buffer.len() as u64)?;
-        self.for_each_part(offset, buffer.len(), |chunk, inside, outside| match &*chunk
-            .read()
-            .expect("no thread panics while it holds a chunk")
-        {
-            Some(bytes) => buffer[outside].copy_from_slice(&bytes[inside]),
-            None => buffer[outside].fill(0),
+        self.for_each_part(offset, buffer.len(), |chunk, inside, outside| {
+            match &*chunk.read().expect("no thread panics while it holds a chunk") {
+                Some(bytes) => buffer[outside].copy_from_slice(&bytes[inside]),
+                None => buffer[outside].fill(0),
+            }
         });
         Ok(())
     }
@@ -130,9 +120,8 @@ impl BlockDevice for MemoryDevice {
     fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
         check_range(self.length, self.block_size, offset, length)?;
         self.for_each_part(offset, length as usize, |chunk, inside, _| {
-            if let Some(bytes) = &mut *chunk
-                .write()
-                .expect("no thread panics while it holds a chunk")
+            if let Some(bytes) =
+                &mut *chunk.write().expect("no thread panics while it holds a chunk")
             {
                 bytes[inside].fill(0);
             }
@@ -148,18 +137,13 @@ mod tests {
     #[test]
     fn bytes_come_back_across_chunks() {
         let device = MemoryDevice::new(4 * CHUNK_BYTES, 512);
-        let data: Vec<u8> = (0..CHUNK_BYTES as usize + 1024)
-            .map(|index| index as u8)
-            .collect();
+        let data: Vec<u8> = (0..CHUNK_BYTES as usize + 1024).map(|index| index as u8).collect();
         device.write_at(&data, CHUNK_BYTES - 512).unwrap();
         let mut back = vec![1; data.len() + 1024];
         device.read_at(&mut back, CHUNK_BYTES - 1024).unwrap();
         assert_eq!(back[..512], [0; 512]);
         assert_eq!(back[512..512 + data.len()], data);
-        assert_eq!(
-            MemoryDevice::from_image(&device.image(), 512).image(),
-            device.image()
-        );
+        assert_eq!(MemoryDevice::from_image(&device.image(), 512).image(), device.image());
         device.zero_range(CHUNK_BYTES, CHUNK_BYTES).unwrap();
         device.read_at(&mut back[..512], CHUNK_BYTES).unwrap();
         assert_eq!(back[..512], [0; 512]);
@@ -168,21 +152,11 @@ mod tests {
     #[test]
     fn an_access_outside_or_across_blocks_is_an_error() {
         let device = MemoryDevice::new(8192, 512);
-        for (offset, length) in [
-            (8192, 512),
-            (7680, 1024),
-            (1, 512),
-            (0, 100),
-            (u64::MAX - 511, 512),
-        ] {
-            assert!(
-                device.read_at(&mut vec![0; length], offset).is_err(),
-                "{offset} {length}"
-            );
-            assert!(
-                device.write_at(&vec![0; length], offset).is_err(),
-                "{offset} {length}"
-            );
+        for (offset, length) in
+            [(8192, 512), (7680, 1024), (1, 512), (0, 100), (u64::MAX - 511, 512)]
+        {
+            assert!(device.read_at(&mut vec![0; length], offset).is_err(), "{offset} {length}");
+            assert!(device.write_at(&vec![0; length], offset).is_err(), "{offset} {length}");
         }
     }
 

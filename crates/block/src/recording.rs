@@ -71,20 +71,12 @@ pub struct RecordingDevice<D> {
 impl<D: BlockDevice> RecordingDevice<D> {
     /// Records counts and events, with a copy of all data written.
     pub fn new(inner: D) -> Self {
-        Self {
-            inner,
-            keeps_events: true,
-            recording: Mutex::default(),
-        }
+        Self { inner, keeps_events: true, recording: Mutex::default() }
     }
 
     /// Records counts only, at no cost in memory.
     pub fn counting(inner: D) -> Self {
-        Self {
-            inner,
-            keeps_events: false,
-            recording: Mutex::default(),
-        }
+        Self { inner, keeps_events: false, recording: Mutex::default() }
     }
 
     /// The device beneath.
@@ -118,9 +110,7 @@ impl<D: BlockDevice> RecordingDevice<D> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Recording> {
-        self.recording
-            .lock()
-            .expect("no thread panics while it holds the recording")
+        self.recording.lock().expect("no thread panics while it holds the recording")
     }
 
     fn note(&self, count: impl FnOnce(&mut Counts), event: impl FnOnce() -> Event) {
@@ -155,10 +145,7 @@ impl<D: BlockDevice> BlockDevice for RecordingDevice<D> {
                 counts.writes += 1;
                 counts.written_bytes += buffer.len() as u64;
             },
-            || Event::Write {
-                offset,
-                bytes: buffer.into(),
-            },
+            || Event::Write { offset, bytes: buffer.into() },
         );
         Ok(())
     }
@@ -189,10 +176,7 @@ impl<D: BlockDevice> BlockDevice for RecordingDevice<D> {
                 counts.writes += 1;
                 counts.written_bytes += length;
             },
-            || Event::Write {
-                offset,
-                bytes: vec![0; length as usize].into(),
-            },
+            || Event::Write { offset, bytes: vec![0; length as usize].into() },
         );
         Ok(())
     }
@@ -232,13 +216,7 @@ mod tests {
         assert!(matches!(&events[0], Event::Write { offset: 512, bytes } if bytes.len() == 1024));
         assert!(matches!(events[1], Event::Flush { covered: 1 }));
         assert!(matches!(events[2], Event::Mark(7)));
-        assert!(matches!(
-            events[3],
-            Event::Discard {
-                offset: 0,
-                length: 512
-            }
-        ));
+        assert!(matches!(events[3], Event::Discard { offset: 0, length: 512 }));
         assert_eq!(events.len(), 4);
     }
 }

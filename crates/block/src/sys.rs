@@ -67,11 +67,7 @@ pub(crate) fn block_device_size(device: BorrowedFd<'_>) -> io::Result<u64> {
     let mut size_bytes: u64 = 0;
     // SAFETY: BLKGETSIZE64 writes one u64 at the pointer, which is valid for the call.
     let outcome = unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, &raw mut size_bytes) };
-    if outcome == 0 {
-        Ok(size_bytes)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if outcome == 0 { Ok(size_bytes) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Discards `length` bytes at `offset` of a block device.
@@ -101,9 +97,5 @@ fn range_ioctl(
     let range = [offset, length];
     // SAFETY: both requests read two u64 at the pointer, which is valid for the call.
     let outcome = unsafe { libc::ioctl(device.as_raw_fd(), request, range.as_ptr()) };
-    if outcome == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

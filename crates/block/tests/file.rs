@@ -9,9 +9,7 @@ use block::{
 use kurabe_block as block;
 
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
-    (0..length)
-        .map(|index| (index as u8).wrapping_mul(31).wrapping_add(seed))
-        .collect()
+    (0..length).map(|index| (index as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 
 #[test]
@@ -19,11 +17,7 @@ fn an_image_keeps_what_was_written_from_aligned_and_unaligned_memory() {
     let directory = tempfile::tempdir().unwrap();
     for direct in [DirectAccess::Prefer, DirectAccess::Never] {
         let path = directory.path().join(format!("{direct:?}"));
-        let options = FileDeviceOptions {
-            set_length: Some(8 << 20),
-            direct,
-            ..Default::default()
-        };
+        let options = FileDeviceOptions { set_length: Some(8 << 20), direct, ..Default::default() };
         let device = FileDevice::open(&path, &options).unwrap();
         let model = MemoryDevice::new(8 << 20, device.block_size());
         assert_eq!(device.len(), 8 << 20);
@@ -56,17 +50,12 @@ fn a_read_only_device_refuses_every_change() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("image");
     FileDevice::create(&path, 1 << 20).unwrap();
-    let options = FileDeviceOptions {
-        read_only: true,
-        ..Default::default()
-    };
+    let options = FileDeviceOptions { read_only: true, ..Default::default() };
     let device = FileDevice::open(&path, &options).unwrap();
     assert!(device.is_read_only());
-    for outcome in [
-        device.write_at(&[1; 4096], 0),
-        device.discard(0, 4096),
-        device.zero_range(0, 4096),
-    ] {
+    for outcome in
+        [device.write_at(&[1; 4096], 0), device.discard(0, 4096), device.zero_range(0, 4096)]
+    {
         assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::EROFS));
     }
     device.read_at(&mut [0; 4096], 0).unwrap();
@@ -77,14 +66,8 @@ fn an_exclusive_image_is_not_opened_twice() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("image");
     FileDevice::create(&path, 1 << 20).unwrap();
-    let exclusive = FileDeviceOptions {
-        exclusive: true,
-        ..Default::default()
-    };
-    let reading = FileDeviceOptions {
-        read_only: true,
-        ..exclusive.clone()
-    };
+    let exclusive = FileDeviceOptions { exclusive: true, ..Default::default() };
+    let reading = FileDeviceOptions { read_only: true, ..exclusive.clone() };
     let first = FileDevice::open(&path, &exclusive).unwrap();
     let busy = FileDevice::open(&path, &exclusive).unwrap_err();
     assert_eq!(busy.raw_os_error(), Some(libc::EBUSY));
@@ -98,10 +81,7 @@ fn an_exclusive_image_is_not_opened_twice() {
 #[test]
 fn a_directory_is_no_device() {
     let directory = tempfile::tempdir().unwrap();
-    let options = FileDeviceOptions {
-        read_only: true,
-        ..Default::default()
-    };
+    let options = FileDeviceOptions { read_only: true, ..Default::default() };
     assert!(FileDevice::open(directory.path(), &options).is_err());
     assert!(FileDevice::open("/dev/null", &options).is_err());
 }
@@ -111,11 +91,7 @@ struct Loop(String);
 
 impl Loop {
     fn attach(image: &std::path::Path) -> Option<Self> {
-        let output = Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(image)
-            .output()
-            .ok()?;
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
         output
             .status
             .success()
@@ -138,10 +114,7 @@ fn a_loop_device_is_a_block_device_taken_once() {
         eprintln!("SKIPPED: attaching a loop device needs root and losetup");
         return;
     };
-    let exclusive = FileDeviceOptions {
-        exclusive: true,
-        ..Default::default()
-    };
+    let exclusive = FileDeviceOptions { exclusive: true, ..Default::default() };
     let device = FileDevice::open(&attached.0, &exclusive).unwrap();
     assert!(device.is_block_device());
     assert_eq!(device.len(), 4 << 20);
@@ -151,14 +124,8 @@ fn a_loop_device_is_a_block_device_taken_once() {
     device.write_at(&data, 1 << 20).unwrap();
     device.flush().unwrap();
     let mut behind = vec![0; data.len()];
-    std::fs::File::open(&path)
-        .unwrap()
-        .read_exact_at(&mut behind, 1 << 20)
-        .unwrap();
-    assert!(
-        behind == data,
-        "the image behind the loop device holds the data after a flush"
-    );
+    std::fs::File::open(&path).unwrap().read_exact_at(&mut behind, 1 << 20).unwrap();
+    assert!(behind == data, "the image behind the loop device holds the data after a flush");
     device.zero_range(1 << 20, 4096).unwrap();
     device.discard(2 << 20, 1 << 20).unwrap();
     let mut back = vec![1; 4096];
