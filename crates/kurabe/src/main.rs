@@ -1,2 +1,35 @@
-//! Placeholder while the room is being built.
-fn main() {}
+//! kurabe: hyperfine for file systems. This file only sends each subcommand on its way.
+
+mod executor;
+mod exit;
+mod flags;
+mod machine;
+mod manual;
+mod progress;
+mod runner;
+mod session;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::exit::Failure;
+use crate::flags::{Action, Cli};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.action {
+        Action::Trial { parent, inside } => return trial::process::main(parent, inside),
+        Action::Compare(args) => session::compare(&args),
+        Action::Run(args) => session::run_file(&args),
+        Action::Resume(args) => session::resume(&args),
+        Action::Report(args) => session::report(&args),
+        Action::Doctor => machine::doctor(),
+        Action::FileSystems => machine::file_systems(),
+        Action::Clean => machine::clean(),
+        Action::Man { directory } => manual::man(directory.as_deref()),
+        Action::Completions { shell } => manual::completions(shell),
+    };
+    result.map_or_else(|failure: Failure| failure.report(), ExitCode::from)
+}

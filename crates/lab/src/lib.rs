@@ -4,10 +4,15 @@
 //! writing the files of a result directory ([`result`]). The words of the types are the words of
 //! the help, the JSON and the report.
 
+pub mod analysis;
 pub mod contender;
+pub mod event;
+pub mod plan;
 pub mod quantity;
 pub mod record;
+pub mod result;
 pub mod spec;
 pub mod statistics;
 pub mod study;
 pub mod study_file;
+pub mod warning;

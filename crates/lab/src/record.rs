@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
+use crate::spec::{SCHEMA_VERSION, TrialSpec};
 
 /// A timed part of a trial, in the order in which they happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -33,6 +34,20 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Every phase, in order.
+    pub const ALL: &[Phase] = &[
+        Phase::Mkfs,
+        Phase::Mount,
+        Phase::Setup,
+        Phase::Settle,
+        Phase::Prepare,
+        Phase::Run,
+        Phase::Sync,
+        Phase::Cleanup,
+        Phase::Unmount,
+        Phase::Check,
+    ];
+
     /// The phase's name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -68,6 +83,8 @@ pub struct Record {
     pub contender: Contender,
     /// Start of the trial, in ns since the Unix epoch.
     pub started_unix_ns: u64,
+    /// From the start of the trial to its end, teardown included, in ns.
+    pub elapsed_ns: u64,
     /// How it ended.
     pub outcome: Outcome,
     /// The phases that were reached, in order.
@@ -75,6 +92,9 @@ pub struct Record {
     /// The measured command's cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandUsage>,
+    /// CPU time in ns that a user-space file system's daemon spent on the run and its sync.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_cpu_ns: Option<u64>,
     /// The wait for an idle device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_wait: Option<IdleWait>,
@@ -97,6 +117,16 @@ pub struct Record {
     /// file systems in user space, whose page cache does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts_write_bytes: Option<bool>,
+    /// Whether the device's counters also count other people's requests, as they do under a
+    /// `dir:` contender.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub device_shared: bool,
+    /// Why caches were not dropped, where they should have been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caches_kept: Option<String>,
+    /// Whether processes of the measured command were still running at its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outlived: bool,
     /// Remarks of the trial itself: processes that outlived the command, retries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -247,6 +277,36 @@ pub struct Space {
 }
 
 impl Record {
+    /// A record of a trial that has only begun.
+    pub fn begun(spec: &TrialSpec, started_unix_ns: u64) -> Record {
+        Record {
+            schema: SCHEMA_VERSION,
+            trial: spec.trial,
+            block: spec.block,
+            warmup: spec.warmup,
+            workload: spec.workload.name.clone(),
+            contender: spec.contender.clone(),
+            started_unix_ns,
+            elapsed_ns: 0,
+            outcome: Outcome::Completed,
+            phases: Vec::new(),
+            command: None,
+            daemon_cpu_ns: None,
+            idle_wait: None,
+            space_before: None,
+            space_after: None,
+            commands: Vec::new(),
+            geometry: None,
+            mounted_as: None,
+            counts_write_bytes: None,
+            device_shared: false,
+            caches_kept: None,
+            outlived: false,
+            notes: Vec::new(),
+            load: None,
+        }
+    }
+
     /// The phase's entry, when it was reached.
     pub fn phase(&self, phase: Phase) -> Option<&PhaseRecord> {
         self.phases.iter().find(|entry| entry.phase == phase)

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::{Contender, nearest};
 use crate::quantity::{parse_duration, parse_size};
 use crate::spec::{Cache, CommandLine, Load, Output, Workload};
+use crate::statistics::parse_gate;
 
 /// A study as written: texts that are not yet validated. The field names are the keys of the
 /// study file.
@@ -290,7 +291,7 @@ impl StudyText {
                 Some("") => return Err(error("output", "is empty; name a file or use 'null'")),
                 Some(file) => Output::File(file.into()),
             },
-            gates: self.gate.clone(),
+            gates: self.resolve_gates(&contenders, baseline)?,
             contenders,
             workloads,
         })
@@ -366,6 +367,32 @@ impl StudyText {
             }
         }
         Ok(contenders)
+    }
+
+    fn resolve_gates(
+        &self,
+        contenders: &[Contender],
+        baseline: usize,
+    ) -> Result<Vec<String>, StudyError> {
+        let labels: Vec<&str> = contenders.iter().map(|c| c.label.as_str()).collect();
+        for (index, text) in self.gate.iter().enumerate() {
+            let field = format!("gate[{index}]");
+            let gate = parse_gate(text).map_err(|problem| error(&field, problem))?;
+            match labels.iter().position(|label| *label == gate.label) {
+                None => return Err(error(field, unknown_label(&gate.label, &labels))),
+                Some(contender) if contender == baseline => {
+                    return Err(error(
+                        field,
+                        format!(
+                            "'{}' is the baseline, whose ratio is 1; gate another contender",
+                            gate.label
+                        ),
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(self.gate.clone())
     }
 
     fn resolve_blocks(&self) -> Result<(u32, u32), StudyError> {

@@ -3,12 +3,15 @@
 //! A trial is a process: it is told everything by a spec and says everything in a record. This
 //! crate knows nothing of plans, statistics or reports.
 
+pub mod carry;
 pub mod command;
 pub mod counters;
 pub mod device;
+pub mod facts;
 pub mod filesystem;
 pub mod host_proc;
 pub mod ledger;
+pub mod process;
 pub mod stop;
 #[allow(unsafe_code)]
 mod sys;

@@ -1,6 +1,8 @@
 //! The crate's only unsafe code: system calls that no safe library wraps.
 
 pub mod loop_device;
+pub mod namespaces;
 pub mod wait;
 
+pub use namespaces::enter_namespaces;
 pub use wait::wait_with_usage;

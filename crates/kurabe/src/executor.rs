@@ -1,0 +1,151 @@
+//! Runs a trial in a process of its own: `kurabe trial`, the spec on its standard input, events
+//! and the record on its standard output.
+//!
+//! Invariants: the child is in a process group of its own, so that Ctrl-C reaches only the
+//! runner, which then asks the child to stop and waits until it has given everything back; the
+//! child dies with the runner.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use lab::event::Event;
+use lab::record::{Outcome, Phase, Record};
+use lab::spec::TrialSpec;
+use rustix::process::{Pid, Signal, kill_process};
+use trial::ledger::give_back_scratch;
+
+use crate::runner::Executor;
+
+/// How long a stopped trial may take to unmount and detach before it is killed; the kernel gives
+/// back what it then still holds.
+const STOP_GRACE: Duration = Duration::from_secs(60);
+
+/// Runs trials as child processes of this one.
+pub struct ProcessExecutor<'a> {
+    /// Whether the user wants to stop.
+    pub stopped: &'a dyn Fn() -> bool,
+}
+
+impl Executor for ProcessExecutor<'_> {
+    fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
+        let started = Instant::now();
+        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let mut phase = Phase::Mkfs;
+        let made = fs::create_dir_all(&spec.scratch)
+            .map_err(|error| format!("the directory {}: {error}", spec.scratch.display()));
+        let message = match made.and_then(|()| self.converse(spec, &mut phase, on_event)) {
+            Ok(record) => return record,
+            Err(message) => message,
+        };
+        let mut record = Record::begun(spec, unix_ns as u64);
+        // A trial that died gave nothing back itself; the kernel gave back most of it.
+        let given_back = give_back_scratch(&spec.scratch);
+        record.notes.extend(given_back.done);
+        record.notes.extend(given_back.left.iter().map(|left| format!("still there: {left}")));
+        record.elapsed_ns = started.elapsed().as_nanos() as u64;
+        record.outcome = if (self.stopped)() {
+            Outcome::Interrupted { phase }
+        } else {
+            Outcome::Failed { phase, message, output: String::new() }
+        };
+        record
+    }
+}
+
+impl ProcessExecutor<'_> {
+    fn converse(
+        &self,
+        spec: &TrialSpec,
+        phase: &mut Phase,
+        on_event: &mut dyn FnMut(&Event),
+    ) -> Result<Record, String> {
+        let mut child = spawn().map_err(|error| format!("the trial cannot be started: {error}"))?;
+        let lines = read_lines(&mut child);
+        // The pipe stays open until the trial has ended: its end tells the trial that the runner
+        // is gone.
+        let mut input = child.stdin.take().expect("the input is a pipe");
+        let mut text = serde_json::to_string(spec).expect("a spec has a JSON form");
+        text.push('\n');
+        let told = input.write_all(text.as_bytes()).and_then(|()| input.flush());
+
+        let mut record = None;
+        let mut stop_asked: Option<Instant> = None;
+        loop {
+            match lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) => match serde_json::from_str(&line) {
+                    Ok(Event::Record { record: last }) => record = Some(*last),
+                    Ok(event) => {
+                        if let Event::Phase { phase: begun } = &event {
+                            *phase = *begun;
+                        }
+                        on_event(&event);
+                    }
+                    Err(error) => on_event(&Event::Status {
+                        text: format!("the trial said something unexpected ({error}): {line}"),
+                    }),
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            match stop_asked {
+                None if (self.stopped)() => {
+                    signal(&child, Signal::TERM);
+                    stop_asked = Some(Instant::now());
+                }
+                Some(asked) if asked.elapsed() > STOP_GRACE => signal(&child, Signal::KILL),
+                _ => {}
+            }
+        }
+        let status =
+            child.wait().map_err(|error| format!("the trial cannot be waited for: {error}"))?;
+        drop(input);
+        record.ok_or_else(|| match told {
+            Err(error) => format!("the trial took no spec: {error} ({})", describe(status)),
+            Ok(()) => format!("the trial's process ended without a record ({})", describe(status)),
+        })
+    }
+}
+
+fn spawn() -> io::Result<Child> {
+    Command::new("/proc/self/exe")
+        .args(["trial", "--parent", &std::process::id().to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+}
+
+fn read_lines(child: &mut Child) -> Receiver<String> {
+    let output = child.stdout.take().expect("the output is a pipe");
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines() {
+            let Ok(line) = line else { break };
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+fn signal(child: &Child, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(child.id() as i32) {
+        // It may have ended by itself meanwhile.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(9)) => {
+            "killed by signal 9: by hand, or by the kernel for want of memory".into()
+        }
+        (None, signal) => format!("killed by signal {}", signal.unwrap_or_default()),
+    }
+}

@@ -1,0 +1,44 @@
+//! Exit codes, and the errors that carry one.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Everything was carried out, and every gate holds.
+pub const OK: u8 = 0;
+/// A trial failed.
+pub const TRIAL_FAILED: u8 = 1;
+/// Wrong use, or refused; nothing was touched.
+pub const REFUSED: u8 = 2;
+/// A gate fails.
+pub const GATE_FAILS: u8 = 3;
+/// A gate is inconclusive, and none fails.
+pub const GATE_INCONCLUSIVE: u8 = 4;
+/// A signal stopped the study: this and the signal's number, as shells have it.
+pub const SIGNAL_BASE: u8 = 128;
+
+/// An error with its exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub code: u8,
+    /// What is wrong, naming the place, the value and the next step.
+    pub message: String,
+}
+
+impl Failure {
+    /// Wrong use or refusal.
+    pub fn refused(message: impl fmt::Display) -> Failure {
+        Failure { code: REFUSED, message: message.to_string() }
+    }
+
+    /// Something that was begun could not be carried out.
+    pub fn broken(message: impl fmt::Display) -> Failure {
+        Failure { code: TRIAL_FAILED, message: message.to_string() }
+    }
+
+    /// Prints the error and gives its code.
+    pub fn report(&self) -> ExitCode {
+        eprintln!("kurabe: {}", self.message);
+        ExitCode::from(self.code)
+    }
+}

@@ -1,0 +1,404 @@
+//! The one definition of the flags: help, man pages and completions are generated from it.
+//!
+//! This is the low layer: what the user typed, without side effects. [`CompareArgs::study_text`]
+//! turns it into the same text that a study file holds, and validation happens there.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lab::study::{CommandText, StudyText, WorkloadText};
+
+/// Compare file systems under any load, with numbers that can be trusted.
+///
+/// For every contender and repetition: a fresh mkfs, mount, caches dropped, the load run in the
+/// mounted directory, sync, unmount and a read-only check; the contenders interleaved in random
+/// order; everything accounted at the block device; the times compared with intervals.
+#[derive(Debug, Parser)]
+#[command(name = "kurabe", version, max_term_width = 100, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Compare contenders under a command.
+    Compare(Box<CompareArgs>),
+    /// Carry out a study file.
+    Run(Box<RunArgs>),
+    /// Go on with an interrupted study, under the same plan.
+    Resume(ResumeArgs),
+    /// Print the tables of a result directory again.
+    Report(ReportArgs),
+    /// Show what this machine can do, and what to install for the rest.
+    Doctor,
+    /// List the file systems that kurabe knows.
+    #[command(name = "file-systems")]
+    FileSystems,
+    /// Give back what a killed kurabe left behind (images, loop devices, directories).
+    Clean,
+    /// Write the man pages.
+    Man {
+        /// Directory to write the pages to; the main page goes to the terminal by default.
+        directory: Option<PathBuf>,
+    },
+    /// Print the completions of a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Carry out one trial: the spec comes in, events and the record go out, as lines of JSON.
+    #[command(hide = true)]
+    Trial {
+        /// Process that must outlive the trial; the trial ends when it does.
+        #[arg(long)]
+        parent: u32,
+        /// Whether the private namespaces are entered already.
+        #[arg(long)]
+        inside: bool,
+    },
+}
+
+const COMPARE_EXAMPLES: &str = "\
+Contenders are written [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS]; `kurabe file-systems` lists FS.
+
+Examples:
+  sudo kurabe compare ext4 xfs btrfs -- tar xf \"$PWD/linux-source-6.1.tar.xz\"
+  sudo kurabe compare ext4 'nj: ext4 -O ^has_journal @ noatime' --setup 'cp -r /usr/share/doc .' -- rm -rf doc
+  kurabe compare dir:/home/me dir:/mnt/data -- 'dd if=/dev/zero of=x bs=1M count=500'";
+
+/// `kurabe compare`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub struct CompareArgs {
+    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS], one argument each.
+    #[arg(required = true, value_name = "CONTENDER")]
+    pub contenders: Vec<String>,
+
+    /// The command, run in the mounted directory. Several words are executed as they are; a
+    /// single argument is a line for the shell. It sees KURABE_DIR, KURABE_CONTENDER and
+    /// KURABE_TRIAL.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+
+    /// Options of the load.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Options of the study.
+    #[command(flatten)]
+    pub study: StudyArgs,
+    /// Options of the output.
+    #[command(flatten)]
+    pub present: PresentArgs,
+
+    /// Print the study file that equals these flags, and do nothing else.
+    #[arg(long, help_heading = "Output")]
+    pub print_study: bool,
+}
+
+/// Options of the load, as a hyperfine user knows them.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The load")]
+pub struct LoadArgs {
+    /// Run CMD once a trial in the mounted directory, before caches are dropped.
+    #[arg(short, long, value_name = "CMD")]
+    pub setup: Option<String>,
+    /// Run CMD right before the measured command, after caches were dropped.
+    #[arg(short, long, value_name = "CMD")]
+    pub prepare: Option<String>,
+    /// Run CMD after the measured command and its sync, before the unmount.
+    #[arg(short, long, value_name = "CMD")]
+    pub cleanup: Option<String>,
+    /// Count a trial also when the command exits with another code than 0.
+    #[arg(short, long)]
+    pub ignore_failure: bool,
+    /// Shell for single-argument commands; 'none' splits them into words instead.
+    #[arg(short = 'S', long, value_name = "SHELL", default_value = "sh")]
+    pub shell: String,
+    /// Start the command without a shell; the same as --shell=none.
+    #[arg(short = 'N', conflicts_with = "shell")]
+    pub no_shell: bool,
+    /// Name of the load in tables.
+    #[arg(short = 'n', long, value_name = "NAME")]
+    pub command_name: Option<String>,
+    /// Values that {VAR} takes in the command or in a contender: --parameter-list jobs 1,2,4.
+    #[arg(short = 'L', long, num_args = 2, value_names = ["VAR", "VALUES"], action = clap::ArgAction::Append)]
+    pub parameter_list: Vec<String>,
+    /// Where the command's output goes: null, pipe, inherit or a file.
+    #[arg(long, value_name = "WHERE")]
+    pub output: Option<String>,
+}
+
+/// Options of the study.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "The study")]
+pub struct StudyArgs {
+    /// Device under the file systems: loop:SIZE[@DIR] (an image file), mem:SIZE (memory) or
+    /// /dev/NAME (a real one; needs --destroy). [default: loop:8G]
+    #[arg(short, long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Name or serial number of the real device whose contents may be destroyed.
+    #[arg(long, value_name = "NAME_OR_SERIAL")]
+    pub destroy: Option<String>,
+    /// Let mkfs and mount discard; by default the device stays fully allocated.
+    #[arg(long)]
+    pub discard: bool,
+    /// Label of the contender that the others are compared with. [default: the first]
+    #[arg(short, long, value_name = "LABEL")]
+    pub baseline: Option<String>,
+    /// Carry out exactly so many blocks (one trial of every contender each).
+    #[arg(short, long, value_name = "N")]
+    pub runs: Option<u32>,
+    /// Carry out at least so many blocks. [default: 5]
+    #[arg(short, long, value_name = "N")]
+    pub min_runs: Option<u32>,
+    /// Carry out at most so many blocks. [default: 20]
+    #[arg(short = 'M', long, value_name = "N")]
+    pub max_runs: Option<u32>,
+    /// Blocks to carry out first and not to count. [default: 0]
+    #[arg(short, long, value_name = "N")]
+    pub warmup: Option<u32>,
+    /// Hard bound on the whole study, such as 10m.
+    #[arg(long, value_name = "TIME")]
+    pub budget: Option<String>,
+    /// Bound on one trial; past it the trial is killed and counts as failed.
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<String>,
+    /// Bound on the wait for an idle device before each run. [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    pub idle_wait: Option<String>,
+    /// Caches before the run: cold (dropped) or warm. [default: cold]
+    #[arg(long, value_name = "STATE")]
+    pub cache: Option<String>,
+    /// Seed of the order and of the bootstrap. [default: random, recorded]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Margin within which two contenders count as the same, in percent. [default: 5]
+    #[arg(long, value_name = "PERCENT")]
+    pub same_within: Option<f64>,
+    /// Condition on the ratio to the baseline, such as 'xfs <= 1.10': exit 0 when all hold, 3
+    /// when one fails, 4 when one is inconclusive. May be repeated.
+    #[arg(long, value_name = "CONDITION")]
+    pub gate: Vec<String>,
+    /// Name of the study; names the result directory.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// Options of the output.
+#[derive(Debug, Args, Default, Clone)]
+#[command(next_help_heading = "Output")]
+pub struct PresentArgs {
+    /// Result directory. [default: kurabe-results/NAME-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Style of the terminal output. [default: auto]
+    #[arg(long, value_enum, value_name = "STYLE")]
+    pub style: Option<Style>,
+    /// Write a summary with every sample as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+    /// Write one line a trial as CSV.
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// Write the tables as Markdown.
+    #[arg(long, value_name = "FILE")]
+    pub export_markdown: Option<PathBuf>,
+}
+
+/// Style of the terminal output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Style {
+    /// Full on a terminal, basic elsewhere.
+    Auto,
+    /// Plain lines, no colour.
+    Basic,
+    /// Colour and live progress.
+    Full,
+    /// Live progress without colour.
+    Nocolor,
+    /// Colour without live progress.
+    Color,
+    /// Only the final tables.
+    None,
+}
+
+/// `kurabe run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The study file; docs/study-file.md says what it may hold.
+    #[arg(value_name = "STUDY")]
+    pub study_file: PathBuf,
+    /// Options that override the file's.
+    #[command(flatten)]
+    pub study: StudyArgs,
+    /// Options of the output.
+    #[command(flatten)]
+    pub present: PresentArgs,
+    /// Print the study with the overrides, and do nothing else.
+    #[arg(long, help_heading = "Output")]
+    pub print_study: bool,
+}
+
+/// `kurabe resume`.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// The result directory of the interrupted study.
+    pub directory: PathBuf,
+    /// Options of the output.
+    #[command(flatten)]
+    pub present: PresentArgs,
+}
+
+/// `kurabe report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The result directory.
+    pub directory: PathBuf,
+    /// Options of the output.
+    #[command(flatten)]
+    pub present: PresentArgs,
+}
+
+impl CompareArgs {
+    /// The study that the flags ask for.
+    pub fn study_text(&self) -> StudyText {
+        let command = match self.command.as_slice() {
+            [line] => CommandText::Line(line.clone()),
+            words => CommandText::Words(words.to_vec()),
+        };
+        let shell = if self.load.no_shell { "none" } else { &self.load.shell };
+        let line = |text: &Option<String>| text.clone().map(CommandText::Line);
+        let mut parameters: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for pair in self.load.parameter_list.chunks_exact(2) {
+            let values = pair[1].split(',').map(str::to_string);
+            parameters.entry(pair[0].clone()).or_default().extend(values);
+        }
+        let mut text = StudyText {
+            contenders: self.contenders.clone(),
+            parameters,
+            output: self.load.output.clone(),
+            workloads: vec![WorkloadText {
+                name: self.load.command_name.clone(),
+                why: None,
+                command: Some(command),
+                shell: (shell != "sh").then(|| shell.to_string()),
+                setup: line(&self.load.setup),
+                prepare: line(&self.load.prepare),
+                cleanup: line(&self.load.cleanup),
+                ignore_failure: self.load.ignore_failure,
+            }],
+            ..Default::default()
+        };
+        self.study.apply(&mut text);
+        self.present.apply(&mut text);
+        text
+    }
+}
+
+/// Overwrites `target` where a flag was given.
+fn set<T: Clone>(target: &mut Option<T>, flag: &Option<T>) {
+    if flag.is_some() {
+        target.clone_from(flag);
+    }
+}
+
+impl StudyArgs {
+    /// Puts what was given on the command line over what the study says.
+    pub fn apply(&self, text: &mut StudyText) {
+        set(&mut text.device, &self.device);
+        set(&mut text.destroy, &self.destroy);
+        set(&mut text.baseline, &self.baseline);
+        set(&mut text.warmup, &self.warmup);
+        set(&mut text.budget, &self.budget);
+        set(&mut text.timeout, &self.timeout);
+        set(&mut text.idle_wait, &self.idle_wait);
+        set(&mut text.cache, &self.cache);
+        set(&mut text.seed, &self.seed);
+        set(&mut text.same_within, &self.same_within);
+        set(&mut text.name, &self.name);
+        text.discard |= self.discard;
+        if self.runs.is_some() || self.min_runs.is_some() || self.max_runs.is_some() {
+            text.runs = self.runs;
+            text.min_runs = self.min_runs;
+            text.max_runs = self.max_runs;
+        }
+        if !self.gate.is_empty() {
+            text.gate.clone_from(&self.gate);
+        }
+    }
+}
+
+impl PresentArgs {
+    /// Puts what was given on the command line over what the study says.
+    pub fn apply(&self, text: &mut StudyText) {
+        set(&mut text.out, &self.out);
+        set(&mut text.export_json, &self.export_json);
+        set(&mut text.export_csv, &self.export_csv);
+        set(&mut text.export_markdown, &self.export_markdown);
+        if let Some(style) = self.style {
+            text.style = style.to_possible_value().map(|value| value.get_name().to_string());
+        }
+    }
+}
+
+/// The flag that stands for a field of the study, for messages to people who typed flags.
+pub fn flag_of_field(field: &str) -> String {
+    let head = field.split(['[', '.']).next().unwrap_or(field);
+    match (head, field.rsplit('.').next()) {
+        ("contenders", _) => "CONTENDER".into(),
+        ("parameters", _) => "--parameter-list".into(),
+        ("workload", Some("command")) => "COMMAND".into(),
+        ("workload", Some("name")) => "--command-name".into(),
+        ("workload", Some(flag)) => format!("--{flag}"),
+        (flag, _) => format!("--{flag}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    fn compare(words: &[&str]) -> StudyText {
+        let words = ["kurabe", "compare"].iter().chain(words);
+        match Cli::try_parse_from(words).unwrap().action {
+            Action::Compare(args) => args.study_text(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_documented_line_parses() {
+        let text = compare(&["ext4", "xfs", "btrfs", "--", "tar", "xf", "/a b.tar"]);
+        assert_eq!(text.contenders, ["ext4", "xfs", "btrfs"]);
+        let words = ["tar", "xf", "/a b.tar"].map(str::to_string).to_vec();
+        assert_eq!(text.workloads[0].command, Some(CommandText::Words(words)));
+    }
+
+    #[test]
+    fn hyperfine_habits_hold() {
+        let text = compare(&[
+            "ext4", "-w", "2", "-r", "7", "-p", "sync", "-N", "-L", "n", "1,2", "--", "echo {n}",
+        ]);
+        assert_eq!((text.warmup, text.runs), (Some(2), Some(7)));
+        assert_eq!(text.workloads[0].shell.as_deref(), Some("none"));
+        assert_eq!(text.workloads[0].prepare, Some(CommandText::Line("sync".into())));
+        assert_eq!(text.parameters["n"], ["1", "2"]);
+    }
+
+    #[test]
+    fn fields_are_named_as_flags() {
+        assert_eq!(flag_of_field("contenders[1]"), "CONTENDER");
+        assert_eq!(flag_of_field("workload[0].setup"), "--setup");
+        assert_eq!(flag_of_field("idle-wait"), "--idle-wait");
+    }
+}

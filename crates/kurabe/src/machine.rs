@@ -1,0 +1,45 @@
+//! What this machine can do, and giving back what a killed kurabe left.
+
+use trial::filesystem;
+use trial::ledger;
+
+use crate::exit::{self, Failure};
+
+/// `kurabe file-systems`.
+pub fn file_systems() -> Result<u8, Failure> {
+    let width = filesystem::names().iter().map(|name| name.len()).max().unwrap_or(0);
+    for file_system in filesystem::all() {
+        let missing = filesystem::missing(*file_system);
+        let state = if missing.is_empty() { "ready" } else { "missing" };
+        println!("{:width$}  {state:7}  {}", file_system.name(), file_system.summary());
+        for line in missing {
+            println!("{:width$}           {line}", "");
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// `kurabe doctor`.
+pub fn doctor() -> Result<u8, Failure> {
+    file_systems()
+}
+
+/// `kurabe clean`.
+pub fn clean() -> Result<u8, Failure> {
+    let directory = ledger::default_directory();
+    let report = ledger::clean(&directory)
+        .map_err(|error| Failure::broken(format!("{}: {error}", directory.display())))?;
+    for line in &report.done {
+        println!("{line}");
+    }
+    for line in &report.left {
+        eprintln!("kurabe: still there: {line}");
+    }
+    if report.is_empty() {
+        println!("nothing was left behind");
+    }
+    if report.living > 0 {
+        println!("left alone: {} kurabe still running", report.living);
+    }
+    Ok(if report.left.is_empty() { exit::OK } else { exit::TRIAL_FAILED })
+}

@@ -1,0 +1,34 @@
+//! Man pages and shell completions, generated from the one definition of the flags.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::exit::{self, Failure};
+use crate::flags::Cli;
+
+/// Writes the man pages into a directory, or the main page to standard output.
+pub fn man(directory: Option<&Path>) -> Result<u8, Failure> {
+    let Some(directory) = directory else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command())
+            .render(&mut page)
+            .and_then(|()| io::stdout().write_all(&page))
+            .map_err(Failure::broken)?;
+        return Ok(exit::OK);
+    };
+    std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .map_err(|error| Failure::broken(format!("{}: {error}", directory.display())))?;
+    Ok(exit::OK)
+}
+
+/// Prints the completions of a shell.
+pub fn completions(shell: Shell) -> Result<u8, Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "kurabe", &mut text);
+    io::stdout().write_all(&text).map_err(Failure::broken)?;
+    Ok(exit::OK)
+}

@@ -1,0 +1,197 @@
+//! What the user sees while trials go on: one live line on a terminal, plain lines elsewhere.
+//!
+//! It draws on standard error, so that standard output holds the result alone.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::analysis::Analysis;
+use lab::event::Event;
+use lab::record::{Outcome, Record};
+
+use crate::flags::Style;
+use crate::runner::{Observer, Position};
+
+/// What the terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Whether one line is redrawn in place.
+    pub live: bool,
+    /// Whether plain lines say what happens, where there is no live line.
+    pub lines: bool,
+    /// Whether the result is coloured.
+    pub colour: bool,
+}
+
+impl Look {
+    /// The look for a style on this terminal. `NO_COLOR` (no-color.org) switches colour off unless
+    /// the style asks for it by name.
+    pub fn of(style: Option<Style>) -> Look {
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let live_terminal =
+            std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
+        let colour_terminal = std::io::stdout().is_terminal();
+        match style.unwrap_or(Style::Auto) {
+            Style::Auto => {
+                Look { live: live_terminal, lines: true, colour: colour_terminal && !no_colour }
+            }
+            Style::Basic => Look { live: false, lines: true, colour: false },
+            Style::Full => Look { live: live_terminal, lines: true, colour: true },
+            Style::Nocolor => Look { live: live_terminal, lines: true, colour: false },
+            Style::Color => Look { live: false, lines: true, colour: true },
+            Style::None => Look { live: false, lines: false, colour: false },
+        }
+    }
+}
+
+/// Shows progress.
+pub struct Progress {
+    look: Look,
+    bar: ProgressBar,
+    contender: String,
+    estimates: BTreeMap<(String, String), String>,
+    several_workloads: bool,
+}
+
+impl Progress {
+    /// A progress line for a study.
+    pub fn new(look: Look, several_workloads: bool) -> Progress {
+        let bar = ProgressBar::new(0);
+        bar.set_draw_target(if look.live {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        });
+        let style = ProgressStyle::with_template("{spinner} {prefix} {wide_msg}")
+            .expect("the template is sound");
+        bar.set_style(style);
+        Progress {
+            look,
+            bar,
+            contender: String::new(),
+            estimates: BTreeMap::new(),
+            several_workloads,
+        }
+    }
+
+    /// Shows a step outside of trials, such as the filling of the device.
+    pub fn step(&self, text: &str) {
+        self.bar.set_prefix(String::new());
+        self.bar.set_message(text.to_string());
+        self.bar.tick();
+    }
+
+    /// Says a line that stays.
+    pub fn say(&self, text: &str) {
+        if self.look.live {
+            self.bar.suspend(|| eprintln!("{text}"));
+        } else if self.look.lines {
+            eprintln!("{text}");
+        }
+    }
+
+    /// Takes the live line away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn estimate_text(&self) -> String {
+        let texts: Vec<String> =
+            self.estimates.iter().map(|((_, label), text)| format!("{label} {text}")).collect();
+        if texts.is_empty() { String::new() } else { format!("  [{}]", texts.join(", ")) }
+    }
+}
+
+/// `1m 20s`, `12s`.
+pub fn rough(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64().round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m {s:02}s"),
+        (h, m, _) => format!("{h}h {m:02}m"),
+    }
+}
+
+impl Observer for Progress {
+    fn trial_begins(&mut self, position: &Position<'_>) {
+        let spec = position.spec;
+        self.contender = spec.contender.label.clone();
+        let kind = if spec.warmup { "warm-up block" } else { "block" };
+        let mut prefix = format!(
+            "{kind} {}, trial {}/{}",
+            spec.block + 1,
+            position.trials_done + 1,
+            position.trials_expected.max(position.trials_done + 1)
+        );
+        match (position.time_left, position.budget_left) {
+            (Some(left), Some(budget)) => {
+                prefix.push_str(&format!(", about {} left", rough(left.min(budget))));
+            }
+            (Some(left), None) => prefix.push_str(&format!(", about {} left", rough(left))),
+            (None, Some(budget)) => {
+                prefix.push_str(&format!(", at most {} left", rough(budget)));
+            }
+            (None, None) => {}
+        }
+        if self.several_workloads {
+            prefix.push_str(&format!(", {}", spec.workload.name));
+        }
+        self.bar.set_prefix(prefix);
+        self.bar.set_message(format!("{}{}", self.contender, self.estimate_text()));
+        self.bar.enable_steady_tick(Duration::from_millis(120));
+    }
+
+    fn event(&mut self, event: &Event) {
+        let doing = match event {
+            Event::Phase { phase } => phase.name(),
+            Event::Status { text } => text,
+            Event::Record { .. } => return,
+        };
+        self.bar.set_message(format!("{}: {doing}{}", self.contender, self.estimate_text()));
+    }
+
+    fn trial_ended(&mut self, record: &Record) {
+        let workload =
+            if self.several_workloads { format!(" {}", record.workload) } else { String::new() };
+        let warmup = if record.warmup { " (warm-up)" } else { "" };
+        let head =
+            format!("block {}{warmup}{workload}: {}", record.block + 1, record.contender.label);
+        match &record.outcome {
+            Outcome::Completed => {
+                let time =
+                    record.time_ns().map(|ns| report::text::time(ns as f64)).unwrap_or_default();
+                if !self.look.live {
+                    self.say(&format!("{head} {time}"));
+                }
+            }
+            Outcome::Failed { phase, message, output } => {
+                let output = output.lines().map(|line| format!("\n    {line}")).collect::<String>();
+                self.say(&format!("{head} failed in {}: {message}{output}", phase.name()));
+            }
+            Outcome::TimedOut { phase, limit_ns } => self.say(&format!(
+                "{head} took longer than {} and was killed in {}",
+                report::text::time(*limit_ns as f64),
+                phase.name()
+            )),
+            Outcome::Interrupted { phase } => {
+                self.say(&format!("{head} was interrupted in {}", phase.name()));
+            }
+        }
+    }
+
+    fn block_ended(&mut self, _records: &[Record], analysis: &Analysis) {
+        self.estimates.clear();
+        for workload in &analysis.workloads {
+            for contender in &workload.contenders {
+                if let Some(time) = &contender.time {
+                    self.estimates.insert(
+                        (workload.workload.clone(), contender.label.clone()),
+                        report::text::time(time.median),
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! From records to what can be said: per contender a summary, per pair with the baseline a
+//! comparison, and the warnings. Pure: the same plan and records always give the same analysis.
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+use crate::record::{DeviceDelta, Outcome, Phase, Record};
+use crate::statistics::{self, ComparisonOptions, Decision, Interval, Summary, Verdict};
+use crate::warning::Warning;
+
+mod warnings;
+
+/// Name of the metric that is compared: run and sync together.
+pub const TIME_METRIC: &str = "time";
+
+/// Everything that the records say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Analysis {
+    /// One entry a workload, in the study's order.
+    pub workloads: Vec<WorkloadAnalysis>,
+    /// What the gates say, in the study's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateAnalysis>,
+}
+
+/// What the records say of one workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadAnalysis {
+    /// Its name.
+    pub workload: String,
+    /// Counted blocks of which at least one trial ended.
+    pub blocks: u32,
+    /// The contenders, in the study's order.
+    pub contenders: Vec<ContenderAnalysis>,
+    /// The comparisons with the baseline, in the study's order.
+    pub comparisons: Vec<Comparison>,
+    /// What a reader must know.
+    pub warnings: Vec<Warning>,
+}
+
+/// What the records say of one contender under one workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContenderAnalysis {
+    /// Label.
+    pub label: String,
+    /// Counted trials that ended by themselves.
+    pub trials: usize,
+    /// Of these, the ones that failed or took too long.
+    pub failed: usize,
+    /// Run and sync together in ns; absent when no trial was completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Summary>,
+    /// Median of every phase's time, in ns.
+    pub phases: Vec<(Phase, f64)>,
+    /// Medians of what the run and its sync cost.
+    pub cost: Cost,
+}
+
+/// Medians over the completed trials; what was not measured is absent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Cost {
+    /// CPU time of the command, its children and a user-space file system's daemon, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_cpu_ns: Option<f64>,
+    /// CPU time of the whole machine during run and sync, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_cpu_ns: Option<f64>,
+    /// Resident set of the largest process, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_max: Option<f64>,
+    /// Bytes that the device read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_read_bytes: Option<f64>,
+    /// Bytes that the device wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_written_bytes: Option<f64>,
+    /// Write requests of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_writes: Option<f64>,
+    /// Flush requests of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_flushes: Option<f64>,
+    /// Bytes that the command wrote, as `amplification_basis` counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_written_bytes: Option<f64>,
+    /// Bytes that the device wrote for each byte that the command wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_amplification: Option<f64>,
+    /// What `command_written_bytes` counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amplification_basis: Option<AmplificationBasis>,
+    /// Bytes of space that the run took from the file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space_taken_bytes: Option<f64>,
+}
+
+/// What counts as written by the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AmplificationBasis {
+    /// Pages made dirty and direct writes (`write_bytes` of `/proc/PID/io`).
+    StorageWrites,
+    /// Bytes passed to write calls, pipes included (`wchar`): all that is known of a file system
+    /// in user space.
+    WriteCalls,
+}
+
+/// What the statistics say of a contender and the baseline. The element of `comparisons.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Name of the workload.
+    pub workload: String,
+    /// Label of the contender.
+    pub contender: String,
+    /// Label of the baseline.
+    pub baseline: String,
+    /// What is compared: [`TIME_METRIC`].
+    pub metric: String,
+    /// Blocks in which both have a completed trial.
+    pub blocks: usize,
+    /// The contender's time over the baseline's, paired over blocks; absent without pairs.
+    pub ratio: Option<f64>,
+    /// Lower end of the interval, corrected for the number of contenders.
+    pub low: Option<f64>,
+    /// Upper end of it.
+    pub high: Option<f64>,
+    /// Confidence of the whole family of intervals.
+    pub confidence: f64,
+    /// p value of "the ratio is 1", adjusted by Holm over the contenders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_adjusted: Option<f64>,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// What became of one gate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GateAnalysis {
+    /// The condition as written.
+    pub gate: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// Whether it holds.
+    pub outcome: statistics::GateOutcome,
+}
+
+/// The counted records of a workload, by contender and block.
+struct Samples<'a> {
+    /// `[contender][block]`
+    records: Vec<Vec<Option<&'a Record>>>,
+}
+
+impl<'a> Samples<'a> {
+    fn new(plan: &Plan, records: &'a [Record], workload: usize, blocks: usize) -> Samples<'a> {
+        let name = &plan.study.workloads[workload].name;
+        let mut by_contender = vec![vec![None; blocks]; plan.study.contenders.len()];
+        for record in records {
+            let counted = !record.warmup && record.workload == *name && ended(record);
+            let contender =
+                plan.study.contenders.iter().position(|c| c.label == record.contender.label);
+            if let (true, Some(contender)) = (counted, contender)
+                && let Some(slot) = by_contender[contender].get_mut(record.block as usize)
+            {
+                *slot = Some(record);
+            }
+        }
+        Samples { records: by_contender }
+    }
+
+    fn times(&self, contender: usize) -> Vec<Option<f64>> {
+        let time = |record: &Option<&Record>| record.and_then(Record::time_ns).map(|ns| ns as f64);
+        self.records[contender].iter().map(time).collect()
+    }
+
+    fn completed(&self, contender: usize) -> impl Iterator<Item = &'a Record> + '_ {
+        let all = self.records[contender].iter().flatten().copied();
+        all.filter(|record| record.outcome == Outcome::Completed)
+    }
+}
+
+fn ended(record: &Record) -> bool {
+    !matches!(record.outcome, Outcome::Interrupted { .. })
+}
+
+/// Counted blocks that the records reach into, over one workload.
+fn blocks_reached(plan: &Plan, records: &[Record], workload: usize) -> usize {
+    let name = &plan.study.workloads[workload].name;
+    records
+        .iter()
+        .filter(|record| !record.warmup && record.workload == *name && ended(record))
+        .map(|record| record.block as usize + 1)
+        .max()
+        .unwrap_or(0)
+}
+
+fn options(plan: &Plan) -> ComparisonOptions {
+    ComparisonOptions { same_within: plan.study.same_within, ..Default::default() }
+}
+
+/// Whether a workload needs the block with number `block`: the stop rule looks at the whole blocks
+/// before it.
+pub fn workload_decision(plan: &Plan, records: &[Record], workload: usize, block: u32) -> Decision {
+    let samples = Samples::new(plan, records, workload, block as usize);
+    let times: Vec<Vec<Option<f64>>> =
+        (0..plan.study.contenders.len()).map(|contender| samples.times(contender)).collect();
+    let baseline = plan.study.baseline;
+    let others = (0..times.len()).filter(|contender| *contender != baseline);
+    let samples = statistics::Samples {
+        baseline: &times[baseline],
+        contenders: others.map(|contender| times[contender].as_slice()).collect(),
+    };
+    statistics::enough(&plan.stop_rule, &options(plan), &[samples])
+        .expect("times are positive, and the plan's rule was checked when it was made")
+}
+
+/// Analyses the records of a plan.
+pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> Analysis {
+    let workloads: Vec<WorkloadAnalysis> = (0..plan.study.workloads.len())
+        .map(|workload| analyse_workload(plan, records, workload, memory_bytes))
+        .collect();
+    let gates = plan
+        .study
+        .gates
+        .iter()
+        .flat_map(|gate| workloads.iter().map(move |workload| judge_gate(gate, workload)))
+        .collect();
+    Analysis { workloads, gates }
+}
+
+fn analyse_workload(
+    plan: &Plan,
+    records: &[Record],
+    workload: usize,
+    memory_bytes: Option<u64>,
+) -> WorkloadAnalysis {
+    let blocks = blocks_reached(plan, records, workload);
+    let samples = Samples::new(plan, records, workload, blocks);
+    let contenders: Vec<ContenderAnalysis> = (0..plan.study.contenders.len())
+        .map(|contender| summarise(plan, &samples, contender))
+        .collect();
+    let comparisons = compare(plan, &samples, workload);
+    let warnings = warnings::collect(plan, &samples, &contenders, memory_bytes);
+    WorkloadAnalysis {
+        workload: plan.study.workloads[workload].name.clone(),
+        blocks: blocks as u32,
+        contenders,
+        comparisons,
+        warnings,
+    }
+}
+
+fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Comparison> {
+    let study = &plan.study;
+    let others: Vec<usize> =
+        (0..study.contenders.len()).filter(|contender| *contender != study.baseline).collect();
+    let times: Vec<Vec<Option<f64>>> = others.iter().map(|other| samples.times(*other)).collect();
+    let options = options(plan);
+    let compared = statistics::compare_family(&samples.times(study.baseline), &times, &options)
+        .expect("times are positive, and the margin was checked with the study");
+    others
+        .iter()
+        .zip(compared)
+        .map(|(other, compared)| Comparison {
+            workload: study.workloads[workload].name.clone(),
+            contender: study.contenders[*other].label.clone(),
+            baseline: plan.baseline_label().to_string(),
+            metric: TIME_METRIC.into(),
+            blocks: compared.pairs,
+            ratio: compared.ratio,
+            low: compared.interval.map(|interval| interval.low),
+            high: compared.interval.map(|interval| interval.high),
+            confidence: options.confidence,
+            p_adjusted: compared.p_adjusted,
+            verdict: compared.verdict,
+        })
+        .collect()
+}
+
+fn summarise(plan: &Plan, samples: &Samples<'_>, contender: usize) -> ContenderAnalysis {
+    let completed: Vec<&Record> = samples.completed(contender).collect();
+    let trials = samples.records[contender].iter().flatten().count();
+    let times: Vec<f64> =
+        completed.iter().filter_map(|record| record.time_ns()).map(|ns| ns as f64).collect();
+    let mut phases: Vec<(Phase, f64)> = Vec::new();
+    for phase in Phase::ALL {
+        let times = completed
+            .iter()
+            .filter_map(|record| record.phase(*phase))
+            .map(|entry| entry.elapsed_ns as f64);
+        if let Some(median) = median(times) {
+            phases.push((*phase, median));
+        }
+    }
+    ContenderAnalysis {
+        label: plan.study.contenders[contender].label.clone(),
+        trials,
+        failed: trials - completed.len(),
+        time: statistics::summarize(&times).ok(),
+        phases,
+        cost: cost(&completed),
+    }
+}
+
+fn cost(records: &[&Record]) -> Cost {
+    let of = |value: &dyn Fn(&Record) -> Option<f64>| {
+        median(records.iter().filter_map(|record| value(record)))
+    };
+    let device = |value: fn(&DeviceDelta) -> u64| {
+        of(&|record: &Record| record.run_device().map(|delta| value(&delta) as f64))
+    };
+    let basis = records.first().and_then(|record| record.counts_write_bytes).map(|counts| {
+        if counts { AmplificationBasis::StorageWrites } else { AmplificationBasis::WriteCalls }
+    });
+    let written = |record: &Record| {
+        let usage = record.command.as_ref()?;
+        let bytes = match basis? {
+            AmplificationBasis::StorageWrites => usage.storage_written_bytes?,
+            AmplificationBasis::WriteCalls => usage.write_call_bytes?,
+        };
+        Some(bytes as f64)
+    };
+    Cost {
+        command_cpu_ns: of(&|record| {
+            let usage = record.command.as_ref()?;
+            let daemon_ns = record.daemon_cpu_ns.unwrap_or(0);
+            Some((usage.user_ns + usage.system_ns + daemon_ns) as f64)
+        }),
+        machine_cpu_ns: of(&|record| {
+            let of_phase = |phase| record.phase(phase)?.machine_cpu_ns;
+            Some((of_phase(Phase::Run)? + of_phase(Phase::Sync)?) as f64)
+        }),
+        memory_bytes_max: of(&|record| {
+            record.command.as_ref().map(|usage| usage.memory_bytes_max as f64)
+        }),
+        device_read_bytes: device(|delta| delta.read_bytes),
+        device_written_bytes: device(|delta| delta.written_bytes),
+        device_writes: device(|delta| delta.writes),
+        device_flushes: device(|delta| delta.flushes),
+        command_written_bytes: of(&written),
+        // Of a shared device the counters say nothing of this load, and below a page the ratio
+        // says nothing of the file system.
+        write_amplification: of(&|record| {
+            let command = written(record).filter(|bytes| *bytes >= AMPLIFICATION_BYTES_MIN)?;
+            let device = record.run_device().filter(|_| !record.device_shared)?;
+            Some(device.written_bytes as f64 / command)
+        }),
+        amplification_basis: basis,
+        space_taken_bytes: of(&|record| {
+            let (before, after) = (record.space_before?, record.space_after?);
+            Some(before.free_bytes as f64 - after.free_bytes as f64)
+        }),
+    }
+}
+
+/// Least number of bytes written by the command for which an amplification is given.
+const AMPLIFICATION_BYTES_MIN: f64 = 65536.0;
+
+/// The median of some numbers, if there is one.
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        length if length % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+/// Judges one gate on one workload. The baseline's own ratio is 1 by definition.
+fn judge_gate(text: &str, workload: &WorkloadAnalysis) -> GateAnalysis {
+    let gate = statistics::parse_gate(text).expect("gates were checked with the study");
+    let interval =
+        workload.comparisons.iter().find(|comparison| comparison.contender == gate.label).and_then(
+            |comparison| {
+                Some(Interval {
+                    low: comparison.low?,
+                    high: comparison.high?,
+                    confidence: comparison.confidence,
+                })
+            },
+        );
+    GateAnalysis {
+        gate: text.to_string(),
+        workload: workload.workload.clone(),
+        outcome: gate.judge(interval.as_ref()),
+    }
+}

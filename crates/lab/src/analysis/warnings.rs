@@ -1,0 +1,124 @@
+//! Which warnings a workload's records earn. The thresholds are here, the words in
+//! [`crate::warning`].
+
+use super::{ContenderAnalysis, Samples};
+use crate::plan::Plan;
+use crate::record::Record;
+use crate::spec::Cache;
+use crate::statistics::{self, FirstBlockKind};
+use crate::warning::Warning;
+
+/// Below this median a trial is mostly the start of the command.
+const SHORT_TRIAL_NS: f64 = 50e6;
+
+/// Above this share of its time a command is not I/O-bound.
+const CPU_SHARE_MAX: f64 = 0.8;
+
+/// All warnings of a workload, in the order of the contenders.
+pub(super) fn collect(
+    plan: &Plan,
+    samples: &Samples<'_>,
+    contenders: &[ContenderAnalysis],
+    memory_bytes: Option<u64>,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for (index, contender) in contenders.iter().enumerate() {
+        let records: Vec<&Record> = samples.completed(index).collect();
+        of_contender(contender, &records, &mut warnings);
+    }
+    if plan.study.cache == Cache::Cold
+        && let Some(reason) = caches_kept(samples)
+    {
+        warnings.push(Warning::CachesKept { reason });
+    }
+    not_io_bound(contenders, &mut warnings);
+    small_data(contenders, memory_bytes, &mut warnings);
+    warnings
+}
+
+fn of_contender(contender: &ContenderAnalysis, records: &[&Record], warnings: &mut Vec<Warning>) {
+    let label = || contender.label.clone();
+    if contender.failed > 0 {
+        let (failed, trials) = (contender.failed, contender.trials);
+        warnings.push(Warning::Failures { contender: label(), failed, trials });
+    }
+    let Some(summary) = &contender.time else { return };
+    if summary.median < SHORT_TRIAL_NS {
+        warnings.push(Warning::ShortTrial { contender: label(), median_ns: summary.median });
+    }
+    let times: Vec<f64> =
+        records.iter().filter_map(|record| record.time_ns()).map(|ns| ns as f64).collect();
+    if let Ok(Some(first)) = statistics::first_block(&times)
+        && first.kind == FirstBlockKind::Slow
+    {
+        warnings.push(Warning::SlowFirstBlock { contender: label(), ratio: first.ratio });
+    }
+    if let Ok(Some(drift)) = statistics::drift(&times)
+        && drift.warning
+    {
+        warnings.push(Warning::Drift { contender: label(), change: drift.change_total });
+    }
+    if !summary.outliers.is_empty() {
+        warnings.push(Warning::Outliers {
+            contender: label(),
+            blocks: summary.outliers.iter().map(|index| records[*index].block).collect(),
+            ratios: summary.outliers.iter().map(|index| times[*index] / summary.median).collect(),
+        });
+    }
+    if records.iter().any(|record| record.device_shared) {
+        warnings.push(Warning::DeviceShared { contender: label() });
+    }
+    let busy: Vec<_> = records
+        .iter()
+        .filter_map(|record| record.idle_wait.as_ref())
+        .filter(|wait| !wait.idle)
+        .collect();
+    if let Some(first) = busy.first() {
+        let (trials, cause) = (busy.len(), first.cause.clone());
+        warnings.push(Warning::DeviceBusy { contender: label(), trials, cause });
+    }
+    if records.iter().any(|record| record.outlived) {
+        warnings.push(Warning::Outlived { contender: label() });
+    }
+}
+
+fn caches_kept(samples: &Samples<'_>) -> Option<String> {
+    let records = samples.records.iter().flatten().flatten();
+    records.filter_map(|record| record.caches_kept.clone()).next()
+}
+
+/// Speaks of the contender with the smallest share only: where even that one waits for the CPU,
+/// the others do more so.
+fn not_io_bound(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
+    let share = |contender: &ContenderAnalysis| {
+        Some(contender.cost.command_cpu_ns? / contender.time.as_ref()?.median)
+    };
+    let least = contenders
+        .iter()
+        .filter_map(|contender| Some((share(contender)?, contender)))
+        .min_by(|one, other| one.0.total_cmp(&other.0));
+    if let Some((cpu_share, contender)) = least
+        && cpu_share > CPU_SHARE_MAX
+    {
+        warnings.push(Warning::NotIoBound { contender: contender.label.clone(), cpu_share });
+    }
+}
+
+fn small_data(
+    contenders: &[ContenderAnalysis],
+    memory_bytes: Option<u64>,
+    warnings: &mut Vec<Warning>,
+) {
+    let moved = contenders
+        .iter()
+        .filter_map(|contender| {
+            let read = contender.cost.device_read_bytes?;
+            Some((read + contender.cost.command_written_bytes.unwrap_or(0.0)) as u64)
+        })
+        .max();
+    if let (Some(data_bytes), Some(memory_bytes)) = (moved, memory_bytes)
+        && data_bytes < memory_bytes
+    {
+        warnings.push(Warning::SmallData { data_bytes, memory_bytes });
+    }
+}

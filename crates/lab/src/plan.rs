@@ -1,0 +1,172 @@
+//! The plan: the ordered list of trials that a study expands to. Pure data, seeded: the same
+//! study and seed give the same order on every machine.
+//!
+//! Invariant: every block holds each pair of workload and contender exactly once.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{Device, SCHEMA_VERSION, TrialSpec};
+use crate::statistics::StopRule;
+use crate::study::Study;
+
+/// A study with its seed, its stop rule and the order of its trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema: u32,
+    /// The study.
+    pub study: Study,
+    /// Seed of the order and of the bootstrap.
+    pub seed: u64,
+    /// When a workload has enough blocks.
+    pub stop_rule: StopRule,
+    /// The trials, block by block; the warm-up blocks come first.
+    pub blocks: Vec<PlannedBlock>,
+}
+
+/// One trial of every contender under every workload, in random order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedBlock {
+    /// Number of the block among those of its kind, from 0.
+    pub block: u32,
+    /// Whether it is a warm-up block.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warmup: bool,
+    /// Its trials in order.
+    pub trials: Vec<PlannedTrial>,
+}
+
+/// One trial of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedTrial {
+    /// Number of the trial, from 0 over the whole plan.
+    pub trial: u32,
+    /// Index of the workload in the study.
+    pub workload: usize,
+    /// Index of the contender in the study.
+    pub contender: usize,
+}
+
+impl Plan {
+    /// Expands a study. The order depends on nothing but the study's shape and the seed.
+    pub fn new(study: Study, seed: u64) -> Plan {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut next = 0;
+        let total = study.warmup_blocks + study.blocks_max;
+        let blocks = (0..total)
+            .map(|index| {
+                let warmup = index < study.warmup_blocks;
+                let block = if warmup { index } else { index - study.warmup_blocks };
+                let mut trials = Vec::new();
+                // The trials of one workload stay together, so that its contenders are compared
+                // close in time; the workloads and the contenders are both shuffled.
+                let mut workloads: Vec<usize> = (0..study.workloads.len()).collect();
+                workloads.shuffle(&mut random);
+                for workload in workloads {
+                    let mut contenders: Vec<usize> = (0..study.contenders.len()).collect();
+                    contenders.shuffle(&mut random);
+                    for contender in contenders {
+                        trials.push(PlannedTrial { trial: next, workload, contender });
+                        next += 1;
+                    }
+                }
+                PlannedBlock { block, warmup, trials }
+            })
+            .collect();
+        let stop_rule = StopRule::between(study.blocks_min, study.blocks_max);
+        Plan { schema: SCHEMA_VERSION, study, seed, stop_rule, blocks }
+    }
+
+    /// The spec of one planned trial on a device that the runner has prepared.
+    pub fn spec(
+        &self,
+        block: &PlannedBlock,
+        trial: PlannedTrial,
+        device: &Device,
+        scratch: std::path::PathBuf,
+    ) -> TrialSpec {
+        let study = &self.study;
+        let contender = study.contenders[trial.contender].clone();
+        let device = if contender.directory.is_some() { Device::None } else { device.clone() };
+        TrialSpec {
+            schema: SCHEMA_VERSION,
+            trial: trial.trial,
+            block: block.block,
+            warmup: block.warmup,
+            contender,
+            device,
+            workload: study.workloads[trial.workload].clone(),
+            cache: study.cache,
+            timeout_ns: study.timeout_ns,
+            idle_wait_ns_max: study.idle_wait_ns_max,
+            discard: study.discard,
+            scratch,
+            output: study.output.clone(),
+        }
+    }
+
+    /// Label of the baseline contender.
+    pub fn baseline_label(&self) -> &str {
+        &self.study.contenders[self.study.baseline].label
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::{CommandText, StudyText, WorkloadText};
+
+    fn study() -> Study {
+        StudyText {
+            contenders: vec!["ext4".into(), "xfs".into(), "btrfs".into()],
+            warmup: Some(1),
+            max_runs: Some(8),
+            workloads: ["true", "false"]
+                .map(|line| WorkloadText {
+                    command: Some(CommandText::Line(line.into())),
+                    ..Default::default()
+                })
+                .into(),
+            ..Default::default()
+        }
+        .resolve(&["ext4", "xfs", "btrfs"])
+        .unwrap()
+    }
+
+    #[test]
+    fn every_block_is_complete_and_the_numbers_run_on() {
+        let plan = Plan::new(study(), 1);
+        assert_eq!(plan.blocks.len(), 9);
+        let mut next = 0;
+        for block in &plan.blocks {
+            let mut pairs: Vec<_> =
+                block.trials.iter().map(|trial| (trial.workload, trial.contender)).collect();
+            pairs.sort_unstable();
+            assert_eq!(pairs, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
+            for trial in &block.trials {
+                assert_eq!(trial.trial, next);
+                next += 1;
+            }
+        }
+        assert!(plan.blocks[0].warmup && !plan.blocks[1].warmup);
+        assert_eq!(plan.blocks[1].block, 0);
+    }
+
+    #[test]
+    fn the_seed_alone_decides_the_order() {
+        assert_eq!(Plan::new(study(), 7), Plan::new(study(), 7));
+        assert_ne!(Plan::new(study(), 7).blocks, Plan::new(study(), 8).blocks);
+        // A frozen order: a change of the generator would silently break `resume`.
+        let first: Vec<_> = Plan::new(study(), 7).blocks[0]
+            .trials
+            .iter()
+            .map(|trial| (trial.workload, trial.contender))
+            .collect();
+        assert_eq!(first, FROZEN);
+    }
+
+    const FROZEN: [(usize, usize); 6] = [(0, 1), (0, 2), (0, 0), (1, 0), (1, 2), (1, 1)];
+}

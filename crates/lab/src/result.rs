@@ -1,0 +1,253 @@
+//! The result directory: the interface between measuring and reporting.
+//!
+//! | file | what | written |
+//! | --- | --- | --- |
+//! | `plan.json` | the resolved study, seed and order | once, before the first trial |
+//! | `study.toml` | the study file that equals what was asked | once |
+//! | `facts.json` | the machine, the device, the tools | once a sitting |
+//! | `records.jsonl` | one record a line, appended and synced as each trial ends | as trials end |
+//! | `comparisons.json` | what the statistics say | after every block |
+//!
+//! Invariants: `records.jsonl` only grows; a torn last line (the machine died while it was
+//! written) is dropped by the next writer and ignored by readers; every other file is replaced as
+//! a whole (written beside, synced, renamed).
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::plan::Plan;
+use crate::record::Record;
+use crate::spec::SCHEMA_VERSION;
+
+/// The plan's file.
+pub const PLAN_FILE: &str = "plan.json";
+/// The study file that equals what was asked.
+pub const STUDY_FILE: &str = "study.toml";
+/// The machine's facts.
+pub const FACTS_FILE: &str = "facts.json";
+/// The records.
+pub const RECORDS_FILE: &str = "records.jsonl";
+/// The comparisons.
+pub const COMPARISONS_FILE: &str = "comparisons.json";
+
+/// Why a result directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultError {
+    /// A file could not be read or written.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file is there but cannot be understood.
+    #[error("{path}{place}: {problem}", path = path.display(), place = line.map(|line| format!(":{line}")).unwrap_or_default())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1, where one is meant.
+        line: Option<usize>,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The directory holds no result, or one already.
+    #[error("{path}: {problem}", path = path.display())]
+    Wrong {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong and the next step.
+        problem: String,
+    },
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ResultError + '_ {
+    move |source| ResultError::Io { path: path.into(), source }
+}
+
+/// Everything that a result directory says, as far as it can be read.
+#[derive(Debug, Clone)]
+pub struct StoredResult {
+    /// The directory.
+    pub directory: PathBuf,
+    /// The plan.
+    pub plan: Plan,
+    /// The records, in the order in which the trials ended.
+    pub records: Vec<Record>,
+    /// The machine's facts, as they were written; readers show what they know of them.
+    pub facts: Option<serde_json::Value>,
+    /// What could not be read, in words.
+    pub damage: Vec<String>,
+}
+
+impl StoredResult {
+    /// Reads a result directory. Only a missing or unreadable plan is an error; a damaged record
+    /// is left out and named in `damage`.
+    pub fn read(directory: &Path) -> Result<StoredResult, ResultError> {
+        let plan_path = directory.join(PLAN_FILE);
+        if !plan_path.exists() {
+            return Err(ResultError::Wrong {
+                path: directory.into(),
+                problem: format!(
+                    "holds no {PLAN_FILE}, so it is no result of kurabe; name a directory such as kurabe-results/NAME-TIME"
+                ),
+            });
+        }
+        let plan: Plan = read_json(&plan_path)?;
+        if plan.schema > SCHEMA_VERSION {
+            return Err(ResultError::Damaged {
+                path: plan_path,
+                line: None,
+                problem: format!(
+                    "is of schema {}, and this kurabe knows up to {SCHEMA_VERSION}; use a newer kurabe",
+                    plan.schema
+                ),
+            });
+        }
+        let mut damage = Vec::new();
+        let records = read_records(&directory.join(RECORDS_FILE), &mut damage)?;
+        let facts_path = directory.join(FACTS_FILE);
+        let facts = match read_json(&facts_path) {
+            Ok(facts) => Some(facts),
+            Err(error) => {
+                damage.push(error.to_string());
+                None
+            }
+        };
+        Ok(StoredResult { directory: directory.into(), plan, records, facts, damage })
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ResultError> {
+    let text = fs::read_to_string(path).map_err(io_error(path))?;
+    serde_json::from_str(&text).map_err(|error| ResultError::Damaged {
+        path: path.into(),
+        line: Some(error.line()),
+        problem: error.to_string(),
+    })
+}
+
+fn read_records(path: &Path, damage: &mut Vec<String>) -> Result<Vec<Record>, ResultError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io_error(path)(error)),
+    };
+    let mut records = Vec::new();
+    for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let place = || format!("{}:{}", path.display(), index + 1);
+        match serde_json::from_slice::<Record>(line) {
+            Ok(record) if record.schema > SCHEMA_VERSION => damage.push(format!(
+                "{}: is of schema {}, and this kurabe knows up to {SCHEMA_VERSION}",
+                place(),
+                record.schema
+            )),
+            Ok(record) => records.push(record),
+            Err(_) if !line.ends_with(b"\n") => {
+                damage.push(format!("{}: the line was not written to its end", place()));
+            }
+            Err(error) => damage.push(format!("{}: {error}", place())),
+        }
+    }
+    Ok(records)
+}
+
+/// The one writer of a result directory.
+#[derive(Debug)]
+pub struct ResultWriter {
+    directory: PathBuf,
+    records: File,
+}
+
+impl ResultWriter {
+    /// Makes the directory and writes the plan. A directory that holds a result already is
+    /// refused, so that nothing is ever overwritten.
+    pub fn create(
+        directory: &Path,
+        plan: &Plan,
+        study_file: &str,
+    ) -> Result<ResultWriter, ResultError> {
+        fs::create_dir_all(directory).map_err(io_error(directory))?;
+        if directory.join(PLAN_FILE).exists() || directory.join(RECORDS_FILE).exists() {
+            return Err(ResultError::Wrong {
+                path: directory.into(),
+                problem: "holds a result already; go on with it by 'kurabe resume', or name another with --out".into(),
+            });
+        }
+        replace(&directory.join(STUDY_FILE), study_file.as_bytes())?;
+        replace_json(&directory.join(PLAN_FILE), plan)?;
+        ResultWriter::open(directory)
+    }
+
+    /// Opens an existing result to go on with it, and drops a torn last line.
+    pub fn resume(directory: &Path) -> Result<ResultWriter, ResultError> {
+        let path = directory.join(RECORDS_FILE);
+        if let Ok(bytes) = fs::read(&path) {
+            let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+            if whole < bytes.len() {
+                let file = OpenOptions::new().write(true).open(&path).map_err(io_error(&path))?;
+                file.set_len(whole as u64).map_err(io_error(&path))?;
+            }
+        }
+        ResultWriter::open(directory)
+    }
+
+    fn open(directory: &Path) -> Result<ResultWriter, ResultError> {
+        let path = directory.join(RECORDS_FILE);
+        let records =
+            OpenOptions::new().create(true).append(true).open(&path).map_err(io_error(&path))?;
+        records.try_lock().map_err(|_| ResultError::Wrong {
+            path: directory.into(),
+            problem: "is being written by another kurabe; wait for it to end".into(),
+        })?;
+        Ok(ResultWriter { directory: directory.into(), records })
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Appends one record and makes it durable.
+    pub fn append(&mut self, record: &Record) -> Result<(), ResultError> {
+        let path = self.directory.join(RECORDS_FILE);
+        let mut line = serde_json::to_vec(record).expect("a record has a JSON form");
+        line.push(b'\n');
+        self.records.write_all(&line).map_err(io_error(&path))?;
+        self.records.sync_data().map_err(io_error(&path))
+    }
+
+    /// Replaces a file of the result by the JSON of a value.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), ResultError> {
+        replace_json(&self.directory.join(name), value)
+    }
+
+    /// Replaces a file of the result.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), ResultError> {
+        replace(&self.directory.join(name), bytes)
+    }
+}
+
+fn replace_json(path: &Path, value: &impl Serialize) -> Result<(), ResultError> {
+    let mut bytes = serde_json::to_vec_pretty(value).expect("the value has a JSON form");
+    bytes.push(b'\n');
+    replace(path, &bytes)
+}
+
+/// Replaces a file as a whole: a reader sees the old bytes or the new ones, also after a crash.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), ResultError> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    let beside = path.with_file_name(name);
+    let written = File::create(&beside)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_data()))
+        .and_then(|()| fs::rename(&beside, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        io_error(path)(error)
+    })
+}

@@ -1,0 +1,181 @@
+//! Warnings: what a reader must know before she trusts a number, and what to do about it.
+//!
+//! Each text names the contender and the value, and ends with the next action.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A doubt about a workload's numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Warning {
+    /// Trials failed.
+    Failures {
+        /// Label.
+        contender: String,
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        trials: usize,
+    },
+    /// A trial is too short to be told from the cost of starting it.
+    ShortTrial {
+        /// Label.
+        contender: String,
+        /// Median time in ns.
+        median_ns: f64,
+    },
+    /// The first block took longer than the others.
+    SlowFirstBlock {
+        /// Label.
+        contender: String,
+        /// First block's time over the median of the others.
+        ratio: f64,
+    },
+    /// The times rise or fall over the blocks.
+    Drift {
+        /// Label.
+        contender: String,
+        /// Change over all blocks, relative to the median.
+        change: f64,
+    },
+    /// Trials far from the others, by their median absolute deviation.
+    Outliers {
+        /// Label.
+        contender: String,
+        /// Blocks, from 0.
+        blocks: Vec<u32>,
+        /// Times of these over the median.
+        ratios: Vec<f64>,
+    },
+    /// Others use the device.
+    DeviceShared {
+        /// Label.
+        contender: String,
+    },
+    /// The device did not become idle before the run.
+    DeviceBusy {
+        /// Label.
+        contender: String,
+        /// In how many trials.
+        trials: usize,
+        /// What it was busy with, when it can be named.
+        cause: Option<String>,
+    },
+    /// What the load writes and reads fits in memory.
+    SmallData {
+        /// Largest number of bytes that a contender's load moved.
+        data_bytes: u64,
+        /// Memory of the machine in bytes.
+        memory_bytes: u64,
+    },
+    /// The command spends its time on the CPU.
+    NotIoBound {
+        /// Label of the contender with the smallest share.
+        contender: String,
+        /// CPU time of the command over its time.
+        cpu_share: f64,
+    },
+    /// Caches could not be dropped.
+    CachesKept {
+        /// Why.
+        reason: String,
+    },
+    /// Processes of the command outlived it.
+    Outlived {
+        /// Label.
+        contender: String,
+    },
+}
+
+impl Warning {
+    /// Whether the warning casts doubt on the numbers themselves, rather than on what they can be
+    /// taken to mean.
+    pub fn is_grave(&self) -> bool {
+        !matches!(
+            self,
+            Warning::SmallData { .. } | Warning::Outliers { .. } | Warning::NotIoBound { .. }
+        )
+    }
+}
+
+fn milliseconds(ns: f64) -> String {
+    format!("{:.1} ms", ns / 1e6)
+}
+
+fn gibibytes(bytes: u64) -> String {
+    if bytes < 1 << 30 {
+        format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20))
+    } else {
+        format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::Failures { contender, failed, trials } => write!(
+                f,
+                "{contender}: {failed} of {trials} trials failed; the reason stands in records.jsonl and above"
+            ),
+            Warning::ShortTrial { contender, median_ns } => write!(
+                f,
+                "{contender}: a trial takes {} only, which starting the command and timer noise can dominate; give the load more to do (at least 50 ms)",
+                milliseconds(*median_ns)
+            ),
+            Warning::SlowFirstBlock { contender, ratio } => write!(
+                f,
+                "{contender}: the first block took {ratio:.2} times as long as the others; add --warmup 1"
+            ),
+            Warning::Drift { contender, change } => write!(
+                f,
+                "{contender}: the times {} by {:.0} % over the blocks; the ratios are paired and suffer less, but look for a device that heats, fills or is shared, and repeat",
+                if *change > 0.0 { "rose" } else { "fell" },
+                change.abs() * 100.0
+            ),
+            Warning::Outliers { contender, blocks, ratios } => {
+                let places: Vec<String> = blocks
+                    .iter()
+                    .zip(ratios)
+                    .map(|(block, ratio)| {
+                        format!("block {} ({ratio:.2} times the median)", block + 1)
+                    })
+                    .collect();
+                write!(
+                    f,
+                    "{contender}: outliers in {}; they are kept; look for other load on the machine and raise --min-runs",
+                    places.join(", ")
+                )
+            }
+            Warning::DeviceShared { contender } => write!(
+                f,
+                "{contender}: its device also serves others, so the device columns count theirs too; use --device for counts of the load alone"
+            ),
+            Warning::DeviceBusy { contender, trials, cause } => write!(
+                f,
+                "{contender}: the device was still busy{} when {trials} of its runs began; raise --idle-wait",
+                cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default()
+            ),
+            Warning::SmallData { data_bytes, memory_bytes } => write!(
+                f,
+                "the load moves {} and the machine has {} of memory, so what is read again comes from the cache; for a device larger than memory use more data",
+                gibibytes(*data_bytes),
+                gibibytes(*memory_bytes)
+            ),
+            Warning::NotIoBound { contender, cpu_share } => write!(
+                f,
+                "{contender}: the command keeps the CPU busy for {:.0} % of its time (one CPU is 100 %), so a faster file system can save little; use a load with less computation to see more",
+                cpu_share * 100.0
+            ),
+            Warning::CachesKept { reason } => write!(
+                f,
+                "caches were not dropped before the runs ({reason}), so reads may come from memory; run as root, or say --cache warm"
+            ),
+            Warning::Outlived { contender } => write!(
+                f,
+                "{contender}: processes of the command outlived it and may have written during the sync; let the command wait for its children"
+            ),
+        }
+    }
+}

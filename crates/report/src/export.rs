@@ -1,0 +1,152 @@
+//! A result for other programs and for other people: CSV with one line a trial, JSON with every
+//! sample, Markdown with the tables.
+
+use std::fmt::Write;
+
+use lab::analysis::Analysis;
+use lab::plan::Plan;
+use lab::record::{Outcome, Phase, Record};
+use serde_json::{Value, json};
+
+use crate::tables;
+
+/// One line a trial; times in ns, sizes in bytes, as the units in the heads say.
+pub fn csv(records: &[Record]) -> String {
+    let mut heads = vec![
+        "trial".to_string(),
+        "block".into(),
+        "warmup".into(),
+        "workload".into(),
+        "contender".into(),
+        "outcome".into(),
+        "time_ns".into(),
+    ];
+    heads.extend(Phase::ALL.iter().map(|phase| format!("{}_ns", phase.name())));
+    heads.extend(
+        [
+            "command_user_ns",
+            "command_system_ns",
+            "command_memory_bytes_max",
+            "command_storage_written_bytes",
+            "command_write_call_bytes",
+            "device_reads",
+            "device_read_bytes",
+            "device_writes",
+            "device_written_bytes",
+            "device_flushes",
+            "device_discards",
+            "idle_wait_ns",
+        ]
+        .map(str::to_string),
+    );
+    let mut text = line(&heads);
+    for record in records {
+        text.push_str(&line(&csv_fields(record)));
+    }
+    text
+}
+
+fn csv_fields(record: &Record) -> Vec<String> {
+    fn optional(value: Option<u64>) -> String {
+        value.map_or(String::new(), |value| value.to_string())
+    }
+    let outcome = match &record.outcome {
+        Outcome::Completed => "completed",
+        Outcome::Failed { .. } => "failed",
+        Outcome::TimedOut { .. } => "timed-out",
+        Outcome::Interrupted { .. } => "interrupted",
+    };
+    let mut fields = vec![
+        record.trial.to_string(),
+        record.block.to_string(),
+        record.warmup.to_string(),
+        record.workload.clone(),
+        record.contender.label.clone(),
+        outcome.into(),
+        optional(record.time_ns()),
+    ];
+    for phase in Phase::ALL {
+        fields.push(optional(record.phase(*phase).map(|entry| entry.elapsed_ns)));
+    }
+    let usage = record.command.as_ref();
+    let device = record.run_device();
+    fields.extend([
+        optional(usage.map(|usage| usage.user_ns)),
+        optional(usage.map(|usage| usage.system_ns)),
+        optional(usage.map(|usage| usage.memory_bytes_max)),
+        optional(usage.and_then(|usage| usage.storage_written_bytes)),
+        optional(usage.and_then(|usage| usage.write_call_bytes)),
+        optional(device.map(|device| device.reads)),
+        optional(device.map(|device| device.read_bytes)),
+        optional(device.map(|device| device.writes)),
+        optional(device.map(|device| device.written_bytes)),
+        optional(device.map(|device| device.flushes)),
+        optional(device.map(|device| device.discards)),
+        optional(record.idle_wait.as_ref().map(|wait| wait.waited_ns)),
+    ]);
+    fields
+}
+
+/// One line of CSV (RFC 4180: quotes where needed, doubled inside).
+fn line(fields: &[String]) -> String {
+    let quote = |field: &String| match field.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.clone(),
+    };
+    format!("{}\n", fields.iter().map(quote).collect::<Vec<_>>().join(","))
+}
+
+/// The analysis and every sample.
+pub fn json(plan: &Plan, records: &[Record], analysis: &Analysis, facts: &Value) -> Value {
+    json!({
+        "schema": plan.schema,
+        "study": plan.study,
+        "seed": plan.seed,
+        "facts": facts,
+        "analysis": analysis,
+        "records": records,
+    })
+}
+
+/// The tables as Markdown.
+pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
+    let mut out = format!("# {}\n\n", plan.study.name);
+    if let Some(why) = &plan.study.why {
+        let _ = writeln!(out, "{why}\n");
+    }
+    for workload in &analysis.workloads {
+        let _ = writeln!(out, "## {}\n", workload.workload);
+        let _ = writeln!(out, "**{}**\n", tables::sentence(workload, plan));
+        let _ = writeln!(out, "{}", tables::contenders(workload, plan).markdown());
+        let _ = writeln!(out, "Medians of the phases:\n\n{}", tables::phases(workload).markdown());
+        for note in tables::footnotes(workload) {
+            let _ = writeln!(out, "- {note}");
+        }
+        for warning in &workload.warnings {
+            let word = if warning.is_grave() { "Warning" } else { "Note" };
+            let _ = writeln!(out, "- {word}: {warning}");
+        }
+        out.push('\n');
+    }
+    for gate in &analysis.gates {
+        let outcome = tables::gate_text(&gate.outcome);
+        let _ = writeln!(out, "- gate `{}` ({}): {outcome}", gate.gate, gate.workload);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_quotes_what_needs_quoting() {
+        let fields = ["a".to_string(), "b, \"c\"".into(), String::new()];
+        assert_eq!(line(&fields), "a,\"b, \"\"c\"\"\",\n");
+    }
+
+    #[test]
+    fn every_line_has_as_many_fields_as_the_head() {
+        assert_eq!(csv(&[]).trim_end().split(',').count(), 7 + Phase::ALL.len() + 12);
+    }
+}

@@ -1,0 +1,302 @@
+//! The tables and the sentence of a result, the same for the terminal and for Markdown.
+
+use lab::analysis::{
+    AmplificationBasis, Analysis, Comparison, ContenderAnalysis, WorkloadAnalysis,
+};
+use lab::plan::Plan;
+use lab::record::Phase;
+use lab::spec::Device;
+use lab::statistics::Verdict;
+
+use crate::table::{Cell, Table, Tone};
+use crate::text;
+
+/// The table of a workload: one row a contender, the fastest first.
+pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
+    let baseline = plan.baseline_label();
+    let ratio_head = format!("ratio to {baseline}");
+    let mut table = Table::new(&[
+        "contender",
+        "time [95 %]",
+        &ratio_head,
+        "verdict",
+        "CPU",
+        "written",
+        "flushes",
+        "amplif.",
+    ]);
+    for contender in ranked(workload) {
+        let cost = &contender.cost;
+        let optional = |value: Option<f64>, text: fn(f64) -> String| {
+            Cell::from(value.map_or("-".to_string(), text))
+        };
+        let time = match &contender.time {
+            Some(time) => Cell::from(text::time_with_interval(
+                time.median,
+                time.median_interval.map(|interval| (interval.low, interval.high)),
+            )),
+            None if contender.trials == 0 => "-".into(),
+            None => Cell::toned(format!("failed {}×", contender.failed), Tone::Bad),
+        };
+        let comparison =
+            workload.comparisons.iter().find(|comparison| comparison.contender == contender.label);
+        let [ratio, verdict] = comparison_cells(comparison, contender.label == baseline);
+        table.rows.push(vec![
+            contender.label.as_str().into(),
+            time,
+            ratio,
+            verdict,
+            optional(cost.command_cpu_ns, text::time),
+            optional(cost.device_written_bytes, text::bytes),
+            optional(cost.device_flushes, text::count),
+            optional(cost.write_amplification, |value| format!("{value:.2}")),
+        ]);
+    }
+    table.without_empty_columns()
+}
+
+/// The contenders by their median time, those without one last.
+fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
+    let mut contenders: Vec<_> = workload.contenders.iter().collect();
+    let key = |contender: &ContenderAnalysis| {
+        contender.time.as_ref().map_or(f64::INFINITY, |time| time.median)
+    };
+    contenders.sort_by(|one, other| key(one).total_cmp(&key(other)));
+    contenders
+}
+
+/// `1.025 [0.993, 1.059]`.
+fn ratio_text(comparison: &Comparison) -> String {
+    let ratio = comparison.ratio.map_or("-".into(), text::ratio);
+    match comparison.low.zip(comparison.high) {
+        Some((low, high)) => format!("{ratio} [{}, {}]", text::ratio(low), text::ratio(high)),
+        None => ratio,
+    }
+}
+
+fn comparison_cells(comparison: Option<&Comparison>, is_baseline: bool) -> [Cell; 2] {
+    if is_baseline {
+        return ["1".into(), Cell::toned("baseline", Tone::Faint)];
+    }
+    let Some(comparison) = comparison else {
+        return ["-".into(), "-".into()];
+    };
+    let verdict = &comparison.verdict;
+    [ratio_text(comparison).into(), Cell::toned(verdict_text(verdict), tone_of(verdict))]
+}
+
+/// A verdict in words.
+pub fn verdict_text(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Faster => "faster".into(),
+        Verdict::Slower => "slower".into(),
+        Verdict::Same { within } => format!("same within {}", percent(*within)),
+        Verdict::Inconclusive => "inconclusive".into(),
+    }
+}
+
+fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if value.fract().abs() < 1e-9 { format!("{value:.0} %") } else { format!("{value:.1} %") }
+}
+
+/// The tone of a verdict.
+pub fn tone_of(verdict: &Verdict) -> Tone {
+    match verdict {
+        Verdict::Faster => Tone::Good,
+        Verdict::Slower => Tone::Bad,
+        Verdict::Same { .. } => Tone::Plain,
+        Verdict::Inconclusive => Tone::Doubtful,
+    }
+}
+
+/// The table of phases: medians, one row a contender.
+pub fn phases(workload: &WorkloadAnalysis) -> Table {
+    const SHOWN: &[Phase] = &[
+        Phase::Mkfs,
+        Phase::Mount,
+        Phase::Setup,
+        Phase::Settle,
+        Phase::Run,
+        Phase::Sync,
+        Phase::Unmount,
+        Phase::Check,
+    ];
+    let mut heads = vec!["phases"];
+    heads.extend(SHOWN.iter().map(|phase| phase.name()));
+    let mut table = Table::new(&heads);
+    for contender in ranked(workload) {
+        let mut row: Vec<Cell> = vec![contender.label.as_str().into()];
+        for phase in SHOWN {
+            let entry = contender.phases.iter().find(|(entry, _)| entry == phase);
+            row.push(entry.map_or("-".into(), |(_, ns)| Cell::from(text::time(*ns))));
+        }
+        table.rows.push(row);
+    }
+    table.without_empty_columns()
+}
+
+/// Who wins, by how much, how sure.
+pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
+    let baseline = plan.baseline_label();
+    let measured = workload.contenders.iter().filter(|contender| contender.time.is_some()).count();
+    if measured == 0 {
+        return "No contender completed a trial, so nothing can be said.".into();
+    }
+    if workload.contenders.len() == 1 {
+        return format!("{baseline} stands alone; name a second contender to compare it with.");
+    }
+    let blocks = workload.comparisons.iter().map(|c| c.blocks).max().unwrap_or(0);
+    let of = |wanted: fn(&Verdict) -> bool| -> Vec<&Comparison> {
+        workload.comparisons.iter().filter(|comparison| wanted(&comparison.verdict)).collect()
+    };
+    let mut parts = Vec::new();
+    for (verdict, comparisons) in [
+        ("faster", of(|verdict| matches!(verdict, Verdict::Faster))),
+        ("slower", of(|verdict| matches!(verdict, Verdict::Slower))),
+    ] {
+        for comparison in comparisons {
+            parts.push(decided(comparison, verdict));
+        }
+    }
+    for comparison in of(|verdict| matches!(verdict, Verdict::Same { .. })) {
+        parts.push(format!(
+            "{} is as fast as {baseline} ({})",
+            comparison.contender,
+            verdict_text(&comparison.verdict)
+        ));
+    }
+    for comparison in of(|verdict| matches!(verdict, Verdict::Inconclusive)) {
+        parts.push(undecided(comparison));
+    }
+    format!("{}. {}", text::list(&parts), certainty(blocks, plan))
+}
+
+/// The statement of a decided comparison, as a factor that is always above 1.
+fn decided(comparison: &Comparison, verdict: &str) -> String {
+    let Comparison { contender, baseline, ratio, low, high, .. } = comparison;
+    let (Some(ratio), Some(low), Some(high)) = (ratio, low, high) else {
+        return format!("{contender} is {verdict} than {baseline}");
+    };
+    if verdict == "faster" {
+        format!(
+            "{contender} is {} times as fast as {baseline} ({} to {})",
+            text::ratio(1.0 / ratio),
+            text::ratio(1.0 / high),
+            text::ratio(1.0 / low)
+        )
+    } else {
+        format!(
+            "{contender} takes {} times as long as {baseline} ({} to {})",
+            text::ratio(*ratio),
+            text::ratio(*low),
+            text::ratio(*high)
+        )
+    }
+}
+
+fn undecided(comparison: &Comparison) -> String {
+    let Comparison { contender, baseline, low, high, .. } = comparison;
+    match (low, high) {
+        (Some(low), Some(high)) => format!(
+            "{contender} against {baseline} is inconclusive (the ratio lies between {} and {})",
+            text::ratio(*low),
+            text::ratio(*high)
+        ),
+        _ => format!("{contender} against {baseline} is inconclusive (too few blocks)"),
+    }
+}
+
+fn certainty(blocks: usize, plan: &Plan) -> String {
+    let family = if plan.study.contenders.len() > 2 { ", jointly for all contenders" } else { "" };
+    format!("Intervals of 95 %{family}, from {blocks} interleaved blocks on {}.", device_text(plan))
+}
+
+fn device_text(plan: &Plan) -> String {
+    match plan.study.device.split_once(':') {
+        _ if plan.study.contenders.iter().all(|contender| contender.directory.is_some()) => {
+            "existing directories".into()
+        }
+        Some(("loop", _)) => format!("an image file ({})", plan.study.device),
+        Some(("mem", _)) => format!("memory ({})", plan.study.device),
+        _ => plan.study.device.clone(),
+    }
+}
+
+/// Remarks below the table that explain its columns.
+pub fn footnotes(workload: &WorkloadAnalysis) -> Vec<String> {
+    let mut notes = Vec::new();
+    let by_calls = |contender: &&ContenderAnalysis| {
+        contender.cost.amplification_basis == Some(AmplificationBasis::WriteCalls)
+    };
+    let labels: Vec<String> = workload
+        .contenders
+        .iter()
+        .filter(by_calls)
+        .filter(|contender| contender.cost.write_amplification.is_some())
+        .map(|contender| contender.label.clone())
+        .collect();
+    if !labels.is_empty() {
+        notes.push(format!(
+            "amplification of {}: device bytes over bytes passed to write calls, pipes included, since the kernel counts no storage writes there",
+            text::list(&labels)
+        ));
+    }
+    notes
+}
+
+/// Whether a device counts as measured in memory.
+pub fn is_memory(device: &Device) -> bool {
+    matches!(device, Device::Image { memory: true, .. })
+}
+
+/// All that is said of every workload, as plain text.
+pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for workload in &analysis.workloads {
+        if analysis.workloads.len() > 1 {
+            let _ =
+                writeln!(out, "{}", crate::table::paint(&workload.workload, Tone::Strong, colour));
+        }
+        let _ = writeln!(out, "{}", contenders(workload, plan).terminal(colour));
+        let _ = writeln!(out, "{}", phases(workload).terminal(colour));
+        for note in footnotes(workload) {
+            let _ = writeln!(out, "  {note}");
+        }
+        for warning in &workload.warnings {
+            let (word, tone) = if warning.is_grave() {
+                ("Warning", Tone::Doubtful)
+            } else {
+                ("Note", Tone::Faint)
+            };
+            let _ = writeln!(
+                out,
+                "  {} {warning}",
+                crate::table::paint(&format!("{word}:"), tone, colour)
+            );
+        }
+        let sentence = sentence(workload, plan);
+        let _ = writeln!(out, "\n  {}\n", crate::table::paint(&sentence, Tone::Strong, colour));
+    }
+    for gate in &analysis.gates {
+        let _ = writeln!(
+            out,
+            "  gate '{}' ({}): {}",
+            gate.gate,
+            gate.workload,
+            gate_text(&gate.outcome)
+        );
+    }
+    out
+}
+
+/// The outcome of a gate in words.
+pub fn gate_text(outcome: &lab::statistics::GateOutcome) -> &'static str {
+    use lab::statistics::GateOutcome;
+    match outcome {
+        GateOutcome::Holds => "holds",
+        GateOutcome::Fails => "fails",
+        GateOutcome::Inconclusive => "inconclusive",
+    }
+}

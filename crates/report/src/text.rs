@@ -1,0 +1,114 @@
+//! Numbers as people read them: three or four significant digits, units that suit the size.
+
+/// A time in ns: `1.932 s`, `51.30 ms`, `812.0 µs`.
+pub fn time(ns: f64) -> String {
+    let (value, unit) = scale_time(ns);
+    format!("{} {unit}", significant(value))
+}
+
+/// A time and its interval in one unit: `1.932 s [1.88, 2.01]`.
+pub fn time_with_interval(ns: f64, interval: Option<(f64, f64)>) -> String {
+    let (value, unit) = scale_time(ns);
+    let factor = value / ns;
+    match interval {
+        Some((low, high)) if ns > 0.0 => format!(
+            "{} {unit} [{}, {}]",
+            significant(value),
+            significant(low * factor),
+            significant(high * factor)
+        ),
+        _ => time(ns),
+    }
+}
+
+fn scale_time(ns: f64) -> (f64, &'static str) {
+    match ns {
+        ns if ns >= 1e9 => (ns / 1e9, "s"),
+        ns if ns >= 1e6 => (ns / 1e6, "ms"),
+        ns if ns >= 1e3 => (ns / 1e3, "µs"),
+        ns => (ns, "ns"),
+    }
+}
+
+/// Four significant digits, as far as they stand behind the point.
+fn significant(value: f64) -> String {
+    let digits_before =
+        if value.abs() < 1.0 { 1 } else { value.abs().log10().floor() as usize + 1 };
+    format!("{value:.*}", 4_usize.saturating_sub(digits_before))
+}
+
+/// Bytes in binary units: `1.31 GiB`, `640 KiB`.
+pub fn bytes(count: f64) -> String {
+    let (mut value, mut unit) = (count, "B");
+    for larger in ["KiB", "MiB", "GiB", "TiB"] {
+        if value.abs() < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    let digits = if unit == "B" || value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// A count: `812`, `12.3k`, `4.56M`.
+pub fn count(value: f64) -> String {
+    match value {
+        value if value >= 1e6 => format!("{:.2}M", value / 1e6),
+        value if value >= 1e4 => format!("{:.1}k", value / 1e3),
+        value => format!("{value:.0}"),
+    }
+}
+
+/// A ratio: `1.083`, `12.4`.
+pub fn ratio(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value if value >= 2.0 => format!("{value:.2}"),
+        value => format!("{value:.3}"),
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub fn list(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        assert_eq!(time(1.9324e9), "1.932 s");
+        assert_eq!(time(123.4567e9), "123.5 s");
+        assert_eq!(time(51.3e6), "51.30 ms");
+        assert_eq!(time(812e3), "812.0 µs");
+        assert_eq!(time(5.0), "5.000 ns");
+        assert_eq!(time_with_interval(1.932e9, Some((1.88e9, 2.012e9))), "1.932 s [1.880, 2.012]");
+        assert_eq!(time_with_interval(2e6, None), "2.000 ms");
+    }
+
+    #[test]
+    fn other_quantities() {
+        assert_eq!(bytes(0.0), "0 B");
+        assert_eq!(bytes(1.31 * f64::from(1 << 30)), "1.31 GiB");
+        assert_eq!(bytes(655_360.0), "640 KiB");
+        assert_eq!(count(812.0), "812");
+        assert_eq!(count(12_300.0), "12.3k");
+        assert_eq!(ratio(1.0834), "1.083");
+        assert_eq!(ratio(12.44), "12.4");
+        assert_eq!(list(&["a".into(), "b".into(), "c".into()]), "a, b and c");
+    }
+}

@@ -1,0 +1,364 @@
+//! Carries one trial out: the phases in their order, each timed and accounted for.
+//!
+//! Invariants: counters are read outside the timed regions; whatever fails, what was taken is
+//! given back and a record is yielded; nothing that concerns giving back hears a stop or a bound
+//! of the trial, which have bounds of their own.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use lab::event::Event;
+use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
+use lab::spec::{Cache, CommandLine, Device, Load, Output, TrialSpec};
+
+use crate::command::{self, End, Ran};
+use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
+use crate::device::{Attached, attach};
+use crate::filesystem::{Instance, Stage, by_name};
+use crate::host_proc::HostProc;
+use crate::stop::Stop;
+use crate::tool::{Failure, Toolbox};
+
+/// Bound on giving back everything after the trial itself has ended.
+const TEARDOWN_MAX: Duration = Duration::from_secs(60);
+
+/// A device is idle when it completed nothing during so many intervals in a row.
+const QUIET_INTERVALS: u32 = 3;
+const QUIET_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Carries the trial out and tells `emit` what it is doing.
+pub fn carry_out(
+    spec: &TrialSpec,
+    host: &HostProc,
+    stop: &Stop,
+    emit: &mut dyn FnMut(&Event),
+) -> Record {
+    let started = Instant::now();
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut trial = Trial {
+        spec,
+        host,
+        stop,
+        emit,
+        deadline: spec.timeout_ns.map(|limit| started + Duration::from_nanos(limit)),
+        record: Record::begun(spec, unix.as_nanos() as u64),
+        phase: Phase::Mkfs,
+        counters: None,
+        machine_cpu_before_ns: None,
+    };
+    let mut tools = Toolbox::new(trial.deadline, stop.clone());
+    trial.record.outcome = match trial.whole(&mut tools) {
+        Ok(()) => Outcome::Completed,
+        Err(failure) => trial.outcome_of(failure),
+    };
+    trial.record.commands = tools.commands().to_vec();
+    trial.record.notes.extend_from_slice(tools.notes());
+    trial.record.elapsed_ns = started.elapsed().as_nanos() as u64;
+    trial.record
+}
+
+struct Trial<'a> {
+    spec: &'a TrialSpec,
+    host: &'a HostProc,
+    stop: &'a Stop,
+    emit: &'a mut dyn FnMut(&Event),
+    deadline: Option<Instant>,
+    record: Record,
+    phase: Phase,
+    counters: Option<DeviceCounters>,
+    machine_cpu_before_ns: Option<u64>,
+}
+
+impl Trial<'_> {
+    /// Attaches the device, carries the phases out on it, and gives everything back.
+    fn whole(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        let spec = self.spec;
+        let name = &spec.contender.file_system;
+        let file_system = by_name(name)
+            .ok_or_else(|| Failure::of(format!("this kurabe knows no file system '{name}'")))?;
+        self.record.counts_write_bytes = Some(file_system.counts_write_bytes());
+        let attached = self.attach()?;
+        let (node, size_bytes) = match &attached {
+            Some(attached) => (attached.node().to_path_buf(), attached.size_bytes()),
+            None => (PathBuf::new(), 0),
+        };
+        let stage = Stage::new(&spec.contender, &node, size_bytes, spec.discard, &spec.scratch);
+        let mut instance = file_system.begin(stage);
+        let carried = self.phases(instance.as_mut(), file_system.needs_device(), tools);
+        tools.clean_up_within(TEARDOWN_MAX);
+        let ended = self.end(instance.as_mut(), tools);
+        let detached = match attached {
+            Some(attached) => attached.detach().map_err(|error| Failure::of(error.to_string())),
+            None => Ok(()),
+        };
+        // The first failure is the cause; what followed from it is a remark.
+        for failure in [&ended, &detached].into_iter().filter_map(|step| step.as_ref().err()) {
+            if carried.is_err() {
+                tools.note(format!("giving back: {failure}"));
+            }
+        }
+        carried.and(ended).and(detached)
+    }
+
+    fn attach(&mut self) -> Result<Option<Attached>, Failure> {
+        let spec = self.spec;
+        if spec.device == Device::None {
+            return Ok(None);
+        }
+        let attached = attach(&spec.device, spec.discard, &spec.scratch, self.host, self.stop)
+            .map_err(|error| match self.stop.raised() {
+                true => Failure::Stopped,
+                false => Failure::of(error.to_string()),
+            })?;
+        self.counters = DeviceCounters::of_node(attached.node()).ok();
+        self.record.notes.extend_from_slice(attached.notes());
+        Ok(Some(attached))
+    }
+
+    fn phases(
+        &mut self,
+        instance: &mut dyn Instance,
+        on_device: bool,
+        tools: &mut Toolbox,
+    ) -> Result<(), Failure> {
+        let spec = self.spec;
+        if on_device {
+            self.timed(Phase::Mkfs, || instance.make(tools))?;
+            match instance.geometry(tools) {
+                Ok(geometry) => self.record.geometry = Some(geometry),
+                Err(failure) => tools.note(failure.to_string()),
+            }
+            self.timed(Phase::Mount, || instance.mount(tools))?;
+        } else {
+            self.phase = Phase::Mount;
+            instance.mount(tools)?;
+            self.record.geometry = instance.geometry(tools).ok();
+        }
+        let directory = instance.directory();
+        if !on_device {
+            self.counters = DeviceCounters::under_directory(&directory).ok();
+            self.record.device_shared = self.counters.is_some();
+        }
+        self.record.mounted_as = mounted_as(&directory);
+        if let Some(setup) = &spec.workload.setup {
+            self.users_command(Phase::Setup, setup, &directory)?;
+        }
+        self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
+        if let Some(prepare) = &spec.workload.prepare {
+            self.users_command(Phase::Prepare, prepare, &directory)?;
+        }
+        self.record.space_before = space(&directory);
+        let daemon_before_ns = instance.daemon_cpu_ns();
+        self.run(&directory)?;
+        self.timed(Phase::Sync, || instance.sync(tools))?;
+        self.record.daemon_cpu_ns = instance
+            .daemon_cpu_ns()
+            .zip(daemon_before_ns)
+            .map(|(after, before)| after.saturating_sub(before));
+        self.record.space_after = space(&directory);
+        if let Some(cleanup) = &spec.workload.cleanup {
+            self.users_command(Phase::Cleanup, cleanup, &directory)?;
+        }
+        if on_device {
+            self.timed(Phase::Unmount, || instance.unmount(tools))?;
+            self.timed(Phase::Check, || instance.check(tools))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the setup durable, waits for the device, and drops the caches.
+    fn settle(&mut self, instance: &mut dyn Instance, tools: &mut Toolbox) -> Result<(), Failure> {
+        instance.sync(tools)?;
+        let wait = self.wait_until_idle(instance, tools)?;
+        self.record.idle_wait = wait;
+        if self.spec.cache == Cache::Cold {
+            if rustix::process::geteuid().is_root() {
+                instance.cool(tools)?;
+            } else {
+                self.record.caches_kept = Some("that needs root".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the device has been quiet for a while and no background work is known to be
+    /// pending. Without counters there is nothing to look at.
+    fn wait_until_idle(
+        &mut self,
+        instance: &mut dyn Instance,
+        tools: &mut Toolbox,
+    ) -> Result<Option<IdleWait>, Failure> {
+        let Some(counters) = self.counters.clone() else { return Ok(None) };
+        // A shared device may never be quiet, and waiting for it would prove nothing.
+        if self.record.device_shared {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let bound = Duration::from_nanos(self.spec.idle_wait_ns_max);
+        let mut last = read(&counters)?;
+        let (mut quiet, mut cause) = (0, None);
+        let mut told = false;
+        loop {
+            tools.pause(QUIET_INTERVAL)?;
+            let now = read(&counters)?;
+            let work = instance.background_work(self.host);
+            quiet = if now.quiet_since(&last) && work.is_none() { quiet + 1 } else { 0 };
+            last = now;
+            cause = work.or(cause);
+            let waited = started.elapsed();
+            let idle = quiet >= QUIET_INTERVALS;
+            if idle || waited >= bound {
+                return Ok(Some(IdleWait { waited_ns: waited.as_nanos() as u64, idle, cause }));
+            }
+            if let (Some(cause), false) = (&cause, told) {
+                (self.emit)(&Event::Status { text: format!("settle: waiting for {cause}") });
+                told = true;
+            }
+        }
+    }
+
+    /// The measured run. The command's own time is the phase's: the counters are read before it
+    /// is started and after it was reaped.
+    fn run(&mut self, directory: &Path) -> Result<(), Failure> {
+        self.begin(Phase::Run);
+        let before = self.read_counters();
+        let Load::Command { command } = &self.spec.workload.load;
+        let ran = self.execute(command, directory)?;
+        self.push(Phase::Run, ran.elapsed_ns, before);
+        self.record.outlived = ran.outlived;
+        self.record.command = Some(ran.usage.clone());
+        let ignore_failure = self.spec.workload.ignore_failure;
+        judge("the command", &ran, ignore_failure)
+    }
+
+    /// A command before or after the measured one; it must succeed.
+    fn users_command(
+        &mut self,
+        phase: Phase,
+        command: &CommandLine,
+        directory: &Path,
+    ) -> Result<(), Failure> {
+        let name = format!("--{} '{command}'", phase.name());
+        self.timed_with(phase, |trial| judge(&name, &trial.execute(command, directory)?, false))
+    }
+
+    fn execute(&self, command: &CommandLine, directory: &Path) -> Result<Ran, Failure> {
+        let spec = self.spec;
+        let directory_text = directory.display().to_string();
+        let trial_text = spec.trial.to_string();
+        let environment = [
+            ("KURABE_DIR", directory_text.as_str()),
+            ("KURABE_CONTENDER", &spec.contender.label),
+            ("KURABE_TRIAL", &trial_text),
+        ];
+        let output: &Output = &spec.output;
+        command::run(command, directory, &environment, output, self.deadline, self.stop)
+            .map_err(|error| Failure::of(error.to_string()))
+    }
+
+    /// Gives the file system back and says what of the command still ran.
+    fn end(&mut self, instance: &mut dyn Instance, tools: &mut Toolbox) -> Result<(), Failure> {
+        instance.end(tools)
+    }
+
+    fn begin(&mut self, phase: Phase) {
+        self.phase = phase;
+        (self.emit)(&Event::Phase { phase });
+    }
+
+    fn timed<T>(
+        &mut self,
+        phase: Phase,
+        step: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.timed_with(phase, |_| step())
+    }
+
+    fn timed_with<T>(
+        &mut self,
+        phase: Phase,
+        step: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.begin(phase);
+        let before = self.read_counters();
+        let started = Instant::now();
+        let result = step(self);
+        let elapsed_ns = started.elapsed().as_nanos() as u64;
+        self.push(phase, elapsed_ns, before);
+        result
+    }
+
+    fn read_counters(&mut self) -> Option<DeviceReading> {
+        self.machine_cpu_before_ns = machine_cpu_ns();
+        self.counters.as_ref().and_then(|counters| counters.read().ok())
+    }
+
+    fn push(&mut self, phase: Phase, elapsed_ns: u64, before: Option<DeviceReading>) {
+        let after = self.counters.as_ref().and_then(|counters| counters.read().ok());
+        self.record.phases.push(PhaseRecord {
+            phase,
+            elapsed_ns,
+            device: before.zip(after).map(|(before, after)| after.since(&before)),
+            machine_cpu_ns: machine_cpu_ns()
+                .zip(self.machine_cpu_before_ns)
+                .map(|(after, before)| after.saturating_sub(before)),
+        });
+    }
+
+    fn outcome_of(&self, failure: Failure) -> Outcome {
+        match failure {
+            Failure::Failed { message, output } => {
+                Outcome::Failed { phase: self.phase, message, output }
+            }
+            Failure::TimedOut => Outcome::TimedOut {
+                phase: self.phase,
+                limit_ns: self.spec.timeout_ns.unwrap_or_default(),
+            },
+            Failure::Stopped => Outcome::Interrupted { phase: self.phase },
+        }
+    }
+}
+
+/// Whether a command's end lets the trial go on.
+fn judge(name: &str, ran: &Ran, ignore_failure: bool) -> Result<(), Failure> {
+    match ran.end {
+        End::TimedOut => return Err(Failure::TimedOut),
+        End::Stopped => return Err(Failure::Stopped),
+        End::Exited => {}
+    }
+    let how = match (ran.usage.exit_code, ran.usage.signal) {
+        (Some(0), _) => return Ok(()),
+        (Some(_), _) if ignore_failure => return Ok(()),
+        (Some(code), _) => format!("{name} exited with code {code}"),
+        (None, signal) => format!("{name} was ended by signal {}", signal.unwrap_or_default()),
+    };
+    Err(Failure::Failed { message: how, output: ran.tail.clone() })
+}
+
+fn read(counters: &DeviceCounters) -> Result<DeviceReading, Failure> {
+    counters
+        .read()
+        .map_err(|error: io::Error| Failure::of(format!("the device's counters are gone: {error}")))
+}
+
+fn space(directory: &Path) -> Option<Space> {
+    let space = rustix::fs::statvfs(directory).ok()?;
+    Some(Space {
+        total_bytes: space.f_blocks * space.f_frsize,
+        free_bytes: space.f_bfree * space.f_frsize,
+        free_inodes: space.f_ffree,
+    })
+}
+
+/// The line of the mount table under which `directory` lies.
+fn mounted_as(directory: &Path) -> Option<String> {
+    let table = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    let holds = |line: &&str| {
+        let point = line.split(' ').nth(1).unwrap_or_default().replace("\\040", " ");
+        directory.starts_with(&point)
+    };
+    let depth = |line: &&str| line.split(' ').nth(1).map_or(0, str::len);
+    // Of mounts on one point the last is the one in force.
+    table.lines().filter(holds).max_by_key(depth).map(str::to_string)
+}

@@ -1,0 +1,143 @@
+//! Facts of the machine that a reader needs to judge a number, read from where the kernel and the
+//! distribution publish them. A fact that cannot be read is absent. No host name, no user name:
+//! results are made to be shown to others.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::stop::Stop;
+use crate::tool::Toolbox;
+
+/// The machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Version of kurabe.
+    pub kurabe_version: String,
+    /// Kernel release and version, as `uname -rv` prints them.
+    pub kernel: String,
+    /// Instruction set.
+    pub architecture: String,
+    /// The distribution's name for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<String>,
+    /// Model of the first CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_model: Option<String>,
+    /// CPUs that this process may use.
+    pub cpus: usize,
+    /// The frequency governor of the first CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_governor: Option<String>,
+    /// Memory in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The hypervisor, when the machine says that it is a virtual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtualisation: Option<String>,
+    /// `vm.*` settings that decide when dirty pages are written back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writeback: Vec<(String, String)>,
+    /// Whether kurabe ran as root.
+    pub root: bool,
+}
+
+const WRITEBACK: &[&str] = &[
+    "dirty_background_ratio",
+    "dirty_background_bytes",
+    "dirty_ratio",
+    "dirty_bytes",
+    "dirty_expire_centisecs",
+    "dirty_writeback_centisecs",
+];
+
+impl Machine {
+    /// Reads the facts of this machine.
+    pub fn read() -> Machine {
+        let name = rustix::system::uname();
+        let text = |path: &str| {
+            let text = fs::read_to_string(path).ok()?;
+            let text = text.trim();
+            (!text.is_empty()).then(|| text.to_string())
+        };
+        Machine {
+            kurabe_version: env!("CARGO_PKG_VERSION").into(),
+            kernel: format!(
+                "{} {}",
+                name.release().to_string_lossy(),
+                name.version().to_string_lossy()
+            ),
+            architecture: name.machine().to_string_lossy().into_owned(),
+            distribution: value_of("/etc/os-release", "PRETTY_NAME=")
+                .map(|value| value.trim_matches('"').to_string()),
+            cpu_model: value_of("/proc/cpuinfo", "model name")
+                .map(|value| value.trim_start_matches([':', ' ', '\t']).to_string()),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            cpu_governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            memory_bytes: memory_bytes(),
+            virtualisation: hypervisor(),
+            writeback: WRITEBACK
+                .iter()
+                .filter_map(|name| {
+                    Some((format!("vm.{name}"), text(&format!("/proc/sys/vm/{name}"))?))
+                })
+                .collect(),
+            root: rustix::process::geteuid().is_root(),
+        }
+    }
+}
+
+/// The first line that says a version when a tool is asked for it by `argument`.
+pub fn tool_version(tool: &str, argument: &str) -> Option<String> {
+    let tools = Toolbox::new(Some(Instant::now() + VERSION_MAX), Stop::default());
+    let output = tools.run_unlogged(&[tool, argument]).ok()?;
+    let mut lines = output.stdout.lines().chain(output.stderr.lines());
+    lines.find(|line| line.contains(|c: char| c.is_ascii_digit())).map(|line| line.trim().into())
+}
+
+/// How long a tool may take to say its version.
+const VERSION_MAX: Duration = Duration::from_secs(5);
+
+/// Memory of the machine in bytes.
+pub fn memory_bytes() -> Option<u64> {
+    let line = value_of("/proc/meminfo", "MemTotal:")?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+fn hypervisor() -> Option<String> {
+    let flags = value_of("/proc/cpuinfo", "flags")?;
+    if !flags.split_whitespace().any(|flag| flag == "hypervisor") {
+        return None;
+    }
+    let vendor = fs::read_to_string("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
+    let vendor = vendor.trim();
+    Some(if vendor.is_empty() {
+        "virtual machine".into()
+    } else {
+        format!("virtual machine ({vendor})")
+    })
+}
+
+/// What follows `prefix` in the first line of a file that begins with it.
+fn value_of(path: impl AsRef<Path>, prefix: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(prefix)).map(|value| value.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_facts() {
+        let machine = Machine::read();
+        assert!(machine.kernel.starts_with(|c: char| c.is_ascii_digit()), "{}", machine.kernel);
+        assert!(machine.memory_bytes.unwrap() > 1 << 20);
+        assert!(machine.cpus >= 1);
+        let json = serde_json::to_string(&machine).unwrap();
+        assert_eq!(serde_json::from_str::<Machine>(&json).unwrap(), machine);
+    }
+}
