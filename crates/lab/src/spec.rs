@@ -58,11 +58,13 @@ pub enum Device {
         /// Whether the bytes lie in memory rather than on a disk.
         memory: bool,
     },
-    /// A real block device that the runner has claimed and holds open exclusively.
+    /// A real block device that the runner has claimed and filled. mkfs and mount take it
+    /// exclusively themselves, so it is claimed again at each use rather than held.
     Block {
         /// The device node, such as `/dev/sdb`.
         path: PathBuf,
-        /// The name or serial number that the user gave to `--destroy`; checked again at use.
+        /// The name or serial number that the user gave to `--destroy`, with the signatures that
+        /// trials leave (`NAME:SIGNATURE+SIGNATURE`); checked again at use.
         destroy: String,
     },
     /// No device: an existing directory is used as it is.

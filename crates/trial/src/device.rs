@@ -9,6 +9,7 @@ pub mod facts;
 pub mod fill;
 pub mod loop_node;
 pub mod prepare;
+mod real;
 pub mod request;
 
 use std::fmt;

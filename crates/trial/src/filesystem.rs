@@ -45,6 +45,10 @@ pub trait FileSystem: Sync {
     /// The name in `/proc/filesystems` without which it cannot be mounted.
     fn kernel_name(&self) -> Option<&'static str>;
 
+    /// What libblkid calls what it leaves on a device; one name for each kind that its options can
+    /// make of it.
+    fn signatures(&self) -> &'static [&'static str];
+
     /// Whether it is made on a device. What is not is neither made, mounted, unmounted nor
     /// checked.
     fn needs_device(&self) -> bool {
@@ -237,6 +241,7 @@ mod tests {
             assert_eq!(by_name(file_system.name()).unwrap().name(), file_system.name());
             assert!(!file_system.summary().contains('\n') && !file_system.summary().is_empty());
             assert_eq!(file_system.needs_device(), !file_system.tools().is_empty());
+            assert_eq!(file_system.needs_device(), !file_system.signatures().is_empty());
         }
         assert!(by_name("zfs").is_none());
     }

@@ -151,3 +151,79 @@ fn memory_is_a_device_and_holes_are_filled_again() {
         live(&contender(text), prepared.device(), &scratch);
     }
 }
+
+/// A loop device of the test's own that plays the real disk, detached when dropped.
+struct Disk(String);
+
+impl Disk {
+    fn on(image: &Path) -> Disk {
+        let image = image.display().to_string();
+        let mut tools = Toolbox::new(None, Stop::default());
+        let words = ["losetup", "--find", "--show", "--direct-io=on", &image];
+        Disk(tools.expect(&words, "attaching the test's disk").unwrap().stdout.trim().to_string())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let tools = Toolbox::new(None, Stop::default());
+        tools.run_unlogged(&["losetup", "--detach", &self.0]).unwrap();
+    }
+}
+
+#[test]
+fn a_real_device_is_claimed_filled_used_and_wiped() {
+    if !private_root() {
+        return;
+    }
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let image = home.path().join("disk");
+    fs::File::create(&image).unwrap().set_len(320 << 20).unwrap();
+    let disk = Disk::on(&image);
+    let name = disk.0.strip_prefix("/dev/").unwrap();
+    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let prepare = |destroy: &str| {
+        let request = DeviceRequest::parse(&disk.0, Some(destroy)).unwrap();
+        device::prepare(&request, &ledger, &Stop::default(), &mut |_| {})
+    };
+    let mut tools = Toolbox::new(None, Stop::default());
+    tools.expect(&["mkfs.ext4", "-q", "-F", &disk.0], "making what stands in the way").unwrap();
+    let refusal = prepare(name).unwrap_err().to_string();
+    assert!(refusal.contains(&format!("--destroy '{name}:ext4'")), "{refusal}");
+
+    let prepared = prepare(&format!("{name}:ext4")).unwrap();
+    assert_eq!(prepared.size_bytes(), 320 << 20);
+    assert_eq!(prepared.facts().block_device.as_ref().unwrap().name, name);
+    let mut start = [0; 4096];
+    std::os::unix::fs::FileExt::read_exact_at(&fs::File::open(&disk.0).unwrap(), &mut start, 0)
+        .unwrap();
+    assert!(start.iter().filter(|byte| **byte == 0).count() < 100, "filled with random bytes");
+    for (number, text) in ["xfs", "btrfs", "ext4"].iter().enumerate() {
+        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
+        fs::create_dir(&scratch).unwrap();
+        live_on_real(&contender(text), prepared.device(), &scratch);
+    }
+    drop(prepared);
+    // Nothing stands in the way of the same command line any more.
+    let findings = block::claim::examine(Path::new(&disk.0)).unwrap();
+    assert_eq!((findings.signatures, findings.uses), (vec![], vec![]));
+}
+
+/// Makes and mounts only: the device is no loop device of kurabe's, so nothing is removed.
+fn live_on_real(contender: &Contender, device: &Device, scratch: &Path) {
+    let host = HostProc::open().unwrap();
+    let attached = device::attach(device, false, scratch, &host, &Stop::default()).unwrap();
+    let stage = Stage::new(contender, attached.node(), attached.size_bytes(), false, scratch);
+    let mut instance = filesystem::by_name(&contender.file_system).unwrap().begin(stage);
+    let mut tools = Toolbox::new(None, Stop::default());
+    instance.make(&mut tools).unwrap();
+    instance.mount(&mut tools).unwrap();
+    // Mounted, it cannot be claimed by another trial.
+    let second = device::attach(device, false, scratch, &host, &Stop::default());
+    assert!(
+        second.unwrap_err().to_string().contains("is mounted on") || contender.label == "btrfs"
+    );
+    instance.end(&mut tools).unwrap();
+    instance.check(&mut tools).unwrap();
+    attached.detach().unwrap();
+}

@@ -21,9 +21,9 @@ pub struct Mount {
     pub options: String,
 }
 
-/// The mounts that this process sees, in the order in which they were made.
+/// The mounts that this thread sees (a thread can have a namespace of its own), in the order in which they were made.
 pub fn mounts() -> io::Result<Vec<Mount>> {
-    mounts_in(Path::new("/proc/self/mountinfo"))
+    mounts_in(Path::new("/proc/thread-self/mountinfo"))
 }
 
 /// The mounts in one `mountinfo` file.

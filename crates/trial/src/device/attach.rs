@@ -9,7 +9,7 @@ use lab::spec::Device;
 use rustix::fs::{AtFlags, StatxFlags};
 
 use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
-use super::{BlockDeviceFacts, DeviceError, fill};
+use super::{BlockDeviceFacts, DeviceError, fill, real};
 use crate::host_proc::HostProc;
 use crate::ledger::{Ledger, Taken};
 use crate::stop::Stop;
@@ -44,6 +44,8 @@ struct TakenNode {
 /// zeros. Holes that an earlier trial was allowed to make are filled first. `scratch` is the
 /// trial's own directory, which its runner has in its ledger.
 ///
+/// A real device is claimed again and let go, since mkfs and mount take it themselves.
+///
 /// # Errors
 ///
 /// [`DeviceError`]; nothing stays attached.
@@ -58,8 +60,9 @@ pub fn attach(
         Device::Image { path, size_bytes, memory } => {
             attach_image(path, *size_bytes, *memory, discard, scratch, host, stop)
         }
-        Device::Block { path, .. } => {
-            Err(DeviceError::Refused(format!("{} cannot be claimed yet", path.display())))
+        Device::Block { path, destroy } => {
+            let size_bytes = real::attach(path, destroy)?;
+            Ok(Attached { node: path.clone(), size_bytes, notes: Vec::new(), taken: None })
         }
         Device::None => Err(DeviceError::Refused(
             "a dir: contender stands on no device of its own; nothing can be attached".into(),

@@ -12,6 +12,7 @@ use lab::spec::Device;
 use rustix::fs::{FallocateFlags, IFlags, MemfdFlags, OFlags};
 
 use super::fill::{self, Progress};
+use super::real::{self, RealDevice};
 use super::request::DEFAULT_DIRECTORY;
 use super::{BackingFacts, DeviceError, DeviceFacts, DeviceRequest};
 use crate::ledger::{Ledger, Taken, random_bits, random_name};
@@ -21,16 +22,23 @@ use crate::stop::Stop;
 #[derive(Debug)]
 pub struct Prepared<'ledger> {
     device: Device,
+    size_bytes: u64,
     facts: DeviceFacts,
     /// The memory of a `mem:` device, which lives as long as this descriptor.
     _memory: Option<OwnedFd>,
     _image: Option<Image<'ledger>>,
+    _real: Option<RealDevice>,
 }
 
 impl Prepared<'_> {
     /// What a trial is told.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
     }
 
     /// What the result says.
@@ -82,9 +90,18 @@ pub fn prepare<'ledger>(
             prepare_image(request, *size_bytes, directory, ledger, stop, report)
         }
         DeviceRequest::Memory { size_bytes } => prepare_memory(request, *size_bytes, stop, report),
-        DeviceRequest::Block { .. } => Err(DeviceError::Refused(
-            "real devices cannot be claimed yet; use loop:SIZE or mem:SIZE".into(),
-        )),
+        DeviceRequest::Block { path, destroy } => {
+            let (real, size_bytes, facts) = real::prepare(path, destroy, stop, report)?;
+            let path = path.clone();
+            Ok(Prepared {
+                device: Device::Block { path, destroy: real.destroy().to_string() },
+                size_bytes,
+                facts,
+                _memory: None,
+                _image: None,
+                _real: Some(real),
+            })
+        }
     }
 }
 
@@ -136,7 +153,9 @@ fn prepare_image<'ledger>(
             fill_ns: started.elapsed().as_nanos() as u64,
         },
         _memory: None,
+        size_bytes,
         _image: Some(image),
+        _real: None,
     })
 }
 
@@ -217,7 +236,9 @@ fn prepare_memory<'ledger>(
             fill_ns: started.elapsed().as_nanos() as u64,
         },
         _memory: Some(memory),
+        size_bytes,
         _image: None,
+        _real: None,
     })
 }
 

@@ -34,6 +34,10 @@ impl FileSystem for Directory {
         false
     }
 
+    fn signatures(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     fn size_bytes_min(&self) -> u64 {
         0
     }
