@@ -331,11 +331,7 @@ impl Sitting {
         let stop = Stop::on_signals().map_err(Failure::broken)?;
         let look = self.presentation.look;
         let mut progress = Progress::new(look, self.plan.study.workloads.len() > 1);
-        progress.say(&format!(
-            "result: {}   seed: {}",
-            self.writer.directory().display(),
-            self.plan.seed
-        ));
+        progress.say(&self.headline());
         clean_first(&progress);
         let ledger = Ledger::start(&ledger::default_directory()).map_err(|error| {
             Failure::broken(format!(
@@ -352,8 +348,32 @@ impl Sitting {
         };
         let analysis = analyse(&self.plan, &self.records, memory_bytes(&facts));
         self.publish(&analysis, &facts).map_err(Failure::broken)?;
+        if look.live || look.lines {
+            // The progress went to standard error; on a terminal both end up on one screen.
+            eprintln!();
+        }
         print!("{}", report::tables::terminal(&self.plan, &analysis, look.colour));
         Ok(self.exit_code(&analysis, &signals))
+    }
+
+    /// What is about to be compared, and where the result will lie.
+    fn headline(&self) -> String {
+        let study = &self.plan.study;
+        let names = |names: Vec<&str>| names.join(", ");
+        let blocks = match (study.blocks_min, study.blocks_max) {
+            (least, most) if least == most => format!("{least} blocks"),
+            (least, most) => format!("{least} to {most} blocks"),
+        };
+        let device =
+            if needs_device(study) { format!(" on {}", study.device) } else { String::new() };
+        format!(
+            "{}: {} under {}{device}, {blocks}, seed {}\nresult: {}",
+            study.name,
+            names(study.contenders.iter().map(|contender| contender.label.as_str()).collect()),
+            names(study.workloads.iter().map(|workload| workload.name.as_str()).collect()),
+            self.plan.seed,
+            self.writer.directory().display(),
+        )
     }
 
     /// Prepares the device and carries the plan out on it; everything taken is given back when it

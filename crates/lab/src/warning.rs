@@ -21,7 +21,7 @@ pub enum Warning {
     },
     /// A trial is too short to be told from the cost of starting it.
     ShortTrial {
-        /// Label.
+        /// Label of the contender with the shortest trials.
         contender: String,
         /// Median time in ns.
         median_ns: f64,
@@ -51,7 +51,7 @@ pub enum Warning {
     },
     /// Others use the device.
     DeviceShared {
-        /// Label.
+        /// Labels of all contenders that stand on such a device.
         contender: String,
     },
     /// The device did not become idle before the run.
@@ -150,7 +150,7 @@ impl fmt::Display for Warning {
             }
             Warning::DeviceShared { contender } => write!(
                 f,
-                "{contender}: its device also serves others, so the device columns count theirs too; use --device for counts of the load alone"
+                "{contender}: the device also serves others, so the device columns count theirs too; use --device for counts of the load alone"
             ),
             Warning::DeviceBusy { contender, trials, cause } => write!(
                 f,

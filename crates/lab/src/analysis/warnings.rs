@@ -14,6 +14,9 @@ const SHORT_TRIAL_NS: f64 = 50e6;
 /// Above this share of its time a command is not I/O-bound.
 const CPU_SHARE_MAX: f64 = 0.8;
 
+/// Below this a load moves so little that the remark would only be noise.
+const SMALL_DATA_BYTES_MIN: u64 = 1 << 20;
+
 /// All warnings of a workload, in the order of the contenders.
 pub(super) fn collect(
     plan: &Plan,
@@ -26,6 +29,8 @@ pub(super) fn collect(
         let records: Vec<&Record> = samples.completed(index).collect();
         of_contender(contender, &records, &mut warnings);
     }
+    short_trial(contenders, &mut warnings);
+    device_shared(samples, contenders, &mut warnings);
     if plan.study.cache == Cache::Cold
         && let Some(reason) = caches_kept(samples)
     {
@@ -43,9 +48,6 @@ fn of_contender(contender: &ContenderAnalysis, records: &[&Record], warnings: &m
         warnings.push(Warning::Failures { contender: label(), failed, trials });
     }
     let Some(summary) = &contender.time else { return };
-    if summary.median < SHORT_TRIAL_NS {
-        warnings.push(Warning::ShortTrial { contender: label(), median_ns: summary.median });
-    }
     let times: Vec<f64> =
         records.iter().filter_map(|record| record.time_ns()).map(|ns| ns as f64).collect();
     if let Ok(Some(first)) = statistics::first_block(&times)
@@ -65,9 +67,6 @@ fn of_contender(contender: &ContenderAnalysis, records: &[&Record], warnings: &m
             ratios: summary.outliers.iter().map(|index| times[*index] / summary.median).collect(),
         });
     }
-    if records.iter().any(|record| record.device_shared) {
-        warnings.push(Warning::DeviceShared { contender: label() });
-    }
     let busy: Vec<_> = records
         .iter()
         .filter_map(|record| record.idle_wait.as_ref())
@@ -79,6 +78,34 @@ fn of_contender(contender: &ContenderAnalysis, records: &[&Record], warnings: &m
     }
     if records.iter().any(|record| record.outlived) {
         warnings.push(Warning::Outlived { contender: label() });
+    }
+}
+
+/// Speaks of the contender with the shortest trials only: the remedy is the same for all.
+fn short_trial(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
+    let medians = contenders
+        .iter()
+        .filter_map(|contender| Some((contender.time.as_ref()?.median, &contender.label)));
+    if let Some((median_ns, label)) = medians.min_by(|one, other| one.0.total_cmp(&other.0))
+        && median_ns < SHORT_TRIAL_NS
+    {
+        warnings.push(Warning::ShortTrial { contender: label.clone(), median_ns });
+    }
+}
+
+fn device_shared(
+    samples: &Samples<'_>,
+    contenders: &[ContenderAnalysis],
+    warnings: &mut Vec<Warning>,
+) {
+    let shared: Vec<&str> = contenders
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| samples.completed(*index).any(|record| record.device_shared))
+        .map(|(_, contender)| contender.label.as_str())
+        .collect();
+    if !shared.is_empty() {
+        warnings.push(Warning::DeviceShared { contender: shared.join(", ") });
     }
 }
 
@@ -117,7 +144,7 @@ fn small_data(
         })
         .max();
     if let (Some(data_bytes), Some(memory_bytes)) = (moved, memory_bytes)
-        && data_bytes < memory_bytes
+        && (SMALL_DATA_BYTES_MIN..memory_bytes).contains(&data_bytes)
     {
         warnings.push(Warning::SmallData { data_bytes, memory_bytes });
     }

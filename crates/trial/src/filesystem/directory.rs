@@ -1,10 +1,15 @@
-//! An existing directory, used as it is: never made, mounted or checked. Needs no root.
+//! An existing directory: never made, mounted or checked. Needs no root.
+//!
+//! Every trial works in a fresh subdirectory of it, which is removed at the end: so trials do not
+//! see each other's files, and a command that overwrites or deletes does not meet the user's.
 
+use std::fs;
 use std::path::PathBuf;
 
 use super::kernel::{drop_caches, sync_file_system};
 use super::{FileSystem, Instance, Stage, Tool};
 use crate::host_proc::HostProc;
+use crate::ledger::{Ledger, Taken, random_name};
 use crate::tool::{Failure, Toolbox};
 
 /// `dir:/some/path`.
@@ -43,13 +48,19 @@ impl FileSystem for Directory {
     }
 
     fn begin(&self, stage: Stage) -> Box<dyn Instance> {
-        let path = stage.directory.expect("the notation of a dir: contender names a directory");
-        Box::new(DirectoryInstance { path })
+        let parent = stage.directory.expect("the notation of a dir: contender names a directory");
+        let path = parent.join(random_name());
+        Box::new(DirectoryInstance { parent, path, scratch: stage.scratch, taken: None })
     }
 }
 
 struct DirectoryInstance {
+    parent: PathBuf,
+    /// The trial's subdirectory.
     path: PathBuf,
+    scratch: PathBuf,
+    /// The ledger that names the subdirectory, while it exists.
+    taken: Option<(Ledger, u64)>,
 }
 
 impl Instance for DirectoryInstance {
@@ -58,7 +69,7 @@ impl Instance for DirectoryInstance {
     }
 
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
-        let path = self.path.display().to_string();
+        let path = self.parent.display().to_string();
         let output = tools.run_unlogged(&["stat", "--file-system", &path])?;
         match output.code {
             0 => Ok(output.stdout),
@@ -67,11 +78,17 @@ impl Instance for DirectoryInstance {
     }
 
     fn mount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
-        match self.path.metadata() {
-            Ok(metadata) if metadata.is_dir() => Ok(()),
-            Ok(_) => Err(Failure::of(format!("{} is not a directory", self.path.display()))),
-            Err(error) => Err(Failure::of(format!("{}: {error}", self.path.display()))),
-        }
+        let failed = |what: &str, error: std::io::Error| {
+            Failure::of(format!("{what} {}: {error}", self.path.display()))
+        };
+        let ledger = Ledger::in_scratch(&self.scratch)
+            .map_err(|error| failed("starting the trial's ledger for", error))?;
+        let id = ledger
+            .take(Taken::Scratch { path: self.path.clone() })
+            .map_err(|error| failed("writing the trial's ledger for", error))?;
+        fs::create_dir(&self.path).map_err(|error| failed("making the directory", error))?;
+        self.taken = Some((ledger, id));
+        Ok(())
     }
 
     fn directory(&self) -> PathBuf {
@@ -100,6 +117,13 @@ impl Instance for DirectoryInstance {
     }
 
     fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
-        Ok(())
+        let Some((ledger, id)) = self.taken.take() else { return Ok(()) };
+        let removed = fs::remove_dir_all(&self.path).and_then(|()| ledger.gave_back(id));
+        removed.map_err(|error| {
+            Failure::of(format!(
+                "removing the trial's directory {}: {error}; 'kurabe clean' tries again",
+                self.path.display()
+            ))
+        })
     }
 }
