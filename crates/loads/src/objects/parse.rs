@@ -39,6 +39,10 @@ const NESTING_MAX: usize = 100;
 /// Greatest number of threads: each one is a thread of the operating system.
 const THREADS_MAX: u64 = 1024;
 
+/// Greatest number of statements in a text: each may name a size of its own, and an object
+/// remembers its size in 16 bits.
+const STATEMENTS_MAX: usize = 1 << 16;
+
 /// Percentages above this do not fit the original's numbers either.
 const PERCENT_MAX: u64 = 255;
 
@@ -61,8 +65,14 @@ pub(crate) fn parse(origin: &str, bytes: &[u8]) -> Result<Parsed, ProgramError> 
         }
     };
     let source = Source { origin, text };
-    let mut parser =
-        Parser { source, tokens: tokens(text), at: 0, errors: Vec::new(), warnings: Vec::new() };
+    let mut parser = Parser {
+        source,
+        tokens: tokens(text),
+        at: 0,
+        statements: 0,
+        errors: Vec::new(),
+        warnings: Vec::new(),
+    };
     match parser.program() {
         Ok(program) if parser.errors.is_empty() => {
             Ok(Parsed { program, warnings: parser.warnings })
@@ -82,6 +92,7 @@ struct Parser<'a> {
     source: Source<'a>,
     tokens: Vec<Token>,
     at: usize,
+    statements: usize,
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
 }
@@ -520,7 +531,15 @@ impl<'a> Parser<'a> {
         if !STATEMENTS.contains(&word) {
             return Err(self.unexpected(expected, &STATEMENTS));
         }
-        self.take();
+        let span = self.take().span;
+        self.statements += 1;
+        if self.statements > STATEMENTS_MAX {
+            return Err(Box::new(self.source.error(
+                span,
+                format!("more than {STATEMENTS_MAX} statements"),
+                "one too many",
+            )));
+        }
         match word {
             "New" => {
                 self.expect_mark('(', "after `New`")?;

@@ -114,13 +114,20 @@ impl Zipf {
         zipf
     }
 
-    /// A rank of `1..=count`; `count` must not be zero.
-    pub fn rank(&mut self, random: &mut Random, count: u64) -> u64 {
+    /// Makes the ranks `1..=count`; `count` must not be zero.
+    #[inline]
+    pub fn set_count(&mut self, count: u64) {
         debug_assert!(count > 0);
         if count != self.count {
             self.count = count;
             self.integral_at_last = self.integral(count as f64 + 0.5);
         }
+    }
+
+    /// A rank of `1..=count`, of the count that was set last.
+    pub fn rank(&self, random: &mut Random) -> u64 {
+        let count = self.count;
+        assert!(count > 0, "the number of ranks was never set");
         loop {
             let area = self.integral_at_last
                 + random.unit() * (self.integral_at_first - self.integral_at_last);
@@ -205,9 +212,10 @@ mod tests {
             let mut zipf = Zipf::new(exponent);
             const COUNT: usize = 10;
             const DRAWS: f64 = 400_000.0;
+            zipf.set_count(COUNT as u64);
             let mut counts = [0u64; COUNT];
             for _ in 0..DRAWS as u64 {
-                counts[zipf.rank(&mut random, COUNT as u64) as usize - 1] += 1;
+                counts[zipf.rank(&mut random) as usize - 1] += 1;
             }
             let weights: Vec<f64> = (1..=COUNT).map(|rank| (rank as f64).powf(-exponent)).collect();
             let sum: f64 = weights.iter().sum();
@@ -229,8 +237,9 @@ mod tests {
         let mut random = Random::new(3);
         let mut zipf = Zipf::new(0.99);
         for count in [1, 2, 1_000_000_000_000, 3, 1] {
+            zipf.set_count(count);
             for _ in 0..1000 {
-                let rank = zipf.rank(&mut random, count);
+                let rank = zipf.rank(&mut random);
                 assert!((1..=count).contains(&rank));
             }
         }
