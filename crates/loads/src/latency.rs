@@ -277,6 +277,25 @@ impl Recorder {
         self.add(kind, latency_ns, bytes);
     }
 
+    /// Records `count` operations of about one latency, which moved `bytes` together, in the
+    /// current interval: the buckets of a histogram that another tool kept.
+    pub fn record_many(&mut self, kind: KindId, latency_ns: u64, count: u64, bytes: u64) {
+        if count == 0 {
+            return;
+        }
+        let state = &mut self.kinds[kind.0 as usize];
+        let latency_ns = latency_ns.min(LATENCY_MAX_NS);
+        state
+            .current
+            .record_n(latency_ns, count)
+            .expect("a histogram that grows by itself takes every value up to its limit");
+        state.current_figures.add(&Sums {
+            bytes,
+            total_ns: latency_ns.saturating_mul(count),
+            max_ns: latency_ns,
+        });
+    }
+
     #[inline]
     fn add(&mut self, kind: KindId, latency_ns: u64, bytes: u64) {
         let state = &mut self.kinds[kind.0 as usize];
@@ -802,6 +821,19 @@ mod tests {
         assert_eq!(get.count, 100_000);
         assert_eq!(get.total_ns, 10 * 100_000 * 100_001 / 2);
         assert_eq!(summary.overall.count, 100_000);
+    }
+
+    #[test]
+    fn many_at_once_are_as_many_one_by_one() {
+        let mut at_once = Recorder::new();
+        let mut one_by_one = Recorder::new();
+        let (once, single) = (at_once.kind("read"), one_by_one.kind("read"));
+        at_once.record_many(once, 1_500, 7, 7 * 512);
+        at_once.record_many(once, 9_000, 0, 0);
+        for _ in 0..7 {
+            one_by_one.record_at(single, 0, 1_500, 512);
+        }
+        assert_eq!(at_once.finish().summary(), one_by_one.finish().summary());
     }
 
     #[test]

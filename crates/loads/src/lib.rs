@@ -5,6 +5,7 @@
 //! laboratory that runs it.
 
 pub mod dbench;
+pub mod fio;
 pub mod latency;
 pub mod objects;
 #[allow(unsafe_code)]

@@ -196,12 +196,21 @@ impl fmt::Display for Finished {
             (None, Some(signal)) => write!(f, "was killed by signal {signal}")?,
             (None, None) => write!(f, "ended")?,
         }
-        // The reason stands on standard error; a tool that is silent there (dbench) says it at
-        // the end of its standard output.
-        let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        for line in &lines[lines.len().saturating_sub(8)..] {
-            write!(f, "\n  {line}")?;
+        // The reason stands on standard error as a rule; dbench says it on standard output, fio
+        // on both. The end of a long standard output (a report) tells nothing beside it.
+        let shown_of = |text: &str, lines_max: usize| {
+            let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+            lines[lines.len().saturating_sub(lines_max)..].join("\n  ")
+        };
+        let errors = shown_of(&self.stderr, 8);
+        if !errors.is_empty() {
+            write!(f, "\n  {errors}")?;
+        }
+        if errors.is_empty() || self.stdout.lines().count() <= 20 {
+            let rest = shown_of(&self.stdout, 12);
+            if !rest.is_empty() {
+                write!(f, "\n  {rest}")?;
+            }
         }
         Ok(())
     }
@@ -407,7 +416,7 @@ pub fn run(
     let mut stderr = String::new();
     let mut stopped = false;
     let mut ended = None;
-    let mut silent_polls = 0;
+    let mut silence = Duration::ZERO;
     loop {
         match lines.recv_timeout(POLL) {
             Ok((stream, line)) => {
@@ -422,10 +431,10 @@ pub fn run(
             Err(RecvTimeoutError::Timeout) => {
                 // A grandchild may hold the pipe open after the tool's end; the tool's end is
                 // what counts, and the grandchild goes with it. One that fled into a session
-                // of its own is not waited for: two silent polls end the reading.
+                // of its own is not waited for longer than the grace.
                 if ended.is_some() {
-                    silent_polls += 1;
-                    if silent_polls > 2 {
+                    silence += POLL;
+                    if silence > GRACE {
                         break;
                     }
                 } else {

@@ -1,0 +1,169 @@
+//! Tests of the job-file parser.
+
+use std::collections::HashMap;
+use std::io;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Files and variables of a test.
+#[derive(Default)]
+struct Given {
+    files: HashMap<PathBuf, Vec<u8>>,
+    variables: HashMap<String, String>,
+}
+
+impl Given {
+    fn file(mut self, path: &str, text: &str) -> Self {
+        self.files.insert(PathBuf::from(path), text.as_bytes().to_owned());
+        self
+    }
+
+    fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+}
+
+impl Surroundings for Given {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.variables.get(name).cloned()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+fn parse(text: &str) -> Result<JobFile, JobFileError> {
+    JobFile::parse(text.as_bytes(), Path::new("jobs/job.fio"), &Given::default())
+}
+
+fn fault(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn sections_options_and_comments_are_read() {
+    let job = parse(
+        "; a comment\n  # another\n[global]\nioengine=libaio ; trailing\ndirect=1\n\n\
+         [job one]\n\trw = randread\nthread\nfilename=\nbssplit=4k/50:8k/50\r\n",
+    )
+    .unwrap();
+    assert_eq!(job.sections.len(), 2);
+    assert!(job.sections[0].is_global());
+    assert_eq!(job.sections[1].name, "job one");
+    let options: Vec<String> = job.sections[1].options.iter().map(ToString::to_string).collect();
+    assert_eq!(options, ["rw=randread", "thread", "filename=", "bssplit=4k/50:8k/50"]);
+    assert_eq!(job.sections[0].value("ioengine"), Some("libaio"));
+    let place = &job.sections[1].options[0].place;
+    assert_eq!((place.line, place.column), (8, 2));
+    assert_eq!(job.sections[1].options[0].value_column, 7);
+}
+
+#[test]
+fn a_job_inherits_from_the_globals_before_it_only() {
+    let job = parse("[global]\nbs=4k\n[a]\n[global two]\nbs=8k\n[b]\n[c]\nbs=1m\n").unwrap();
+    assert_eq!(job.effective(1, "bs"), Some("4k"));
+    assert_eq!(job.effective(3, "bs"), Some("8k"));
+    assert_eq!(job.effective(4, "bs"), Some("1m"));
+    assert_eq!(job.jobs().count(), 3);
+}
+
+#[test]
+fn variables_are_expanded_as_fio_expands_them() {
+    let given = Given::default().variable("DIR", "/mnt/x").variable("NL", "a\nb");
+    let text = "[j]\nfilename=${DIR}/f${MISSING}:${DIR}/g\nsize=${open\nname=${NL}\n";
+    let job = JobFile::parse(text.as_bytes(), Path::new("j"), &given).unwrap();
+    let section = &job.sections[0];
+    assert_eq!(section.value("filename"), Some("/mnt/x/f:/mnt/x/g"));
+    assert_eq!(section.value("size"), Some("${open"));
+    assert_eq!(section.value("name"), Some("a b"));
+}
+
+#[test]
+fn a_variable_can_name_the_option_itself() {
+    let given = Given::default().variable("O", "exec_prerun");
+    let job = JobFile::parse(b"[j]\n${O}=rm\n", Path::new("j"), &given).unwrap();
+    assert_eq!(job.sections[0].value("exec_prerun"), Some("rm"));
+}
+
+#[test]
+fn includes_are_taken_in_where_they_stand() {
+    let given = Given::default()
+        .file("jobs/common.inc", "bs=8k\ninclude deep.inc\n")
+        .file("jobs/deep.inc", "direct=1\n");
+    let text = "[j]\nrw=read\ninclude common.inc\nsize=1m\n";
+    let job = JobFile::parse(text.as_bytes(), Path::new("jobs/j.fio"), &given).unwrap();
+    let names: Vec<&str> = job.sections[0].options.iter().map(|o| o.name.as_str()).collect();
+    assert_eq!(names, ["rw", "bs", "direct", "size"]);
+    assert_eq!(job.sections[0].options[2].place.source, "jobs/deep.inc");
+}
+
+#[test]
+fn faults_are_placed() {
+    for (text, message) in [
+        ("bs=4k\n", "jobs/job.fio:1:1: the option `bs` stands before any [section]"),
+        ("[a\n", "jobs/job.fio:1:3: `]` is missing here"),
+        ("[]\n", "jobs/job.fio:1:1: the section has no name"),
+        ("[a]\n  =5\n", "jobs/job.fio:2:3: `=` without an option's name"),
+        ("[a]\nb s=5\n", "jobs/job.fio:2:2: ` ` cannot be in an option's name"),
+        ("[global]\nbs=1\n", "no section beside [global]"),
+        ("", "no section beside [global]"),
+        ("[a]\ninclude nothing.inc\n", "jobs/job.fio:2:1: cannot include nothing.inc"),
+        ("include x\n[a]\n", "jobs/job.fio:1:1: an include stands before"),
+        ("[a]\nx\0=1\n", "jobs/job.fio:2:2: this is no text file"),
+    ] {
+        let found = fault(text);
+        assert!(found.contains(message), "{text:?}: {found}");
+    }
+    let binary = JobFile::parse(b"[a]\nx=\xff\n", Path::new("j"), &Given::default());
+    assert_eq!(binary.unwrap_err().place.column, 3);
+}
+
+#[test]
+fn includes_can_neither_loop_nor_begin_sections() {
+    let given = Given::default().file("a.inc", "include a.inc\n").file("b.inc", "[x]\n");
+    for (text, reason) in
+        [("[j]\ninclude a.inc\n", "nested deeper"), ("[j]\ninclude b.inc\n", "cannot begin")]
+    {
+        let error = JobFile::parse(text.as_bytes(), Path::new("j"), &given).unwrap_err();
+        assert!(error.reason.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn options_on_one_line_are_one_job() {
+    let given = Given::default().variable("B", "16k");
+    let text = "rw=randrw --bs=${B}  'description=two words' thread";
+    let job = JobFile::from_options(text, "line", &given).unwrap();
+    let section = &job.sections[0];
+    assert_eq!(section.value("bs"), Some("16k"));
+    assert_eq!(section.value("description"), Some("two words"));
+    assert_eq!(section.options[1].place.column, 13);
+    for (text, column) in [("a=1 'b", 5), ("", 1), ("a=1 =2", 5)] {
+        assert_eq!(JobFile::from_options(text, "line", &given).unwrap_err().place.column, column);
+    }
+}
+
+#[test]
+fn what_is_printed_reads_back() {
+    let text = "[global]\nbs=4k\n\n[a]\nrw=read\nthread\n\n";
+    let job = parse(text).unwrap();
+    assert_eq!(job.to_string(), text);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = JobFile::parse(&bytes, Path::new("j"), &Given::default());
+        let _ = JobFile::from_options(&String::from_utf8_lossy(&bytes), "j", &Given::default());
+    }
+
+    #[test]
+    fn no_text_of_its_letters_makes_it_panic(text in "[\\[\\]a-c=;#$\\{\\} \n/'\"\u{e9}-]{0,80}") {
+        let _ = JobFile::parse(text.as_bytes(), Path::new("j"), &Given::default());
+        let _ = JobFile::from_options(&text, "j", &Given::default());
+    }
+}

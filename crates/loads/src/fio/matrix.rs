@@ -1,0 +1,358 @@
+//! The flash study's matrix: random reads, random writes and a 70/30 mix, submitted one by one
+//! and in queues of 32 and 64, in blocks of 4 KiB to 1 MiB, over 16 files of equal size or one
+//! device.
+//!
+//! Generates the cells and their job files, holds their results, and tells the overhead of one
+//! set of cells against another. Runs nothing; no I/O.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::guard::Target;
+use super::jobfile::{JobFile, JobOption, Place, Section};
+use super::output::FioJob;
+use crate::latency::KindSummary;
+
+/// The files that a matrix works on; the study had 16.
+pub const FILES: u32 = 16;
+
+/// What a cell does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Random reads.
+    RandomRead,
+    /// Random writes.
+    RandomWrite,
+    /// Random, 70 % reads and 30 % writes.
+    RandomMixed,
+}
+
+/// How a cell submits its operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Submission {
+    /// One after the other, each waited for (engine psync).
+    Synchronous,
+    /// A queue of this depth.
+    Queue {
+        /// Operations under way.
+        depth: u32,
+        /// The engine that keeps them.
+        engine: QueueEngine,
+    },
+}
+
+/// An engine that keeps a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum QueueEngine {
+    /// Linux's native asynchronous I/O.
+    #[serde(rename = "libaio")]
+    Libaio,
+    /// io_uring.
+    #[serde(rename = "io_uring")]
+    IoUring,
+}
+
+impl QueueEngine {
+    /// fio's name for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Libaio => "libaio",
+            Self::IoUring => "io_uring",
+        }
+    }
+}
+
+/// One cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cell {
+    /// What it does.
+    pub pattern: Pattern,
+    /// How.
+    pub submission: Submission,
+    /// In blocks of this size.
+    pub block_size_bytes: u32,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pattern = match self.pattern {
+            Pattern::RandomRead => "randread",
+            Pattern::RandomWrite => "randwrite",
+            Pattern::RandomMixed => "randrw-70-30",
+        };
+        match self.submission {
+            Submission::Synchronous => write!(f, "{pattern}-psync-1")?,
+            Submission::Queue { depth, engine } => {
+                write!(f, "{pattern}-{}-{depth}", engine.name())?;
+            }
+        }
+        write!(f, "-{}k", self.block_size_bytes / 1024)
+    }
+}
+
+/// Which cells, and what is common to them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Matrix {
+    /// What to do.
+    pub patterns: Vec<Pattern>,
+    /// How to submit.
+    pub submissions: Vec<Submission>,
+    /// Block sizes.
+    pub block_sizes_bytes: Vec<u32>,
+    /// Bytes of all files together, or the used part of the device.
+    pub size_bytes: u64,
+    /// Counted seconds of a cell.
+    pub runtime_seconds: u32,
+    /// Seconds before them that are not counted.
+    pub ramp_seconds: u32,
+    /// Threads, each with a queue of its own.
+    pub threads: u32,
+}
+
+impl Default for Matrix {
+    fn default() -> Self {
+        Self {
+            patterns: vec![Pattern::RandomRead, Pattern::RandomWrite, Pattern::RandomMixed],
+            submissions: vec![
+                Submission::Synchronous,
+                Submission::Queue { depth: 32, engine: QueueEngine::Libaio },
+                Submission::Queue { depth: 32, engine: QueueEngine::IoUring },
+                Submission::Queue { depth: 64, engine: QueueEngine::Libaio },
+                Submission::Queue { depth: 64, engine: QueueEngine::IoUring },
+            ],
+            block_sizes_bytes: (12..=20).map(|power| 1 << power).collect(),
+            size_bytes: 1 << 30,
+            runtime_seconds: 10,
+            ramp_seconds: 0,
+            threads: 1,
+        }
+    }
+}
+
+impl Matrix {
+    /// The cells in order: by pattern, then by submission, then by block size.
+    #[must_use]
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for pattern in &self.patterns {
+            for submission in &self.submissions {
+                for block_size_bytes in &self.block_sizes_bytes {
+                    cells.push(Cell {
+                        pattern: *pattern,
+                        submission: *submission,
+                        block_size_bytes: *block_size_bytes,
+                    });
+                }
+            }
+        }
+        cells
+    }
+
+    /// The job file of a cell. All cells of a matrix name the same files, so that they are laid
+    /// out once.
+    ///
+    /// I/O is direct: the matrix asks for the cost of the file system, not of the page cache.
+    #[must_use]
+    pub fn job(&self, cell: Cell, target: &Target) -> JobFile {
+        // A file is a multiple of the largest block, so that every cell covers all of it.
+        let largest = u64::from(self.block_sizes_bytes.iter().copied().max().unwrap_or(1).max(1));
+        let (pattern, mix) = match cell.pattern {
+            Pattern::RandomRead => ("randread", None),
+            Pattern::RandomWrite => ("randwrite", None),
+            Pattern::RandomMixed => ("randrw", Some("70")),
+        };
+        let (engine, depth) = match cell.submission {
+            Submission::Synchronous => ("psync", 1),
+            Submission::Queue { depth, engine } => (engine.name(), depth),
+        };
+        let mut options = vec![
+            option("rw", pattern),
+            option("bs", cell.block_size_bytes),
+            option("ioengine", engine),
+            option("iodepth", depth),
+            option("direct", 1),
+            option("numjobs", self.threads.max(1)),
+            option("time_based", 1),
+            option("runtime", self.runtime_seconds),
+            option("ramp_time", self.ramp_seconds),
+            // One entry for all threads.
+            option("group_reporting", 1),
+            // Random writes may hit a block again, as on a device in use.
+            option("norandommap", 1),
+            option("refill_buffers", 1),
+        ];
+        if let Some(mix) = mix {
+            options.push(option("rwmixread", mix));
+        }
+        match target {
+            Target::Directory(_) => {
+                let each = self.size_bytes / u64::from(FILES) / largest * largest;
+                let names: Vec<String> = (0..FILES).map(|file| format!("data.{file}")).collect();
+                options.push(option("filename", names.join(":")));
+                options.push(option("size", each * u64::from(FILES)));
+                options.push(option("file_service_type", "random"));
+            }
+            Target::Device(_) => {
+                options.push(option("size", self.size_bytes / largest * largest));
+            }
+        }
+        let place = Place { source: "the matrix".to_owned(), line: 1, column: 1 };
+        JobFile { sections: vec![Section { name: cell.to_string(), place, options }] }
+    }
+}
+
+fn option(name: &str, value: impl fmt::Display) -> JobOption {
+    JobOption {
+        name: name.to_owned(),
+        value: Some(value.to_string()),
+        place: Place { source: "the matrix".to_owned(), line: 1, column: 1 },
+        value_column: 1,
+    }
+}
+
+/// What a cell came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellResult {
+    /// The cell.
+    pub cell: Cell,
+    /// Operations a second, reads and writes together.
+    pub operations_per_second: f64,
+    /// Bytes a second, reads and writes together.
+    pub bytes_per_second: f64,
+    /// Latencies of the reads.
+    pub read: Option<KindSummary>,
+    /// Latencies of the writes.
+    pub write: Option<KindSummary>,
+}
+
+impl CellResult {
+    /// The result in what fio reports of a cell's jobs.
+    #[must_use]
+    pub fn new(cell: Cell, jobs: &[FioJob]) -> Self {
+        let directions = || jobs.iter().flat_map(|job| [&job.read, &job.write]).flatten();
+        let first = |side: fn(&FioJob) -> &Option<super::Direction>| {
+            jobs.iter().find_map(|job| side(job).as_ref()?.latency.clone())
+        };
+        Self {
+            cell,
+            operations_per_second: directions().map(|side| side.operations_per_second).sum(),
+            bytes_per_second: directions().map(|side| side.bytes_per_second).sum(),
+            read: first(|job| &job.read),
+            write: first(|job| &job.write),
+        }
+    }
+}
+
+/// What a cell loses against its counterpart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Overhead {
+    /// The cell.
+    pub cell: Cell,
+    /// Its operations a second.
+    pub operations_per_second: f64,
+    /// Those of the baseline.
+    pub baseline_operations_per_second: f64,
+    /// How much slower it is than the baseline, in percent of the baseline; below 0 when it is
+    /// faster. The study's figure: the difference in performance in percent of the block
+    /// device's.
+    pub percent: f64,
+}
+
+/// The overhead of each cell against the same cell of the baseline, in the order of `cells`.
+/// Cells that the baseline lacks, or in which it did nothing, are left out.
+#[must_use]
+pub fn overhead(cells: &[CellResult], baseline: &[CellResult]) -> Vec<Overhead> {
+    cells
+        .iter()
+        .filter_map(|result| {
+            let counterpart = baseline.iter().find(|other| other.cell == result.cell)?;
+            let (own, other) = (result.operations_per_second, counterpart.operations_per_second);
+            (other > 0.0).then(|| Overhead {
+                cell: result.cell,
+                operations_per_second: own,
+                baseline_operations_per_second: other,
+                percent: 100.0 * (1.0 - own / other),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::fio::{guard, size};
+
+    fn directory() -> Target {
+        Target::Directory(PathBuf::from("/mnt/target"))
+    }
+
+    #[test]
+    fn the_studys_matrix_is_complete() {
+        let cells = Matrix::default().cells();
+        assert_eq!(cells.len(), 3 * 5 * 9);
+        let names: BTreeSet<String> = cells.iter().map(ToString::to_string).collect();
+        assert_eq!(names.len(), cells.len());
+        assert!(names.contains("randread-psync-1-4k"));
+        assert!(names.contains("randrw-70-30-io_uring-64-1024k"));
+        assert_eq!(cells.iter().map(|cell| cell.block_size_bytes).min(), Some(4096));
+        assert_eq!(cells.iter().map(|cell| cell.block_size_bytes).max(), Some(1 << 20));
+    }
+
+    #[test]
+    fn all_cells_share_files_of_equal_size() {
+        let matrix = Matrix { size_bytes: (100 << 20) + 12345, ..Matrix::default() };
+        let mut needs = BTreeSet::new();
+        for cell in matrix.cells() {
+            let job = matrix.job(cell, &directory());
+            let files = job.sections[0].value("filename").unwrap();
+            assert_eq!(files.split(':').count(), FILES as usize);
+            needs.insert((files.to_owned(), size::need(&job).bytes));
+            assert!(guard::confine(&job, &directory()).is_ok());
+        }
+        assert_eq!(needs.len(), 1);
+        let (_, bytes) = needs.first().unwrap();
+        assert_eq!(bytes % (u64::from(FILES) << 20), 0);
+        assert_eq!(*bytes, 96 << 20);
+    }
+
+    #[test]
+    fn a_device_matrix_names_no_file() {
+        let matrix = Matrix::default();
+        let device = Target::Device(PathBuf::from("/dev/loop77"));
+        let job = matrix.job(matrix.cells()[0], &device);
+        assert_eq!(job.sections[0].value("filename"), None);
+        assert!(guard::confine(&job, &device).is_ok());
+    }
+
+    fn result(block_size_bytes: u32, operations_per_second: f64) -> CellResult {
+        CellResult {
+            cell: Cell {
+                pattern: Pattern::RandomRead,
+                submission: Submission::Synchronous,
+                block_size_bytes,
+            },
+            operations_per_second,
+            bytes_per_second: operations_per_second * f64::from(block_size_bytes),
+            read: None,
+            write: None,
+        }
+    }
+
+    #[test]
+    fn overhead_is_told_cell_by_cell() {
+        let raw = [result(4096, 1000.0), result(8192, 500.0), result(16384, 0.0)];
+        let own = [result(8192, 250.0), result(4096, 1100.0), result(16384, 5.0), result(512, 1.0)];
+        let overhead = overhead(&own, &raw);
+        assert_eq!(overhead.len(), 2);
+        assert!((overhead[0].percent - 50.0).abs() < 1e-9);
+        assert!((overhead[1].percent + 10.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,506 @@
+//! Runs jobs with the installed fio: checks them, lays their files out, measures, reads the
+//! result.
+//!
+//! Knows the order of these steps and the options that kurabe adds to a job. A run has a
+//! scratch directory that is fio's working directory: the job files as fio got them and its
+//! logs stay there. Invariants: nothing is run before the jobs are confined and fit; the
+//! measured run lays no file out.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::guard::{self, Target};
+use super::jobfile::{JobFile, JobFileError, JobOption, Place, Section};
+use super::layout::{self, Layout};
+use super::output::{self, FioInterval, FioJob, LogKind};
+use super::size::{self, Need};
+use crate::latency::Recording;
+use crate::tool::{Finished, Tool, ToolCommand, ToolError, run};
+
+/// The interval of the logs, unless the job has one of its own.
+const LOG_INTERVAL_MS: u64 = 1000;
+/// The most that a job gets which does not say its size.
+const DEFAULT_SIZE_BYTES_MAX: u64 = 1 << 30;
+/// The part of the free space that jobs without a size get together.
+const DEFAULT_SIZE_PART: u64 = 4;
+
+/// Engines whose jobs work on files of their own making, not on data that was laid out.
+const WITHOUT_DATA: [&str; 6] = ["null", "cpuio", "filecreate", "filestat", "filedelete", "falloc"];
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Fio<'a> {
+    /// The jobs as their author wrote them.
+    pub job: &'a JobFile,
+    /// Where they may work.
+    pub target: &'a Target,
+    /// A directory outside of the target for the job files and logs; it must exist.
+    pub scratch: &'a Path,
+    /// Whether to lay the files out and overwrite them first; without it, fio lays out what is
+    /// missing within the run.
+    pub lay_out: bool,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FioReport {
+    /// fio's version.
+    pub version: String,
+    /// fio's jobs.
+    pub jobs: Vec<FioJob>,
+    /// For each section that is a job, in order, what its threads did over time.
+    pub series: Vec<JobSeries>,
+    /// What was written before the run; absent when nothing was asked to be.
+    pub layout: Option<Layout>,
+    /// What the jobs needed, by their text.
+    pub needed_bytes: u64,
+    /// The size that was given to jobs which do not say one.
+    pub default_size_bytes: Option<u64>,
+    /// The job file as fio got it.
+    pub job_text: String,
+    /// fio's hints and warnings.
+    pub notes: Vec<String>,
+    /// Files that fio laid out within the measured run: 0, or the figures are falsified.
+    pub laid_out_in_run: u64,
+    /// The measured run with everything that was printed.
+    pub finished: Finished,
+}
+
+/// A job over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobSeries {
+    /// The section's name.
+    pub name: String,
+    /// In order.
+    pub intervals: Vec<FioInterval>,
+}
+
+/// A report and the histograms that its figures were taken from.
+#[derive(Clone, Debug)]
+pub struct FioOutcome {
+    /// The report.
+    pub report: FioReport,
+    /// The latencies of all jobs by direction.
+    pub latencies: Recording,
+}
+
+/// Why a run failed or was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum FioError {
+    /// The job file is faulty or would leave its target.
+    #[error(transparent)]
+    JobFile(#[from] JobFileError),
+    /// The files do not fit.
+    #[error(
+        "the jobs need {needed_bytes} bytes ({:.2} GiB), {path} has {available_bytes} ({:.2} GiB)",
+        *needed_bytes as f64 / f64::from(1 << 30), *available_bytes as f64 / f64::from(1 << 30)
+    )]
+    TooBig {
+        /// What the files need.
+        needed_bytes: u64,
+        /// What there is.
+        available_bytes: u64,
+        /// The target.
+        path: PathBuf,
+    },
+    /// The device is in use.
+    #[error("{device} is mounted on {point}; it is not written to")]
+    Mounted {
+        /// The device.
+        device: PathBuf,
+        /// Where.
+        point: String,
+    },
+    /// fio is missing, failed or was stopped. Its own messages are in the error.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// fio ended well, but one of its jobs did not.
+    #[error("the job `{job}` ended with error {error}: {reason}")]
+    Job {
+        /// The job.
+        job: String,
+        /// fio's error number.
+        error: i64,
+        /// What the number means.
+        reason: String,
+        /// The run with everything that was printed.
+        finished: Box<Finished>,
+    },
+    /// fio ended well, but printed something else than expected.
+    #[error("{reason}")]
+    Output {
+        /// What is wrong.
+        reason: String,
+        /// The run with everything that was printed.
+        finished: Box<Finished>,
+    },
+    /// A file could not be prepared.
+    #[error("cannot {what} {path}: {source}")]
+    Prepare {
+        /// What was tried.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The stop flag was raised before the measured run.
+    #[error("stopped while the files were laid out")]
+    Stopped,
+}
+
+/// The steps of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// fio creates the files.
+    LayOut,
+    /// The files are overwritten in place.
+    Overwrite,
+    /// The measured run.
+    Run,
+}
+
+/// Runs jobs; `progress` is told each step as it begins.
+///
+/// # Errors
+/// See [`FioError`].
+pub fn fio(
+    plan: &Fio<'_>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Step),
+) -> Result<FioOutcome, FioError> {
+    let tool = ToolCommand::new(Tool::Fio)?.directory(plan.scratch);
+    let confined = guard::confine(plan.job, plan.target)?;
+    let (resolved, need, default_size_bytes) = resolve(&confined, plan.target)?;
+    check_fit(need, plan.target)?;
+    make_directories(&resolved, plan.target)?;
+
+    let layout = if plan.lay_out {
+        Some(lay_out(plan, &tool, &resolved, need, stop, progress)?)
+    } else {
+        None
+    };
+
+    progress(Step::Run);
+    let text = measured(&resolved).to_string();
+    let path = plan.scratch.join("job.fio");
+    fs::write(&path, &text).map_err(prepare("write", &path))?;
+    let command = tool.arguments(["--output-format=json+", "--eta=never"]).argument(&path);
+    let finished = run(&command, stop, &mut |_, _| {})?;
+    let report = |output: output::Output, finished| FioReport {
+        version: output.version,
+        series: read_series(&resolved, plan.scratch),
+        layout,
+        needed_bytes: need.bytes,
+        default_size_bytes,
+        job_text: text,
+        laid_out_in_run: output
+            .notes
+            .iter()
+            .filter(|note| note.contains("Laying out IO file"))
+            .count() as u64,
+        notes: output.notes,
+        jobs: output.jobs,
+        finished,
+    };
+    let output = match output::parse(&finished.stdout) {
+        Ok(output) => output,
+        Err(reason) => return Err(FioError::Output { reason, finished: Box::new(finished) }),
+    };
+    if let Some(job) = output.jobs.iter().find(|job| job.error != 0) {
+        let code = i32::try_from(job.error).unwrap_or(0);
+        return Err(FioError::Job {
+            job: job.name.clone(),
+            error: job.error,
+            reason: io::Error::from_raw_os_error(code).to_string(),
+            finished: Box::new(finished),
+        });
+    }
+    let latencies = output.latencies.clone();
+    Ok(FioOutcome { report: report(output, finished), latencies })
+}
+
+fn prepare<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FioError + 'a {
+    move |source| match source.kind() {
+        io::ErrorKind::Interrupted => FioError::Stopped,
+        _ => FioError::Prepare { what, path: path.to_owned(), source },
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// The job files that fio gets
+// ---------------------------------------------------------------------------------------------
+
+/// Puts what holds for all jobs in front: the target, and what makes fio tell all it knows.
+fn resolve(confined: &JobFile, target: &Target) -> Result<(JobFile, Need, Option<u64>), FioError> {
+    let need = size::need(confined);
+    let mut common = vec![
+        added("lat_percentiles", "1"),
+        added("clat_percentiles", "1"),
+        added("log_avg_msec", &LOG_INTERVAL_MS.to_string()),
+        added("per_job_logs", "1"),
+    ];
+    let mut default_size_bytes = None;
+    let path = target.path().display().to_string();
+    match target {
+        Target::Directory(directory) => {
+            common.push(added("directory", &guard::join_names(&[path])));
+            if need.jobs_without_size > 0 {
+                let available = available_bytes(directory)?;
+                let share = available / DEFAULT_SIZE_PART / u64::from(need.jobs_without_size);
+                let size = share.min(DEFAULT_SIZE_BYTES_MAX) >> 20 << 20;
+                common.push(added("size", &size.to_string()));
+                default_size_bytes = Some(size);
+            }
+        }
+        Target::Device(_) => common.push(added("filename", &guard::join_names(&[path]))),
+    }
+    let mut sections =
+        vec![Section { name: "global".to_owned(), place: nowhere(), options: common }];
+    sections.extend(confined.sections.iter().cloned());
+    let resolved = JobFile { sections };
+    let need = if default_size_bytes.is_some() { size::need(&resolved) } else { need };
+    Ok((resolved, need, default_size_bytes))
+}
+
+fn nowhere() -> Place {
+    Place { source: "kurabe".to_owned(), line: 1, column: 1 }
+}
+
+fn added(name: &str, value: &str) -> JobOption {
+    JobOption {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+        place: nowhere(),
+        value_column: 1,
+    }
+}
+
+/// Gives options of each job values of its own, whatever the job says of them.
+fn with_overrides(
+    job: &JobFile,
+    overrides: impl Fn(usize, &Section) -> Vec<(&'static str, String)>,
+) -> JobFile {
+    let mut changed = job.clone();
+    for (index, section) in changed.sections.iter_mut().enumerate() {
+        if section.is_global() {
+            continue;
+        }
+        for (name, value) in overrides(index, section) {
+            section.options.retain(|option| option.name != name);
+            section.options.push(added(name, &value));
+        }
+    }
+    changed
+}
+
+fn has_data(job: &JobFile, index: usize) -> bool {
+    let engine = job.effective(index, "ioengine").unwrap_or("psync");
+    !WITHOUT_DATA.contains(&engine)
+}
+
+/// The job file that only creates the files, with plain writes.
+fn creating(job: &JobFile) -> JobFile {
+    let mut changed = with_overrides(job, |_, _| {
+        [
+            ("create_only", "1"),
+            ("fallocate", "none"),
+            ("overwrite", "1"),
+            ("unlink", "0"),
+            ("unlink_each_loop", "0"),
+        ]
+        .map(|(name, value)| (name, value.to_owned()))
+        .to_vec()
+    });
+    let mut index = 0;
+    changed.sections.retain(|section| {
+        let keep = section.is_global() || has_data(job, index);
+        index += 1;
+        keep
+    });
+    changed
+}
+
+/// The job file of the measured run.
+fn measured(job: &JobFile) -> JobFile {
+    with_overrides(job, |index, _| {
+        let log = format!("job-{index}");
+        let mut options: Vec<(&'static str, String)> =
+            guard::LOGS[..3].iter().map(|name| (*name, log.clone())).collect();
+        options.push(("fallocate", "none".to_owned()));
+        let appends = job.effective(index, "file_append").is_some_and(|value| value != "0");
+        if has_data(job, index) && !appends {
+            options.push(("overwrite", "1".to_owned()));
+        }
+        options
+    })
+}
+
+// ---------------------------------------------------------------------------------------------
+// Before the run
+// ---------------------------------------------------------------------------------------------
+
+fn available_bytes(directory: &Path) -> Result<u64, FioError> {
+    let facts = rustix::fs::statvfs(directory)
+        .map_err(|error| prepare("look at the space of", directory)(error.into()))?;
+    Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
+fn check_fit(need: Need, target: &Target) -> Result<(), FioError> {
+    let available_bytes = match target {
+        Target::Directory(directory) => {
+            // Files of an earlier run are used again.
+            let present: u64 = layout::files_below(directory)
+                .map_err(prepare("look through", directory))?
+                .iter()
+                .map(|file| file.size_bytes)
+                .sum();
+            available_bytes(directory)?.saturating_add(present)
+        }
+        Target::Device(device) => {
+            layout::device_bytes(device).map_err(prepare("take the size of", device))?
+        }
+    };
+    if need.bytes > available_bytes {
+        return Err(FioError::TooBig {
+            needed_bytes: need.bytes,
+            available_bytes,
+            path: target.path().to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Makes the directories that the jobs name below the target; fio makes files only.
+fn make_directories(job: &JobFile, target: &Target) -> Result<(), FioError> {
+    let Target::Directory(root) = target else {
+        return Ok(());
+    };
+    let make = |path: &Path| fs::create_dir_all(path).map_err(prepare("make", path));
+    for (index, section) in job.sections.iter().enumerate() {
+        for option in &section.options {
+            if option.name == "directory" {
+                for place in guard::split_names(option.value.as_deref().unwrap_or_default()) {
+                    make(Path::new(&place))?;
+                }
+            }
+        }
+        if section.is_global() {
+            continue;
+        }
+        let places = job.effective(index, "directory").unwrap_or_default();
+        for name in guard::split_names(job.effective(index, "filename").unwrap_or_default()) {
+            if let Some(parent) = Path::new(&name).parent()
+                && parent != Path::new("")
+            {
+                for place in guard::split_names(places) {
+                    make(&root.join(place).join(parent))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lay_out(
+    plan: &Fio<'_>,
+    tool: &ToolCommand,
+    resolved: &JobFile,
+    need: Need,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Step),
+) -> Result<Layout, FioError> {
+    let started = Instant::now();
+    let elapsed_ns = |since: Instant| u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    match plan.target {
+        Target::Device(device) => {
+            let mounted = layout::mount_of(device).map_err(prepare("look at", device))?;
+            if let Some(point) = mounted {
+                return Err(FioError::Mounted { device: device.clone(), point });
+            }
+            progress(Step::Overwrite);
+            let device_bytes =
+                layout::device_bytes(device).map_err(prepare("take the size of", device))?;
+            let is_known = need.unknown_jobs + need.jobs_without_size == 0;
+            let bytes = if is_known { need.bytes } else { device_bytes };
+            let written = layout::overwrite_device(device, bytes, stop)
+                .map_err(prepare("overwrite", device))?;
+            Ok(Layout { overwrite_ns: elapsed_ns(started), ..written })
+        }
+        Target::Directory(directory) => {
+            let before =
+                layout::files_below(directory).map_err(prepare("look through", directory))?;
+            let creating = creating(resolved);
+            if creating.jobs().next().is_none() {
+                return Ok(Layout::default());
+            }
+            progress(Step::LayOut);
+            let path = plan.scratch.join("layout.fio");
+            fs::write(&path, creating.to_string()).map_err(prepare("write", &path))?;
+            let command = tool.clone().arguments(["--eta=never"]).argument(&path);
+            run(&command, stop, &mut |_, _| {})?;
+            let layout_ns = elapsed_ns(started);
+            if stop.load(Ordering::Relaxed) {
+                return Err(FioError::Stopped);
+            }
+            progress(Step::Overwrite);
+            let started = Instant::now();
+            let after =
+                layout::files_below(directory).map_err(prepare("look through", directory))?;
+            let written = layout::overwrite_new(&before, &after, stop)
+                .map_err(prepare("overwrite files in", directory))?;
+            Ok(Layout { layout_ns, overwrite_ns: elapsed_ns(started), ..written })
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// After the run
+// ---------------------------------------------------------------------------------------------
+
+/// The series of each job, from the logs in the scratch directory.
+fn read_series(job: &JobFile, scratch: &Path) -> Vec<JobSeries> {
+    let mut names: Vec<PathBuf> = fs::read_dir(scratch)
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    names.sort();
+    let mut all = Vec::new();
+    for (index, section) in job.sections.iter().enumerate() {
+        if section.is_global() {
+            continue;
+        }
+        let mut logs = Vec::new();
+        for path in &names {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let kind = if name.starts_with(&format!("job-{index}_bw.")) {
+                LogKind::Bandwidth
+            } else if name.starts_with(&format!("job-{index}_iops.")) {
+                LogKind::Operations
+            } else {
+                continue;
+            };
+            if let Ok(text) = fs::read_to_string(path) {
+                logs.push((kind, text));
+            }
+        }
+        let interval_ms = job
+            .effective(index, "log_avg_msec")
+            .and_then(|text| text.parse().ok())
+            .filter(|interval_ms| *interval_ms > 0)
+            .unwrap_or(LOG_INTERVAL_MS);
+        all.push(JobSeries {
+            name: section.name.clone(),
+            intervals: output::series(&logs, interval_ms * 1_000_000),
+        });
+    }
+    all
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;
