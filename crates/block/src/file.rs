@@ -5,6 +5,7 @@
 //! whole blocks, as for every backend. Knows nothing of what is on the device, and does not ask
 //! whether it is safe to write there: that is the claim's business.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
@@ -183,13 +184,14 @@ impl BlockDevice for FileDevice {
         if !self.needs_copy(buffer) {
             return self.file.read_exact_at(buffer, offset);
         }
-        let mut copy = AlignedBuffer::zeroed(buffer.len().min(COPY_BYTES));
-        for (index, part) in buffer.chunks_mut(COPY_BYTES).enumerate() {
-            let aligned = &mut copy[..part.len()];
-            self.file.read_exact_at(aligned, offset + (index * COPY_BYTES) as u64)?;
-            part.copy_from_slice(aligned);
-        }
-        Ok(())
+        with_copy_buffer(buffer.len(), |copy| {
+            for (index, part) in buffer.chunks_mut(COPY_BYTES).enumerate() {
+                let aligned = &mut copy[..part.len()];
+                self.file.read_exact_at(aligned, offset + (index * COPY_BYTES) as u64)?;
+                part.copy_from_slice(aligned);
+            }
+            Ok(())
+        })
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
@@ -198,13 +200,14 @@ impl BlockDevice for FileDevice {
         if !self.needs_copy(buffer) {
             return self.file.write_all_at(buffer, offset);
         }
-        let mut copy = AlignedBuffer::zeroed(buffer.len().min(COPY_BYTES));
-        for (index, part) in buffer.chunks(COPY_BYTES).enumerate() {
-            let aligned = &mut copy[..part.len()];
-            aligned.copy_from_slice(part);
-            self.file.write_all_at(aligned, offset + (index * COPY_BYTES) as u64)?;
-        }
-        Ok(())
+        with_copy_buffer(buffer.len(), |copy| {
+            for (index, part) in buffer.chunks(COPY_BYTES).enumerate() {
+                let aligned = &mut copy[..part.len()];
+                aligned.copy_from_slice(part);
+                self.file.write_all_at(aligned, offset + (index * COPY_BYTES) as u64)?;
+            }
+            Ok(())
+        })
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -253,6 +256,21 @@ impl BlockDevice for FileDevice {
     fn is_read_only(&self) -> bool {
         self.is_read_only
     }
+}
+
+/// Lends the thread's own aligned buffer of at least `length` bytes, at most [`COPY_BYTES`]: a
+/// fresh one for each transfer would cost its page faults each time.
+fn with_copy_buffer<T>(length: usize, work: impl FnOnce(&mut AlignedBuffer) -> T) -> T {
+    thread_local! {
+        static COPY: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::zeroed(0));
+    }
+    COPY.with_borrow_mut(|copy| {
+        let length = length.min(COPY_BYTES);
+        if copy.len() < length {
+            *copy = AlignedBuffer::zeroed(length.next_power_of_two());
+        }
+        work(copy)
+    })
 }
 
 fn is_unsupported(error: &io::Error) -> bool {

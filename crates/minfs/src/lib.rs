@@ -1,1 +1,55 @@
-//! Placeholder while the room is being built.
+//! minfs: a minimal file system for storage engines that keep their own journal.
+//!
+//! A volume holds few, large files in one flat directory. There is no log, no bitmap and no page
+//! cache: every inode has two slots, written alternately, and the free space is what no record
+//! claims. A change of names, sizes or space costs one 4 KiB write and one flush; a write inside
+//! the valid length costs nothing but itself. The format and the reasons are in
+//! `docs/format-minfs.md`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use block::MemoryDevice;
+//! use minfs::{MkfsOptions, MountOptions, Volume};
+//!
+//! let device = Arc::new(MemoryDevice::new(1 << 20, 512));
+//! minfs::mkfs(&device, &MkfsOptions::default())?;
+//! let volume = Volume::mount(device, &MountOptions::default())?;
+//! let file = volume.create(b"journal", 0o644)?;
+//! file.write(b"first entry", 0)?;
+//! file.sync()?;
+//! volume.rename(b"journal", b"journal.old", true)?;
+//! volume.unmount()?;
+//! # Ok::<(), minfs::Error>(())
+//! ```
+//!
+//! This crate stands on `block` and knows nothing of the laboratory. The rooms: `layout` (bytes),
+//! `geometry` and `record` (bytes judged), `survey` (a whole volume judged), `allocator`,
+//! `volume` and `file` (the live file system), `mkfs`, `fsck`.
+
+mod allocator;
+mod error;
+mod file;
+mod fsck;
+#[cfg(feature = "mount")]
+pub mod fuse;
+mod geometry;
+mod inode;
+pub mod layout;
+mod mkfs;
+mod record;
+mod survey;
+mod volume;
+
+pub use error::{Error, Result};
+pub use file::{File, Piece};
+pub use fsck::{FsckReport, fsck};
+pub use geometry::VolumeGeometry;
+pub use mkfs::{MkfsOptions, mkfs, plan};
+pub use record::{Attributes, Extent};
+pub use survey::{Finding, Severity, Subject};
+pub use volume::{FileFacts, MountOptions, Sabotage, SpaceFacts, Volume};
+
+/// Reads the geometry of the volume on `device`: identity, label and sizes.
+pub fn identify<D: block::BlockDevice + ?Sized>(device: &D) -> Result<VolumeGeometry> {
+    Ok(geometry::find(device)?.geometry)
+}

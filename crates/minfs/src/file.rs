@@ -1,0 +1,506 @@
+//! An open file: positional reads and writes from many threads, and what changes its length.
+//!
+//! A write that is whole blocks, below the valid length and outside a tail goes straight to the
+//! device under a shared lock; nothing else is touched. Every other change of a file takes its
+//! lock alone. No byte is copied unless a write or a read cuts through a block of the device.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use block::{AlignedBuffer, BlockDevice};
+
+use crate::error::{Error, Result};
+use crate::inode::{Inode, InodeState};
+use crate::layout::TAIL_BYTES_MAX;
+use crate::record::{Attributes, unit_sum};
+use crate::survey::for_each_piece;
+use crate::volume::{FileFacts, Sabotage, Shared, display, now_ns};
+
+/// Largest transfer of zeros and of data that must be copied to whole blocks, in bytes.
+const PIECE_BYTES: u64 = 1 << 20;
+static ZEROS: [u8; PIECE_BYTES as usize] = [0; PIECE_BYTES as usize];
+const NOT_POISONED: &str = "no thread panics while it holds a lock";
+
+/// An open file of a volume; cloning it opens the file once more.
+pub struct File {
+    shared: Arc<Shared>,
+    inode: Arc<Inode>,
+}
+
+/// A contiguous piece of a file on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Offset in the file in bytes.
+    pub file_offset: u64,
+    /// Offset on the device in bytes.
+    pub device_offset: u64,
+    /// Length in bytes.
+    pub length: u64,
+}
+
+impl File {
+    pub(crate) fn new(shared: Arc<Shared>, inode: Arc<Inode>) -> Self {
+        inode.state.write().expect(NOT_POISONED).handles += 1;
+        Self { shared, inode }
+    }
+
+    /// Facts of the file.
+    pub fn facts(&self) -> FileFacts {
+        self.shared.facts(&self.inode)
+    }
+
+    /// Length in bytes.
+    pub fn size(&self) -> u64 {
+        self.inode.state.read().expect(NOT_POISONED).size
+    }
+
+    /// Reads at `offset` and returns how many bytes there were: fewer than asked only at the end.
+    pub fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let state = self.inode.state.read().expect(NOT_POISONED);
+        self.check_whole(&state)?;
+        let length = (buffer.len() as u64).min(state.size.saturating_sub(offset));
+        let buffer = &mut buffer[..length as usize];
+        let on_device = length.min(state.live().saturating_sub(offset)) as usize;
+        let (stored, unwritten) = buffer.split_at_mut(on_device);
+        self.fetch(&state, stored, offset)?;
+        unwritten.fill(0);
+        Ok(length as usize)
+    }
+
+    /// Writes all of `bytes` at `offset`, or nothing when there is no space. What lies between the
+    /// old end and `offset` reads as zeros. Durable after [`File::sync`].
+    pub fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.shared.writable()?;
+        let end = offset
+            .checked_add(bytes.len() as u64)
+            .filter(|end| *end <= i64::MAX as u64)
+            .ok_or(Error::TooLarge(offset))?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let granule = self.shared.granule;
+        if offset.is_multiple_of(granule) && end.is_multiple_of(granule) {
+            let state = self.inode.state.read().expect(NOT_POISONED);
+            self.check_whole(&state)?;
+            let is_plain = end <= state.live().min(state.recorded_valid)
+                && (!state.touches_tail(offset, end) || state.is_unlinked);
+            if is_plain {
+                self.transfer(&state, bytes, offset)?;
+                self.inode.written_ns.store(now_ns(), Ordering::Relaxed);
+                return Ok(());
+            }
+        }
+        let mut state = self.inode.state.write().expect(NOT_POISONED);
+        self.write_alone(&mut state, bytes, offset, end)?;
+        self.inode.written_ns.store(now_ns(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Appends `bytes` at the end, wherever it is by then, and returns their offset.
+    pub fn append(&self, bytes: &[u8]) -> Result<u64> {
+        self.shared.writable()?;
+        let mut state = self.inode.state.write().expect(NOT_POISONED);
+        let offset = state.size;
+        let end = offset + bytes.len() as u64;
+        if !bytes.is_empty() {
+            self.write_alone(&mut state, bytes, offset, end)?;
+            self.inode.written_ns.store(now_ns(), Ordering::Relaxed);
+        }
+        Ok(offset)
+    }
+
+    /// Makes all writes to this file that completed before the call durable: one flush, and one
+    /// metadata write if the file grew. The time of the last write alone is no reason for one.
+    pub fn sync(&self) -> Result<()> {
+        self.shared.bound_tails()?;
+        {
+            let state = self.inode.state.read().expect(NOT_POISONED);
+            if !state.is_dirty || state.is_unlinked {
+                drop(state);
+                self.shared.writable()?;
+                return self.shared.flush();
+            }
+        }
+        let mut state = self.inode.state.write().expect(NOT_POISONED);
+        if state.is_dirty && !state.is_unlinked {
+            self.shared.store(&self.inode, &mut state)
+        } else {
+            drop(state);
+            self.shared.flush()
+        }
+    }
+
+    /// Sets the length: one write and one flush. A shorter file gives its space back, also what
+    /// was preallocated; what a longer one gains reads as zeros and holds no space.
+    pub fn truncate(&self, size: u64) -> Result<()> {
+        let shared = &self.shared;
+        shared.writable()?;
+        if size > i64::MAX as u64 {
+            return Err(Error::TooLarge(size));
+        }
+        let unit_bytes = shared.geometry.unit_bytes();
+        let mut state = self.inode.state.write().expect(NOT_POISONED);
+        self.check_whole(&state)?;
+        if size == state.size {
+            return Ok(());
+        }
+        let live = state.live().min(size);
+        let held = unit_sum(&state.extents);
+        let units =
+            if size < state.size { size.div_ceil(unit_bytes).min(held) } else { state.kept_units };
+        if live > state.recorded_valid {
+            shared.flush()?;
+        }
+        let freed = if size < state.size { state.extents_behind(units) } else { Vec::new() };
+        if size < state.size {
+            state.extents = state.first_extents(units);
+        }
+        // Between size and valid length there may be bytes of a write that was never synced; a
+        // file that grows over them must not show them.
+        state.valid = live;
+        state.recorded_valid = live;
+        state.size = size;
+        state.kept_units = units;
+        state.attributes.changed_ns = now_ns();
+        self.inode.written_ns.store(state.attributes.changed_ns, Ordering::Relaxed);
+        if !state.is_unlinked {
+            shared.store_settled(&self.inode, &mut state)?;
+        }
+        shared.free_units(&freed);
+        Ok(())
+    }
+
+    /// Reserves contiguous space for `length` bytes at `offset`, and lets the file end there if
+    /// it ended earlier unless `keep_size`. With `zero` the space is filled with zeros now, so
+    /// that no later write in it needs metadata; without, it reads as zeros all the same.
+    pub fn preallocate(&self, offset: u64, length: u64, keep_size: bool, zero: bool) -> Result<()> {
+        let shared = &self.shared;
+        shared.writable()?;
+        if length == 0 {
+            return Err(Error::Invalid("an empty range cannot be preallocated".into()));
+        }
+        let end = offset.checked_add(length).ok_or(Error::TooLarge(offset))?;
+        let unit_bytes = shared.geometry.unit_bytes();
+        let mut state = self.inode.state.write().expect(NOT_POISONED);
+        self.check_whole(&state)?;
+        shared.grow(&mut state, end, false)?;
+        let units = end.div_ceil(unit_bytes);
+        let mut is_changed = units > state.kept_units;
+        state.kept_units = state.kept_units.max(units);
+        let live = state.live();
+        let grows = !keep_size && end > state.size;
+        if zero && units * unit_bytes > live {
+            self.fill_with_zeros(&state, live, units * unit_bytes)?;
+            state.valid = state.valid.max(units * unit_bytes);
+            is_changed = true;
+        } else if grows && state.valid > live {
+            state.recorded_valid = state.recorded_valid.min(live);
+            state.valid = live;
+        }
+        if grows {
+            state.size = end;
+            is_changed = true;
+        }
+        if is_changed && !state.is_unlinked {
+            state.attributes.changed_ns = now_ns();
+            shared.store_settled(&self.inode, &mut state)?;
+        }
+        Ok(())
+    }
+
+    /// Fills `length` bytes at `offset` with zeros, reserving and zeroing the space up to there as
+    /// [`File::preallocate`] does.
+    pub fn zero_range(&self, offset: u64, length: u64, keep_size: bool) -> Result<()> {
+        let before = self.size();
+        self.preallocate(offset, length, keep_size, true)?;
+        let end = (offset + length).min(before);
+        let mut position = offset;
+        while position < end {
+            let step = (end - position).min(PIECE_BYTES);
+            self.write(&ZEROS[..step as usize], position)?;
+            position += step;
+        }
+        Ok(())
+    }
+
+    /// Changes mode, owner or times. Times alone are recorded with the next record of the file or
+    /// at unmount; anything else at once, by one write and one flush.
+    pub fn set_attributes(&self, change: impl FnOnce(&mut Attributes)) -> Result<()> {
+        let shared = &self.shared;
+        shared.writable()?;
+        let mut state = self.inode.state.write().expect(NOT_POISONED);
+        let written_ns = self.inode.written_ns.swap(0, Ordering::Relaxed);
+        if written_ns != 0 {
+            state.attributes.modified_ns = written_ns;
+        }
+        let before = state.attributes.clone();
+        change(&mut state.attributes);
+        state.attributes.mode &= 0o7777;
+        state.attributes.changed_ns = now_ns();
+        state.has_new_times = true;
+        let after = &state.attributes;
+        let is_only_times =
+            (before.mode, before.user, before.group) == (after.mode, after.user, after.group);
+        if is_only_times || state.is_unlinked {
+            return Ok(());
+        }
+        shared.store(&self.inode, &mut state)
+    }
+
+    /// Where the file's allocated bytes lie on the device, in order.
+    pub fn pieces(&self) -> Vec<Piece> {
+        let state = self.inode.state.read().expect(NOT_POISONED);
+        let geometry = &self.shared.geometry;
+        let extents = state.first_extents(state.needed_units(geometry.unit_bytes()));
+        let mut file_offset = 0;
+        extents
+            .iter()
+            .map(|extent| {
+                let length = u64::from(extent.count) * geometry.unit_bytes();
+                let device_offset = geometry.unit_offset(extent.start);
+                let piece = Piece { file_offset, device_offset, length };
+                file_offset += length;
+                piece
+            })
+            .collect()
+    }
+
+    fn check_whole(&self, state: &InodeState) -> Result<()> {
+        if state.is_damaged { Err(Error::DamagedFile(display(&state.name))) } else { Ok(()) }
+    }
+
+    fn write_alone(
+        &self,
+        state: &mut InodeState,
+        bytes: &[u8],
+        offset: u64,
+        end: u64,
+    ) -> Result<()> {
+        let shared = &self.shared;
+        self.check_whole(state)?;
+        if state.touches_tail(offset, end)
+            && !state.is_unlinked
+            && shared.sabotage() != Sabotage::OverwriteTail
+        {
+            // A record vouches for these bytes with a checksum, which they are about to leave.
+            shared.store_settled(&self.inode, state)?;
+        }
+        let live = state.live();
+        shared.grow(state, end, end > live)?;
+        if offset > live {
+            self.fill_with_zeros(state, live, offset)?;
+        }
+        self.put(state, bytes, offset)?;
+        self.account(state, bytes, offset, end, live);
+        Ok(())
+    }
+
+    /// Brings valid length, size and the checksum of what is not yet recorded up to date.
+    fn account(&self, state: &mut InodeState, bytes: &[u8], offset: u64, end: u64, live: u64) {
+        let valid = state.valid;
+        let is_pending = valid > state.recorded_valid;
+        if is_pending && offset.min(live) < valid && end > state.recorded_valid {
+            state.pending_checksum = None;
+        } else if end > valid {
+            let is_short = end - state.recorded_valid <= TAIL_BYTES_MAX;
+            state.pending_checksum = state.pending_checksum.filter(|_| is_short).map(|checksum| {
+                let mut checksum = checksum;
+                let mut gap = offset.saturating_sub(valid);
+                while gap > 0 {
+                    let step = gap.min(PIECE_BYTES);
+                    checksum = crc32c::crc32c_append(checksum, &ZEROS[..step as usize]);
+                    gap -= step;
+                }
+                let skipped = valid.saturating_sub(offset) as usize;
+                crc32c::crc32c_append(checksum, &bytes[skipped..])
+            });
+        }
+        if end > valid {
+            state.valid = end;
+            state.is_dirty = true;
+        }
+        if end > state.size {
+            state.size = end;
+            state.is_dirty = true;
+        }
+    }
+
+    /// Writes zeros from `start`, the end of the live bytes, to `end`.
+    fn fill_with_zeros(&self, state: &InodeState, start: u64, end: u64) -> Result<()> {
+        let mut position = start;
+        while position < end {
+            let next = ((position / PIECE_BYTES + 1) * PIECE_BYTES).min(end);
+            self.put(state, &ZEROS[..(next - position) as usize], position)?;
+            position = next;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes that may begin and end within a block of the device. What else is in such a
+    /// block is kept below the live length and becomes zeros above it.
+    fn put(&self, state: &InodeState, bytes: &[u8], offset: u64) -> Result<()> {
+        let granule = self.shared.granule;
+        let end = offset + bytes.len() as u64;
+        let mut position = offset;
+        while position < end {
+            let rest = &bytes[(position - offset) as usize..];
+            let whole_end = end - end % granule;
+            if position.is_multiple_of(granule) && position < whole_end {
+                self.transfer(state, &rest[..(whole_end - position) as usize], position)?;
+                position = whole_end;
+                continue;
+            }
+            let block_start = position - position % granule;
+            // One copy takes the cut block at the start and what follows, up to a limit.
+            let block_end = end.next_multiple_of(granule).min(block_start + PIECE_BYTES);
+            let piece_end = end.min(block_end);
+            let mut blocks = AlignedBuffer::zeroed((block_end - block_start) as usize);
+            let length = granule as usize;
+            if position > block_start {
+                self.load_live(state, &mut blocks[..length], block_start)?;
+            }
+            let last_start = block_end - granule;
+            if piece_end < block_end && (last_start > block_start || position == block_start) {
+                let from = (last_start - block_start) as usize;
+                self.load_live(state, &mut blocks[from..], last_start)?;
+            }
+            let inside = (position - block_start) as usize..(piece_end - block_start) as usize;
+            let taken = inside.len();
+            blocks[inside].copy_from_slice(&rest[..taken]);
+            self.transfer(state, &blocks, block_start)?;
+            position = piece_end;
+        }
+        Ok(())
+    }
+
+    /// Reads whole blocks and turns what is beyond the live length to zeros.
+    fn load_live(&self, state: &InodeState, blocks: &mut [u8], offset: u64) -> Result<()> {
+        let live = (state.live().saturating_sub(offset)).min(blocks.len() as u64) as usize;
+        if live > 0 {
+            self.fetch_blocks(state, blocks, offset)?;
+        }
+        blocks[live..].fill(0);
+        Ok(())
+    }
+
+    /// Reads bytes that the file holds on the device, at any offset and length.
+    fn fetch(&self, state: &InodeState, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let granule = self.shared.granule;
+        let end = offset + buffer.len() as u64;
+        let mut position = offset;
+        while position < end {
+            let done = (position - offset) as usize;
+            let whole_end = end - end % granule;
+            if position.is_multiple_of(granule) && position < whole_end {
+                let length = (whole_end - position) as usize;
+                self.fetch_blocks(state, &mut buffer[done..done + length], position)?;
+                position = whole_end;
+                continue;
+            }
+            let block_start = position - position % granule;
+            let block_end = end.next_multiple_of(granule).min(block_start + PIECE_BYTES);
+            let mut blocks = AlignedBuffer::zeroed((block_end - block_start) as usize);
+            self.fetch_blocks(state, &mut blocks, block_start)?;
+            let piece_end = end.min(block_end);
+            let inside = (position - block_start) as usize..(piece_end - block_start) as usize;
+            buffer[done..done + inside.len()].copy_from_slice(&blocks[inside]);
+            position = piece_end;
+        }
+        Ok(())
+    }
+
+    fn fetch_blocks(&self, state: &InodeState, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let mut filled = 0;
+        let end = offset + buffer.len() as u64;
+        for_each_piece(&self.shared.geometry, &state.extents, offset, end, |at, length| {
+            let part = &mut buffer[filled..filled + length as usize];
+            filled += length as usize;
+            self.shared.device.read_at(part, at).map_err(|source| Error::Device {
+                action: format!("read {length} bytes at offset {at}"),
+                source,
+            })
+        })?;
+        assert_eq!(filled, buffer.len(), "a read must stay within the file's space");
+        Ok(())
+    }
+
+    /// Writes whole blocks within the file's space.
+    fn transfer(&self, state: &InodeState, bytes: &[u8], offset: u64) -> Result<()> {
+        let mut written = 0;
+        let end = offset + bytes.len() as u64;
+        for_each_piece(&self.shared.geometry, &state.extents, offset, end, |at, length| {
+            let part = &bytes[written..written + length as usize];
+            written += length as usize;
+            self.shared.device.write_at(part, at).map_err(|source| {
+                let action = format!("write {length} bytes at offset {at}");
+                self.shared.fail(Error::Device { action, source })
+            })
+        })?;
+        assert_eq!(written, bytes.len(), "a write must stay within the file's space");
+        Ok(())
+    }
+}
+
+impl Clone for File {
+    fn clone(&self) -> Self {
+        Self::new(self.shared.clone(), self.inode.clone())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.shared.close(&self.inode);
+    }
+}
+
+/// A file as a device of its length, rounded down to whole blocks: what a store runs on in
+/// process. Reserve zeroed space first and every write is as cheap as on the bare device. The
+/// length is the file's; a discard does nothing, since the space stays the file's.
+impl BlockDevice for File {
+    fn len(&self) -> u64 {
+        let size = self.size();
+        size - size % self.shared.granule
+    }
+
+    fn block_size(&self) -> u32 {
+        self.shared.granule as u32
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.check_device_range(offset, buffer.len() as u64)?;
+        let length = self.read(buffer, offset)?;
+        if length == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.check_device_range(offset, buffer.len() as u64)?;
+        Ok(self.write(buffer, offset)?)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(self.sync()?)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.check_device_range(offset, length)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.shared.writable().is_err()
+    }
+}
+
+impl File {
+    fn check_device_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        let is_inside = offset.checked_add(length).is_some_and(|end| end <= self.len());
+        let granule = self.shared.granule;
+        if is_inside && offset.is_multiple_of(granule) && length.is_multiple_of(granule) {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{length} bytes at offset {offset} are not whole blocks within the file"),
+        ))
+    }
+}

@@ -1,0 +1,332 @@
+//! `minfs mount` and `minfs umount`: options, the daemon, signals, and exit codes of mount(8).
+//!
+//! The daemon is this program started once more in the foreground: it reports on a pipe once the
+//! volume is mounted, so the caller's exit code tells whether it is. On SIGTERM, SIGINT or SIGHUP
+//! it unmounts; a busy mount disappears from the tree at once and is served until its last file
+//! is closed.
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fuser::MountOption;
+use minfs::fuse::FuseOptions;
+use minfs::{MountOptions, Severity, Volume};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::MountArguments;
+use crate::device::{mounted_at, open, unescaped};
+
+/// Exit code of mount(8): a wrong command line.
+const EXIT_USAGE: u8 = 1;
+/// Exit code of mount(8): an error of the system.
+const EXIT_SYSTEM: u8 = 2;
+/// Exit code of mount(8): the mount failed.
+const EXIT_FAILED: u8 = 32;
+/// What the daemon writes on its pipe once it serves.
+const READY: &[u8] = b"ready\n";
+/// The environment variable that tells the daemon that someone waits on its standard output.
+const READY_VARIABLE: &str = "MINFS_TELL_WHEN_READY";
+/// How long `umount` waits for the daemon to let go of the device.
+const UMOUNT_WAIT: Duration = Duration::from_secs(30);
+
+/// What the options of mount(8) ask for.
+#[derive(Debug, PartialEq)]
+struct Wishes {
+    read_only: bool,
+    discard: bool,
+    direct_io: bool,
+    writeback_cache: bool,
+    zero_fallocate: bool,
+    allow_other: bool,
+    foreground: bool,
+    threads: usize,
+    root: (u16, u32, u32),
+    kernel_options: Vec<MountOption>,
+}
+
+impl Wishes {
+    fn parse(lists: &[String], sloppy: bool) -> Result<Self, String> {
+        let mut wishes = Self {
+            read_only: false,
+            discard: false,
+            direct_io: false,
+            writeback_cache: false,
+            zero_fallocate: false,
+            // Only root may let others in without a word in /etc/fuse.conf.
+            allow_other: rustix::process::geteuid().is_root(),
+            foreground: false,
+            threads: 16,
+            root: (0o755, rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
+            kernel_options: Vec::new(),
+        };
+        for option in lists.iter().flat_map(|list| list.split(',')) {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            let number = |radix| {
+                u32::from_str_radix(value, radix).map_err(|_| format!("{option}: no number"))
+            };
+            match key {
+                "ro" => wishes.read_only = true,
+                "rw" => wishes.read_only = false,
+                "discard" => wishes.discard = true,
+                "nodiscard" => wishes.discard = false,
+                "direct_io" => wishes.direct_io = true,
+                "writeback_cache" => wishes.writeback_cache = true,
+                "zero_fallocate" => wishes.zero_fallocate = true,
+                "allow_other" => wishes.allow_other = true,
+                "foreground" => wishes.foreground = true,
+                "threads" => wishes.threads = number(10)?.clamp(1, 256) as usize,
+                "root_mode" => wishes.root.0 = (number(8)? & 0o7777) as u16,
+                "root_user" => wishes.root.1 = number(10)?,
+                "root_group" => wishes.root.2 = number(10)?,
+                "nodev" => wishes.kernel_options.push(MountOption::NoDev),
+                "nosuid" => wishes.kernel_options.push(MountOption::NoSuid),
+                "suid" => wishes.kernel_options.push(MountOption::Suid),
+                "noexec" => wishes.kernel_options.push(MountOption::NoExec),
+                "noatime" => wishes.kernel_options.push(MountOption::NoAtime),
+                "sync" => wishes.kernel_options.push(MountOption::Sync),
+                "dirsync" => wishes.kernel_options.push(MountOption::DirSync),
+                // Said for mount(8) itself, or already so: attributes are checked by the kernel
+                // in any case, and reads change no time.
+                ""
+                | "defaults"
+                | "auto"
+                | "noauto"
+                | "user"
+                | "users"
+                | "nouser"
+                | "owner"
+                | "group"
+                | "nofail"
+                | "_netdev"
+                | "dev"
+                | "exec"
+                | "async"
+                | "atime"
+                | "relatime"
+                | "norelatime"
+                | "strictatime"
+                | "lazytime"
+                | "nolazytime"
+                | "default_permissions"
+                | "comment"
+                | "subtype"
+                | "fsname" => {}
+                _ if key.starts_with("x-") || key.starts_with("X-") || sloppy => {}
+                _ => return Err(format!("unknown option {option:?}")),
+            }
+        }
+        Ok(wishes)
+    }
+}
+
+/// Mounts a volume; returns the exit code.
+pub fn mount(arguments: &MountArguments) -> ExitCode {
+    let failed = |code: u8, error: String| {
+        eprintln!("mount.minfs: {error}");
+        ExitCode::from(code)
+    };
+    let wishes = match Wishes::parse(&arguments.options, arguments.sloppy) {
+        Ok(wishes) => wishes,
+        Err(error) => return failed(EXIT_USAGE, error),
+    };
+    if !arguments.directory.is_dir() {
+        return failed(EXIT_FAILED, format!("{}: no directory", arguments.directory.display()));
+    }
+    let outcome = if arguments.foreground || wishes.foreground || arguments.fake {
+        serve(arguments, wishes).map_err(|error| (EXIT_FAILED, error))
+    } else {
+        start_daemon(arguments)
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, error)) if error.is_empty() => ExitCode::from(code),
+        Err((code, error)) => failed(code, error),
+    }
+}
+
+/// Starts this program in the foreground and waits until it serves or ends.
+fn start_daemon(arguments: &MountArguments) -> Result<(), (u8, String)> {
+    let system = |error: std::io::Error| (EXIT_SYSTEM, error.to_string());
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("minfs")
+        .args(["mount", "--foreground"])
+        .args(arguments.sloppy.then_some("--sloppy"))
+        .args(arguments.verbose.then_some("--verbose"));
+    for options in &arguments.options {
+        command.args(["-o", options]);
+    }
+    let mut daemon = command
+        .arg("--")
+        .arg(&arguments.device)
+        .arg(&arguments.directory)
+        .env(READY_VARIABLE, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(system)?;
+    let mut said = Vec::new();
+    let mut output = daemon.stdout.take().expect("the output is piped");
+    output.read_to_end(&mut said).map_err(system)?;
+    if said == READY {
+        return Ok(());
+    }
+    // It ended without serving and has said why on the standard error output, which is ours.
+    let status = daemon.wait().map_err(system)?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
+    Err((code.unwrap_or(EXIT_SYSTEM), String::new()))
+}
+
+/// Tells root's log as well, since a daemon has no standard error output any more.
+fn announce(source: &str, message: &str) {
+    eprintln!("minfs: {source}: {message}");
+    if let Ok(mut log) = std::fs::OpenOptions::new().write(true).open("/dev/kmsg") {
+        let _ = writeln!(log, "<3>minfs: {source}: {message}");
+    }
+}
+
+/// Mounts and serves until unmounted.
+fn serve(arguments: &MountArguments, wishes: Wishes) -> Result<(), String> {
+    let path =
+        |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+    let (device_path, directory) = (path(&arguments.device)?, path(&arguments.directory)?);
+    let source = device_path.to_string_lossy().into_owned();
+    let device = open(&device_path, wishes.read_only)?;
+    let options =
+        MountOptions { read_only: wishes.read_only, discard: wishes.discard, ..Default::default() };
+    let volume =
+        Volume::mount(Arc::new(device), &options).map_err(|error| format!("{source}: {error}"))?;
+    for finding in volume.findings() {
+        if arguments.verbose || finding.severity != Severity::Note {
+            eprintln!("mount.minfs: {source}: {}", finding.text);
+        }
+    }
+    let reason = volume.read_only_reason();
+    if let Some(reason) = &reason
+        && !wishes.read_only
+    {
+        eprintln!("mount.minfs: {source}: mounted read-only: {reason}");
+    }
+    if arguments.fake {
+        return volume.unmount().map_err(|error| error.to_string());
+    }
+    let fuse_options = FuseOptions {
+        read_only: reason.is_some(),
+        direct_io: wishes.direct_io,
+        writeback_cache: wishes.writeback_cache,
+        zero_fallocate: wishes.zero_fallocate,
+        allow_other: wishes.allow_other,
+        threads: wishes.threads,
+        source: source.clone(),
+        root: wishes.root,
+        kernel_options: wishes.kernel_options,
+    };
+    let announced = source.clone();
+    let on_read_only = Box::new(move |reason: &str| announce(&announced, reason));
+    // Signals are caught before the mount exists, so that none can end the program between.
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| error.to_string())?;
+    let mut mounted = minfs::fuse::mount(volume, &directory, fuse_options, on_read_only)
+        .map_err(|error| format!("{}: cannot mount: {error}", directory.display()))?;
+    let mut unmount = mounted.unmounter();
+    std::thread::spawn(move || {
+        for _signal in signals.forever() {
+            if let Err(error) = unmount() {
+                eprintln!("minfs: cannot unmount: {error}");
+            }
+        }
+    });
+    if std::env::var_os(READY_VARIABLE).is_some() {
+        detach().map_err(|error| format!("cannot become a daemon: {error}"))?;
+    }
+    mounted.run().map_err(|error| {
+        announce(&source, &format!("the mount ended: {error}"));
+        error.to_string()
+    })
+}
+
+/// Leaves the caller's session and directory, tells it that the mount stands, and lets go of its
+/// output.
+fn detach() -> std::io::Result<()> {
+    // A process group leader may not start a session; it is in one of its own then already.
+    let _ = rustix::process::setsid();
+    std::env::set_current_dir("/")?;
+    let mut output = std::io::stdout().lock();
+    output.write_all(READY)?;
+    output.flush()?;
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// The source of the topmost mount at `directory`.
+fn source_of(directory: &Path) -> Option<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    mounts.lines().rev().find_map(|line| {
+        let mut fields = line.split(' ');
+        let (source, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        (kind == "fuse.minfs" && Path::new(&unescaped(at)) == directory).then(|| unescaped(source))
+    })
+}
+
+/// Unmounts and waits until the daemon has written everything and let go of the device.
+pub fn umount(directory: &Path) -> Result<(), String> {
+    let shown = directory.display();
+    let directory = directory.canonicalize().map_err(|error| format!("{shown}: {error}"))?;
+    let source = source_of(&directory).ok_or(format!("{shown}: no minfs is mounted there"))?;
+    let outcome = rustix::mount::unmount(&directory, rustix::mount::UnmountFlags::empty());
+    match outcome {
+        Ok(()) => {}
+        Err(rustix::io::Errno::PERM) => {
+            let status = Command::new("fusermount3").arg("-u").arg(&directory).status();
+            if !status.is_ok_and(|status| status.success()) {
+                return Err(format!("{shown}: fusermount3 could not unmount it"));
+            }
+        }
+        Err(error) => return Err(format!("{shown}: {error}")),
+    }
+    let deadline = Instant::now() + UMOUNT_WAIT;
+    while Instant::now() < deadline {
+        if mounted_at(Path::new(&source)).is_some() {
+            // Mounted in a second place: nothing to wait for.
+            return Ok(());
+        }
+        match open(Path::new(&source), true) {
+            Ok(_) => return Ok(()),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+    Err(format!("{source}: the daemon has not let go of it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(options: &str) -> Result<Wishes, String> {
+        Wishes::parse(&[options.to_string()], false)
+    }
+
+    #[test]
+    fn options_of_fstab_are_understood() {
+        let wishes = parse("defaults,nofail,x-systemd.automount,ro,discard,threads=3").unwrap();
+        assert!(wishes.read_only && wishes.discard && !wishes.direct_io);
+        assert_eq!(wishes.threads, 3);
+        let wishes = parse("ro,rw,root_mode=1777,root_user=5,nodev").unwrap();
+        assert!(!wishes.read_only);
+        assert_eq!((wishes.root.0, wishes.root.1), (0o1777, 5));
+        assert_eq!(wishes.kernel_options, [MountOption::NoDev]);
+    }
+
+    #[test]
+    fn unknown_options_are_refused_unless_sloppy() {
+        assert!(parse("colour=blue").unwrap_err().contains("colour=blue"));
+        assert!(parse("threads=many").is_err());
+        assert!(Wishes::parse(&["colour=blue".into()], true).is_ok());
+    }
+}

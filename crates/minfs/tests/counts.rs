@@ -1,0 +1,171 @@
+//! What each operation costs, counted by the recording backend: writes, bytes and flushes.
+
+use std::sync::Arc;
+
+use block::{AlignedBuffer, MemoryDevice, RecordingDevice};
+use minfs::{MkfsOptions, MountOptions, Volume, mkfs};
+
+type Device = Arc<RecordingDevice<MemoryDevice>>;
+
+fn volume() -> (Device, Volume) {
+    let device = Arc::new(RecordingDevice::counting(MemoryDevice::new(64 << 20, 512)));
+    mkfs(&device, &MkfsOptions::default()).unwrap();
+    let volume = Volume::mount(device.clone(), &MountOptions::default()).unwrap();
+    device.take_counts();
+    (device, volume)
+}
+
+/// Asserts data bytes, metadata writes of 4 KiB, and flushes since the last call.
+#[track_caller]
+fn assert_cost(device: &Device, data_writes: u64, data_bytes: u64, metadata: u64, flushes: u64) {
+    let counts = device.take_counts();
+    assert_eq!(counts.writes, data_writes + metadata, "writes");
+    assert_eq!(counts.written_bytes, data_bytes + 4096 * metadata, "bytes written");
+    assert_eq!(counts.flushes, flushes, "flushes");
+    assert_eq!(counts.discards, 0);
+}
+
+#[test]
+fn every_change_of_metadata_is_one_write_and_one_flush() {
+    let (device, volume) = volume();
+    let file = volume.create(b"a", 0o644).unwrap();
+    assert_cost(&device, 0, 0, 1, 1);
+    file.preallocate(0, 1 << 20, false, false).unwrap();
+    assert_cost(&device, 0, 0, 1, 1);
+    file.preallocate(0, 1 << 20, false, false).unwrap();
+    assert_cost(&device, 0, 0, 0, 0);
+    file.truncate(100_000).unwrap();
+    assert_cost(&device, 0, 0, 1, 1);
+    file.truncate(200_000).unwrap();
+    assert_cost(&device, 0, 0, 1, 1);
+    volume.rename(b"a", b"b", false).unwrap();
+    assert_cost(&device, 0, 0, 1, 1);
+    volume.create(b"c", 0o644).unwrap();
+    assert_cost(&device, 0, 0, 1, 1);
+    volume.rename(b"b", b"c", true).unwrap();
+    assert_cost(&device, 0, 0, 1, 1);
+    file.set_attributes(|attributes| attributes.mode = 0o600).unwrap();
+    assert_cost(&device, 0, 0, 1, 1);
+    file.set_attributes(|attributes| attributes.modified_ns = 5).unwrap();
+    assert_cost(&device, 0, 0, 0, 0);
+    volume.unlink(b"c").unwrap();
+    assert_cost(&device, 0, 0, 1, 1);
+}
+
+#[test]
+fn the_pattern_write_then_rename_over_costs_no_more_each_time() {
+    let (device, volume) = volume();
+    volume.create(b"config", 0o644).unwrap();
+    device.take_counts();
+    for _ in 0..20 {
+        let file = volume.create(b"config.new", 0o644).unwrap();
+        assert_cost(&device, 0, 0, 1, 1);
+        file.write(&[7; 4096], 0).unwrap();
+        file.sync().unwrap();
+        assert_cost(&device, 1, 4096, 1, 1);
+        volume.rename(b"config.new", b"config", true).unwrap();
+        assert_cost(&device, 0, 0, 1, 1);
+    }
+}
+
+#[test]
+fn an_extending_write_with_its_sync_costs_one_more_write_than_the_bare_device() {
+    let (device, volume) = volume();
+    let file = volume.create(b"log", 0o644).unwrap();
+    device.take_counts();
+    let data = AlignedBuffer::zeroed(256 << 10);
+    for index in 0..40 {
+        let offset = index * data.len() as u64;
+        file.write(&data, offset).unwrap();
+        assert_cost(&device, 1, data.len() as u64, 0, 0);
+        file.sync().unwrap();
+        assert_cost(&device, 0, 0, 1, 1);
+    }
+    // Appends that end within a block write that block again, and nothing else.
+    for _ in 0..20 {
+        file.append(&[1; 100]).unwrap();
+        file.sync().unwrap();
+        let counts = device.take_counts();
+        assert_eq!((counts.writes, counts.flushes), (2, 1));
+        assert!(counts.written_bytes <= 4096 + 1024);
+    }
+}
+
+#[test]
+fn a_sync_of_many_extending_writes_in_order_costs_one_record_and_one_flush() {
+    let (device, volume) = volume();
+    let file = volume.create(b"log", 0o644).unwrap();
+    device.take_counts();
+    for index in 0..16 {
+        file.write(&[3; 65536], index * 65536).unwrap();
+    }
+    file.sync().unwrap();
+    assert_cost(&device, 16, 1 << 20, 1, 1);
+    file.sync().unwrap();
+    assert_cost(&device, 0, 0, 0, 1);
+}
+
+#[test]
+fn new_bytes_out_of_order_cost_one_more_flush() {
+    let (device, volume) = volume();
+    let file = volume.create(b"log", 0o644).unwrap();
+    device.take_counts();
+    file.write(&[3; 65536], 0).unwrap();
+    file.write(&[4; 4096], 4096).unwrap();
+    file.sync().unwrap();
+    assert_cost(&device, 2, 65536 + 4096, 1, 2);
+}
+
+#[test]
+fn writes_inside_zeroed_space_cost_nothing_but_themselves() {
+    let (device, volume) = volume();
+    let file = volume.create(b"store", 0o644).unwrap();
+    file.preallocate(0, 8 << 20, false, true).unwrap();
+    let counts = device.take_counts();
+    assert_eq!(counts.written_bytes, (8 << 20) + 2 * 4096);
+    assert_eq!(counts.flushes, 3);
+    for index in [100, 3, 7, 3, 2047] {
+        file.write(&[9; 4096], index * 4096).unwrap();
+        assert_cost(&device, 1, 4096, 0, 0);
+        file.sync().unwrap();
+        assert_cost(&device, 0, 0, 0, 1);
+    }
+    let before = device.counts();
+    volume.sync().unwrap();
+    assert_eq!(device.counts().writes, before.writes);
+}
+
+#[test]
+fn overwriting_the_newest_extension_settles_it_once() {
+    let (device, volume) = volume();
+    let file = volume.create(b"log", 0o644).unwrap();
+    file.write(&[1; 8192], 0).unwrap();
+    file.sync().unwrap();
+    device.take_counts();
+    file.write(&[2; 4096], 0).unwrap();
+    assert_cost(&device, 1, 4096, 1, 1);
+    for _ in 0..3 {
+        file.write(&[3; 4096], 4096).unwrap();
+        file.sync().unwrap();
+        assert_cost(&device, 1, 4096, 0, 1);
+    }
+}
+
+#[test]
+fn mount_and_unmount_write_only_what_is_new() {
+    let (device, volume) = volume();
+    let file = volume.create(b"a", 0o644).unwrap();
+    file.preallocate(0, 4096, false, true).unwrap();
+    drop(file);
+    volume.unmount().unwrap();
+    device.take_counts();
+    let volume = Volume::mount(device.clone(), &MountOptions::default()).unwrap();
+    let counts = device.take_counts();
+    assert_eq!((counts.writes, counts.flushes), (0, 1));
+    volume.unmount().unwrap();
+    assert_eq!(device.take_counts().writes, 0);
+    let options = MountOptions { read_only: true, ..Default::default() };
+    Volume::mount(device.clone(), &options).unwrap().unmount().unwrap();
+    let counts = device.take_counts();
+    assert_eq!((counts.writes, counts.flushes), (0, 0));
+}
