@@ -67,11 +67,12 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
 
 /// `kurabe resume`.
 pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
+    // Nobody else may write any more when the records are read.
+    let writer = ResultWriter::resume(&args.directory).map_err(Failure::refused)?;
     let stored = StoredResult::read(&args.directory).map_err(Failure::refused)?;
     for damage in &stored.damage {
         eprintln!("kurabe: {damage}");
     }
-    let writer = ResultWriter::resume(&args.directory).map_err(Failure::refused)?;
     let presentation = Presentation::new(&args.present, None)?;
     preflight(&stored.plan.study)?;
     Sitting { plan: stored.plan, records: stored.records, writer, presentation }.carry_out()
@@ -344,7 +345,13 @@ impl Sitting {
         let facts = match result {
             Ok(facts) => facts,
             Err(_) if signals.came() => return Ok(signals.exit_code().unwrap_or(exit::OK)),
-            Err(failure) => return Err(failure),
+            Err(failure) => {
+                // What is refused leaves nothing behind, no result directory either.
+                if failure.code == exit::REFUSED {
+                    self.writer.withdraw();
+                }
+                return Err(failure);
+            }
         };
         let analysis = analyse(&self.plan, &self.records, memory_bytes(&facts));
         self.publish(&analysis, &facts).map_err(Failure::broken)?;

@@ -386,3 +386,6 @@ fn judge_gate(text: &str, workload: &WorkloadAnalysis) -> GateAnalysis {
         outcome: gate.judge(interval.as_ref()),
     }
 }
+
+#[cfg(test)]
+mod tests;

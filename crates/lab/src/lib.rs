@@ -7,6 +7,8 @@
 pub mod analysis;
 pub mod contender;
 pub mod event;
+#[cfg(test)]
+mod fixture;
 pub mod plan;
 pub mod quantity;
 pub mod record;

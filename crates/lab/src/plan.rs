@@ -8,8 +8,9 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::record::Record;
 use crate::spec::{Device, SCHEMA_VERSION, TrialSpec};
-use crate::statistics::StopRule;
+use crate::statistics::{ComparisonOptions, StopRule, parse_gate};
 use crate::study::Study;
 
 /// A study with its seed, its stop rule and the order of its trials.
@@ -106,6 +107,58 @@ impl Plan {
             scratch,
             output: study.output.clone(),
         }
+    }
+
+    /// Refuses what [`Plan::new`] never makes, so that whoever uses a plan that was read from a
+    /// file can rely on its indices and bounds.
+    pub fn check(&self) -> Result<(), String> {
+        let study = &self.study;
+        if study.contenders.is_empty() || study.workloads.is_empty() {
+            return Err("the plan has no contender or no workload".into());
+        }
+        if study.baseline >= study.contenders.len() {
+            return Err(format!("the baseline is contender {}, which is none", study.baseline));
+        }
+        self.stop_rule.check().map_err(|error| format!("the stop rule: {error}"))?;
+        ComparisonOptions { same_within: study.same_within, ..Default::default() }
+            .check()
+            .map_err(|error| format!("the margin: {error}"))?;
+        for gate in &study.gates {
+            parse_gate(gate).map_err(|error| error.to_string())?;
+        }
+        let trials = self.blocks.iter().flat_map(|block| &block.trials);
+        for (number, trial) in trials.enumerate() {
+            if trial.trial as usize != number
+                || trial.workload >= study.workloads.len()
+                || trial.contender >= study.contenders.len()
+            {
+                return Err(format!("trial {number} is of no contender or out of its order"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a record that is of no trial of this plan.
+    pub fn check_record(&self, record: &Record) -> Result<(), String> {
+        let found = self.blocks.iter().find_map(|block| {
+            let trial = block.trials.iter().find(|trial| trial.trial == record.trial)?;
+            Some((block, trial))
+        });
+        let Some((block, trial)) = found else {
+            return Err(format!("the plan has no trial {}", record.trial));
+        };
+        let label = &self.study.contenders[trial.contender].label;
+        let workload = &self.study.workloads[trial.workload].name;
+        if (block.block, block.warmup) != (record.block, record.warmup)
+            || *label != record.contender.label
+            || *workload != record.workload
+        {
+            return Err(format!(
+                "trial {} is of '{label}' under '{workload}' in block {} of the plan, and the record says otherwise",
+                record.trial, block.block
+            ));
+        }
+        Ok(())
     }
 
     /// Label of the baseline contender.

@@ -210,15 +210,15 @@ impl std::ops::Add for DeviceDelta {
 
     fn add(self, other: DeviceDelta) -> DeviceDelta {
         DeviceDelta {
-            reads: self.reads + other.reads,
-            read_bytes: self.read_bytes + other.read_bytes,
-            writes: self.writes + other.writes,
-            written_bytes: self.written_bytes + other.written_bytes,
-            discards: self.discards + other.discards,
-            discarded_bytes: self.discarded_bytes + other.discarded_bytes,
-            flushes: self.flushes + other.flushes,
-            busy_ms: self.busy_ms + other.busy_ms,
-            queue_ms: self.queue_ms + other.queue_ms,
+            reads: self.reads.saturating_add(other.reads),
+            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
+            writes: self.writes.saturating_add(other.writes),
+            written_bytes: self.written_bytes.saturating_add(other.written_bytes),
+            discards: self.discards.saturating_add(other.discards),
+            discarded_bytes: self.discarded_bytes.saturating_add(other.discarded_bytes),
+            flushes: self.flushes.saturating_add(other.flushes),
+            busy_ms: self.busy_ms.saturating_add(other.busy_ms),
+            queue_ms: self.queue_ms.saturating_add(other.queue_ms),
         }
     }
 }
@@ -318,7 +318,9 @@ impl Record {
         if self.outcome != Outcome::Completed {
             return None;
         }
-        Some(self.phase(Phase::Run)?.elapsed_ns + self.phase(Phase::Sync)?.elapsed_ns)
+        let (run, sync) = (self.phase(Phase::Run)?, self.phase(Phase::Sync)?);
+        // No clock measures nothing; a record that says so was not made by one.
+        Some(run.elapsed_ns.saturating_add(sync.elapsed_ns)).filter(|time_ns| *time_ns > 0)
     }
 
     /// What the device did for the run and its sync.

@@ -12,12 +12,12 @@
 //! written) is dropped by the next writer and ignored by readers; every other file is replaced as
 //! a whole (written beside, synced, renamed).
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
 use crate::record::Record;
@@ -90,26 +90,19 @@ impl StoredResult {
     pub fn read(directory: &Path) -> Result<StoredResult, ResultError> {
         let plan_path = directory.join(PLAN_FILE);
         if !plan_path.exists() {
-            return Err(ResultError::Wrong {
-                path: directory.into(),
-                problem: format!(
-                    "holds no {PLAN_FILE}, so it is no result of kurabe; name a directory such as kurabe-results/NAME-TIME"
-                ),
-            });
+            return Err(no_plan(directory));
+        }
+        // The schema comes first: a newer plan may not have the shape that is known here.
+        let Head { schema } = read_json(&plan_path)?;
+        let damaged =
+            |problem| ResultError::Damaged { path: plan_path.clone(), line: None, problem };
+        if schema > SCHEMA_VERSION {
+            return Err(damaged(newer(schema)));
         }
         let plan: Plan = read_json(&plan_path)?;
-        if plan.schema > SCHEMA_VERSION {
-            return Err(ResultError::Damaged {
-                path: plan_path,
-                line: None,
-                problem: format!(
-                    "is of schema {}, and this kurabe knows up to {SCHEMA_VERSION}; use a newer kurabe",
-                    plan.schema
-                ),
-            });
-        }
+        plan.check().map_err(damaged)?;
         let mut damage = Vec::new();
-        let records = read_records(&directory.join(RECORDS_FILE), &mut damage)?;
+        let records = read_records(&directory.join(RECORDS_FILE), &plan, &mut damage)?;
         let facts_path = directory.join(FACTS_FILE);
         let facts = match read_json(&facts_path) {
             Ok(facts) => Some(facts),
@@ -122,6 +115,27 @@ impl StoredResult {
     }
 }
 
+fn no_plan(directory: &Path) -> ResultError {
+    ResultError::Wrong {
+        path: directory.into(),
+        problem: format!(
+            "holds no {PLAN_FILE}, so it is no result of kurabe; name a directory such as kurabe-results/NAME-TIME"
+        ),
+    }
+}
+
+/// What every version of the plan and of a record begins with.
+#[derive(Deserialize)]
+struct Head {
+    schema: u32,
+}
+
+fn newer(schema: u32) -> String {
+    format!(
+        "is of schema {schema}, and this kurabe knows up to {SCHEMA_VERSION}; use a newer kurabe"
+    )
+}
+
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ResultError> {
     let text = fs::read_to_string(path).map_err(io_error(path))?;
     serde_json::from_str(&text).map_err(|error| ResultError::Damaged {
@@ -131,7 +145,11 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ResultError> {
     })
 }
 
-fn read_records(path: &Path, damage: &mut Vec<String>) -> Result<Vec<Record>, ResultError> {
+fn read_records(
+    path: &Path,
+    plan: &Plan,
+    damage: &mut Vec<String>,
+) -> Result<Vec<Record>, ResultError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -139,21 +157,28 @@ fn read_records(path: &Path, damage: &mut Vec<String>) -> Result<Vec<Record>, Re
     };
     let mut records = Vec::new();
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        let place = || format!("{}:{}", path.display(), index + 1);
-        match serde_json::from_slice::<Record>(line) {
-            Ok(record) if record.schema > SCHEMA_VERSION => damage.push(format!(
-                "{}: is of schema {}, and this kurabe knows up to {SCHEMA_VERSION}",
-                place(),
-                record.schema
-            )),
+        match read_record(line, plan) {
             Ok(record) => records.push(record),
-            Err(_) if !line.ends_with(b"\n") => {
-                damage.push(format!("{}: the line was not written to its end", place()));
-            }
-            Err(error) => damage.push(format!("{}: {error}", place())),
+            Err(problem) => damage.push(format!("{}:{}: {problem}", path.display(), index + 1)),
         }
     }
     Ok(records)
+}
+
+fn read_record(line: &[u8], plan: &Plan) -> Result<Record, String> {
+    // Also a line that lacks nothing but its end: the next writer drops it, so a reader must not
+    // count it.
+    if !line.ends_with(b"\n") {
+        return Err("the line was not written to its end".into());
+    }
+    let problem = |error: serde_json::Error| error.to_string();
+    let Head { schema } = serde_json::from_slice(line).map_err(problem)?;
+    if schema > SCHEMA_VERSION {
+        return Err(newer(schema));
+    }
+    let record: Record = serde_json::from_slice(line).map_err(problem)?;
+    plan.check_record(&record)?;
+    Ok(record)
 }
 
 /// The one writer of a result directory.
@@ -161,6 +186,9 @@ fn read_records(path: &Path, damage: &mut Vec<String>) -> Result<Vec<Record>, Re
 pub struct ResultWriter {
     directory: PathBuf,
     records: File,
+    /// Directories that [`ResultWriter::create`] made, the outermost first; absent for a result
+    /// that was there before.
+    made: Option<Vec<PathBuf>>,
 }
 
 impl ResultWriter {
@@ -171,6 +199,10 @@ impl ResultWriter {
         plan: &Plan,
         study_file: &str,
     ) -> Result<ResultWriter, ResultError> {
+        let absent = directory.ancestors().take_while(|path| !path.as_os_str().is_empty());
+        let absent = absent.take_while(|path| !path.exists());
+        let mut made: Vec<PathBuf> = absent.map(Path::to_path_buf).collect();
+        made.reverse();
         fs::create_dir_all(directory).map_err(io_error(directory))?;
         if directory.join(PLAN_FILE).exists() || directory.join(RECORDS_FILE).exists() {
             return Err(ResultError::Wrong {
@@ -180,31 +212,54 @@ impl ResultWriter {
         }
         replace(&directory.join(STUDY_FILE), study_file.as_bytes())?;
         replace_json(&directory.join(PLAN_FILE), plan)?;
-        ResultWriter::open(directory)
+        Ok(ResultWriter { made: Some(made), ..ResultWriter::open(directory)? })
     }
 
-    /// Opens an existing result to go on with it, and drops a torn last line.
+    /// Opens an existing result to go on with it, and drops a torn last line. What the result
+    /// holds is to be read after this, when nobody else can be writing any more.
     pub fn resume(directory: &Path) -> Result<ResultWriter, ResultError> {
-        let path = directory.join(RECORDS_FILE);
-        if let Ok(bytes) = fs::read(&path) {
-            let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-            if whole < bytes.len() {
-                let file = OpenOptions::new().write(true).open(&path).map_err(io_error(&path))?;
-                file.set_len(whole as u64).map_err(io_error(&path))?;
-            }
+        if !directory.join(PLAN_FILE).exists() {
+            return Err(no_plan(directory));
         }
-        ResultWriter::open(directory)
+        let writer = ResultWriter::open(directory)?;
+        let path = directory.join(RECORDS_FILE);
+        let bytes = fs::read(&path).map_err(io_error(&path))?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        if whole < bytes.len() {
+            writer.records.set_len(whole as u64).map_err(io_error(&path))?;
+        }
+        Ok(writer)
     }
 
     fn open(directory: &Path) -> Result<ResultWriter, ResultError> {
         let path = directory.join(RECORDS_FILE);
         let records =
             OpenOptions::new().create(true).append(true).open(&path).map_err(io_error(&path))?;
-        records.try_lock().map_err(|_| ResultError::Wrong {
-            path: directory.into(),
-            problem: "is being written by another kurabe; wait for it to end".into(),
+        records.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => ResultError::Wrong {
+                path: directory.into(),
+                problem: "is being written by another kurabe; wait for it to end".into(),
+            },
+            TryLockError::Error(error) => io_error(&path)(error),
         })?;
-        Ok(ResultWriter { directory: directory.into(), records })
+        // The names must survive a crash too, or the records might as well not be there.
+        File::open(directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(io_error(directory))?;
+        Ok(ResultWriter { directory: directory.into(), records, made: None })
+    }
+
+    /// Takes a result back that [`ResultWriter::create`] made and that never began, so that a
+    /// refusal leaves nothing behind. Of a result that was there before, nothing is taken.
+    pub fn withdraw(self) {
+        let Some(made) = self.made else { return };
+        for name in [STUDY_FILE, PLAN_FILE, RECORDS_FILE] {
+            let _ = fs::remove_file(self.directory.join(name));
+        }
+        for directory in made.iter().rev() {
+            // One that holds something else by now stays.
+            let _ = fs::remove_dir(directory);
+        }
     }
 
     /// The directory.
@@ -251,3 +306,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), ResultError> {
         io_error(path)(error)
     })
 }
+
+#[cfg(test)]
+mod tests;

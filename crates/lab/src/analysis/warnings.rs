@@ -50,7 +50,9 @@ fn of_contender(contender: &ContenderAnalysis, records: &[&Record], warnings: &m
     let Some(summary) = &contender.time else { return };
     let times: Vec<f64> =
         records.iter().filter_map(|record| record.time_ns()).map(|ns| ns as f64).collect();
-    if let Ok(Some(first)) = statistics::first_block(&times)
+    // Where the first block's trial failed, the first that is left is like the others.
+    if records.first().is_some_and(|record| record.block == 0)
+        && let Ok(Some(first)) = statistics::first_block(&times)
         && first.kind == FirstBlockKind::Slow
     {
         warnings.push(Warning::SlowFirstBlock { contender: label(), ratio: first.ratio });

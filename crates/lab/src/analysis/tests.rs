@@ -1,0 +1,414 @@
+//! What the analysis says of records made by hand.
+
+use super::*;
+use crate::fixture::{self, MILLISECOND_NS, fail, plan, records, run_of};
+use crate::record::{IdleWait, Space};
+use crate::statistics::GateOutcome;
+
+/// Six blocks of about 100 ms and of about twice as much, without anything to warn of.
+const STEADY: [&[u64]; 2] =
+    [&[1000, 1010, 990, 1004, 1020, 985], &[2010, 2000, 1990, 2015, 2020, 1980]];
+
+fn steady() -> (Plan, Vec<Record>) {
+    let plan = plan(&["ext4", "xfs"], 6);
+    let records = records(&plan, &STEADY);
+    (plan, records)
+}
+
+fn only(analysis: Analysis) -> WorkloadAnalysis {
+    assert_eq!(analysis.workloads.len(), 1);
+    analysis.workloads.into_iter().next().unwrap()
+}
+
+fn analysed(plan: &Plan, records: &[Record]) -> WorkloadAnalysis {
+    only(analyse(plan, records, None))
+}
+
+/// The warnings of the steady records after `change` was done to each of ext4's or xfs's.
+fn warnings_after(change: impl Fn(&mut Record)) -> Vec<Warning> {
+    let (plan, mut records) = steady();
+    records.iter_mut().for_each(change);
+    analysed(&plan, &records).warnings
+}
+
+fn is_xfs(record: &Record) -> bool {
+    record.contender.label == "xfs"
+}
+
+fn of<'a>(found: &'a WorkloadAnalysis, label: &str) -> &'a ContenderAnalysis {
+    found.contenders.iter().find(|contender| contender.label == label).unwrap()
+}
+
+#[test]
+fn steady_records_are_summarised_and_earn_no_warning() {
+    let (plan, records) = steady();
+    let found = analysed(&plan, &records);
+    assert_eq!(found.warnings, []);
+    assert_eq!(found.blocks, 6);
+    let ext4 = of(&found, "ext4");
+    assert_eq!((ext4.trials, ext4.failed), (6, 0));
+    assert_eq!(ext4.time.as_ref().unwrap().median, 1.002e9);
+    assert_eq!(ext4.phases, [(Phase::Run, 1.002e9), (Phase::Sync, 0.0)]);
+    let comparison = &found.comparisons[0];
+    assert_eq!((comparison.contender.as_str(), comparison.baseline.as_str()), ("xfs", "ext4"));
+    assert_eq!((comparison.metric.as_str(), comparison.blocks), ("time", 6));
+    assert_eq!(comparison.verdict, Verdict::Slower);
+    let (low, high) = (comparison.low.unwrap(), comparison.high.unwrap());
+    assert!(1.95 < low && low < 2.0 && 2.0 < high && high < 2.05, "{low} {high}");
+}
+
+#[test]
+fn no_record_at_all_is_an_analysis_too() {
+    let plan = plan(&["ext4", "xfs"], 3);
+    let found = analysed(&plan, &[]);
+    assert_eq!((found.blocks, found.contenders.len(), found.comparisons.len()), (0, 2, 1));
+    assert_eq!(found.comparisons[0].verdict, Verdict::Inconclusive);
+    assert_eq!(found.comparisons[0].ratio, None);
+    assert_eq!(found.warnings, []);
+    assert!(of(&found, "xfs").time.is_none() && of(&found, "xfs").phases.is_empty());
+    assert_eq!(of(&found, "xfs").cost, Cost::default());
+}
+
+#[test]
+fn a_failed_trial_takes_its_pair_out_and_nothing_else() {
+    let (plan, mut records) = steady();
+    fail(records.iter_mut().find(|record| is_xfs(record) && record.block == 2).unwrap());
+    fail(records.iter_mut().find(|record| !is_xfs(record) && record.block == 4).unwrap());
+    let found = analysed(&plan, &records);
+    assert_eq!(found.comparisons[0].blocks, 4);
+    for label in ["ext4", "xfs"] {
+        assert_eq!((of(&found, label).trials, of(&found, label).failed), (6, 1));
+        assert_eq!(of(&found, label).time.as_ref().unwrap().count, 5);
+        let expected = Warning::Failures { contender: label.into(), failed: 1, trials: 6 };
+        assert!(found.warnings.contains(&expected), "{:?}", found.warnings);
+    }
+    assert_eq!(found.warnings.len(), 2);
+}
+
+#[test]
+fn too_few_pairs_have_a_ratio_but_no_interval() {
+    let (plan, mut records) = steady();
+    records.iter_mut().filter(|record| is_xfs(record) && record.block >= 2).for_each(fail);
+    let comparison = &analysed(&plan, &records).comparisons[0];
+    assert_eq!(comparison.blocks, 2);
+    assert!((comparison.ratio.unwrap() - 2.0).abs() < 0.05);
+    assert_eq!((comparison.low, comparison.high, comparison.p_adjusted), (None, None, None));
+    assert_eq!(comparison.verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn warm_up_interrupted_and_foreign_trials_do_not_count() {
+    let mut text = fixture::study_text(&["ext4", "xfs"], 3);
+    text.warmup = Some(1);
+    let plan = fixture::plan_of(&text);
+    let mut all = records(&plan, &[&[100, 100, 100], &[100, 100, 100]]);
+    let expected = analysed(&plan, &all);
+    let mut extra = all[0].clone();
+    run_of(&mut extra).elapsed_ns *= 50;
+    let change: [fn(&mut Record); 4] = [
+        |record| record.warmup = true,
+        |record| record.outcome = Outcome::Interrupted { phase: Phase::Run },
+        |record| record.contender.label = "zfs".into(),
+        |record| record.workload = "false".into(),
+    ];
+    for change in change {
+        let mut extra = extra.clone();
+        change(&mut extra);
+        all.push(extra);
+    }
+    assert_eq!(analysed(&plan, &all), expected);
+    // The same record without any of these changes does.
+    all.push(extra);
+    assert_ne!(analysed(&plan, &all), expected);
+}
+
+#[test]
+fn every_workload_is_compared_on_its_own() {
+    let mut text = fixture::study_text(&["ext4", "xfs"], 3);
+    text.workloads.push(crate::study::WorkloadText {
+        command: Some(crate::study::CommandText::Line("false".into())),
+        ..Default::default()
+    });
+    text.baseline = Some("xfs".into());
+    let plan = fixture::plan_of(&text);
+    let mut records = Vec::new();
+    for block in 0..3 {
+        for (workload, contender, time_ms) in [(0, 0, 300), (0, 1, 100), (1, 0, 100), (1, 1, 100)] {
+            let time_ns = (time_ms + u64::from(block)) * MILLISECOND_NS;
+            records.push(fixture::record_of(&plan, workload, contender, block, time_ns));
+        }
+    }
+    let analysis = analyse(&plan, &records, None);
+    let comparisons: Vec<_> =
+        analysis.workloads.iter().map(|workload| &workload.comparisons[0]).collect();
+    assert_eq!(comparisons[0].workload, "true");
+    assert_eq!((&*comparisons[0].contender, &*comparisons[0].baseline), ("ext4", "xfs"));
+    assert_eq!(comparisons[0].verdict, Verdict::Slower);
+    assert_eq!(comparisons[1].workload, "false");
+    assert_eq!(comparisons[1].verdict, Verdict::Same { within: 0.05 });
+}
+
+#[test]
+fn gates_are_judged_by_the_whole_interval_under_every_workload() {
+    let (mut plan, records) = steady();
+    plan.study.gates =
+        ["xfs <= 3", "xfs <= 1.10", "xfs <= 2", "xfs >= 1.5"].map(String::from).into();
+    let outcomes = |plan: &Plan, records: &[Record]| -> Vec<GateOutcome> {
+        analyse(plan, records, None).gates.iter().map(|gate| gate.outcome).collect()
+    };
+    use GateOutcome::{Fails, Holds, Inconclusive};
+    assert_eq!(outcomes(&plan, &records), [Holds, Fails, Inconclusive, Holds]);
+    // Without an interval nothing holds and nothing fails.
+    assert_eq!(outcomes(&plan, &records[..4]), [Inconclusive; 4]);
+    let gates = analyse(&plan, &records, None).gates;
+    assert_eq!((gates[0].gate.as_str(), gates[0].workload.as_str()), ("xfs <= 3", "true"));
+}
+
+#[test]
+fn short_trials_are_warned_of() {
+    let plan = plan(&["ext4", "xfs"], 3);
+    let at = |time_ms: u64| {
+        let times = [time_ms, time_ms + 1, time_ms + 2];
+        analysed(&plan, &records(&plan, &[&[500, 501, 502], &times])).warnings
+    };
+    assert_eq!(at(50), []);
+    assert_eq!(at(48), [Warning::ShortTrial { contender: "xfs".into(), median_ns: 49e6 }]);
+}
+
+#[test]
+fn a_slow_first_block_is_warned_of_and_a_failed_one_is_not() {
+    let plan = plan(&["ext4", "xfs"], 6);
+    let slow_first: &[u64] = &[3000, 1010, 990, 1004, 1020, 985];
+    let mut all = records(&plan, &[slow_first, STEADY[1]]);
+    let slow = |found: &[Warning]| -> Vec<String> {
+        let name = |warning: &Warning| match warning {
+            Warning::SlowFirstBlock { contender, .. } => Some(contender.clone()),
+            _ => None,
+        };
+        found.iter().filter_map(name).collect()
+    };
+    let warnings = analysed(&plan, &all).warnings;
+    assert_eq!(slow(&warnings), ["ext4"]);
+    assert!(warnings.iter().any(|warning| warning.to_string().contains("--warmup 1")));
+    // The slow trial is now in the second block, and the first one failed: it is no first block.
+    let slow_second: &[u64] = &[1000, 3000, 1010, 990, 1004, 1020];
+    all = records(&plan, &[slow_second, STEADY[1]]);
+    fail(&mut all[0]);
+    assert_eq!(slow(&analysed(&plan, &all).warnings), [""; 0]);
+}
+
+#[test]
+fn drift_is_warned_of_in_either_direction() {
+    let plan = plan(&["ext4", "xfs"], 8);
+    let (rising, falling) =
+        ([100, 104, 108, 112, 116, 120, 124, 128], [228, 224, 220, 216, 212, 208, 204, 200]);
+    let found = analysed(&plan, &records(&plan, &[&rising, &falling])).warnings;
+    let changes: Vec<(String, bool)> = found
+        .iter()
+        .filter_map(|warning| match warning {
+            Warning::Drift { contender, change } => Some((contender.clone(), *change > 0.0)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(changes, [("ext4".into(), true), ("xfs".into(), false)]);
+    assert!(found.iter().any(|warning| warning.to_string().contains("rose by 28 %")), "{found:?}");
+}
+
+/// The number of an outlier is that of its block, also when trials before it failed.
+#[test]
+fn outliers_are_named_by_their_block_and_kept() {
+    let plan = plan(&["ext4", "xfs"], 6);
+    let mut all = records(&plan, &[&[1000, 1010, 990, 1004, 5000, 985], STEADY[1]]);
+    fail(&mut all[2]);
+    assert_eq!((all[2].block, is_xfs(&all[2])), (1, false));
+    let found = analysed(&plan, &all);
+    let outliers: Vec<_> = found
+        .warnings
+        .iter()
+        .filter_map(|warning| match warning {
+            Warning::Outliers { contender, blocks, ratios } => Some((contender, blocks, ratios)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(outliers.len(), 1, "{:?}", found.warnings);
+    assert_eq!((outliers[0].0.as_str(), outliers[0].1.as_slice()), ("ext4", &[4][..]));
+    assert!((outliers[0].2[0] - 5.0).abs() < 0.1);
+    let time = of(&found, "ext4").time.as_ref().unwrap();
+    assert_eq!((time.count, time.max), (5, 5e9));
+}
+
+#[test]
+fn a_shared_device_is_warned_of_and_has_no_amplification() {
+    let write = |record: &mut Record| {
+        record.command.as_mut().unwrap().storage_written_bytes = Some(1 << 20);
+        run_of(record).device.as_mut().unwrap().written_bytes = 3 << 20;
+    };
+    let (plan, mut records) = steady();
+    records.iter_mut().for_each(write);
+    records.iter_mut().filter(|record| is_xfs(record)).for_each(|record| {
+        record.device_shared = true;
+    });
+    let found = analysed(&plan, &records);
+    assert_eq!(found.warnings, [Warning::DeviceShared { contender: "xfs".into() }]);
+    assert_eq!(of(&found, "ext4").cost.write_amplification, Some(3.0));
+    assert_eq!(of(&found, "xfs").cost.write_amplification, None);
+    assert_eq!(of(&found, "xfs").cost.device_written_bytes, Some((3 << 20) as f64));
+}
+
+#[test]
+fn a_device_that_stayed_busy_is_warned_of_with_its_cause() {
+    let waited = |idle: bool| {
+        move |record: &mut Record| {
+            if is_xfs(record) && record.block < 2 {
+                let cause = Some("ext4lazyinit".into());
+                record.idle_wait = Some(IdleWait { waited_ns: 1, idle, cause });
+            }
+        }
+    };
+    assert_eq!(warnings_after(waited(true)), []);
+    let expected = Warning::DeviceBusy {
+        contender: "xfs".into(),
+        trials: 2,
+        cause: Some("ext4lazyinit".into()),
+    };
+    assert_eq!(warnings_after(waited(false)), [expected]);
+}
+
+#[test]
+fn processes_that_outlived_the_command_are_warned_of() {
+    let expected = Warning::Outlived { contender: "ext4".into() };
+    let outlive = |record: &mut Record| record.outlived = !is_xfs(record) && record.block == 3;
+    assert_eq!(warnings_after(outlive), [expected]);
+}
+
+#[test]
+fn caches_that_were_kept_are_warned_of_unless_they_were_asked_for() {
+    let (mut plan, mut records) = steady();
+    records[3].caches_kept = Some("that needs root".into());
+    let expected = Warning::CachesKept { reason: "that needs root".into() };
+    assert_eq!(analysed(&plan, &records).warnings, [expected]);
+    plan.study.cache = crate::spec::Cache::Warm;
+    assert_eq!(analysed(&plan, &records).warnings, []);
+}
+
+#[test]
+fn a_load_on_the_cpu_is_warned_of_by_its_smallest_share() {
+    let spend = |ext4_percent: u64, xfs_percent: u64| {
+        warnings_after(move |record| {
+            let percent = if is_xfs(record) { xfs_percent } else { ext4_percent };
+            let time_ns = record.time_ns().unwrap();
+            let usage = record.command.as_mut().unwrap();
+            usage.user_ns = time_ns * percent / 200;
+            usage.system_ns = time_ns * percent / 200;
+        })
+    };
+    assert_eq!(spend(95, 79), []);
+    match spend(95, 90).as_slice() {
+        [Warning::NotIoBound { contender, cpu_share }] => {
+            assert_eq!(contender, "xfs");
+            assert!((cpu_share - 0.9).abs() < 0.01, "{cpu_share}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // The daemon of a file system in user space belongs to the bill.
+    let daemon = |record: &mut Record| record.daemon_cpu_ns = record.time_ns();
+    assert!(matches!(warnings_after(daemon)[..], [Warning::NotIoBound { .. }]));
+}
+
+#[test]
+fn data_smaller_than_memory_is_warned_of() {
+    let (plan, mut records) = steady();
+    for record in records.iter_mut().filter(|record| is_xfs(record)) {
+        run_of(record).device.as_mut().unwrap().read_bytes = 30 << 20;
+        record.command.as_mut().unwrap().storage_written_bytes = Some(70 << 20);
+    }
+    let with_memory = |bytes: u64| only(analyse(&plan, &records, Some(bytes))).warnings;
+    assert_eq!(with_memory(100 << 20), []);
+    let expected = Warning::SmallData { data_bytes: 100 << 20, memory_bytes: 1 << 30 };
+    assert_eq!(with_memory(1 << 30), [expected]);
+}
+
+#[test]
+fn every_warning_names_the_next_action() {
+    let label = || "xfs".to_string();
+    let texts = [
+        (Warning::ShortTrial { contender: label(), median_ns: 1e6 }, "give the load more to do"),
+        (Warning::SlowFirstBlock { contender: label(), ratio: 2.0 }, "add --warmup"),
+        (Warning::Drift { contender: label(), change: 0.2 }, "repeat"),
+        (
+            Warning::Outliers { contender: label(), blocks: vec![0], ratios: vec![3.0] },
+            "raise --min-runs",
+        ),
+        (Warning::DeviceShared { contender: label() }, "use --device"),
+        (Warning::DeviceBusy { contender: label(), trials: 1, cause: None }, "raise --idle-wait"),
+        (Warning::SmallData { data_bytes: 1, memory_bytes: 2 }, "use more data"),
+        (Warning::NotIoBound { contender: label(), cpu_share: 1.0 }, "use a load"),
+        (Warning::CachesKept { reason: "x".into() }, "run as root"),
+        (Warning::Outlived { contender: label() }, "wait for its children"),
+    ];
+    for (warning, action) in texts {
+        assert!(warning.to_string().contains(action), "{warning}");
+    }
+}
+
+#[test]
+fn amplification_counts_what_the_file_system_can_tell() {
+    let (plan, mut all) = steady();
+    for record in &mut all {
+        record.counts_write_bytes = Some(!is_xfs(record));
+        let usage = record.command.as_mut().unwrap();
+        usage.storage_written_bytes = Some(1 << 20);
+        usage.write_call_bytes = Some(2 << 20);
+        run_of(record).device.as_mut().unwrap().written_bytes = 3 << 20;
+        let sync = record.phases.last_mut().unwrap();
+        sync.device.as_mut().unwrap().written_bytes = 1 << 20;
+    }
+    let found = analysed(&plan, &all);
+    let (kernel, user) = (&of(&found, "ext4").cost, &of(&found, "xfs").cost);
+    assert_eq!(kernel.amplification_basis, Some(AmplificationBasis::StorageWrites));
+    assert_eq!(user.amplification_basis, Some(AmplificationBasis::WriteCalls));
+    // Run and sync are one bill: 4 MiB on the device.
+    assert_eq!((kernel.write_amplification, user.write_amplification), (Some(4.0), Some(2.0)));
+    assert_eq!(kernel.device_written_bytes, Some((4 << 20) as f64));
+
+    // Below 64 KiB the ratio says nothing, and what was not counted has none.
+    for (written_bytes, expected) in
+        [(Some(65_536), Some(64.0)), (Some(65_535), None), (None, None)]
+    {
+        for record in &mut all {
+            record.command.as_mut().unwrap().storage_written_bytes = written_bytes;
+        }
+        assert_eq!(of(&analysed(&plan, &all), "ext4").cost.write_amplification, expected);
+    }
+    all.iter_mut().for_each(|record| run_of(record).device = None);
+    let found = analysed(&plan, &all);
+    let cost = &of(&found, "ext4").cost;
+    assert_eq!((cost.write_amplification, cost.device_flushes), (None, None));
+}
+
+#[test]
+fn space_may_be_taken_or_given_back() {
+    let space = |free_bytes: u64| Some(Space { total_bytes: 1 << 30, free_bytes, free_inodes: 10 });
+    let (plan, mut records) = steady();
+    for record in &mut records {
+        let (before, after) = if is_xfs(record) { (100, 400) } else { (400, 100) };
+        (record.space_before, record.space_after) = (space(before), space(after));
+    }
+    let found = analysed(&plan, &records);
+    assert_eq!(of(&found, "ext4").cost.space_taken_bytes, Some(300.0));
+    assert_eq!(of(&found, "xfs").cost.space_taken_bytes, Some(-300.0));
+}
+
+#[test]
+fn figures_that_no_clock_made_are_left_out_rather_than_a_panic() {
+    let (plan, mut records) = steady();
+    records[0].phases.iter_mut().for_each(|entry| entry.elapsed_ns = 0);
+    records[1].phases.iter_mut().for_each(|entry| entry.elapsed_ns = u64::MAX);
+    for entry in &mut records[2].phases {
+        entry.device.as_mut().unwrap().written_bytes = u64::MAX;
+    }
+    records[3].phases.clear();
+    let found = analysed(&plan, &records);
+    assert_eq!(found.comparisons[0].blocks, 4);
+    workload_decision(&plan, &records, 0, 6);
+}

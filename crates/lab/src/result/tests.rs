@@ -1,0 +1,265 @@
+//! Result directories that were torn, damaged, contended for, or made by another version.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::fixture::{self, MILLISECOND_NS};
+
+const RUNS: u32 = 3;
+
+fn plan() -> Plan {
+    fixture::plan(&["ext4", "xfs"], RUNS)
+}
+
+/// A result directory with a plan and the records of its first `blocks` blocks.
+fn result(blocks: u32) -> (TempDir, PathBuf, Vec<Record>) {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("result");
+    let plan = plan();
+    let mut writer = ResultWriter::create(&directory, &plan, "# the study\n").unwrap();
+    let mut records = Vec::new();
+    for block in 0..blocks {
+        for contender in 0..2 {
+            let record = fixture::record(&plan, contender, block, 100 * MILLISECOND_NS);
+            writer.append(&record).unwrap();
+            records.push(record);
+        }
+    }
+    (home, directory, records)
+}
+
+fn without_facts(stored: &StoredResult) -> Vec<&String> {
+    stored.damage.iter().filter(|line| !line.contains(FACTS_FILE)).collect()
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let (_home, directory, records) = result(2);
+    let stored = StoredResult::read(&directory).unwrap();
+    assert_eq!(stored.plan, plan());
+    assert_eq!(stored.records, records);
+    assert_eq!(fs::read_to_string(directory.join(STUDY_FILE)).unwrap(), "# the study\n");
+    // The facts are written once the device is prepared, so a result may lack them.
+    assert_eq!((stored.facts, stored.damage.len()), (None, 1));
+    fs::write(directory.join(FACTS_FILE), "{\"machine\": {\"memory_bytes\": 5}}").unwrap();
+    let stored = StoredResult::read(&directory).unwrap();
+    assert_eq!(stored.facts.unwrap().pointer("/machine/memory_bytes").unwrap().as_u64(), Some(5));
+    assert_eq!(stored.damage, Vec::<String>::new());
+}
+
+#[test]
+fn a_file_is_replaced_as_a_whole_and_nothing_is_left_beside_it() {
+    let (_home, directory, _) = result(0);
+    let writer = ResultWriter::resume(&directory).unwrap();
+    writer.write_json(COMPARISONS_FILE, &[1]).unwrap();
+    writer.write_json(COMPARISONS_FILE, &[2]).unwrap();
+    let text = fs::read_to_string(directory.join(COMPARISONS_FILE)).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<u32>>(&text).unwrap(), [2]);
+    let mut names: Vec<_> =
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [COMPARISONS_FILE, PLAN_FILE, RECORDS_FILE, STUDY_FILE]);
+    fs::remove_dir_all(&directory).unwrap();
+    let error = writer.write_json(COMPARISONS_FILE, &[3]).unwrap_err().to_string();
+    assert!(error.contains(COMPARISONS_FILE), "{error}");
+}
+
+/// The machine may die at any byte of an append. Wherever it does, a reader sees the records
+/// before it, and the next writer goes on as if the torn one had never begun.
+#[test]
+fn a_last_line_torn_at_any_byte_costs_that_line_only() {
+    let (_home, directory, records) = result(1);
+    let path = directory.join(RECORDS_FILE);
+    let whole = fs::read(&path).unwrap();
+    let last_line = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    for length in last_line..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        let stored = StoredResult::read(&directory).unwrap();
+        assert_eq!(stored.records, records[..1], "torn at byte {length}");
+        let torn = length > last_line;
+        let damage = without_facts(&stored);
+        assert_eq!(damage.len(), usize::from(torn), "torn at byte {length}: {damage:?}");
+        if torn {
+            assert!(damage[0].contains("records.jsonl:2: the line was not written to its end"));
+        }
+        let mut writer = ResultWriter::resume(&directory).unwrap();
+        writer.append(&records[1]).unwrap();
+        drop(writer);
+        let stored = StoredResult::read(&directory).unwrap();
+        assert_eq!(stored.records, records, "torn at byte {length}");
+        assert_eq!(without_facts(&stored).len(), 0);
+    }
+}
+
+#[test]
+fn a_damaged_line_in_the_middle_is_named_and_the_others_are_read() {
+    let (_home, directory, records) = result(2);
+    let path = directory.join(RECORDS_FILE);
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    for damaged in ["", "{", "not JSON", "{\"schema\": 1}", "[1, 2]", "\u{0}\u{0}\u{0}"] {
+        fs::write(&path, format!("{}\n{damaged}\n{}\n{}\n", lines[0], lines[2], lines[3])).unwrap();
+        let stored = StoredResult::read(&directory).unwrap();
+        assert_eq!(stored.records, [&records[0], &records[2], &records[3]].map(Clone::clone));
+        let damage = without_facts(&stored);
+        assert_eq!(damage.len(), 1, "{damaged:?}");
+        assert!(damage[0].contains("records.jsonl:2: "), "{damage:?}");
+    }
+    // Not even text.
+    fs::write(&path, b"\xff\xfe\x00\n").unwrap();
+    assert_eq!(StoredResult::read(&directory).unwrap().records, []);
+}
+
+#[test]
+fn a_record_of_another_plan_is_left_out() {
+    let (_home, directory, records) = result(1);
+    let path = directory.join(RECORDS_FILE);
+    type Spoil = fn(&mut Record);
+    let spoil: [(&str, Spoil); 5] = [
+        ("the plan has no trial 4000000000", |record| record.trial = 4_000_000_000),
+        ("block 0 of the plan", |record| record.block = 4_000_000_000),
+        ("'ext4'", |record| record.contender.label = "zfs".into()),
+        ("'true'", |record| record.workload = "false".into()),
+        ("block 0 of the plan", |record| record.warmup = true),
+    ];
+    for (expected, spoil) in spoil {
+        let ext4 = records.iter().find(|record| record.contender.label == "ext4").unwrap();
+        let mut record = ext4.clone();
+        spoil(&mut record);
+        fs::write(&path, serde_json::to_string(&record).unwrap() + "\n").unwrap();
+        let stored = StoredResult::read(&directory).unwrap();
+        assert_eq!(stored.records, []);
+        assert!(stored.damage[0].contains(expected), "{:?}", stored.damage);
+    }
+}
+
+#[test]
+fn a_newer_schema_is_said_to_be_newer_whatever_else_it_holds() {
+    let (_home, directory, records) = result(1);
+    let newer = SCHEMA_VERSION + 1;
+    let path = directory.join(RECORDS_FILE);
+    let mut lines = String::new();
+    for record in &records {
+        lines.push_str(&serde_json::to_string(record).unwrap());
+        lines.push('\n');
+    }
+    lines.push_str(&format!("{{\"schema\": {newer}, \"trials\": \"renamed\"}}\n"));
+    fs::write(&path, lines).unwrap();
+    let stored = StoredResult::read(&directory).unwrap();
+    assert_eq!(stored.records, records);
+    let expected = format!("is of schema {newer}");
+    assert!(without_facts(&stored)[0].contains(&expected), "{:?}", stored.damage);
+
+    fs::write(directory.join(PLAN_FILE), format!("{{\"schema\": {newer}, \"new\": []}}")).unwrap();
+    let error = StoredResult::read(&directory).unwrap_err().to_string();
+    assert!(error.contains(&expected) && error.contains("use a newer kurabe"), "{error}");
+    assert!(error.contains(PLAN_FILE), "{error}");
+}
+
+#[test]
+fn a_damaged_plan_is_an_error_and_never_a_panic() {
+    let (_home, directory, _) = result(1);
+    let path = directory.join(PLAN_FILE);
+    let text = fs::read_to_string(&path).unwrap();
+    for end in (0..text.trim_end().len()).step_by(7) {
+        fs::write(&path, &text.as_bytes()[..end]).unwrap();
+        StoredResult::read(&directory).unwrap_err();
+    }
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (pointer, wrong) in [
+        ("/study/baseline", "9"),
+        ("/study/contenders", "[]"),
+        ("/study/workloads", "[]"),
+        ("/study/same_within", "-1.0"),
+        ("/study/gates", "[\"xfs\"]"),
+        ("/stop_rule/min_blocks", "0"),
+        ("/stop_rule/relative_half_width", "-0.5"),
+        ("/blocks/0/trials/0/contender", "2"),
+        ("/blocks/0/trials/0/workload", "7"),
+        ("/blocks/1/trials/1/trial", "99"),
+    ] {
+        let mut damaged = value.clone();
+        let wrong: serde_json::Value = serde_json::from_str(wrong).unwrap();
+        match damaged.pointer_mut(pointer) {
+            Some(place) => *place = wrong,
+            // Empty lists are left out of the file.
+            None => damaged["study"]["gates"] = wrong,
+        }
+        fs::write(&path, damaged.to_string()).unwrap();
+        let error = StoredResult::read(&directory).unwrap_err();
+        assert!(error.to_string().contains(PLAN_FILE), "{pointer}: {error}");
+    }
+    fs::write(&path, value.to_string()).unwrap();
+    StoredResult::read(&directory).unwrap();
+}
+
+#[test]
+fn a_second_writer_is_refused_and_changes_nothing() {
+    let (_home, directory, records) = result(1);
+    let first = ResultWriter::resume(&directory).unwrap();
+    // What the first writer is in the middle of must not be cut off by the second.
+    let path = directory.join(RECORDS_FILE);
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"{\"half").unwrap();
+    let length_bytes = file.metadata().unwrap().len();
+    let error = ResultWriter::resume(&directory).unwrap_err().to_string();
+    assert!(error.contains("is being written by another kurabe"), "{error}");
+    assert_eq!(file.metadata().unwrap().len(), length_bytes);
+    drop(first);
+    drop(ResultWriter::resume(&directory).unwrap());
+    assert_eq!(StoredResult::read(&directory).unwrap().records, records);
+}
+
+#[test]
+fn an_existing_result_is_never_overwritten() {
+    let (_home, directory, records) = result(1);
+    let error = ResultWriter::create(&directory, &plan(), "").unwrap_err().to_string();
+    assert!(error.contains("kurabe resume") && error.contains("--out"), "{error}");
+    assert_eq!(StoredResult::read(&directory).unwrap().records, records);
+    fs::remove_file(directory.join(PLAN_FILE)).unwrap();
+    ResultWriter::create(&directory, &plan(), "").unwrap_err();
+}
+
+#[test]
+fn what_is_no_result_is_neither_read_nor_resumed_nor_changed() {
+    let home = tempfile::tempdir().unwrap();
+    for directory in [home.path().to_path_buf(), home.path().join("absent")] {
+        let read = StoredResult::read(&directory).unwrap_err().to_string();
+        let resumed = ResultWriter::resume(&directory).unwrap_err().to_string();
+        assert!(read.contains("holds no plan.json"), "{read}");
+        assert_eq!(read, resumed);
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+/// Killed between the plan and the first record.
+#[test]
+fn a_result_that_never_began_resumes() {
+    let (_home, directory, _) = result(0);
+    fs::remove_file(directory.join(RECORDS_FILE)).unwrap();
+    assert_eq!(StoredResult::read(&directory).unwrap().records, []);
+    let plan = plan();
+    let record = fixture::record(&plan, 0, 0, MILLISECOND_NS);
+    ResultWriter::resume(&directory).unwrap().append(&record).unwrap();
+    assert_eq!(StoredResult::read(&directory).unwrap().records, [record]);
+}
+
+#[test]
+fn a_result_that_was_refused_is_withdrawn_whole() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("kurabe-results").join("one");
+    ResultWriter::create(&directory, &plan(), "").unwrap().withdraw();
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+
+    // What was there before stays: the directory itself, its parent, a result that is resumed.
+    let parent = home.path().join("mine");
+    fs::create_dir(&parent).unwrap();
+    ResultWriter::create(&parent.join("one"), &plan(), "").unwrap().withdraw();
+    assert_eq!(fs::read_dir(&parent).unwrap().count(), 0);
+    fs::write(parent.join("notes"), "").unwrap();
+    ResultWriter::create(&parent, &plan(), "").unwrap().withdraw();
+    assert_eq!(fs::read_dir(&parent).unwrap().count(), 1);
+    drop(ResultWriter::create(&parent, &plan(), "").unwrap());
+    ResultWriter::resume(&parent).unwrap().withdraw();
+    assert!(parent.join(PLAN_FILE).exists() && parent.join(STUDY_FILE).exists());
+}
