@@ -2,10 +2,12 @@
 
 #[cfg(test)]
 mod arbitrary;
+pub mod contents;
 pub mod diagnostic;
 pub mod live;
 mod parse;
 pub mod program;
 pub mod random;
+pub mod store;
 pub mod stream;
 mod token;

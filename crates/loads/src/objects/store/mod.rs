@@ -1,0 +1,204 @@
+//! Where objects are kept: one small trait, and the table of what implements it.
+//!
+//! A store is made on a [`Place`] and used through one [`Session`] a thread. What a benchmark must
+//! not measure (making the contents) is separated from what it must ([`Session::prepare`] and
+//! [`Session::put`]). To add a store, write its file and give it a line in [`STORES`].
+//!
+//! Must not know: programs, latencies, threads beyond that there may be many sessions.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use block::BlockDevice;
+use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "cannyls")]
+mod cannyls;
+mod files;
+mod null;
+
+/// A store that is open.
+pub trait Store: Send + Sync {
+    /// A way into the store for one thread.
+    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError>;
+
+    /// Makes everything durable that was put and deleted before the call.
+    fn sync(&self) -> Result<(), StoreError>;
+
+    /// The keys of all objects, ascending.
+    fn keys(&self) -> Result<Vec<u64>, StoreError>;
+
+    /// What the store says of itself: sizes, options in force.
+    fn facts(&self) -> BTreeMap<String, String>;
+}
+
+/// One thread's way into a store.
+pub trait Session {
+    /// Memory for the contents of the next put, of this size, for the caller to fill whole. This
+    /// is not part of the put.
+    fn prepare(&mut self, size_bytes: usize, embedded: bool) -> Result<&mut [u8], StoreError>;
+
+    /// Puts what was prepared under a key, new or not.
+    fn put(&mut self, key: u64) -> Result<(), StoreError>;
+
+    /// The contents of an object; `None` when there is none under this key.
+    fn get(&mut self, key: u64) -> Result<Option<&[u8]>, StoreError>;
+
+    /// Deletes an object; says whether there was one.
+    fn delete(&mut self, key: u64) -> Result<bool, StoreError>;
+
+    /// Deletes the objects with keys of a range; says how many there were.
+    fn delete_range(&mut self, keys: Range<u64>) -> Result<u64, StoreError>;
+}
+
+/// Where a store is made.
+#[derive(Clone)]
+pub enum Place {
+    /// In a directory, which exists and is empty.
+    Directory(PathBuf),
+    /// On a block device or an image file, which is overwritten.
+    Device(PathBuf),
+    /// On a device that is open already.
+    Open(Arc<dyn BlockDevice>),
+}
+
+/// How a store is made and used. A store ignores what it has no use for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreOptions {
+    /// Block size of a store that has blocks, in bytes.
+    pub block_size_bytes: u32,
+    /// Whether every put and delete is durable when it returns.
+    pub sync_every_put: bool,
+    /// Whether a store on one file goes past the page cache.
+    pub direct: bool,
+    /// Size of a store on one file, in bytes; `None` lets the runner choose by the program.
+    pub capacity_bytes: Option<u64>,
+    /// Journal that the program needs at the most, in bytes; the runner fills it in.
+    pub journal_bytes: u64,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions {
+            block_size_bytes: 512,
+            sync_every_put: false,
+            direct: true,
+            capacity_bytes: None,
+            journal_bytes: 0,
+        }
+    }
+}
+
+/// What a program asks of a store, at the most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Objects that are live at once.
+    pub objects: u64,
+    /// Bytes of the objects that are live at once.
+    pub bytes: u64,
+    /// Those of them that are embedded.
+    pub embedded_bytes: u64,
+}
+
+/// What makes or opens a store.
+pub type Maker = fn(&Place, &StoreOptions) -> Result<Box<dyn Store>, StoreError>;
+
+/// A kind of store.
+pub struct StoreKind {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// Whether it can be made in a directory.
+    pub takes_directory: bool,
+    /// Whether it can be made on a device.
+    pub takes_device: bool,
+    /// Whether it gives back what was put; one that does not cannot be verified.
+    pub keeps_contents: bool,
+    /// Greatest size of an object, in bytes.
+    pub object_bytes_max: u64,
+    /// Space that it needs for this demand, in bytes.
+    pub space: fn(&StoreOptions, &Demand) -> Space,
+    /// Makes an empty store.
+    pub create: Maker,
+    /// Opens a store that was made.
+    pub open: Maker,
+}
+
+/// How much of a device or a file system a store takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// Without this much it cannot be, in bytes.
+    pub least_bytes: u64,
+    /// With this much it is comfortable, in bytes.
+    pub comfortable_bytes: u64,
+    /// Of these, journal.
+    pub journal_bytes: u64,
+}
+
+/// Every kind of store.
+pub static STORES: &[StoreKind] = &[
+    #[cfg(feature = "cannyls")]
+    cannyls::KIND,
+    files::KIND,
+    null::KIND,
+];
+
+/// The kind of this name.
+///
+/// # Errors
+///
+/// Names the kinds that there are, and the nearest.
+pub fn kind(name: &str) -> Result<&'static StoreKind, StoreError> {
+    STORES.iter().find(|kind| kind.name == name).ok_or_else(|| {
+        let names: Vec<&str> = STORES.iter().map(|kind| kind.name).collect();
+        let advice = match super::diagnostic::nearest(name, &names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are {}", names.join(", ")),
+        };
+        StoreError::Refused(format!("there is no store `{name}`; {advice}"))
+    })
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// No room for another object.
+    #[error("the store is full: {0}")]
+    Full(String),
+    /// The store cannot be made or used like this.
+    #[error("{0}")]
+    Refused(String),
+    /// The system below reported an error.
+    #[error("{act} {}: {source}", .path.display())]
+    System {
+        /// What was tried.
+        act: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What came of it.
+        source: io::Error,
+    },
+    /// The store itself failed.
+    #[error("the store failed: {0}")]
+    Failed(String),
+}
+
+impl StoreError {
+    /// An error of the system; a full file system is a full store.
+    fn system(act: &'static str, path: &Path, source: io::Error) -> StoreError {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StoreError::Full(format!("{act} {}: {source}", path.display()))
+            }
+            _ => StoreError::System { act, path: path.to_owned(), source },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! What every store must do, and what each promises beyond.
+
+use std::sync::Arc;
+
+use block::{Event, MemoryDevice, RecordingDevice};
+
+use super::*;
+
+/// Every store that keeps contents, each on a fresh place, with its name for messages.
+fn with_every_store(test: impl Fn(&str, &StoreKind, &Place, &StoreOptions)) {
+    for kind in STORES.iter().filter(|kind| kind.keeps_contents) {
+        for block_size_bytes in [512, 4096] {
+            for sync_every_put in [false, true] {
+                let directory = tempfile::tempdir().unwrap();
+                let options = StoreOptions {
+                    block_size_bytes,
+                    sync_every_put,
+                    capacity_bytes: Some(16 << 20),
+                    ..StoreOptions::default()
+                };
+                let name = format!("{} {block_size_bytes} {sync_every_put}", kind.name);
+                test(&name, kind, &Place::Directory(directory.path().to_owned()), &options);
+                if kind.takes_device {
+                    let device = MemoryDevice::new(16 << 20, 512);
+                    let name = format!("{name} on a device");
+                    test(&name, kind, &Place::Open(Arc::new(device)), &options);
+                }
+            }
+        }
+    }
+}
+
+fn put(session: &mut dyn Session, key: u64, contents: &[u8], embedded: bool) {
+    session.prepare(contents.len(), embedded).unwrap().copy_from_slice(contents);
+    session.put(key).unwrap();
+}
+
+#[test]
+fn what_was_put_is_there_until_it_is_deleted() {
+    with_every_store(|name, kind, place, options| {
+        let store = (kind.create)(place, options).unwrap();
+        let mut session = store.session().unwrap();
+        let session = session.as_mut();
+        assert!(session.get(1).unwrap().is_none(), "{name}");
+        put(session, 1, b"one", false);
+        put(session, 2, &[2; 5000], false);
+        put(session, 3, b"", false);
+        put(session, 4, b"embedded", true);
+        assert_eq!(session.get(1).unwrap(), Some(&b"one"[..]), "{name}");
+        assert_eq!(session.get(2).unwrap(), Some(&[2; 5000][..]), "{name}");
+        assert_eq!(session.get(3).unwrap(), Some(&b""[..]), "{name}");
+        assert_eq!(session.get(4).unwrap(), Some(&b"embedded"[..]), "{name}");
+        put(session, 2, b"shorter", false);
+        assert_eq!(session.get(2).unwrap(), Some(&b"shorter"[..]), "{name}");
+        assert!(session.delete(1).unwrap() && !session.delete(1).unwrap(), "{name}");
+        assert!(session.get(1).unwrap().is_none(), "{name}");
+        assert_eq!(store.keys().unwrap(), [2, 3, 4], "{name}");
+    });
+}
+
+#[test]
+fn a_range_is_deleted_without_its_end() {
+    with_every_store(|name, kind, place, options| {
+        let store = (kind.create)(place, options).unwrap();
+        let mut session = store.session().unwrap();
+        for key in [1, 2, 5, 6, 7] {
+            put(session.as_mut(), key, &[key as u8; 100], key == 5);
+        }
+        assert_eq!(session.delete_range(2..7).unwrap(), 3, "{name}");
+        assert_eq!(session.delete_range(3..3).unwrap(), 0, "{name}");
+        assert_eq!(store.keys().unwrap(), [1, 7], "{name}");
+    });
+}
+
+#[test]
+fn a_store_that_was_synced_opens_as_it_was() {
+    with_every_store(|name, kind, place, options| {
+        let store = (kind.create)(place, options).unwrap();
+        let mut session = store.session().unwrap();
+        for key in 0..200 {
+            put(session.as_mut(), key, &key.to_le_bytes().repeat(40), key % 7 == 0);
+        }
+        assert!(session.delete(100).unwrap());
+        drop(session);
+        store.sync().unwrap();
+        drop(store);
+        let store = (kind.open)(place, options).unwrap();
+        let expected: Vec<u64> = (0..200).filter(|key| *key != 100).collect();
+        assert_eq!(store.keys().unwrap(), expected, "{name}");
+        let mut session = store.session().unwrap();
+        for key in expected {
+            let contents = key.to_le_bytes().repeat(40);
+            assert_eq!(session.get(key).unwrap(), Some(&contents[..]), "{name}");
+        }
+    });
+}
+
+#[test]
+fn an_unknown_store_is_told_the_nearest() {
+    let told = kind("file").map(|kind| kind.name).unwrap_err().to_string();
+    assert_eq!(told, "there is no store `file`; did you mean `files`?");
+    let device = Place::Open(Arc::new(MemoryDevice::new(1 << 20, 512)));
+    let refused = (kind("files").unwrap().create)(&device, &StoreOptions::default());
+    assert!(matches!(refused, Err(StoreError::Refused(_))));
+}
+
+#[cfg(feature = "cannyls")]
+#[test]
+fn cannyls_flushes_once_a_put_when_asked_and_hardly_otherwise() {
+    for (sync_every_put, flushes) in [(true, 100), (false, 0)] {
+        let recording = Arc::new(RecordingDevice::new(MemoryDevice::new(16 << 20, 512)));
+        let place = Place::Open(Arc::clone(&recording) as Arc<dyn BlockDevice>);
+        let options = StoreOptions { sync_every_put, ..StoreOptions::default() };
+        let store = (kind("cannyls").unwrap().create)(&place, &options).unwrap();
+        let count = || {
+            recording.events().iter().filter(|event| matches!(event, Event::Flush { .. })).count()
+        };
+        let before = count();
+        let mut session = store.session().unwrap();
+        for key in 0..100 {
+            put(session.as_mut(), key, &[1; 700], false);
+        }
+        assert_eq!(count() - before, flushes);
+    }
+}
+
+#[cfg(feature = "cannyls")]
+#[test]
+fn cannyls_refuses_blocks_smaller_than_the_devices_and_says_when_it_is_full() {
+    let cannyls = kind("cannyls").unwrap();
+    let place = Place::Open(Arc::new(MemoryDevice::new(16 << 20, 4096)));
+    let refused = (cannyls.create)(&place, &StoreOptions::default()).err().unwrap().to_string();
+    assert!(refused.contains("ask for a block size of 4096"), "{refused}");
+
+    let options = StoreOptions { block_size_bytes: 4096, ..StoreOptions::default() };
+    let store = (cannyls.create)(&place, &options).unwrap();
+    let mut session = store.session().unwrap();
+    let full = (0..20).find_map(|key| {
+        session.prepare(1 << 20, false).unwrap();
+        session.put(key).err()
+    });
+    assert!(matches!(full, Some(StoreError::Full(_))), "{full:?}");
+}
+
+#[test]
+fn null_takes_everything_and_keeps_nothing() {
+    let place = Place::Directory("/nowhere".into());
+    let store = (kind("null").unwrap().create)(&place, &StoreOptions::default()).unwrap();
+    let mut session = store.session().unwrap();
+    session.prepare(1 << 40, false).unwrap();
+    session.put(1).unwrap();
+    assert_eq!(session.get(1).unwrap(), Some(&[][..]));
+    assert!(store.keys().unwrap().is_empty());
+}
