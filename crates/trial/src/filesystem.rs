@@ -10,6 +10,7 @@ mod directory;
 mod ext;
 mod kernel;
 mod xfs;
+mod zfs_fuse;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -161,8 +162,15 @@ pub trait Instance: Send {
     fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
 }
 
-static ALL: [&dyn FileSystem; 6] =
-    [&ext::EXT2, &ext::EXT3, &ext::EXT4, &xfs::XFS, &btrfs::BTRFS, &directory::DIRECTORY];
+static ALL: [&dyn FileSystem; 7] = [
+    &ext::EXT2,
+    &ext::EXT3,
+    &ext::EXT4,
+    &xfs::XFS,
+    &btrfs::BTRFS,
+    &zfs_fuse::ZFS_FUSE,
+    &directory::DIRECTORY,
+];
 
 /// Every file system, in the order of the help.
 pub fn all() -> &'static [&'static dyn FileSystem] {
@@ -243,7 +251,7 @@ mod tests {
             assert_eq!(file_system.needs_device(), !file_system.tools().is_empty());
             assert_eq!(file_system.needs_device(), !file_system.signatures().is_empty());
         }
-        assert!(by_name("zfs").is_none());
+        assert!(by_name("zfs").is_none(), "zfs-fuse is another thing than ZFS");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod loop_device;
 pub mod namespaces;
+pub mod process_clock;
 pub mod wait;
 
 pub use namespaces::enter_namespaces;

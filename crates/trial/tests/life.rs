@@ -80,6 +80,8 @@ fn live(contender: &Contender, device: &Device, scratch: &Path) {
     instance.end(&mut tools).unwrap();
     instance.end(&mut tools).unwrap();
     assert!(tools.commands().len() >= 5, "{:?}", tools.commands());
+    let shown = tools.commands().join("\n");
+    assert!(!shown.contains("nsenter"), "{shown}");
     let node = attached.node().to_path_buf();
     attached.detach().unwrap();
     assert!(!node.exists(), "{}", node.display());
@@ -106,10 +108,17 @@ fn every_file_system_lives_on_an_image_and_leaves_it_fully_allocated() {
     let Device::Image { path, .. } = prepared.device().clone() else { panic!() };
     let full_bytes = allocated_bytes(&path);
     assert!(full_bytes >= 384 << 20);
-    for (number, text) in
-        ["ext2", "ext3", "ext4", "xfs", "btrfs", "ext4 -E lazy_itable_init=0 @ noatime"]
-            .iter()
-            .enumerate()
+    for (number, text) in [
+        "ext2",
+        "ext3",
+        "ext4",
+        "xfs",
+        "btrfs",
+        "zfs-fuse -O compression=on @ noatime",
+        "ext4 -E lazy_itable_init=0 @ noatime",
+    ]
+    .iter()
+    .enumerate()
     {
         let scratch = home.path().join(format!("kurabe-scratch-{number}"));
         fs::create_dir(&scratch).unwrap();
@@ -198,7 +207,7 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
     std::os::unix::fs::FileExt::read_exact_at(&fs::File::open(&disk.0).unwrap(), &mut start, 0)
         .unwrap();
     assert!(start.iter().filter(|byte| **byte == 0).count() < 100, "filled with random bytes");
-    for (number, text) in ["xfs", "btrfs", "ext4"].iter().enumerate() {
+    for (number, text) in ["xfs", "btrfs", "zfs-fuse", "ext4"].iter().enumerate() {
         let scratch = home.path().join(format!("kurabe-scratch-{number}"));
         fs::create_dir(&scratch).unwrap();
         live_on_real(&contender(text), prepared.device(), &scratch);
@@ -220,10 +229,264 @@ fn live_on_real(contender: &Contender, device: &Device, scratch: &Path) {
     instance.mount(&mut tools).unwrap();
     // Mounted, it cannot be claimed by another trial.
     let second = device::attach(device, false, scratch, &host, &Stop::default());
-    assert!(
-        second.unwrap_err().to_string().contains("is mounted on") || contender.label == "btrfs"
-    );
-    instance.end(&mut tools).unwrap();
+    let refusal = second.unwrap_err().to_string();
+    let reasons =
+        ["is mounted on", "part of the mounted Btrfs", "(zfs-fuse) has it open", "exclusively"];
+    assert!(reasons.iter().any(|reason| refusal.contains(reason)), "{refusal}");
+    instance.unmount(&mut tools).unwrap();
     instance.check(&mut tools).unwrap();
+    instance.end(&mut tools).unwrap();
     attached.detach().unwrap();
+}
+
+/// A file system on a memory device, made and mounted, for the tests of its hooks.
+struct Live<'a> {
+    instance: Box<dyn filesystem::Instance>,
+    attached: device::Attached,
+    tools: Toolbox,
+    prepared: &'a device::Prepared<'a>,
+}
+
+impl<'a> Live<'a> {
+    fn begin(prepared: &'a device::Prepared<'a>, text: &str, scratch: &Path) -> Live<'a> {
+        fs::create_dir(scratch).unwrap();
+        let host = HostProc::open().unwrap();
+        let contender = contender(text);
+        let attached =
+            device::attach(prepared.device(), false, scratch, &host, &Stop::default()).unwrap();
+        let stage = Stage::new(&contender, attached.node(), attached.size_bytes(), false, scratch);
+        let mut instance = filesystem::by_name(&contender.file_system).unwrap().begin(stage);
+        let mut tools = Toolbox::new(None, Stop::default());
+        instance.make(&mut tools).unwrap();
+        instance.mount(&mut tools).unwrap();
+        Live { instance, attached, tools, prepared }
+    }
+
+    fn counters(&self) -> lab::record::DeviceDelta {
+        let counters = trial::counters::DeviceCounters::of_node(self.attached.node()).unwrap();
+        let zero = counters.read().unwrap();
+        // The difference to nothing at all.
+        zero.since(&Default::default())
+    }
+
+    fn end(mut self) {
+        self.instance.end(&mut self.tools).unwrap();
+        self.attached.detach().unwrap();
+    }
+}
+
+/// ext4 that leaves nothing to be zeroed in the background.
+const EAGER_EXT4: &str = "ext4 -E lazy_itable_init=0,lazy_journal_init=0";
+
+/// Incompressible bytes.
+fn noise(length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    device::fill::random_bytes(7, 0, &mut bytes);
+    bytes
+}
+
+#[test]
+fn a_sync_leaves_nothing_to_write_and_a_copy_of_the_device_has_the_file() {
+    if !private_root() {
+        return;
+    }
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let request = DeviceRequest::parse("mem:384M", None).unwrap();
+    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
+    let content = noise(24 << 20);
+    for (number, text) in ["zfs-fuse", EAGER_EXT4, "xfs", "btrfs"].iter().enumerate() {
+        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
+        let mut live = Live::begin(&prepared, text, &scratch);
+        let before = live.counters();
+        fs::write(live.instance.directory().join("file"), &content).unwrap();
+        live.instance.sync(&mut live.tools).unwrap();
+        let synced = live.counters();
+        assert!(synced.written_bytes - before.written_bytes >= 24 << 20, "{text}");
+        assert!(synced.flushes > before.flushes, "{text} flushed the device");
+        // What a power cut right now would leave.
+        let Device::Image { path, .. } = live.prepared.device() else { panic!() };
+        let copy = home.path().join("copy");
+        fs::copy(path, &copy).unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        let later = live.counters();
+        assert!(
+            later.written_bytes - synced.written_bytes < 1 << 20,
+            "{text} wrote {} bytes after its sync",
+            later.written_bytes - synced.written_bytes
+        );
+        live.end();
+        let found = read_from_copy(&copy, text.split(' ').next().unwrap(), home.path());
+        assert!(found == content, "{text}: the file is not in the copy");
+    }
+}
+
+/// Mounts a copy of a device that was cut off and reads the file.
+fn read_from_copy(copy: &Path, file_system: &str, home: &Path) -> Vec<u8> {
+    let disk = Disk::on(copy);
+    let point = home.join("copy-mount");
+    let point_text = point.display().to_string();
+    fs::create_dir_all(&point).unwrap();
+    let tools = Toolbox::new(None, Stop::default());
+    let run = |words: &[&str]| {
+        let output = tools.run_unlogged(words).unwrap();
+        assert_eq!(output.code, 0, "{output:?}");
+    };
+    if file_system != "zfs-fuse" {
+        run(&["mount", "-t", file_system, &disk.0, &point_text]);
+        let found = fs::read(point.join("file")).unwrap();
+        run(&["umount", &point_text]);
+        return found;
+    }
+    let devices = home.join("copy-devices");
+    fs::create_dir_all(&devices).unwrap();
+    std::os::unix::fs::symlink(&disk.0, devices.join("disk")).unwrap();
+    let script = "mount -t tmpfs tmpfs /run && mkdir -p /run/zfs /run/lock
+        mount -t tmpfs tmpfs /var/lib/zfs
+        zfs-fuse --no-daemon --no-kstat-mount & daemon=$!
+        until zpool list > /dev/null 2>&1; do sleep 0.02; done
+        pool=$(zpool import -d $0 | sed -n 's/^ *pool: //p')
+        zpool import -f -d $0 $pool
+        cp $(zfs get -H -o value mountpoint $pool)/file $1; code=$?
+        zpool export $pool; kill -KILL $daemon; exit $code";
+    let out = home.join("copy-file");
+    run(&[
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        &devices.display().to_string(),
+        &out.display().to_string(),
+    ]);
+    fs::remove_file(devices.join("disk")).unwrap();
+    fs::read(out).unwrap()
+}
+
+#[test]
+fn after_cooling_everything_is_read_from_the_device_again() {
+    if !private_root() {
+        return;
+    }
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let request = DeviceRequest::parse("mem:384M", None).unwrap();
+    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
+    let content = noise(16 << 20);
+    for (number, text) in ["zfs-fuse", "ext4", "xfs", "btrfs"].iter().enumerate() {
+        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
+        let mut live = Live::begin(&prepared, text, &scratch);
+        fs::write(live.instance.directory().join("file"), &content).unwrap();
+        live.instance.sync(&mut live.tools).unwrap();
+        let daemon = live.instance.daemon_cpu_ns();
+        assert_eq!(daemon.is_some_and(|time| time > 1_000_000), *text == "zfs-fuse");
+        // Twice, since a cache could hide in something that the first time sets up.
+        for round in 0..2 {
+            live.instance.cool(&mut live.tools).unwrap();
+            let before = live.counters();
+            let file = live.instance.directory().join("file");
+            assert!(fs::read(file).unwrap() == content, "{text}");
+            let read_bytes = live.counters().read_bytes - before.read_bytes;
+            assert!(read_bytes >= 16 << 20, "{text}, round {round}: read only {read_bytes}");
+        }
+        live.end();
+    }
+}
+
+#[test]
+fn a_check_notices_damage() {
+    if !private_root() {
+        return;
+    }
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let request = DeviceRequest::parse("mem:384M", None).unwrap();
+    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
+    for (number, text) in ["ext2", "ext4", "xfs", "btrfs", "zfs-fuse"].iter().enumerate() {
+        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
+        let mut live = Live::begin(&prepared, text, &scratch);
+        for name in 0..200 {
+            fs::write(live.instance.directory().join(name.to_string()), noise(4096)).unwrap();
+        }
+        live.instance.unmount(&mut live.tools).unwrap();
+        live.instance.check(&mut live.tools).unwrap();
+        // Superblocks and labels survive; what they lead to does not.
+        let device = fs::File::options().write(true).open(live.attached.node()).unwrap();
+        let rest = match *text {
+            "ext2" | "ext4" => 64 << 10..8 << 20,
+            "zfs-fuse" => 4 << 20..300 << 20,
+            _ => 8 << 20..380 << 20,
+        };
+        let bytes = noise((rest.end - rest.start) as usize);
+        std::os::unix::fs::FileExt::write_all_at(&device, &bytes, rest.start).unwrap();
+        device.sync_all().unwrap();
+        drop(device);
+        let Err(failure) = live.instance.check(&mut live.tools) else { panic!("{text}") };
+        let failure = failure.to_string();
+        assert!(failure.contains("check"), "{text}: {failure}");
+        live.end();
+    }
+}
+
+#[test]
+fn zfs_fuse_leaves_the_host_alone() {
+    if !private_root() {
+        return;
+    }
+    let places = || -> Vec<String> {
+        let places = ["/run/zfs", "/run/lock", "/run/lock/zfs", "/var/lib/zfs", "/etc/zfs"];
+        let mut names: Vec<String> = places
+            .iter()
+            .flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten())
+            .map(|entry| entry.path().display().to_string())
+            .collect();
+        names.extend(
+            places.iter().filter(|place| Path::new(place).exists()).map(ToString::to_string),
+        );
+        names
+    };
+    let before = places();
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let request = DeviceRequest::parse("mem:128M", None).unwrap();
+    let devices: Vec<_> = (0..2)
+        .map(|_| device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap())
+        .collect();
+    // Two at a time: neither sees the other's daemon.
+    let one = Live::begin(&devices[0], "zfs-fuse", &home.path().join("kurabe-scratch-0"));
+    let other = Live::begin(&devices[1], "zfs-fuse", &home.path().join("kurabe-scratch-1"));
+    assert_eq!(places(), before);
+    fs::write(one.instance.directory().join("one"), b"1").unwrap();
+    assert!(!other.instance.directory().join("one").exists());
+    one.end();
+    fs::write(other.instance.directory().join("other"), b"2").unwrap();
+    other.end();
+    assert_eq!(places(), before);
+    let mounts = block::claim::mounts::mounts().unwrap();
+    assert!(mounts.iter().all(|mount| !mount.point.starts_with(home.path())), "{mounts:?}");
+}
+
+#[test]
+fn a_busy_unmount_names_who_is_busy() {
+    if !private_root() {
+        return;
+    }
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let request = DeviceRequest::parse("mem:128M", None).unwrap();
+    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
+    for (number, text) in ["ext4", "zfs-fuse"].iter().enumerate() {
+        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
+        let mut live = Live::begin(&prepared, text, &scratch);
+        let mut user = std::process::Command::new("sleep")
+            .arg("60")
+            .current_dir(live.instance.directory())
+            .spawn()
+            .unwrap();
+        let failure = live.instance.unmount(&mut live.tools).unwrap_err().to_string();
+        assert!(failure.contains("busy after 10 s: used by sleep"), "{failure}");
+        user.kill().unwrap();
+        user.wait().unwrap();
+        live.end();
+    }
 }

@@ -148,6 +148,7 @@ fn attach_image(
             ));
         }
     }
+    fill::wipe_signatures(&image, size_bytes).map_err(system("wiping signatures of the image"))?;
     let ledger = Ledger::in_scratch(scratch).map_err(system("starting the trial's ledger for"))?;
     let (taken, node) = add_and_configure(&image, ledger, scratch, &image_text)?;
     let mut attached = Attached { node, size_bytes, notes, taken: Some(taken) };

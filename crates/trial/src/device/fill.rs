@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use block::AlignedBuffer;
+use block::{ALIGNMENT, AlignedBuffer};
 use rustix::fs::SeekFrom;
 
 use crate::stop::Stop;
@@ -135,4 +135,27 @@ fn fill_range(
     }
     report(Progress { done_bytes: total_bytes, total_bytes });
     Ok(())
+}
+
+/// Bytes at either end of the device, and around every place in between, that are overwritten so
+/// that nothing is recognised any more.
+const WIPED_BYTES: u64 = 1 << 20;
+
+/// Where Btrfs keeps copies of its superblock, in bytes: btrfs_sb_offset in the kernel's
+/// fs/btrfs/disk-io.h. The copies alone would be recognised by a repair.
+const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
+
+/// Overwrites the places where file systems are recognised, so that mkfs and mount find no trace
+/// of the trial before.
+pub fn wipe_signatures(file: &File, size_bytes: u64) -> io::Result<()> {
+    let mut buffer = AlignedBuffer::zeroed(WIPED_BYTES as usize);
+    let seed = crate::ledger::random_bits();
+    let last = size_bytes.saturating_sub(WIPED_BYTES).next_multiple_of(ALIGNMENT as u64);
+    for start in [0, last].into_iter().chain(BTRFS_COPIES) {
+        let length = WIPED_BYTES.min(size_bytes.saturating_sub(start));
+        let bytes = &mut buffer[..length as usize];
+        random_bytes(seed, start, bytes);
+        file.write_all_at(bytes, start)?;
+    }
+    file.sync_all()
 }

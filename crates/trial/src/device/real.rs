@@ -6,12 +6,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use block::claim::{Claim, ClaimError, Permission, claim};
-use block::{ALIGNMENT, AlignedBuffer};
 use rustix::fs::OFlags;
 
 use super::fill::{self, Progress};
@@ -50,7 +48,7 @@ impl Drop for RealDevice {
     fn drop(&mut self) {
         // Somebody else's claim comes first; then what is there stays.
         if let Ok(granted) = claim(&self.path, &self.destroy) {
-            let _ = wipe_signatures(granted.file(), granted.findings().size_bytes);
+            let _ = fill::wipe_signatures(granted.file(), granted.findings().size_bytes);
         }
     }
 }
@@ -92,35 +90,18 @@ fn permission_of_trials(destroy: &str, granted: &Claim) -> String {
     Permission { name, signatures }.to_string()
 }
 
-/// Claims the device for one trial and lets it go for mkfs, which takes it itself.
+/// Claims the device for one trial, wipes what the trial before left, and lets it go for mkfs,
+/// which takes it itself.
 pub fn attach(path: &Path, destroy: &str) -> Result<u64, DeviceError> {
-    Ok(claim(path, destroy)?.findings().size_bytes)
+    let granted = claim(path, destroy)?;
+    let size_bytes = granted.findings().size_bytes;
+    bypass_page_cache(granted.file())
+        .and_then(|()| fill::wipe_signatures(granted.file(), size_bytes))
+        .map_err(DeviceError::system(format!("wiping signatures of {}", path.display())))?;
+    Ok(size_bytes)
 }
 
 fn bypass_page_cache(file: &File) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?)
-}
-
-/// Bytes at either end of the device, and around every place in between, that are overwritten so
-/// that nothing is recognised any more.
-const WIPED_BYTES: u64 = 1 << 20;
-
-/// Where Btrfs keeps copies of its superblock, in bytes: btrfs_sb_offset in the kernel's
-/// fs/btrfs/disk-io.h. The copies alone would be recognised by a repair.
-const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
-
-fn wipe_signatures(file: &File, size_bytes: u64) -> io::Result<()> {
-    let mut buffer = AlignedBuffer::zeroed(WIPED_BYTES as usize);
-    let seed = random_bits();
-    let last = size_bytes.saturating_sub(WIPED_BYTES) / ALIGNMENT as u64 * ALIGNMENT as u64;
-    for start in [0, last].into_iter().chain(BTRFS_COPIES) {
-        let length = WIPED_BYTES.min(size_bytes.saturating_sub(start));
-        let bytes = &mut buffer[..length as usize];
-        let whole = bytes.len() / 8 * 8;
-        fill::random_bytes(seed, start, &mut bytes[..whole]);
-        file.write_all_at(bytes, start)?;
-    }
-    // What lies between the last whole MiB and the end was covered by `last`.
-    file.sync_all()
 }

@@ -204,8 +204,9 @@ pub fn drop_caches(tools: &mut Toolbox) -> Result<(), Failure> {
 }
 
 /// How long a busy mount is waited for.
-const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
-const BUSY_INTERVAL: Duration = Duration::from_millis(10);
+pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How often a busy mount is tried again.
+pub const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Unmounts, waiting for a bounded time while somebody uses it, and names who does.
 pub fn unmount(point: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -240,7 +241,7 @@ pub fn unmount(point: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
 }
 
 /// Says which processes use what lies below `point`, as far as this process may see.
-fn users_text(point: &Path) -> String {
+pub fn users_text(point: &Path) -> String {
     let users = users_below(point);
     if users.is_empty() {
         return "; no process can be seen that uses it".into();
