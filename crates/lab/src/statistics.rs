@@ -31,7 +31,7 @@ pub use steady_state::{SteadyState, SteadyWindow, steady_state};
 pub use stop::{
     ContinueReason, Decision, Samples, StopReason, StopRule, WIDTH_PER_MARGIN_MAX, Width, enough,
 };
-pub use summary::{OUTLIER_THRESHOLD, Summary, summarize};
+pub use summary::{Summary, outlier_threshold, summarize};
 
 /// Fewest pairs of trials from which an interval or a verdict is given. Two pairs leave one degree
 /// of freedom: the interval of such a pair is so wide that it only pretends to be one.

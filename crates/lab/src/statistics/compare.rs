@@ -89,8 +89,8 @@ pub enum Verdict {
 pub struct Comparison {
     /// Number of blocks in which both have a sample.
     pub pairs: usize,
-    /// The ratio contender / baseline: the trimmed geometric mean over the pairs. None without a
-    /// pair.
+    /// The ratio contender / baseline: the geometric mean over the pairs, trimmed where
+    /// `trimmed_per_side` says so. None without a pair.
     pub ratio: Option<f64>,
     /// Interval of the ratio, corrected for the number of contenders; None below three pairs.
     pub interval: Option<Interval>,
@@ -98,8 +98,8 @@ pub struct Comparison {
     pub p_value: Option<f64>,
     /// p value adjusted by Holm over the family; equal to `p_value` for a single contender.
     pub p_adjusted: Option<f64>,
-    /// How many pairs were set aside on either side for the estimate (none below six pairs). They
-    /// still widen the interval.
+    /// How many of the smallest and of the largest ratios were set aside for the estimate, because
+    /// single ones lie far out; 0 otherwise, and always below seven pairs.
     pub trimmed_per_side: usize,
     /// What follows.
     pub verdict: Verdict,

@@ -1,0 +1,445 @@
+//! Measures the error rates and the power of the statistics on simulated trials, and prints the
+//! tables of `docs/statistics.md`. Everything is seeded: the same program prints the same tables.
+//!
+//!     cargo run --release -p kurabe-lab --example calibrate [SAMPLES]
+//!
+//! SAMPLES is the number of simulated studies a cell, 10000 unless given.
+
+use kurabe_lab::statistics::{
+    ComparisonOptions, Decision, FirstBlockKind, Samples, StopRule, Verdict, compare_family, drift,
+    enough, first_block, summarize,
+};
+
+#[path = "../tests/simulation/mod.rs"]
+mod simulation;
+
+use simulation::{Laboratory, NOISES, Noise};
+
+/// Where the seeds of all tables start.
+const SEED: u64 = 20_260_101;
+
+fn main() {
+    let studies = match std::env::args().nth(1).map(|text| text.parse()) {
+        None => 10_000,
+        Some(Ok(studies)) if studies > 0 => studies,
+        Some(_) => {
+            eprintln!("calibrate [SAMPLES]: SAMPLES is a positive whole number");
+            std::process::exit(2);
+        }
+    };
+    println!("{studies} simulated studies a cell, seed {SEED}\n");
+    false_differences(studies);
+    other_procedures(studies / 5);
+    families(studies);
+    power(studies);
+    stopping(studies / 2);
+    false_sameness(studies);
+    warnings(studies);
+}
+
+/// Options under which every interval that excludes 1 is a difference.
+fn without_margin() -> ComparisonOptions {
+    ComparisonOptions { same_within: 0.0, ..ComparisonOptions::default() }
+}
+
+fn different(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Faster | Verdict::Slower)
+}
+
+/// Prints one row of a Markdown table.
+fn row(head: &str, cells: &[String]) {
+    println!("| {head} | {} |", cells.join(" | "));
+}
+
+fn header(head: &str, cells: &[String]) {
+    row(head, cells);
+    println!("| --- |{}", " ---: |".repeat(cells.len()));
+}
+
+fn percent(count: usize, of: usize) -> String {
+    format!("{:.1}", 100.0 * count as f64 / of as f64)
+}
+
+/// How often a family with no effect shows a difference.
+fn false_rate(noise: Noise, blocks: usize, contenders: usize, studies: usize) -> usize {
+    let mut laboratory = Laboratory::new(SEED + (blocks * 10 + contenders) as u64);
+    let truth = vec![1.0; contenders + 1];
+    (0..studies)
+        .filter(|_| {
+            let samples = laboratory.samples(noise, 0.05, &truth, blocks);
+            compare_family(&samples[0], &samples[1..], &without_margin())
+                .expect("simulated samples are positive")
+                .iter()
+                .any(|comparison| different(comparison.verdict))
+        })
+        .count()
+}
+
+fn noise_names() -> Vec<String> {
+    NOISES.iter().map(|noise| format!("{noise:?}")).collect()
+}
+
+fn false_differences(studies: usize) {
+    println!("## False differences, % (margin 0, one contender, noise 5 %)\n");
+    header("blocks", &noise_names());
+    for blocks in [3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30] {
+        let cells: Vec<String> = NOISES
+            .iter()
+            .map(|noise| percent(false_rate(*noise, blocks, 1, studies), studies))
+            .collect();
+        row(&blocks.to_string(), &cells);
+    }
+    println!();
+}
+
+fn families(studies: usize) {
+    println!("## Families with any false difference, % (margin 0, Holm)\n");
+    header("contenders, blocks", &noise_names());
+    for contenders in [1, 2, 4, 8] {
+        for blocks in [5, 10] {
+            let cells: Vec<String> = NOISES
+                .iter()
+                .map(|noise| percent(false_rate(*noise, blocks, contenders, studies), studies))
+                .collect();
+            row(&format!("{contenders}, {blocks}"), &cells);
+        }
+    }
+    println!();
+}
+
+/// Mean and standard error.
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0) / count).sqrt())
+}
+
+/// Whether the percentile bootstrap of the mean, and the bootstrap-t, exclude 0.
+fn bootstraps_exclude_zero(logs: &[f64], laboratory: &mut Laboratory) -> (bool, bool, f64) {
+    const RESAMPLES: usize = 999;
+    let (mean, error) = mean_and_error(logs);
+    let mut means = Vec::with_capacity(RESAMPLES);
+    let mut studentised = Vec::with_capacity(RESAMPLES);
+    for _ in 0..RESAMPLES {
+        let resample: Vec<f64> =
+            (0..logs.len()).map(|_| logs[laboratory.index(logs.len())]).collect();
+        let (resampled, resampled_error) = mean_and_error(&resample);
+        means.push(resampled);
+        let difference = resampled - mean;
+        studentised.push(if resampled_error > 0.0 {
+            difference / resampled_error
+        } else if difference == 0.0 {
+            0.0
+        } else {
+            f64::INFINITY * difference.signum()
+        });
+    }
+    means.sort_by(f64::total_cmp);
+    studentised.sort_by(f64::total_cmp);
+    let (lower, upper) = (24, RESAMPLES - 25);
+    let percentile = means[lower] > 0.0 || means[upper] < 0.0;
+    let low = mean - studentised[upper] * error;
+    let high = mean - studentised[lower] * error;
+    (percentile, low > 0.0 || high < 0.0, (high - low) / 2.0)
+}
+
+/// What other procedures do on the same kind of samples, and how wide their intervals are.
+fn other_procedures(studies: usize) {
+    println!("## Other procedures: false differences, % (median half width of the interval, %)\n");
+    header(
+        "noise, blocks",
+        &["this one", "Student's t", "percentile bootstrap", "bootstrap-t"].map(String::from),
+    );
+    for noise in [Noise::Normal, Noise::HeavyTails, Noise::Disturbed] {
+        for blocks in [5, 7, 10, 20] {
+            let mut laboratory = Laboratory::new(SEED + blocks as u64);
+            let mut counts = [0; 4];
+            let mut widths = [const { Vec::new() }; 4];
+            for _ in 0..studies {
+                let samples = laboratory.samples(noise, 0.05, &[1.0, 1.0], blocks);
+                let ours = compare_family(&samples[0], &samples[1..], &without_margin())
+                    .expect("simulated samples are positive")[0];
+                let interval = ours.interval.expect("enough blocks");
+                let logs: Vec<f64> = samples[0]
+                    .iter()
+                    .zip(&samples[1])
+                    .map(|(left, right)| (right.unwrap_or(1.0) / left.unwrap_or(1.0)).ln())
+                    .collect();
+                let (mean, error) = mean_and_error(&logs);
+                let student = student_five_percent(blocks) * error;
+                let (percentile, studentised, studentised_width) =
+                    bootstraps_exclude_zero(&logs, &mut laboratory);
+                counts[0] += usize::from(different(ours.verdict));
+                counts[1] += usize::from(mean.abs() > student);
+                counts[2] += usize::from(percentile);
+                counts[3] += usize::from(studentised);
+                widths[0].push((interval.high / interval.low).ln() / 2.0);
+                widths[1].push(student);
+                widths[3].push(studentised_width);
+            }
+            let cells: Vec<String> = counts
+                .iter()
+                .zip(widths)
+                .map(|(count, mut widths)| {
+                    widths.sort_by(f64::total_cmp);
+                    match widths.get(widths.len() / 2) {
+                        Some(width) => {
+                            format!(
+                                "{} (± {:.1})",
+                                percent(*count, studies),
+                                100.0 * width.exp_m1()
+                            )
+                        }
+                        None => percent(*count, studies),
+                    }
+                })
+                .collect();
+            row(&format!("{noise:?}, {blocks}"), &cells);
+        }
+    }
+    println!();
+}
+
+/// The two-sided 5 % point of Student's t for a sample of so many, from printed tables.
+fn student_five_percent(blocks: usize) -> f64 {
+    match blocks {
+        5 => 2.776,
+        7 => 2.447,
+        10 => 2.262,
+        20 => 2.093,
+        _ => unreachable!("no other size is asked for"),
+    }
+}
+
+fn power(studies: usize) {
+    println!("## Differences found, % (one contender, margin 5 %, noise of a single trial)\n");
+    let noises = [0.01, 0.02, 0.05, 0.1, 0.2];
+    let columns: Vec<String> = [Noise::Normal, Noise::Disturbed]
+        .iter()
+        .flat_map(|noise| noises.map(|sigma| format!("{noise:?} {:.0} %", sigma * 100.0)))
+        .collect();
+    header("effect, blocks", &columns);
+    for effect in [1.05, 1.1, 1.2, 2.0] {
+        for blocks in [5, 10, 20] {
+            let mut cells = Vec::new();
+            for noise in [Noise::Normal, Noise::Disturbed] {
+                for sigma in noises {
+                    let mut laboratory = Laboratory::new(SEED + blocks as u64);
+                    let found = (0..studies)
+                        .filter(|_| {
+                            let samples = laboratory.samples(noise, sigma, &[1.0, effect], blocks);
+                            let options = ComparisonOptions::default();
+                            compare_family(&samples[0], &samples[1..], &options)
+                                .expect("simulated samples are positive")[0]
+                                .verdict
+                                == Verdict::Slower
+                        })
+                        .count();
+                    cells.push(percent(found, studies));
+                }
+            }
+            row(&format!("{effect}, {blocks}"), &cells);
+        }
+    }
+    println!();
+}
+
+/// What one simulated study under the stop rule came to.
+struct Stopped {
+    blocks: usize,
+    /// Any verdict of a difference.
+    different: bool,
+    /// Any interval without the truth.
+    missed: bool,
+    /// Every verdict "the same".
+    same: bool,
+}
+
+fn run_under_rule(
+    laboratory: &mut Laboratory,
+    rule: &StopRule,
+    options: &ComparisonOptions,
+    noise: Noise,
+    sigma: f64,
+    truth: &[f64],
+) -> Stopped {
+    let mut samples: Vec<Vec<Option<f64>>> = vec![Vec::new(); truth.len()];
+    loop {
+        for (kept, time) in samples.iter_mut().zip(laboratory.block(noise, sigma, truth)) {
+            kept.push(Some(time));
+        }
+        let view = Samples {
+            baseline: &samples[0],
+            contenders: samples[1..].iter().map(Vec::as_slice).collect(),
+        };
+        let decision = enough(rule, options, &[view]).expect("simulated samples are positive");
+        if matches!(decision, Decision::Stop { .. }) {
+            break;
+        }
+    }
+    let found = compare_family(&samples[0], &samples[1..], options)
+        .expect("simulated samples are positive");
+    Stopped {
+        blocks: samples[0].len(),
+        different: found.iter().any(|comparison| different(comparison.verdict)),
+        missed: found.iter().zip(&truth[1..]).any(|(comparison, truth)| {
+            comparison
+                .interval
+                .is_some_and(|interval| interval.low > *truth || interval.high < *truth)
+        }),
+        same: found.iter().all(|comparison| matches!(comparison.verdict, Verdict::Same { .. })),
+    }
+}
+
+fn stopping(studies: usize) {
+    println!("## Under the stop rule, no effect\n");
+    println!("Families with a false difference, % (with an interval that misses 1, %; with every");
+    println!("verdict the same, %; mean blocks).\n");
+    let sigmas = [0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.1];
+    header("rule, contenders, noise", &sigmas.map(|sigma| format!("{:.1} %", sigma * 100.0)));
+    let cases = [
+        (StopRule::between(5, 20), 0.05, 1, Noise::Normal),
+        (StopRule::between(5, 20), 0.05, 1, Noise::HeavyTails),
+        (StopRule::between(5, 20), 0.05, 1, Noise::Skewed),
+        (StopRule::between(5, 20), 0.05, 1, Noise::Disturbed),
+        (StopRule::between(5, 20), 0.05, 2, Noise::Normal),
+        (StopRule::between(5, 20), 0.05, 4, Noise::Normal),
+        (StopRule::between(5, 20), 0.05, 4, Noise::Disturbed),
+        (StopRule::between(5, 100), 0.05, 1, Noise::Normal),
+        (StopRule::between(3, 20), 0.05, 1, Noise::Normal),
+        (StopRule::between(5, 20), 0.01, 1, Noise::Normal),
+    ];
+    for (rule, same_within, contenders, noise) in cases {
+        let options = ComparisonOptions { same_within, ..ComparisonOptions::default() };
+        let truth = vec![1.0; contenders + 1];
+        let cells: Vec<String> = sigmas
+            .iter()
+            .map(|sigma| {
+                let mut laboratory = Laboratory::new(SEED);
+                let (mut wrong, mut missed, mut same, mut blocks) = (0, 0, 0, 0);
+                for _ in 0..studies {
+                    let found =
+                        run_under_rule(&mut laboratory, &rule, &options, noise, *sigma, &truth);
+                    wrong += usize::from(found.different);
+                    missed += usize::from(found.missed);
+                    same += usize::from(found.same);
+                    blocks += found.blocks;
+                }
+                format!(
+                    "{} ({}; {}; {:.1})",
+                    percent(wrong, studies),
+                    percent(missed, studies),
+                    percent(same, studies),
+                    blocks as f64 / studies as f64
+                )
+            })
+            .collect();
+        row(
+            &format!(
+                "{} to {} blocks, margin {:.0} %, {contenders}, {noise:?}",
+                rule.min_blocks,
+                rule.max_blocks,
+                same_within * 100.0
+            ),
+            &cells,
+        );
+    }
+    println!();
+}
+
+fn false_sameness(studies: usize) {
+    println!("## Called the same at a true ratio on the very margin (1.05), %\n");
+    let sigmas = [0.002, 0.005, 0.01, 0.02];
+    header("blocks", &sigmas.map(|sigma| format!("noise {:.1} %", sigma * 100.0)));
+    let options = ComparisonOptions::default();
+    for blocks in [5, 10, 20] {
+        let cells: Vec<String> = sigmas
+            .iter()
+            .map(|sigma| {
+                let mut laboratory = Laboratory::new(SEED + blocks as u64);
+                let same = (0..studies)
+                    .filter(|_| {
+                        let samples =
+                            laboratory.samples(Noise::Normal, *sigma, &[1.0, 1.05], blocks);
+                        let found = compare_family(&samples[0], &samples[1..], &options)
+                            .expect("simulated samples are positive");
+                        matches!(found[0].verdict, Verdict::Same { .. })
+                    })
+                    .count();
+                percent(same, studies)
+            })
+            .collect();
+        row(&blocks.to_string(), &cells);
+    }
+    let cells: Vec<String> = sigmas
+        .iter()
+        .map(|sigma| {
+            let mut laboratory = Laboratory::new(SEED);
+            let rule = StopRule::between(5, 20);
+            let same = (0..studies)
+                .filter(|_| {
+                    let truth = [1.0, 1.05];
+                    run_under_rule(&mut laboratory, &rule, &options, Noise::Normal, *sigma, &truth)
+                        .same
+                })
+                .count();
+            percent(same, studies)
+        })
+        .collect();
+    row("stop rule, 5 to 20", &cells);
+    println!();
+}
+
+fn warnings(studies: usize) {
+    println!("## Descriptions and warnings on samples without a fault, noise 5 %\n");
+    header(
+        "noise, blocks",
+        &[
+            "median outside its interval, %",
+            "a value marked as outlier, %",
+            "drift warned of, %",
+            "first block warned of, %",
+            "drift of 2 % a block found, %",
+            "first block 30 % slower found, %",
+        ]
+        .map(String::from),
+    );
+    for noise in [Noise::Normal, Noise::HeavyTails, Noise::Disturbed] {
+        for blocks in [5, 6, 8, 10, 20] {
+            let mut laboratory = Laboratory::new(SEED + blocks as u64);
+            let mut counts = [0; 6];
+            // The median of every noise but the disturbed one is 1; that of the disturbed one is
+            // a little above, and is left out.
+            for _ in 0..studies {
+                let samples = laboratory.samples(noise, 0.05, &[1.0], blocks);
+                let mut values: Vec<f64> = samples[0].iter().copied().flatten().collect();
+                let summary = summarize(&values).expect("simulated samples are positive");
+                let interval = summary.median_interval.expect("enough blocks");
+                counts[0] += usize::from(interval.low > 1.0 || interval.high < 1.0);
+                counts[1] += usize::from(!summary.outliers.is_empty());
+                counts[2] += usize::from(drift(&values).ok().flatten().is_some_and(|d| d.warning));
+                counts[3] += usize::from(odd_first(&values));
+                let drifting: Vec<f64> = values
+                    .iter()
+                    .enumerate()
+                    .map(|(block, value)| value * 1.02f64.powi(block as i32))
+                    .collect();
+                counts[4] +=
+                    usize::from(drift(&drifting).ok().flatten().is_some_and(|d| d.warning));
+                values[0] *= 1.3;
+                counts[5] += usize::from(odd_first(&values));
+            }
+            let mut cells: Vec<String> =
+                counts.iter().map(|count| percent(*count, studies)).collect();
+            if noise == Noise::Disturbed {
+                cells[0] = "-".into();
+            }
+            row(&format!("{noise:?}, {blocks}"), &cells);
+        }
+    }
+}
+
+fn odd_first(values: &[f64]) -> bool {
+    first_block(values).ok().flatten().is_some_and(|found| found.kind != FirstBlockKind::Alike)
+}

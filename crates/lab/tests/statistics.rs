@@ -1,0 +1,500 @@
+//! The statistics from outside: the properties that every answer keeps, and simulated studies with
+//! known truth. The seeds are fixed; a failure names its cell. The same simulations, larger, print
+//! the tables of `docs/statistics.md` (`cargo run --release -p kurabe-lab --example calibrate`).
+
+use kurabe_lab::statistics::{
+    Comparison, ComparisonOptions, ContinueReason, Decision, Samples, StatisticsError, StopReason,
+    StopRule, Verdict, compare, compare_family, drift, enough, first_block, summarize,
+};
+
+mod simulation;
+
+use simulation::{Laboratory, NOISES, Noise, count_max};
+
+const OPTIONS: ComparisonOptions = ComparisonOptions { confidence: 0.95, same_within: 0.05 };
+/// Under these, every interval that excludes 1 is a difference.
+const WITHOUT_MARGIN: ComparisonOptions = ComparisonOptions { same_within: 0.0, ..OPTIONS };
+
+fn different(comparison: &Comparison) -> bool {
+    matches!(comparison.verdict, Verdict::Faster | Verdict::Slower)
+}
+
+fn plain(samples: &[Option<f64>]) -> Vec<f64> {
+    samples.iter().copied().flatten().collect()
+}
+
+/// Calls `judge` with random pairs of samples of every noise and of 1 to 24 blocks.
+fn for_random_pairs(mut judge: impl FnMut(&[f64], &[f64])) {
+    let mut laboratory = Laboratory::new(1);
+    for round in 0..60 {
+        for noise in NOISES {
+            let effect = 1.0 + (laboratory.uniform() - 0.5) * 0.4;
+            let samples = laboratory.samples(noise, 0.05, &[7.0, 7.0 * effect], 1 + round % 24);
+            judge(&plain(&samples[0]), &plain(&samples[1]));
+        }
+    }
+}
+
+#[test]
+fn the_estimate_lies_inside_its_interval_and_the_verdict_follows_from_it() {
+    for_random_pairs(|baseline, contender| {
+        let found = compare(baseline, contender, &OPTIONS).unwrap();
+        let Some(interval) = found.interval else {
+            assert!(baseline.len() < 3);
+            assert_eq!((found.verdict, found.p_value), (Verdict::Inconclusive, None));
+            return;
+        };
+        assert!(baseline.len() >= 3);
+        let ratio = found.ratio.unwrap();
+        assert!(interval.low <= ratio && ratio <= interval.high, "{found:?}");
+        let excludes_one = interval.low > 1.0 || interval.high < 1.0;
+        assert_eq!(excludes_one, found.p_value.unwrap() < 0.05, "{found:?}");
+        let same = interval.low >= 1.0 / 1.05 && interval.high <= 1.05;
+        assert_eq!(matches!(found.verdict, Verdict::Same { .. }), same, "{found:?}");
+        assert_eq!(different(&found), excludes_one && !same, "{found:?}");
+    });
+}
+
+#[test]
+fn exchanging_the_two_gives_the_reciprocal() {
+    for_random_pairs(|baseline, contender| {
+        let there = compare(baseline, contender, &OPTIONS).unwrap();
+        let back = compare(contender, baseline, &OPTIONS).unwrap();
+        let reciprocal = |left: f64, right: f64| (left * right - 1.0).abs() < 1e-9;
+        assert!(reciprocal(there.ratio.unwrap(), back.ratio.unwrap()));
+        if let Some((there, back)) = there.interval.zip(back.interval) {
+            assert!(reciprocal(there.low, back.high) && reciprocal(there.high, back.low));
+        }
+        let expected = match there.verdict {
+            Verdict::Faster => Verdict::Slower,
+            Verdict::Slower => Verdict::Faster,
+            other => other,
+        };
+        assert_eq!(back.verdict, expected);
+    });
+}
+
+#[test]
+fn a_common_factor_changes_no_ratio() {
+    for_random_pairs(|baseline, contender| {
+        let scaled = |samples: &[f64], factor: f64| -> Vec<f64> {
+            samples.iter().map(|value| value * factor).collect()
+        };
+        let found = compare(baseline, contender, &OPTIONS).unwrap();
+        for factor in [1e-9, 3.7, 1e12] {
+            let again =
+                compare(&scaled(baseline, factor), &scaled(contender, factor), &OPTIONS).unwrap();
+            assert!((again.ratio.unwrap() / found.ratio.unwrap() - 1.0).abs() < 1e-9);
+            if let Some((found, again)) = found.interval.zip(again.interval) {
+                assert!((found.low / again.low - 1.0).abs() < 1e-6, "{found:?} {again:?}");
+                assert!((found.high / again.high - 1.0).abs() < 1e-6, "{found:?} {again:?}");
+            }
+        }
+        // A factor on the contender alone is a factor on the ratio.
+        let slower = compare(baseline, &scaled(contender, 3.0), &OPTIONS).unwrap();
+        assert!((slower.ratio.unwrap() / found.ratio.unwrap() - 3.0).abs() < 1e-9);
+    });
+}
+
+#[test]
+fn the_order_of_the_blocks_and_a_shared_shock_change_nothing() {
+    for_random_pairs(|baseline, contender| {
+        let found = compare(baseline, contender, &OPTIONS).unwrap();
+        let reversed = |samples: &[f64]| -> Vec<f64> { samples.iter().rev().copied().collect() };
+        let shaken = |samples: &[f64]| -> Vec<f64> {
+            samples.iter().enumerate().map(|(block, v)| v * f64::from(1 << (block % 5))).collect()
+        };
+        for again in [
+            compare(&reversed(baseline), &reversed(contender), &OPTIONS).unwrap(),
+            compare(&shaken(baseline), &shaken(contender), &OPTIONS).unwrap(),
+        ] {
+            assert!((again.ratio.unwrap() / found.ratio.unwrap() - 1.0).abs() < 1e-9);
+            assert_eq!(again.verdict, found.verdict);
+        }
+    });
+}
+
+#[test]
+fn equal_samples_are_the_same_and_equal_ratios_are_certain() {
+    let samples = [3.25, 0.1, 7.0, 1e9, 2.0, 2.0, 2.0, 5.0];
+    for count in 3..=samples.len() {
+        for options in [OPTIONS, WITHOUT_MARGIN] {
+            let found = compare(&samples[..count], &samples[..count], &options).unwrap();
+            assert_eq!(found.verdict, Verdict::Same { within: options.same_within });
+            assert_eq!((found.ratio, found.p_value), (Some(1.0), Some(1.0)));
+            let interval = found.interval.unwrap();
+            assert_eq!((interval.low, interval.high), (1.0, 1.0));
+        }
+    }
+    // A counter that is always twice the other's has no error at all.
+    let found = compare(&[4.0; 8], &[8.0; 8], &OPTIONS).unwrap();
+    assert_eq!((found.verdict, found.p_value), (Verdict::Slower, Some(0.0)));
+    assert!((found.interval.unwrap().low - 2.0).abs() < 1e-12);
+}
+
+#[test]
+fn what_has_no_logarithm_is_refused_with_its_place() {
+    let good = [1.0, 2.0, 3.0];
+    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let samples = [1.0, bad, 3.0];
+        let refused =
+            |error: StatisticsError| matches!(error, StatisticsError::BadSample { index: 1, .. });
+        assert!(refused(compare(&good, &samples, &OPTIONS).unwrap_err()), "{bad}");
+        assert!(refused(compare(&samples, &good, &OPTIONS).unwrap_err()), "{bad}");
+        assert!(refused(summarize(&samples).unwrap_err()), "{bad}");
+        assert!(refused(drift(&samples).unwrap_err()), "{bad}");
+        assert!(refused(first_block(&samples).unwrap_err()), "{bad}");
+        let (left, right) = (samples.map(Some), good.map(Some));
+        assert!(refused(compare_family(&left, &[right], &OPTIONS).unwrap_err()), "{bad}");
+        let view = Samples { baseline: &right, contenders: vec![&left] };
+        assert!(refused(enough(&StopRule::between(2, 9), &OPTIONS, &[view]).unwrap_err()), "{bad}");
+    }
+    assert_eq!(
+        compare(&good, &good[..2], &OPTIONS),
+        Err(StatisticsError::LengthMismatch { baseline: 3, contender: 2 })
+    );
+    for options in [
+        ComparisonOptions { confidence: 1.0, ..OPTIONS },
+        ComparisonOptions { confidence: f64::NAN, ..OPTIONS },
+        ComparisonOptions { same_within: -0.1, ..OPTIONS },
+        ComparisonOptions { same_within: f64::INFINITY, ..OPTIONS },
+    ] {
+        assert!(matches!(compare(&good, &good, &options), Err(StatisticsError::BadOption { .. })));
+    }
+}
+
+#[test]
+fn extreme_but_valid_samples_do_not_panic() {
+    let extremes = [f64::MIN_POSITIVE, 1.0, f64::MAX, 5e-324, f64::MAX];
+    for left in 0..extremes.len() {
+        for right in 0..extremes.len() {
+            let baseline = [extremes[left], extremes[right], 1.0, 2.0];
+            let contender = [extremes[right], 1.0, extremes[left], 3.0];
+            let found = compare(&baseline, &contender, &OPTIONS).unwrap();
+            assert!(found.ratio.is_some_and(|ratio| ratio >= 0.0));
+            let summary = summarize(&baseline).unwrap();
+            assert!(summary.min <= summary.median && summary.median <= summary.max);
+            assert!(summary.min <= summary.mean && summary.mean <= summary.max);
+        }
+    }
+}
+
+#[test]
+fn a_failed_trial_takes_out_its_pair_only() {
+    let baseline = [Some(1.0), Some(2.0), None, Some(4.0), Some(5.0), Some(6.0)];
+    let contenders = [
+        vec![Some(2.0), Some(4.1), Some(6.0), Some(7.9), None, Some(12.0)],
+        vec![None, None, Some(1.0), None, Some(5.0), Some(6.0)],
+        vec![None; 6],
+    ];
+    let found = compare_family(&baseline, &contenders, &OPTIONS).unwrap();
+    let alone = compare(&[1.0, 2.0, 4.0, 6.0], &[2.0, 4.1, 7.9, 12.0], &OPTIONS).unwrap();
+    // The others have too few pairs to take part in the correction.
+    assert_eq!(found[0], alone);
+    assert_eq!((found[0].pairs, found[0].verdict), (4, Verdict::Slower));
+    assert_eq!((found[1].pairs, found[1].ratio), (2, Some(1.0)));
+    assert_eq!((found[1].interval, found[1].verdict), (None, Verdict::Inconclusive));
+    assert_eq!((found[2].pairs, found[2].ratio), (0, None));
+    assert_eq!(found[2].verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn the_correction_widens_and_never_narrows() {
+    let mut laboratory = Laboratory::new(2);
+    for _ in 0..100 {
+        let truth = [1.0, 1.0, 1.05, 1.1, 1.4];
+        let samples = laboratory.samples(Noise::Normal, 0.05, &truth, 6);
+        let family = compare_family(&samples[0], &samples[1..], &OPTIONS).unwrap();
+        for (found, contender) in family.iter().zip(&samples[1..]) {
+            let alone = compare(&plain(&samples[0]), &plain(contender), &OPTIONS).unwrap();
+            let (corrected, single) = (found.interval.unwrap(), alone.interval.unwrap());
+            assert!(corrected.low <= single.low && corrected.high >= single.high);
+            assert!(corrected.confidence >= 0.95 - 1e-12);
+            assert_eq!(found.ratio, alone.ratio);
+            assert!(found.p_adjusted >= alone.p_adjusted);
+            // The interval excludes 1 exactly when Holm's procedure rejects.
+            let excludes_one = corrected.low > 1.0 || corrected.high < 1.0;
+            assert_eq!(excludes_one, found.p_adjusted.unwrap() < 0.05, "{family:?}");
+        }
+    }
+}
+
+#[test]
+fn comparisons_survive_their_json() {
+    let found = compare(&[1.0, 2.0, 3.0], &[1.1, 2.3, 3.2], &OPTIONS).unwrap();
+    let text = serde_json::to_string(&found).unwrap();
+    let again: Comparison = serde_json::from_str(&text).unwrap();
+    assert_eq!(again.verdict, found.verdict);
+    assert!((again.ratio.unwrap() / found.ratio.unwrap() - 1.0).abs() < 1e-12);
+    let same = serde_json::to_value(Verdict::Same { within: 0.05 }).unwrap();
+    assert_eq!(same, serde_json::json!({ "same": { "within": 0.05 } }));
+    assert_eq!(serde_json::to_value(Verdict::Faster).unwrap(), serde_json::json!("faster"));
+}
+
+/// The rule applied to growing samples until it stops; the samples at that point and why.
+fn run_under_rule(
+    laboratory: &mut Laboratory,
+    rule: &StopRule,
+    noise: Noise,
+    sigma: f64,
+    truth: &[f64],
+) -> (Vec<Vec<Option<f64>>>, StopReason) {
+    let mut samples: Vec<Vec<Option<f64>>> = vec![Vec::new(); truth.len()];
+    loop {
+        for (kept, time) in samples.iter_mut().zip(laboratory.block(noise, sigma, truth)) {
+            kept.push(Some(time));
+        }
+        let view = Samples {
+            baseline: &samples[0],
+            contenders: samples[1..].iter().map(Vec::as_slice).collect(),
+        };
+        if let Decision::Stop { reason } = enough(rule, &OPTIONS, &[view]).unwrap() {
+            return (samples, reason);
+        }
+    }
+}
+
+#[test]
+fn the_rule_stops_early_when_it_is_quiet_and_late_when_it_is_not() {
+    let mut laboratory = Laboratory::new(3);
+    let rule = StopRule::between(5, 20);
+    let (samples, reason) =
+        run_under_rule(&mut laboratory, &rule, Noise::Normal, 0.002, &[1.0, 1.0, 1.3]);
+    assert_eq!(samples[0].len(), 5);
+    assert!(matches!(reason, StopReason::Tight { width } if width.half_width <= width.target));
+    let (samples, reason) =
+        run_under_rule(&mut laboratory, &rule, Noise::Normal, 0.3, &[1.0, 1.0, 1.3]);
+    assert_eq!(samples[0].len(), 20);
+    assert_eq!(reason, StopReason::Maximum { blocks: 20 });
+    // A fixed number of blocks is a rule like any other.
+    let (samples, _) = run_under_rule(
+        &mut laboratory,
+        &StopRule::between(7, 7),
+        Noise::Normal,
+        0.001,
+        &[1.0, 1.0],
+    );
+    assert_eq!(samples[0].len(), 7);
+}
+
+#[test]
+fn a_large_effect_need_not_be_known_as_closely() {
+    // ± 5 % on a ratio of 4: ln 4 / 10 is 14 %.
+    let baseline: Vec<Option<f64>> = [1.0, 1.05, 0.95, 1.0, 1.02].map(Some).to_vec();
+    let contender: Vec<Option<f64>> = [4.1, 4.0, 3.9, 4.0, 3.9].map(Some).to_vec();
+    let decide = |contender: &[Option<f64>], rule: &StopRule| {
+        let view = Samples { baseline: &baseline, contenders: vec![contender] };
+        enough(rule, &OPTIONS, &[view]).unwrap()
+    };
+    let rule = StopRule::between(5, 20);
+    assert!(matches!(decide(&contender, &rule), Decision::Stop { .. }));
+    let strict = StopRule { relative_to_effect: 0.0, ..rule };
+    assert!(matches!(decide(&contender, &strict), Decision::Continue { .. }));
+    let near: Vec<Option<f64>> =
+        contender.iter().map(|value| value.map(|value| value / 4.0)).collect();
+    let Decision::Continue { reason: ContinueReason::TooWide { width, blocks_expected } } =
+        decide(&near, &rule)
+    else {
+        panic!("{:?}", decide(&near, &rule));
+    };
+    assert_eq!((width.workload, width.contender), (0, Some(0)));
+    assert!(width.half_width > width.target && (6..=20).contains(&blocks_expected));
+}
+
+#[test]
+fn a_narrow_margin_tightens_the_rule_and_a_wide_target_cannot_loosen_it() {
+    let mut laboratory = Laboratory::new(4);
+    let samples = laboratory.samples(Noise::Normal, 0.01, &[1.0, 1.0], 8);
+    let rule = StopRule { relative_half_width: 0.5, ..StopRule::between(5, 20) };
+    let decide = |same_within: f64| {
+        let view = Samples { baseline: &samples[0], contenders: vec![&samples[1]] };
+        let options = ComparisonOptions { same_within, ..OPTIONS };
+        matches!(enough(&rule, &options, &[view]).unwrap(), Decision::Stop { .. })
+    };
+    assert!(decide(0.05));
+    assert!(!decide(0.01));
+    assert!(!decide(0.0));
+}
+
+#[test]
+fn failed_trials_neither_stop_nor_stall_the_rule() {
+    let rule = StopRule::between(3, 9);
+    let quiet = [Some(1.0), Some(1.001), Some(0.999), Some(1.0)];
+    let twice = [Some(1.0), Some(1.0), None, None];
+    let never = [None; 4];
+    let decide = |baseline: &[Option<f64>], contenders: Vec<&[Option<f64>]>| {
+        enough(&rule, &OPTIONS, &[Samples { baseline, contenders }]).unwrap()
+    };
+    assert!(matches!(decide(&quiet, vec![&quiet]), Decision::Stop { .. }));
+    assert!(matches!(
+        decide(&quiet, vec![&quiet, &twice]),
+        Decision::Continue {
+            reason: ContinueReason::TooFewPairs { workload: 0, contender: Some(1) }
+        }
+    ));
+    // What never succeeds is not waited for.
+    assert!(matches!(decide(&quiet, vec![&never, &quiet]), Decision::Stop { .. }));
+    assert_eq!(
+        decide(&never, vec![&quiet]),
+        Decision::Stop { reason: StopReason::NothingToCompare }
+    );
+    // A contender alone is judged by its own interval, and an unfinished block counts for nobody.
+    assert!(matches!(decide(&quiet, vec![]), Decision::Stop { .. }));
+    assert_eq!(
+        decide(&quiet, vec![&quiet[..2]]),
+        Decision::Continue { reason: ContinueReason::BelowMinimum { blocks: 2, min_blocks: 3 } }
+    );
+    for bad in [
+        StopRule::between(0, 5),
+        StopRule::between(6, 5),
+        StopRule { relative_half_width: 0.0, ..rule },
+        StopRule { relative_to_effect: 0.5, ..rule },
+        StopRule { relative_to_effect: f64::NAN, ..rule },
+    ] {
+        let view = Samples { baseline: &quiet, contenders: vec![] };
+        assert!(enough(&bad, &OPTIONS, &[view]).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn without_an_effect_at_most_one_family_in_twenty_shows_a_difference() {
+    const STUDIES: usize = 1000;
+    let mut laboratory = Laboratory::new(5);
+    for noise in NOISES {
+        for (contenders, blocks) in
+            [(1, 3), (1, 5), (1, 8), (1, 10), (1, 20), (2, 5), (2, 10), (4, 5), (4, 10)]
+        {
+            let truth = vec![1.0; contenders + 1];
+            let wrong = (0..STUDIES)
+                .filter(|_| {
+                    let samples = laboratory.samples(noise, 0.05, &truth, blocks);
+                    compare_family(&samples[0], &samples[1..], &WITHOUT_MARGIN)
+                        .unwrap()
+                        .iter()
+                        .any(different)
+                })
+                .count();
+            assert!(
+                wrong <= count_max(STUDIES, 0.05),
+                "{noise:?}, {contenders} contenders, {blocks} blocks: {wrong} of {STUDIES}"
+            );
+        }
+    }
+}
+
+#[test]
+fn stopping_when_tight_makes_no_false_differences() {
+    const STUDIES: usize = 400;
+    let mut laboratory = Laboratory::new(6);
+    for (contenders, noise) in [
+        (1, Noise::Normal),
+        (1, Noise::HeavyTails),
+        (1, Noise::Disturbed),
+        (2, Noise::Normal),
+        (4, Noise::Normal),
+    ] {
+        for sigma in [0.01, 0.02, 0.03, 0.05] {
+            let truth = vec![1.0; contenders + 1];
+            let wrong = (0..STUDIES)
+                .filter(|_| {
+                    let rule = StopRule::between(5, 20);
+                    let (samples, _) = run_under_rule(&mut laboratory, &rule, noise, sigma, &truth);
+                    compare_family(&samples[0], &samples[1..], &OPTIONS)
+                        .unwrap()
+                        .iter()
+                        .any(different)
+                })
+                .count();
+            assert!(
+                wrong <= count_max(STUDIES, 0.05),
+                "{noise:?} {sigma}, {contenders} contenders: {wrong} of {STUDIES}"
+            );
+        }
+    }
+}
+
+#[test]
+fn known_effects_are_found() {
+    const STUDIES: usize = 400;
+    let mut laboratory = Laboratory::new(7);
+    // Effect, noise of a trial, blocks, and the power that is asked for (the measured one, from
+    // `calibrate`, is a little above).
+    for (effect, noise, sigma, blocks, power) in [
+        (1.05, Noise::Normal, 0.01, 5, 0.90),
+        (1.05, Noise::Normal, 0.02, 10, 0.90),
+        (1.1, Noise::Normal, 0.02, 5, 0.97),
+        (1.1, Noise::Normal, 0.05, 10, 0.90),
+        (1.1, Noise::SharedShock, 0.05, 10, 0.90),
+        (1.1, Noise::Disturbed, 0.02, 10, 0.90),
+        (1.1, Noise::HeavyTails, 0.02, 10, 0.90),
+        (2.0, Noise::Normal, 0.1, 5, 0.97),
+        (2.0, Noise::Disturbed, 0.1, 10, 0.93),
+        (0.5, Noise::Normal, 0.1, 5, 0.97),
+    ] {
+        let expected = if effect > 1.0 { Verdict::Slower } else { Verdict::Faster };
+        let mut found = 0;
+        let mut opposite = 0;
+        for _ in 0..STUDIES {
+            let samples = laboratory.samples(noise, sigma, &[1.0, effect], blocks);
+            let verdict = compare_family(&samples[0], &samples[1..], &OPTIONS).unwrap()[0].verdict;
+            found += usize::from(verdict == expected);
+            opposite += usize::from(
+                matches!(verdict, Verdict::Faster | Verdict::Slower) && verdict != expected,
+            );
+        }
+        assert!(
+            found as f64 >= power * STUDIES as f64,
+            "{effect} under {noise:?} {sigma} with {blocks} blocks: {found} of {STUDIES}"
+        );
+        assert_eq!(opposite, 0);
+    }
+}
+
+#[test]
+fn a_difference_on_the_margin_is_rarely_called_the_same() {
+    const STUDIES: usize = 1000;
+    let mut laboratory = Laboratory::new(8);
+    for blocks in [5, 10] {
+        let same = (0..STUDIES)
+            .filter(|_| {
+                let samples = laboratory.samples(Noise::Normal, 0.01, &[1.0, 1.05], blocks);
+                let found = compare_family(&samples[0], &samples[1..], &OPTIONS).unwrap();
+                matches!(found[0].verdict, Verdict::Same { .. })
+            })
+            .count();
+        assert!(same <= count_max(STUDIES, 0.025), "{blocks} blocks: {same} of {STUDIES}");
+    }
+}
+
+#[test]
+fn faultless_samples_are_seldom_warned_of() {
+    const STUDIES: usize = 1000;
+    let mut laboratory = Laboratory::new(9);
+    for blocks in [5, 6, 10, 20] {
+        let (mut drifts, mut firsts, mut marked) = (0, 0, 0);
+        for _ in 0..STUDIES {
+            let values = plain(&laboratory.samples(Noise::Normal, 0.05, &[3.0], blocks)[0]);
+            drifts += usize::from(drift(&values).unwrap().unwrap().warning);
+            let first = first_block(&values).unwrap().unwrap();
+            firsts += usize::from(first.kind != kurabe_lab::statistics::FirstBlockKind::Alike);
+            marked += usize::from(!summarize(&values).unwrap().outliers.is_empty());
+        }
+        assert!(drifts <= count_max(STUDIES, 0.02), "{blocks} blocks: {drifts} drifts");
+        assert!(firsts <= count_max(STUDIES, 0.01), "{blocks} blocks: {firsts} first blocks");
+        assert!(marked <= count_max(STUDIES, 0.07), "{blocks} blocks: {marked} marked");
+    }
+}
+
+#[test]
+fn a_disturbed_trial_is_marked_and_does_not_hide_an_effect() {
+    let mut laboratory = Laboratory::new(10);
+    for _ in 0..100 {
+        let mut samples = laboratory.samples(Noise::Normal, 0.01, &[1.0, 1.2], 8);
+        samples[1][3] = samples[1][3].map(|value| value * 3.0);
+        let summary = summarize(&plain(&samples[1])).unwrap();
+        assert!(summary.outliers.contains(&3), "{summary:?}");
+        let found = compare_family(&samples[0], &samples[1..], &OPTIONS).unwrap()[0];
+        assert_eq!((found.trimmed_per_side, found.verdict), (1, Verdict::Slower));
+        assert!((found.ratio.unwrap() - 1.2).abs() < 0.05, "{found:?}");
+    }
+}
