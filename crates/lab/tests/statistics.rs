@@ -302,6 +302,29 @@ fn a_large_effect_need_not_be_known_as_closely() {
 }
 
 #[test]
+fn the_widest_interval_of_all_contenders_and_workloads_decides() {
+    let quiet = [1.0, 1.001, 0.999, 1.0, 1.0].map(Some);
+    let noisy = [1.0, 1.1, 0.9, 1.05, 0.95].map(Some);
+    let noisier = [1.0, 1.5, 0.7, 1.3, 0.8].map(Some);
+    let decide = |workloads: &[Vec<&[Option<f64>]>]| {
+        let workloads: Vec<Samples> = workloads
+            .iter()
+            .map(|contenders| Samples { baseline: &quiet, contenders: contenders.clone() })
+            .collect();
+        match enough(&StopRule::between(5, 20), &OPTIONS, &workloads).unwrap() {
+            Decision::Continue { reason: ContinueReason::TooWide { width, .. } } => {
+                Some((width.workload, width.contender))
+            }
+            _ => None,
+        }
+    };
+    assert_eq!(decide(&[vec![&quiet, &quiet], vec![&quiet]]), None);
+    assert_eq!(decide(&[vec![&quiet, &noisy, &quiet], vec![&quiet]]), Some((0, Some(1))));
+    assert_eq!(decide(&[vec![&quiet, &noisy], vec![&noisier, &quiet]]), Some((1, Some(0))));
+    assert_eq!(decide(&[vec![&noisier], vec![&noisy, &quiet]]), Some((0, Some(0))));
+}
+
+#[test]
 fn a_narrow_margin_tightens_the_rule_and_a_wide_target_cannot_loosen_it() {
     let mut laboratory = Laboratory::new(4);
     let samples = laboratory.samples(Noise::Normal, 0.01, &[1.0, 1.0], 8);

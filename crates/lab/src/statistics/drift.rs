@@ -202,12 +202,25 @@ mod tests {
     }
 
     #[test]
+    fn ties_take_their_share_out_of_the_variance() {
+        // Nine pairs rise and six are tied; the variance is (6 5 17 - 2 * 3 2 11) / 18 = 21, so
+        // z = 8 / sqrt(21) = 1.7457, two-sided 8.09 %.
+        let found = drift(&[1.0, 1.0, 1.0, 2.0, 2.0, 2.0]).unwrap().unwrap();
+        assert!((found.tau - 9.0 / 15.0).abs() < 1e-12);
+        assert!((found.p_value - 0.0809).abs() < 1e-4, "{found:?}");
+    }
+
+    #[test]
     fn a_steady_rise_is_measured_and_warned_of() {
         let rising: Vec<f64> = (0..10).map(|block| 5.0 * 1.02f64.powi(block)).collect();
         let found = drift(&rising).unwrap().unwrap();
         assert!((found.change_per_block - 0.02).abs() < 1e-12);
         assert!((found.change_total - (1.02f64.powi(9) - 1.0)).abs() < 1e-12);
         assert!(found.warning);
+        // As certain, but too small to act on.
+        let slight: Vec<f64> = (0..10).map(|block| 5.0 * 1.001f64.powi(block)).collect();
+        let found = drift(&slight).unwrap().unwrap();
+        assert!(found.p_value < 1e-5 && !found.warning, "{found:?}");
         assert!(!drift(&[3.0; 10]).unwrap().unwrap().warning);
         assert_eq!(drift(&[1.0; 4]).unwrap(), None);
     }

@@ -18,7 +18,7 @@ pub enum Noise {
     Skewed,
     /// Normal, but one trial in twenty takes three times as long.
     Disturbed,
-    /// Normal, but one trial in seven takes three times as long.
+    /// Normal, but three trials in twenty take three times as long.
     MuchDisturbed,
     /// Two modes, half of the trials 30 % slower than the other half.
     TwoModes,
