@@ -27,8 +27,8 @@ pub use clean::{CleanReport, clean, give_back_scratch};
 /// removed, whatever a ledger says.
 pub const NAME_PREFIX: &str = "kurabe-";
 
-/// Name of the ledger that a trial keeps in its scratch directory.
-const SCRATCH_LEDGER: &str = "taken.jsonl";
+/// What the names of the ledgers begin with that trials keep in their scratch directory.
+const SCRATCH_LEDGER_PREFIX: &str = "taken-";
 
 /// Something that must be given back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,7 +103,7 @@ impl Ledger {
 
     /// Begins the ledger of a trial in its scratch directory.
     pub fn in_scratch(scratch: &Path) -> io::Result<Ledger> {
-        Ledger::create(scratch.join(SCRATCH_LEDGER))
+        Ledger::create(scratch.join(format!("{SCRATCH_LEDGER_PREFIX}{}.jsonl", random_name())))
     }
 
     fn create(path: PathBuf) -> io::Result<Ledger> {
@@ -254,4 +254,115 @@ fn is_ours_by_name(path: &Path) -> bool {
             .file_name()
             .and_then(|name| name.to_str())
             .is_some_and(|name| name.starts_with(NAME_PREFIX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(path: &Path) -> Taken {
+        Taken::Image { path: path.to_path_buf() }
+    }
+
+    fn lines(ledger: &Ledger) -> Vec<String> {
+        fs::read_to_string(ledger.path()).unwrap().lines().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_taken_is_written_first_and_a_ledger_with_nothing_goes_away() {
+        let home = tempfile::tempdir().unwrap();
+        let ledger = Ledger::start(&home.path().join("deep/ledger")).unwrap();
+        let path = ledger.path().to_path_buf();
+        let id = ledger.take(image(Path::new("/x/kurabe-1.img"))).unwrap();
+        let scratch = Taken::Scratch { path: "/x/kurabe-2".into() };
+        let other = ledger.take(scratch.clone()).unwrap();
+        assert_eq!(lines(&ledger).len(), 3);
+        ledger.gave_back(id).unwrap();
+        assert_eq!(ledger.held(), std::slice::from_ref(&scratch));
+        let contents = read_contents(&mut File::open(&path).unwrap()).unwrap();
+        assert_eq!(contents.held.into_values().collect::<Vec<_>>(), [scratch]);
+        assert_eq!(contents.owner.unwrap().0, std::process::id());
+        ledger.gave_back(other).unwrap();
+        drop(ledger);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn every_prefix_of_a_ledger_is_read_without_a_panic() {
+        let home = tempfile::tempdir().unwrap();
+        let ledger = Ledger::start(home.path()).unwrap();
+        ledger.take(image(Path::new("/x/kurabe-1.img"))).unwrap();
+        let id = ledger.take(Taken::LoopNode { index: 7, file_system: 1, inode: 2 }).unwrap();
+        ledger.gave_back(id).unwrap();
+        let bytes = fs::read(ledger.path()).unwrap();
+        let torn = home.path().join("torn");
+        let mut held = Vec::new();
+        for length in 0..=bytes.len() {
+            fs::write(&torn, &bytes[..length]).unwrap();
+            let contents = read_contents(&mut File::open(&torn).unwrap()).unwrap();
+            assert_eq!(contents.unreadable_lines, 0, "a torn last line is no damage");
+            held.push(contents.held.len());
+        }
+        held.dedup();
+        assert_eq!(held, [0, 1, 2, 1]);
+        // Damage in the middle is counted, and the rest is still read.
+        let mut damaged = bytes.clone();
+        let second = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        damaged[second] = b'#';
+        fs::write(&torn, &damaged).unwrap();
+        let contents = read_contents(&mut File::open(&torn).unwrap()).unwrap();
+        assert_eq!((contents.unreadable_lines, contents.held.len()), (1, 0));
+    }
+
+    /// A ledger whose owner is gone: another process's number and start.
+    fn orphan(directory: &Path, held: &[Taken]) -> PathBuf {
+        let path = directory.join(format!("{}.jsonl", random_name()));
+        let owner = Line::Owner { pid: u32::MAX, start_ticks: 1, boot: boot_id() };
+        let mut text = serde_json::to_string(&owner).unwrap() + "\n";
+        for (id, what) in held.iter().enumerate() {
+            let line = Line::Take { id: id as u64, what: what.clone() };
+            text.push_str(&(serde_json::to_string(&line).unwrap() + "\n"));
+        }
+        fs::create_dir_all(directory).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn cleaning_gives_back_what_the_dead_left_and_nothing_else() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("ledger");
+        assert!(clean(&directory).unwrap().is_empty());
+        let names = ["kurabe-a.img", "kurabe-b.img", "precious", "kurabe-scratch"];
+        let [dead, living, precious, scratch] = names.map(|name| home.path().join(name));
+        for path in [&dead, &living, &precious] {
+            fs::write(path, b"x").unwrap();
+        }
+        fs::create_dir_all(scratch.join("mount/deep")).unwrap();
+        let ledger = Ledger::start(&directory).unwrap();
+        ledger.take(image(&living)).unwrap();
+        let orphaned = orphan(
+            &directory,
+            &[
+                image(&dead),
+                Taken::Scratch { path: scratch.clone() },
+                image(&home.path().join("kurabe-never-made.img")),
+            ],
+        );
+        let wrong =
+            orphan(&directory, &[image(&precious), Taken::Scratch { path: precious.clone() }]);
+
+        let report = clean(&directory).unwrap();
+        assert!(!dead.exists() && !scratch.exists() && !orphaned.exists());
+        assert!(living.exists() && precious.exists() && ledger.path().exists());
+        assert_eq!(report.living, 1);
+        assert_eq!(report.done.len(), 2, "{report:?}");
+        assert_eq!(report.left.len(), 2, "{report:?}");
+        assert!(report.left[0].contains("left alone"), "{report:?}");
+        assert!(wrong.exists(), "a ledger with something left stays");
+
+        let again = clean(&directory).unwrap();
+        assert!(again.done.is_empty(), "{again:?}");
+        ledger.gave_back(0).unwrap();
+    }
 }

@@ -169,6 +169,15 @@ impl Instance for KernelInstance {
     }
 }
 
+impl Drop for KernelInstance {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `end`. What is still mounted would keep the device.
+        if self.mounted {
+            let _ = rustix::mount::unmount(self.stage.mount_point(), UnmountFlags::DETACH);
+        }
+    }
+}
+
 /// Makes an empty directory to mount on.
 pub fn make_mount_point(point: &Path) -> Result<(), Failure> {
     fs::create_dir_all(point).map_err(|error| {

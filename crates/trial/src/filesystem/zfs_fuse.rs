@@ -237,6 +237,7 @@ impl Instance for ZfsFuseInstance {
             // A daemon that died leaves a dead mount above ours.
             while rustix::mount::unmount(&point, UnmountFlags::DETACH).is_ok() {}
         }
+        let _ = fs::remove_dir_all(self.files());
         result
     }
 }
@@ -291,10 +292,11 @@ impl ZfsFuseInstance {
     }
 
     fn start_daemon(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        let scratch = &self.stage.scratch;
-        let settings = scratch.join("zfsrc");
-        let log = scratch.join("zfs-fuse.log");
+        let files = self.files();
+        let settings = files.join("zfsrc");
+        let log = files.join("log");
         let failed = |error: io::Error| Failure::of(format!("starting zfs-fuse: {error}"));
+        fs::create_dir_all(&files).map_err(failed)?;
         fs::write(&settings, fs::read(HOST_SETTINGS).unwrap_or_default()).map_err(failed)?;
         let output = File::create(&log).map_err(failed)?;
         let settings = settings.display().to_string();
@@ -337,10 +339,16 @@ impl ZfsFuseInstance {
         last.is_some_and(|mount| mount.file_system.starts_with("fuse"))
     }
 
+    /// Where this pool's daemon has its files: another trial's may still lie in the scratch
+    /// directory.
+    fn files(&self) -> PathBuf {
+        self.stage.scratch.join(&self.pool)
+    }
+
     /// A directory that holds nothing but a link to the device, for the tools that look for pools
     /// in whole directories.
     fn device_directory(&self) -> Result<PathBuf, Failure> {
-        let directory = self.stage.scratch.join("devices");
+        let directory = self.files().join("devices");
         let link = directory.join(self.stage.node.file_name().unwrap_or_default());
         let made = fs::create_dir_all(&directory).and_then(|()| match link.is_symlink() {
             true => Ok(()),

@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use rustix::mount::UnmountFlags;
 
 use super::{
-    Contents, NAME_PREFIX, SCRATCH_LEDGER, Taken, boot_id, is_ours_by_name, read_contents,
+    Contents, NAME_PREFIX, SCRATCH_LEDGER_PREFIX, Taken, boot_id, is_ours_by_name, read_contents,
     start_ticks,
 };
 use crate::device::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
@@ -181,15 +181,14 @@ fn give_back_scratch_into(scratch: &Path, report: &mut CleanReport) -> io::Resul
         _ => {}
     }
     unmount_below(scratch, report)?;
-    match File::open(scratch.join(SCRATCH_LEDGER)) {
-        Ok(mut file) => {
-            let contents = read_contents(&mut file)?;
+    for entry in fs::read_dir(scratch)? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(SCRATCH_LEDGER_PREFIX.as_bytes()) {
+            let contents = read_contents(&mut File::open(entry.path())?)?;
             if !give_back_all(&contents, report) {
                 return Ok(());
             }
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
     }
     match fs::remove_dir_all(scratch) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,0 +1,137 @@
+//! A process that holds a device is killed at random instants, and cleaning gives everything back.
+//! Needs root and loop devices; says so and passes where there are none.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use kurabe_trial as trial;
+use lab::contender::Contender;
+use trial::device::{self, DeviceRequest};
+use trial::filesystem::{self, Stage};
+use trial::host_proc::HostProc;
+use trial::ledger::{self, Ledger, Taken};
+use trial::stop::Stop;
+use trial::tool::Toolbox;
+
+/// Tells the copy of this program that it is to be the process that is killed.
+const VICTIM: &str = "KURABE_TEST_VICTIM";
+
+/// How many times a process is killed.
+const ROUNDS: u64 = 24;
+
+/// How long a whole life takes, roughly: prepared, attached, made, mounted, used.
+const LIFE: Duration = Duration::from_millis(1500);
+
+/// Not a test by itself: the life that [`killed_at_random_instants`] cuts short.
+#[test]
+fn victim() {
+    let Some(home) = std::env::var_os(VICTIM).map(PathBuf::from) else { return };
+    #[allow(deprecated)]
+    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNS).unwrap();
+    let private =
+        rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private).unwrap();
+    let ledger = Ledger::start(&home.join("ledger")).unwrap();
+    let request = format!("loop:64M@{}", home.display());
+    let request = DeviceRequest::parse(&request, None).unwrap();
+    let stop = Stop::default();
+    let prepared = device::prepare(&request, &ledger, &stop, &mut |_| {}).unwrap();
+    let host = HostProc::open().unwrap();
+    loop {
+        let scratch = home.join(ledger::random_name());
+        let id = ledger.take(Taken::Scratch { path: scratch.clone() }).unwrap();
+        fs::create_dir(&scratch).unwrap();
+        let attached = device::attach(prepared.device(), false, &scratch, &host, &stop).unwrap();
+        let contender = Contender::parse("ext4", &filesystem::names()).unwrap();
+        let stage = Stage::new(&contender, attached.node(), 64 << 20, false, &scratch);
+        let mut instance = filesystem::by_name("ext4").unwrap().begin(stage);
+        let mut tools = Toolbox::new(None, stop.clone());
+        instance.make(&mut tools).unwrap();
+        instance.mount(&mut tools).unwrap();
+        fs::write(instance.directory().join("file"), vec![1; 1 << 20]).unwrap();
+        instance.end(&mut tools).unwrap();
+        attached.detach().unwrap();
+        assert_eq!(ledger::give_back_scratch(&scratch).left, Vec::<String>::new());
+        ledger.gave_back(id).unwrap();
+    }
+}
+
+/// Numbers of the loop devices whose file lies in `home`, also when it was removed.
+fn loop_devices_in(home: &Path) -> Vec<String> {
+    let home = home.display().to_string();
+    fs::read_dir("/sys/block")
+        .unwrap()
+        .flatten()
+        .filter(|entry| {
+            fs::read_to_string(entry.path().join("loop/backing_file"))
+                .is_ok_and(|text| text.starts_with(&home))
+        })
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Numbers of the private loop devices that the ledgers in `home` name.
+fn nodes_in_ledgers(home: &Path) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    let mut directories = vec![home.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().flatten() {
+            if entry.path().is_dir() {
+                directories.push(entry.path());
+            } else if entry.path().extension().is_some_and(|extension| extension == "jsonl") {
+                for line in fs::read_to_string(entry.path()).unwrap().lines() {
+                    let value: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+                    numbers.extend(value["take"]["what"]["index"].as_u64());
+                }
+            }
+        }
+    }
+    numbers
+}
+
+#[test]
+fn killed_at_random_instants() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+        eprintln!("SKIPPED: needs root and /dev/loop-control");
+        return;
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let seed = now.as_nanos() as u64;
+    println!("seed {seed}");
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mut nodes_seen = 0;
+    for round in 0..ROUNDS {
+        let mut bytes = [0; 8];
+        device::fill::random_bytes(seed, round * 8, &mut bytes);
+        let nanoseconds = u64::from_le_bytes(bytes) % LIFE.as_nanos() as u64;
+        let mut victim = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "victim"])
+            .env(VICTIM, home.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_nanos(nanoseconds));
+        assert_eq!(victim.try_wait().unwrap(), None, "it lives until it is killed");
+        let living = ledger::clean(&home.path().join("ledger")).unwrap();
+        assert!(living.is_empty(), "the living are left alone: {living:?}");
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let nodes = nodes_in_ledgers(home.path());
+        nodes_seen += nodes.len();
+        let report = ledger::clean(&home.path().join("ledger")).unwrap();
+        assert_eq!(report.left, Vec::<String>::new(), "round {round}");
+        assert_eq!(report.living, 0);
+        let left: Vec<_> = fs::read_dir(home.path()).unwrap().flatten().collect();
+        assert!(left.iter().all(|entry| entry.file_name() == "ledger"), "{left:?}");
+        let ledgers = fs::read_dir(home.path().join("ledger")).into_iter().flatten().count();
+        assert_eq!(ledgers, 0, "round {round}: {report:?}");
+        assert_eq!(loop_devices_in(home.path()), Vec::<String>::new(), "round {round}");
+        for node in nodes {
+            assert!(!Path::new(&format!("/sys/block/loop{node}")).exists(), "round {round}");
+        }
+        assert!(ledger::clean(&home.path().join("ledger")).unwrap().is_empty());
+    }
+    assert!(nodes_seen > 0, "some kills must come while a loop device is held");
+}
