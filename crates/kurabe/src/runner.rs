@@ -103,7 +103,7 @@ pub fn run(
             };
             observer.trial_begins(&Position {
                 spec: &spec,
-                trials_done: records.len(),
+                trials_done: records.iter().filter(|record| counts_as_done(record)).count(),
                 trials_expected: trials_expected(plan, block),
                 budget_left,
                 time_left: time_left(plan, records, block),
@@ -227,6 +227,10 @@ fn time_left(plan: &Plan, records: &[Record], current: &PlannedBlock) -> Option<
         return None;
     }
     let total_ns: u64 = records.iter().map(|record| record.elapsed_ns).sum();
-    let left = trials_expected(plan, current).saturating_sub(records.len());
+    let done = records.iter().filter(|record| counts_as_done(record)).count();
+    let left = trials_expected(plan, current).saturating_sub(done);
     Some(Duration::from_nanos(total_ns / records.len() as u64 * left as u64))
 }
+
+#[cfg(test)]
+mod tests;

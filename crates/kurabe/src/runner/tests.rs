@@ -1,0 +1,447 @@
+//! The trial loop with stand-ins for the trials and for the clock: no process is started and no
+//! time passes. What a trial takes and how it ends is written down in each test.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lab::analysis::Comparison;
+use lab::record::{Phase, PhaseRecord};
+use lab::result::{PLAN_FILE, RECORDS_FILE, StoredResult};
+use lab::study::{CommandText, StudyText, WorkloadText};
+use tempfile::TempDir;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A study of these contenders under these commands.
+fn study(contenders: &[&str], commands: &[&str]) -> StudyText {
+    StudyText {
+        contenders: contenders.iter().map(ToString::to_string).collect(),
+        workloads: commands
+            .iter()
+            .map(|line| WorkloadText {
+                command: Some(CommandText::Line(line.to_string())),
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    }
+}
+
+fn plan(text: &StudyText, seed: u64) -> Plan {
+    Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), seed)
+}
+
+/// What a trial does: how long it takes and how it ends.
+type Script<'a> = Box<dyn Fn(&TrialSpec) -> (Duration, Outcome) + 'a>;
+
+fn takes(time: Duration) -> (Duration, Outcome) {
+    (time, Outcome::Completed)
+}
+
+fn breaks(time: Duration) -> (Duration, Outcome) {
+    let message = "it broke".to_string();
+    (time, Outcome::Failed { phase: Phase::Mkfs, message, output: String::new() })
+}
+
+/// A laboratory of stand-ins around a real result directory.
+struct Mock<'a> {
+    plan: Plan,
+    script: Script<'a>,
+    _home: TempDir,
+    directory: PathBuf,
+    clock: Cell<Duration>,
+    stopped: Cell<bool>,
+    /// Every trial that was begun: number, contender, bound.
+    begun: RefCell<Vec<(u32, String, Option<u64>)>>,
+    /// Number of trials after which the user stops the study.
+    stop_after: Cell<usize>,
+    /// What the observer was told, in order.
+    seen: RefCell<Vec<String>>,
+}
+
+struct MockExecutor<'a, 'b>(&'a Mock<'b>);
+struct MockObserver<'a, 'b>(&'a Mock<'b>);
+
+impl Executor for MockExecutor<'_, '_> {
+    fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
+        let mock = self.0;
+        let mut begun = mock.begun.borrow_mut();
+        // Every trial that ended before is durable when the next one begins.
+        assert_eq!(lines(&mock.directory.join(RECORDS_FILE)), mock.records_before() + begun.len());
+        begun.push((spec.trial, spec.contender.label.clone(), spec.timeout_ns));
+        on_event(&Event::Phase { phase: Phase::Run });
+        let (mut time, mut outcome) = (mock.script)(spec);
+        if let Some(limit_ns) = spec.timeout_ns
+            && time > Duration::from_nanos(limit_ns)
+        {
+            time = Duration::from_nanos(limit_ns);
+            outcome = Outcome::TimedOut { phase: Phase::Run, limit_ns };
+        }
+        mock.clock.set(mock.clock.get() + time);
+        let mut record = Record::begun(spec, 0);
+        record.outcome = outcome;
+        record.elapsed_ns = time.as_nanos() as u64;
+        record.phases = [Phase::Run, Phase::Sync]
+            .map(|phase| PhaseRecord {
+                phase,
+                elapsed_ns: record.elapsed_ns / 2,
+                device: None,
+                machine_cpu_ns: None,
+            })
+            .into();
+        record
+    }
+}
+
+impl Observer for MockObserver<'_, '_> {
+    fn trial_begins(&mut self, position: &Position<'_>) {
+        let (done, expected) = (position.trials_done, position.trials_expected);
+        assert!(done < expected, "{done} of {expected} trials are done, and one begins");
+        self.0.seen.borrow_mut().push(format!("begin {}", position.spec.trial));
+    }
+
+    fn event(&mut self, event: &Event) {
+        assert_eq!(event, &Event::Phase { phase: Phase::Run });
+    }
+
+    fn trial_ended(&mut self, record: &Record) {
+        let mock = self.0;
+        mock.seen.borrow_mut().push(format!("end {}", record.trial));
+        assert_eq!(mock.records().last(), Some(record), "it is durable when it is told");
+        if mock.begun.borrow().len() >= mock.stop_after.get() {
+            mock.stopped.set(true);
+        }
+    }
+
+    fn block_ended(&mut self, records: &[Record], analysis: &Analysis) {
+        let mock = self.0;
+        mock.seen.borrow_mut().push("block".into());
+        // What is published by then is what the records say by then.
+        let text = fs::read_to_string(mock.directory.join(COMPARISONS_FILE)).unwrap();
+        let published: Vec<Comparison> = serde_json::from_str(&text).unwrap();
+        let expected: Vec<Comparison> =
+            analysis.workloads.iter().flat_map(|workload| workload.comparisons.clone()).collect();
+        assert_eq!(published, expected);
+        assert_eq!(*analysis, analyse(&mock.plan, records, None));
+    }
+}
+
+fn lines(path: &Path) -> usize {
+    fs::read_to_string(path).unwrap().lines().count()
+}
+
+impl<'a> Mock<'a> {
+    fn new(plan: Plan, script: impl Fn(&TrialSpec) -> (Duration, Outcome) + 'a) -> Mock<'a> {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("result");
+        drop(ResultWriter::create(&directory, &plan, "").unwrap());
+        Mock {
+            plan,
+            script: Box::new(script),
+            _home: home,
+            directory,
+            clock: Cell::new(Duration::ZERO),
+            stopped: Cell::new(false),
+            begun: RefCell::default(),
+            stop_after: Cell::new(usize::MAX),
+            seen: RefCell::default(),
+        }
+    }
+
+    /// Records of earlier sittings.
+    fn records_before(&self) -> usize {
+        self.seen.borrow().iter().filter(|line| line.starts_with("before")).count()
+    }
+
+    /// One sitting, as `kurabe compare` begins it and `kurabe resume` goes on with it.
+    fn sit(&self) -> End {
+        self.begun.borrow_mut().clear();
+        self.stopped.set(false);
+        let mut writer = ResultWriter::resume(&self.directory).unwrap();
+        let stored = StoredResult::read(&self.directory).unwrap();
+        assert_eq!(stored.plan, self.plan);
+        let mut records = stored.records;
+        *self.seen.borrow_mut() = vec!["before".to_string(); records.len()];
+        let surroundings = Surroundings {
+            device: Device::None,
+            scratch: "/nowhere".into(),
+            elapsed: &|| self.clock.get(),
+            stopped: &|| self.stopped.get(),
+            memory_bytes: None,
+        };
+        let (mut executor, mut observer) = (MockExecutor(self), MockObserver(self));
+        run(&stored.plan, &mut records, &surroundings, &mut executor, &mut writer, &mut observer)
+            .unwrap()
+    }
+
+    fn records(&self) -> Vec<Record> {
+        StoredResult::read(&self.directory).unwrap().records
+    }
+
+    fn begun(&self) -> Vec<u32> {
+        self.begun.borrow().iter().map(|(trial, ..)| *trial).collect()
+    }
+
+    fn begun_of(&self, label: &str) -> usize {
+        self.begun.borrow().iter().filter(|(_, begun, _)| begun == label).count()
+    }
+}
+
+/// Times that differ by a thousandth, so that every interval is tight.
+fn tight(spec: &TrialSpec) -> Duration {
+    SECOND + Duration::from_millis(u64::from(spec.trial % 3))
+}
+
+/// Times that differ by a factor of up to 8 in an order that follows nothing.
+fn noisy(spec: &TrialSpec) -> Duration {
+    SECOND * [1, 5, 2, 8, 3, 7, 4, 1, 6, 2, 8][spec.trial as usize % 11]
+}
+
+#[test]
+fn the_order_is_that_of_the_plan() {
+    let mut text = study(&["ext4", "xfs", "btrfs"], &["true", "false"]);
+    (text.runs, text.warmup) = (Some(3), Some(1));
+    for seed in 0..5 {
+        let mock = Mock::new(plan(&text, seed), |spec| takes(tight(spec)));
+        assert_eq!(mock.sit(), End::Complete);
+        let expected: Vec<u32> = (0..24).collect();
+        assert_eq!(mock.begun(), expected, "seed {seed}");
+        let planned: Vec<String> = mock
+            .plan
+            .blocks
+            .iter()
+            .flat_map(|block| &block.trials)
+            .map(|trial| mock.plan.study.contenders[trial.contender].label.clone())
+            .collect();
+        let records = mock.records();
+        let carried_out: Vec<String> =
+            records.iter().map(|record| record.contender.label.clone()).collect();
+        assert_eq!(carried_out, planned, "seed {seed}");
+        assert!(records[..6].iter().all(|record| record.warmup));
+        assert!(records[6..].iter().all(|record| !record.warmup));
+    }
+}
+
+/// The stop rule has no say in them, however many there are.
+#[test]
+fn every_warm_up_block_is_carried_out() {
+    let mut text = study(&["ext4", "xfs"], &["true"]);
+    (text.runs, text.warmup) = (Some(2), Some(4));
+    let mock = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
+    assert_eq!((mock.sit(), mock.begun().len()), (End::Complete, 12));
+}
+
+#[test]
+fn every_trial_is_told_then_recorded_and_every_block_published() {
+    let mut text = study(&["ext4", "xfs"], &["true"]);
+    text.runs = Some(2);
+    let mock = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
+    mock.sit();
+    let expected = [
+        "begin 0", "end 0", "begin 1", "end 1", "block", "begin 2", "end 2", "begin 3", "end 3",
+        "block",
+    ];
+    assert_eq!(*mock.seen.borrow(), expected);
+}
+
+#[test]
+fn tight_data_stops_at_the_least_number_of_blocks_and_noisy_data_goes_on() {
+    let text = study(&["ext4", "xfs"], &["tight", "noisy"]);
+    let mock = Mock::new(plan(&text, 3), |spec| {
+        takes(if spec.workload.name == "tight" { tight(spec) } else { noisy(spec) })
+    });
+    assert_eq!(mock.sit(), End::Complete);
+    let blocks = |workload: &str| {
+        mock.records().iter().filter(|record| record.workload == workload).count() / 2
+    };
+    assert_eq!((blocks("tight"), blocks("noisy")), (5, 20));
+}
+
+#[test]
+fn the_least_and_the_greatest_number_of_blocks_hold() {
+    let mut text = study(&["ext4", "xfs"], &["true"]);
+    (text.min_runs, text.max_runs) = (Some(7), Some(9));
+    let calm = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
+    assert_eq!((calm.sit(), calm.begun().len()), (End::Complete, 14));
+    let wild = Mock::new(plan(&text, 1), |spec| takes(noisy(spec)));
+    assert_eq!((wild.sit(), wild.begun().len()), (End::Complete, 18));
+}
+
+#[test]
+fn no_budget_is_ever_exceeded() {
+    for budget_s in 1..60 {
+        let mut text = study(&["ext4", "xfs"], &["true"]);
+        text.budget = Some(format!("{budget_s}s"));
+        let mock = Mock::new(plan(&text, budget_s), |spec| takes(noisy(spec)));
+        // The device takes time to prepare, and that counts.
+        mock.clock.set(SECOND / 2);
+        assert_eq!(mock.sit(), End::Budget, "{budget_s} s");
+        assert!(mock.clock.get() <= SECOND * budget_s as u32, "{budget_s} s");
+        for record in mock.records() {
+            // A trial that the budget cut short is no failure of its contender.
+            assert!(
+                matches!(record.outcome, Outcome::Completed | Outcome::Interrupted { .. }),
+                "{:?}",
+                record.outcome
+            );
+        }
+    }
+}
+
+#[test]
+fn a_trial_that_cannot_fit_in_the_budget_is_not_begun() {
+    let mut text = study(&["ext4", "xfs"], &["true"]);
+    text.budget = Some("35s".into());
+    let mock = Mock::new(plan(&text, 1), |_| takes(SECOND * 10));
+    assert_eq!(mock.sit(), End::Budget);
+    assert_eq!(mock.begun().len(), 3);
+    assert_eq!(mock.clock.get(), SECOND * 30);
+    let bounds: Vec<_> = mock.begun.borrow().iter().map(|(_, _, bound)| bound.unwrap()).collect();
+    assert_eq!(bounds, [35, 25, 15].map(|seconds| seconds * 1_000_000_000));
+    // Another sitting has the same budget, and it is spent.
+    assert_eq!((mock.sit(), mock.begun().len()), (End::Budget, 0));
+}
+
+#[test]
+fn a_bound_on_the_trial_that_comes_first_is_a_failure() {
+    let mut text = study(&["ext4", "xfs"], &["true"]);
+    (text.budget, text.timeout, text.runs) = (Some("100s".into()), Some("3s".into()), Some(1));
+    let mock = Mock::new(plan(&text, 1), |_| takes(SECOND * 10));
+    assert_eq!(mock.sit(), End::Complete);
+    for record in mock.records() {
+        let limit_ns = 3_000_000_000;
+        assert_eq!(record.outcome, Outcome::TimedOut { phase: Phase::Run, limit_ns });
+    }
+}
+
+#[test]
+fn a_contender_that_always_fails_is_given_up_and_the_others_go_on() {
+    for broken in ["ext4", "xfs", "btrfs"] {
+        let text = study(&["ext4", "xfs", "btrfs"], &["true"]);
+        let mock = Mock::new(plan(&text, 1), |spec| {
+            if spec.contender.label == broken { breaks(SECOND) } else { takes(noisy(spec)) }
+        });
+        assert_eq!(mock.sit(), End::Complete);
+        assert_eq!(mock.begun_of(broken), FAILURES_MAX, "{broken}");
+        // Without a baseline there is nothing to compare, and more than the least number of blocks
+        // would not help.
+        let expected = if broken == "ext4" { 5 } else { 20 };
+        for label in ["ext4", "xfs", "btrfs"].iter().filter(|label| **label != broken) {
+            assert_eq!(mock.begun_of(label), expected, "{label} while {broken} is broken");
+        }
+    }
+}
+
+#[test]
+fn a_contender_that_fails_now_and_then_is_tried_again() {
+    let text = study(&["ext4", "xfs"], &["true"]);
+    let mock = Mock::new(plan(&text, 1), |spec| {
+        if spec.contender.label == "xfs" && spec.block % 3 != 1 {
+            breaks(SECOND)
+        } else {
+            takes(noisy(spec))
+        }
+    });
+    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!((mock.begun_of("ext4"), mock.begun_of("xfs")), (20, 20));
+}
+
+#[test]
+fn giving_up_under_one_workload_says_nothing_of_another() {
+    let mut text = study(&["ext4", "xfs"], &["true", "false"]);
+    text.runs = Some(6);
+    let mock = Mock::new(plan(&text, 1), |spec| {
+        if spec.contender.label == "xfs" && spec.workload.name == "false" {
+            breaks(SECOND)
+        } else {
+            takes(SECOND)
+        }
+    });
+    mock.sit();
+    assert_eq!((mock.begun_of("ext4"), mock.begun_of("xfs")), (12, 6 + FAILURES_MAX));
+}
+
+/// The study is stopped after every possible number of trials, and once it is resumed the same
+/// trials were carried out in the same order.
+#[test]
+fn a_stop_between_any_two_trials_is_resumed_under_the_same_plan() {
+    let mut text = study(&["ext4", "xfs", "btrfs"], &["true", "false"]);
+    (text.runs, text.warmup) = (Some(3), Some(1));
+    let whole = Mock::new(plan(&text, 5), |spec| takes(noisy(spec)));
+    whole.sit();
+    for trials in 1..24 {
+        let mock = Mock::new(plan(&text, 5), |spec| takes(noisy(spec)));
+        let plan_bytes = fs::read(mock.directory.join(PLAN_FILE)).unwrap();
+        mock.stop_after.set(trials);
+        assert_eq!((mock.sit(), mock.begun().len()), (End::Stopped, trials));
+        mock.stop_after.set(usize::MAX);
+        assert_eq!((mock.sit(), mock.begun().len()), (End::Complete, 24 - trials));
+        assert_eq!(mock.records(), whole.records(), "stopped after {trials} trials");
+        assert_eq!(fs::read(mock.directory.join(PLAN_FILE)).unwrap(), plan_bytes);
+    }
+}
+
+#[test]
+fn a_trial_that_was_interrupted_is_repeated_and_one_that_failed_is_not() {
+    let mut text = study(&["ext4", "xfs"], &["true"]);
+    text.runs = Some(3);
+    let interrupt = Cell::new(true);
+    let mock = Mock::new(plan(&text, 1), |spec| match spec.trial {
+        1 => breaks(SECOND),
+        3 if interrupt.get() => (SECOND, Outcome::Interrupted { phase: Phase::Sync }),
+        _ => takes(SECOND),
+    });
+    assert_eq!((mock.sit(), mock.begun()), (End::Stopped, vec![0, 1, 2, 3]));
+    interrupt.set(false);
+    assert_eq!((mock.sit(), mock.begun()), (End::Complete, vec![3, 4, 5]));
+    let analysis = analyse(&mock.plan, &mock.records(), None);
+    let contenders = &analysis.workloads[0].contenders;
+    assert_eq!(contenders.iter().map(|contender| contender.trials).sum::<usize>(), 6);
+    assert_eq!(contenders.iter().map(|contender| contender.failed).sum::<usize>(), 1);
+    // Nothing is left to do.
+    assert_eq!((mock.sit(), mock.begun().len()), (End::Complete, 0));
+}
+
+/// The stop rule sees whole blocks only: where it was interrupted makes no difference.
+#[test]
+fn the_stop_rule_decides_the_same_after_a_resume() {
+    let text = study(&["ext4", "xfs"], &["true"]);
+    let mild =
+        |spec: &TrialSpec| takes(SECOND + Duration::from_millis(u64::from(spec.trial * 37 % 40)));
+    let whole = Mock::new(plan(&text, 9), mild);
+    whole.sit();
+    let trials = whole.begun().len();
+    assert!((12..40).contains(&trials), "the noise is to end the study early, not at {trials}");
+    for stop in 1..trials {
+        let mock = Mock::new(plan(&text, 9), mild);
+        mock.stop_after.set(stop);
+        mock.sit();
+        mock.stop_after.set(usize::MAX);
+        mock.sit();
+        assert_eq!(mock.records(), whole.records(), "stopped after {stop} trials");
+    }
+}
+
+#[test]
+fn a_stop_before_the_first_trial_carries_out_none() {
+    let text = study(&["ext4", "xfs"], &["true"]);
+    let mock = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
+    mock.stop_after.set(0);
+    let mut writer = ResultWriter::resume(&mock.directory).unwrap();
+    let surroundings = Surroundings {
+        device: Device::None,
+        scratch: "/nowhere".into(),
+        elapsed: &|| Duration::ZERO,
+        stopped: &|| true,
+        memory_bytes: None,
+    };
+    let (mut executor, mut observer) = (MockExecutor(&mock), MockObserver(&mock));
+    let mut records = Vec::new();
+    let end =
+        run(&mock.plan, &mut records, &surroundings, &mut executor, &mut writer, &mut observer);
+    assert_eq!(end.unwrap(), End::Stopped);
+    assert_eq!((mock.begun().len(), records.len()), (0, 0));
+}
