@@ -3,15 +3,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::load::Unit;
 use crate::plan::Plan;
-use crate::record::{DeviceDelta, Outcome, Phase, Record};
+use crate::record::{DeviceDelta, Outcome, Phase, Record, TIME_METRIC};
 use crate::statistics::{self, ComparisonOptions, Decision, Interval, Summary, Verdict};
 use crate::warning::Warning;
 
 mod warnings;
-
-/// Name of the metric that is compared: run and sync together.
-pub const TIME_METRIC: &str = "time";
 
 /// Everything that the records say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,6 +45,8 @@ pub struct ContenderAnalysis {
     pub trials: usize,
     /// Of these, the ones that failed or took too long.
     pub failed: usize,
+    /// The figures that are compared, the most important first; none when no trial was completed.
+    pub metrics: Vec<MetricAnalysis>,
     /// Run and sync together in ns; absent when no trial was completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Summary>,
@@ -54,6 +54,17 @@ pub struct ContenderAnalysis {
     pub phases: Vec<(Phase, f64)>,
     /// Medians of what the run and its sync cost.
     pub cost: Cost,
+}
+
+/// What the trials of one contender say of one figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetricAnalysis {
+    /// Its name.
+    pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// The samples' summary.
+    pub summary: Summary,
 }
 
 /// Medians over the completed trials; what was not measured is absent.
@@ -114,11 +125,14 @@ pub struct Comparison {
     pub contender: String,
     /// Label of the baseline.
     pub baseline: String,
-    /// What is compared: [`TIME_METRIC`].
+    /// What is compared: `time`, or a figure of the load.
     pub metric: String,
+    /// Its unit.
+    pub unit: Unit,
     /// Blocks in which both have a completed trial.
     pub blocks: usize,
-    /// The contender's time over the baseline's, paired over blocks; absent without pairs.
+    /// The contender's value over the baseline's, paired over blocks; absent without pairs. For a
+    /// time less is better, for a throughput more; the verdict says which is meant.
     pub ratio: Option<f64>,
     /// Lower end of the interval, corrected for the number of contenders.
     pub low: Option<f64>,
@@ -167,9 +181,31 @@ impl<'a> Samples<'a> {
         Samples { records: by_contender }
     }
 
-    fn times(&self, contender: usize) -> Vec<Option<f64>> {
-        let time = |record: &Option<&Record>| record.and_then(Record::time_ns).map(|ns| ns as f64);
-        self.records[contender].iter().map(time).collect()
+    /// The figures that the workload's records have, from the first completed one.
+    fn metrics(&self) -> Vec<(String, Unit)> {
+        let completed = (0..self.records.len()).find_map(|c| self.completed(c).next());
+        let metrics = completed.map(Record::metrics).unwrap_or_default();
+        metrics.into_iter().map(|metric| (metric.name, metric.unit)).collect()
+    }
+
+    /// The values of a figure by block.
+    fn values(&self, contender: usize, metric: &str) -> Vec<Option<f64>> {
+        let value = |record: &Option<&Record>| {
+            let metrics = record.map(Record::metrics).unwrap_or_default();
+            let value = metrics.into_iter().find(|entry| entry.name == metric)?.value;
+            // A figure of nothing (no operation in an interval) cannot be compared.
+            (value.is_finite() && value > 0.0).then_some(value)
+        };
+        self.records[contender].iter().map(value).collect()
+    }
+
+    /// The values as costs, of which less is better.
+    fn costs(&self, contender: usize, metric: &str, unit: Unit) -> Vec<Option<f64>> {
+        let mut values = self.values(contender, metric);
+        if unit.more_is_better() {
+            values.iter_mut().flatten().for_each(|value| *value = value.recip());
+        }
+        values
     }
 
     fn completed(&self, contender: usize) -> impl Iterator<Item = &'a Record> + '_ {
@@ -201,8 +237,12 @@ fn options(plan: &Plan) -> ComparisonOptions {
 /// before it.
 pub fn workload_decision(plan: &Plan, records: &[Record], workload: usize, block: u32) -> Decision {
     let samples = Samples::new(plan, records, workload, block as usize);
-    let times: Vec<Vec<Option<f64>>> =
-        (0..plan.study.contenders.len()).map(|contender| samples.times(contender)).collect();
+    // The rule looks at the most important figure; nothing was measured yet without one.
+    let (metric, unit) =
+        samples.metrics().into_iter().next().unwrap_or((TIME_METRIC.into(), Unit::Nanoseconds));
+    let times: Vec<Vec<Option<f64>>> = (0..plan.study.contenders.len())
+        .map(|contender| samples.costs(contender, &metric, unit))
+        .collect();
     let baseline = plan.study.baseline;
     let others = (0..times.len()).filter(|contender| *contender != baseline);
     let samples = statistics::Samples {
@@ -253,27 +293,39 @@ fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Compariso
     let study = &plan.study;
     let others: Vec<usize> =
         (0..study.contenders.len()).filter(|contender| *contender != study.baseline).collect();
-    let times: Vec<Vec<Option<f64>>> = others.iter().map(|other| samples.times(*other)).collect();
+    let mut metrics = samples.metrics();
+    if metrics.is_empty() {
+        metrics.push((TIME_METRIC.into(), Unit::Nanoseconds));
+    }
     let options = options(plan);
-    let compared = statistics::compare_family(&samples.times(study.baseline), &times, &options)
-        .expect("times are positive, and the margin was checked with the study");
-    others
-        .iter()
-        .zip(compared)
-        .map(|(other, compared)| Comparison {
-            workload: study.workloads[workload].name.clone(),
-            contender: study.contenders[*other].label.clone(),
-            baseline: plan.baseline_label().to_string(),
-            metric: TIME_METRIC.into(),
-            blocks: compared.pairs,
-            ratio: compared.ratio,
-            low: compared.interval.map(|interval| interval.low),
-            high: compared.interval.map(|interval| interval.high),
-            confidence: options.confidence,
-            p_adjusted: compared.p_adjusted,
-            verdict: compared.verdict,
-        })
-        .collect()
+    let mut comparisons = Vec::new();
+    for (metric, unit) in metrics {
+        let costs = |contender: usize| samples.costs(contender, &metric, unit);
+        let other_costs: Vec<Vec<Option<f64>>> = others.iter().map(|other| costs(*other)).collect();
+        let compared = statistics::compare_family(&costs(study.baseline), &other_costs, &options)
+            .expect("costs are positive, and the margin was checked with the study");
+        comparisons.extend(others.iter().zip(compared).map(|(other, compared)| {
+            let interval = compared.interval.map(|interval| (interval.low, interval.high));
+            let flip = unit.more_is_better();
+            let interval = interval
+                .map(|(low, high)| if flip { (high.recip(), low.recip()) } else { (low, high) });
+            Comparison {
+                workload: study.workloads[workload].name.clone(),
+                contender: study.contenders[*other].label.clone(),
+                baseline: plan.baseline_label().to_string(),
+                metric: metric.clone(),
+                unit,
+                blocks: compared.pairs,
+                ratio: compared.ratio.map(|ratio| if flip { ratio.recip() } else { ratio }),
+                low: interval.map(|(low, _)| low),
+                high: interval.map(|(_, high)| high),
+                confidence: options.confidence,
+                p_adjusted: compared.p_adjusted,
+                verdict: compared.verdict,
+            }
+        }));
+    }
+    comparisons
 }
 
 fn summarise(plan: &Plan, samples: &Samples<'_>, contender: usize) -> ContenderAnalysis {
@@ -295,6 +347,16 @@ fn summarise(plan: &Plan, samples: &Samples<'_>, contender: usize) -> ContenderA
         label: plan.study.contenders[contender].label.clone(),
         trials,
         failed: trials - completed.len(),
+        metrics: samples
+            .metrics()
+            .into_iter()
+            .filter_map(|(name, unit)| {
+                let values: Vec<f64> =
+                    samples.values(contender, &name).into_iter().flatten().collect();
+                let summary = statistics::summarize(&values).ok()?;
+                Some(MetricAnalysis { name, unit, summary })
+            })
+            .collect(),
         time: statistics::summarize(&times).ok(),
         phases,
         cost: cost(&completed),

@@ -9,6 +9,7 @@ pub mod contender;
 pub mod event;
 #[cfg(test)]
 mod fixture;
+pub mod load;
 pub mod plan;
 pub mod quantity;
 pub mod record;

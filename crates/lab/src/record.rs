@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
+use crate::load::{LoadReport, Metric, Unit};
 use crate::spec::{SCHEMA_VERSION, TrialSpec};
 
 /// A timed part of a trial, in the order in which they happen.
@@ -64,6 +65,9 @@ impl Phase {
         }
     }
 }
+
+/// Name of the metric of loads without figures of their own: run and sync together.
+pub const TIME_METRIC: &str = "time";
 
 /// What one trial yielded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -130,9 +134,9 @@ pub struct Record {
     /// Remarks of the trial itself: processes that outlived the command, retries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The workload's own report (latencies, operation tables), when it makes one.
+    /// What the load says of itself, when it is more than a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load: Option<serde_json::Value>,
+    pub load: Option<LoadReport>,
 }
 
 /// How a trial ended.
@@ -321,6 +325,20 @@ impl Record {
         let (run, sync) = (self.phase(Phase::Run)?, self.phase(Phase::Sync)?);
         // No clock measures nothing; a record that says so was not made by one.
         Some(run.elapsed_ns.saturating_add(sync.elapsed_ns)).filter(|time_ns| *time_ns > 0)
+    }
+
+    /// The figures that are compared, the most important first; none unless the trial was
+    /// completed. A load without figures of its own is compared by [`Record::time_ns`].
+    pub fn metrics(&self) -> Vec<Metric> {
+        let Some(time_ns) = self.time_ns() else { return Vec::new() };
+        match &self.load {
+            Some(load) if !load.metrics.is_empty() => load.metrics.clone(),
+            _ => vec![Metric {
+                name: TIME_METRIC.into(),
+                value: time_ns as f64,
+                unit: Unit::Nanoseconds,
+            }],
+        }
     }
 
     /// What the device did for the run and its sync.

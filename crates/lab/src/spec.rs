@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
+pub use crate::load::Load;
 
 /// Version of the spec, plan and record schema; raised whenever a reader could misread.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -119,17 +120,6 @@ pub struct Workload {
     pub ignore_failure: bool,
     /// What is measured.
     pub load: Load,
-}
-
-/// The kinds of load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Load {
-    /// A command, run in the mounted directory.
-    Command {
-        /// The command.
-        command: CommandLine,
-    },
 }
 
 /// A command: words, or a line for a shell.

@@ -12,8 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::{Contender, nearest};
 use crate::quantity::{parse_duration, parse_size};
-use crate::spec::{Cache, CommandLine, Load, Output, Workload};
+use crate::spec::{Cache, Output, Workload};
 use crate::statistics::parse_gate;
+
+pub mod workload;
+
+use workload::expand;
+pub use workload::{CommandText, WorkloadText};
 
 /// A study as written: texts that are not yet validated. The field names are the keys of the
 /// study file.
@@ -97,59 +102,6 @@ pub struct StudyText {
     /// The loads.
     #[serde(rename = "workload")]
     pub workloads: Vec<WorkloadText>,
-}
-
-/// A workload as written.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
-pub struct WorkloadText {
-    /// Name in tables; the command's text by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Why this load is in the study.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// A line for the shell, or a list of words that is executed as it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub command: Option<CommandText>,
-    /// Shell for the lines of this workload (`sh` by default); `none` splits them into words and
-    /// starts them without a shell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shell: Option<String>,
-    /// Run once a trial in the mounted directory, before caches are dropped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub setup: Option<CommandText>,
-    /// Run right before the measured run, after caches were dropped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prepare: Option<CommandText>,
-    /// Run after the run and its sync.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cleanup: Option<CommandText>,
-    /// Whether another exit code than 0 still counts.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub ignore_failure: bool,
-}
-
-/// A command as written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum CommandText {
-    /// A line.
-    Line(String),
-    /// Words.
-    Words(Vec<String>),
-}
-
-impl fmt::Display for CommandText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CommandText::Line(line) => f.write_str(line),
-            CommandText::Words(words) => {
-                let joined = shlex::try_join(words.iter().map(String::as_str));
-                f.write_str(&joined.unwrap_or_else(|_| words.join(" ")))
-            }
-        }
-    }
 }
 
 /// A validated study with every default filled in.
@@ -529,129 +481,6 @@ impl StudyText {
     }
 }
 
-impl WorkloadText {
-    fn commands(&self) -> impl Iterator<Item = &CommandText> {
-        [&self.command, &self.setup, &self.prepare, &self.cleanup].into_iter().flatten()
-    }
-
-    fn resolve(
-        &self,
-        index: usize,
-        parameters: &BTreeMap<String, Vec<String>>,
-    ) -> Result<Vec<Workload>, StudyError> {
-        let field = |name: &str| format!("workload[{index}].{name}");
-        let Some(command) = &self.command else {
-            return Err(error(field("command"), "is missing; say what to run"));
-        };
-        let shell = match self.shell.as_deref() {
-            Some("none") => None,
-            text => {
-                let text = text.unwrap_or("sh");
-                let words =
-                    shlex::split(text).filter(|words| !words.is_empty()).ok_or_else(|| {
-                        error(
-                            field("shell"),
-                            format!("'{text}' is no shell; try 'sh', or 'none' for no shell"),
-                        )
-                    })?;
-                Some(words)
-            }
-        };
-        // The placeholders of all commands of the workload are expanded together.
-        let joined: Vec<String> = self.commands().map(CommandText::to_string).collect();
-        let mut workloads = Vec::new();
-        for (_, values) in expand(&joined.join("\n"), parameters) {
-            let line = |name: &str, text: &CommandText| {
-                resolve_command(text, shell.as_deref(), &values)
-                    .map_err(|problem| error(field(name), problem))
-            };
-            let optional = |name: &str, text: &Option<CommandText>| {
-                text.as_ref().map(|text| line(name, text)).transpose()
-            };
-            let command = line("command", command)?;
-            let mut name = match &self.name {
-                Some(name) => substitute(name, &values),
-                None => command.to_string(),
-            };
-            if self.name.as_ref().is_some_and(|text| *text == name) && !values.is_empty() {
-                let values: Vec<String> =
-                    values.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                name = format!("{name} {}", values.join(" "));
-            }
-            if name.trim().is_empty() {
-                return Err(error(field("name"), "is empty; name the workload"));
-            }
-            workloads.push(Workload {
-                name,
-                why: self.why.clone(),
-                setup: optional("setup", &self.setup)?,
-                prepare: optional("prepare", &self.prepare)?,
-                cleanup: optional("cleanup", &self.cleanup)?,
-                ignore_failure: self.ignore_failure,
-                load: Load::Command { command },
-            });
-        }
-        Ok(workloads)
-    }
-}
-
-fn resolve_command(
-    text: &CommandText,
-    shell: Option<&[String]>,
-    values: &[(String, String)],
-) -> Result<CommandLine, String> {
-    let words = match (text, shell) {
-        (CommandText::Words(words), _) => {
-            words.iter().map(|word| substitute(word, values)).collect::<Vec<_>>()
-        }
-        (CommandText::Line(line), Some(shell)) => {
-            if line.trim().is_empty() {
-                return Err("is empty; say what to run".into());
-            }
-            return Ok(CommandLine::Shell {
-                shell: shell.to_vec(),
-                line: substitute(line, values),
-            });
-        }
-        (CommandText::Line(line), None) => shlex::split(&substitute(line, values))
-            .ok_or_else(|| format!("'{line}' has a quote that is not closed"))?,
-    };
-    if words.first().is_none_or(|word| word.is_empty()) {
-        return Err("is empty; say what to run".into());
-    }
-    Ok(CommandLine::Words(words))
-}
-
-fn substitute(text: &str, values: &[(String, String)]) -> String {
-    values
-        .iter()
-        .fold(text.to_string(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
-}
-
-/// Every combination of the parameters that occur in `text`, with the text it makes.
-fn expand(
-    text: &str,
-    parameters: &BTreeMap<String, Vec<String>>,
-) -> Vec<(String, Vec<(String, String)>)> {
-    let mut combinations = vec![Vec::new()];
-    for (name, values) in parameters {
-        if !text.contains(&format!("{{{name}}}")) {
-            continue;
-        }
-        combinations = combinations
-            .iter()
-            .flat_map(|combination: &Vec<(String, String)>| {
-                values.iter().map(move |value| {
-                    let mut combination = combination.clone();
-                    combination.push((name.clone(), value.clone()));
-                    combination
-                })
-            })
-            .collect();
-    }
-    combinations.into_iter().map(|values| (substitute(text, &values), values)).collect()
-}
-
 /// The message for a label that no contender has.
 pub fn unknown_label(label: &str, labels: &[&str]) -> String {
     match nearest(label, labels) {
@@ -663,6 +492,7 @@ pub fn unknown_label(label: &str, labels: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{CommandLine, Load};
 
     const KNOWN: &[&str] = &["ext4", "xfs", "btrfs", "dir"];
 

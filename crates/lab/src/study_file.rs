@@ -125,8 +125,30 @@ const STUDY_KEYS: &[&str] = &[
     "workload",
 ];
 
-const WORKLOAD_KEYS: &[&str] =
-    &["name", "why", "command", "shell", "setup", "prepare", "cleanup", "ignore-failure"];
+const WORKLOAD_KEYS: &[&str] = &[
+    "name",
+    "why",
+    "command",
+    "objects",
+    "tree",
+    "fio",
+    "fio-matrix",
+    "dbench",
+    "dbench-replay",
+    "bonnie",
+    "store",
+    "scale",
+    "verify",
+    "sync-puts",
+    "block-size",
+    "size",
+    "time",
+    "shell",
+    "setup",
+    "prepare",
+    "cleanup",
+    "ignore-failure",
+];
 
 fn check_keys(table: &DeTable<'_>, prefix: &str, known: &[&str]) -> Result<(), (usize, String)> {
     for (key, value) in table.iter() {

@@ -1,0 +1,283 @@
+//! The kinds of load, as data: what a study asks of each, and what each reports.
+//!
+//! How a load is carried out is the trial room's business. All but the command are run by
+//! `kurabe load`, a process of its own like any command, which is told a [`LoadTask`] and yields a
+//! [`LoadReport`].
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::CommandLine;
+
+/// The kinds of load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Load {
+    /// A command, run in the mounted directory.
+    Command {
+        /// The command.
+        command: CommandLine,
+    },
+    /// A program of the object language on a store.
+    Objects(ObjectsLoad),
+    /// What people do with trees: copy, unpack, walk, stat, rewrite, delete.
+    Tree(TreeLoad),
+    /// The installed fio.
+    Fio(FioLoad),
+    /// The flash study's matrix of fio runs.
+    FioMatrix(FioMatrixLoad),
+    /// The installed dbench.
+    Dbench(DbenchLoad),
+    /// kurabe's own replay of a dbench load file, which has percentiles.
+    DbenchReplay(DbenchReplayLoad),
+    /// The installed bonnie++.
+    Bonnie(BonnieLoad),
+}
+
+/// A program of the object language.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ObjectsLoad {
+    /// Where the program was read from, for messages.
+    pub path: PathBuf,
+    /// The program's text.
+    pub program: String,
+    /// The store: `cannyls`, `files`, `null`, ...
+    pub store: String,
+    /// Factor on the counts.
+    pub scale: f64,
+    /// Whether contents are checked on every Get and Delete and by a sweep at the end.
+    pub verify: bool,
+    /// Size of a block of the `cannyls` store in bytes, 512 or 4096.
+    pub block_size_bytes: u32,
+    /// Whether every put is made durable before it counts as done.
+    pub sync_puts: bool,
+}
+
+/// The tree load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TreeLoad {
+    /// The source.
+    pub source: TreeSource,
+}
+
+/// Where a tree comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TreeSource {
+    /// A tarball that tar reads.
+    Tarball(PathBuf),
+    /// A synthetic tree of so many files, from a seed.
+    Synthetic {
+        /// Files.
+        files: u64,
+        /// Seed of names, sizes and contents.
+        seed: u64,
+    },
+}
+
+/// A fio job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FioLoad {
+    /// Where the job was read from; absent for options on the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// The job file's text, or the one-line options.
+    pub text: String,
+}
+
+/// The flash study's matrix.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FioMatrixLoad {
+    /// Size of all files together, or of the part of the raw device, in bytes.
+    pub size_bytes: u64,
+    /// Length of each cell in ns.
+    pub cell_ns: u64,
+    /// Block sizes in bytes.
+    pub block_sizes_bytes: Vec<u64>,
+    /// fio's engine for the cells with a queue: `libaio` or `io_uring`.
+    pub engine: String,
+}
+
+/// A dbench run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DbenchLoad {
+    /// Clients.
+    pub clients: u32,
+    /// Seconds that are counted, after dbench's own warm-up.
+    pub seconds: u32,
+    /// The load file; that of dbench's package by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_file: Option<PathBuf>,
+}
+
+/// A replay of a dbench load file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DbenchReplayLoad {
+    /// Clients.
+    pub clients: u32,
+    /// Seconds that are counted, after a warm-up of a fifth of them, as dbench has it.
+    pub seconds: u32,
+    /// The load file.
+    pub load_file: PathBuf,
+}
+
+/// A bonnie++ run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BonnieLoad {
+    /// Size of the files in bytes; bonnie++ wants twice the memory, or to be told otherwise.
+    pub size_bytes: u64,
+    /// Files for the creation tests, in units of 1024.
+    pub files: u32,
+}
+
+impl Load {
+    /// The word for the kind, as in JSON and in a study file.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Load::Command { .. } => "command",
+            Load::Objects(_) => "objects",
+            Load::Tree(_) => "tree",
+            Load::Fio(_) => "fio",
+            Load::FioMatrix(_) => "fio-matrix",
+            Load::Dbench(_) => "dbench",
+            Load::DbenchReplay(_) => "dbench-replay",
+            Load::Bonnie(_) => "bonnie",
+        }
+    }
+
+    /// Whether the load makes sense on the block device itself.
+    pub fn runs_on_raw(&self) -> bool {
+        matches!(self, Load::Objects(_) | Load::Fio(_) | Load::FioMatrix(_))
+    }
+}
+
+/// What `kurabe load` is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadTask {
+    /// The load; never a command.
+    pub load: Load,
+    /// Where.
+    pub target: Target,
+    /// Which part of it.
+    pub stage: Stage,
+    /// File that the [`LoadReport`] is written to.
+    pub report: PathBuf,
+}
+
+/// Where a load works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// The mounted directory.
+    Directory(PathBuf),
+    /// The device itself.
+    Device(PathBuf),
+}
+
+/// Which part of a load is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// What must be there before the caches are dropped and the run is measured: laid-out files.
+    Setup,
+    /// The measured part.
+    Run,
+}
+
+/// What a load yields besides its time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct LoadReport {
+    /// Figures that are compared, the most important first. A load whose time is the figure that
+    /// counts has none and is compared by the time of its run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// Latencies by kind of operation, the overall ones last under the name `overall`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<Latency>,
+    /// Figures over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
+    /// Words about the run that a reader should see: a drift and its cause, a verification.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
+    /// The load's own report, in its own form.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub details: serde_json::Value,
+    /// The histograms in the standard log format of HdrHistogram; moved into a file of its own
+    /// when the record is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram_log: Option<String>,
+}
+
+/// A figure that is compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name; the same for every contender of a workload.
+    pub name: String,
+    /// Its value, positive.
+    pub value: f64,
+    /// Its unit.
+    pub unit: Unit,
+}
+
+/// Units of metrics, which say what is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Time in ns: less is better.
+    Nanoseconds,
+    /// Throughput: more is better.
+    BytesPerSecond,
+    /// Operations: more is better.
+    OperationsPerSecond,
+}
+
+impl Unit {
+    /// Whether a larger value is better.
+    pub fn more_is_better(self) -> bool {
+        !matches!(self, Unit::Nanoseconds)
+    }
+}
+
+/// Latencies of one kind of operation, from an HdrHistogram of 3 significant digits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// The kind.
+    pub operation: String,
+    /// Operations.
+    pub count: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
+    /// Sum of the latencies.
+    pub total_ns: u64,
+    /// 5th percentile.
+    pub p5_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 90th percentile.
+    pub p90_ns: u64,
+    /// 95th percentile.
+    pub p95_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p99_9_ns: u64,
+    /// 99.99th percentile.
+    pub p99_99_ns: u64,
+    /// Greatest.
+    pub max_ns: u64,
+}
+
+/// A figure over time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// What it is: `throughput`, `p99`.
+    pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// Length of every interval in ns.
+    pub interval_ns: u64,
+    /// One value an interval.
+    pub values: Vec<f64>,
+}
