@@ -25,7 +25,7 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Compare contenders under a command.
+    /// Compare contenders under a command or another load.
     Compare(Box<CompareArgs>),
     /// Carry out a study file.
     Run(Box<RunArgs>),
@@ -49,6 +49,12 @@ pub enum Action {
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
+    },
+    /// Carry out one part of a load: a task comes in as a file, a report goes out as one.
+    #[command(hide = true)]
+    Load {
+        /// The task's file.
+        task: PathBuf,
     },
     /// Carry out one trial: the spec comes in, events and the record go out, as lines of JSON.
     #[command(hide = true)]
@@ -81,8 +87,12 @@ pub struct CompareArgs {
     /// The command, run in the mounted directory. Several words are executed as they are; a
     /// single argument is a line for the shell. It sees KURABE_DIR, KURABE_CONTENDER and
     /// KURABE_TRIAL.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "load")]
     pub command: Vec<String>,
+
+    /// Other loads than a command.
+    #[command(flatten)]
+    pub other: OtherLoadArgs,
 
     /// Options of the load.
     #[command(flatten)]
@@ -130,6 +140,55 @@ pub struct LoadArgs {
     /// Where the command's output goes: null, pipe, inherit or a file.
     #[arg(long, value_name = "WHERE")]
     pub output: Option<String>,
+}
+
+/// Loads other than a command, and their options.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Other loads than a command")]
+pub struct OtherLoadArgs {
+    /// Run a program of the object language (docs/object-language.md) on a store.
+    #[arg(long, value_name = "FILE", group = "load")]
+    pub objects: Option<PathBuf>,
+    /// Copy, unpack, walk, stat, rewrite and delete a tree: a tarball, or synthetic:FILES.
+    #[arg(long, value_name = "TARBALL", group = "load")]
+    pub tree: Option<String>,
+    /// Run the installed fio: a job file, or options such as 'rw=randrw bs=4k'.
+    #[arg(long, value_name = "JOB", group = "load")]
+    pub fio: Option<String>,
+    /// Run a matrix of fio: random reads, writes and both, by queue depth and block size.
+    #[arg(long, group = "load")]
+    pub fio_matrix: bool,
+    /// Run the installed dbench with so many clients.
+    #[arg(long, value_name = "CLIENTS", group = "load")]
+    pub dbench: Option<u32>,
+    /// Replay a dbench load file, with percentiles.
+    #[arg(long, value_name = "CLIENTS[:LOADFILE]", group = "load")]
+    pub dbench_replay: Option<String>,
+    /// Run the installed bonnie++.
+    #[arg(long, group = "load")]
+    pub bonnie: bool,
+    /// Store of --objects: cannyls, files or null. [default: cannyls]
+    #[arg(long, value_name = "NAME", requires = "objects")]
+    pub store: Option<String>,
+    /// Factor on the counts of --objects, such as 0.02.
+    #[arg(long, value_name = "FACTOR", requires = "objects")]
+    pub scale: Option<f64>,
+    /// Check the contents of every object of --objects.
+    #[arg(long, requires = "objects")]
+    pub verify: bool,
+    /// Make every put of --objects durable before it counts as done.
+    #[arg(long, requires = "objects")]
+    pub sync_puts: bool,
+    /// Block size of the cannyls store, or block sizes of --fio-matrix (comma-separated).
+    #[arg(long, value_name = "SIZE", value_delimiter = ',')]
+    pub block_size: Vec<String>,
+    /// Size of the files of --fio-matrix or --bonnie. [default: 1G]
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Time that --dbench or --dbench-replay counts, or of a cell of --fio-matrix. [default: 60s,
+    /// 3s]
+    #[arg(long, value_name = "TIME")]
+    pub time: Option<String>,
 }
 
 /// Options of the study.
@@ -267,9 +326,11 @@ impl CompareArgs {
     /// The study that the flags ask for.
     pub fn study_text(&self) -> StudyText {
         let command = match self.command.as_slice() {
-            [line] => CommandText::Line(line.clone()),
-            words => CommandText::Words(words.to_vec()),
+            [] => None,
+            [line] => Some(CommandText::Line(line.clone())),
+            words => Some(CommandText::Words(words.to_vec())),
         };
+        let other = &self.other;
         let shell = if self.load.no_shell { "none" } else { &self.load.shell };
         let line = |text: &Option<String>| text.clone().map(CommandText::Line);
         let mut parameters: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -284,7 +345,21 @@ impl CompareArgs {
             workloads: vec![WorkloadText {
                 name: self.load.command_name.clone(),
                 why: None,
-                command: Some(command),
+                command,
+                objects: other.objects.clone(),
+                tree: other.tree.clone(),
+                fio: other.fio.clone(),
+                fio_matrix: other.fio_matrix,
+                dbench: other.dbench,
+                dbench_replay: other.dbench_replay.clone(),
+                bonnie: other.bonnie,
+                store: other.store.clone(),
+                scale: other.scale,
+                verify: other.verify,
+                sync_puts: other.sync_puts,
+                block_size: other.block_size.clone(),
+                size: other.size.clone(),
+                time: other.time.clone(),
                 shell: (shell != "sh").then(|| shell.to_string()),
                 setup: line(&self.load.setup),
                 prepare: line(&self.load.prepare),

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.action {
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),
+        Action::Load { task } => return trial::workload::main(&task),
         Action::Compare(args) => session::compare(&args),
         Action::Run(args) => session::run_file(&args),
         Action::Resume(args) => session::resume(&args),

@@ -115,7 +115,7 @@ pub fn run(
             {
                 record.outcome = Outcome::Interrupted { phase };
             }
-            writer.append(&record)?;
+            writer.append(&mut record)?;
             observer.trial_ended(&record);
             let interrupted = matches!(record.outcome, Outcome::Interrupted { .. });
             records.push(record);

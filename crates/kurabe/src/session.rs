@@ -95,7 +95,12 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-fn begin(text: &StudyText, study: Study) -> Result<u8, Failure> {
+fn begin(text: &StudyText, mut study: Study) -> Result<u8, Failure> {
+    for workload in &mut study.workloads {
+        trial::workload::read_files(&mut workload.load).map_err(|problem| {
+            Failure::refused(format!("workload '{}': {problem}", workload.name))
+        })?;
+    }
     let present = PresentArgs {
         out: text.out.clone(),
         style: None,
@@ -181,8 +186,28 @@ fn preflight(study: &Study) -> Result<(), Failure> {
             "making and mounting file systems needs root; run kurabe by sudo, or compare existing directories as dir:/path".into(),
         );
     }
+    let size_bytes = match request {
+        DeviceRequest::Loop { size_bytes, .. } | DeviceRequest::Memory { size_bytes } => {
+            Some(size_bytes)
+        }
+        DeviceRequest::Block { .. } => None,
+    };
     for workload in &study.workloads {
         problems.extend(command_problems(workload));
+        let name = &workload.name;
+        if let Err(problem) = trial::workload::check(&workload.load, size_bytes) {
+            problems.push(format!("workload '{name}': {problem}"));
+        }
+        for contender in &study.contenders {
+            let raw = filesystem::by_name(&contender.file_system).is_some_and(|f| f.is_raw());
+            if raw && !workload.load.runs_on_raw() {
+                problems.push(format!(
+                    "workload '{name}': a {} load needs files, and contender '{}' has none; leave that contender out, or use fio, fio-matrix or objects",
+                    workload.load.kind(),
+                    contender.label
+                ));
+            }
+        }
     }
     problems.dedup();
     if problems.is_empty() { Ok(()) } else { Err(Failure::refused(problems.join("\nkurabe: "))) }
@@ -218,8 +243,11 @@ fn directory_problem(directory: &Path) -> Option<String> {
 /// Programs that are named but nowhere to be found. A relative path may be made by the setup, and
 /// a shell line is the shell's business.
 fn command_problems(workload: &Workload) -> Vec<String> {
-    let Load::Command { command } = &workload.load;
-    [Some(command), workload.setup.as_ref(), workload.prepare.as_ref(), workload.cleanup.as_ref()]
+    let command = match &workload.load {
+        Load::Command { command } => Some(command),
+        _ => None,
+    };
+    [command, workload.setup.as_ref(), workload.prepare.as_ref(), workload.cleanup.as_ref()]
         .into_iter()
         .flatten()
         .filter_map(|line| {

@@ -159,6 +159,9 @@ pub struct LoadTask {
     pub load: Load,
     /// Where.
     pub target: Target,
+    /// The block device under the target, for its counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
     /// Which part of it.
     pub stage: Stage,
     /// File that the [`LoadReport`] is written to.

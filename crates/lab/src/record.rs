@@ -18,6 +18,8 @@ pub enum Phase {
     Mount,
     /// The user's `--setup`.
     Setup,
+    /// Laying out what the load needs.
+    Layout,
     /// Dropping caches and waiting for the device to be idle.
     Settle,
     /// The user's `--prepare`.
@@ -40,6 +42,7 @@ impl Phase {
         Phase::Mkfs,
         Phase::Mount,
         Phase::Setup,
+        Phase::Layout,
         Phase::Settle,
         Phase::Prepare,
         Phase::Run,
@@ -55,6 +58,7 @@ impl Phase {
             Phase::Mkfs => "mkfs",
             Phase::Mount => "mount",
             Phase::Setup => "setup",
+            Phase::Layout => "layout",
             Phase::Settle => "settle",
             Phase::Prepare => "prepare",
             Phase::Run => "run",

@@ -6,6 +6,7 @@
 //! | `study.toml` | the study file that equals what was asked | once |
 //! | `facts.json` | the machine, the device, the tools | once a sitting |
 //! | `records.jsonl` | one record a line, appended and synced as each trial ends | as trials end |
+//! | `histograms/trial-N.hlog` | latencies of trial N, in HdrHistogram's log format | before its record |
 //! | `comparisons.json` | what the statistics say | after every block |
 //!
 //! Invariants: `records.jsonl` only grows; a torn last line (the machine died while it was
@@ -31,6 +32,8 @@ pub const STUDY_FILE: &str = "study.toml";
 pub const FACTS_FILE: &str = "facts.json";
 /// The records.
 pub const RECORDS_FILE: &str = "records.jsonl";
+/// The histograms of loads that record latencies, one file a trial.
+pub const HISTOGRAMS_DIRECTORY: &str = "histograms";
 /// The comparisons.
 pub const COMPARISONS_FILE: &str = "comparisons.json";
 
@@ -267,8 +270,14 @@ impl ResultWriter {
         &self.directory
     }
 
-    /// Appends one record and makes it durable.
-    pub fn append(&mut self, record: &Record) -> Result<(), ResultError> {
+    /// Appends one record and makes it durable. Its histograms go into a file of their own first,
+    /// so that a record never names one that is not there.
+    pub fn append(&mut self, record: &mut Record) -> Result<(), ResultError> {
+        if let Some(log) = record.load.as_mut().and_then(|load| load.histogram_log.take()) {
+            let directory = self.directory.join(HISTOGRAMS_DIRECTORY);
+            fs::create_dir_all(&directory).map_err(io_error(&directory))?;
+            replace(&directory.join(format!("trial-{}.hlog", record.trial)), log.as_bytes())?;
+        }
         let path = self.directory.join(RECORDS_FILE);
         let mut line = serde_json::to_vec(record).expect("a record has a JSON form");
         line.push(b'\n');

@@ -1,10 +1,10 @@
 //! The tables and the sentence of a result, the same for the terminal and for Markdown.
 
 use lab::analysis::{
-    AmplificationBasis, Analysis, Comparison, ContenderAnalysis, WorkloadAnalysis,
+    AmplificationBasis, Analysis, Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis,
 };
 use lab::plan::Plan;
-use lab::record::Phase;
+use lab::record::{Phase, TIME_METRIC};
 use lab::spec::Device;
 use lab::statistics::Verdict;
 
@@ -15,9 +15,11 @@ use crate::text;
 pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let baseline = plan.baseline_label();
     let ratio_head = format!("ratio to {baseline}");
+    let primary = primary_metric(workload);
+    let metric_head = format!("{primary} [95 %]");
     let mut table = Table::new(&[
         "contender",
-        "time [95 %]",
+        &metric_head,
         &ratio_head,
         "verdict",
         "CPU",
@@ -30,16 +32,13 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         let optional = |value: Option<f64>, text: fn(f64) -> String| {
             Cell::from(value.map_or("-".to_string(), text))
         };
-        let time = match &contender.time {
-            Some(time) => Cell::from(text::time_with_interval(
-                time.median,
-                time.median_interval.map(|interval| (interval.low, interval.high)),
-            )),
+        let time = match contender.metrics.first() {
+            Some(metric) => metric_cell(metric),
             None if contender.trials == 0 => "-".into(),
             None => Cell::toned(format!("failed {}×", contender.failed), Tone::Bad),
         };
-        let comparison =
-            workload.comparisons.iter().find(|comparison| comparison.contender == contender.label);
+        let comparison = primary_comparisons(workload)
+            .find(|comparison| comparison.contender == contender.label);
         let [ratio, verdict] = comparison_cells(comparison, contender.label == baseline);
         table.rows.push(vec![
             contender.label.as_str().into(),
@@ -55,11 +54,91 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     table.without_empty_columns()
 }
 
-/// The contenders by their median time, those without one last.
+/// Name of the most important figure of a workload.
+fn primary_metric(workload: &WorkloadAnalysis) -> &str {
+    workload.comparisons.first().map_or_else(
+        || {
+            let metrics = workload.contenders.iter().flat_map(|contender| &contender.metrics);
+            metrics.map(|metric| metric.name.as_str()).next().unwrap_or(TIME_METRIC)
+        },
+        |comparison| comparison.metric.as_str(),
+    )
+}
+
+/// The comparisons of the most important figure.
+fn primary_comparisons(workload: &WorkloadAnalysis) -> impl Iterator<Item = &Comparison> {
+    let primary = primary_metric(workload);
+    workload.comparisons.iter().filter(move |comparison| comparison.metric == primary)
+}
+
+fn metric_cell(metric: &MetricAnalysis) -> Cell {
+    let interval = metric.summary.median_interval.map(|interval| (interval.low, interval.high));
+    text::figure_with_interval(metric.summary.median, interval, metric.unit).into()
+}
+
+/// The figures of a workload that has several: one row a figure, one column a contender, with the
+/// ratio to the baseline and a mark for the verdict.
+pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
+    let mut heads = vec!["figure".to_string()];
+    heads.extend(plan.study.contenders.iter().map(|contender| contender.label.clone()));
+    let mut table = Table { heads, rows: Vec::new() };
+    let mut names: Vec<&str> = Vec::new();
+    for metric in workload.contenders.iter().flat_map(|contender| &contender.metrics) {
+        if !names.contains(&metric.name.as_str()) {
+            names.push(&metric.name);
+        }
+    }
+    if names.len() < 2 {
+        return table;
+    }
+    for name in names {
+        let mut row: Vec<Cell> = vec![name.into()];
+        for contender in &workload.contenders {
+            let metric = contender.metrics.iter().find(|metric| metric.name == name);
+            let comparison = workload.comparisons.iter().find(|comparison| {
+                comparison.metric == name && comparison.contender == contender.label
+            });
+            row.push(match (metric, comparison) {
+                (None, _) => "-".into(),
+                (Some(metric), None) => text::figure(metric.summary.median, metric.unit).into(),
+                (Some(metric), Some(comparison)) => Cell::toned(
+                    format!(
+                        "{} ×{} {}",
+                        text::figure(metric.summary.median, metric.unit),
+                        comparison.ratio.map_or("?".into(), text::ratio),
+                        verdict_mark(&comparison.verdict)
+                    ),
+                    tone_of(&comparison.verdict),
+                ),
+            });
+        }
+        table.rows.push(row);
+    }
+    table
+}
+
+/// A verdict in one character, for narrow cells; explained by [`MARKS_EXPLAINED`].
+fn verdict_mark(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "+",
+        Verdict::Slower => "-",
+        Verdict::Same { .. } => "=",
+        Verdict::Inconclusive => "?",
+    }
+}
+
+/// What the marks of [`metrics`] mean.
+pub const MARKS_EXPLAINED: &str =
+    "×ratio to the baseline: + better, - worse, = the same within the margin, ? inconclusive";
+
+/// The contenders, the best median first, those without one last.
 fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
     let mut contenders: Vec<_> = workload.contenders.iter().collect();
     let key = |contender: &ContenderAnalysis| {
-        contender.time.as_ref().map_or(f64::INFINITY, |time| time.median)
+        contender.metrics.first().map_or(f64::INFINITY, |metric| {
+            let median = metric.summary.median;
+            if metric.unit.more_is_better() { -median } else { median }
+        })
     };
     contenders.sort_by(|one, other| key(one).total_cmp(&key(other)));
     contenders
@@ -116,6 +195,7 @@ pub fn phases(workload: &WorkloadAnalysis) -> Table {
         Phase::Mkfs,
         Phase::Mount,
         Phase::Setup,
+        Phase::Layout,
         Phase::Settle,
         Phase::Run,
         Phase::Sync,
@@ -139,16 +219,16 @@ pub fn phases(workload: &WorkloadAnalysis) -> Table {
 /// Who wins, by how much, how sure.
 pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
     let baseline = plan.baseline_label();
-    let measured = workload.contenders.iter().filter(|contender| contender.time.is_some()).count();
+    let measured = workload.contenders.iter().filter(|c| !c.metrics.is_empty()).count();
     if measured == 0 {
         return "No contender completed a trial, so nothing can be said.".into();
     }
     if workload.contenders.len() == 1 {
         return format!("{baseline} stands alone; name a second contender to compare it with.");
     }
-    let blocks = workload.comparisons.iter().map(|c| c.blocks).max().unwrap_or(0);
+    let blocks = primary_comparisons(workload).map(|c| c.blocks).max().unwrap_or(0);
     let of = |wanted: fn(&Verdict) -> bool| -> Vec<&Comparison> {
-        workload.comparisons.iter().filter(|comparison| wanted(&comparison.verdict)).collect()
+        primary_comparisons(workload).filter(|comparison| wanted(&comparison.verdict)).collect()
     };
     let mut parts = Vec::new();
     for (verdict, comparisons) in [
@@ -178,21 +258,25 @@ fn decided(comparison: &Comparison, verdict: &str) -> String {
     let (Some(ratio), Some(low), Some(high)) = (ratio, low, high) else {
         return format!("{contender} is {verdict} than {baseline}");
     };
-    if verdict == "faster" {
-        format!(
-            "{contender} is {} times as fast as {baseline} ({} to {})",
-            text::ratio(1.0 / ratio),
-            text::ratio(1.0 / high),
-            text::ratio(1.0 / low)
-        )
-    } else {
-        format!(
-            "{contender} takes {} times as long as {baseline} ({} to {})",
-            text::ratio(*ratio),
-            text::ratio(*low),
-            text::ratio(*high)
-        )
-    }
+    // A throughput is best told as such; a time as the factor that is above 1.
+    let (words, invert) = match (comparison.unit.more_is_better(), verdict) {
+        (true, _) => (format!("times the {} of", comparison.metric), false),
+        (false, "faster") => ("times as fast as".to_string(), true),
+        (false, _) => ("times as long as".to_string(), false),
+    };
+    let (ratio, low, high) =
+        if invert { (1.0 / ratio, 1.0 / high, 1.0 / low) } else { (*ratio, *low, *high) };
+    let verb = match (comparison.unit.more_is_better(), verdict) {
+        (true, _) => "has",
+        (false, "faster") => "is",
+        (false, _) => "takes",
+    };
+    format!(
+        "{contender} {verb} {} {words} {baseline} ({} to {})",
+        text::ratio(ratio),
+        text::ratio(low),
+        text::ratio(high)
+    )
 }
 
 fn undecided(comparison: &Comparison) -> String {
@@ -260,6 +344,10 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
                 writeln!(out, "{}", crate::table::paint(&workload.workload, Tone::Strong, colour));
         }
         let _ = writeln!(out, "{}", contenders(workload, plan).terminal(colour));
+        let figures = metrics(workload, plan);
+        if !figures.rows.is_empty() {
+            let _ = writeln!(out, "{}  {MARKS_EXPLAINED}\n", figures.terminal(colour));
+        }
         let _ = writeln!(out, "{}", phases(workload).terminal(colour));
         for note in footnotes(workload) {
             let _ = writeln!(out, "  {note}");

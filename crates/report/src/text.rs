@@ -1,5 +1,7 @@
 //! Numbers as people read them: three or four significant digits, units that suit the size.
 
+use lab::load::Unit;
+
 /// A time in ns: `1.932 s`, `51.30 ms`, `812.0 µs`.
 pub fn time(ns: f64) -> String {
     let (value, unit) = scale_time(ns);
@@ -35,6 +37,34 @@ fn significant(value: f64) -> String {
     let digits_before =
         if value.abs() < 1.0 { 1 } else { value.abs().log10().floor() as usize + 1 };
     format!("{value:.*}", 4_usize.saturating_sub(digits_before))
+}
+
+/// A figure in its unit.
+pub fn figure(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Nanoseconds => time(value),
+        Unit::BytesPerSecond => format!("{}/s", bytes(value)),
+        Unit::OperationsPerSecond => format!("{}/s", count(value)),
+    }
+}
+
+/// A figure and its interval.
+pub fn figure_with_interval(value: f64, interval: Option<(f64, f64)>, unit: Unit) -> String {
+    match (unit, interval) {
+        (Unit::Nanoseconds, _) => time_with_interval(value, interval),
+        (_, None) => figure(value, unit),
+        (Unit::BytesPerSecond, Some((low, high))) => {
+            // One unit for all three, so that they can be compared at a glance.
+            let text = bytes(value);
+            let (number, suffix) = text.split_once(' ').unwrap_or((&text, "B"));
+            let factor = number.parse::<f64>().unwrap_or(value) / value;
+            let digits = number.split_once('.').map_or(0, |(_, digits)| digits.len());
+            format!("{number} {suffix}/s [{:.digits$}, {:.digits$}]", low * factor, high * factor)
+        }
+        (Unit::OperationsPerSecond, Some((low, high))) => {
+            format!("{}/s [{}, {}]", count(value), count(low), count(high))
+        }
+    }
 }
 
 /// Bytes in binary units: `1.31 GiB`, `640 KiB`.

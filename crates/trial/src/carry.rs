@@ -9,16 +9,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::event::Event;
+use lab::load::{Load, LoadReport, LoadTask, Stage as LoadStage, Target};
 use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
-use lab::spec::{Cache, CommandLine, Device, Load, Output, TrialSpec};
+use lab::spec::{Cache, CommandLine, Device, Output, TrialSpec};
 
 use crate::command::{self, End, Ran};
 use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use crate::device::{Attached, attach};
-use crate::filesystem::{Instance, Stage, by_name};
+use crate::filesystem::{FileSystem, Instance, Stage, by_name};
 use crate::host_proc::HostProc;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
+use crate::workload;
 
 /// Bound on giving back everything after the trial itself has ended.
 const TEARDOWN_MAX: Duration = Duration::from_secs(60);
@@ -45,6 +47,8 @@ pub fn carry_out(
         record: Record::begun(spec, unix.as_nanos() as u64),
         phase: Phase::Mkfs,
         counters: None,
+        node: None,
+        raw_node: None,
         machine_cpu_before_ns: None,
     };
     let mut tools = Toolbox::new(trial.deadline, stop.clone());
@@ -67,6 +71,10 @@ struct Trial<'a> {
     record: Record,
     phase: Phase,
     counters: Option<DeviceCounters>,
+    /// The device node, when there is one.
+    node: Option<PathBuf>,
+    /// The device node, when the load works on it directly.
+    raw_node: Option<PathBuf>,
     machine_cpu_before_ns: Option<u64>,
 }
 
@@ -83,9 +91,11 @@ impl Trial<'_> {
             Some(attached) => (attached.node().to_path_buf(), attached.size_bytes()),
             None => (PathBuf::new(), 0),
         };
+        self.node = attached.as_ref().map(|_| node.clone());
+        self.raw_node = self.node.clone().filter(|_| file_system.is_raw());
         let stage = Stage::new(&spec.contender, &node, size_bytes, spec.discard, &spec.scratch);
         let mut instance = file_system.begin(stage);
-        let carried = self.phases(instance.as_mut(), file_system.needs_device(), tools);
+        let carried = self.phases(instance.as_mut(), file_system, tools);
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = self.end(instance.as_mut(), tools);
         let detached = match attached {
@@ -119,11 +129,13 @@ impl Trial<'_> {
     fn phases(
         &mut self,
         instance: &mut dyn Instance,
-        on_device: bool,
+        file_system: &dyn FileSystem,
         tools: &mut Toolbox,
     ) -> Result<(), Failure> {
         let spec = self.spec;
-        if on_device {
+        let has_files = !file_system.is_raw();
+        let made_here = file_system.needs_device() && has_files;
+        if made_here {
             self.timed(Phase::Mkfs, || instance.make(tools))?;
             match instance.geometry(tools) {
                 Ok(geometry) => self.record.geometry = Some(geometry),
@@ -136,19 +148,23 @@ impl Trial<'_> {
             self.record.geometry = instance.geometry(tools).ok();
         }
         let directory = instance.directory();
-        if !on_device {
+        if !file_system.needs_device() {
             self.counters = DeviceCounters::under_directory(&directory).ok();
             self.record.device_shared = self.counters.is_some();
         }
-        self.record.mounted_as = mounted_as(&directory);
+        self.record.mounted_as = mounted_as(&directory).filter(|_| has_files);
         if let Some(setup) = &spec.workload.setup {
             self.users_command(Phase::Setup, setup, &directory)?;
+        }
+        if workload::has_setup(&spec.workload.load) {
+            let command = self.load_command(LoadStage::Setup, &directory)?;
+            self.users_command(Phase::Layout, &command, &directory)?;
         }
         self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
         if let Some(prepare) = &spec.workload.prepare {
             self.users_command(Phase::Prepare, prepare, &directory)?;
         }
-        self.record.space_before = space(&directory);
+        self.record.space_before = space(&directory).filter(|_| has_files);
         let daemon_before_ns = instance.daemon_cpu_ns();
         self.run(&directory)?;
         self.timed(Phase::Sync, || instance.sync(tools))?;
@@ -156,11 +172,11 @@ impl Trial<'_> {
             .daemon_cpu_ns()
             .zip(daemon_before_ns)
             .map(|(after, before)| after.saturating_sub(before));
-        self.record.space_after = space(&directory);
+        self.record.space_after = space(&directory).filter(|_| has_files);
         if let Some(cleanup) = &spec.workload.cleanup {
             self.users_command(Phase::Cleanup, cleanup, &directory)?;
         }
-        if on_device {
+        if made_here {
             self.timed(Phase::Unmount, || instance.unmount(tools))?;
             self.timed(Phase::Check, || instance.check(tools))?;
         }
@@ -222,14 +238,57 @@ impl Trial<'_> {
     /// is started and after it was reaped.
     fn run(&mut self, directory: &Path) -> Result<(), Failure> {
         self.begin(Phase::Run);
+        let command = match &self.spec.workload.load {
+            Load::Command { command } => command.clone(),
+            _ => self.load_command(LoadStage::Run, directory)?,
+        };
         let before = self.read_counters();
-        let Load::Command { command } = &self.spec.workload.load;
-        let ran = self.execute(command, directory)?;
+        let ran = self.execute(&command, directory)?;
         self.push(Phase::Run, ran.elapsed_ns, before);
         self.record.outlived = ran.outlived;
         self.record.command = Some(ran.usage.clone());
         let ignore_failure = self.spec.workload.ignore_failure;
-        judge("the command", &ran, ignore_failure)
+        judge(&format!("the {}", self.spec.workload.load.kind()), &ran, ignore_failure)?;
+        if !matches!(self.spec.workload.load, Load::Command { .. }) {
+            self.record.load = Some(self.load_report()?);
+        }
+        Ok(())
+    }
+
+    /// The command that carries out one part of a load, its task written beside.
+    fn load_command(&self, stage: LoadStage, directory: &Path) -> Result<CommandLine, Failure> {
+        let scratch = &self.spec.scratch;
+        let target = match &self.raw_node {
+            Some(node) => Target::Device(node.clone()),
+            None => Target::Directory(directory.to_path_buf()),
+        };
+        let task = LoadTask {
+            load: self.spec.workload.load.clone(),
+            target,
+            device: self.node.clone(),
+            stage,
+            report: scratch.join(workload::REPORT_FILE),
+        };
+        let path = scratch.join(workload::TASK_FILE);
+        let text = serde_json::to_vec(&task).expect("a task has a JSON form");
+        std::fs::write(&path, text)
+            .map_err(|error| Failure::of(format!("writing {}: {error}", path.display())))?;
+        Ok(CommandLine::Words(vec![
+            "/proc/self/exe".into(),
+            "load".into(),
+            path.display().to_string(),
+        ]))
+    }
+
+    fn load_report(&self) -> Result<LoadReport, Failure> {
+        let path = self.spec.scratch.join(workload::REPORT_FILE);
+        let read = std::fs::read(&path).map_err(|error| error.to_string());
+        let report =
+            read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
+        // The next trial must not find this one's.
+        let _ = std::fs::remove_file(&path);
+        report
+            .map_err(|error| Failure::of(format!("the load's report {}: {error}", path.display())))
     }
 
     /// A command before or after the measured one; it must succeed.

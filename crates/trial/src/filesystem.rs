@@ -9,6 +9,7 @@ mod btrfs;
 mod directory;
 mod ext;
 mod kernel;
+mod raw;
 mod xfs;
 mod zfs_fuse;
 
@@ -54,6 +55,12 @@ pub trait FileSystem: Sync {
     /// checked.
     fn needs_device(&self) -> bool {
         true
+    }
+
+    /// Whether it is no file system at all but the device itself, for loads that can do without
+    /// files.
+    fn is_raw(&self) -> bool {
+        false
     }
 
     /// Smallest device that it is made on, in bytes.
@@ -162,13 +169,14 @@ pub trait Instance: Send {
     fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
 }
 
-static ALL: [&dyn FileSystem; 7] = [
+static ALL: [&dyn FileSystem; 8] = [
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
     &xfs::XFS,
     &btrfs::BTRFS,
     &zfs_fuse::ZFS_FUSE,
+    &raw::RAW,
     &directory::DIRECTORY,
 ];
 

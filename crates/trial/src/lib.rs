@@ -16,3 +16,4 @@ pub mod stop;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;
+pub mod workload;

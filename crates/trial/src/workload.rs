@@ -1,0 +1,146 @@
+//! The loads that are more than a command: one file each.
+//!
+//! Each is carried out by `kurabe load`, a process of its own, so that its CPU time, memory and
+//! bytes are accounted for like those of any command, and so that a bound or a stop ends it. The
+//! files here translate between the laboratory's words and the load generators' own.
+
+mod dbench;
+mod dbench_replay;
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use lab::load::{Latency, Load, LoadTask, Stage};
+use loads::dbench::{Cause, DriftVerdict};
+use loads::latency::{KindSummary, Recording, Summary};
+
+use crate::stop::Stop;
+
+/// Name of the file in the scratch directory that tells `kurabe load` what to do.
+pub const TASK_FILE: &str = "load-task.json";
+/// Name of the file in the scratch directory that `kurabe load` writes.
+pub const REPORT_FILE: &str = "load-report.json";
+
+/// Reads the files that a load names (programs, jobs) into it. Touches nothing.
+///
+/// # Errors
+///
+/// A file that cannot be read or understood; the text points at the place.
+pub fn read_files(load: &mut Load) -> Result<(), String> {
+    match load {
+        Load::DbenchReplay(load) => dbench_replay::parse(&load.load_file).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a load that cannot run here: a tool that is missing, more data than the device holds.
+/// Touches nothing.
+///
+/// # Errors
+///
+/// What is missing, with the package; or both sizes.
+pub fn check(load: &Load, device_bytes: Option<u64>) -> Result<(), String> {
+    let _ = device_bytes;
+    match load {
+        Load::Dbench(load) => dbench::check(load),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a load lays something out before it is measured.
+pub fn has_setup(load: &Load) -> bool {
+    matches!(load, Load::Fio(_) | Load::FioMatrix(_))
+}
+
+/// `kurabe load`: carries one part of a load out and writes its report.
+pub fn main(task_file: &Path) -> ExitCode {
+    match perform(task_file) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task_file: &Path) -> Result<(), String> {
+    let place = |error: &dyn std::fmt::Display| format!("{}: {error}", task_file.display());
+    let text = fs::read_to_string(task_file).map_err(|error| place(&error))?;
+    let task: LoadTask = serde_json::from_str(&text).map_err(|error| place(&error))?;
+    let stop = Stop::on_signals().map_err(|error| error.to_string())?;
+    let report = match (&task.load, task.stage) {
+        (Load::Dbench(load), Stage::Run) => dbench::run(load, &task.target, &stop)?,
+        (Load::DbenchReplay(load), Stage::Run) => dbench_replay::run(load, &task, &stop)?,
+        (load, stage) => {
+            return Err(format!("a {} load has no part '{stage:?}'", load.kind()));
+        }
+    };
+    let json = serde_json::to_vec(&report).expect("a report has a JSON form");
+    fs::write(&task.report, json).map_err(|error| format!("{}: {error}", task.report.display()))
+}
+
+/// The latencies of a recording, by kind, the overall ones last.
+fn latencies(summary: &Summary) -> Vec<Latency> {
+    let mut all: Vec<Latency> = summary.kinds.iter().map(latency).collect();
+    all.push(Latency { operation: "overall".into(), ..latency(&summary.overall) });
+    all
+}
+
+fn latency(kind: &KindSummary) -> Latency {
+    Latency {
+        operation: kind.kind.clone(),
+        count: kind.count,
+        bytes: kind.bytes,
+        total_ns: kind.total_ns,
+        p5_ns: kind.p5_ns,
+        p50_ns: kind.p50_ns,
+        p90_ns: kind.p90_ns,
+        p95_ns: kind.p95_ns,
+        p99_ns: kind.p99_ns,
+        p99_9_ns: kind.p99_9_ns,
+        p99_99_ns: kind.p99_99_ns,
+        max_ns: kind.max_ns,
+    }
+}
+
+/// The recording's histograms in HdrHistogram's log format.
+fn histogram_log(recording: &Recording, elapsed_ns: u64) -> Result<String, String> {
+    let mut log = Vec::new();
+    recording
+        .write_log(&mut log, std::time::SystemTime::now(), elapsed_ns)
+        .map_err(|error| format!("writing the histograms: {error}"))?;
+    String::from_utf8(log).map_err(|error| format!("writing the histograms: {error}"))
+}
+
+/// The directory of a target; loads that need files are never given a device.
+fn directory_of(target: &lab::load::Target) -> Result<&Path, String> {
+    match target {
+        lab::load::Target::Directory(directory) => Ok(directory),
+        lab::load::Target::Device(device) => {
+            Err(format!("this load needs files, and {} is a device", device.display()))
+        }
+    }
+}
+
+/// A drift in words: when, how much and why. Nothing for a steady or a short series.
+fn drift_words(verdict: &DriftVerdict) -> Vec<String> {
+    let DriftVerdict::Drifted(drift) = verdict else { return Vec::new() };
+    let cause = match drift.cause {
+        Cause::CacheFilling => "the filling of the page cache accounts for it",
+        Cause::Space => "the file system ran short of space",
+        Cause::Device => "the device did the same work more slowly",
+        Cause::MoreDeviceWork => "the file system made the device move more for the same work",
+        Cause::AboveDevice => "the device was busy for less of the time: the cause lies above it",
+        Cause::Unexplained => "the counters do not account for it",
+    };
+    let words = format!(
+        "throughput {} by {:.0} % after {:.0} s ({:.1} to {:.1} MB/s): {cause}",
+        if drift.change < 0.0 { "sank" } else { "rose" },
+        drift.change.abs() * 100.0,
+        drift.changed_at_ns as f64 / 1e9,
+        drift.early_bytes_per_second / 1e6,
+        drift.late_bytes_per_second / 1e6,
+    );
+    std::iter::once(words).chain(drift.evidence.iter().cloned()).collect()
+}

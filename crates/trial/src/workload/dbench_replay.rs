@@ -1,0 +1,79 @@
+//! kurabe's replay of a dbench load file: throughput and the latency of every operation.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lab::load::{DbenchReplayLoad, LoadReport, LoadTask, Metric, Series, Unit};
+use loads::dbench::{LoadFile, Phase, Replay, ReplayOutcome, Semantics, SystemCounters, replay};
+
+use super::{directory_of, drift_words, histogram_log, latencies};
+use crate::stop::Stop;
+
+/// Reads a load file; the error has its name and line.
+pub(super) fn parse(path: &Path) -> Result<LoadFile, String> {
+    let text = std::fs::read(path).map_err(|error| {
+        format!("load file {}: {error}; Debian's is in the package dbench", path.display())
+    })?;
+    LoadFile::parse(&text)
+        .map_err(|error| format!("load file {}:{}: {}", path.display(), error.line, error.reason))
+}
+
+pub(super) fn run(
+    load: &DbenchReplayLoad,
+    task: &LoadTask,
+    stop: &Stop,
+) -> Result<LoadReport, String> {
+    let directory = directory_of(&task.target)?;
+    let load_file = parse(&load.load_file)?;
+    let plan = Replay {
+        load: &load_file,
+        directory,
+        clients: load.clients,
+        // dbench warms up for a fifth of the run.
+        warmup: Duration::from_secs(u64::from(load.seconds).div_ceil(5)),
+        execute: Duration::from_secs(load.seconds.into()),
+        semantics: Semantics::default(),
+        rate_bytes_per_second: None,
+    };
+    let mut counters = match &task.device {
+        Some(device) => SystemCounters::with_device(directory, device),
+        None => SystemCounters::new(directory),
+    };
+    let outcome = replay(&plan, &mut counters, stop.flag(), &mut |_| ())
+        .map_err(|error| error.to_string())?;
+    translate(outcome)
+}
+
+fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
+    let report = outcome.report;
+    let throughput = report
+        .seconds
+        .iter()
+        .filter(|second| second.phase == Phase::Execute)
+        .map(|second| second.bytes as f64 * 1e9 / second.duration_ns.max(1) as f64)
+        .collect();
+    let mut findings = drift_words(&report.drift);
+    if report.opened_unexpectedly + report.reads_short > 0 {
+        findings.push(format!(
+            "{} opens that were to fail did not, {} reads were short",
+            report.opened_unexpectedly, report.reads_short
+        ));
+    }
+    Ok(LoadReport {
+        metrics: vec![Metric {
+            name: "throughput".into(),
+            value: report.throughput_bytes_per_second,
+            unit: Unit::BytesPerSecond,
+        }],
+        latencies: latencies(&report.latencies),
+        series: vec![Series {
+            name: "throughput".into(),
+            unit: Unit::BytesPerSecond,
+            interval_ns: 1_000_000_000,
+            values: throughput,
+        }],
+        findings,
+        histogram_log: Some(histogram_log(&outcome.execute, report.execute_ns)?),
+        details: serde_json::to_value(&report).expect("a report has a JSON form"),
+    })
+}
