@@ -21,7 +21,7 @@ fn result(blocks: u32) -> (TempDir, PathBuf, Vec<Record>) {
     for block in 0..blocks {
         for contender in 0..2 {
             let record = fixture::record(&plan, contender, block, 100 * MILLISECOND_NS);
-            writer.append(&record).unwrap();
+            writer.append(&mut record.clone()).unwrap();
             records.push(record);
         }
     }
@@ -83,7 +83,7 @@ fn a_last_line_torn_at_any_byte_costs_that_line_only() {
             assert!(damage[0].contains("records.jsonl:2: the line was not written to its end"));
         }
         let mut writer = ResultWriter::resume(&directory).unwrap();
-        writer.append(&records[1]).unwrap();
+        writer.append(&mut records[1].clone()).unwrap();
         drop(writer);
         let stored = StoredResult::read(&directory).unwrap();
         assert_eq!(stored.records, records, "torn at byte {length}");
@@ -240,7 +240,7 @@ fn a_result_that_never_began_resumes() {
     assert_eq!(StoredResult::read(&directory).unwrap().records, []);
     let plan = plan();
     let record = fixture::record(&plan, 0, 0, MILLISECOND_NS);
-    ResultWriter::resume(&directory).unwrap().append(&record).unwrap();
+    ResultWriter::resume(&directory).unwrap().append(&mut record.clone()).unwrap();
     assert_eq!(StoredResult::read(&directory).unwrap().records, [record]);
 }
 
