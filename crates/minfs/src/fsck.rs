@@ -49,6 +49,10 @@ impl FsckReport {
 /// When no geometry can be read, or the device fails.
 pub fn fsck<D: BlockDevice + ?Sized>(device: &D, repair: bool) -> Result<FsckReport> {
     let first = Survey::read(device)?;
+    let features = first.geometry.fields.features_read_only;
+    if repair && features != 0 {
+        return Err(Error::Unsupported(format!("to be written, the features {features:#x}")));
+    }
     let findings = first.findings.clone();
     let mut repairs = Vec::new();
     let mut last = first;

@@ -36,6 +36,8 @@ pub const TAIL_BYTES_MAX: u64 = 16 << 20;
 pub const EXTENTS_PER_SECTOR: usize = 62;
 /// Most extents of a file.
 pub const EXTENTS_MAX: usize = EXTENTS_PER_SECTOR * (SECTORS_PER_BLOCK - 1);
+/// Generations are 1 to below this; at a million records a second it takes 290,000 years.
+pub const GENERATION_END: u64 = 1 << 63;
 /// Bytes of a slot's sector that carry content; the trailer follows.
 pub const PAYLOAD_BYTES: usize = SECTOR_BYTES - SectorTrailer::SIZE;
 /// `kind` of a record that says: this inode is free.
@@ -282,7 +284,7 @@ pub fn c_header() -> String {
          /* Generated from crates/minfs/src/layout.rs; a test compares the two. */\n\
          #ifndef MINFS_FORMAT_H\n#define MINFS_FORMAT_H\n\n#include <linux/types.h>\n\n",
     );
-    let numbers: [(&str, u64); 15] = [
+    let numbers: [(&str, u64); 16] = [
         ("BLOCK_BYTES", BLOCK_BYTES),
         ("SECTOR_BYTES", SECTOR_BYTES as u64),
         ("FORMAT_VERSION", u64::from(FORMAT_VERSION)),
@@ -294,13 +296,14 @@ pub fn c_header() -> String {
         ("TAIL_BYTES_MAX", TAIL_BYTES_MAX),
         ("EXTENTS_PER_SECTOR", EXTENTS_PER_SECTOR as u64),
         ("EXTENTS_MAX", EXTENTS_MAX as u64),
+        ("GENERATION_END", GENERATION_END),
         ("KIND_FREE", u64::from(KIND_FREE)),
         ("KIND_FILE", u64::from(KIND_FILE)),
         ("FLAG_TAIL", u64::from(FLAG_TAIL)),
         ("NO_INODE", u64::from(NO_INODE)),
     ];
     for (name, value) in numbers {
-        text += &format!("#define MINFS_{name} {value}U\n");
+        text += &format!("#define MINFS_{name} {value}ULL\n");
     }
     let octal = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:03o}")).collect::<String>();
     text += &format!("#define MINFS_GEOMETRY_MAGIC \"{}\"\n", octal(&GEOMETRY_MAGIC));

@@ -9,9 +9,9 @@ use block::AlignedBuffer;
 
 use crate::geometry::VolumeGeometry;
 use crate::layout::{
-    BLOCK_BYTES, EXTENTS_MAX, EXTENTS_PER_SECTOR, ExtentOnDisk, FLAG_TAIL, KIND_FILE, KIND_FREE,
-    NAME_BYTES_MAX, NO_INODE, PAYLOAD_BYTES, SECTOR_BYTES, SLOT_MAGIC, SectorTrailer, SlotHeader,
-    TAIL_BYTES_MAX,
+    BLOCK_BYTES, EXTENTS_MAX, EXTENTS_PER_SECTOR, ExtentOnDisk, FLAG_TAIL, GENERATION_END,
+    KIND_FILE, KIND_FREE, NAME_BYTES_MAX, NO_INODE, PAYLOAD_BYTES, SECTOR_BYTES, SLOT_MAGIC,
+    SectorTrailer, SlotHeader, TAIL_BYTES_MAX,
 };
 
 /// Consecutive allocation units that hold consecutive bytes of a file.
@@ -314,6 +314,7 @@ fn extent_offset(index: usize) -> usize {
 
 fn checked_extents(bytes: &[u8], count: usize, unit_count: u32) -> Result<Vec<Extent>, String> {
     let mut extents = Vec::with_capacity(count);
+    let mut units_in_all = 0_u64;
     for index in 0..EXTENTS_MAX {
         let ExtentOnDisk { start, count: units } =
             ExtentOnDisk::decode(&bytes[extent_offset(index)..]);
@@ -325,10 +326,15 @@ fn checked_extents(bytes: &[u8], count: usize, unit_count: u32) -> Result<Vec<Ex
         }
         match start.checked_add(units) {
             Some(end) if units > 0 && end <= unit_count => {
+                units_in_all += u64::from(units);
                 extents.push(Extent { start, count: units });
             }
             _ => return Err(format!("extent {index} lies outside the volume")),
         }
+    }
+    // This also bounds every product of units and bytes by the size of the volume.
+    if units_in_all > u64::from(unit_count) {
+        return Err("the extents overlap".into());
     }
     let used = EXTENTS_PER_SECTOR * ExtentOnDisk::SIZE;
     let is_padded = bytes
@@ -355,7 +361,7 @@ impl Slot {
             }
             let trailer = SectorTrailer::decode(&sector[PAYLOAD_BYTES..]);
             let checksum = sector_checksum(&geometry.fields.uuid, inode, slot, index, sector);
-            if checksum == trailer.checksum && trailer.generation != 0 {
+            if checksum == trailer.checksum && (1..GENERATION_END).contains(&trailer.generation) {
                 oldest = oldest.min(trailer.generation);
                 newest = newest.max(Some(trailer.generation));
             } else {

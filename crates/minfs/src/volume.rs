@@ -206,18 +206,6 @@ impl Volume {
             ""
         };
         let newest = survey.inodes.iter().map(|inode| inode.newest_generation).max().unwrap_or(0);
-        let newest_buried = survey
-            .inodes
-            .iter()
-            .filter_map(|inode| inode.record.as_ref()?.1.burial)
-            .map(|burial| burial.generation)
-            .max()
-            .unwrap_or(0);
-        // Generations of 64 bits end after 10^19 records; a forged one near the end is refused.
-        let newest = newest.max(newest_buried);
-        if newest >= u64::MAX / 2 {
-            return Err(Error::Damaged(format!("generation {newest} is out of range")));
-        }
         let mut names = Names::default();
         let mut slots = Vec::with_capacity(survey.inodes.len());
         let mut tails = VecDeque::new();

@@ -1,0 +1,485 @@
+//! The FUSE mount and the tools, as a user meets them. Needs root and /dev/fuse; elsewhere each
+//! test says that it was skipped.
+//!
+//! pjdfstest makes a directory for each of its tests, which a flat file system refuses, so none
+//! of it runs here; `errnos_are_those_of_posix` checks the same calls one by one. `fsx` is run
+//! when it is in PATH (or where `MINFS_FSX` says), fio when it is installed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FallocateFlags, RenameFlags};
+
+const MINFS: &str = env!("CARGO_BIN_EXE_minfs");
+
+/// A volume in a directory of its own, mounted until dropped.
+struct Mount {
+    directory: tempfile::TempDir,
+    options: String,
+}
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().unwrap()
+}
+
+fn minfs(arguments: &[&str]) -> Output {
+    run(MINFS, arguments)
+}
+
+#[track_caller]
+fn succeed(output: Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{:?}: {errors}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+impl Mount {
+    /// `None`, with a word why, where mounting is not possible.
+    fn new(size: &str, options: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("SKIPPED: mounting needs root and /dev/fuse");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("mnt")).unwrap();
+        let mount = Self { directory, options: options.to_string() };
+        succeed(minfs(&["mkfs", "--size", size, &mount.image()]));
+        mount.mount();
+        Some(mount)
+    }
+
+    fn image(&self) -> String {
+        self.directory.path().join("image").to_str().unwrap().to_string()
+    }
+
+    fn root(&self) -> PathBuf {
+        self.directory.path().join("mnt")
+    }
+
+    fn root_text(&self) -> String {
+        self.root().to_str().unwrap().to_string()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    fn mount(&self) {
+        succeed(minfs(&["mount", "-o", &self.options, &self.image(), &self.root_text()]));
+    }
+
+    fn umount(&self) {
+        succeed(minfs(&["umount", &self.root_text()]));
+    }
+
+    fn is_mounted(&self) -> bool {
+        fs::read_to_string("/proc/self/mounts").unwrap().contains(&self.root_text())
+    }
+
+    fn fsck(&self) -> i32 {
+        minfs(&["fsck", "-n", &self.image()]).status.code().unwrap()
+    }
+
+    /// The daemon that serves this mount: the process whose command line names the image.
+    fn daemon(&self) -> i32 {
+        let image = self.image();
+        let is_daemon = |line: Vec<u8>| {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains(&image) && line.contains("--foreground")
+        };
+        fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok())
+            .find(|process| fs::read(format!("/proc/{process}/cmdline")).is_ok_and(is_daemon))
+            .expect("the daemon runs")
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_raw(self.daemon()).unwrap();
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            let lazy = rustix::mount::UnmountFlags::DETACH;
+            let _ = rustix::mount::unmount(self.root(), lazy);
+        }
+    }
+}
+
+#[track_caller]
+fn assert_errno<T>(outcome: std::io::Result<T>, errno: i32) {
+    let found = outcome.map(drop).map_err(|error| error.raw_os_error());
+    assert_eq!(found, Err(Some(errno)));
+}
+
+#[track_caller]
+fn assert_rustix_errno<T>(outcome: rustix::io::Result<T>, errno: i32) {
+    assert_errno(outcome.map_err(std::io::Error::from), errno);
+}
+
+fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|index| ((index / 7).wrapping_mul(31) + index + seed) as u8).collect()
+}
+
+#[test]
+fn ordinary_programs_work_and_everything_is_there_after_a_remount() {
+    let Some(mount) = Mount::new("64M", "rw") else { return };
+    let data = pattern(3_000_001, 1);
+    fs::write(mount.path("a"), &data).unwrap();
+    succeed(run("cp", &[mount.path("a").to_str().unwrap(), mount.path("b").to_str().unwrap()]));
+    let direct = format!("of={}", mount.path("c").display());
+    let input = format!("if={}", mount.path("a").display());
+    succeed(run("dd", &[&input, &direct, "bs=64k", "oflag=direct", "count=40", "status=none"]));
+    let mut log = OpenOptions::new().append(true).create(true).open(mount.path("log")).unwrap();
+    for _ in 0..100 {
+        log.write_all(b"a line of the log\n").unwrap();
+    }
+    log.sync_all().unwrap();
+    fs::rename(mount.path("b"), mount.path("d")).unwrap();
+    fs::remove_file(mount.path("c")).unwrap();
+    fs::set_permissions(mount.path("d"), fs::Permissions::from_mode(0o600)).unwrap();
+    let time = std::time::UNIX_EPOCH + Duration::from_nanos(1_234_567_890_123_456_789);
+    File::open(mount.path("d")).unwrap().set_modified(time).unwrap();
+    std::os::unix::fs::chown(mount.path("d"), Some(12), Some(34)).unwrap();
+    drop(log);
+    for _ in 0..2 {
+        assert!(fs::read(mount.path("a")).unwrap() == data);
+        assert!(fs::read(mount.path("d")).unwrap() == data);
+        assert_eq!(fs::read(mount.path("log")).unwrap().len(), 1800);
+        let facts = fs::metadata(mount.path("d")).unwrap();
+        assert_eq!((facts.mode() & 0o7777, facts.uid(), facts.gid()), (0o600, 12, 34));
+        assert_eq!(facts.modified().unwrap(), time);
+        let mut names: Vec<_> = fs::read_dir(mount.root())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["a", "d", "log"]);
+        mount.umount();
+        assert_eq!(mount.fsck(), 0);
+        mount.mount();
+    }
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts.lines().find(|line| line.contains(&mount.root_text())).unwrap();
+    assert!(line.contains(" fuse.minfs "), "{line}");
+    mount.umount();
+    // The tools see the same without a mount.
+    let image = mount.image();
+    assert_eq!(succeed(minfs(&["ls", &image])), "a\nd\nlog\n");
+    assert!(minfs(&["get", &image, "a"]).stdout == data);
+    succeed(minfs(&["mv", &image, "d", "e"]));
+    succeed(minfs(&["rm", &image, "log"]));
+    succeed(minfs(&["put", &image, MINFS, "program"]));
+    assert!(!minfs(&["put", &image, MINFS, "program"]).status.success());
+    assert!(minfs(&["get", &image, "program"]).stdout == fs::read(MINFS).unwrap());
+    assert_eq!(succeed(minfs(&["ls", &image])), "a\ne\nprogram\n");
+    assert!(succeed(minfs(&["stat", &image])).contains("TYPE=minfs"));
+    assert!(succeed(minfs(&["stat", &image, "a"])).contains("size_bytes: 3000001"));
+    assert!(succeed(minfs(&["df", &image])).contains("files: 3"));
+    assert!(succeed(minfs(&["map", &image])).lines().count() >= 4);
+    assert_eq!(mount.fsck(), 0);
+}
+
+#[test]
+fn errnos_are_those_of_posix() {
+    let Some(mount) = Mount::new("16M", "rw") else { return };
+    let at = |name: &str| mount.path(name);
+    fs::write(at("file"), b"content").unwrap();
+    assert_errno(File::open(at("none")), libc::ENOENT);
+    assert_errno(File::create_new(at("file")), libc::EEXIST);
+    assert_errno(File::open(at("file").join("x")), libc::ENOTDIR);
+    assert_errno(fs::write(at(&"x".repeat(256)), b""), libc::ENAMETOOLONG);
+    assert_errno(fs::metadata(at(&"x".repeat(256))), libc::ENAMETOOLONG);
+    fs::write(at(&"x".repeat(255)), b"").unwrap();
+    assert_errno(fs::create_dir(at("directory")), libc::EPERM);
+    assert_errno(std::os::unix::fs::symlink("x", at("symlink")), libc::EPERM);
+    assert_errno(fs::hard_link(at("file"), at("link")), libc::EPERM);
+    let mkfifo = |name: &str, kind| {
+        let here = rustix::fs::CWD;
+        rustix::fs::mknodat(here, at(name), kind, rustix::fs::Mode::RUSR, 0)
+    };
+    assert_rustix_errno(mkfifo("fifo", rustix::fs::FileType::Fifo), libc::EPERM);
+    mkfifo("regular", rustix::fs::FileType::RegularFile).unwrap();
+    assert_errno(fs::remove_dir(at("file")), libc::ENOTDIR);
+    assert_errno(fs::remove_dir(at("none")), libc::ENOENT);
+    assert_errno(fs::remove_dir(mount.root()), libc::EBUSY);
+    assert_errno(fs::remove_file(at("none")), libc::ENOENT);
+    assert_errno(fs::remove_file(mount.root()), libc::EISDIR);
+    assert_errno(fs::rename(at("none"), at("x")), libc::ENOENT);
+    assert_errno(fs::rename(at("file"), mount.directory.path().join("out")), libc::EXDEV);
+    let rename = |from: &str, to: &str, flags| {
+        let here = rustix::fs::CWD;
+        rustix::fs::renameat_with(here, at(from), here, at(to), flags)
+    };
+    assert_rustix_errno(rename("file", "regular", RenameFlags::NOREPLACE), libc::EEXIST);
+    assert_rustix_errno(rename("file", "regular", RenameFlags::EXCHANGE), libc::EINVAL);
+    rename("file", "moved", RenameFlags::NOREPLACE).unwrap();
+    rename("moved", "file", RenameFlags::empty()).unwrap();
+    assert_errno(OpenOptions::new().write(true).open(mount.root()), libc::EISDIR);
+    assert_rustix_errno(
+        rustix::fs::getxattr(at("file"), "user.x", &mut [0; 8][..]),
+        libc::EOPNOTSUPP,
+    );
+    let set = rustix::fs::setxattr(at("file"), "user.x", b"y", rustix::fs::XattrFlags::empty());
+    assert_rustix_errno(set, libc::EOPNOTSUPP);
+    let mut reader = File::open(at("file")).unwrap();
+    assert_errno((&reader).write(b"x"), libc::EBADF);
+    assert_errno(reader.set_len(3), libc::EINVAL);
+    assert_errno(reader.seek(SeekFrom::Current(-1)), libc::EINVAL);
+    let file = OpenOptions::new().read(true).write(true).open(at("file")).unwrap();
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    assert_rustix_errno(rustix::fs::fallocate(&file, hole, 0, 4096), libc::EOPNOTSUPP);
+    assert_rustix_errno(
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 1 << 30),
+        libc::ENOSPC,
+    );
+    assert_errno(
+        file.write_at(&vec![1; 20 << 20], 0).and_then(|written| {
+            // A write may end early at the last megabyte; what follows it may not succeed.
+            file.write_at(&vec![1; 20 << 20], written as u64)
+        }),
+        libc::ENOSPC,
+    );
+    let parent = rustix::fs::statvfs(mount.root()).unwrap();
+    assert_eq!(parent.f_namemax, 255);
+    assert_eq!(parent.f_files, 16);
+    for index in parent.f_files - parent.f_ffree..parent.f_files {
+        fs::write(at(&format!("n{index}")), b"").unwrap();
+    }
+    assert_errno(fs::write(at("one more"), b""), libc::ENOSPC);
+    drop((reader, file));
+    mount.umount();
+    assert_eq!(mount.fsck(), 0);
+}
+
+#[test]
+fn permissions_are_checked_by_the_kernel() {
+    let Some(mount) = Mount::new("16M", "rw,root_mode=1777") else { return };
+    fs::set_permissions(mount.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(mount.path("secret"), b"x").unwrap();
+    fs::set_permissions(mount.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    let as_nobody = |script: String| {
+        run("setpriv", &["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script])
+    };
+    let root = mount.root_text();
+    assert!(!as_nobody(format!("cat {root}/secret")).status.success());
+    assert!(!as_nobody(format!("chmod 777 {root}/secret")).status.success());
+    assert!(!as_nobody(format!("rm -f {root}/secret")).status.success());
+    succeed(as_nobody(format!("echo mine > {root}/own && chmod 640 {root}/own")));
+    let facts = fs::metadata(mount.path("own")).unwrap();
+    assert_eq!((facts.uid(), facts.gid(), facts.mode() & 0o7777), (65534, 65534, 0o640));
+    mount.umount();
+}
+
+#[test]
+fn space_is_reserved_zeroed_and_shown() {
+    let Some(mount) = Mount::new("64M", "rw") else { return };
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).open(mount.path("f")).unwrap();
+    rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 8 << 20).unwrap();
+    let facts = file.metadata().unwrap();
+    assert_eq!((facts.len(), facts.blocks() * 512), (0, 8 << 20));
+    file.write_all_at(&pattern(10_000, 3), 0).unwrap();
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 9 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 9 << 20);
+    let seek = |from| rustix::fs::seek(&file, from).map_err(std::io::Error::from);
+    assert_eq!(seek(rustix::fs::SeekFrom::Hole(0)).unwrap(), 10_000);
+    assert_eq!(seek(rustix::fs::SeekFrom::Data(5)).unwrap(), 5);
+    assert_errno(seek(rustix::fs::SeekFrom::Data(20_000)), libc::ENXIO);
+    rustix::fs::fallocate(&file, FallocateFlags::ZERO_RANGE, 4096, 10 << 20).unwrap();
+    let mut content = Vec::new();
+    File::open(mount.path("f")).unwrap().read_to_end(&mut content).unwrap();
+    assert_eq!(content.len(), 4096 + (10 << 20));
+    assert!(content[..4096] == pattern(4096, 3) && content[4096..].iter().all(|byte| *byte == 0));
+    file.set_len(100).unwrap();
+    file.set_len(50_000).unwrap();
+    let mut back = vec![1; 50_000];
+    file.read_exact_at(&mut back, 0).unwrap();
+    assert!(back[..100] == pattern(100, 3) && back[100..].iter().all(|byte| *byte == 0));
+    drop(file);
+    mount.umount();
+}
+
+#[test]
+fn a_terminated_daemon_unmounts_cleanly_and_a_killed_one_leaves_what_was_synced() {
+    let Some(mount) = Mount::new("64M", "rw") else { return };
+    fs::write(mount.path("a"), pattern(100_000, 1)).unwrap();
+    mount.signal(rustix::process::Signal::TERM);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while mount.is_mounted() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!mount.is_mounted());
+    // Whoever comes next need not wait for the daemon: the tools do.
+    assert_eq!(mount.fsck(), 0);
+    mount.mount();
+    assert!(fs::read(mount.path("a")).unwrap() == pattern(100_000, 1));
+    let file = File::create(mount.path("b")).unwrap();
+    file.write_all_at(&pattern(70_000, 2), 0).unwrap();
+    file.sync_data().unwrap();
+    mount.signal(rustix::process::Signal::KILL);
+    drop(file);
+    rustix::mount::unmount(mount.root(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_eq!(mount.fsck(), 0);
+    mount.mount();
+    assert!(fs::read(mount.path("b")).unwrap() == pattern(70_000, 2));
+    // Plain umount(8) returns before the daemon has ended; what follows waits for it.
+    succeed(run("umount", &[&mount.root_text()]));
+    assert_eq!(mount.fsck(), 0);
+}
+
+#[test]
+fn exit_codes_and_refusals_suit_unattended_callers() {
+    let Some(mount) = Mount::new("16M", "rw") else { return };
+    let (image, root) = (mount.image(), mount.root_text());
+    let code = |arguments: &[&str]| minfs(arguments).status.code().unwrap();
+    assert_eq!(code(&["mount", &image, &root]), 32, "a second mount");
+    assert_eq!(code(&["fsck", "-n", &image]), 8, "a check while mounted");
+    assert_eq!(code(&["mkfs", "--force", &image]), 1, "mkfs while mounted");
+    assert_eq!(code(&["rm", &image, "x"]), 1, "a tool while mounted");
+    mount.umount();
+    assert_eq!(code(&["umount", &root]), 1, "nothing to unmount");
+    assert_eq!(code(&["mount", "-o", "no_such_option", &image, &root]), 1);
+    assert_eq!(code(&["mount", &image, "/no/such/directory"]), 32);
+    assert_eq!(code(&["mount"]), 1);
+    assert_eq!(code(&["fsck"]), 16);
+    assert_eq!(code(&["fsck", "/no/such/device"]), 8);
+    assert_eq!(code(&["mkfs", &image]), 1, "an old volume needs --force");
+    assert_eq!(code(&["mkfs", "--force", "-L", "new", &image]), 0);
+    assert_eq!(code(&["mount", "-o", "ro", &image, &root]), 0);
+    assert_errno(fs::write(mount.path("x"), b"x"), libc::EROFS);
+    mount.umount();
+    // A damaged slot: 4 without repair, 1 with, 0 after.
+    let small = mount.directory.path().join("small");
+    fs::write(&small, pattern(10_000, 1)).unwrap();
+    succeed(minfs(&["put", &image, small.to_str().unwrap(), "a"]));
+    let device = OpenOptions::new().read(true).write(true).open(&image).unwrap();
+    device.write_all_at(&[0xff; 600], 4096 + 1024).unwrap();
+    drop(device);
+    assert_eq!(code(&["fsck", "-n", &image]), 4);
+    assert_eq!(code(&["fsck", "--repair", &image]), 1);
+    assert_eq!(code(&["fsck", &image]), 0);
+    // Something else on the device.
+    let device = OpenOptions::new().write(true).open(&image).unwrap();
+    device.write_all_at(b"XFSB", 0).unwrap();
+    drop(device);
+    assert_eq!(code(&["mkfs", &image]), 1);
+    // The names under which other programs call it.
+    for (name, arguments, expected) in [
+        ("mkfs.minfs", vec!["-f", "-q", &image], 0),
+        ("fsck.minfs", vec!["-n", &image], 0),
+        ("mount.minfs", vec![&image, &root, "-o", "rw,noatime"], 0),
+    ] {
+        let link = mount.directory.path().join(name);
+        std::os::unix::fs::symlink(MINFS, &link).unwrap();
+        let output = run(link.to_str().unwrap(), &arguments);
+        assert_eq!(output.status.code(), Some(expected), "{name}");
+    }
+    assert!(mount.is_mounted());
+    succeed(run("fusermount3", &["-u", &root]));
+    // As mount.fuse(8) calls it for `mount -t fuse.minfs`.
+    succeed(minfs(&[&image, &root, "-o", "rw"]));
+    mount.umount();
+}
+
+#[test]
+fn open_unlinked_files_and_direct_io_work() {
+    let Some(mount) = Mount::new("64M", "rw") else { return };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true);
+    let file = options.open(mount.path("gone")).unwrap();
+    file.write_all_at(&pattern(50_000, 5), 0).unwrap();
+    fs::remove_file(mount.path("gone")).unwrap();
+    fs::write(mount.path("gone"), b"another").unwrap();
+    let mut back = vec![0; 50_000];
+    file.read_exact_at(&mut back, 0).unwrap();
+    assert!(back == pattern(50_000, 5));
+    drop(file);
+    let direct = options.custom_flags(libc::O_DIRECT).open(mount.path("direct")).unwrap();
+    let mut data = block::AlignedBuffer::zeroed(1 << 20);
+    data.copy_from_slice(&pattern(1 << 20, 6));
+    direct.write_all_at(&data, 0).unwrap();
+    direct.write_all_at(&data[..4096], 8192).unwrap();
+    // A reader through the page cache sees it.
+    let content = fs::read(mount.path("direct")).unwrap();
+    assert!(content[8192..12_288] == data[..4096] && content[12_288..] == data[12_288..]);
+    drop(direct);
+    mount.umount();
+    assert_eq!(mount.fsck(), 0);
+}
+
+#[test]
+fn fsx_finds_nothing() {
+    let program = std::env::var("MINFS_FSX").unwrap_or_else(|_| "fsx".into());
+    if Command::new(&program).arg("--version").output().is_err() {
+        eprintln!("SKIPPED: fsx is not installed; `cargo install fsx` does it");
+        return;
+    }
+    let operations = std::env::var("MINFS_FSX_OPERATIONS").unwrap_or_else(|_| "3000".into());
+    let config = "[weights]\npunch_hole = 0\nfsync = 1\nposix_fallocate = 1\n";
+    for (options, alignment) in [("rw", 1), ("direct_io", 4096), ("writeback_cache", 1)] {
+        let Some(mount) = Mount::new("64M", options) else { return };
+        let path = mount.directory.path().join("fsx.toml");
+        // With blocks only, fsx asks for empty reservations at the end of the file.
+        let config = if alignment > 1 {
+            format!(
+                "{config}mapread = 0\nmapwrite = 0\ninvalidate = 0\n[opsize]\nalign = {alignment}\n"
+            )
+            .replace("posix_fallocate = 1", "posix_fallocate = 0")
+        } else {
+            config.to_string()
+        };
+        fs::write(&path, config).unwrap();
+        let (config, file) = (path.to_str().unwrap(), mount.path("f"));
+        let artifacts = mount.directory.path().to_str().unwrap();
+        let file = file.to_str().unwrap();
+        let seed = alignment.to_string();
+        succeed(run(
+            &program,
+            &["-q", "-N", &operations, "-S", &seed, "-f", config, "-P", artifacts, file],
+        ));
+        mount.umount();
+        assert_eq!(mount.fsck(), 0);
+    }
+}
+
+#[test]
+fn fio_verifies_eight_jobs() {
+    if Command::new("fio").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: fio is not installed");
+        return;
+    }
+    let Some(mount) = Mount::new("256M", "rw") else { return };
+    let directory = format!("--directory={}", mount.root_text());
+    for direct in ["--direct=1", "--direct=0"] {
+        succeed(run(
+            "fio",
+            &[
+                "--name=verify",
+                &directory,
+                direct,
+                "--numjobs=8",
+                "--size=8M",
+                "--rw=randwrite",
+                "--bsrange=4k-128k",
+                "--blockalign=4k",
+                "--ioengine=psync",
+                "--verify=crc32c",
+                "--do_verify=1",
+                "--verify_fatal=1",
+                "--fsync=32",
+                "--group_reporting",
+                "--fallocate=keep",
+            ],
+        ));
+    }
+    mount.umount();
+    assert_eq!(mount.fsck(), 0);
+}
