@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
 
+use crate::facts::tool_version;
 use crate::host_proc::HostProc;
 use crate::tool::{Failure, Toolbox, find};
 
@@ -28,9 +29,32 @@ pub struct Tool {
     pub name: &'static str,
     /// The Debian package that has it.
     pub package: &'static str,
-    /// The argument that makes it print its version; absent for one that has no version of its
-    /// own.
+    /// The argument that makes it print its version; absent for one that prints none, whose
+    /// package's counts.
     pub version: Option<&'static str>,
+}
+
+impl Tool {
+    /// What the tool says of its version, or else the version of its Debian package; absent when
+    /// the tool is not installed or says nothing.
+    pub fn installed_version(&self) -> Option<String> {
+        find(self.name)?;
+        match self.version {
+            Some(argument) => tool_version(self.name, argument),
+            None => {
+                let status = fs::read_to_string("/var/lib/dpkg/status").ok()?;
+                package_version(&status, self.package)
+            }
+        }
+    }
+}
+
+/// The version of a package in dpkg's list of packages (deb-control(5)).
+fn package_version(status: &str, package: &str) -> Option<String> {
+    let header = format!("Package: {package}");
+    let entry = status.split("\n\n").find(|entry| entry.lines().any(|line| line == header))?;
+    let version = entry.lines().find_map(|line| line.strip_prefix("Version: "))?;
+    Some(format!("{package} {version}"))
 }
 
 /// What a file system is and needs.
@@ -270,6 +294,14 @@ mod tests {
         assert!(asks("xfs @ discard"));
         assert!(!asks("ext4 -E nodiscard @ nodiscard"));
         assert!(!asks("xfs"));
+    }
+
+    #[test]
+    fn versions_of_packages_are_read_from_the_list_of_dpkg() {
+        let status = "Package: fio\nStatus: ok\nVersion: 3.33-3\n\nPackage: fio-data\nVersion: 1\n";
+        assert_eq!(package_version(status, "fio").as_deref(), Some("fio 3.33-3"));
+        assert_eq!(package_version(status, "fi"), None);
+        assert_eq!(package_version("Package: x", "x"), None);
     }
 
     #[test]

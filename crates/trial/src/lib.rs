@@ -7,6 +7,7 @@ pub mod carry;
 pub mod command;
 pub mod counters;
 pub mod device;
+pub mod doctor;
 pub mod facts;
 pub mod filesystem;
 pub mod host_proc;

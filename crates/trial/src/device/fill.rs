@@ -159,3 +159,78 @@ pub fn wipe_signatures(file: &File, size_bytes: u64) -> io::Result<()> {
     }
     file.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_depend_on_seed_and_offset_alone() {
+        let mut whole = vec![0; 8192];
+        random_bytes(42, 4096, &mut whole);
+        let mut part = vec![0; 1024];
+        random_bytes(42, 4096 + 3072, &mut part);
+        assert_eq!(part, whole[3072..4096]);
+        random_bytes(43, 4096 + 3072, &mut part);
+        assert_ne!(part, whole[3072..4096]);
+        // The first output of SplitMix64 from the state 0, as its authors' code gives it.
+        let mut first = [0; 8];
+        random_bytes(0, 0, &mut first);
+        assert_eq!(u64::from_le_bytes(first), 0xe220_a839_7b1d_cdaf);
+    }
+
+    #[test]
+    fn every_byte_value_is_as_frequent_as_the_others_and_no_block_repeats() {
+        let mut bytes = vec![0; 1 << 20];
+        random_bytes(1, 0, &mut bytes);
+        let mut counts = [0u32; 256];
+        bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+        // 4096 expected, with a standard deviation of 64.
+        assert!(counts.iter().all(|count| (3700..4500).contains(count)), "{counts:?}");
+        let blocks: std::collections::BTreeSet<&[u8]> = bytes.chunks(512).collect();
+        assert_eq!(blocks.len(), 2048);
+    }
+
+    #[test]
+    fn a_file_is_filled_to_the_byte_and_its_holes_again() {
+        let file = tempfile::tempfile_in("/var/tmp").unwrap();
+        let size_bytes = (9 << 20) + 4096;
+        let mut reports = Vec::new();
+        fill(&file, size_bytes, 5, &Stop::default(), &mut |progress| reports.push(progress))
+            .unwrap();
+        assert_eq!(file.metadata().unwrap().len(), size_bytes);
+        let done = Progress { done_bytes: size_bytes, total_bytes: size_bytes };
+        assert_eq!(reports.last(), Some(&done));
+        let mut expected = vec![0; size_bytes as usize];
+        random_bytes(5, 0, &mut expected);
+        let content = |file: &File| {
+            let mut bytes = vec![0; size_bytes as usize];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            bytes
+        };
+        assert!(content(&file) == expected);
+        assert_eq!(refill_holes(&file, size_bytes, 5, &Stop::default()).unwrap(), 0);
+        // Holes in the middle and at the end come back as they were.
+        use rustix::fs::{FallocateFlags, fallocate};
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&file, punch, 1 << 20, 64 << 10).unwrap();
+        fallocate(&file, punch, 9 << 20, 4096).unwrap();
+        assert!(content(&file) != expected);
+        let refilled = refill_holes(&file, size_bytes, 5, &Stop::default()).unwrap();
+        assert_eq!(refilled, (64 << 10) + 4096);
+        assert!(content(&file) == expected);
+    }
+
+    #[test]
+    fn a_stop_ends_the_filling_and_an_error_names_the_place() {
+        let file = tempfile::tempfile_in("/var/tmp").unwrap();
+        let stop = Stop::default();
+        stop.raise();
+        let error = fill(&file, 1 << 30, 5, &stop, &mut |_| {}).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        assert!(file.metadata().unwrap().len() < 1 << 30);
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let error = fill(&full, 8 << 20, 5, &Stop::default(), &mut |_| {}).unwrap_err();
+        assert!(error.to_string().starts_with("writing at byte "), "{error}");
+    }
+}

@@ -70,7 +70,7 @@ impl Drop for Image<'_> {
 
 /// Space that an image leaves free on the host's file system, and memory that a `mem:` device
 /// leaves to the machine, in bytes: kurabe's results, logs and processes need some.
-const RESERVE_BYTES: u64 = 256 << 20;
+pub(crate) const RESERVE_BYTES: u64 = 256 << 20;
 
 /// Prepares what was requested: makes it, fills it with random bytes and gathers its facts.
 /// `report` is called from this thread, several times a second.
@@ -196,7 +196,7 @@ fn refuse_memory_backed(directory: &Path, size_bytes: u64) -> Result<(), DeviceE
     Ok(())
 }
 
-fn free_bytes(directory: &Path) -> io::Result<u64> {
+pub(crate) fn free_bytes(directory: &Path) -> io::Result<u64> {
     let statvfs = rustix::fs::statvfs(directory)?;
     Ok(statvfs.f_bavail.saturating_mul(statvfs.f_frsize))
 }
@@ -267,4 +267,71 @@ pub(crate) fn about(bytes: u64) -> String {
         }
     }
     format!("{bytes} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(request: &str) -> String {
+        let home = tempfile::tempdir().unwrap();
+        let ledger = Ledger::start(home.path()).unwrap();
+        let request = DeviceRequest::parse(request, None).unwrap();
+        let prepared = prepare(&request, &ledger, &Stop::default(), &mut |_| {});
+        let refused = match prepared {
+            Err(DeviceError::Refused(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(ledger.held(), [], "nothing was taken");
+        refused
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_sizes() {
+        let text = refusal("loop:900T@/var/tmp");
+        assert!(text.contains("900 TiB does not fit: /var/tmp has"), "{text}");
+        assert!(text.contains("loop:SIZE@DIR"), "{text}");
+        let text = refusal("mem:900T");
+        assert!(text.contains("mem:900T does not fit") && text.contains("available"), "{text}");
+    }
+
+    #[test]
+    fn an_image_in_memory_is_refused_with_the_right_notation() {
+        if !Path::new("/dev/shm").exists() {
+            eprintln!("SKIPPED: no /dev/shm");
+            return;
+        }
+        let text = refusal("loop:64M@/dev/shm");
+        assert!(text.contains("lies in memory") && text.contains("mem:64M"), "{text}");
+    }
+
+    #[test]
+    fn a_stopped_or_failed_preparation_leaves_nothing() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+        let request = format!("loop:256M@{}", home.path().display());
+        let request = DeviceRequest::parse(&request, None).unwrap();
+        let stop = Stop::default();
+        let mut taken = Vec::new();
+        let prepared = prepare(&request, &ledger, &stop.clone(), &mut |_| {
+            taken = ledger.held();
+            stop.raise();
+        });
+        assert!(matches!(prepared, Err(DeviceError::Stopped)), "{prepared:?}");
+        let [Taken::Image { path }] = &taken[..] else { panic!("{taken:?}") };
+        assert!(!path.exists());
+        assert_eq!(ledger.held(), []);
+        let request = DeviceRequest::parse("loop:64M@/no/such/place", None).unwrap();
+        let error = prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains("/no/such/place"), "{error}");
+    }
+
+    #[test]
+    fn sizes_are_said_in_tenths() {
+        for (bytes, text) in
+            [(512, "512 bytes"), (8 << 30, "8 GiB"), (3 << 19, "1.5 MiB"), (1 << 50, "1024 TiB")]
+        {
+            assert_eq!(about(bytes), text);
+        }
+    }
 }

@@ -1,0 +1,319 @@
+//! What this machine can do and what it lacks, with the next step: `kurabe doctor`.
+//!
+//! Looks only: it attaches, mounts and writes nothing but one block of an unnamed file that is
+//! gone at once.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use block::AlignedBuffer;
+use lab::quantity::parse_size;
+use serde::Serialize;
+
+use crate::device::prepare::{RESERVE_BYTES, about, available_memory_bytes, free_bytes};
+use crate::device::request::{DEFAULT_DEVICE, DEFAULT_DIRECTORY};
+use crate::device::{BackingFacts, loop_node};
+use crate::facts::Machine;
+use crate::filesystem::{self, FileSystem, Tool};
+use crate::tool::find;
+
+/// Whether something can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It can.
+    Ready,
+    /// It can, but not for everything.
+    Limited,
+    /// It cannot.
+    Missing,
+}
+
+impl State {
+    /// The state in one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Ready => "ready",
+            State::Limited => "limited",
+            State::Missing => "missing",
+        }
+    }
+}
+
+/// What an item is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Area {
+    /// The machine and the user's rights on it.
+    Machine,
+    /// What trials can stand on.
+    Devices,
+    /// What can be compared.
+    FileSystems,
+    /// What can be run.
+    LoadTools,
+}
+
+impl Area {
+    fn title(self) -> &'static str {
+        match self {
+            Area::Machine => "this machine",
+            Area::Devices => "devices",
+            Area::FileSystems => "file systems",
+            Area::LoadTools => "load tools",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Item {
+    /// What it is about.
+    pub area: Area,
+    /// Its name.
+    pub name: String,
+    /// Whether it can be used.
+    pub state: State,
+    /// What was found, in a few words.
+    pub detail: String,
+    /// What to do to get it, a line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<String>,
+}
+
+/// Everything that was looked at, in the order in which it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// The items, grouped by area.
+    pub items: Vec<Item>,
+}
+
+/// Looks at this machine. `directory` is where images would lie.
+pub fn examine(directory: &Path) -> Diagnosis {
+    let mut items = machine();
+    items.push(loop_devices());
+    items.push(direct_access(directory));
+    items.push(space(directory));
+    items.push(memory());
+    items.push(user_space_file_systems());
+    items.extend(filesystem::all().iter().map(|file_system| describe(*file_system)));
+    items.extend(LOAD_TOOLS.iter().map(load_tool));
+    Diagnosis { items }
+}
+
+/// Looks at this machine with images in the default place.
+pub fn examine_default() -> Diagnosis {
+    examine(Path::new(DEFAULT_DIRECTORY))
+}
+
+fn item(area: Area, name: &str, state: State, detail: impl Into<String>) -> Item {
+    Item { area, name: name.into(), state, detail: detail.into(), next: Vec::new() }
+}
+
+impl Item {
+    fn next(mut self, step: impl Into<String>) -> Item {
+        self.next.push(step.into());
+        self
+    }
+}
+
+fn machine() -> Vec<Item> {
+    let machine = Machine::read();
+    let mut text = format!("Linux {}, {} CPUs", machine.kernel, machine.cpus);
+    if let Some(virtualisation) = &machine.virtualisation {
+        text.push_str(&format!(", {virtualisation}"));
+    }
+    let system = item(Area::Machine, "system", State::Ready, text);
+    let root = if machine.root {
+        item(Area::Machine, "root", State::Ready, "this user may format and mount")
+    } else {
+        item(Area::Machine, "root", State::Limited, "not root: only dir: contenders and reports")
+            .next("sudo kurabe ..., to format and mount")
+    };
+    vec![system, root]
+}
+
+fn loop_devices() -> Item {
+    let name = "loop devices";
+    match loop_node::open_control() {
+        Ok(_) => item(Area::Devices, name, State::Ready, "/dev/loop-control can be opened"),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            item(Area::Devices, name, State::Limited, "/dev/loop-control: only root may open it")
+                .next("sudo kurabe ...")
+        }
+        Err(error) => item(Area::Devices, name, State::Missing, error.to_string())
+            .next("modprobe loop, or a machine or container that has /dev/loop-control"),
+    }
+}
+
+fn direct_access(directory: &Path) -> Item {
+    let name = "direct I/O";
+    let shown = directory.display();
+    let below = match BackingFacts::of_directory(directory) {
+        Some(BackingFacts { file_system, block_device: Some(disk), .. }) => {
+            format!("{shown} on {file_system} on {}", disk.name)
+        }
+        Some(backing) => format!("{shown} on {}", backing.file_system),
+        None => shown.to_string(),
+    };
+    match write_directly(directory) {
+        Ok(()) => item(Area::Devices, name, State::Ready, below),
+        Err(error) => {
+            item(Area::Devices, name, State::Limited, format!("not possible: {below}: {error}"))
+                .next("images on a disk's own file system, as --device loop:8G@DIR")
+        }
+    }
+}
+
+/// Writes one block past the page cache, to a file that has no name.
+fn write_directly(directory: &Path) -> io::Result<()> {
+    let flags = libc::O_TMPFILE | libc::O_DIRECT | libc::O_CLOEXEC;
+    let file = OpenOptions::new().write(true).custom_flags(flags).mode(0o600).open(directory)?;
+    let block = AlignedBuffer::zeroed(4096);
+    file.write_all_at(&block, 0)
+}
+
+fn space(directory: &Path) -> Item {
+    let name = "disk space";
+    let needed_bytes = DEFAULT_DEVICE
+        .split_once(':')
+        .and_then(|(_, size)| parse_size(size).ok())
+        .unwrap_or(0)
+        .saturating_add(RESERVE_BYTES);
+    match free_bytes(directory) {
+        Ok(free_bytes) => {
+            let text = format!("{} free in {}", about(free_bytes), directory.display());
+            if free_bytes >= needed_bytes {
+                return item(Area::Devices, name, State::Ready, text);
+            }
+            item(Area::Devices, name, State::Limited, text).next(format!(
+                "the default device {DEFAULT_DEVICE} does not fit; give --device loop:SIZE or loop:SIZE@DIR"
+            ))
+        }
+        Err(error) => {
+            item(Area::Devices, name, State::Missing, format!("{}: {error}", directory.display()))
+                .next("--device loop:8G@DIR, with a directory on a disk")
+        }
+    }
+}
+
+fn memory() -> Item {
+    match available_memory_bytes() {
+        Ok(bytes) => item(
+            Area::Devices,
+            "memory",
+            State::Ready,
+            format!(
+                "{} available: mem: devices up to {}",
+                about(bytes),
+                about(bytes.saturating_sub(RESERVE_BYTES) >> 20 << 20)
+            ),
+        ),
+        Err(error) => item(Area::Devices, "memory", State::Limited, error.to_string()),
+    }
+}
+
+fn user_space_file_systems() -> Item {
+    let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    match opened {
+        Ok(_) => item(Area::Devices, "FUSE", State::Ready, "/dev/fuse can be opened"),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            item(Area::Devices, "FUSE", State::Limited, "/dev/fuse: only root may open it")
+                .next("sudo kurabe ...")
+        }
+        Err(error) => item(Area::Devices, "FUSE", State::Missing, format!("/dev/fuse: {error}"))
+            .next("modprobe fuse; only file systems in user space need it"),
+    }
+}
+
+fn describe(file_system: &dyn FileSystem) -> Item {
+    let missing = filesystem::missing(file_system);
+    if !missing.is_empty() {
+        let detail = file_system.summary();
+        let mut item = item(Area::FileSystems, file_system.name(), State::Missing, detail);
+        item.next = missing;
+        return item;
+    }
+    // One of several tools of a package says the version of all of them.
+    let detail = file_system
+        .tools()
+        .first()
+        .and_then(Tool::installed_version)
+        .unwrap_or_else(|| file_system.summary().to_string());
+    item(Area::FileSystems, file_system.name(), State::Ready, detail)
+}
+
+/// The programs that bundled workloads run.
+const LOAD_TOOLS: [Tool; 3] = [
+    Tool { name: "fio", package: "fio", version: Some("--version") },
+    Tool { name: "dbench", package: "dbench", version: None },
+    Tool { name: "bonnie++", package: "bonnie++", version: None },
+];
+
+fn load_tool(tool: &Tool) -> Item {
+    if find(tool.name).is_none() {
+        return item(Area::LoadTools, tool.name, State::Missing, "not installed")
+            .next(format!("apt install {}", tool.package));
+    }
+    let version = tool.installed_version().unwrap_or_else(|| "installed".into());
+    item(Area::LoadTools, tool.name, State::Ready, version)
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.items.iter().map(|item| item.name.len()).max().unwrap_or(0);
+        let mut area = None;
+        for item in &self.items {
+            if area != Some(item.area) {
+                if area.is_some() {
+                    writeln!(f)?;
+                }
+                writeln!(f, "{}", item.area.title())?;
+                area = Some(item.area);
+            }
+            writeln!(f, "  {:width$}  {:7}  {}", item.name, item.state.name(), item.detail)?;
+            for step in &item.next {
+                writeln!(f, "  {:width$}           -> {step}", "")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_system_and_load_tool_is_looked_at() {
+        let diagnosis = examine_default();
+        for file_system in filesystem::all() {
+            let item = diagnosis.items.iter().find(|item| item.name == file_system.name()).unwrap();
+            let lacks = filesystem::missing(*file_system);
+            assert_eq!(item.state == State::Missing, !lacks.is_empty(), "{item:?}");
+            assert_eq!(item.next, lacks);
+        }
+        for tool in LOAD_TOOLS {
+            let item = diagnosis.items.iter().find(|item| item.name == tool.name).unwrap();
+            assert_eq!(item.state == State::Ready, find(tool.name).is_some(), "{item:?}");
+        }
+        let text = diagnosis.to_string();
+        for item in &diagnosis.items {
+            assert!(text.contains(&item.name) && text.contains(&item.detail), "{text}");
+            assert!(item.state != State::Missing || !item.next.is_empty(), "{item:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_in_memory_or_none_at_all_is_named() {
+        let missing = space(Path::new("/no/such/place"));
+        assert_eq!(missing.state, State::Missing);
+        assert!(missing.detail.contains("/no/such/place"));
+        let direct = direct_access(Path::new("/proc"));
+        assert_eq!(direct.state, State::Limited);
+        assert!(direct.next[0].contains("@DIR"), "{direct:?}");
+    }
+}
