@@ -38,14 +38,14 @@ impl Executor for ProcessExecutor<'_> {
         let made = fs::create_dir_all(&spec.scratch)
             .map_err(|error| format!("the directory {}: {error}", spec.scratch.display()));
         let message = match made.and_then(|()| self.converse(spec, &mut phase, on_event)) {
-            Ok(record) => return record,
+            Ok(mut record) => {
+                clear(spec, &mut record);
+                return record;
+            }
             Err(message) => message,
         };
         let mut record = Record::begun(spec, unix_ns as u64);
-        // A trial that died gave nothing back itself; the kernel gave back most of it.
-        let given_back = give_back_scratch(&spec.scratch);
-        record.notes.extend(given_back.done);
-        record.notes.extend(given_back.left.iter().map(|left| format!("still there: {left}")));
+        clear(spec, &mut record);
         record.elapsed_ns = started.elapsed().as_nanos() as u64;
         record.outcome = if (self.stopped)() {
             Outcome::Interrupted { phase }
@@ -108,6 +108,14 @@ impl ProcessExecutor<'_> {
             Ok(()) => format!("the trial's process ended without a record ({})", describe(status)),
         })
     }
+}
+
+/// Clears the scratch directory for the next trial. A trial that died gave nothing back itself,
+/// and one whose unmount stayed busy not everything; the kernel gave back most of it.
+fn clear(spec: &TrialSpec, record: &mut Record) {
+    let given_back = give_back_scratch(&spec.scratch);
+    record.notes.extend(given_back.done);
+    record.notes.extend(given_back.left.iter().map(|left| format!("still there: {left}")));
 }
 
 fn spawn() -> io::Result<Child> {

@@ -424,7 +424,7 @@ impl Sitting {
         let study = &self.plan.study;
         let prepared = match needs_device(study) {
             false => None,
-            true => Some(prepare_device(study, ledger, stop, progress)?),
+            true => Some(prepare_device(study, ledger, begun, stop, progress)?),
         };
         let facts = json!({
             "schema": self.plan.schema,
@@ -529,16 +529,27 @@ fn clean_first(progress: &Progress) {
 fn prepare_device<'ledger>(
     study: &Study,
     ledger: &'ledger Ledger,
+    begun: Instant,
     stop: &Stop,
     progress: &Progress,
 ) -> Result<Prepared<'ledger>, Failure> {
     let request = device_request(study)?;
+    let budget = study.budget_ns.map(Duration::from_nanos);
+    let is_spent = || budget.is_some_and(|budget| begun.elapsed() >= budget);
     let mut filled = |fill: trial::device::Progress| {
+        // The budget is a bound on everything, and the filling alone can take longer.
+        if is_spent() && fill.done_bytes < fill.total_bytes {
+            stop.raise();
+        }
         let percent = fill.done_bytes * 100 / fill.total_bytes.max(1);
         progress.step(&format!("filling {} with random data: {percent} %", study.device));
     };
     prepare(&request, ledger, stop, &mut filled).map_err(|error| match error {
         DeviceError::Refused(_) => Failure::refused(format!("--device {}: {error}", study.device)),
+        DeviceError::Stopped if is_spent() => Failure::broken(format!(
+            "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",
+            study.device
+        )),
         other => Failure::broken(format!("--device {}: {other}", study.device)),
     })
 }

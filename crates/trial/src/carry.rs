@@ -18,6 +18,7 @@ use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use crate::device::{Attached, attach};
 use crate::filesystem::{FileSystem, Instance, Stage, by_name};
 use crate::host_proc::HostProc;
+use crate::leftovers::Processes;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
 use crate::workload;
@@ -50,6 +51,7 @@ pub fn carry_out(
         node: None,
         raw_node: None,
         machine_cpu_before_ns: None,
+        processes_before: None,
     };
     let mut tools = Toolbox::new(trial.deadline, stop.clone());
     trial.record.outcome = match trial.whole(&mut tools) {
@@ -76,6 +78,8 @@ struct Trial<'a> {
     /// The device node, when the load works on it directly.
     raw_node: Option<PathBuf>,
     machine_cpu_before_ns: Option<u64>,
+    /// What ran in the trial's namespace before the first command of the user.
+    processes_before: Option<Processes>,
 }
 
 impl Trial<'_> {
@@ -97,6 +101,15 @@ impl Trial<'_> {
         let mut instance = file_system.begin(stage);
         let carried = self.phases(instance.as_mut(), file_system, tools);
         tools.clean_up_within(TEARDOWN_MAX);
+        if let (Err(_), Some(before)) = (&carried, &self.processes_before) {
+            let ended = before.end_those_since();
+            if !ended.is_empty() {
+                tools.note(format!(
+                    "killed what the command had left running: {}",
+                    ended.join(", ")
+                ));
+            }
+        }
         let ended = self.end(instance.as_mut(), tools);
         let detached = match attached {
             Some(attached) => attached.detach().map_err(|error| Failure::of(error.to_string())),
@@ -147,6 +160,7 @@ impl Trial<'_> {
             instance.mount(tools)?;
             self.record.geometry = instance.geometry(tools).ok();
         }
+        self.processes_before = Processes::now();
         let directory = instance.directory();
         if !file_system.needs_device() {
             self.counters = DeviceCounters::under_directory(&directory).ok();
@@ -316,7 +330,7 @@ impl Trial<'_> {
             .map_err(|error| Failure::of(error.to_string()))
     }
 
-    /// Gives the file system back and says what of the command still ran.
+    /// Gives the file system back.
     fn end(&mut self, instance: &mut dyn Instance, tools: &mut Toolbox) -> Result<(), Failure> {
         instance.end(tools)
     }

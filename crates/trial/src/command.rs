@@ -18,6 +18,7 @@ use lab::spec::{CommandLine, Output};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
+use crate::leftovers::group_runs;
 use crate::stop::Stop;
 use crate::sys;
 
@@ -85,7 +86,8 @@ pub fn run(
     let elapsed_ns = ended.duration_since(started).as_nanos() as u64;
     let pid = pid_of(&child);
     let usage = reap(child)?;
-    let outlived = rustix::process::test_kill_process_group(pid).is_ok();
+    // The cheap question first: mostly nothing of the group is left.
+    let outlived = rustix::process::test_kill_process_group(pid).is_ok() && group_runs(pid);
     Ok(Ran { elapsed_ns, usage, end, outlived, tail: capture.finish() })
 }
 

@@ -12,6 +12,7 @@ pub mod facts;
 pub mod filesystem;
 pub mod host_proc;
 pub mod ledger;
+mod leftovers;
 pub mod process;
 pub mod stop;
 #[allow(unsafe_code)]

@@ -114,7 +114,18 @@ fn prepare_image<'ledger>(
     report: &mut dyn FnMut(Progress),
 ) -> Result<Prepared<'ledger>, DeviceError> {
     let system = |what: &str| DeviceError::system(format!("{what} {}", directory.display()));
-    let directory = fs::canonicalize(directory).map_err(system("finding the image directory"))?;
+    let directory = fs::canonicalize(directory).map_err(|error| {
+        DeviceError::Refused(format!(
+            "the image directory {}: {error}; make it, or name another as loop:SIZE@DIR",
+            directory.display()
+        ))
+    })?;
+    if !directory.is_dir() {
+        return Err(DeviceError::Refused(format!(
+            "{} is no directory; name one as loop:SIZE@DIR",
+            directory.display()
+        )));
+    }
     let backing = BackingFacts::of_directory(&directory);
     refuse_memory_backed(&directory, size_bytes)?;
     let free_bytes = free_bytes(&directory).map_err(system("asking for the free space of"))?;
