@@ -1,13 +1,27 @@
-//! The object language of CannylsBencher: parsing, planning and running its programs on stores.
+//! Objects: the workload language of CannylsBencher, run on an object store.
+//!
+//! The data flows one way: text -> [`program`] -> [`stream`] of commands -> [`run()`] on a
+//! [`store`] -> [`report`]. `docs/object-language.md` is the language's reference. A caller needs
+//! [`Program::parse`], [`Plan::of`] and [`run()`]; the rest is for those who want the parts.
 
 #[cfg(test)]
 mod arbitrary;
 pub mod contents;
 pub mod diagnostic;
+mod feed;
 pub mod live;
 mod parse;
+pub mod plan;
 pub mod program;
 pub mod random;
+pub mod report;
+mod run;
 pub mod store;
 pub mod stream;
 mod token;
+
+pub use plan::{Fit, Plan};
+pub use program::{Program, ProgramError};
+pub use report::{Outcome, Report};
+pub use run::{Options, Progress, RunError, run};
+pub use store::{Place, StoreOptions};

@@ -1,0 +1,198 @@
+//! What a run yielded: everything that a record keeps, and the table that the users of
+//! CannylsBencher know.
+//!
+//! Must not know: how it was measured.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::contents::Difference;
+use super::plan::{Fit, Plan};
+use super::store::StoreOptions;
+use crate::latency::{KindSummary, Series, Summary};
+
+/// What a run yielded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Name of the store.
+    pub store: String,
+    /// How it was made.
+    pub store_options: StoreOptions,
+    /// What it said of itself.
+    pub store_facts: BTreeMap<String, String>,
+    /// The program that ran, scaled, in the language.
+    pub program: String,
+    /// What it was going to do.
+    pub plan: Plan,
+    /// Whether that was going to fit.
+    pub fit: Fit,
+    /// Operations under way at once.
+    pub threads: u32,
+    /// Whether latencies count from the intended start (an open loop) or from the start of the call
+    /// (a closed one).
+    pub open_loop: bool,
+    /// What time was read from: `tsc` or `clock_monotonic`.
+    pub clock: String,
+    /// How the run ended.
+    pub outcome: Outcome,
+    /// Commands that were carried out.
+    pub commands: u64,
+    /// Statements that were skipped, because no object was live.
+    pub skipped: u64,
+    /// Making the store.
+    pub create_ns: u64,
+    /// From the first command's beginning to the last one's end.
+    pub elapsed_ns: u64,
+    /// The sync after the last command.
+    pub sync_ns: u64,
+    /// Bytes of the objects that were put.
+    pub bytes_written: u64,
+    /// Bytes of the objects that were read, without those read to verify.
+    pub bytes_read: u64,
+    /// Objects that are live at the end.
+    pub live_objects: u64,
+    /// Latencies of each kind of command and of all together.
+    pub latencies: Summary,
+    /// The same over time.
+    pub series: Option<Series>,
+    /// Every histogram, in the standard log format of HdrHistogram.
+    pub histogram_log: String,
+    /// What was compared, when that was asked for.
+    pub verification: Option<Verification>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Every command was carried out.
+    Completed,
+    /// The program's limit in time was reached.
+    TimeLimit,
+    /// The caller ended it.
+    Cancelled,
+    /// A command failed, or what was read was wrong.
+    Failed(Failure),
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// One sentence.
+    pub message: String,
+    /// The command, or the sweep, that failed.
+    pub during: String,
+    /// Whether the store had no room left.
+    pub store_is_full: bool,
+    /// The difference, when what was read was wrong.
+    pub difference: Option<Difference>,
+}
+
+/// What was compared with what was put.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verification {
+    /// Objects read by the program.
+    pub gets: u64,
+    /// Objects read before they were deleted or overwritten.
+    pub deletes: u64,
+    /// Objects read at the end, after the store was closed and opened again; all that were live.
+    pub swept_objects: u64,
+    /// Bytes compared in all.
+    pub bytes: u64,
+    /// Whether the sweep at the end took place and found every object and no other.
+    pub complete: bool,
+}
+
+impl Report {
+    /// Whether the run ended well: to its end or limit, without a failure or a difference.
+    pub fn is_success(&self) -> bool {
+        matches!(self.outcome, Outcome::Completed | Outcome::TimeLimit)
+            && self.verification.as_ref().is_none_or(|verification| verification.complete)
+    }
+
+    /// The table: for each kind what CannylsBencher prints, in its words and order, and after that
+    /// what it does not print.
+    ///
+    /// MB/s of a kind are its bytes over the sum of its latencies (what one thread saw); overall,
+    /// over the time that passed. A MB is 10^6 bytes.
+    pub fn table(&self) -> String {
+        let mut table = String::new();
+        let mut kinds: Vec<&KindSummary> = self.latencies.kinds.iter().collect();
+        kinds.sort_by_key(|kind| place_of(&kind.kind));
+        for kind in kinds {
+            let _ = writeln!(
+                table,
+                "kind = {}, count = {}, {}",
+                kind.kind,
+                kind.count,
+                figures(kind, kind.total_ns)
+            );
+        }
+        let overall = &self.latencies.overall;
+        let _ =
+            writeln!(table, "[Overall {}] {}", overall.count, figures(overall, self.elapsed_ns));
+        let _ = writeln!(
+            table,
+            "Total Elapsed Time by Commands = {:?}",
+            Duration::from_nanos(overall.total_ns)
+        );
+        let seconds = self.elapsed_ns.max(1) as f64 / 1e9;
+        let _ = writeln!(
+            table,
+            "Elapsed = {:?}, final sync = {:?}, {:.1} commands/s",
+            Duration::from_nanos(self.elapsed_ns),
+            Duration::from_nanos(self.sync_ns),
+            self.commands as f64 / seconds
+        );
+        table
+    }
+}
+
+/// The percentiles that everyone expects, then the others.
+fn figures(kind: &KindSummary, over_ns: u64) -> String {
+    let time = |nanoseconds: u64| format!("{:?}", Duration::from_nanos(nanoseconds));
+    let mut figures = format!(
+        "50% = {}, 90% = {}, 95% = {}, 99% = {}, 5% = {}, 99.9% = {}, 99.99% = {}, max = {}",
+        time(kind.p50_ns),
+        time(kind.p90_ns),
+        time(kind.p95_ns),
+        time(kind.p99_ns),
+        time(kind.p5_ns),
+        time(kind.p99_9_ns),
+        time(kind.p99_99_ns),
+        time(kind.max_ns)
+    );
+    if kind.bytes > 0 && over_ns > 0 {
+        let rate = kind.bytes as f64 / 1e6 / (over_ns as f64 / 1e9);
+        let _ = write!(figures, ", MB/s = {rate:.1}");
+    }
+    figures
+}
+
+/// Where a kind stands in the table: by what it does, then by size.
+fn place_of(kind: &str) -> (usize, u64, String) {
+    const ORDER: [&str; 6] = ["Put", "Embed", "Get", "Delete", "DeleteRange", "Sync"];
+    let (verb, rest) = kind.split_once('(').unwrap_or((kind, ""));
+    let place = ORDER.iter().position(|known| *known == verb).unwrap_or(ORDER.len());
+    let size = rest.trim_end_matches(')').parse().unwrap_or(u64::MAX);
+    (place, size, kind.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_stand_in_the_order_of_the_original() {
+        let mut kinds =
+            ["Get(7)", "Delete", "Put(uniform:1-2)", "Put(1048576)", "Put(4096)", "Embed(5)"];
+        kinds.sort_by_key(|kind| place_of(kind));
+        assert_eq!(
+            kinds,
+            ["Put(4096)", "Put(1048576)", "Put(uniform:1-2)", "Embed(5)", "Get(7)", "Delete"]
+        );
+    }
+}

@@ -1,0 +1,453 @@
+//! Whole runs: the programs that users of CannylsBencher write, on every store, with everything
+//! compared; and what must be noticed is noticed.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use block::{BlockDevice, MemoryDevice};
+
+use super::*;
+use crate::objects::plan::Bound;
+
+/// The sorts of programs that users of CannylsBencher write, small.
+const PROGRAMS: [(&str, &str); 8] = [
+    ("an ordered mix", "Ordered[400] { <80%> New(50K); <20%> Get; }"),
+    (
+        "an unordered mix",
+        "Command { 100.times { New(10K); }; } Unordered[400] { <50%> New(10K); <50%> Get; }",
+    ),
+    (
+        "ranges to get",
+        "Ordered[300] { <80%> New(5K); <20%> Get(40, 60); } Command { 200.times { New(1K); \
+         Get(1, 5); }; }",
+    ),
+    (
+        "ranges to delete",
+        "Ordered[300] { <100%> New(5K); } Unordered[300] { <29%> New(10K); <30%> Get(80, 100); \
+         <40%> Delete(0, 20); <1%> DeleteRange(10, 15); } Ordered[100] { <10%> Delete(10, 20); \
+         <2%> DeleteRange(50, 60); }",
+    ),
+    ("put, then delete", "Ordered[300] { <100%> { New(100K); Delete; }; }"),
+    (
+        "overwriting",
+        "Ordered[200] { <40%> New(5K); <30%> New(10K); <30%> New(20K); } Unordered[400] { <30%> \
+         OverWrite(5K); <10%> OverWrite(513); <30%> Get; <30%> Delete; }",
+    ),
+    (
+        "nested repetitions",
+        "# 入れ子\nSeed: 42;\nCommand { New(1K); 10.times { New(5K); Get; }; Delete; 20.times { \
+         8.times { New(500); Embed(300); }; Delete; Get; }; }",
+    ),
+    (
+        "the extensions",
+        "Seed: 3; Command { 100.times { New(lognormal(4K, 1.5, 64K)); }; Sync; } Unordered[500] { \
+         <30%> New(uniform(0, 20K)); <30%> Get(zipf(0.99)); <20%> OverWrite(zipf(512, 8K, 1), \
+         zipf(1.2, newest)); <19%> Delete(zipf(0.5, scattered)); <1%> Sync; }",
+    ),
+];
+
+fn program(text: &str) -> Program {
+    match Program::parse("load.txt", text.as_bytes()) {
+        Ok(parsed) => parsed.program,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn with_threads(text: &str, threads: u32) -> Program {
+    let mut program = program(text);
+    program.settings.threads = Some(threads);
+    program
+}
+
+fn verified() -> Options {
+    Options { verify: true, ..Options::default() }
+}
+
+fn quietly(_: &Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Runs a program on a store of 64 MiB of memory.
+fn run_in_memory(program: &Program, options: &Options) -> Report {
+    let place = Place::Open(Arc::new(MemoryDevice::new(64 << 20, 512)));
+    run(program, options, &place, "cannyls", &mut quietly).unwrap()
+}
+
+fn assert_success(name: &str, report: &Report) {
+    assert!(report.is_success(), "{name}: {:?}", report.outcome);
+    assert_eq!(report.outcome, Outcome::Completed, "{name}");
+    let verification = report.verification.as_ref().unwrap();
+    assert!(verification.complete && verification.swept_objects == report.live_objects, "{name}");
+    // What was planned is what was done.
+    assert_eq!(report.plan.commands, Bound::exactly(report.commands), "{name}");
+    assert_eq!(report.plan.bytes_written, Bound::exactly(report.bytes_written), "{name}");
+    assert_eq!(report.plan.bytes_read, Bound::exactly(report.bytes_read), "{name}");
+    assert_eq!(report.plan.final_live_objects, Bound::exactly(report.live_objects), "{name}");
+    // And what was recorded.
+    assert_eq!(report.latencies.overall.count, report.commands, "{name}");
+    assert_eq!(report.latencies.overall.bytes, report.bytes_written + report.bytes_read, "{name}");
+}
+
+#[test]
+fn every_sort_of_program_runs_on_every_store_and_loses_nothing() {
+    for (name, text) in PROGRAMS {
+        for (store_name, block_size_bytes) in [("files", 512), ("cannyls", 512), ("cannyls", 4096)]
+        {
+            let directory = tempfile::tempdir().unwrap();
+            let place = Place::Directory(directory.path().to_owned());
+            let mut options = verified();
+            options.store.block_size_bytes = block_size_bytes;
+            let report = run(&program(text), &options, &place, store_name, &mut quietly).unwrap();
+            assert_success(&format!("{name} on {store_name} {block_size_bytes}"), &report);
+        }
+    }
+}
+
+#[test]
+fn any_number_of_threads_does_the_same() {
+    for (name, text) in PROGRAMS {
+        let alone = run_in_memory(&with_threads(text, 1), &verified());
+        let together = run_in_memory(&with_threads(text, 7), &verified());
+        assert_success(name, &together);
+        let kinds = |report: &Report| {
+            let kinds = &report.latencies.kinds;
+            let mut kinds: Vec<(String, u64, u64)> =
+                kinds.iter().map(|kind| (kind.kind.clone(), kind.count, kind.bytes)).collect();
+            kinds.sort();
+            kinds
+        };
+        assert_eq!(kinds(&alone), kinds(&together), "{name}");
+    }
+}
+
+#[test]
+fn every_put_durable_loses_nothing_either() {
+    for store_name in ["files", "cannyls"] {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::Directory(directory.path().to_owned());
+        let mut options = verified();
+        options.store.sync_every_put = true;
+        let text = "Ordered[50] { <50%> { New(3K); New(5K); Get; Delete; OverWrite(1K); }; }";
+        let report = run(&program(text), &options, &place, store_name, &mut quietly).unwrap();
+        assert_success(store_name, &report);
+        assert_eq!(report.store_facts["sync_every_put"], "true");
+    }
+}
+
+/// Memory that does something more on each access.
+struct Meddled<F> {
+    memory: MemoryDevice,
+    /// Called with what was read, or with nothing before a write.
+    meddle: F,
+}
+
+impl<F: Fn(Option<&mut [u8]>) + Send + Sync> BlockDevice for Meddled<F> {
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+    fn block_size(&self) -> u32 {
+        self.memory.block_size()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.memory.read_at(buffer, offset)?;
+        (self.meddle)(Some(buffer));
+        Ok(())
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        (self.meddle)(None);
+        self.memory.write_at(buffer, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.memory.flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.memory.discard(offset, length)
+    }
+}
+
+fn meddled<F>(meddle: F) -> Place
+where
+    F: Fn(Option<&mut [u8]>) + Send + Sync + 'static,
+{
+    Place::Open(Arc::new(Meddled { memory: MemoryDevice::new(64 << 20, 512), meddle }))
+}
+
+#[test]
+fn a_single_wrong_byte_is_named() {
+    // One bit of every tenth large read is turned.
+    let spoiling = || {
+        let reads = Mutex::new(0);
+        meddled(move |read: Option<&mut [u8]>| {
+            if let Some(buffer) = read.filter(|buffer| buffer.len() == 20480 + 512) {
+                let mut reads = reads.lock().unwrap();
+                *reads += 1;
+                if *reads % 10 == 0 {
+                    buffer[12_345] ^= 1;
+                }
+            }
+        })
+    };
+    for (text, during) in [
+        ("Command { 30.times { New(20K); Get; }; }", "Get of object"),
+        ("Command { 30.times { New(20K); }; 30.times { Delete; }; }", "Delete of object"),
+        ("Command { 30.times { New(20K); }; }", "the sweep at the end"),
+    ] {
+        let report =
+            run(&program(text), &verified(), &spoiling(), "cannyls", &mut quietly).unwrap();
+        let Outcome::Failed(failure) = &report.outcome else {
+            panic!("{during}: {:?}", report.outcome);
+        };
+        assert!(failure.during.starts_with(during), "{failure:?}");
+        let difference = failure.difference.as_ref().unwrap();
+        assert_eq!(difference.offset, 12_345);
+        assert!((1..=30).contains(&difference.key));
+        assert_ne!(difference.expected, difference.found);
+        assert!(!report.is_success());
+    }
+    // Without verifying nobody looks.
+    let text = program("Command { 30.times { New(20K); Get; }; }");
+    let report = run(&text, &Options::default(), &spoiling(), "cannyls", &mut quietly).unwrap();
+    assert_eq!(report.outcome, Outcome::Completed);
+    assert!(report.verification.is_none() && report.is_success());
+}
+
+#[test]
+fn a_lost_object_is_missed_and_a_risen_one_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let text = "Command { 50.times { New(1K); }; 10.times { Delete; }; 100.times { Get; }; }";
+    // While the sweep is told of, a file is taken away or a deleted one comes back; so the sweep
+    // has to be of a store that is opened after that. Hence the two steps by hand.
+    let report =
+        run(&program(text), &verified(), &Place::Directory(path.clone()), "files", &mut quietly)
+            .unwrap();
+    assert_success("files", &report);
+    let kind = store::kind("files").unwrap();
+    let options = StoreOptions::default();
+    let place = Place::Directory(path.clone());
+    let store = (kind.open)(&place, &options).unwrap();
+    let mut stream = Stream::new(&program(text));
+    while let crate::objects::stream::Step::Command(_) = stream.next_step() {}
+    let keys = store.keys().unwrap();
+    let sweep = || {
+        Sweep { stream: &stream, salt: 0 }
+            .carry_out(kind, &place, &options, &mut Verification::default(), &mut |_| {
+                ControlFlow::Continue(())
+            })
+            .map(|_| ())
+            .map_err(|failure| failure.message)
+    };
+    assert_eq!(sweep(), Ok(()));
+    let mut session = store.session().unwrap();
+    let deleted = (1..=50).find(|key| !keys.contains(key)).unwrap();
+    session.prepare(3, false).unwrap().copy_from_slice(b"abc");
+    session.put(deleted).unwrap();
+    assert!(sweep().unwrap_err().starts_with(&format!("object {deleted} is there")));
+    session.delete(deleted).unwrap();
+    session.delete(keys[7]).unwrap();
+    assert_eq!(sweep(), Err(format!("object {} is missing", keys[7])));
+}
+
+#[test]
+fn a_store_that_falls_behind_an_open_loop_is_seen_to() {
+    let slow = || {
+        meddled(|read: Option<&mut [u8]>| {
+            if read.is_none() {
+                std::thread::sleep(Duration::from_millis(4));
+            }
+        })
+    };
+    let median_ns = |text: &str| {
+        let report =
+            run(&program(text), &Options::default(), &slow(), "cannyls", &mut quietly).unwrap();
+        (report.latencies.overall.p50_ns, report.open_loop)
+    };
+    // One put takes 4 ms. In a closed loop that is its latency; 100 of them asked for at 1000 a
+    // second end some 300 ms late, half of them more than 150 ms.
+    let (closed_ns, open_loop) = median_ns("Command { 100.times { New(1K); }; }");
+    assert!((4_000_000..100_000_000).contains(&closed_ns) && !open_loop, "{closed_ns}");
+    let (open_ns, open_loop) = median_ns("Rate: 1000; Command { 100.times { New(1K); }; }");
+    assert!(open_ns >= 130_000_000 && open_loop, "{open_ns}");
+    // At a rate that it can keep, the latency is that of the call and the run lasts as long as the
+    // rate says.
+    let start = Instant::now();
+    let (relaxed_ns, _) = median_ns("Rate: 50; Command { 20.times { New(1K); }; }");
+    assert!(relaxed_ns < 100_000_000, "{relaxed_ns}");
+    assert!(start.elapsed() >= Duration::from_millis(380));
+}
+
+/// A store in which every read waits until another read is under way, for ten seconds at most.
+#[derive(Default)]
+struct Meeting {
+    inside: Mutex<(usize, usize)>,
+    changed: std::sync::Condvar,
+}
+
+impl Store for Meeting {
+    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+        Ok(Box::new(MeetingSession(self)))
+    }
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn keys(&self) -> Result<Vec<u64>, StoreError> {
+        Ok(Vec::new())
+    }
+    fn facts(&self) -> std::collections::BTreeMap<String, String> {
+        Default::default()
+    }
+}
+
+struct MeetingSession<'a>(&'a Meeting);
+
+impl Session for MeetingSession<'_> {
+    fn prepare(&mut self, _: usize, _: bool) -> Result<&mut [u8], StoreError> {
+        Ok(&mut [])
+    }
+    fn put(&mut self, _: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn get(&mut self, _: u64) -> Result<Option<&[u8]>, StoreError> {
+        let mut inside = self.0.inside.lock().unwrap();
+        // Arrivals are counted, not presences: a pair has met when the second arrives.
+        inside.0 += 1;
+        let partner = inside.0 + inside.0 % 2;
+        self.0.changed.notify_all();
+        let enough = self
+            .0
+            .changed
+            .wait_timeout_while(inside, Duration::from_secs(10), |inside| inside.0 < partner)
+            .unwrap();
+        inside = enough.0;
+        inside.1 += usize::from(!enough.1.timed_out());
+        Ok(Some(&[]))
+    }
+    fn delete(&mut self, _: u64) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+    fn delete_range(&mut self, _: Range<u64>) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+}
+
+#[test]
+fn threads_overlap_what_may_overlap() {
+    let store = Meeting::default();
+    let options = Options::default();
+    let program = with_threads("Command { New(1); 10.times { Get; }; }", 2);
+    let run = Run {
+        store: &store,
+        options: &options,
+        keeps_contents: false,
+        classes: vec!["1".to_owned()],
+        clock: Clock::start(),
+        progress_commands: (0..2).map(|_| AtomicU64::new(0)).collect(),
+    };
+    let measured = run.carry_out(&program, &Plan::of(&program), &mut quietly);
+    assert_eq!(measured.outcome, Outcome::Completed);
+    // Both read the same object, and every read met another.
+    assert_eq!(*store.inside.lock().unwrap(), (10, 10));
+}
+
+#[test]
+fn runs_end_by_time_and_by_the_callers_wish() {
+    let text = "Duration: 300ms; Command { 1000000000.times { New(1K); Delete; }; }";
+    let report = run_in_memory(&program(text), &verified());
+    assert_eq!(report.outcome, Outcome::TimeLimit);
+    assert!(report.is_success() && report.commands > 0, "{:?}", report.verification);
+    assert!((300_000_000..3_000_000_000).contains(&report.elapsed_ns));
+
+    let mut last = None;
+    let mut cancel = |progress: &Progress| {
+        last = Some(*progress);
+        if progress.commands > 100 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let text = with_threads("Command { 1000000000.times { New(1K); Delete; }; }", 2);
+    let place = Place::Open(Arc::new(MemoryDevice::new(64 << 20, 512)));
+    let report = run(&text, &Options::default(), &place, "cannyls", &mut cancel).unwrap();
+    assert_eq!(report.outcome, Outcome::Cancelled);
+    assert!(!report.is_success());
+    assert!(last.is_some_and(|progress| progress.elapsed_ns > 0 && progress.expected.is_none()));
+
+    let text = "Unordered[400ms] { <50%> New(1K); <50%> Delete; } Command { 3.times { New(7); }; }";
+    let report = run_in_memory(&program(text), &verified());
+    assert_eq!(report.outcome, Outcome::Completed);
+    assert!((400_000_000..3_000_000_000).contains(&report.elapsed_ns));
+    let series = report.series.as_ref().unwrap();
+    let counted: u64 = series.points.iter().map(|point| point.overall.count).sum();
+    assert_eq!(counted, report.commands);
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_anything_is_touched() {
+    let memory = || Place::Open(Arc::new(MemoryDevice::new(1 << 20, 512)));
+    let refusal = |text: &str, options: &Options, store_name: &str| {
+        run(&program(text), options, &memory(), store_name, &mut quietly).unwrap_err().to_string()
+    };
+    let plain = Options::default();
+    let told = refusal("Command { 2000.times { New(1K); }; }", &plain, "cannyls");
+    assert!(told.contains("2048000 bytes") && told.contains("1048576 bytes"), "{told}");
+    let told = refusal("Command { New(33M); Delete; }", &plain, "cannyls");
+    assert!(told.contains("at most 33553918 bytes"), "{told}");
+    let told = refusal("Command { New(1K); }", &verified(), "null");
+    assert!(told.contains("keeps nothing"), "{told}");
+    let told = refusal("Command { New(1K); }", &plain, "canyls");
+    assert!(told.contains("did you mean `cannyls`?"), "{told}");
+    let told = refusal("Command { New(1K); }", &plain, "files");
+    assert!(told.contains("needs a file system"), "{told}");
+}
+
+#[test]
+fn a_store_that_fills_up_ends_the_run_and_keeps_the_figures() {
+    // Nothing bounds the program, so it begins; the device has room for some 3000 objects.
+    let text = "Unordered[60s] { <100%> New(1000); }";
+    let place = Place::Open(Arc::new(MemoryDevice::new(4 << 20, 512)));
+    let report = run(&program(text), &verified(), &place, "cannyls", &mut quietly).unwrap();
+    let Outcome::Failed(failure) = &report.outcome else { panic!("{:?}", report.outcome) };
+    assert!(failure.store_is_full && failure.during.starts_with("Put of object"), "{failure:?}");
+    assert!((1000..4000).contains(&report.commands), "{}", report.commands);
+    assert_eq!(report.latencies.overall.count, report.commands);
+}
+
+#[test]
+fn a_report_survives_json_and_prints_the_known_table() {
+    let text = "Command { 10.times { New(256K); Get; }; 5.times { Delete; Get; }; }";
+    let report = run_in_memory(&program(text), &verified());
+    let json = serde_json::to_string(&report).unwrap();
+    // JSON as it is read here may move the last bit of a mean, the only number with a fraction.
+    let without_means = |report: &Report| {
+        let mut report = report.clone();
+        report.latencies.kinds.iter_mut().for_each(|kind| kind.mean_ns = 0.0);
+        report.latencies.overall.mean_ns = 0.0;
+        report
+    };
+    let read: Report = serde_json::from_str(&json).unwrap();
+    assert_eq!(without_means(&read), without_means(&report));
+
+    let table = report.table();
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].starts_with("kind = Put(262144), count = 10, 50% = "), "{table}");
+    assert!(lines[1].starts_with("kind = Get(262144), count = 15, 50% = "), "{table}");
+    assert!(lines[2].starts_with("kind = Delete, count = 5, 50% = "), "{table}");
+    assert!(lines[3].starts_with("[Overall 30] 50% = "), "{table}");
+    assert!(lines[4].starts_with("Total Elapsed Time by Commands = "), "{table}");
+    for part in [", 90% = ", ", 95% = ", ", 99% = ", ", 99.99% = ", ", max = ", ", MB/s = "] {
+        assert!(lines[0].contains(part), "{part} is not in {}", lines[0]);
+    }
+    // The log holds the histogram of each kind.
+    for kind in ["Tag=Put(262144),", "Tag=Get(262144),", "Tag=Delete,"] {
+        assert!(report.histogram_log.contains(kind));
+    }
+}
+
+#[test]
+fn the_null_store_takes_what_the_plan_says() {
+    for (name, text) in PROGRAMS {
+        let place = Place::Directory("/nowhere".into());
+        let report =
+            run(&program(text), &Options::default(), &place, "null", &mut quietly).unwrap();
+        assert_eq!(report.plan.commands, Bound::exactly(report.commands), "{name}");
+    }
+}
