@@ -11,3 +11,4 @@ pub mod objects;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;
+pub mod tree;

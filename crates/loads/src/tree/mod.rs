@@ -1,0 +1,17 @@
+//! What people do with trees: copy an archive, unpack it, walk it, look at it, rewrite it,
+//! delete it.
+//!
+//! [`synthetic`] makes a tree like that of the Linux kernel from a seed, [`archive`] writes and
+//! inspects archives, [`run`] times the phases, [`hash`] proves that what was unpacked is the
+//! same everywhere. Knows a directory; nothing of contenders. What the phases do and where the
+//! synthetic tree's figures come from: docs/tree.md.
+
+pub mod archive;
+pub mod hash;
+pub mod run;
+pub mod synthetic;
+
+pub use archive::{ArchiveFacts, inspect, write_archive};
+pub use hash::{TreeHash, hash_tree};
+pub use run::{Phase, PhaseReport, Tree, TreeError, TreeOutcome, TreeReport, run_tree};
+pub use synthetic::{Entry, EntryKind, SyntheticTree};
