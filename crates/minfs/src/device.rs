@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use block::claim::{Permission, Use, examine};
 use block::{BlockDevice, FileDevice, FileDeviceOptions};
 
 /// How long a device that is mounted nowhere may stay busy.
@@ -34,6 +35,28 @@ pub fn open(path: &Path, read_only: bool) -> Result<FileDevice, String> {
             Err(error) => return Err(format!("{}: {error}", path.display())),
         }
     }
+}
+
+/// Asks the claim that guards every device here whether `path` may be overwritten; with `force`
+/// whatever single file system or partition table it carries may be lost. That a process merely
+/// has it open is no objection: the exclusive open that follows decides, and a laboratory that
+/// calls mkfs keeps its own device open.
+pub fn check_claim(path: &Path, force: bool) -> Result<(), String> {
+    let mut findings =
+        examine(path).map_err(|error| format!("{}: cannot look at it: {error}", path.display()))?;
+    findings.uses.retain(|using| !matches!(using, Use::OpenBy { .. } | Use::Busy));
+    let signatures = if force {
+        findings.signatures.iter().map(|signature| signature.kind.clone()).collect()
+    } else {
+        Vec::new()
+    };
+    let permission = Permission { name: findings.kernel_name.clone(), signatures };
+    let objections = findings.objections(&permission);
+    if objections.is_empty() {
+        return Ok(());
+    }
+    let hint = if force { "" } else { " (--force overwrites a file system or partition table)" };
+    Err(format!("{}: {}{hint}", path.display(), objections.join("; ")))
 }
 
 /// Where `/proc/self/mounts` says that a device is mounted, by whatever file system.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use block::{AlignedBuffer, FileDevice, FileDeviceOptions};
 use minfs::{File, FileFacts, MkfsOptions, MountOptions, Severity, Volume};
 
 use crate::cli::{FsckArguments, MkfsArguments};
-use crate::device::{foreign_signature, open};
+use crate::device::{check_claim, foreign_signature, open};
 
 /// Transfers of put and get in bytes.
 const COPY_BYTES: usize = 4 << 20;
@@ -73,6 +73,9 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
             FileDeviceOptions { set_length: Some(length), exclusive: true, ..Default::default() };
         FileDevice::open(path, &creation)
             .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    if path.metadata().is_ok_and(|facts| facts.file_type().is_block_device()) {
+        check_claim(path, arguments.force)?;
     }
     let device = open(path, false)?;
     if !arguments.force {

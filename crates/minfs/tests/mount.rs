@@ -390,6 +390,44 @@ fn exit_codes_and_refusals_suit_unattended_callers() {
 }
 
 #[test]
+fn mkfs_asks_the_claim_before_it_overwrites_a_device() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: loop devices need root");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("image");
+    File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let attached = run("losetup", &["--find", "--show", image.to_str().unwrap()]);
+    if !attached.status.success() {
+        eprintln!("SKIPPED: no loop device can be had");
+        return;
+    }
+    let device = String::from_utf8(attached.stdout).unwrap().trim().to_string();
+    let check = || {
+        succeed(run("mkfs.ext4", &["-q", "-F", &device]));
+        let refused = minfs(&["mkfs", &device]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("ext4"));
+        let point = directory.path().join("point");
+        fs::create_dir(&point).unwrap();
+        succeed(run("mount", &[&device, point.to_str().unwrap()]));
+        let refused = minfs(&["mkfs", "--force", &device]);
+        succeed(run("umount", &[point.to_str().unwrap()]));
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("mounted"));
+        succeed(minfs(&["mkfs", "--force", &device]));
+        succeed(minfs(&["mount", &device, point.to_str().unwrap()]));
+        fs::write(point.join("a"), b"x").unwrap();
+        succeed(minfs(&["umount", point.to_str().unwrap()]));
+        succeed(minfs(&["fsck", "-n", &device]));
+    };
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+    run("losetup", &["--detach", &device]);
+    assert!(outcome.is_ok());
+}
+
+#[test]
 fn open_unlinked_files_and_direct_io_work() {
     let Some(mount) = Mount::new("64M", "rw") else { return };
     let mut options = OpenOptions::new();
