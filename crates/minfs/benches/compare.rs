@@ -278,6 +278,76 @@ fn head(title: &str, contenders: &[Contender]) {
     println!("| --- |{}", " ---: |".repeat(names.len() + 1));
 }
 
+/// A device that does nothing at once, so that what is left is the library's own time. Metadata
+/// goes to memory, since the volume must find it again.
+struct Nothing {
+    memory: block::MemoryDevice,
+    data_from: u64,
+}
+
+impl BlockDevice for Nothing {
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+    fn block_size(&self) -> u32 {
+        512
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        if offset < self.data_from { self.memory.read_at(buffer, offset) } else { Ok(()) }
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> std::io::Result<()> {
+        if offset < self.data_from { self.memory.write_at(buffer, offset) } else { Ok(()) }
+    }
+    fn flush(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn discard(&self, _offset: u64, _length: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What the library adds to each request, whatever the device: fastest of many short runs.
+fn time_software() {
+    const OPERATIONS: u32 = 20_000;
+    let memory = block::MemoryDevice::new(1 << 30, 512);
+    mkfs(&memory, &MkfsOptions::default()).expect("mkfs");
+    let data_from = minfs::identify(&memory).expect("it is a volume").unit_offset(0);
+    let device = Arc::new(Nothing { memory, data_from });
+    let volume = Volume::mount(device, &MountOptions::default()).expect("mount");
+    let file = volume.create(b"area", 0o644).expect("create");
+    file.preallocate(0, AREA_BYTES, false, true).expect("preallocate");
+    let mut buffer = AlignedBuffer::zeroed(4096);
+    let mut fastest_ns = |work: &mut dyn FnMut(&mut [u8], u64)| {
+        let runs = (0..50).map(|_| {
+            let start = Instant::now();
+            for index in 0..OPERATIONS {
+                work(&mut buffer, u64::from(index) * 4096);
+            }
+            start.elapsed().as_nanos() as f64 / f64::from(OPERATIONS)
+        });
+        runs.fold(f64::INFINITY, f64::min)
+    };
+    let write_ns = fastest_ns(&mut |buffer, offset| Target::write(&file, buffer, offset));
+    let read_ns = fastest_ns(&mut |buffer, offset| Target::read(&file, buffer, offset));
+    let sync_ns = fastest_ns(&mut |_, _| Target::sync(&file));
+    println!(
+        "\nThe library's own time for a 4 KiB request: write {write_ns:.0} ns, read {read_ns:.0} \
+         ns, sync {sync_ns:.0} ns (fastest of 50 runs)"
+    );
+    let log = volume.create(b"log", 0o644).expect("create");
+    let mut append_ns = f64::INFINITY;
+    for _ in 0..20 {
+        log.truncate(0).expect("truncate");
+        let start = Instant::now();
+        for index in 0..500_u64 {
+            Target::write(&log, &buffer, index * 4096);
+            Target::sync(&log);
+        }
+        append_ns = append_ns.min(start.elapsed().as_nanos() as f64 / 500.0);
+    }
+    println!("An extending 4 KiB write with its sync: {append_ns:.0} ns (fastest of 20 runs)");
+}
+
 fn time_huge_volume(directory: &Path) {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..7 {
@@ -301,6 +371,7 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
+    time_software();
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: loop devices and mounts need root");
         return;
