@@ -232,7 +232,7 @@ pub struct StudyArgs {
     /// Caches before the run: cold (dropped) or warm. [default: cold]
     #[arg(long, value_name = "STATE")]
     pub cache: Option<String>,
-    /// Seed of the order and of the bootstrap. [default: random, recorded]
+    /// Seed of the order. [default: random, recorded]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Margin within which two contenders count as the same, in percent. [default: 5]

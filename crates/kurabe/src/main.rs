@@ -1,5 +1,7 @@
 //! kurabe: hyperfine for file systems. This file only sends each subcommand on its way.
 
+#[cfg(test)]
+mod documented;
 mod executor;
 mod exit;
 mod flags;

@@ -138,7 +138,7 @@ pub struct Comparison {
     pub low: Option<f64>,
     /// Upper end of it.
     pub high: Option<f64>,
-    /// Confidence of the whole family of intervals.
+    /// Confidence of this interval; above that of the whole family, by Holm's correction.
     pub confidence: f64,
     /// p value of "the ratio is 1", adjusted by Holm over the contenders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -319,7 +319,7 @@ fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Compariso
                 ratio: compared.ratio.map(|ratio| if flip { ratio.recip() } else { ratio }),
                 low: interval.map(|(low, _)| low),
                 high: interval.map(|(_, high)| high),
-                confidence: options.confidence,
+                confidence: compared.interval.map_or(options.confidence, |interval| interval.confidence),
                 p_adjusted: compared.p_adjusted,
                 verdict: compared.verdict,
             }

@@ -20,7 +20,7 @@ pub struct Plan {
     pub schema: u32,
     /// The study.
     pub study: Study,
-    /// Seed of the order and of the bootstrap.
+    /// Seed of the order.
     pub seed: u64,
     /// When a workload has enough blocks.
     pub stop_rule: StopRule,

@@ -45,7 +45,7 @@ pub struct StudyText {
     /// Whether mkfs and mount may discard.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub discard: bool,
-    /// Seed of the order and of the bootstrap.
+    /// Seed of the order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Exactly so many blocks.
