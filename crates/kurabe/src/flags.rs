@@ -182,6 +182,9 @@ pub struct OtherLoadArgs {
     /// Block size of the cannyls store, or block sizes of --fio-matrix (comma-separated).
     #[arg(long, value_name = "SIZE", value_delimiter = ',')]
     pub block_size: Vec<String>,
+    /// Print what the load is going to do (counts, bytes, whether it fits), and do nothing else.
+    #[arg(long, requires = "objects")]
+    pub print_plan: bool,
     /// Size of the files of --fio-matrix or --bonnie. [default: 1G]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,

@@ -42,7 +42,43 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         print!("{}", study_file::print(&text));
         return Ok(exit::OK);
     }
+    if args.other.print_plan {
+        return print_plan(study);
+    }
     begin(&text, study)
+}
+
+/// What the loads are going to do, without doing it.
+fn print_plan(mut study: Study) -> Result<u8, Failure> {
+    read_files(&mut study)?;
+    let size_bytes = size_bytes(&device_request(&study)?);
+    for workload in &study.workloads {
+        let refused =
+            |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));
+        let text = trial::workload::plan_text(&workload.load, size_bytes).map_err(refused)?;
+        println!("{}\n{}", workload.name, text.unwrap_or_default());
+    }
+    Ok(exit::OK)
+}
+
+/// Reads the programs and jobs that the loads name.
+fn read_files(study: &mut Study) -> Result<(), Failure> {
+    for workload in &mut study.workloads {
+        trial::workload::read_files(&mut workload.load).map_err(|problem| {
+            Failure::refused(format!("workload '{}': {problem}", workload.name))
+        })?;
+    }
+    Ok(())
+}
+
+/// Size of an image or of memory; that of a real device is seen when it is claimed.
+fn size_bytes(request: &DeviceRequest) -> Option<u64> {
+    match request {
+        DeviceRequest::Loop { size_bytes, .. } | DeviceRequest::Memory { size_bytes } => {
+            Some(*size_bytes)
+        }
+        DeviceRequest::Block { .. } => None,
+    }
 }
 
 /// `kurabe run`.
@@ -96,11 +132,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
 }
 
 fn begin(text: &StudyText, mut study: Study) -> Result<u8, Failure> {
-    for workload in &mut study.workloads {
-        trial::workload::read_files(&mut workload.load).map_err(|problem| {
-            Failure::refused(format!("workload '{}': {problem}", workload.name))
-        })?;
-    }
+    read_files(&mut study)?;
     let present = PresentArgs {
         out: text.out.clone(),
         style: None,
@@ -186,12 +218,7 @@ fn preflight(study: &Study) -> Result<(), Failure> {
             "making and mounting file systems needs root; run kurabe by sudo, or compare existing directories as dir:/path".into(),
         );
     }
-    let size_bytes = match request {
-        DeviceRequest::Loop { size_bytes, .. } | DeviceRequest::Memory { size_bytes } => {
-            Some(size_bytes)
-        }
-        DeviceRequest::Block { .. } => None,
-    };
+    let size_bytes = size_bytes(&request);
     for workload in &study.workloads {
         problems.extend(command_problems(workload));
         let name = &workload.name;

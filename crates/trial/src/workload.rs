@@ -6,6 +6,9 @@
 
 mod dbench;
 mod dbench_replay;
+mod fio;
+mod objects;
+mod tree;
 
 use std::fs;
 use std::path::Path;
@@ -30,6 +33,8 @@ pub const REPORT_FILE: &str = "load-report.json";
 pub fn read_files(load: &mut Load) -> Result<(), String> {
     match load {
         Load::DbenchReplay(load) => dbench_replay::parse(&load.load_file).map(drop),
+        Load::Objects(load) => objects::read(load),
+        Load::Fio(load) => fio::read(load),
         _ => Ok(()),
     }
 }
@@ -41,16 +46,27 @@ pub fn read_files(load: &mut Load) -> Result<(), String> {
 ///
 /// What is missing, with the package; or both sizes.
 pub fn check(load: &Load, device_bytes: Option<u64>) -> Result<(), String> {
-    let _ = device_bytes;
     match load {
         Load::Dbench(load) => dbench::check(load),
-        _ => Ok(()),
+        Load::Objects(load) => objects::check(load, device_bytes),
+        Load::Tree(load) => tree::check(load),
+        Load::Fio(load) => fio::check(load, device_bytes),
+        Load::FioMatrix(load) => fio::check_matrix(load, device_bytes),
+        Load::Command { .. } | Load::DbenchReplay(_) | Load::Bonnie(_) => Ok(()),
     }
 }
 
 /// Whether a load lays something out before it is measured.
 pub fn has_setup(load: &Load) -> bool {
-    matches!(load, Load::Fio(_) | Load::FioMatrix(_))
+    matches!(load, Load::Tree(_))
+}
+
+/// What a load is going to do, in words, where that can be told in advance.
+pub fn plan_text(load: &Load, device_bytes: Option<u64>) -> Result<Option<String>, String> {
+    match load {
+        Load::Objects(load) => objects::plan_text(load, device_bytes).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// `kurabe load`: carries one part of a load out and writes its report.
@@ -72,6 +88,11 @@ fn perform(task_file: &Path) -> Result<(), String> {
     let report = match (&task.load, task.stage) {
         (Load::Dbench(load), Stage::Run) => dbench::run(load, &task.target, &stop)?,
         (Load::DbenchReplay(load), Stage::Run) => dbench_replay::run(load, &task, &stop)?,
+        (Load::Objects(load), Stage::Run) => objects::run(load, &task, &stop)?,
+        (Load::Tree(load), Stage::Setup) => tree::set_up(load, &task)?,
+        (Load::Tree(load), Stage::Run) => tree::run(load, &task, &stop)?,
+        (Load::Fio(load), Stage::Run) => fio::run(load, &task, &stop)?,
+        (Load::FioMatrix(load), Stage::Run) => fio::run_matrix(load, &task, &stop)?,
         (load, stage) => {
             return Err(format!("a {} load has no part '{stage:?}'", load.kind()));
         }

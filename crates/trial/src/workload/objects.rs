@@ -1,0 +1,166 @@
+//! A program of the object language on a store. The time of its commands is compared; latencies
+//! are kept by kind of command.
+
+use std::ops::ControlFlow;
+
+use lab::load::{Latency, LoadReport, LoadTask, Metric, ObjectsLoad, Series, Target, Unit};
+use loads::latency::Series as RecordedSeries;
+use loads::objects::{
+    Fit, Options, Outcome, Place, Plan, Program, Report, StoreOptions, run as run_program, store,
+};
+
+use super::latencies;
+use crate::stop::Stop;
+
+/// Reads the program's file into the load and parses it.
+pub(super) fn read(load: &mut ObjectsLoad) -> Result<(), String> {
+    let origin = load.path.display().to_string();
+    let text = std::fs::read(&load.path).map_err(|error| format!("program {origin}: {error}"))?;
+    Program::parse(&origin, &text).map_err(|error| error.to_string())?;
+    load.program = String::from_utf8_lossy(&text).into_owned();
+    Ok(())
+}
+
+fn program(load: &ObjectsLoad) -> Result<Program, String> {
+    let parsed = Program::parse(&load.path.display().to_string(), load.program.as_bytes())
+        .map_err(|error| error.to_string())?;
+    Ok(if load.scale == 1.0 { parsed.program } else { parsed.program.scaled(load.scale) })
+}
+
+/// What the program will do, in words, and whether it fits a device of this size.
+pub(super) fn plan_text(load: &ObjectsLoad, device_bytes: Option<u64>) -> Result<String, String> {
+    let plan = Plan::of(&program(load)?);
+    let fit = match device_bytes {
+        None => String::new(),
+        Some(bytes) => match fit(load, &plan, bytes)? {
+            Fit::TooLarge { needed_bytes, available_bytes } => format!(
+                "does not fit: it keeps {needed_bytes} bytes of objects at once, and the device has {available_bytes}\n"
+            ),
+            Fit::Tight { needed_bytes, available_bytes } => format!(
+                "fits tightly: {needed_bytes} bytes would be comfortable, and the device has {available_bytes}\n"
+            ),
+            Fit::Fits { needed_bytes, available_bytes } => {
+                format!("fits: it needs {needed_bytes} of the device's {available_bytes} bytes\n")
+            }
+            Fit::Unknown { .. } => "whether it fits cannot be told in advance\n".into(),
+        },
+    };
+    Ok(format!("{plan}\n{fit}"))
+}
+
+fn store_options(load: &ObjectsLoad) -> StoreOptions {
+    StoreOptions {
+        block_size_bytes: load.block_size_bytes,
+        sync_every_put: load.sync_puts,
+        ..StoreOptions::default()
+    }
+}
+
+fn fit(load: &ObjectsLoad, plan: &Plan, device_bytes: u64) -> Result<Fit, String> {
+    let kind = store::kind(&load.store).map_err(|error| error.to_string())?;
+    let space = plan.demand().map(|demand| (kind.space)(&store_options(load), &demand));
+    Ok(plan.fit(space, device_bytes))
+}
+
+/// Refuses an unknown store and a program that is too large for the device.
+pub(super) fn check(load: &ObjectsLoad, device_bytes: Option<u64>) -> Result<(), String> {
+    let kind = store::kind(&load.store).map_err(|error| error.to_string())?;
+    if load.verify && !kind.keeps_contents {
+        return Err(format!(
+            "the store '{}' keeps nothing, so nothing can be verified",
+            load.store
+        ));
+    }
+    if !kind.keeps_contents {
+        return Ok(());
+    }
+    let Some(bytes) = device_bytes else { return Ok(()) };
+    let plan = Plan::of(&program(load)?);
+    match fit(load, &plan, bytes)? {
+        Fit::TooLarge { needed_bytes, available_bytes } => Err(format!(
+            "the program keeps {needed_bytes} bytes of objects at once, and the device has {available_bytes}; scale it down by --scale, or give a larger device"
+        )),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
+    let place = match &task.target {
+        Target::Directory(directory) => {
+            // mkfs leaves `lost+found`, and a store wants an empty place.
+            let directory = directory.join("objects");
+            std::fs::create_dir(&directory)
+                .map_err(|error| format!("{}: {error}", directory.display()))?;
+            Place::Directory(directory)
+        }
+        Target::Device(device) => Place::Device(device.clone()),
+    };
+    let options = Options {
+        store: store_options(load),
+        verify: load.verify,
+        salt: std::process::id().into(),
+        ..Options::default()
+    };
+    let report = run_program(&program(load)?, &options, &place, &load.store, &mut |_| {
+        if stop.raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+    .map_err(|error| error.to_string())?;
+    match &report.outcome {
+        Outcome::Completed | Outcome::TimeLimit => Ok(translate(report)),
+        Outcome::Cancelled => Err("stopped".into()),
+        Outcome::Failed(failure) => {
+            let difference = failure
+                .difference
+                .as_ref()
+                .map(|difference| format!("\n{difference}"))
+                .unwrap_or_default();
+            Err(format!("{}: {}{difference}", failure.during, failure.message))
+        }
+    }
+}
+
+fn translate(mut report: Report) -> LoadReport {
+    let mut findings = Vec::new();
+    if let Some(checked) = &report.verification {
+        findings.push(format!(
+            "verified: {} objects on Get, {} on Delete or OverWrite, {} in the sweep at the end; no mismatch",
+            checked.gets, checked.deletes, checked.swept_objects
+        ));
+    }
+    if report.skipped > 0 {
+        findings
+            .push(format!("{} statements were skipped, since no object was live", report.skipped));
+    }
+    let all: Vec<Latency> = latencies(&report.latencies);
+    let histogram_log = Some(std::mem::take(&mut report.histogram_log));
+    let series = report.series.take().map(series).unwrap_or_default();
+    LoadReport {
+        metrics: vec![Metric {
+            // The publication's figure, and the sync that makes it honest.
+            name: "commands and sync".into(),
+            value: (report.elapsed_ns + report.sync_ns) as f64,
+            unit: Unit::Nanoseconds,
+        }],
+        latencies: all,
+        series,
+        findings,
+        details: serde_json::to_value(&report).expect("a report has a JSON form"),
+        histogram_log,
+    }
+}
+
+fn series(recorded: RecordedSeries) -> Vec<Series> {
+    let points = &recorded.points;
+    let of = |name: &str, unit, value: &dyn Fn(&loads::latency::Point) -> f64| Series {
+        name: name.into(),
+        unit,
+        interval_ns: recorded.interval_ns,
+        values: points.iter().map(value).collect(),
+    };
+    vec![
+        of("throughput", Unit::BytesPerSecond, &|point| {
+            point.overall.bytes as f64 * 1e9 / point.duration_ns.max(1) as f64
+        }),
+        of("p99", Unit::Nanoseconds, &|point| point.overall.p99_ns as f64),
+    ]
+}

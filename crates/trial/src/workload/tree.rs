@@ -1,0 +1,82 @@
+//! What people do with trees: each phase's time, with its sync, is compared.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use lab::load::{LoadReport, LoadTask, Metric, TreeLoad, TreeSource, Unit};
+use loads::tool::Tool;
+use loads::tree::{Phase, SyntheticTree, Tree, inspect, run_tree, write_archive};
+
+use super::{directory_of, histogram_log, latencies};
+use crate::stop::Stop;
+
+/// Whether the tools and the tarball are there.
+pub(super) fn check(load: &TreeLoad) -> Result<(), String> {
+    for tool in [Tool::Tar, Tool::Rm] {
+        tool.locate().map_err(|error| error.to_string())?;
+    }
+    match &load.source {
+        TreeSource::Tarball(path) => File::open(path)
+            .map(drop)
+            .map_err(|error| format!("tarball {}: {error}", path.display())),
+        TreeSource::Synthetic { .. } => Ok(()),
+    }
+}
+
+/// Name of the synthetic tree's archive in the scratch directory.
+const ARCHIVE_FILE: &str = "tree.tar";
+
+/// Writes the synthetic tree's archive, outside of the contender.
+pub(super) fn set_up(load: &TreeLoad, task: &LoadTask) -> Result<LoadReport, String> {
+    if let TreeSource::Synthetic { files, seed } = load.source {
+        let path = archive(load, task);
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut writer = BufWriter::new(File::create(&path).map_err(failed)?);
+        write_archive(&SyntheticTree::new(files, seed), &mut writer).map_err(failed)?;
+        writer.flush().map_err(failed)?;
+    }
+    Ok(LoadReport::default())
+}
+
+fn archive(load: &TreeLoad, task: &LoadTask) -> PathBuf {
+    match &load.source {
+        TreeSource::Tarball(path) => path.clone(),
+        TreeSource::Synthetic { .. } => {
+            task.report.parent().unwrap_or(Path::new("/tmp")).join(ARCHIVE_FILE)
+        }
+    }
+}
+
+pub(super) fn run(load: &TreeLoad, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
+    let archive = archive(load, task);
+    let facts = inspect(&archive, stop.flag()).map_err(|error| error.to_string())?;
+    let plan = Tree {
+        archive: &archive,
+        directory: directory_of(&task.target)?,
+        phases: &Phase::DEFAULT,
+        facts: Some(facts),
+        expected_hash: None,
+    };
+    let outcome = run_tree(&plan, stop.flag(), &mut |_| ()).map_err(|error| error.to_string())?;
+    let report = &outcome.report;
+    let metrics = report
+        .phases
+        .iter()
+        .map(|phase| Metric {
+            name: phase.phase.name().replace('_', " "),
+            value: (phase.elapsed_ns + phase.sync_ns) as f64,
+            unit: Unit::Nanoseconds,
+        })
+        .collect();
+    let findings = report.hash.iter().map(|hash| format!("tree {hash}")).collect();
+    let elapsed_ns = report.phases.iter().map(|phase| phase.elapsed_ns).sum();
+    Ok(LoadReport {
+        metrics,
+        latencies: latencies(&outcome.latencies.summary()),
+        findings,
+        histogram_log: Some(histogram_log(&outcome.latencies, elapsed_ns)?),
+        details: serde_json::to_value(report).expect("a report has a JSON form"),
+        ..LoadReport::default()
+    })
+}
