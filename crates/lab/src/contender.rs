@@ -162,6 +162,8 @@ pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase();
     candidates
         .iter()
+        // Of several that are equally near the last one is meant: 'ext4' by 'ext5'.
+        .rev()
         .map(|candidate| {
             (strsim::damerau_levenshtein(&word, &candidate.to_lowercase()), *candidate)
         })
@@ -174,7 +176,7 @@ pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    const KNOWN: &[&str] = &["ext4", "xfs", "btrfs", "dir"];
+    const KNOWN: &[&str] = &["ext2", "ext4", "xfs", "btrfs", "dir"];
 
     fn parse(text: &str) -> Contender {
         Contender::parse(text, KNOWN).unwrap()
@@ -212,7 +214,7 @@ mod tests {
     fn errors_name_the_word_and_the_next_step() {
         let message = |text: &str| Contender::parse(text, KNOWN).unwrap_err().to_string();
         assert!(message("ext5").contains("did you mean 'ext4'"), "{}", message("ext5"));
-        assert!(message("hammer").contains("known are ext4, xfs"), "{}", message("hammer"));
+        assert!(message("hammer").contains("known are ext2, ext4"), "{}", message("hammer"));
         assert!(message("a: ").contains("no file system is named"));
         assert!(message(": ext4").contains("label"));
         assert!(message("ext4 -L 'x").contains("quote"));

@@ -1,0 +1,334 @@
+//! A site of its own for every test: its own ledger, scratch, image and working directory, so that
+//! tests (and other people's kurabe) run side by side, and so that whatever kurabe leaves behind
+//! can be told from everybody else's.
+//!
+//! What was left is looked for where it would lie, not where kurabe says: loop devices by their
+//! backing file, mounts in every namespace, processes by the environment that they inherited.
+#![allow(dead_code, reason = "every test program uses another part of it")]
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub const KURABE: &str = env!("CARGO_BIN_EXE_kurabe");
+
+/// The user `nobody`, as whom the tests try what needs no root.
+pub const NOBODY: u32 = 65534;
+
+/// Whether the test may make file systems; says why it is skipped when not.
+pub fn root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: making and mounting file systems needs root");
+    }
+    root
+}
+
+/// What a kurabe that ended yielded.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+    pub elapsed: Duration,
+}
+
+impl Ran {
+    fn of(output: Output, elapsed: Duration) -> Ran {
+        Ran {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("kurabe writes text"),
+            stderr: String::from_utf8(output.stderr).expect("kurabe writes text"),
+            elapsed,
+        }
+    }
+
+    /// Checks the exit code and shows everything when it is another.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Ran {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        self
+    }
+
+    /// Checks that standard error says all of these.
+    #[track_caller]
+    pub fn says(self, texts: &[&str]) -> Ran {
+        for text in texts {
+            assert!(self.stderr.contains(text), "no '{text}' in:\n{}", self.stderr);
+        }
+        self
+    }
+}
+
+/// A place where kurabe runs.
+pub struct Site {
+    home: TempDir,
+}
+
+impl Site {
+    pub fn new() -> Site {
+        // On a disk, because an image in memory is refused.
+        let home = tempfile::Builder::new()
+            .prefix("test-of-kurabe-")
+            .tempdir_in("/var/tmp")
+            .expect("/var/tmp can be written");
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let site = Site { home };
+        for directory in [site.images(), site.scratch(), site.work()] {
+            fs::create_dir(directory).unwrap();
+        }
+        site
+    }
+
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Where images lie.
+    pub fn images(&self) -> PathBuf {
+        self.home().join("images")
+    }
+
+    /// Where trials have their mount points.
+    pub fn scratch(&self) -> PathBuf {
+        self.home().join("scratch")
+    }
+
+    pub fn ledger(&self) -> PathBuf {
+        self.home().join("ledger")
+    }
+
+    /// Where kurabe is started.
+    pub fn work(&self) -> PathBuf {
+        self.home().join("work")
+    }
+
+    /// An image file of this size.
+    pub fn image_device(&self, size: &str) -> String {
+        format!("loop:{size}@{}", self.images().display())
+    }
+
+    /// The mark by which every process that kurabe starts here is known.
+    fn mark(&self) -> String {
+        format!("KURABE_LEDGER={}", self.ledger().display())
+    }
+
+    /// `program`, started in this site.
+    pub fn program(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.work())
+            .env("KURABE_LEDGER", self.ledger())
+            .env("TMPDIR", self.scratch())
+            .env_remove("NO_COLOR")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub fn kurabe(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program(KURABE);
+        command.args(arguments);
+        command
+    }
+
+    pub fn finish(&self, mut command: Command) -> Ran {
+        let started = Instant::now();
+        let output = command.output().expect("kurabe starts");
+        Ran::of(output, started.elapsed())
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        self.finish(self.kurabe(arguments))
+    }
+
+    /// `kurabe compare` with what keeps tests short, unless `flags` say otherwise: memory of
+    /// 64 MiB, one block, a short wait for an idle machine, the result in `result`.
+    pub fn compare_command(
+        &self,
+        contenders: &[&str],
+        flags: &[&str],
+        command: &[&str],
+    ) -> Command {
+        let mut arguments = vec!["compare"];
+        arguments.extend(contenders);
+        for (flag, value) in [
+            ("--device", "mem:64M"),
+            ("--runs", "1"),
+            ("--idle-wait", "200ms"),
+            ("--out", "result"),
+            ("--seed", "1"),
+        ] {
+            if !flags.contains(&flag) {
+                arguments.extend([flag, value]);
+            }
+        }
+        arguments.extend(flags);
+        arguments.push("--");
+        arguments.extend(command);
+        self.kurabe(&arguments)
+    }
+
+    pub fn compare(&self, contenders: &[&str], flags: &[&str], command: &[&str]) -> Ran {
+        self.finish(self.compare_command(contenders, flags, command))
+    }
+
+    /// Starts kurabe and lets it run.
+    pub fn start(&self, mut command: Command) -> Running {
+        Running { child: command.spawn().expect("kurabe starts"), started: Instant::now() }
+    }
+
+    /// A file of the result, as JSON.
+    pub fn json(&self, name: &str) -> Value {
+        let path = self.work().join("result").join(name);
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// The records of the result.
+    pub fn records(&self) -> Vec<Value> {
+        let path = self.work().join("result/records.jsonl");
+        let text = fs::read_to_string(path).expect("there are records");
+        text.lines().map(|line| serde_json::from_str(line).expect("a whole record")).collect()
+    }
+
+    /// The only record of a contender.
+    #[track_caller]
+    pub fn record_of(&self, label: &str) -> Value {
+        let mut records = self.records();
+        records.retain(|record| record["contender"]["label"] == label);
+        assert_eq!(records.len(), 1, "{records:#?}");
+        records.remove(0)
+    }
+
+    /// Everything of this site that is taken: a line each.
+    pub fn taken(&self) -> BTreeSet<String> {
+        let home = self.home().display().to_string();
+        let mut taken = BTreeSet::new();
+        for entry in fs::read_dir("/sys/block").unwrap().flatten() {
+            let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
+            if backing.is_ok_and(|backing| backing.contains(&home)) {
+                taken.insert(format!("loop device {}", entry.file_name().display()));
+            }
+        }
+        for process in fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()) {
+            let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+            for mount in mounts.lines().filter(|line| line.contains(&home)) {
+                let fields: Vec<&str> = mount.split(' ').collect();
+                taken.insert(format!("mount {} on {}", fields[3], fields[4]));
+            }
+        }
+        for process in self.processes() {
+            let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+            taken.insert(format!("process {} ({process})", name.trim_end()));
+        }
+        for (kind, directory) in
+            [("image", self.images()), ("scratch", self.scratch()), ("ledger", self.ledger())]
+        {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                taken.insert(format!("{kind} {}", entry.file_name().display()));
+            }
+        }
+        taken
+    }
+
+    /// The processes that kurabe started here, itself included.
+    pub fn processes(&self) -> Vec<i32> {
+        let mark = self.mark();
+        fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| {
+                let number = entry.file_name().to_str()?.parse().ok()?;
+                let environment = fs::read(entry.path().join("environ")).ok()?;
+                let marked = |word: &[u8]| word == mark.as_bytes();
+                environment.split(|byte| *byte == 0).any(marked).then_some(number)
+            })
+            .collect()
+    }
+
+    /// Checks that nothing is taken any more.
+    #[track_caller]
+    pub fn expect_nothing_left(&self) {
+        let taken = self.taken();
+        assert!(taken.is_empty(), "left behind: {taken:#?}");
+    }
+
+    /// Checks that nothing was ever written either, but for what the test itself put there.
+    #[track_caller]
+    pub fn expect_untouched(&self, known: &[&str]) {
+        self.expect_nothing_left();
+        let names: BTreeSet<String> = fs::read_dir(self.work())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().display().to_string())
+            .collect();
+        let known: BTreeSet<String> = known.iter().map(ToString::to_string).collect();
+        assert_eq!(names, known, "in the working directory");
+    }
+}
+
+/// A kurabe that was started and not yet waited for.
+pub struct Running {
+    pub child: Child,
+    started: Instant,
+}
+
+impl Running {
+    pub fn number(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    pub fn finish(self) -> Ran {
+        let started = self.started;
+        let output = self.child.wait_with_output().unwrap();
+        Ran::of(output, started.elapsed())
+    }
+}
+
+/// Waits until `condition` holds.
+#[track_caller]
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < until, "waited for a minute: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends a signal to a process.
+pub fn signal(number: i32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(number).expect("a process has a positive number");
+    // It may have ended meanwhile.
+    let _ = rustix::process::kill_process(pid, signal);
+}
+
+/// Random numbers from a seed: SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}

@@ -1,0 +1,264 @@
+//! Wrong use: exit code 2, a message that names the place, the value and the nearest valid one,
+//! and nothing touched.
+
+mod harness;
+
+use std::fs;
+
+use harness::{NOBODY, Site, root};
+
+/// Runs `kurabe compare` with these contenders and flags, and checks that it is refused.
+#[track_caller]
+fn refused(contenders: &[&str], flags: &[&str], says: &[&str]) {
+    let site = Site::new();
+    let mut arguments = vec!["compare"];
+    arguments.extend(contenders);
+    arguments.extend(flags);
+    arguments.extend(["--", "true"]);
+    let ran = site.run(&arguments).expect(2).says(says);
+    assert_eq!(ran.stdout, "");
+    site.expect_untouched(&[]);
+}
+
+#[test]
+fn contenders() {
+    refused(&["ext5"], &[], &["CONTENDER", "'ext5'", "did you mean 'ext4'"]);
+    refused(&["ext4", "hammer"], &[], &["CONTENDER", "'hammer'", "known are", "xfs"]);
+    refused(&["ext4", "ext4"], &[], &["CONTENDER", "'ext4' is taken", "'b: ext4'"]);
+    refused(&["ext4 -L 'x"], &[], &["CONTENDER", "ext4 -L 'x", "quote"]);
+    refused(&["ext4 @"], &[], &["CONTENDER", "'@' is followed by no mount option"]);
+    refused(&[": ext4"], &[], &["CONTENDER", "the label", "empty"]);
+    refused(&["dir:/no/such/place"], &[], &["dir:/no/such/place", "No such file or directory"]);
+    refused(&["dir:/etc/passwd"], &[], &["/etc/passwd is not a directory"]);
+    refused(&["dir:/tmp @ noatime"], &[], &["CONTENDER", "never formatted"]);
+    refused(&[], &[], &["<CONTENDER>"]);
+}
+
+#[test]
+fn flags_and_subcommands() {
+    refused(&["ext4"], &["--bugdet", "10m"], &["--bugdet", "'--budget'"]);
+    refused(&["ext4"], &["--style", "fancy"], &["--style", "'fancy'", "full"]);
+    refused(&["ext4"], &["--runs", "many"], &["--runs", "'many'"]);
+    refused(&["ext4"], &["--seed", "x"], &["--seed", "'x'"]);
+    refused(&["ext4"], &["-N", "--shell", "sh"], &["-N", "--shell"]);
+    let site = Site::new();
+    site.run(&["comapre", "ext4", "--", "true"]).expect(2).says(&["comapre", "'compare'"]);
+    site.run(&["compare", "ext4"]).expect(2).says(&["COMMAND"]);
+    site.run(&["compare", "ext4", "--", ""]).expect(2).says(&["COMMAND", "empty"]);
+    site.expect_untouched(&[]);
+}
+
+#[test]
+fn devices() {
+    refused(&["ext4"], &["--device", "lop:8G"], &["--device", "'lop:8G'", "loop:8G"]);
+    refused(&["ext4"], &["--device", "loop:8X"], &["--device", "'8X'", "8G"]);
+    refused(&["ext4"], &["--device", "loop:"], &["--device", "size", "8G"]);
+    refused(&["ext4"], &["--device", "loop:1M"], &["--device", "1M", "too small"]);
+    refused(&["ext4"], &["--device", "mem:5000001K"], &["--device", "5000001K", "multiple"]);
+    refused(&["ext4"], &["--device", "/dev/sdz"], &["--destroy", "/dev/sdz"]);
+    refused(&["ext4"], &["--destroy", "sdz"], &["--destroy", "real device"]);
+    refused(
+        &["ext4", "xfs"],
+        &["--device", "loop:64M"],
+        &["'xfs'", "300M", "--device loop:64M has 64M"],
+    );
+}
+
+#[test]
+fn numbers_and_times() {
+    refused(&["ext4"], &["--runs", "0"], &["--runs", "1 to 10000"]);
+    refused(&["ext4"], &["--min-runs", "9", "--max-runs", "3"], &["--min-runs", "9", "3"]);
+    refused(&["ext4"], &["--runs", "9", "--max-runs", "3"], &["--runs", "max-runs"]);
+    refused(&["ext4"], &["--budget", "soon"], &["--budget", "'soon'", "10m"]);
+    refused(&["ext4"], &["--budget", "0s"], &["--budget", "'0s'"]);
+    refused(&["ext4"], &["--timeout", "5 parsecs"], &["--timeout", "'5 parsecs'"]);
+    refused(&["ext4"], &["--idle-wait", "1.2.3s"], &["--idle-wait", "'1.2.3s'"]);
+    refused(&["ext4"], &["--same-within", "0"], &["--same-within", "0 is no margin", "such as 5"]);
+    refused(&["ext4"], &["--same-within", "NaN"], &["--same-within", "NaN"]);
+    refused(&["ext4"], &["--cache", "tepid"], &["--cache", "'tepid'", "'cold'", "'warm'"]);
+}
+
+#[test]
+fn gates_labels_and_parameters() {
+    let two = ["ext4", "xfs"];
+    refused(&two, &["--gate", "xsf <= 1.1"], &["--gate", "'xsf'", "did you mean 'xfs'"]);
+    refused(&two, &["--gate", "xfs = 1.1"], &["--gate", "xfs = 1.1", "column 10", "<="]);
+    refused(&two, &["--gate", "xfs <= ten"], &["--gate", "'ten'", "1.10"]);
+    refused(&two, &["--gate", "ext4 <= 1.1"], &["--gate", "'ext4' is the baseline"]);
+    refused(&two, &["--baseline", "xsf"], &["--baseline", "'xsf'", "did you mean 'xfs'"]);
+    refused(&two, &["-L", "jobs", "1,2"], &["--parameter-list", "{jobs}", "no command"]);
+    refused(&two, &["--name", "a/b"], &["--name", "'a/b'"]);
+    refused(&two, &["--output", ""], &["--output", "empty"]);
+    refused(&two, &["--shell", "sh 'c"], &["--shell", "sh 'c"]);
+}
+
+#[test]
+fn programs_that_are_not_there() {
+    let site = Site::new();
+    for (flags, program) in [
+        (&["--", "no-such-program-of-kurabe"][..], "no-such-program-of-kurabe"),
+        (&["-N", "--", "/no/such/program --help"], "/no/such/program"),
+        (&["--shell", "no-such-shell", "--", "true"], "no-such-shell"),
+    ] {
+        let mut arguments = vec!["compare", "dir:/tmp"];
+        // A single word is a line for the shell, which is there.
+        arguments.extend(flags);
+        if flags[0] == "--" {
+            arguments.push("argument");
+        }
+        site.run(&arguments).expect(2).says(&[program, "is not found", "install it"]);
+    }
+    site.expect_untouched(&[]);
+}
+
+#[test]
+fn files_and_directories() {
+    refused(&["dir:/tmp"], &["--export-json", "no/x.json"], &["no/x.json", "make the directory"]);
+    refused(&["dir:/tmp"], &["--export-csv", "/"], &["export file /"]);
+    let site = Site::new();
+    for action in ["report", "resume"] {
+        site.run(&[action, "."]).expect(2).says(&["plan.json", "kurabe-results/"]);
+        site.run(&[action, "absent"]).expect(2).says(&["absent", "plan.json"]);
+    }
+    site.run(&["run", "absent.toml"]).expect(2).says(&["absent.toml", "No such file"]);
+    site.expect_untouched(&[]);
+    fs::create_dir(site.work().join("mine")).unwrap();
+    fs::write(site.work().join("mine/plan.json"), "mine").unwrap();
+    let arguments = ["compare", "dir:/tmp", "--out", "mine", "--", "true"];
+    site.run(&arguments).expect(2).says(&["mine", "holds a result already", "--out"]);
+    assert_eq!(fs::read_to_string(site.work().join("mine/plan.json")).unwrap(), "mine");
+    assert_eq!(fs::read_dir(site.work().join("mine")).unwrap().count(), 1);
+    site.run(&["resume", "mine"]).expect(2).says(&["mine/plan.json:1"]);
+}
+
+#[test]
+fn study_files_point_at_the_line() {
+    let site = Site::new();
+    for (text, says) in [
+        (
+            "contenders = ['ext4']\nbugdet = '10m'\n[[workload]]\ncommand = 'true'\n",
+            &["study.toml:2:1", "'bugdet'", "did you mean 'budget'"][..],
+        ),
+        (
+            "contenders = ['ext4',\n  'xsf']\n[[workload]]\ncommand = 'true'\n",
+            &["study.toml:2:3", "'xsf'", "did you mean 'xfs'", "2 |   'xsf']"],
+        ),
+        (
+            "contenders = ['ext4']\nruns = 'five'\n[[workload]]\ncommand = 'true'\n",
+            &["study.toml:2:8", "runs = 'five'"],
+        ),
+        (
+            "contenders = ['ext4']\nbudget = 'soon'\n[[workload]]\ncommand = 'true'\n",
+            &["study.toml:2:10", "'soon'", "10m"],
+        ),
+        ("contenders = ['ext4'\n[[workload]]\n", &["study.toml:"]),
+        (
+            "contenders = ['ext4']\n[[workload]]\ncomand = 'true'\n",
+            &["study.toml:3:1", "'workload.comand'", "did you mean 'command'"],
+        ),
+        ("contenders = ['ext4']\n\n[[workload]]\nname = 'x'\n", &["study.toml:3:", "command"]),
+        ("", &["study.toml", "contenders"]),
+    ] {
+        fs::write(site.work().join("study.toml"), text).unwrap();
+        site.run(&["run", "study.toml"]).expect(2).says(says);
+    }
+    fs::write(site.work().join("study.toml"), b"name = '\xff'").unwrap();
+    site.run(&["run", "study.toml"]).expect(2).says(&["study.toml", "UTF-8"]);
+    fs::write(
+        site.work().join("study.toml"),
+        "contenders = ['ext4']\n[[workload]]\ncommand = 'true'\n",
+    )
+    .unwrap();
+    // What is wrong in a flag is not blamed on the file.
+    let ran = site.run(&["run", "study.toml", "--budget", "soon"]).expect(2);
+    assert!(ran.stderr.contains("--budget: 'soon'"), "{}", ran.stderr);
+    site.expect_untouched(&["study.toml"]);
+}
+
+#[test]
+fn a_device_that_does_not_fit_is_refused_with_both_sizes() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let refused = |device: &str, says: &[&str]| {
+        let arguments =
+            ["compare", "ext4", "--device", device, "--out", "new/result", "--", "true"];
+        site.run(&arguments).expect(2).says(says);
+        site.expect_untouched(&[]);
+    };
+    let images = site.images().display().to_string();
+    refused(&site.image_device("900000G"), &["878.9 TiB", &images, "free", "@DIR"]);
+    refused("mem:900000G", &["mem:900000G", "available", "loop:SIZE"]);
+    refused("loop:64M@/dev/shm", &["/dev/shm lies in memory", "mem:64M"]);
+    refused("loop:64M@/no/such/place", &["/no/such/place", "@DIR"]);
+    refused("loop:64M@/etc/passwd", &["/etc/passwd", "no directory"]);
+}
+
+/// kurabe as another user than root, in a site of that user's.
+fn as_nobody(site: &Site, arguments: &[&str]) -> harness::Ran {
+    // The build directory may be closed to other users.
+    let program = site.home().join("kurabe");
+    if !program.exists() {
+        fs::copy(harness::KURABE, &program).unwrap();
+        for directory in [site.work(), site.scratch(), site.home().to_path_buf()] {
+            std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+    let number = NOBODY.to_string();
+    let mut command = site.program("setpriv");
+    command.args([&format!("--reuid={number}"), &format!("--regid={number}"), "--clear-groups"]);
+    command.arg(program).args(arguments);
+    site.finish(command)
+}
+
+#[test]
+fn without_root_file_systems_are_refused_with_one_line() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let ran = as_nobody(&site, &["compare", "ext4", "ext2", "--out", "result", "--", "true"]);
+    let ran = ran.expect(2).says(&["needs root", "sudo", "dir:/path"]);
+    assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{}", ran.stderr);
+    site.expect_untouched(&[]);
+}
+
+#[test]
+fn without_root_directories_are_compared_and_reported() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    as_nobody(&site, &["file-systems"]).expect(0);
+    for name in ["one", "two"] {
+        fs::create_dir(site.work().join(name)).unwrap();
+        std::os::unix::fs::chown(site.work().join(name), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let (one, two) = (site.work().join("one"), site.work().join("two"));
+    let (one, two) = (format!("one: dir:{}", one.display()), format!("dir:{}", two.display()));
+    let flags =
+        ["--runs", "3", "--out", "result", "--", "pwd > file && cp file ../../seen && sleep 0.06"];
+    let mut arguments = vec!["compare", &one, &two];
+    arguments.extend(flags);
+    let ran = as_nobody(&site, &arguments).expect(0);
+    // What root would have done is said, with the way out.
+    assert!(ran.stdout.contains("caches were not dropped") && ran.stdout.contains("--cache warm"));
+    // The command had a directory of its own in there, and that is gone.
+    let seen = fs::read_to_string(site.work().join("seen")).unwrap();
+    let inside = ["one", "two"].map(|name| site.work().join(name).display().to_string());
+    assert!(inside.iter().any(|inside| seen.starts_with(inside) && seen.trim_end() != inside));
+    for name in ["one", "two"] {
+        assert_eq!(fs::read_dir(site.work().join(name)).unwrap().count(), 0, "left in {name}");
+    }
+    assert_eq!(site.records().len(), 6);
+    assert!(site.records().iter().all(|record| record["outcome"]["kind"] == "completed"));
+    let again = as_nobody(&site, &["report", "result"]).expect(0);
+    assert_eq!(again.stdout, ran.stdout);
+    as_nobody(&site, &["clean"]).expect(0);
+    site.expect_nothing_left();
+    // A directory that is not one's own is refused before anything begins.
+    let foreign = ["compare", "dir:/etc", "--out", "other", "--", "true"];
+    as_nobody(&site, &foreign).expect(2).says(&["/etc cannot be written"]);
+    assert!(!site.work().join("other").exists());
+}
