@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::terminal;
+
 /// Everything was carried out, and every gate holds.
 pub const OK: u8 = 0;
 /// A trial failed.
@@ -38,7 +40,7 @@ impl Failure {
 
     /// Prints the error and gives its code.
     pub fn report(&self) -> ExitCode {
-        eprintln!("kurabe: {}", self.message);
+        terminal::note(&format!("kurabe: {}", self.message));
         ExitCode::from(self.code)
     }
 }

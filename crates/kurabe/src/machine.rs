@@ -4,6 +4,7 @@ use trial::filesystem;
 use trial::ledger;
 
 use crate::exit::{self, Failure};
+use crate::terminal::{note, print};
 
 /// `kurabe file-systems`.
 pub fn file_systems() -> Result<u8, Failure> {
@@ -11,9 +12,9 @@ pub fn file_systems() -> Result<u8, Failure> {
     for file_system in filesystem::all() {
         let missing = filesystem::missing(*file_system);
         let state = if missing.is_empty() { "ready" } else { "missing" };
-        println!("{:width$}  {state:7}  {}", file_system.name(), file_system.summary());
+        print(&format!("{:width$}  {state:7}  {}\n", file_system.name(), file_system.summary()));
         for line in missing {
-            println!("{:width$}           {line}", "");
+            print(&format!("{:width$}           {line}\n", ""));
         }
     }
     Ok(exit::OK)
@@ -21,7 +22,7 @@ pub fn file_systems() -> Result<u8, Failure> {
 
 /// `kurabe doctor`.
 pub fn doctor() -> Result<u8, Failure> {
-    print!("{}", trial::doctor::examine_default());
+    print(&trial::doctor::examine_default().to_string());
     Ok(exit::OK)
 }
 
@@ -31,16 +32,16 @@ pub fn clean() -> Result<u8, Failure> {
     let report = ledger::clean(&directory)
         .map_err(|error| Failure::broken(format!("{}: {error}", directory.display())))?;
     for line in &report.done {
-        println!("{line}");
+        print(&format!("{line}\n"));
     }
     for line in &report.left {
-        eprintln!("kurabe: still there: {line}");
+        note(&format!("kurabe: still there: {line}"));
     }
     if report.is_empty() {
-        println!("nothing was left behind");
+        print("nothing was left behind\n");
     }
     if report.living > 0 {
-        println!("left alone: {} kurabe still running", report.living);
+        print(&format!("left alone: {} kurabe still running\n", report.living));
     }
     Ok(if report.left.is_empty() { exit::OK } else { exit::TRIAL_FAILED })
 }

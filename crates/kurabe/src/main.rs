@@ -11,6 +11,7 @@ mod progress;
 mod runner;
 mod session;
 mod signals;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,5 @@
 //! Man pages and shell completions, generated from the one definition of the flags.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use clap::CommandFactory;
@@ -8,15 +7,14 @@ use clap_complete::Shell;
 
 use crate::exit::{self, Failure};
 use crate::flags::Cli;
+use crate::terminal;
 
 /// Writes the man pages into a directory, or the main page to standard output.
 pub fn man(directory: Option<&Path>) -> Result<u8, Failure> {
     let Some(directory) = directory else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(Cli::command())
-            .render(&mut page)
-            .and_then(|()| io::stdout().write_all(&page))
-            .map_err(Failure::broken)?;
+        clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(Failure::broken)?;
+        terminal::print(&String::from_utf8_lossy(&page));
         return Ok(exit::OK);
     };
     std::fs::create_dir_all(directory)
@@ -29,6 +27,6 @@ pub fn man(directory: Option<&Path>) -> Result<u8, Failure> {
 pub fn completions(shell: Shell) -> Result<u8, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "kurabe", &mut text);
-    io::stdout().write_all(&text).map_err(Failure::broken)?;
+    terminal::print(&String::from_utf8_lossy(&text));
     Ok(exit::OK)
 }

@@ -13,6 +13,7 @@ use lab::record::{Outcome, Record};
 
 use crate::flags::Style;
 use crate::runner::{Observer, Position};
+use crate::terminal::note;
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,9 +87,9 @@ impl Progress {
     /// Says a line that stays.
     pub fn say(&self, text: &str) {
         if self.look.live {
-            self.bar.suspend(|| eprintln!("{text}"));
+            self.bar.suspend(|| note(text));
         } else if self.look.lines {
-            eprintln!("{text}");
+            note(text);
         }
     }
 

@@ -31,6 +31,7 @@ use crate::flags::{
 use crate::progress::{Look, Progress, rough};
 use crate::runner::{self, End, Observer, Position, Surroundings};
 use crate::signals::Signals;
+use crate::terminal;
 
 /// `kurabe compare`.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
@@ -39,7 +40,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         Failure::refused(format!("{}: {}", flag_of_field(&error.field), error.problem))
     })?;
     if args.print_study {
-        print!("{}", study_file::print(&text));
+        terminal::print(&study_file::print(&text));
         return Ok(exit::OK);
     }
     if args.other.print_plan {
@@ -95,7 +96,7 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
         Failure::refused(format!("{}: {}", flag_of_field(&error.field), error.problem))
     })?;
     if args.print_study {
-        print!("{}", study_file::print(&text));
+        terminal::print(&study_file::print(&text));
         return Ok(exit::OK);
     }
     begin(&text, study)
@@ -107,7 +108,7 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     let writer = ResultWriter::resume(&args.directory).map_err(Failure::refused)?;
     let stored = StoredResult::read(&args.directory).map_err(Failure::refused)?;
     for damage in &stored.damage {
-        eprintln!("kurabe: {damage}");
+        terminal::note(&format!("kurabe: {damage}"));
     }
     let presentation = Presentation::new(&args.present, None)?;
     preflight(&stored.plan.study)?;
@@ -118,7 +119,7 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let stored = StoredResult::read(&args.directory).map_err(Failure::refused)?;
     for damage in &stored.damage {
-        eprintln!("kurabe: {damage}");
+        terminal::note(&format!("kurabe: {damage}"));
     }
     let presentation = Presentation::new(&args.present, None)?;
     let facts = stored.facts.unwrap_or(Value::Null);
@@ -127,7 +128,8 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         .exports
         .write(&stored.plan, &stored.records, &analysis, &facts)
         .map_err(Failure::broken)?;
-    print!("{}", report::tables::terminal(&stored.plan, &analysis, presentation.look.colour));
+    let tables = report::tables::terminal(&stored.plan, &analysis, presentation.look.colour);
+    terminal::print(&tables);
     Ok(exit::OK)
 }
 
@@ -412,9 +414,9 @@ impl Sitting {
         self.publish(&analysis, &facts).map_err(Failure::broken)?;
         if look.live || look.lines {
             // The progress went to standard error; on a terminal both end up on one screen.
-            eprintln!();
+            terminal::note("");
         }
-        print!("{}", report::tables::terminal(&self.plan, &analysis, look.colour));
+        terminal::print(&report::tables::terminal(&self.plan, &analysis, look.colour));
         Ok(self.exit_code(&analysis, &signals))
     }
 

@@ -4,15 +4,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
 /// A flag shared by everything that waits.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// A flag that the signals SIGTERM and SIGINT raise, instead of ending the process.
+    /// A flag that SIGINT, SIGTERM and the end of the terminal (SIGHUP) raise, instead of ending
+    /// the process.
     pub fn on_signals() -> io::Result<Stop> {
         let stop = Stop::default();
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, stop.0.clone())?;
         }
         Ok(stop)

@@ -1,0 +1,319 @@
+//! What the user sees and what is written for other programs: study files, exports, man pages,
+//! completions, colour.
+
+mod harness;
+
+use std::fs;
+use std::process::Stdio;
+
+use harness::{Ran, Site};
+use serde_json::Value;
+
+/// A small study of two directories in memory; needs no root.
+struct Two {
+    site: Site,
+    _place: tempfile::TempDir,
+    contenders: [String; 2],
+}
+
+impl Two {
+    fn new() -> Two {
+        let place =
+            tempfile::Builder::new().prefix("test-of-kurabe-").tempdir_in("/dev/shm").unwrap();
+        let contenders = ["a", "b"].map(|name| {
+            let directory = place.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            format!("{name}: dir:{}", directory.display())
+        });
+        Two { site: Site::new(), _place: place, contenders }
+    }
+
+    fn compare(&self, flags: &[&str], command: &[&str]) -> Ran {
+        self.site.compare(&self.contenders.each_ref().map(String::as_str), flags, command)
+    }
+}
+
+const ESCAPE: char = '\u{1b}';
+
+#[test]
+fn a_printed_study_equals_its_flags() {
+    let two = Two::new();
+    let flags = [
+        "--warmup",
+        "1",
+        "--runs",
+        "2",
+        "--same-within",
+        "7.5",
+        "--gate",
+        "b <= 40",
+        "--name",
+        "round trip",
+        "--setup",
+        "echo 'a b' > \"f {n}\"",
+        "--prepare",
+        "true",
+        "--cleanup",
+        "rm -f *",
+        "-L",
+        "n",
+        "1,2",
+        "--timeout",
+        "1m",
+        "--budget",
+        "10m",
+        "--cache",
+        "warm",
+        "--baseline",
+        "a",
+        "--idle-wait",
+        "150ms",
+        "--output",
+        "pipe",
+        "--ignore-failure",
+        "--shell",
+        "sh -e",
+        "--command-name",
+        "load {n}",
+        "--export-markdown",
+        "tables.md",
+    ];
+    let with_print: Vec<&str> = flags.iter().copied().chain(["--print-study"]).collect();
+    let command = ["cat 'f {n}' >/dev/null; sleep 0.06"];
+    let printed = two.compare(&with_print, &command).expect(0);
+    two.site.expect_untouched(&[]);
+    fs::write(two.site.work().join("study.toml"), &printed.stdout).unwrap();
+    let again = two.site.run(&["run", "study.toml", "--print-study"]).expect(0);
+    assert_eq!(again.stdout, printed.stdout);
+
+    // Two blocks have no interval, so the gate is open.
+    two.compare(&flags, &command).expect(4);
+    let by_flags = two.site.json("plan.json");
+    two.site.run(&["run", "study.toml", "--out", "by-file"]).expect(4);
+    let text = fs::read_to_string(two.site.work().join("by-file/plan.json")).unwrap();
+    let by_file: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(by_file, by_flags);
+    // The result keeps the study in the same words.
+    let kept = fs::read_to_string(two.site.work().join("result/study.toml")).unwrap();
+    assert_eq!(kept, printed.stdout);
+    assert_eq!(two.site.records().len(), 2 * 2 * 3, "two loads, one warm-up and two blocks");
+}
+
+#[test]
+fn a_study_file_holds_several_loads_and_the_flags_override_it() {
+    let two = Two::new();
+    let study = format!(
+        "name = 'several'\n\
+         why = 'to see that two loads are kept apart'\n\
+         contenders = ['{}', '{}']\n\
+         runs = 9\n\
+         [[workload]]\n\
+         name = 'short'\n\
+         why = 'many of them'\n\
+         command = 'sleep 0.06'\n\
+         [[workload]]\n\
+         name = 'long'\n\
+         command = ['sleep', '0.12']\n\
+         setup = 'touch there'\n",
+        two.contenders[0], two.contenders[1]
+    );
+    fs::write(two.site.work().join("study.toml"), study).unwrap();
+    let arguments = ["run", "study.toml", "--runs", "3", "--out", "result"];
+    let ran = two.site.run(&arguments).expect(0);
+    assert_eq!(two.site.records().len(), 2 * 2 * 3);
+    for name in ["short", "long"] {
+        assert!(ran.stdout.contains(name), "{}", ran.stdout);
+    }
+    let comparisons = two.site.json("comparisons.json");
+    let workloads: Vec<&Value> =
+        comparisons.as_array().unwrap().iter().map(|entry| &entry["workload"]).collect();
+    assert_eq!(workloads, ["short", "long"]);
+    assert_eq!(two.site.json("plan.json")["study"]["workloads"][0]["why"], "many of them");
+    // The default place is named after the study.
+    let arguments = ["run", "study.toml", "--runs", "1"];
+    let ran = two.site.run(&arguments).expect(0);
+    assert!(ran.stderr.contains("result: kurabe-results/several-"), "{}", ran.stderr);
+}
+
+#[test]
+fn exports_hold_every_trial() {
+    let two = Two::new();
+    let flags = [
+        "--runs",
+        "3",
+        "--warmup",
+        "1",
+        "--export-json",
+        "all.json",
+        "--export-csv",
+        "all.csv",
+        "--export-markdown",
+        "all.md",
+    ];
+    two.compare(&flags, &["sleep 0.06"]).expect(0);
+    let read = |name: &str| fs::read_to_string(two.site.work().join(name)).unwrap();
+    let check = || {
+        let json: Value = serde_json::from_str(&read("all.json")).unwrap();
+        assert!(json["schema"].is_number(), "{json:#}");
+        let text = json.to_string();
+        assert!(text.contains("\"verdict\"") && text.contains("\"seed\""), "{json:#}");
+        let csv = read("all.csv");
+        assert_eq!(csv.lines().count(), 1 + 8, "{csv}");
+        let columns = csv.lines().next().unwrap().split(',').count();
+        assert!(columns > 5 && csv.lines().all(|line| line.split(',').count() >= columns));
+        let markdown = read("all.md");
+        assert!(markdown.contains("| a |") || markdown.contains("| a "), "{markdown}");
+    };
+    check();
+    for name in ["all.json", "all.csv", "all.md"] {
+        fs::remove_file(two.site.work().join(name)).unwrap();
+    }
+    let mut report = vec!["report", "result"];
+    report.extend(&flags[4..]);
+    two.site.run(&report).expect(0);
+    check();
+}
+
+#[test]
+fn a_report_is_the_same_however_often_it_is_printed() {
+    let two = Two::new();
+    let first = two.compare(&["--runs", "3"], &["sleep 0.06"]).expect(0).stdout;
+    for _ in 0..2 {
+        assert_eq!(two.site.run(&["report", "result"]).expect(0).stdout, first);
+    }
+    // Read only: the directory may be anybody's.
+    let before = fs::read(two.site.work().join("result/comparisons.json")).unwrap();
+    two.site.run(&["report", "result"]).expect(0);
+    assert_eq!(fs::read(two.site.work().join("result/comparisons.json")).unwrap(), before);
+}
+
+#[test]
+fn there_is_no_escape_code_where_there_is_no_terminal() {
+    let two = Two::new();
+    let ran = two.compare(&["--runs", "3"], &["sleep 0.06"]).expect(0);
+    assert!(!(ran.stdout + &ran.stderr).contains(ESCAPE));
+    // Asked for by name it is there; a style of no colour has none.
+    for (style, coloured) in
+        [("color", true), ("full", true), ("nocolor", false), ("basic", false), ("none", false)]
+    {
+        let shown = two.site.run(&["report", "result", "--style", style]).expect(0).stdout;
+        assert_eq!(shown.contains(ESCAPE), coloured, "--style {style}");
+    }
+    let mut command = two.site.kurabe(&["report", "result"]);
+    command.env("NO_COLOR", "1");
+    assert!(!two.site.finish(command).expect(0).stdout.contains(ESCAPE));
+    // Silence is silence.
+    let _ = fs::remove_dir_all(two.site.work().join("result"));
+    let ran = two.compare(&["--style", "none"], &["sleep 0.06"]).expect(0);
+    assert_eq!(ran.stderr, "");
+    assert!(ran.stdout.contains("sleep") || ran.stdout.contains('a'), "{}", ran.stdout);
+}
+
+/// script(1) gives the command a terminal and copies what it shows.
+fn on_a_terminal(two: &Two, line: &str, no_color: Option<&str>) -> String {
+    let mut command = two.site.program("script");
+    command.args(["-qec", line, "/dev/null"]).env("TERM", "xterm-256color");
+    if let Some(value) = no_color {
+        command.env("NO_COLOR", value);
+    }
+    two.site.finish(command).expect(0).stdout
+}
+
+#[test]
+fn a_terminal_has_colour_unless_it_is_not_wanted() {
+    if std::process::Command::new("script").arg("--version").output().is_err() {
+        eprintln!("skipped: script(1), of the package bsdutils, is not installed");
+        return;
+    }
+    let two = Two::new();
+    two.compare(&["--runs", "3"], &["sleep 0.06"]).expect(0);
+    let line = format!("{} report result", harness::KURABE);
+    assert!(on_a_terminal(&two, &line, None).contains(ESCAPE));
+    assert!(!on_a_terminal(&two, &line, Some("1")).contains(ESCAPE));
+    // no-color.org: an empty value is none.
+    assert!(on_a_terminal(&two, &line, Some("")).contains(ESCAPE));
+    assert!(!on_a_terminal(&two, &format!("{line} | cat"), None).contains(ESCAPE));
+    // The live line goes to the terminal, and what stays says what came out.
+    let line = format!(
+        "{} compare '{}' '{}' --runs 2 --out live --idle-wait 200ms -- 'sleep 0.3'",
+        harness::KURABE,
+        two.contenders[0],
+        two.contenders[1]
+    );
+    let shown = on_a_terminal(&two, &line, None);
+    for text in ["block 1, trial 1/4", "block 2, trial 4/4", ": run", "left"] {
+        assert!(shown.contains(text), "no '{text}' in {shown}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let two = Two::new();
+    two.compare(&[], &["sleep 0.06"]).expect(0);
+    for arguments in [
+        &["report", "result"][..],
+        &["completions", "bash"],
+        &["man"],
+        &["file-systems"],
+        &["doctor"],
+        &["--help"],
+    ] {
+        let mut command = two.site.kurabe(arguments);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        command.stdout(Stdio::from(writer));
+        let ran = two.site.finish(command);
+        assert_ne!(ran.code, Some(101), "{arguments:?}: {ran:#?}");
+        assert!(!ran.stderr.contains("panicked"), "{arguments:?}: {ran:#?}");
+    }
+}
+
+#[test]
+fn man_pages_and_completions_are_generated() {
+    let site = Site::new();
+    let page = site.run(&["man"]).expect(0).stdout;
+    assert!(page.contains(".TH kurabe 1") && page.contains("compare"), "{page}");
+    site.run(&["man", "pages"]).expect(0);
+    for (name, text) in [
+        ("kurabe.1", "compare"),
+        ("kurabe-compare.1", "parameter\\-list"),
+        ("kurabe-run.1", "study"),
+        ("kurabe-resume.1", "directory"),
+        ("kurabe-report.1", "export"),
+        ("kurabe-clean.1", "killed"),
+        ("kurabe-doctor.1", "machine"),
+    ] {
+        let page = fs::read_to_string(site.work().join("pages").join(name)).unwrap();
+        assert!(page.to_lowercase().contains(text), "no '{text}' in {name}: {page}");
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let text = site.run(&["completions", shell]).expect(0).stdout;
+        assert!(text.contains("parameter-list") && text.contains("file-systems"), "{shell}");
+    }
+    site.run(&["completions", "tcsh"]).expect(2).says(&["tcsh", "bash"]);
+    // What the shell itself makes of it.
+    let mut bash = site.program("bash");
+    let line = format!("source <({} completions bash); complete -p kurabe", harness::KURABE);
+    bash.args(["-c", &line]);
+    assert!(site.finish(bash).expect(0).stdout.contains("_kurabe"));
+}
+
+#[test]
+fn help_names_every_exit_code_and_the_version_is_that_of_the_package() {
+    let site = Site::new();
+    let version = site.run(&["--version"]).expect(0).stdout;
+    assert_eq!(version, format!("kurabe {}\n", env!("CARGO_PKG_VERSION")));
+    for action in ["compare", "run", "resume", "report", "doctor", "file-systems", "clean"] {
+        let help = site.run(&[action, "--help"]).expect(0).stdout;
+        assert!(help.contains("Usage: kurabe"), "{help}");
+    }
+    site.run(&[]).expect(2).says(&["Usage: kurabe"]);
+    let systems = site.run(&["file-systems"]).expect(0).stdout;
+    for name in ["ext2", "ext3", "ext4", "xfs", "btrfs", "dir"] {
+        assert!(systems.lines().any(|line| line.starts_with(name)), "{systems}");
+    }
+    site.run(&["doctor"]);
+    let clean = site.run(&["clean"]).expect(0).stdout;
+    assert!(clean.contains("nothing was left behind"), "{clean}");
+    site.expect_untouched(&[]);
+}

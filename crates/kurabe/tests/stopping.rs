@@ -1,0 +1,163 @@
+//! Ctrl-C and SIGTERM at any instant: everything is given back, the result is valid, and the study
+//! can be gone on with under the same plan.
+
+mod harness;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+
+use harness::{Random, Running, Site, root, signal, wait_until};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Starts kurabe as a shell with job control does: in a process group of its own.
+fn start(site: &Site, contenders: &[&str], flags: &[&str], command: &[&str]) -> Running {
+    let mut command = site.compare_command(contenders, flags, command);
+    command.process_group(0);
+    site.start(command)
+}
+
+/// What a terminal does on Ctrl-C: the signal goes to the whole group.
+fn interrupt(running: &Running) {
+    let group = Pid::from_raw(running.number()).unwrap();
+    kill_process_group(group, Signal::INT).unwrap();
+}
+
+fn records_so_far(site: &Site) -> usize {
+    let text = fs::read_to_string(site.work().join("result/records.jsonl")).unwrap_or_default();
+    text.lines().count()
+}
+
+#[test]
+fn an_interrupted_study_is_gone_on_with_under_the_same_plan() {
+    if !root() {
+        return;
+    }
+    for (name, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let site = Site::new();
+        let device = site.image_device("64M");
+        let csv = site.home().join("samples.csv");
+        let flags = ["--device", &device, "--runs", "3", "--export-csv", csv.to_str().unwrap()];
+        let running = start(&site, &["ext4", "ext2"], &flags, &["sleep 0.3"]);
+        // In the middle of a trial of the second block.
+        wait_until("three trials have ended", || records_so_far(&site) == 3);
+        std::thread::sleep(Duration::from_millis(150));
+        if name == Signal::INT {
+            interrupt(&running)
+        } else {
+            signal(running.number(), name)
+        }
+        let ran = running.finish().expect(code);
+        site.expect_nothing_left();
+        assert!(ran.stderr.contains("kurabe resume result"), "{}", ran.stderr);
+        assert!(ran.elapsed < Duration::from_secs(60), "{:?}", ran.elapsed);
+        // The tables of what there is are printed, and printed again.
+        let report = site.run(&["report", "result"]).expect(0);
+        assert!(report.stdout.contains("ext4") && report.stdout == ran.stdout);
+        // The exports were written after the first block.
+        assert!(fs::read_to_string(&csv).unwrap().lines().count() >= 3);
+
+        let plan = fs::read(site.work().join("result/plan.json")).unwrap();
+        let before = records_so_far(&site);
+        site.run(&["resume", "result"]).expect(0);
+        site.expect_nothing_left();
+        assert_eq!(fs::read(site.work().join("result/plan.json")).unwrap(), plan);
+        let records = site.records();
+        let completed: Vec<u64> = records
+            .iter()
+            .filter(|record| record["outcome"]["kind"] == "completed")
+            .map(|record| record["trial"].as_u64().unwrap())
+            .collect();
+        assert_eq!(completed, [0, 1, 2, 3, 4, 5], "after {before} records");
+        let interrupted =
+            records.iter().filter(|record| record["outcome"]["kind"] == "interrupted").count();
+        assert_eq!(records.len(), 6 + interrupted);
+        assert!(interrupted <= 1);
+        // Nothing is left to do, and doing that is no error.
+        site.run(&["resume", "result"]).expect(0);
+        assert_eq!(site.records().len(), records.len());
+    }
+}
+
+#[test]
+fn a_stop_while_the_device_is_filled_is_heard_at_once() {
+    if !root() {
+        return;
+    }
+    for (name, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let site = Site::new();
+        let device = site.image_device("3G");
+        let running = start(&site, &["ext4"], &["--device", &device], &["true"]);
+        wait_until("the image is there", || fs::read_dir(site.images()).unwrap().next().is_some());
+        signal(running.number(), name);
+        let asked = std::time::Instant::now();
+        running.finish().expect(code);
+        assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+        site.expect_nothing_left();
+        assert_eq!(records_so_far(&site), 0);
+    }
+}
+
+#[test]
+fn a_command_that_ignores_signals_is_stopped_all_the_same() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let command = "trap '' INT TERM HUP; setsid sleep 1000 & sleep 1000";
+    let running = start(&site, &["ext4"], &[], &[command]);
+    wait_until("the command runs", || {
+        site.taken().iter().filter(|taken| taken.starts_with("process sleep")).count() == 2
+    });
+    interrupt(&running);
+    // A person who sees nothing happen presses it again.
+    std::thread::sleep(Duration::from_millis(20));
+    signal(running.number(), Signal::INT);
+    let ran = running.finish().expect(130);
+    assert!(ran.elapsed < Duration::from_secs(30), "{:?}", ran.elapsed);
+    site.expect_nothing_left();
+    assert_eq!(site.records()[0]["outcome"]["kind"], "interrupted");
+}
+
+/// Twelve instants, from before the ledger is begun to after the last unmount.
+#[test]
+fn a_stop_at_any_instant_gives_everything_back() {
+    if !root() {
+        return;
+    }
+    let seed = 20_261_121;
+    eprintln!("seed {seed}");
+    let mut random = Random(seed);
+    for round in 0..12 {
+        let site = Site::new();
+        let device = site.image_device("64M");
+        let flags = ["--device", &device, "--runs", "1", "--setup", "head -c 8000000 /dev/zero >a"];
+        let mut running = start(&site, &["ext4"], &flags, &["head -c 8000000 a >b; sync"]);
+        let delay = Duration::from_micros(random.below(1_800_000));
+        std::thread::sleep(delay);
+        let ended = running.has_ended();
+        let (name, code) = if round % 2 == 0 { (Signal::INT, 130) } else { (Signal::TERM, 143) };
+        signal(running.number(), name);
+        let ran = running.finish();
+        // In its first milliseconds kurabe has taken nothing and the signal simply ends it; a
+        // signal that comes too late finds a study that is complete.
+        let codes = [Some(code), None, Some(0)];
+        assert!(codes.contains(&ran.code), "round {round}, after {delay:?}: {ran:#?}");
+        assert!(!ended || ran.code == Some(0), "round {round}, after {delay:?}: {ran:#?}");
+        let taken = site.taken();
+        assert!(taken.is_empty(), "round {round}, after {delay:?}: {taken:#?}");
+        if site.work().join("result/plan.json").exists() {
+            site.run(&["report", "result"]).expect(0);
+        }
+    }
+}
+
+#[test]
+fn a_result_is_written_by_one_kurabe_at_a_time() {
+    let site = Site::new();
+    let running = start(&site, &["dir:/dev/shm"], &["--runs", "2"], &["sleep 1"]);
+    wait_until("the first trial has begun", || site.work().join("result/facts.json").exists());
+    site.run(&["resume", "result"]).expect(2).says(&["being written by another kurabe"]);
+    running.finish().expect(0);
+    assert_eq!(site.records().len(), 2);
+}

@@ -1,0 +1,470 @@
+//! Whole studies through the command line: what a trial records when a tool or the command fails,
+//! what the command sees, what the exit code says. Needs root but for the directories.
+
+mod harness;
+
+use std::fs;
+use std::time::Duration;
+
+use harness::{Site, root, wait_until};
+use serde_json::Value;
+
+/// Phase, message and output of a failed record.
+#[track_caller]
+fn failure(record: &Value) -> (String, String, String) {
+    let outcome = &record["outcome"];
+    assert_eq!(outcome["kind"], "failed", "{outcome}");
+    let text = |name: &str| outcome[name].as_str().unwrap_or_default().to_string();
+    (text("phase"), text("message"), text("output"))
+}
+
+fn completed(record: &Value) -> bool {
+    record["outcome"]["kind"] == "completed"
+}
+
+/// A directory in memory, where a `dir:` contender's sync waits for nobody else's writes.
+fn memory_directory() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("test-of-kurabe-").tempdir_in("/dev/shm").unwrap()
+}
+
+#[test]
+fn a_trial_of_every_file_system_of_the_kernel() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let device = site.image_device("320M");
+    let contenders = ["ext2", "ext3", "ext4", "xfs", "btrfs"];
+    let command = ["sh", "-c", "head -c 2000000 /dev/urandom >a"];
+    let ran = site.compare(&contenders, &["--device", &device], &command).expect(0);
+    site.expect_nothing_left();
+    for label in contenders {
+        assert!(ran.stdout.contains(label), "{}", ran.stdout);
+        let record = site.record_of(label);
+        assert!(completed(&record), "{record:#}");
+        let phases: Vec<&str> = record["phases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|phase| phase["phase"].as_str().unwrap())
+            .collect();
+        let expected = ["mkfs", "mount", "settle", "run", "sync", "unmount", "check"];
+        assert_eq!(phases, expected, "{label}");
+        // The file reached the device by the end of the sync, and the counters saw it.
+        let written_bytes: u64 = record["phases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|phase| phase["phase"] == "run" || phase["phase"] == "sync")
+            .map(|phase| phase["device"]["written_bytes"].as_u64().unwrap())
+            .sum();
+        assert!(written_bytes >= 2_000_000, "{label}: {written_bytes}");
+        assert!(record["command"]["storage_written_bytes"].as_u64().unwrap() >= 2_000_000);
+        assert!(record["commands"].as_array().unwrap().len() >= 4, "{label}");
+        assert!(!record["geometry"].as_str().unwrap().is_empty(), "{label}");
+        assert!(record["mounted_as"].as_str().unwrap().contains(label), "{label}");
+    }
+    let facts = site.json("facts.json");
+    assert!(facts["device"]["request"].as_str().unwrap().starts_with("loop:320M"), "{facts:#}");
+    assert!(facts["tools"].as_object().unwrap().contains_key("mkfs.xfs"), "{facts:#}");
+    assert_eq!(site.json("comparisons.json").as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn mkfs_and_mount_that_fail_are_recorded_in_their_own_words() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let contenders =
+        ["mkfs: ext4 -O no_such_feature", "mount: ext4 @ no_such_option=1", "good: ext2"];
+    let ran = site.compare(&contenders, &["--runs", "3"], &["true"]).expect(1);
+    site.expect_nothing_left();
+    let of = |label: &str| -> Vec<Value> {
+        let mut records = site.records();
+        records.retain(|record| record["contender"]["label"] == label);
+        records
+    };
+    // Given up after two failures, while the other one goes on.
+    assert_eq!((of("mkfs").len(), of("mount").len(), of("good").len()), (2, 2, 3));
+    assert!(of("good").iter().all(completed));
+    let (phase, message, output) = failure(&of("mkfs")[0]);
+    assert_eq!(phase, "mkfs");
+    assert!(message.contains("mkfs.ext4") && message.contains("no_such_feature"), "{message}");
+    assert!(output.contains("Invalid filesystem option set: no_such_feature"), "{output}");
+    let (phase, message, output) = failure(&of("mount")[0]);
+    assert_eq!(phase, "mount");
+    assert!(message.contains("no_such_option=1"), "{message}");
+    assert!(output.contains("wrong fs type, bad option"), "{output}");
+    // The user sees the tool's own words too, and the table says what is missing.
+    assert!(ran.stderr.contains("Invalid filesystem option set: no_such_feature"));
+    assert!(ran.stdout.contains("failed"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_command_that_fails_is_recorded_and_the_others_go_on() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let command = "[ $KURABE_CONTENDER = ext2 ] || { echo lost the plot >&2; exit 7; }";
+    let ran = site.compare(&["ext4", "ext2"], &[], &[command]).expect(1);
+    site.expect_nothing_left();
+    let (phase, message, output) = failure(&site.record_of("ext4"));
+    assert_eq!((phase.as_str(), output.as_str()), ("run", "lost the plot"));
+    assert!(message.contains("code 7"), "{message}");
+    assert!(completed(&site.record_of("ext2")));
+    assert!(ran.stderr.contains("lost the plot"), "{}", ran.stderr);
+
+    let other = Site::new();
+    other.compare(&["ext4", "ext2"], &["--ignore-failure"], &[command]).expect(0);
+    let record = other.record_of("ext4");
+    assert!(completed(&record));
+    assert_eq!(record["command"]["exit_code"], 7);
+}
+
+#[test]
+fn a_command_that_is_killed_or_cannot_be_started_is_recorded() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let script = "[ $KURABE_CONTENDER = ext2 ] || kill -KILL $$";
+    site.compare(&["ext4", "ext2"], &[], &[script]).expect(1);
+    let (phase, message, _) = failure(&site.record_of("ext4"));
+    assert_eq!(phase, "run");
+    assert!(message.contains("signal 9"), "{message}");
+
+    let other = Site::new();
+    other.compare(&["ext2"], &[], &["./made-by-no-setup", "argument"]).expect(1);
+    let (phase, message, _) = failure(&other.record_of("ext2"));
+    assert_eq!(phase, "run");
+    assert!(message.contains("'./made-by-no-setup' cannot be started"), "{message}");
+    other.expect_nothing_left();
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_killed_with_its_children() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    // One child stays in the command's group, one leaves it.
+    let command = "[ $KURABE_CONTENDER = ext2 ] || { sleep 1000 & setsid sleep 1000 & wait; }";
+    let flags = ["--timeout", "4s"];
+    let ran = site.compare(&["ext4", "ext2"], &flags, &[command]).expect(1);
+    site.expect_nothing_left();
+    let record = site.record_of("ext4");
+    assert_eq!(record["outcome"]["kind"], "timed-out", "{record:#}");
+    assert_eq!(record["outcome"]["phase"], "run");
+    assert_eq!(record["outcome"]["limit_ns"], 4_000_000_000u64);
+    assert!(record["elapsed_ns"].as_u64().unwrap() < 9_000_000_000, "{record:#}");
+    assert!(completed(&site.record_of("ext2")));
+    assert!(ran.stderr.contains("ext4 took longer than 4"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_command_that_fills_the_disk_is_recorded_in_its_own_words() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let command = "[ $KURABE_CONTENDER = ext2 ] || dd if=/dev/zero of=big bs=1M";
+    site.compare(&["ext4", "ext2"], &["--device", "mem:32M"], &[command]).expect(1);
+    site.expect_nothing_left();
+    let (phase, _, output) = failure(&site.record_of("ext4"));
+    assert_eq!(phase, "run");
+    assert!(output.contains("No space left on device"), "{output}");
+    assert!(completed(&site.record_of("ext2")));
+}
+
+#[test]
+fn a_process_that_holds_the_mount_is_named_and_ended() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let command = "[ $KURABE_CONTENDER = ext2 ] || setsid sleep 1000 &";
+    site.compare(&["ext4", "ext2"], &[], &[command]).expect(1);
+    site.expect_nothing_left();
+    let record = site.record_of("ext4");
+    let (phase, message, _) = failure(&record);
+    assert_eq!(phase, "unmount");
+    assert!(message.contains("busy") && message.contains("sleep (process "), "{message}");
+    let notes = record["notes"].to_string();
+    assert!(notes.contains("killed what the command had left running: sleep"), "{notes}");
+    assert!(completed(&site.record_of("ext2")), "the next trial is none the worse for it");
+}
+
+#[test]
+fn a_process_that_outlives_the_command_elsewhere_ends_with_the_trial() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let command = "cd /; sleep 1000 & setsid sleep 1000 &";
+    site.compare(&["ext4"], &[], &[command]).expect(0);
+    site.expect_nothing_left();
+    assert_eq!(site.record_of("ext4")["outlived"], true);
+    // One that has ended by the command's end did not outlive it, though nobody waited for it.
+    let other = Site::new();
+    other.compare(&["ext4"], &[], &["(true &); sleep 0.1"]).expect(0);
+    assert_eq!(other.record_of("ext4")["outlived"], Value::Null);
+}
+
+/// The image shrinks under a mounted file system, as a disk that dies does.
+#[test]
+fn a_device_that_vanishes_is_an_error_and_loses_no_record() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let device = site.image_device("64M");
+    // In the second block; what the first one found stays.
+    let command = format!(
+        "head -c 3000000 /dev/urandom >a; [ $KURABE_TRIAL -lt 2 ] || truncate -s 0 {}/*.img",
+        site.images().display()
+    );
+    let flags = ["--device", device.as_str(), "--runs", "3"];
+    let ran = site.compare(&["ext4", "ext2"], &flags, &[&command]).expect(1);
+    site.expect_nothing_left();
+    let records = site.records();
+    assert!(completed(&records[0]) && completed(&records[1]), "{records:#?}");
+    assert!(records.len() > 3, "the others are tried");
+    for record in &records[2..] {
+        failure(record);
+    }
+    let (_, message, _) = failure(&records[3]);
+    assert!(message.contains("bytes where 67108864 were prepared"), "{message}");
+    assert!(message.contains("start the study again"), "{message}");
+    assert!(ran.stdout.contains("2 of 3 trials failed"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_host_that_is_full_is_an_error_and_everything_is_given_back() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    fs::create_dir(site.work().join("small")).unwrap();
+    // The result lies on a file system that has room for its plan and two records or so.
+    let script = "mount -t tmpfs -o size=32k none small && \"$@\"; code=$?; \
+                  cp -r small/result kept; exit $code";
+    let device = site.image_device("64M");
+    let mut command = site.program("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", harness::KURABE, "compare", "ext4", "ext2"]);
+    command.args(["--device", &device, "--runs", "20", "--idle-wait", "200ms"]);
+    command.args(["--out", "small/result", "--", "true"]);
+    let ran = site.finish(command).expect(1);
+    assert!(ran.stderr.contains("small/result/"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
+    site.expect_nothing_left();
+    // What was recorded before is there, and readable.
+    let report = site.run(&["report", "kept"]).expect(0);
+    assert!(report.stdout.contains("ext4"), "{}", report.stdout);
+}
+
+#[test]
+fn setup_prepare_and_cleanup_run_in_their_order_with_the_environment() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let log = site.home().join("log");
+    let say = |phase: &str| {
+        format!(
+            "echo {phase} \"$KURABE_CONTENDER\" $KURABE_TRIAL \"$KURABE_DIR\" \"$PWD\" \"$MINE\" \
+             $(ls | grep -v lost+found | tr '\\n' ,) >>{}; touch {phase}",
+            log.display()
+        )
+    };
+    let (setup, prepare, cleanup) = (say("setup"), say("prepare"), say("cleanup"));
+    let flags = ["--setup", &setup, "--prepare", &prepare, "--cleanup", &cleanup, "--runs", "2"];
+    let mut command = site.compare_command(&["e: ext4", "ext2"], &flags, &[&say("run")]);
+    command.env("MINE", "my own");
+    site.finish(command).expect(0);
+    let text = fs::read_to_string(log).unwrap();
+    let mut lines = text.lines();
+    for (number, record) in site.records().iter().enumerate() {
+        assert_eq!(record["trial"], number);
+        let label = record["contender"]["label"].as_str().unwrap();
+        for (phase, there) in [
+            // A fresh file system each time, which keeps what the phases before made.
+            ("setup", ""),
+            ("prepare", "setup,"),
+            ("run", "prepare,setup,"),
+            ("cleanup", "prepare,run,setup,"),
+        ] {
+            let line = lines.next().unwrap();
+            let start = format!("{phase} {label} {number} ");
+            assert!(line.starts_with(&start), "'{line}' is not of '{start}'");
+            let rest: Vec<&str> = line[start.len()..].split(' ').collect();
+            assert_eq!(rest[0], rest[1], "it runs in KURABE_DIR");
+            assert_eq!(rest[2..4].join(" "), "my own");
+            assert_eq!(rest.get(4).copied().unwrap_or(""), there);
+        }
+        let phases: Vec<&Value> =
+            record["phases"].as_array().unwrap().iter().map(|phase| &phase["phase"]).collect();
+        let expected = [
+            "mkfs", "mount", "setup", "settle", "prepare", "run", "sync", "cleanup", "unmount",
+            "check",
+        ];
+        assert_eq!(phases, expected);
+    }
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn a_setup_that_fails_fails_the_trial() {
+    let site = Site::new();
+    let place = memory_directory();
+    let contender = format!("dir:{}", place.path().display());
+    for (flag, phase) in [("--setup", "setup"), ("--prepare", "prepare"), ("--cleanup", "cleanup")]
+    {
+        let out = format!("of-{phase}");
+        let flags = [flag, "echo broken >&2; false", "--out", &out];
+        site.compare(&[&contender], &flags, &["true"]).expect(1);
+        let text = fs::read_to_string(site.work().join(&out).join("records.jsonl")).unwrap();
+        let (failed, message, output) = failure(&serde_json::from_str(&text).unwrap());
+        assert_eq!((failed.as_str(), output.as_str()), (phase, "broken"));
+        assert!(message.contains(flag), "{message}");
+    }
+}
+
+#[test]
+fn parameters_make_contenders_and_workloads() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let flags = ["-L", "block", "1024,4096", "-L", "n", "3,5"];
+    site.compare(&["ext4 -b {block}"], &flags, &["echo {n}{n} >file && grep -q {n}{n} file"])
+        .expect(0);
+    let records = site.records();
+    assert_eq!(records.len(), 4);
+    for record in records {
+        let label = record["contender"]["label"].as_str().unwrap();
+        let size = label.strip_prefix("ext4 -b ").unwrap();
+        let expected = format!("Block size:               {size}\n");
+        assert!(record["geometry"].as_str().unwrap().contains(&expected), "{label}");
+    }
+    let workloads: Vec<Value> = site.json("comparisons.json").as_array().unwrap().clone();
+    let names: Vec<&str> =
+        workloads.iter().map(|entry| entry["workload"].as_str().unwrap()).collect();
+    assert_eq!(names, ["echo 33 >file && grep -q 33 file", "echo 55 >file && grep -q 55 file"]);
+}
+
+/// Two directories under a command that takes three times as long in one of them.
+fn gated(flags: &[&str]) -> (Site, Option<i32>) {
+    let site = Site::new();
+    let place = memory_directory();
+    let contenders = ["a", "b"].map(|name| {
+        let directory = place.path().join(name);
+        fs::create_dir(&directory).unwrap();
+        format!("{name}: dir:{}", directory.display())
+    });
+    let contenders = contenders.each_ref().map(String::as_str);
+    let command = "case $KURABE_CONTENDER in a) sleep 0.1;; b) sleep 0.3;; esac";
+    let ran = site.compare(&contenders, flags, &[command]);
+    (site, ran.code)
+}
+
+#[test]
+fn gates_decide_the_exit_code() {
+    let (site, code) = gated(&["--runs", "4", "--gate", "b <= 30"]);
+    assert_eq!(code, Some(0));
+    let comparison = &site.json("comparisons.json")[0];
+    assert_eq!(comparison["contender"], "b");
+    assert_eq!(comparison["baseline"], "a");
+    assert_eq!(comparison["metric"], "time");
+    assert_eq!(comparison["verdict"], "slower", "{comparison:#}");
+    for name in ["ratio", "low", "high"] {
+        assert!(comparison[name].as_f64().unwrap() > 1.0, "{comparison:#}");
+    }
+    let fails = ["--runs", "4", "--gate", "b <= 30", "--gate", "b < 1.0"];
+    assert_eq!(gated(&fails).1, Some(3));
+    // Two blocks have no interval.
+    assert_eq!(gated(&["--runs", "2", "--gate", "b <= 30"]).1, Some(4));
+    // A failed trial is said before any gate.
+    assert_eq!(gated(&["--timeout", "200ms", "--gate", "b <= 30"]).1, Some(1));
+}
+
+#[test]
+fn the_greatest_budget_is_a_bound_on_everything() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let flags = ["--budget", "8s", "--runs", "50"];
+    let ran = site.compare(&["ext4", "ext2"], &flags, &["sleep 0.7"]).expect(0);
+    site.expect_nothing_left();
+    assert!(ran.elapsed < Duration::from_millis(9500), "{:?}", ran.elapsed);
+    assert!(ran.stderr.contains("the budget of 8s ended the study"), "{}", ran.stderr);
+    let records = site.records();
+    assert!(records.len() >= 2, "{records:#?}");
+    let kinds = records.iter().map(|record| record["outcome"]["kind"].as_str().unwrap());
+    for kind in kinds {
+        assert!(["completed", "interrupted"].contains(&kind), "{kind}");
+    }
+
+    let other = Site::new();
+    let device = other.image_device("2G");
+    let flags = ["--budget", "300ms", "--device", &device];
+    let ran = other.compare(&["ext4"], &flags, &["true"]).expect(1);
+    assert!(ran.elapsed < Duration::from_secs(10), "{:?}", ran.elapsed);
+    assert!(ran.stderr.contains("raise --budget"), "{}", ran.stderr);
+    other.expect_nothing_left();
+}
+
+#[test]
+fn where_the_output_of_the_command_goes() {
+    let site = Site::new();
+    let place = memory_directory();
+    let contender = format!("dir:{}", place.path().display());
+    let command = "echo to out; echo to err >&2; [ -t 1 ] && echo terminal; true";
+    let output = |flag: &str| {
+        let _ = fs::remove_dir_all(site.work().join("result"));
+        site.compare(&[&contender], &["--output", flag], &[command]).expect(0)
+    };
+    for quiet in ["null", "pipe"] {
+        let ran = output(quiet);
+        let shown = ran.stdout + &ran.stderr;
+        assert!(!shown.contains("\nto out") && !shown.contains("\nto err"), "{shown}");
+    }
+    let shown = output("inherit").stderr;
+    assert!(shown.contains("\nto out\nto err\n"), "{shown}");
+    let file = site.home().join("output");
+    output(file.to_str().unwrap());
+    assert_eq!(fs::read_to_string(file).unwrap(), "to out\nto err\n");
+}
+
+#[test]
+fn a_kurabe_that_runs_is_left_alone_by_a_cleaning() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let device = site.image_device("64M");
+    let gate = site.home().join("gate");
+    let command = format!("until [ -e {} ]; do sleep 0.05; done", gate.display());
+    let running = site.start(site.compare_command(&["ext2"], &["--device", &device], &[&command]));
+    wait_until("the command runs", || {
+        site.taken().iter().any(|taken| taken.starts_with("process sleep"))
+    });
+    let before = site.taken();
+    let clean = site.run(&["clean"]).expect(0);
+    assert!(clean.stdout.contains("left alone: 1 kurabe still running"), "{}", clean.stdout);
+    let lasting = |taken: &&String| !taken.starts_with("process");
+    let after = site.taken();
+    assert_eq!(
+        after.iter().filter(lasting).collect::<Vec<_>>(),
+        before.iter().filter(lasting).collect::<Vec<_>>()
+    );
+    // Nor does a second kurabe take anything from the first one.
+    let other = ["compare", "dir:/dev/shm", "--runs", "1", "--out", "other", "--", "true"];
+    site.run(&other).expect(0);
+    fs::write(gate, "").unwrap();
+    running.finish().expect(0);
+    assert!(completed(&site.record_of("ext2")));
+    site.expect_nothing_left();
+}
