@@ -199,7 +199,12 @@ impl fmt::Display for Finished {
         // The reason stands on standard error as a rule; dbench says it on standard output, fio
         // on both. The end of a long standard output (a report) tells nothing beside it.
         let shown_of = |text: &str, lines_max: usize| {
-            let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+            // A usage text after a complaint would push the complaint out of sight.
+            let lines: Vec<&str> = text
+                .lines()
+                .take_while(|line| !line.to_ascii_lowercase().starts_with("usage:"))
+                .filter(|line| !line.trim().is_empty())
+                .collect();
             lines[lines.len().saturating_sub(lines_max)..].join("\n  ")
         };
         let errors = shown_of(&self.stderr, 8);

@@ -1,0 +1,476 @@
+//! Runs the installed bonnie++ and reads its CSV line.
+//!
+//! Knows the options and the CSV formats of bonnie++ 1.96 to 2.00; what it prints is kept as it
+//! is. It works in a directory of its own below the one it is given, which is gone afterwards,
+//! whatever happened.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+use crate::tool::{Finished, Tool, ToolCommand, ToolError, run};
+
+/// The directory that a run makes for itself.
+const OWN_DIRECTORY: &str = "kurabe-bonnie";
+/// bonnie++ counts small files in units of this.
+const FILES_UNIT: u64 = 1024;
+
+/// How to run bonnie++.
+#[derive(Clone, Debug)]
+pub struct Bonnie<'a> {
+    /// Where to work.
+    pub directory: &'a Path,
+    /// Size of the data for the throughput tests in MiB; 0 leaves these tests out. bonnie++
+    /// advises twice the memory; that check is switched off, because the caller knows whether
+    /// caches are to matter.
+    pub size_mib: u64,
+    /// Small files for the creation tests, in units of 1024 files; 0 leaves these tests out.
+    pub files_1024: u64,
+    /// Further options, such as `-b`, `-D`, `-f` or `-c 4`.
+    pub options: &'a [String],
+}
+
+/// A test of bonnie++.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Test {
+    /// Sequential output by characters.
+    OutputPerCharacter,
+    /// Sequential output by blocks.
+    OutputBlock,
+    /// Reading, changing and writing back, by blocks.
+    Rewrite,
+    /// Sequential input by characters.
+    InputPerCharacter,
+    /// Sequential input by blocks.
+    InputBlock,
+    /// Random seeks, a tenth of them with a write.
+    Seeks,
+    /// Creating files in order.
+    SequentialCreate,
+    /// Looking at them in order.
+    SequentialStat,
+    /// Deleting them in order.
+    SequentialDelete,
+    /// Creating files in random order.
+    RandomCreate,
+    /// Looking at them in random order.
+    RandomStat,
+    /// Deleting them in random order.
+    RandomDelete,
+}
+
+/// What a rate counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// KiB a second.
+    KibibytesPerSecond,
+    /// Seeks a second.
+    SeeksPerSecond,
+    /// Files a second.
+    FilesPerSecond,
+}
+
+impl Test {
+    /// The tests in the order of the CSV line.
+    pub const ALL: [Self; 12] = [
+        Self::OutputPerCharacter,
+        Self::OutputBlock,
+        Self::Rewrite,
+        Self::InputPerCharacter,
+        Self::InputBlock,
+        Self::Seeks,
+        Self::SequentialCreate,
+        Self::SequentialStat,
+        Self::SequentialDelete,
+        Self::RandomCreate,
+        Self::RandomStat,
+        Self::RandomDelete,
+    ];
+
+    /// What its rate counts.
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::OutputPerCharacter
+            | Self::OutputBlock
+            | Self::Rewrite
+            | Self::InputPerCharacter
+            | Self::InputBlock => Unit::KibibytesPerSecond,
+            Self::Seeks => Unit::SeeksPerSecond,
+            Self::SequentialCreate
+            | Self::SequentialStat
+            | Self::SequentialDelete
+            | Self::RandomCreate
+            | Self::RandomStat
+            | Self::RandomDelete => Unit::FilesPerSecond,
+        }
+    }
+}
+
+/// What a test came to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestResult {
+    /// The test.
+    pub test: Test,
+    /// The rate; absent when the test took less than half a second, for which bonnie++ prints
+    /// `+++++` because it would not be exact.
+    pub rate: Option<f64>,
+    /// What the rate counts.
+    pub unit: Unit,
+    /// Processor time in percent; absent like the rate.
+    pub cpu_percent: Option<f64>,
+    /// The longest operation.
+    pub latency_max_ns: Option<u64>,
+}
+
+/// A CSV line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The version of the format, which lags behind the program's.
+    pub format: String,
+    /// The version of bonnie++.
+    pub version: String,
+    /// Copies of the tests that ran at the same time.
+    pub concurrency: u64,
+    /// The size of the data as it was given, such as `64M`.
+    pub size: String,
+    /// Small files, in units of 1024.
+    pub files_1024: Option<u64>,
+    /// The tests that were run.
+    pub tests: Vec<TestResult>,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BonnieReport {
+    /// The records, one a run (`-x` asks for several).
+    pub records: Vec<Record>,
+    /// The run with everything that was printed.
+    pub finished: Finished,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum BonnieError {
+    /// The data does not fit.
+    #[error("bonnie++ needs {needed_bytes} bytes, {path} has {available_bytes}")]
+    TooBig {
+        /// What it needs at least.
+        needed_bytes: u64,
+        /// What there is.
+        available_bytes: u64,
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The working directory could not be made or removed.
+    #[error("cannot {what} {path}: {source}")]
+    Directory {
+        /// What was tried.
+        what: &'static str,
+        /// With which directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The tool is missing, failed or was stopped.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// It ended well, but its output has not the known form.
+    #[error("bonnie++'s output: {reason}")]
+    Output {
+        /// What is wrong.
+        reason: String,
+        /// The run with everything that was printed.
+        finished: Box<Finished>,
+    },
+}
+
+/// Runs bonnie++ to its end.
+///
+/// # Errors
+/// See [`BonnieError`]. What it printed is in all of them that come after its start.
+pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, BonnieError> {
+    let own = plan.directory.join(OWN_DIRECTORY);
+    let mut command = ToolCommand::new(Tool::Bonnie)?
+        .argument("-q")
+        // A comma in the host's name would shift all columns.
+        .arguments(["-m", "kurabe"])
+        .argument("-d")
+        .argument(&own)
+        .argument("-s")
+        .argument(plan.size_mib.to_string())
+        .argument("-n")
+        .argument(plan.files_1024.to_string())
+        .arguments(["-r", "0"]);
+    if rustix::process::geteuid().is_root() {
+        // As root it runs only when told so.
+        command = command.arguments(["-u", "root"]);
+    }
+    check_fit(plan)?;
+    let directory_error = |what: &'static str| {
+        let path = own.clone();
+        move |source| BonnieError::Directory { what, path, source }
+    };
+    fs::create_dir(&own).map_err(directory_error("make"))?;
+    let ended = run(&command.arguments(plan.options), stop, &mut |_, _| {});
+    let cleaned = fs::remove_dir_all(&own).map_err(directory_error("remove"));
+    let finished = ended?;
+    cleaned?;
+    let lines = finished.stdout.lines().filter(|line| !line.trim().is_empty());
+    match lines.map(parse_line).collect::<Result<Vec<Record>, String>>() {
+        Ok(records) if !records.is_empty() => Ok(BonnieReport { records, finished }),
+        Ok(_) => Err(BonnieError::Output {
+            reason: "there is no CSV line".to_owned(),
+            finished: Box::new(finished),
+        }),
+        Err(reason) => Err(BonnieError::Output { reason, finished: Box::new(finished) }),
+    }
+}
+
+fn check_fit(plan: &Bonnie<'_>) -> Result<(), BonnieError> {
+    let space = rustix::fs::statvfs(plan.directory).map_err(|error| BonnieError::Directory {
+        what: "look at the space of",
+        path: plan.directory.to_owned(),
+        source: error.into(),
+    })?;
+    let available_bytes = space.f_bavail.saturating_mul(space.f_frsize);
+    // The small files are empty unless the options say otherwise.
+    let needed_bytes = plan.size_mib.saturating_mul(1 << 20);
+    if needed_bytes > available_bytes {
+        let path = plan.directory.to_owned();
+        return Err(BonnieError::TooBig { needed_bytes, available_bytes, path });
+    }
+    let inodes_needed = plan.files_1024.saturating_mul(FILES_UNIT);
+    // File systems without a table of inodes report none at all.
+    if space.f_files > 0 && inodes_needed > space.f_favail {
+        return Err(BonnieError::Directory {
+            what: "make the small files in",
+            path: plan.directory.to_owned(),
+            source: io::Error::other(format!(
+                "{inodes_needed} files are asked for, {} inodes are free",
+                space.f_favail
+            )),
+        });
+    }
+    Ok(())
+}
+
+/// Reads a CSV line.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_line(line: &str) -> Result<Record, String> {
+    let fields: Vec<&str> = line.trim_end().split(',').collect();
+    // Up to format 1.97 the number of seeks and of the processes that seek were not told.
+    let seeks_told = match fields[0] {
+        "1.96" | "1.97" => 0,
+        "1.98" | "2.00" => 2,
+        format => return Err(format!("the CSV format `{format}` is not known")),
+    };
+    // Seven fields of settings and what is told of the seeks; two for each of six tests; five
+    // of settings; two for each of six tests; twelve latencies.
+    let count = 7 + seeks_told + 12 + 5 + 12 + 12;
+    if fields.len() != count {
+        return Err(format!(
+            "a line of format {} has {count} fields, this one has {}",
+            fields[0],
+            fields.len()
+        ));
+    }
+    let first_results = 7 + seeks_told;
+    let settings = first_results + 12;
+    let second_results = settings + 5;
+    let latencies = second_results + 12;
+    let mut tests = Vec::new();
+    for (index, test) in Test::ALL.into_iter().enumerate() {
+        let at =
+            if index < 6 { first_results + 2 * index } else { second_results + 2 * (index - 6) };
+        let (rate, cpu, latency) = (fields[at], fields[at + 1], fields[latencies + index]);
+        if rate.is_empty() && latency.is_empty() {
+            // The test was left out.
+            continue;
+        }
+        tests.push(TestResult {
+            test,
+            rate: number(rate)?,
+            unit: test.unit(),
+            cpu_percent: number(cpu)?,
+            latency_max_ns: latency_ns(latency)?,
+        });
+    }
+    let whole = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a whole number"));
+    Ok(Record {
+        format: fields[0].to_owned(),
+        version: fields[1].to_owned(),
+        concurrency: whole(fields[3])?,
+        size: fields[5].to_owned(),
+        files_1024: match fields[settings] {
+            "" => None,
+            text => Some(whole(text)?),
+        },
+        tests,
+    })
+}
+
+/// A rate or a percentage; plus signs stand for a test that was too short.
+fn number(text: &str) -> Result<Option<f64>, String> {
+    if text.is_empty() || text.bytes().all(|byte| byte == b'+') {
+        return Ok(None);
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(Some(number)),
+        _ => Err(format!("`{text}` is not a number")),
+    }
+}
+
+/// `46190us`, `431ms` or `12s`.
+fn latency_ns(text: &str) -> Result<Option<u64>, String> {
+    if text.is_empty() || text.bytes().all(|byte| byte == b'+') {
+        return Ok(None);
+    }
+    let fault = || format!("`{text}` is not a latency");
+    let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(fault)?;
+    let unit_ns: u64 = match &text[end..] {
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return Err(fault()),
+    };
+    let count: u64 = text[..end].parse().map_err(|_| fault())?;
+    count.checked_mul(unit_ns).map(Some).ok_or_else(fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What bonnie++ 2.00a of Debian printed.
+    const LINE: &str = "1.98,2.00a,kurabe,1,1795223640,64M,,8192,5,449,28,+++++,+++,120000,7,659,\
+        29,+++++,+++,812.5,11,4,,,,,+++++,+++,+++++,+++,+++++,+++,23144,58,+++++,+++,+++++,+++,\
+        46190us,20773us,431ms,39378us,16117us,2s,16915us,24122us,16142us,20146us,16087us,13994us";
+
+    #[test]
+    fn a_line_of_the_present_format_is_read() {
+        let record = parse_line(LINE).unwrap();
+        assert_eq!((record.format.as_str(), record.version.as_str()), ("1.98", "2.00a"));
+        assert_eq!((record.concurrency, record.size.as_str()), (1, "64M"));
+        assert_eq!(record.files_1024, Some(4));
+        let of = |test| *record.tests.iter().find(|result| result.test == test).unwrap();
+        assert_eq!(record.tests.len(), 12);
+        let output = of(Test::OutputPerCharacter);
+        assert_eq!((output.rate, output.cpu_percent), (Some(449.0), Some(28.0)));
+        assert_eq!(output.latency_max_ns, Some(46_190_000));
+        assert_eq!(of(Test::OutputBlock).rate, None);
+        assert_eq!(of(Test::OutputBlock).latency_max_ns, Some(20_773_000));
+        assert_eq!(of(Test::Rewrite).latency_max_ns, Some(431_000_000));
+        assert_eq!(of(Test::Seeks).rate, Some(812.5));
+        assert_eq!(of(Test::Seeks).latency_max_ns, Some(2_000_000_000));
+        assert_eq!(of(Test::RandomCreate).rate, Some(23144.0));
+        assert_eq!(of(Test::RandomCreate).unit, Unit::FilesPerSecond);
+        assert_eq!(of(Test::RandomDelete).latency_max_ns, Some(13_994_000));
+    }
+
+    #[test]
+    fn a_line_of_the_former_format_is_read() {
+        let mut fields: Vec<&str> = LINE.split(',').collect();
+        fields.drain(7..9);
+        fields[0] = "1.97";
+        let record = parse_line(&fields.join(",")).unwrap();
+        assert_eq!(record.tests, parse_line(LINE).unwrap().tests);
+    }
+
+    #[test]
+    fn tests_that_were_left_out_are_left_out() {
+        let line = "1.98,2.00a,t2,1,1795224316,,,,,,,,,,,,,,,,,1,,,,,+++++,+++,+++++,+++,+++++,\
+            +++,+++++,+++,+++++,+++,+++++,+++,,,,,,,4148us,107us,4183us,84us,15us,62us";
+        let record = parse_line(line).unwrap();
+        assert_eq!(record.tests.len(), 6);
+        assert_eq!(record.tests[0].test, Test::SequentialCreate);
+    }
+
+    #[test]
+    fn foreign_lines_are_told() {
+        for (line, reason) in [
+            ("", "format ``"),
+            ("name,1,2,3", "format `name`"),
+            ("1.98,2.00a,kurabe,1", "has 50 fields, this one has 4"),
+            (&LINE.replace("kurabe", "a,b"), "this one has 51"),
+            (&LINE.replace("449", "many"), "`many` is not a number"),
+            (&LINE.replace("431ms", "431"), "`431` is not a latency"),
+        ] {
+            let error = parse_line(line).unwrap_err();
+            assert!(error.contains(reason), "{line}: {error}");
+        }
+    }
+
+    fn is_installed() -> bool {
+        let found = Tool::Bonnie.locate().is_ok();
+        if !found {
+            eprintln!("bonnie++ is not installed; nothing is run");
+        }
+        found
+    }
+
+    #[test]
+    fn the_installed_one_is_run_and_read() {
+        if !is_installed() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let options = ["-f".to_owned()];
+        let plan =
+            Bonnie { directory: directory.path(), size_mib: 16, files_1024: 1, options: &options };
+        let report = bonnie(&plan, &AtomicBool::new(false)).unwrap();
+        let record = &report.records[0];
+        // Without the tests by characters.
+        assert_eq!(record.tests.len(), 10, "{}", report.finished.stdout);
+        assert!(record.tests.iter().all(|result| result.latency_max_ns.is_some()));
+        assert!(report.finished.stderr.contains("Sequential Output"));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn its_own_complaint_is_shown() {
+        if !is_installed() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let options = ["-c".to_owned(), "nonsense".to_owned(), "-E".to_owned()];
+        let plan =
+            Bonnie { directory: directory.path(), size_mib: 16, files_1024: 0, options: &options };
+        let error = bonnie(&plan, &AtomicBool::new(false)).unwrap_err();
+        assert!(error.to_string().contains("invalid option"), "{error}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_sizes() {
+        if !is_installed() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let plan =
+            Bonnie { directory: directory.path(), size_mib: 1 << 30, files_1024: 0, options: &[] };
+        let error = bonnie(&plan, &AtomicBool::new(false)).unwrap_err();
+        let BonnieError::TooBig { needed_bytes, available_bytes, .. } = &error else {
+            panic!("{error}");
+        };
+        assert!(error.to_string().contains(&needed_bytes.to_string()));
+        assert!(error.to_string().contains(&available_bytes.to_string()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_it_panic(line in "[0-9a-z+,. ]{0,120}", place in 0..LINE.len()) {
+            let _ = parse_line(&line);
+            let _ = parse_line(&LINE[..place]);
+        }
+    }
+}
