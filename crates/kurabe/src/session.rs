@@ -19,7 +19,7 @@ use lab::study_file;
 use serde_json::{Value, json};
 use trial::device::{DeviceError, DeviceRequest, Prepared, prepare};
 use trial::facts::Machine;
-use trial::filesystem;
+use trial::filesystem::{self, Access};
 use trial::ledger::{self, Ledger, Taken};
 use trial::stop::Stop;
 
@@ -228,10 +228,17 @@ fn preflight(study: &Study) -> Result<(), Failure> {
             problems.push(format!("workload '{name}': {problem}"));
         }
         for contender in &study.contenders {
-            let raw = filesystem::by_name(&contender.file_system).is_some_and(|f| f.is_raw());
-            if raw && !workload.load.runs_on_raw() {
+            let access = filesystem::by_name(&contender.file_system).map(|f| f.access());
+            let (fits, loads) = match access {
+                Some(Access::RawDevice) => {
+                    (workload.load.runs_on_raw(), "fio, fio-matrix or objects")
+                }
+                Some(Access::MinfsLibrary) => (workload.load.runs_on_library(), "objects"),
+                _ => (true, ""),
+            };
+            if !fits {
                 problems.push(format!(
-                    "workload '{name}': a {} load needs files, and contender '{}' has none; leave that contender out, or use fio, fio-matrix or objects",
+                    "workload '{name}': a {} load needs a mounted file system, and contender '{}' is none; leave that contender out, or use {loads}",
                     workload.load.kind(),
                     contender.label
                 ));

@@ -150,6 +150,11 @@ impl Load {
     pub fn runs_on_raw(&self) -> bool {
         matches!(self, Load::Objects(_) | Load::Fio(_) | Load::FioMatrix(_))
     }
+
+    /// Whether the load can use a file system as a library.
+    pub fn runs_on_library(&self) -> bool {
+        matches!(self, Load::Objects(_))
+    }
 }
 
 /// What `kurabe load` is told.
@@ -176,6 +181,8 @@ pub enum Target {
     Directory(PathBuf),
     /// The device itself.
     Device(PathBuf),
+    /// A volume of minfs on this device, through the library.
+    Minfs(PathBuf),
 }
 
 /// Which part of a load is to be done.

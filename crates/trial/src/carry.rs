@@ -16,7 +16,7 @@ use lab::spec::{Cache, CommandLine, Device, Output, TrialSpec};
 use crate::command::{self, End, Ran};
 use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use crate::device::{Attached, attach};
-use crate::filesystem::{FileSystem, Instance, Stage, by_name};
+use crate::filesystem::{Access, FileSystem, Instance, Stage, by_name};
 use crate::host_proc::HostProc;
 use crate::leftovers::Processes;
 use crate::stop::Stop;
@@ -49,7 +49,7 @@ pub fn carry_out(
         phase: Phase::Mkfs,
         counters: None,
         node: None,
-        raw_node: None,
+        access: Access::Mounted,
         machine_cpu_before_ns: None,
         processes_before: None,
     };
@@ -75,8 +75,8 @@ struct Trial<'a> {
     counters: Option<DeviceCounters>,
     /// The device node, when there is one.
     node: Option<PathBuf>,
-    /// The device node, when the load works on it directly.
-    raw_node: Option<PathBuf>,
+    /// How the load gets at it.
+    access: Access,
     machine_cpu_before_ns: Option<u64>,
     /// What ran in the trial's namespace before the first command of the user.
     processes_before: Option<Processes>,
@@ -96,7 +96,7 @@ impl Trial<'_> {
             None => (PathBuf::new(), 0),
         };
         self.node = attached.as_ref().map(|_| node.clone());
-        self.raw_node = self.node.clone().filter(|_| file_system.is_raw());
+        self.access = file_system.access();
         let stage = Stage::new(&spec.contender, &node, size_bytes, spec.discard, &spec.scratch);
         let mut instance = file_system.begin(stage);
         let carried = self.phases(instance.as_mut(), file_system, tools);
@@ -146,15 +146,17 @@ impl Trial<'_> {
         tools: &mut Toolbox,
     ) -> Result<(), Failure> {
         let spec = self.spec;
-        let has_files = !file_system.is_raw();
-        let made_here = file_system.needs_device() && has_files;
+        let has_files = self.access == Access::Mounted;
+        let made_here = file_system.needs_device() && self.access != Access::RawDevice;
         if made_here {
             self.timed(Phase::Mkfs, || instance.make(tools))?;
             match instance.geometry(tools) {
                 Ok(geometry) => self.record.geometry = Some(geometry),
                 Err(failure) => tools.note(failure.to_string()),
             }
-            self.timed(Phase::Mount, || instance.mount(tools))?;
+            if has_files {
+                self.timed(Phase::Mount, || instance.mount(tools))?;
+            }
         } else {
             self.phase = Phase::Mount;
             instance.mount(tools)?;
@@ -191,7 +193,9 @@ impl Trial<'_> {
             self.users_command(Phase::Cleanup, cleanup, &directory)?;
         }
         if made_here {
-            self.timed(Phase::Unmount, || instance.unmount(tools))?;
+            if has_files {
+                self.timed(Phase::Unmount, || instance.unmount(tools))?;
+            }
             self.timed(Phase::Check, || instance.check(tools))?;
         }
         Ok(())
@@ -272,9 +276,10 @@ impl Trial<'_> {
     /// The command that carries out one part of a load, its task written beside.
     fn load_command(&self, stage: LoadStage, directory: &Path) -> Result<CommandLine, Failure> {
         let scratch = &self.spec.scratch;
-        let target = match &self.raw_node {
-            Some(node) => Target::Device(node.clone()),
-            None => Target::Directory(directory.to_path_buf()),
+        let target = match (self.access, &self.node) {
+            (Access::RawDevice, Some(node)) => Target::Device(node.clone()),
+            (Access::MinfsLibrary, Some(node)) => Target::Minfs(node.clone()),
+            _ => Target::Directory(directory.to_path_buf()),
         };
         let task = LoadTask {
             load: self.spec.workload.load.clone(),

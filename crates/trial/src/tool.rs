@@ -328,13 +328,15 @@ pub(crate) fn command_text<'a>(words: impl Iterator<Item = &'a str> + Clone) -> 
 /// Where the tools of administrators lie when a user's `PATH` leaves them out, as Debian's does.
 const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"];
 
-/// Finds a tool in `PATH`, then among the tools of administrators.
+/// Finds a tool beside this program, in `PATH`, then among the tools of administrators.
 pub fn find(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| is_executable(path));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
+    let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
+    own.into_iter()
+        .chain(std::env::split_paths(&path))
         .chain(SYSTEM_DIRECTORIES.iter().map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|path| is_executable(path))

@@ -138,7 +138,7 @@ fn histogram_log(recording: &Recording, elapsed_ns: u64) -> Result<String, Strin
 fn directory_of(target: &lab::load::Target) -> Result<&Path, String> {
     match target {
         lab::load::Target::Directory(directory) => Ok(directory),
-        lab::load::Target::Device(device) => {
+        lab::load::Target::Device(device) | lab::load::Target::Minfs(device) => {
             Err(format!("this load needs files, and {} is a device", device.display()))
         }
     }

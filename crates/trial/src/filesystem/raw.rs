@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use super::kernel::drop_caches;
-use super::{FileSystem, Instance, Stage, Tool};
+use super::{Access, FileSystem, Instance, Stage, Tool};
 use crate::host_proc::HostProc;
 use crate::tool::{Failure, Toolbox};
 
@@ -32,8 +32,8 @@ impl FileSystem for Raw {
         None
     }
 
-    fn is_raw(&self) -> bool {
-        true
+    fn access(&self) -> Access {
+        Access::RawDevice
     }
 
     fn signatures(&self) -> &'static [&'static str] {

@@ -60,10 +60,11 @@ fn too_large(needed_bytes: u64, device_bytes: Option<u64>) -> Result<(), String>
     }
 }
 
-fn target(place: &Place) -> Target {
+fn target(place: &Place) -> Result<Target, String> {
     match place {
-        Place::Directory(directory) => Target::Directory(directory.clone()),
-        Place::Device(device) => Target::Device(device.clone()),
+        Place::Directory(directory) => Ok(Target::Directory(directory.clone())),
+        Place::Device(device) => Ok(Target::Device(device.clone())),
+        Place::Minfs(_) => Err("fio cannot use a file system as a library".into()),
     }
 }
 
@@ -83,7 +84,7 @@ pub(super) fn run(load: &FioLoad, task: &LoadTask, stop: &Stop) -> Result<LoadRe
 fn run_job(job: &JobFile, task: &LoadTask, stop: &Stop) -> Result<FioOutcome, String> {
     let scratch = task.report.parent().unwrap_or(Path::new("/tmp")).join("fio");
     std::fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
-    let target = target(&task.target);
+    let target = target(&task.target)?;
     let plan = Fio { job, target: &target, scratch: &scratch, lay_out: true };
     fio(&plan, stop.flag(), &mut |_| ()).map_err(|error| error.to_string())
 }
@@ -183,7 +184,7 @@ pub(super) fn run_matrix(
     stop: &Stop,
 ) -> Result<LoadReport, String> {
     let matrix = matrix(load)?;
-    let target = target(&task.target);
+    let target = target(&task.target)?;
     let (mut metrics, mut results) = (Vec::new(), Vec::new());
     for cell in matrix.cells() {
         let outcome = run_job(&matrix.job(cell, &target), task, stop)

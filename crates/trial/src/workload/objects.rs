@@ -2,12 +2,17 @@
 //! are kept by kind of command.
 
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use block::{BlockDevice, FileDevice, FileDeviceOptions};
 use lab::load::{Latency, LoadReport, LoadTask, Metric, ObjectsLoad, Series, Target, Unit};
 use loads::latency::Series as RecordedSeries;
 use loads::objects::{
     Fit, Options, Outcome, Place, Plan, Program, Report, StoreOptions, run as run_program, store,
 };
+
+use minfs::{MountOptions, Volume};
 
 use super::latencies;
 use crate::stop::Stop;
@@ -84,16 +89,87 @@ pub(super) fn check(load: &ObjectsLoad, device_bytes: Option<u64>) -> Result<(),
     }
 }
 
+/// An empty directory for the store: the mounted one when it is empty, since a flat file system
+/// has no other; a new one below where mkfs left something (`lost+found`).
+fn empty_place(directory: &Path) -> Result<PathBuf, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    if std::fs::read_dir(directory).map_err(failed)?.next().is_none() {
+        return Ok(directory.to_path_buf());
+    }
+    let below = directory.join("objects");
+    std::fs::create_dir(&below).map_err(|error| format!("{}: {error}", below.display()))?;
+    Ok(below)
+}
+
+/// The file and the volume that it lies on, which must outlive it.
+struct MinfsFile {
+    file: minfs::File,
+    _volume: Volume,
+}
+
+impl BlockDevice for MinfsFile {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn block_size(&self) -> u32 {
+        self.file.block_size()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> std::io::Result<()> {
+        self.file.write_at(buffer, offset)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> std::io::Result<()> {
+        self.file.discard(offset, length)
+    }
+
+    fn zero_range(&self, offset: u64, length: u64) -> std::io::Result<()> {
+        BlockDevice::zero_range(&self.file, offset, length)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.file.is_read_only()
+    }
+}
+
+/// Share of a fresh volume's free space that its one file takes; the rest is for its records.
+const FILE_SHARE_PERCENT: u64 = 95;
+
+/// One file over a fresh volume of minfs, its space reserved, as a block device.
+fn minfs_file(device: &Path) -> Result<Arc<dyn BlockDevice>, String> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        format!("{what} on {}: {error}", device.display())
+    };
+    let opened = FileDevice::open(device, &FileDeviceOptions::default())
+        .map_err(|error| failed("opening the device", &error))?;
+    let volume = Volume::mount(Arc::new(opened), &MountOptions::default())
+        .map_err(|error| failed("mounting minfs", &error))?;
+    let size = volume.space().free_bytes / 100 * FILE_SHARE_PERCENT;
+    let size = size / FILE_UNIT_BYTES * FILE_UNIT_BYTES;
+    let file =
+        volume.create(b"store", 0o600).map_err(|error| failed("creating the file", &error))?;
+    file.preallocate(0, size, false, false)
+        .map_err(|error| failed("reserving the file's space", &error))?;
+    Ok(Arc::new(MinfsFile { file, _volume: volume }))
+}
+
+/// The file's size is a multiple of this.
+const FILE_UNIT_BYTES: u64 = 1 << 20;
+
 pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
     let place = match &task.target {
-        Target::Directory(directory) => {
-            // mkfs leaves `lost+found`, and a store wants an empty place.
-            let directory = directory.join("objects");
-            std::fs::create_dir(&directory)
-                .map_err(|error| format!("{}: {error}", directory.display()))?;
-            Place::Directory(directory)
-        }
+        Target::Directory(directory) => Place::Directory(empty_place(directory)?),
         Target::Device(device) => Place::Device(device.clone()),
+        Target::Minfs(device) => Place::Open(minfs_file(device)?),
     };
     let options = Options {
         store: store_options(load),
