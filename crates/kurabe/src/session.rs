@@ -597,10 +597,7 @@ fn tool_versions(study: &Study) -> Value {
         .iter()
         .filter_map(|contender| filesystem::by_name(&contender.file_system))
         .flat_map(|file_system| file_system.tools())
-        .filter_map(|tool| {
-            let version = trial::facts::tool_version(tool.name, tool.version?)?;
-            Some((tool.name.to_string(), Value::from(version)))
-        })
+        .filter_map(|tool| Some((tool.name.to_string(), Value::from(tool.installed_version()?))))
         .collect();
     Value::Object(versions)
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::load::Unit;
+use crate::load::{Latency, Unit};
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Outcome, Phase, Record, TIME_METRIC};
 use crate::statistics::{self, ComparisonOptions, Decision, Interval, Summary, Verdict};
@@ -52,6 +52,13 @@ pub struct ContenderAnalysis {
     pub time: Option<Summary>,
     /// Median of every phase's time, in ns.
     pub phases: Vec<(Phase, f64)>,
+    /// Latencies by kind of operation: for each figure the median over the trials. Percentiles of
+    /// several trials are not averaged; the histograms beside the records can be merged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<Latency>,
+    /// What the load found in its trials, each finding once with the number of trials.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
     /// Medians of what the run and its sync cost.
     pub cost: Cost,
 }
@@ -319,7 +326,9 @@ fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Compariso
                 ratio: compared.ratio.map(|ratio| if flip { ratio.recip() } else { ratio }),
                 low: interval.map(|(low, _)| low),
                 high: interval.map(|(_, high)| high),
-                confidence: compared.interval.map_or(options.confidence, |interval| interval.confidence),
+                confidence: compared
+                    .interval
+                    .map_or(options.confidence, |interval| interval.confidence),
                 p_adjusted: compared.p_adjusted,
                 verdict: compared.verdict,
             }
@@ -359,8 +368,61 @@ fn summarise(plan: &Plan, samples: &Samples<'_>, contender: usize) -> ContenderA
             .collect(),
         time: statistics::summarize(&times).ok(),
         phases,
+        latencies: latencies(&completed),
+        findings: findings(&completed),
         cost: cost(&completed),
     }
+}
+
+/// The kinds of the first trial, each figure the (lower) median over the trials.
+fn latencies(records: &[&Record]) -> Vec<Latency> {
+    let of = |record: &Record| record.load.as_ref().map(|load| load.latencies.clone());
+    let all: Vec<Vec<Latency>> = records.iter().filter_map(|record| of(record)).collect();
+    let kinds = all.first().cloned().unwrap_or_default();
+    kinds
+        .into_iter()
+        .map(|kind| {
+            let same: Vec<&Latency> =
+                all.iter().flatten().filter(|other| other.operation == kind.operation).collect();
+            let middle = |figure: fn(&Latency) -> u64| {
+                let mut figures: Vec<u64> = same.iter().map(|latency| figure(latency)).collect();
+                figures.sort_unstable();
+                figures[(figures.len() - 1) / 2]
+            };
+            Latency {
+                count: middle(|latency| latency.count),
+                bytes: middle(|latency| latency.bytes),
+                total_ns: middle(|latency| latency.total_ns),
+                p5_ns: middle(|latency| latency.p5_ns),
+                p50_ns: middle(|latency| latency.p50_ns),
+                p90_ns: middle(|latency| latency.p90_ns),
+                p95_ns: middle(|latency| latency.p95_ns),
+                p99_ns: middle(|latency| latency.p99_ns),
+                p99_9_ns: middle(|latency| latency.p99_9_ns),
+                p99_99_ns: middle(|latency| latency.p99_99_ns),
+                max_ns: middle(|latency| latency.max_ns),
+                operation: kind.operation,
+            }
+        })
+        .collect()
+}
+
+/// Every finding once, in the order of the trials; how many trials had it, when not all did.
+fn findings(records: &[&Record]) -> Vec<String> {
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for finding in records.iter().filter_map(|r| r.load.as_ref()).flat_map(|load| &load.findings) {
+        match counted.iter_mut().find(|(known, _)| known == finding) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((finding, 1)),
+        }
+    }
+    counted
+        .into_iter()
+        .map(|(finding, count)| match count == records.len() {
+            true => finding.to_string(),
+            false => format!("{finding} (in {count} of {} trials)", records.len()),
+        })
+        .collect()
 }
 
 fn cost(records: &[&Record]) -> Cost {

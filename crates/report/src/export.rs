@@ -118,7 +118,16 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
         let _ = writeln!(out, "## {}\n", workload.workload);
         let _ = writeln!(out, "**{}**\n", tables::sentence(workload, plan));
         let _ = writeln!(out, "{}", tables::contenders(workload, plan).markdown());
-        let _ = writeln!(out, "Medians of the phases:\n\n{}", tables::phases(workload).markdown());
+        for table in [tables::metrics(workload, plan), tables::latencies(workload)] {
+            if !table.rows.is_empty() {
+                let _ = writeln!(out, "{}", table.markdown());
+            }
+        }
+        for finding in tables::findings(workload) {
+            let _ = writeln!(out, "- {finding}");
+        }
+        let _ =
+            writeln!(out, "\nMedians of the phases:\n\n{}", tables::phases(workload).markdown());
         for note in tables::footnotes(workload) {
             let _ = writeln!(out, "- {note}");
         }

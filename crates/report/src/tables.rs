@@ -117,6 +117,71 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     table
 }
 
+/// Latencies by kind of operation and contender; empty for loads that record none.
+pub fn latencies(workload: &WorkloadAnalysis) -> Table {
+    let mut table = Table::new(&[
+        "latency",
+        "contender",
+        "count",
+        "5 %",
+        "50 %",
+        "90 %",
+        "95 %",
+        "99 %",
+        "99.9 %",
+        "99.99 %",
+        "max",
+        "MB/s",
+    ]);
+    let mut kinds: Vec<&str> = Vec::new();
+    for latency in workload.contenders.iter().flat_map(|contender| &contender.latencies) {
+        if !kinds.contains(&latency.operation.as_str()) {
+            kinds.push(&latency.operation);
+        }
+    }
+    for kind in kinds {
+        for contender in &workload.contenders {
+            let Some(latency) = contender.latencies.iter().find(|entry| entry.operation == kind)
+            else {
+                continue;
+            };
+            let time = |ns: u64| Cell::from(text::time(ns as f64));
+            // What one client saw: bytes over the sum of the latencies; 10^6 bytes as the
+            // publications have it.
+            let rate = match (latency.bytes, latency.total_ns) {
+                (0, _) | (_, 0) => "-".to_string(),
+                (bytes, total_ns) => format!("{:.1}", bytes as f64 * 1e3 / total_ns as f64),
+            };
+            table.rows.push(vec![
+                kind.into(),
+                contender.label.as_str().into(),
+                text::count(latency.count as f64).into(),
+                time(latency.p5_ns),
+                time(latency.p50_ns),
+                time(latency.p90_ns),
+                time(latency.p95_ns),
+                time(latency.p99_ns),
+                time(latency.p99_9_ns),
+                time(latency.p99_99_ns),
+                time(latency.max_ns),
+                rate.into(),
+            ]);
+        }
+    }
+    table
+}
+
+/// What the loads found, a line each with the contender's label.
+pub fn findings(workload: &WorkloadAnalysis) -> Vec<String> {
+    workload
+        .contenders
+        .iter()
+        .flat_map(|contender| {
+            contender.findings.iter().map(|finding| format!("{}: {finding}", contender.label))
+        })
+        .collect()
+}
+
 /// A verdict in one character, for narrow cells; explained by [`MARKS_EXPLAINED`].
 fn verdict_mark(verdict: &Verdict) -> &'static str {
     match verdict {
@@ -348,7 +413,14 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
         if !figures.rows.is_empty() {
             let _ = writeln!(out, "{}  {MARKS_EXPLAINED}\n", figures.terminal(colour));
         }
+        let figures = latencies(workload);
+        if !figures.rows.is_empty() {
+            let _ = writeln!(out, "{}", figures.terminal(colour));
+        }
         let _ = writeln!(out, "{}", phases(workload).terminal(colour));
+        for finding in findings(workload) {
+            let _ = writeln!(out, "  {finding}");
+        }
         for note in footnotes(workload) {
             let _ = writeln!(out, "  {note}");
         }

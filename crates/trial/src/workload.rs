@@ -4,6 +4,7 @@
 //! bytes are accounted for like those of any command, and so that a bound or a stop ends it. The
 //! files here translate between the laboratory's words and the load generators' own.
 
+mod bonnie;
 mod dbench;
 mod dbench_replay;
 mod fio;
@@ -52,7 +53,8 @@ pub fn check(load: &Load, device_bytes: Option<u64>) -> Result<(), String> {
         Load::Tree(load) => tree::check(load),
         Load::Fio(load) => fio::check(load, device_bytes),
         Load::FioMatrix(load) => fio::check_matrix(load, device_bytes),
-        Load::Command { .. } | Load::DbenchReplay(_) | Load::Bonnie(_) => Ok(()),
+        Load::Bonnie(load) => bonnie::check(load, device_bytes),
+        Load::Command { .. } | Load::DbenchReplay(_) => Ok(()),
     }
 }
 
@@ -92,6 +94,7 @@ fn perform(task_file: &Path) -> Result<(), String> {
         (Load::Tree(load), Stage::Setup) => tree::set_up(load, &task)?,
         (Load::Tree(load), Stage::Run) => tree::run(load, &task, &stop)?,
         (Load::Fio(load), Stage::Run) => fio::run(load, &task, &stop)?,
+        (Load::Bonnie(load), Stage::Run) => bonnie::run(load, &task.target, &stop)?,
         (Load::FioMatrix(load), Stage::Run) => fio::run_matrix(load, &task, &stop)?,
         (load, stage) => {
             return Err(format!("a {} load has no part '{stage:?}'", load.kind()));

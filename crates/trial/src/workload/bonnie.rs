@@ -1,0 +1,60 @@
+//! The installed bonnie++: every test's rate is compared; its greatest latencies and its own
+//! output are kept.
+
+use lab::load::{BonnieLoad, LoadReport, Metric, Target, Unit};
+use loads::bonnie::{Bonnie, BonnieReport, Unit as BonnieUnit, bonnie};
+use loads::tool::Tool;
+
+use super::directory_of;
+use crate::stop::Stop;
+
+const MEBIBYTE: u64 = 1 << 20;
+
+/// Whether bonnie++ is there, and whether its files fit.
+pub(super) fn check(load: &BonnieLoad, device_bytes: Option<u64>) -> Result<(), String> {
+    Tool::Bonnie.locate().map_err(|error| error.to_string())?;
+    match device_bytes {
+        Some(bytes) if load.size_bytes > bytes => Err(format!(
+            "bonnie++'s files take {} bytes, and the device has {bytes}; give --size or a larger device",
+            load.size_bytes
+        )),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn run(load: &BonnieLoad, target: &Target, stop: &Stop) -> Result<LoadReport, String> {
+    let plan = Bonnie {
+        directory: directory_of(target)?,
+        size_mib: load.size_bytes.div_ceil(MEBIBYTE),
+        files_1024: load.files.into(),
+        options: &[],
+    };
+    let report = bonnie(&plan, stop.flag()).map_err(|error| error.to_string())?;
+    Ok(translate(&report))
+}
+
+fn translate(report: &BonnieReport) -> LoadReport {
+    let metrics = report
+        .records
+        .iter()
+        .flat_map(|record| &record.tests)
+        // bonnie++ gives no rate for a test that ended too soon to be timed.
+        .filter_map(|result| {
+            let (factor, unit) = match result.unit {
+                BonnieUnit::KibibytesPerSecond => (1024.0, Unit::BytesPerSecond),
+                BonnieUnit::SeeksPerSecond | BonnieUnit::FilesPerSecond => {
+                    (1.0, Unit::OperationsPerSecond)
+                }
+            };
+            let value = result.rate? * factor;
+            // The name in its JSON, with blanks.
+            let name = serde_json::to_value(result.test).ok()?.as_str()?.replace('_', " ");
+            Some(Metric { name, value, unit })
+        })
+        .collect();
+    LoadReport {
+        metrics,
+        details: serde_json::to_value(report).expect("a report has a JSON form"),
+        ..LoadReport::default()
+    }
+}
