@@ -1,18 +1,26 @@
-//! What the laboratory itself costs: nanoseconds a recorded sample, and of these the clock.
+//! What the laboratory itself costs: nanoseconds a recorded sample and of these the clock, contents
+//! made and compared, commands on a store that keeps nothing, commands generated.
 //!
 //! `cargo run --release -p kurabe-loads --example objects-speed`. The figures that
 //! `docs/object-language.md` quotes were printed by this program.
 
 use std::hint::black_box;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use kurabe_loads::latency::{Clock, Recorder};
-use kurabe_loads::objects::program::Program;
+use kurabe_loads::objects::contents::Identity;
 use kurabe_loads::objects::stream::{Step, Stream};
+use kurabe_loads::objects::{self, Options, Place, Program, Progress};
+use rustix::time::ClockId;
 
 /// Processor time of this thread: what other programs take of the processor does not count.
 fn thread_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    clock_ns(ClockId::ThreadCPUTime)
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let now = rustix::time::clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
@@ -119,11 +127,52 @@ fn stream_speeds(filter: &str) {
     }
 }
 
+/// Whole runs on the store that keeps nothing: what the laboratory adds to every command.
+fn null_speeds() {
+    // Too long for the plan to generate it first, which would be measured too.
+    let text = "Command { 10000.times { New(256K); }; } \
+                Unordered[25000000] { <30%> New(1M); <40%> Get; <30%> Delete; }";
+    for threads in [1, 2] {
+        let mut program =
+            Program::parse("null", text.as_bytes()).expect("the program above is correct").program;
+        program.settings.threads = Some(threads);
+        let place = Place::Directory(".".into());
+        let start_ns = clock_ns(ClockId::ProcessCPUTime);
+        let mut quietly = |_: &Progress| ControlFlow::Continue(());
+        let report = objects::run(&program, &Options::default(), &place, "null", &mut quietly)
+            .expect("the null store refuses nothing");
+        let processor_ns = clock_ns(ClockId::ProcessCPUTime) - start_ns;
+        let commands = report.commands as f64;
+        println!(
+            "null store, {threads} thread(s): {:.2} million commands a second; {:.0} ns of \
+             processor time each; median latency {} ns, 99.9 % {} ns",
+            commands / (report.elapsed_ns as f64 / 1e3),
+            processor_ns as f64 / commands,
+            report.latencies.overall.p50_ns,
+            report.latencies.overall.p99_9_ns
+        );
+    }
+}
+
+/// How fast contents are made and compared.
+fn contents_speed() {
+    let identity = Identity { salt: 1, key: 2, version: 3 };
+    let mut buffer = vec![0; 1 << 20];
+    let fill_ns = best_ns(200, |_| identity.fill(black_box(&mut buffer)));
+    println!("contents: filled at {:.1} GB/s", buffer.len() as f64 / fill_ns);
+    let check_ns = best_ns(200, |_| {
+        identity.check(1 << 20, black_box(&buffer)).expect("the contents were just made");
+    });
+    println!("contents: compared at {:.1} GB/s", buffer.len() as f64 / check_ns);
+}
+
 fn main() {
     // An argument chooses the streams whose name contains it, for a profile of one.
     let filter = std::env::args().nth(1);
     if filter.is_none() {
         sample_costs();
+        contents_speed();
+        null_speeds();
     }
     stream_speeds(filter.as_deref().unwrap_or(""));
 }

@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::program::{Branch, Bytes, Extent, Program, Section, Size, Statement, share};
+use super::program::{Branch, Extent, Program, Section, Size, Statement, share};
 use super::store::{Demand, Space};
 use super::stream::{Step, Stream, Verb};
 
@@ -180,11 +180,14 @@ impl Plan {
         self.peak_live_objects.exact() == Some(0)
     }
 
-    /// What the program asks of a store, where that is bounded.
-    pub fn demand(&self) -> Option<Demand> {
+    /// What the program asks of a store, where that is bounded. Each thread may put an object
+    /// before an earlier deletion has ended, so that a store holds more than the program does.
+    pub fn demand(&self, threads: u32) -> Option<Demand> {
+        let ahead = u64::from(threads);
+        let ahead_bytes = ahead.saturating_mul(self.largest_object_bytes);
         Some(Demand {
-            objects: self.peak_live_objects.high?,
-            bytes: self.peak_live_bytes.high?,
+            objects: self.peak_live_objects.high?.saturating_add(ahead),
+            bytes: self.peak_live_bytes.high?.saturating_add(ahead_bytes),
             embedded_bytes: self.peak_embedded_bytes.high?,
         })
     }
@@ -606,11 +609,25 @@ fn has_delete(body: &[Statement]) -> bool {
     })
 }
 
+/// A number of bytes to one decimal of the greatest unit that it reaches.
+fn readable(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for next in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    format!("{value:.1} {unit}")
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = |name: &str, bound: &Bound, bytes: bool| {
             let size = match bound.exact() {
-                Some(exact) if bytes && exact >= 1024 => format!("  ({})", Bytes(exact)),
+                Some(exact) if bytes && exact >= 1024 => format!("  ({})", readable(exact)),
                 _ => String::new(),
             };
             writeln!(formatter, "{name:<22}{bound:>24}{size}")
@@ -660,7 +677,7 @@ mod tests {
         assert_eq!(plan.bytes_read, Bound::exactly(20_000 << 20));
         assert_eq!(plan.peak_live_bytes, Bound::exactly(25_000 << 20));
         let shown = plan.to_string();
-        assert!(shown.contains("25000M"), "{shown}");
+        assert!(shown.contains("(24.4 GiB)"), "{shown}");
     }
 
     #[test]
@@ -693,7 +710,7 @@ mod tests {
         let text = "Command { 10.times { New(1K); }; } Unordered[2s] { <50%> New(1K); <50%> Get; }";
         let plan = Plan::of(&program(text));
         assert_eq!(plan.bytes_written, Bound { low: 10 << 10, high: None });
-        assert!(plan.demand().is_none());
+        assert!(plan.demand(1).is_none());
         let plan = Plan::of(&program(&format!("Rate: 100; {text}")));
         assert_eq!(plan.bytes_written, Bound { low: 10 << 10, high: Some(212 << 10) });
         let plan = Plan::of(&program("Duration: 1s; Command { New(1K); }"));
@@ -710,7 +727,7 @@ mod tests {
     fn whether_it_fits_takes_the_store_into_account() {
         let plan = Plan::of(&program("Command { 1000.times { New(10K); }; }"));
         let kind = store::kind("files").unwrap();
-        let space = (kind.space)(&Default::default(), &plan.demand().unwrap());
+        let space = (kind.space)(&Default::default(), &plan.demand(1).unwrap());
         let fit = |available| plan.fit(Some(space), available);
         assert!(matches!(fit(10_239_999), Fit::TooLarge { needed_bytes: 10_240_000, .. }));
         assert!(matches!(fit(10_240_000), Fit::Tight { .. }));

@@ -128,7 +128,7 @@ pub fn run(
     let kind = store::kind(store_name)?;
     let plan = Plan::of(program);
     check(&plan, options, kind)?;
-    let (fit, store_options) = fitted(&plan, options, place, kind)?;
+    let (fit, store_options) = fitted(&plan, threads(program), options, place, kind)?;
 
     let setup = Clock::start();
     let opened = (kind.create)(place, &store_options)?;
@@ -239,12 +239,13 @@ fn available_bytes(place: &Place) -> Result<u64, RunError> {
 /// Whether the program fits, and the options of the store with what was left to the runner.
 fn fitted(
     plan: &Plan,
+    threads: u32,
     options: &Options,
     place: &Place,
     kind: &'static StoreKind,
 ) -> Result<(Fit, StoreOptions), RunError> {
     let mut store_options = options.store.clone();
-    let space = plan.demand().map(|demand| (kind.space)(&store_options, &demand));
+    let space = plan.demand(threads).map(|demand| (kind.space)(&store_options, &demand));
     if !kind.keeps_contents {
         return Ok((Fit::Fits { needed_bytes: 0, available_bytes: 0 }, store_options));
     }

@@ -123,6 +123,16 @@ fn any_number_of_threads_does_the_same() {
 }
 
 #[test]
+fn a_store_as_large_as_the_program_asks_suffices_for_all_threads() {
+    // One object is live at once, but eight threads put before the first deletion has ended.
+    let directory = tempfile::tempdir().unwrap();
+    let place = Place::Directory(directory.path().to_owned());
+    let program = with_threads("Ordered[60] { <100%> { New(2M); Delete; }; }", 8);
+    let report = run(&program, &Options::default(), &place, "cannyls", &mut quietly).unwrap();
+    assert_eq!(report.outcome, Outcome::Completed);
+}
+
+#[test]
 fn every_put_durable_loses_nothing_either() {
     for store_name in ["files", "cannyls"] {
         let directory = tempfile::tempdir().unwrap();

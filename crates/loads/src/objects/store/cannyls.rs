@@ -11,8 +11,10 @@
 //! interval of 1 syncs every second one only); a test counts the flushes.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -112,9 +114,12 @@ fn block_size(bytes: u32) -> Result<BlockSize, StoreError> {
 }
 
 fn failure(error: ::cannyls::Error) -> StoreError {
+    // What follows the cause is the way through CannyLS's source.
+    let text = error.to_string();
+    let cause = text.split("\nHISTORY").next().unwrap_or_default().to_owned();
     match error.kind() {
-        ErrorKind::StorageFull => StoreError::Full(error.to_string()),
-        _ => StoreError::Failed(error.to_string()),
+        ErrorKind::StorageFull => StoreError::Full(cause),
+        _ => StoreError::Failed(cause),
     }
 }
 
@@ -148,9 +153,15 @@ impl Device {
                 directory.join(FILE_NAME)
             }
         };
-        let file = FileDevice::open(&path, &file_options)
-            .map_err(|error| StoreError::system("opening", &path, error))?;
+        let failed = |error| StoreError::system("opening", &path, error);
+        let file = FileDevice::open(&path, &file_options).map_err(failed)?;
         let direct = Some(file.is_direct());
+        if file.is_direct() && !options.block_size_bytes.is_multiple_of(file.block_size()) {
+            let finer = FinerFile::over(&file).map_err(failed)?;
+            if finer.is_taken() {
+                return Ok(Device { memory: Arc::new(finer), path: Some(path), direct });
+            }
+        }
         Device { memory: Arc::new(file), path: Some(path), direct }.checked(options)
     }
 
@@ -161,10 +172,58 @@ impl Device {
         } else {
             Err(StoreError::Refused(format!(
                 "a store with blocks of {} bytes cannot lie on a device with blocks of {below} \
-                 bytes; ask for a block size of {below}",
+                 bytes; ask for a block size of {below}, or go through the page cache",
                 options.block_size_bytes
             )))
         }
+    }
+}
+
+/// A file past the page cache in steps of 512 bytes, although its file system transfers larger
+/// blocks: Btrfs takes such an access all the same, carries it out through the page cache, and
+/// waits for the disk. CannyLS by itself asks for nothing else, so neither do we.
+struct FinerFile {
+    file: File,
+    length: u64,
+}
+
+impl FinerFile {
+    const STEP_BYTES: u32 = 512;
+
+    fn over(device: &FileDevice) -> io::Result<FinerFile> {
+        Ok(FinerFile { file: device.file().try_clone()?, length: device.len() })
+    }
+
+    /// Whether the file system takes such an access.
+    fn is_taken(&self) -> bool {
+        let mut sector = block::AlignedBuffer::zeroed(Self::STEP_BYTES as usize);
+        self.file.read_exact_at(&mut sector, u64::from(Self::STEP_BYTES)).is_ok()
+    }
+}
+
+impl BlockDevice for FinerFile {
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn block_size(&self) -> u32 {
+        Self::STEP_BYTES
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(buffer, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -380,5 +439,30 @@ impl NonVolatileMemory for Memory {
             ..self
         };
         Ok((left, right))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finer_file_transfers_single_sectors() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = FileDevice::create(directory.path().join("store"), 1 << 20).unwrap();
+        let finer = FinerFile::over(&device).unwrap();
+        assert_eq!((finer.len(), finer.block_size()), (1 << 20, 512));
+        if !finer.is_taken() {
+            // A file system that insists on larger blocks; then nothing is built on it.
+            return;
+        }
+        let mut sector = block::AlignedBuffer::copied_from(&[7; 512]);
+        finer.write_at(&sector, 3 * 512).unwrap();
+        finer.flush().unwrap();
+        sector.fill(0);
+        finer.read_at(&mut sector, 3 * 512).unwrap();
+        assert_eq!(sector[..], [7; 512]);
+        finer.read_at(&mut sector, 2 * 512).unwrap();
+        assert_eq!(sector[..], [0; 512]);
     }
 }
