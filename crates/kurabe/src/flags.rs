@@ -179,7 +179,8 @@ pub struct OtherLoadArgs {
     /// Make every put of --objects durable before it counts as done.
     #[arg(long, requires = "objects")]
     pub sync_puts: bool,
-    /// Block size of the cannyls store, or block sizes of --fio-matrix (comma-separated).
+    /// Block size of the cannyls store, 512 or 4096, or block sizes of --fio-matrix
+    /// (comma-separated). [default: 4096; 4K to 1M]
     #[arg(long, value_name = "SIZE", value_delimiter = ',')]
     pub block_size: Vec<String>,
     /// Print what the load is going to do (counts, bytes, whether it fits), and do nothing else.

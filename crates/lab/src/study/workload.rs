@@ -351,7 +351,8 @@ impl WorkloadText {
             ));
         }
         let block_size_bytes = match self.block_size.as_slice() {
-            [] => 512,
+            // Btrfs takes direct I/O in units of 4096 bytes only, and all contenders must run alike.
+            [] => 4096,
             [text] => match parse_size(text) {
                 Ok(bytes @ (512 | 4096)) => bytes as u32,
                 _ => {
