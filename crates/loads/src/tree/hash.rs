@@ -204,6 +204,28 @@ mod tests {
         }
     }
 
+    /// Without the size before the contents, a file could hold what reads like the next entry.
+    #[test]
+    fn contents_cannot_pass_for_an_entry() {
+        let with_files = |files: &[(&str, &[u8])]| {
+            let tree = tempfile::tempdir().unwrap();
+            for (name, contents) in files {
+                let path = tree.path().join(name);
+                fs::write(&path, contents).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            }
+            hash(&tree).xxh3_128
+        };
+        let mut entry = Vec::new();
+        for field in [&b"b"[..], b"file"] {
+            entry.extend_from_slice(&(field.len() as u64).to_le_bytes());
+            entry.extend_from_slice(field);
+        }
+        entry.extend_from_slice(&0o644_u64.to_le_bytes());
+        entry.push(b'x');
+        assert_ne!(with_files(&[("a", b""), ("b", b"x")]), with_files(&[("a", &entry)]));
+    }
+
     #[test]
     fn a_raised_stop_ends_it() {
         let error = hash_tree(tree().path(), &AtomicBool::new(true)).unwrap_err();
