@@ -164,6 +164,7 @@ impl<'a> Client<'a> {
         })
     }
 
+    /// One arm for each operation: long, but a table in shape.
     fn dispatch(&mut self, operation: &Operation) -> Result<Outcome, String> {
         let succeeds = operation.succeeds;
         match operation.action {

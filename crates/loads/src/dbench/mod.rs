@@ -10,7 +10,9 @@
 pub mod client;
 pub mod counters;
 pub mod drift;
+mod line;
 pub mod loadfile;
+mod monitor;
 pub mod real;
 pub mod replay;
 

@@ -22,12 +22,13 @@ use super::client::{Client, OperationError, Outcome, Semantics, with_client_name
 use super::counters::{CounterSample, CounterSource};
 use super::drift::{self, DriftVerdict};
 use super::loadfile::{Action, Kind, LoadFile};
+use super::monitor::{Monitor, Observed};
 use crate::latency::{Clock, KindId, Recorder, Recording, Series, Summary};
 use crate::sys;
 
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 /// How long a sleeping client or monitor may overlook the stop flag.
-const NAP_NS_MAX: u64 = 100_000_000;
+pub(super) const NAP_NS_MAX: u64 = 100_000_000;
 /// How far a client that fell behind its rate may catch up.
 const CATCH_UP_NS_MAX: u64 = SECOND_NS;
 
@@ -172,25 +173,25 @@ pub enum ReplayError {
 /// neighbouring-line prefetcher) to itself, so that clients do not slow each other.
 #[derive(Default)]
 #[repr(align(128))]
-struct Visible {
-    bytes: AtomicU64,
-    operations: AtomicU64,
+pub(super) struct Visible {
+    pub(super) bytes: AtomicU64,
+    pub(super) operations: AtomicU64,
     /// When the operation under way began, plus 1; 0 between operations.
-    under_way_since_ns: AtomicU64,
+    pub(super) under_way_since_ns: AtomicU64,
     /// The slowest operation since the monitor last looked.
-    slowest_ns: AtomicU64,
+    pub(super) slowest_ns: AtomicU64,
 }
 
 const WARMUP: u8 = 0;
-const EXECUTE: u8 = 1;
+pub(super) const EXECUTE: u8 = 1;
 
 /// What clients and monitor share.
-struct Shared<'a> {
-    plan: &'a Replay<'a>,
-    clock: Clock,
-    phase: AtomicU8,
-    halt: AtomicBool,
-    visible: Vec<Visible>,
+pub(super) struct Shared<'a> {
+    pub(super) plan: &'a Replay<'a>,
+    pub(super) clock: Clock,
+    pub(super) phase: AtomicU8,
+    pub(super) halt: AtomicBool,
+    pub(super) visible: Vec<Visible>,
     failure: Mutex<Option<ReplayError>>,
     ready: Barrier,
 }
@@ -486,152 +487,6 @@ impl<'a> ClientRun<'a> {
             reads_short: self.reads_short,
         }
     }
-}
-
-// ---------------------------------------------------------------------------------------------
-// The monitor
-// ---------------------------------------------------------------------------------------------
-
-/// Watches the clients and moves them from phase to phase.
-struct Monitor<'a> {
-    shared: &'a Shared<'a>,
-    counters: &'a mut dyn CounterSource,
-    progress: &'a mut dyn FnMut(&Second),
-    /// The clock at the release of the clients; all reported times count from it.
-    release_ns: u64,
-    bytes_before: u64,
-    operations_before: u64,
-    observed: Observed,
-}
-
-#[derive(Default)]
-struct Observed {
-    seconds: Vec<Second>,
-    counters: Vec<CounterSample>,
-    elapsed_ns: u64,
-    stopped: bool,
-}
-
-impl<'a> Monitor<'a> {
-    fn new(
-        shared: &'a Shared<'a>,
-        counters: &'a mut dyn CounterSource,
-        progress: &'a mut dyn FnMut(&Second),
-    ) -> Self {
-        Self {
-            shared,
-            counters,
-            progress,
-            release_ns: 0,
-            bytes_before: 0,
-            operations_before: 0,
-            observed: Observed::default(),
-        }
-    }
-
-    fn watch(&mut self, stop: &AtomicBool) {
-        self.release_ns = self.shared.clock.now_ns();
-        let sample = self.counters.sample(0);
-        self.observed.counters.push(sample);
-        let warmup_ns = nanoseconds(self.shared.plan.warmup);
-        let execute_ns = nanoseconds(self.shared.plan.execute);
-
-        let mut start_ns = 0;
-        // The warm-up lasts until every client has done something, however long that takes.
-        while start_ns < warmup_ns || !self.all_have_begun() {
-            let due_ns = if start_ns < warmup_ns {
-                warmup_ns.min(start_ns + SECOND_NS)
-            } else {
-                start_ns + NAP_NS_MAX
-            };
-            if !self.one_second(Phase::Warmup, &mut start_ns, due_ns, stop) {
-                return;
-            }
-        }
-        self.shared.phase.store(EXECUTE, Ordering::Relaxed);
-        let end_ns = start_ns + execute_ns;
-        while start_ns < end_ns {
-            let due_ns = end_ns.min(start_ns + SECOND_NS);
-            if !self.one_second(Phase::Execute, &mut start_ns, due_ns, stop) {
-                return;
-            }
-        }
-    }
-
-    /// Waits until `due_ns` and takes down what happened since `start_ns`, which it moves on.
-    /// False when the run is over.
-    fn one_second(
-        &mut self,
-        phase: Phase,
-        start_ns: &mut u64,
-        due_ns: u64,
-        stop: &AtomicBool,
-    ) -> bool {
-        loop {
-            let now_ns = self.shared.clock.now_ns() - self.release_ns;
-            self.observed.elapsed_ns = now_ns;
-            if now_ns >= due_ns {
-                break;
-            }
-            if stop.load(Ordering::Relaxed) {
-                self.observed.stopped = true;
-                return false;
-            }
-            if self.shared.halt.load(Ordering::Relaxed) {
-                return false;
-            }
-            thread::sleep(Duration::from_nanos((due_ns - now_ns).min(NAP_NS_MAX)));
-        }
-        // The counters are read after the bytes: reading them takes longer.
-        let bytes = self.sum(|visible| &visible.bytes);
-        let operations = self.sum(|visible| &visible.operations);
-        let slowest_ns = self.slowest();
-        let now_ns = self.shared.clock.now_ns() - self.release_ns;
-        let second = Second {
-            phase,
-            start_ns: *start_ns,
-            duration_ns: now_ns - *start_ns,
-            bytes: bytes - self.bytes_before,
-            operations: operations - self.operations_before,
-            slowest_ns,
-        };
-        *start_ns = now_ns;
-        self.bytes_before = bytes;
-        self.operations_before = operations;
-        self.observed.seconds.push(second);
-        let sample = self.counters.sample(now_ns);
-        self.observed.counters.push(sample);
-        (self.progress)(&second);
-        true
-    }
-
-    fn sum(&self, field: impl Fn(&Visible) -> &AtomicU64) -> u64 {
-        self.shared.visible.iter().map(|visible| field(visible).load(Ordering::Relaxed)).sum()
-    }
-
-    fn slowest(&self) -> u64 {
-        let now_ns = self.shared.clock.now_ns();
-        let of_one = |visible: &Visible| {
-            let ended_ns = visible.slowest_ns.swap(0, Ordering::Relaxed);
-            match visible.under_way_since_ns.load(Ordering::Relaxed) {
-                0 => ended_ns,
-                since => ended_ns.max(now_ns.saturating_sub(since - 1)),
-            }
-        };
-        self.shared.visible.iter().map(of_one).max().unwrap_or(0)
-    }
-
-    fn all_have_begun(&self) -> bool {
-        self.shared.visible.iter().all(|visible| visible.operations.load(Ordering::Relaxed) > 0)
-    }
-
-    fn finish(self) -> Observed {
-        self.observed
-    }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
 }
 
 // ---------------------------------------------------------------------------------------------

@@ -1,0 +1,199 @@
+//! The words of one line of a load file: quotes, numbers, times, statuses.
+//!
+//! Knows no operation's meaning and no other line. Every fault is a reason without a place; the
+//! caller knows the line.
+
+/// The operands of one line, between the operation's name and the status.
+pub(super) struct Operands<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) operands: &'a [Vec<u8>],
+}
+
+impl Operands<'_> {
+    pub(super) fn expect(&self, form: &str, count: usize) -> Result<(), String> {
+        if self.operands.len() == count {
+            return Ok(());
+        }
+        Err(format!(
+            "`{name}` takes {count} operand(s) and a status ({name} {form} STATUS), here are {}",
+            self.operands.len(),
+            name = excerpt_bare(self.name),
+        ))
+    }
+
+    pub(super) fn path(&self, index: usize) -> Result<&[u8], String> {
+        let path = &self.operands[index];
+        if path.first() == Some(&b'/') {
+            Ok(path)
+        } else {
+            Err(format!(
+                "operand {} of `{}` is to be a path that begins with \\, but is {}",
+                index + 1,
+                excerpt_bare(self.name),
+                excerpt(path)
+            ))
+        }
+    }
+
+    pub(super) fn number(&self, index: usize) -> Result<u32, String> {
+        let text = &self.operands[index];
+        parse_number(text).and_then(|number| u32::try_from(number).ok()).ok_or_else(|| {
+            format!(
+                "operand {} of `{}` is to be a number of 32 bits, but is {}",
+                index + 1,
+                excerpt_bare(self.name),
+                excerpt(text)
+            )
+        })
+    }
+
+    pub(super) fn handle(&self, index: usize) -> Result<i64, String> {
+        let handle = self.number(index)?;
+        // In dbench's table a 0 marks a free place, so no file can have it.
+        if handle == 0 {
+            return Err(format!("`{}` uses the handle 0", excerpt_bare(self.name)));
+        }
+        Ok(i64::from(handle))
+    }
+}
+
+/// Decimal, `0x` hexadecimal or, with a leading 0, octal: what C's `strtol` with base 0 reads.
+fn parse_number(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let parsed = if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        u64::from_str_radix(digits, 16)
+    } else if text.len() > 1 && text.starts_with('0') {
+        u64::from_str_radix(text, 8)
+    } else {
+        text.parse()
+    };
+    // `parse` takes a leading `+`, which is dbench 5's sign for "relative to the line before".
+    parsed.ok().filter(|_| !text.contains('+'))
+}
+
+/// A line's leading time, in seconds since the start of the pass. 0 means "at once".
+pub(super) fn due_time(text: &[u8]) -> Result<Option<u64>, String> {
+    let seconds = std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.parse::<f64>().ok())
+        .filter(|seconds| (0.0..1e9).contains(seconds))
+        .ok_or_else(|| format!("{} is not a time in seconds", excerpt(text)))?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range was checked above"
+    )]
+    let due_ns = (seconds * 1e9) as u64;
+    Ok((due_ns > 0).then_some(due_ns))
+}
+
+/// Whether a status means success. dbench knows the name `NT_STATUS_OK` and a hexadecimal 0.
+pub(super) fn succeeds(status: &[u8]) -> Result<bool, String> {
+    let named = status.strip_prefix(b"NT_STATUS_".as_slice());
+    if let Some(name) = named
+        && !name.is_empty()
+        && name
+            .iter()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_')
+    {
+        return Ok(name == b"OK");
+    }
+    if status.starts_with(b"0x")
+        && let Some(code) = parse_number(status)
+    {
+        return Ok(code == 0);
+    }
+    Err(format!(
+        "the line is to end with a status (NT_STATUS_... or 0x...), but ends with {}",
+        excerpt(status)
+    ))
+}
+
+pub(super) fn check_name(name: &[u8]) -> Result<(), String> {
+    const DBENCH_5: [&[u8]; 7] =
+        [b"LOOP", b"ENDLOOP", b"REPEAT", b"RANDOMSTRING", b"WRITEPATTERN", b"SETSP", b"WAITSP"];
+    if DBENCH_5.contains(&name) {
+        return Err(format!(
+            "`{}` belongs to the load files of dbench 5; this replay reads those of dbench 4",
+            excerpt_bare(name)
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn unknown_operation(name: &[u8]) -> String {
+    const KNOWN: [&str; 18] = [
+        "NTCreateX",
+        "Close",
+        "Rename",
+        "Unlink",
+        "Deltree",
+        "Rmdir",
+        "Mkdir",
+        "QUERY_PATH_INFORMATION",
+        "QUERY_FILE_INFORMATION",
+        "QUERY_FS_INFORMATION",
+        "SET_FILE_INFORMATION",
+        "FIND_FIRST",
+        "WriteX",
+        "ReadX",
+        "LockX",
+        "UnlockX",
+        "Flush",
+        "Sleep",
+    ];
+    let text = excerpt_bare(name);
+    let nearest = KNOWN
+        .iter()
+        .map(|known| (strsim::jaro_winkler(known, &text), *known))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.8);
+    match nearest {
+        Some((_, known)) => format!("unknown operation `{text}`; is `{known}` meant?"),
+        None => format!("unknown operation `{text}`; this seems not to be a dbench load file"),
+    }
+}
+
+/// Splits a line at blanks, which double quotes protect, and turns `\` into `/`.
+pub(super) fn tokens(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    let mut tokens = Vec::new();
+    let mut token: Option<Vec<u8>> = None;
+    let mut quoted = false;
+    for byte in line {
+        match byte {
+            b'"' => {
+                quoted = !quoted;
+                token.get_or_insert_default();
+            }
+            b' ' | b'\t' if !quoted => tokens.extend(token.take()),
+            b'\\' => token.get_or_insert_default().push(b'/'),
+            byte => token.get_or_insert_default().push(*byte),
+        }
+    }
+    if quoted {
+        return Err("a quote is opened and not closed".to_owned());
+    }
+    tokens.extend(token.take());
+    if tokens.first().is_some_and(Vec::is_empty) {
+        return Err("the line begins with an empty word".to_owned());
+    }
+    Ok(tokens)
+}
+
+/// A piece of the input for a message: short, printable, in quotes.
+pub(super) fn excerpt(text: &[u8]) -> String {
+    format!("`{}`", excerpt_bare(text))
+}
+
+pub(super) fn excerpt_bare(text: &[u8]) -> String {
+    const LENGTH_MAX: usize = 40;
+    let shown = &text[..text.len().min(LENGTH_MAX)];
+    let mut printable: String = String::from_utf8_lossy(shown)
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
+    if text.len() > LENGTH_MAX {
+        printable.push_str("...");
+    }
+    printable
+}
