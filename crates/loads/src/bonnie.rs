@@ -410,62 +410,6 @@ mod tests {
         }
     }
 
-    fn is_installed() -> bool {
-        let found = Tool::Bonnie.locate().is_ok();
-        if !found {
-            eprintln!("bonnie++ is not installed; nothing is run");
-        }
-        found
-    }
-
-    #[test]
-    fn the_installed_one_is_run_and_read() {
-        if !is_installed() {
-            return;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let options = ["-f".to_owned()];
-        let plan =
-            Bonnie { directory: directory.path(), size_mib: 16, files_1024: 1, options: &options };
-        let report = bonnie(&plan, &AtomicBool::new(false)).unwrap();
-        let record = &report.records[0];
-        // Without the tests by characters.
-        assert_eq!(record.tests.len(), 10, "{}", report.finished.stdout);
-        assert!(record.tests.iter().all(|result| result.latency_max_ns.is_some()));
-        assert!(report.finished.stderr.contains("Sequential Output"));
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn its_own_complaint_is_shown() {
-        if !is_installed() {
-            return;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let options = ["-c".to_owned(), "nonsense".to_owned(), "-E".to_owned()];
-        let plan =
-            Bonnie { directory: directory.path(), size_mib: 16, files_1024: 0, options: &options };
-        let error = bonnie(&plan, &AtomicBool::new(false)).unwrap_err();
-        assert!(error.to_string().contains("invalid option"), "{error}");
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn what_does_not_fit_is_refused_with_both_sizes() {
-        if !is_installed() {
-            return;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let plan =
-            Bonnie { directory: directory.path(), size_mib: 1 << 30, files_1024: 0, options: &[] };
-        let error = bonnie(&plan, &AtomicBool::new(false)).unwrap_err();
-        let BonnieError::TooBig { needed_bytes, available_bytes, .. } = &error else {
-            panic!("{error}");
-        };
-        assert!(error.to_string().contains(&needed_bytes.to_string()));
-        assert!(error.to_string().contains(&available_bytes.to_string()));
-    }
-
     proptest! {
         #[test]
         fn no_line_makes_it_panic(line in "[0-9a-z+,. ]{0,120}", place in 0..LINE.len()) {

@@ -66,16 +66,20 @@ pub fn die_with_parent(command: &mut Command) {
 /// # Errors
 /// What `unshare` reports (a seccomp filter may refuse it).
 pub fn own_file_table() -> io::Result<()> {
-    // SAFETY: unshare changes which tables the calling thread uses and no memory. Descriptors
-    // that other threads own stay open in their table.
-    let outcome = unsafe { libc::unshare(libc::CLONE_FILES | libc::CLONE_FS) };
+    // One call that leaves everything above standard error behind: a full copy, even for a
+    // moment, would hold locks of the program's other threads. Kernels before 5.9 have no such
+    // call; there the copy is taken and lives as long as the thread.
+    // SAFETY: close_range with CLOSE_RANGE_UNSHARE gives the thread a table of its own before
+    // it closes anything, so descriptors that other threads own stay open in theirs, and by
+    // contract this thread uses none of them.
+    let outcome =
+        unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_UNSHARE) };
+    let rest = if outcome == 0 { libc::CLONE_FS } else { libc::CLONE_FS | libc::CLONE_FILES };
+    // SAFETY: unshare changes which tables the calling thread uses and no memory.
+    let outcome = unsafe { libc::unshare(rest) };
     if outcome != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the table is this thread's own now, and by contract the thread uses nothing that
-    // was opened before. A kernel without close_range (before 5.9) refuses; then the copies
-    // only live as long as the thread.
-    unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
     Ok(())
 }
 

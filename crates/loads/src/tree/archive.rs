@@ -164,36 +164,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tar_lists_what_was_written() {
-        if Tool::Tar.locate().is_err() {
-            eprintln!("tar is not installed; nothing to list");
-            return;
-        }
-        let tree = SyntheticTree::new(3000, 9);
-        let place = tempfile::tempdir().unwrap();
-        let archive = place.path().join("tree.tar");
-        let mut file = std::fs::File::create(&archive).unwrap();
-        let written = write_archive(&tree, &mut file).unwrap();
-        let listed = inspect(&archive, &AtomicBool::new(false)).unwrap();
-        assert_eq!(listed, written);
-        assert_eq!(listed.files, 3000);
-        assert_eq!(listed.file_bytes, tree.file_bytes());
-        assert!(listed.block_bytes >= listed.file_bytes);
-    }
-
-    #[test]
-    fn what_is_no_archive_is_an_error_with_tars_words() {
-        if Tool::Tar.locate().is_err() {
-            eprintln!("tar is not installed; nothing to list");
-            return;
-        }
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), b"no archive at all").unwrap();
-        let error = inspect(file.path(), &AtomicBool::new(false)).unwrap_err();
-        assert!(error.to_string().contains("tar: "), "{error}");
-    }
-
-    #[test]
     fn every_path_of_a_tree_of_the_kernels_size_fits_the_format() {
         let tree = SyntheticTree::new(78_579, 11);
         for entry in tree.entries() {

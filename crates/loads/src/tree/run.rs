@@ -542,7 +542,3 @@ fn list(directory: &Path) -> Result<Vec<Listed>, TreeError> {
     }
     Ok(listed)
 }
-
-#[cfg(test)]
-#[path = "run_tests.rs"]
-mod tests;

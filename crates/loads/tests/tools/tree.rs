@@ -1,8 +1,17 @@
 //! Tests of a tree's life in a temporary directory.
 
-use super::*;
-use crate::tree::write_archive;
+use std::fs::{self, File, OpenOptions};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use kurabe_loads::tool::{Tool, ToolError};
+use kurabe_loads::tree::{
+    ArchiveFacts, Phase, SyntheticTree, Tree, TreeError, TreeOutcome, hash_tree, inspect, run_tree,
+    write_archive,
+};
+
+/// The directory that a run makes for itself.
+const OWN_DIRECTORY: &str = "kurabe-tree";
 const FILES: u64 = 400;
 
 struct Places {
@@ -176,4 +185,34 @@ fn a_raised_stop_ends_any_phase_and_cleans_up() {
         }
         assert_eq!(fs::read_dir(&work).unwrap().count(), 0, "{phase:?} left something");
     }
+}
+
+#[test]
+fn tar_lists_what_was_written() {
+    if Tool::Tar.locate().is_err() {
+        eprintln!("tar is not installed; nothing to list");
+        return;
+    }
+    let tree = SyntheticTree::new(3000, 9);
+    let place = tempfile::tempdir().unwrap();
+    let archive = place.path().join("tree.tar");
+    let mut file = File::create(&archive).unwrap();
+    let written = write_archive(&tree, &mut file).unwrap();
+    let listed = inspect(&archive, &AtomicBool::new(false)).unwrap();
+    assert_eq!(listed, written);
+    assert_eq!(listed.files, 3000);
+    assert_eq!(listed.file_bytes, tree.file_bytes());
+    assert!(listed.block_bytes >= listed.file_bytes);
+}
+
+#[test]
+fn what_is_no_archive_is_an_error_with_tars_words() {
+    if Tool::Tar.locate().is_err() {
+        eprintln!("tar is not installed; nothing to list");
+        return;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), b"no archive at all").unwrap();
+    let error = inspect(file.path(), &AtomicBool::new(false)).unwrap_err();
+    assert!(error.to_string().contains("tar: "), "{error}");
 }

@@ -1,0 +1,86 @@
+//! Tests of whole dbench runs, with the installed one.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use kurabe_loads::dbench::real::{Dbench, DbenchError, dbench};
+use kurabe_loads::tool::{Tool, ToolError};
+
+fn is_installed() -> bool {
+    let found = Tool::Dbench.locate().is_ok();
+    if !found {
+        eprintln!("dbench is not installed; nothing is run");
+    }
+    found
+}
+
+#[test]
+fn the_installed_one_is_run_and_read() {
+    if !is_installed() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Dbench {
+        directory: directory.path(),
+        clients: 2,
+        execute_seconds: 2,
+        load_file: None,
+        options: &["-F".to_owned()],
+    };
+    let mut seconds = 0;
+    let report = dbench(&plan, &AtomicBool::new(false), &mut |_| seconds += 1).unwrap();
+    assert_eq!(report.version, "4.00");
+    assert_eq!(report.clients, 2);
+    assert_eq!(report.progress.len(), seconds);
+    assert!(report.operations.iter().any(|line| line.operation == "NTCreateX"));
+    assert_eq!(report.complaints, Vec::<String>::new());
+    assert!(report.finished.command.contains(&"-F".to_owned()));
+}
+
+#[test]
+fn its_own_complaint_is_shown() {
+    if !is_installed() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Dbench {
+        directory: directory.path(),
+        clients: 1,
+        execute_seconds: 1,
+        load_file: Some(Path::new("/nonexistent/load")),
+        options: &[],
+    };
+    let error = dbench(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent/load"), "{error}");
+}
+
+#[test]
+fn a_raised_stop_ends_its_clients_too() {
+    if !is_installed() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Dbench {
+        directory: directory.path(),
+        clients: 3,
+        execute_seconds: 600,
+        load_file: None,
+        options: &[],
+    };
+    let stop = AtomicBool::new(false);
+    let error = dbench(&plan, &stop, &mut |_| {
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    })
+    .unwrap_err();
+    let DbenchError::Tool(ToolError::Stopped(finished)) = error else {
+        panic!("{error}");
+    };
+    assert!(finished.stdout.contains("warmup"));
+    // Its command line names the directory, so a client that was left would be found by it.
+    let wanted = directory.path().to_str().unwrap();
+    let left = std::fs::read_dir("/proc").unwrap().flatten().find(|entry| {
+        std::fs::read_to_string(entry.path().join("cmdline"))
+            .is_ok_and(|line| line.starts_with("/usr/bin/dbench") && line.contains(wanted))
+    });
+    assert!(left.is_none(), "{left:?} was left behind");
+}

@@ -1,0 +1,199 @@
+//! Tests of whole fio runs, in a temporary directory with the installed fio.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use kurabe_loads::fio::jobfile::System;
+use kurabe_loads::fio::{Fio, FioError, FioOutcome, JobFile, Step, Target, fio};
+use kurabe_loads::tool::{Tool, ToolError};
+
+struct Places {
+    _keep: tempfile::TempDir,
+    target: Target,
+    scratch: PathBuf,
+}
+
+fn places() -> Places {
+    let keep = tempfile::tempdir().unwrap();
+    let target = keep.path().join("target");
+    let scratch = keep.path().join("scratch");
+    fs::create_dir(&target).unwrap();
+    fs::create_dir(&scratch).unwrap();
+    Places { target: Target::Directory(target), scratch, _keep: keep }
+}
+
+/// False, with a word about it, where fio is not installed.
+fn has_fio() -> bool {
+    let found = Tool::Fio.locate().is_ok();
+    if !found {
+        eprintln!("fio is not installed; nothing is run");
+    }
+    found
+}
+
+fn run_text(text: &str, places: &Places) -> Result<FioOutcome, FioError> {
+    let job = JobFile::parse(text.as_bytes(), Path::new("job.fio"), &System).unwrap();
+    run_job(&job, places)
+}
+
+fn run_job(job: &JobFile, places: &Places) -> Result<FioOutcome, FioError> {
+    let plan = Fio { job, target: &places.target, scratch: &places.scratch, lay_out: true };
+    fio(&plan, &AtomicBool::new(false), &mut |_| {})
+}
+
+#[test]
+fn a_job_file_is_laid_out_run_and_read() {
+    if !has_fio() {
+        return;
+    }
+    let places = places();
+    let text = "\
+[global]
+bs=4k
+size=4m
+[write it]
+rw=randwrite
+numjobs=2
+fsync=100
+[read it]
+stonewall
+rw=randread
+directory=sub
+filename=deep/file
+unlink=1
+";
+    let outcome = run_text(text, &places).unwrap();
+    let report = &outcome.report;
+    assert_eq!(report.laid_out_in_run, 0, "{:?}", report.notes);
+    let layout = report.layout.unwrap();
+    assert_eq!((layout.files, layout.bytes), (3, 12 << 20));
+    assert!(layout.allocated_bytes >= layout.bytes);
+    assert_eq!(report.needed_bytes, 12 << 20);
+    assert_eq!(report.jobs.len(), 3);
+    let written = report.jobs[0].write.as_ref().unwrap();
+    assert_eq!((written.operations, written.bytes), (1024, 4 << 20));
+    assert_eq!(written.latency.as_ref().unwrap().count, 1024);
+    assert!(report.jobs[0].sync.as_ref().unwrap().count >= 10);
+    assert_eq!(outcome.latencies.histogram("write").unwrap().len(), 2048);
+    assert_eq!(outcome.latencies.histogram("read").unwrap().len(), 1024);
+    assert!(report.job_text.contains("fallocate=none"));
+    let series: Vec<&str> = report.series.iter().map(|series| series.name.as_str()).collect();
+    assert_eq!(series, ["write it", "read it"]);
+    let Target::Directory(target) = &places.target else { unreachable!() };
+    assert!(target.join("write it.1.0").exists());
+    assert!(!target.join("sub/deep/file").exists(), "the job unlinks it after the run");
+}
+
+#[test]
+fn a_series_holds_what_was_done() {
+    if !has_fio() {
+        return;
+    }
+    let places = places();
+    let text = "[a]\nrw=randrw\nbs=4k\nsize=1m\nrate_iops=400,400\ntime_based\nruntime=3\n";
+    let report = run_text(text, &places).unwrap().report;
+    let job = &report.jobs[0];
+    let intervals = &report.series[0].intervals;
+    assert!(intervals.len() >= 2, "{intervals:?}");
+    let reads: u64 = intervals.iter().map(|interval| interval.reads).sum();
+    let operations = job.read.as_ref().unwrap().operations;
+    // The logs' means are whole numbers, and the last interval of a thread may be missing.
+    assert!(reads <= operations + 10 && reads * 2 > operations, "{reads} of {operations}");
+}
+
+#[test]
+fn a_load_that_does_not_fit_is_refused_with_both_sizes() {
+    if !has_fio() {
+        return;
+    }
+    let places = places();
+    let error = run_text("[a]\nrw=write\nsize=900t\n", &places).unwrap_err();
+    let FioError::TooBig { needed_bytes, available_bytes, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(*needed_bytes, 900 << 40);
+    assert!(error.to_string().contains(&available_bytes.to_string()));
+    assert_eq!(fs::read_dir(places.target.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn fios_own_errors_are_shown() {
+    if !has_fio() {
+        return;
+    }
+    let places = places();
+    let error = run_text("[a]\nrw=sideways\nsize=1m\n", &places).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("valid values"), "{text}");
+    let FioError::Tool(ToolError::Failed(finished)) = error else {
+        panic!("{text}");
+    };
+    assert!(!finished.stderr.is_empty());
+}
+
+#[test]
+fn a_job_that_leaves_its_directory_is_refused_before_anything_is_made() {
+    let places = places();
+    let victim = tempfile::NamedTempFile::new().unwrap();
+    fs::write(victim.path(), "precious").unwrap();
+    let text = format!("[a]\nrw=write\nsize=1m\nfilename={}\n", victim.path().display());
+    let error = run_text(&text, &places).unwrap_err();
+    let expected =
+        matches!(&error, FioError::JobFile(_) | FioError::Tool(ToolError::Missing { .. }));
+    assert!(expected, "{error}");
+    assert_eq!(fs::read_to_string(victim.path()).unwrap(), "precious");
+    assert_eq!(fs::read_dir(&places.scratch).unwrap().count(), 0);
+}
+
+#[test]
+fn a_raised_stop_ends_fio() {
+    if !has_fio() {
+        return;
+    }
+    let places = places();
+    let text = "[a]\nrw=randread\nsize=1m\ntime_based\nruntime=600\nnumjobs=2\n";
+    let job = JobFile::parse(text.as_bytes(), Path::new("job.fio"), &System).unwrap();
+    let stop = AtomicBool::new(false);
+    let plan = Fio { job: &job, target: &places.target, scratch: &places.scratch, lay_out: true };
+    let started = Instant::now();
+    let running = AtomicBool::new(false);
+    let error = std::thread::scope(|scope| {
+        let (stop, running) = (&stop, &running);
+        scope.spawn(move || {
+            while !running.load(Ordering::Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            stop.store(true, Ordering::Relaxed);
+        });
+        let result = fio(&plan, stop, &mut |step| {
+            running.store(step == Step::Run, Ordering::Relaxed);
+        });
+        // Whatever happened, the other thread must come to its end.
+        running.store(true, Ordering::Relaxed);
+        result.unwrap_err()
+    });
+    assert!(matches!(error, FioError::Tool(ToolError::Stopped(_))), "{error}");
+    assert!(started.elapsed().as_secs() < 60);
+}
+
+#[test]
+fn a_file_stands_for_a_device() {
+    if !has_fio() {
+        return;
+    }
+    let places = places();
+    let image = places.scratch.join("image");
+    fs::write(&image, vec![0_u8; 1 << 20]).unwrap();
+    let places = Places { target: Target::Device(image.clone()), ..places };
+    let report = run_text("[a]\nrw=randread\nbs=4k\nsize=512k\n", &places).unwrap().report;
+    assert_eq!(report.layout.unwrap().bytes, 512 << 10);
+    assert_eq!(report.jobs[0].read.as_ref().unwrap().bytes, 512 << 10);
+    let image = fs::read(image).unwrap();
+    assert!(image[..512 << 10].chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)));
+    assert!(image[512 << 10..].iter().all(|byte| *byte == 0));
+    let error = run_text("[a]\nrw=read\nsize=2m\n", &places).unwrap_err();
+    assert!(matches!(error, FioError::TooBig { available_bytes: 1_048_576, .. }), "{error}");
+}
