@@ -12,6 +12,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use std::time::{Duration, Instant};
+
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fcntl_setfl, flock};
 
 use crate::{ALIGNMENT, AlignedBuffer, BlockDevice, check_range, is_aligned, sys};
@@ -287,7 +289,15 @@ fn lock(file: &File, read_only: bool) -> io::Result<()> {
     } else {
         FlockOperation::NonBlockingLockExclusive
     };
-    match flock(file, operation) {
+    // A process that another thread is just starting holds a copy of every open file until its
+    // program runs, and with it the lock of one that was closed a moment ago.
+    let until = Instant::now() + LOCK_WAIT_MAX;
+    let mut locked = flock(file, operation);
+    while locked == Err(rustix::io::Errno::WOULDBLOCK) && Instant::now() < until {
+        std::thread::sleep(LOCK_INTERVAL);
+        locked = flock(file, operation);
+    }
+    match locked {
         Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::from_raw_os_error(libc::EBUSY)),
         outcome => Ok(outcome?),
     }
@@ -304,6 +314,10 @@ fn set_direct(file: &File, wanted: DirectAccess) -> io::Result<bool> {
         Err(error) => Err(error.into()),
     }
 }
+
+/// How long somebody else's lock is waited for, and how often it is tried.
+const LOCK_WAIT_MAX: Duration = Duration::from_millis(300);
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The size in bytes that direct transfers must be multiples of; a sector where there is no such
 /// demand.

@@ -22,7 +22,7 @@ use crate::runner::Executor;
 
 /// How long a stopped trial may take to unmount and detach before it is killed; the kernel gives
 /// back what it then still holds.
-const STOP_GRACE: Duration = Duration::from_secs(60);
+const STOP_GRACE: Duration = Duration::from_secs(90);
 
 /// Runs trials as child processes of this one.
 pub struct ProcessExecutor<'a> {
@@ -73,11 +73,13 @@ impl ProcessExecutor<'_> {
         let told = input.write_all(text.as_bytes()).and_then(|()| input.flush());
 
         let mut record = None;
+        let mut reason = String::new();
         let mut stop_asked: Option<Instant> = None;
         loop {
             match lines.recv_timeout(Duration::from_millis(50)) {
                 Ok(line) => match serde_json::from_str(&line) {
                     Ok(Event::Record { record: last }) => record = Some(*last),
+                    Ok(Event::Error { message }) => reason = format!(": {message}"),
                     Ok(event) => {
                         if let Event::Phase { phase: begun } = &event {
                             *phase = *begun;
@@ -105,7 +107,9 @@ impl ProcessExecutor<'_> {
         drop(input);
         record.ok_or_else(|| match told {
             Err(error) => format!("the trial took no spec: {error} ({})", describe(status)),
-            Ok(()) => format!("the trial's process ended without a record ({})", describe(status)),
+            Ok(()) => {
+                format!("the trial's process ended without a record ({}){reason}", describe(status))
+            }
         })
     }
 }

@@ -242,8 +242,9 @@ pub struct StudyArgs {
     /// Margin within which two contenders count as the same, in percent. [default: 5]
     #[arg(long, value_name = "PERCENT")]
     pub same_within: Option<f64>,
-    /// Condition on the ratio to the baseline, such as 'xfs <= 1.10': exit 0 when all hold, 3
-    /// when one fails, 4 when one is inconclusive. May be repeated.
+    /// Condition on the cost against the baseline, such as 'xfs <= 1.10' (of a throughput: the
+    /// baseline's over the contender's): exit 0 when all hold, 3 when one fails, 4 when one is
+    /// inconclusive. May be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub gate: Vec<String>,
     /// Name of the study; names the result directory.

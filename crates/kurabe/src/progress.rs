@@ -148,7 +148,7 @@ impl Observer for Progress {
         let doing = match event {
             Event::Phase { phase } => phase.name(),
             Event::Status { text } => text,
-            Event::Record { .. } => return,
+            Event::Record { .. } | Event::Error { .. } => return,
         };
         self.bar.set_message(format!("{}: {doing}{}", self.contender, self.estimate_text()));
     }

@@ -416,13 +416,33 @@ fn findings(records: &[&Record]) -> Vec<String> {
             None => counted.push((finding, 1)),
         }
     }
-    counted
+    let mut findings: Vec<String> = counted
         .into_iter()
         .map(|(finding, count)| match count == records.len() {
             true => finding.to_string(),
             false => format!("{finding} (in {count} of {} trials)", records.len()),
         })
-        .collect()
+        .collect();
+    findings.extend(steady_words(records));
+    findings
+}
+
+/// In how many trials the series of the load's throughput came to SNIA's steady state.
+fn steady_words(records: &[&Record]) -> Option<String> {
+    let series = records
+        .iter()
+        .filter_map(|record| record.load.as_ref())
+        .filter_map(|load| load.series.iter().find(|series| series.name.starts_with("throughput")))
+        .filter_map(|series| statistics::steady_state(&series.values).ok())
+        .filter(|state| state.window.is_some())
+        .collect::<Vec<_>>();
+    let steady = series.iter().filter(|state| state.is_steady()).count();
+    (!series.is_empty()).then(|| {
+        format!(
+            "throughput in a steady state at the end (SNIA: last 5 intervals within 20 %, slope within 10 %) in {steady} of {} trials",
+            series.len()
+        )
+    })
 }
 
 fn cost(records: &[&Record]) -> Cost {
@@ -459,7 +479,10 @@ fn cost(records: &[&Record]) -> Cost {
         device_read_bytes: device(|delta| delta.read_bytes),
         device_written_bytes: device(|delta| delta.written_bytes),
         device_writes: device(|delta| delta.writes),
-        device_flushes: device(|delta| delta.flushes),
+        device_flushes: of(&|record| {
+            let device = record.run_device().filter(|_| !record.flushes_uncounted)?;
+            Some(device.flushes as f64)
+        }),
         command_written_bytes: of(&written),
         // Of a shared device the counters say nothing of this load, and below a page the ratio
         // says nothing of the file system.
@@ -497,11 +520,12 @@ fn judge_gate(text: &str, workload: &WorkloadAnalysis) -> GateAnalysis {
     let interval =
         workload.comparisons.iter().find(|comparison| comparison.contender == gate.label).and_then(
             |comparison| {
-                Some(Interval {
-                    low: comparison.low?,
-                    high: comparison.high?,
-                    confidence: comparison.confidence,
-                })
+                // A gate bounds the cost: of a throughput, the baseline's over the contender's.
+                let (low, high) = match comparison.unit.more_is_better() {
+                    true => (comparison.high?.recip(), comparison.low?.recip()),
+                    false => (comparison.low?, comparison.high?),
+                };
+                Some(Interval { low, high, confidence: comparison.confidence })
             },
         );
     GateAnalysis {

@@ -19,6 +19,11 @@ pub enum Event {
         /// A short text.
         text: String,
     },
+    /// The trial's process cannot go on and yields no record.
+    Error {
+        /// Why.
+        message: String,
+    },
     /// The trial is over.
     Record {
         /// What it yielded.

@@ -211,6 +211,10 @@ pub struct LoadReport {
     /// Words about the run that a reader should see: a drift and its cause, a verification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
+    /// What the work came to, such as the hash of a tree: the same for every contender, or they
+    /// did not do the same work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<String>,
     /// The load's own report, in its own form.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub details: serde_json::Value,

@@ -129,6 +129,9 @@ pub struct Record {
     /// `dir:` contender.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub device_shared: bool,
+    /// Whether the kernel counts no flushes of this device, so that their number says nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub flushes_uncounted: bool,
     /// Why caches were not dropped, where they should have been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caches_kept: Option<String>,
@@ -308,6 +311,7 @@ impl Record {
             mounted_as: None,
             counts_write_bytes: None,
             device_shared: false,
+            flushes_uncounted: false,
             caches_kept: None,
             outlived: false,
             notes: Vec::new(),

@@ -258,7 +258,9 @@ impl StudyText {
             let placeholder = format!("{{{name}}}");
             let used_by_contenders = self.contenders.iter().any(|text| text.contains(&placeholder));
             let used_by_workloads = self.workloads.iter().any(|workload| {
-                workload.commands().any(|text| text.to_string().contains(&placeholder))
+                workload.command.is_some() && {
+                    workload.commands().any(|text| text.to_string().contains(&placeholder))
+                }
             });
             match (used_by_contenders, used_by_workloads) {
                 (false, false) => {

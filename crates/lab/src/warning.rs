@@ -77,6 +77,17 @@ pub enum Warning {
         /// CPU time of the command over its time.
         cpu_share: f64,
     },
+    /// Two contenders did not do the same work.
+    UnequalWork {
+        /// Label.
+        contender: String,
+        /// What its trial proved.
+        found: String,
+        /// Label of the contender that it differs from.
+        other: String,
+        /// What that one's trial proved.
+        expected: String,
+    },
     /// Caches could not be dropped.
     CachesKept {
         /// Why.
@@ -167,6 +178,10 @@ impl fmt::Display for Warning {
                 f,
                 "{contender}: the command keeps the CPU busy for {:.0} % of its time (one CPU is 100 %), so a faster file system can save little; use a load with less computation to see more",
                 cpu_share * 100.0
+            ),
+            Warning::UnequalWork { contender, found, other, expected } => write!(
+                f,
+                "{contender} did other work than {other} ({found} against {expected}); do not compare their figures, and look for a file system that lost or changed data"
             ),
             Warning::CachesKept { reason } => write!(
                 f,

@@ -16,7 +16,7 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let baseline = plan.baseline_label();
     let ratio_head = format!("ratio to {baseline}");
     let primary = primary_metric(workload);
-    let metric_head = format!("{primary} [95 %]");
+    let metric_head = format!("{primary} [interval]");
     let mut table = Table::new(&[
         "contender",
         &metric_head,

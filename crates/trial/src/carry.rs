@@ -16,7 +16,7 @@ use lab::spec::{Cache, CommandLine, Device, Output, TrialSpec};
 use crate::command::{self, End, Ran};
 use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use crate::device::{Attached, attach};
-use crate::filesystem::{Access, FileSystem, Instance, Stage, by_name};
+use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
 use crate::host_proc::HostProc;
 use crate::leftovers::Processes;
 use crate::stop::Stop;
@@ -97,7 +97,7 @@ impl Trial<'_> {
         };
         self.node = attached.as_ref().map(|_| node.clone());
         self.access = file_system.access();
-        let stage = Stage::new(&spec.contender, &node, size_bytes, spec.discard, &spec.scratch);
+        let stage = Stage::new(&spec.contender, &node, size_bytes, self.discards(), &spec.scratch);
         let mut instance = file_system.begin(stage);
         let carried = self.phases(instance.as_mut(), file_system, tools);
         tools.clean_up_within(TEARDOWN_MAX);
@@ -124,17 +124,25 @@ impl Trial<'_> {
         carried.and(ended).and(detached)
     }
 
+    /// Whether discards may reach the device: the study or the contender's own options ask for
+    /// them.
+    fn discards(&self) -> bool {
+        self.spec.discard || asks_for_discard(&self.spec.contender)
+    }
+
     fn attach(&mut self) -> Result<Option<Attached>, Failure> {
         let spec = self.spec;
         if spec.device == Device::None {
             return Ok(None);
         }
-        let attached = attach(&spec.device, spec.discard, &spec.scratch, self.host, self.stop)
+        let attached = attach(&spec.device, self.discards(), &spec.scratch, self.host, self.stop)
             .map_err(|error| match self.stop.raised() {
-                true => Failure::Stopped,
-                false => Failure::of(error.to_string()),
-            })?;
+            true => Failure::Stopped,
+            false => Failure::of(error.to_string()),
+        })?;
         self.counters = DeviceCounters::of_node(attached.node()).ok();
+        self.record.flushes_uncounted =
+            self.counters.as_ref().is_some_and(|counters| !counters.counts_flushes());
         self.record.notes.extend_from_slice(attached.notes());
         Ok(Some(attached))
     }
@@ -167,6 +175,8 @@ impl Trial<'_> {
         if !file_system.needs_device() {
             self.counters = DeviceCounters::under_directory(&directory).ok();
             self.record.device_shared = self.counters.is_some();
+            self.record.flushes_uncounted =
+                self.counters.as_ref().is_some_and(|counters| !counters.counts_flushes());
         }
         self.record.mounted_as = mounted_as(&directory).filter(|_| has_files);
         if let Some(setup) = &spec.workload.setup {
@@ -184,6 +194,10 @@ impl Trial<'_> {
         let daemon_before_ns = instance.daemon_cpu_ns();
         self.run(&directory)?;
         self.timed(Phase::Sync, || instance.sync(tools))?;
+        if !matches!(spec.workload.load, Load::Command { .. }) {
+            // Only now: reading it before the sync would give the device time that nobody bills.
+            self.record.load = Some(self.load_report()?);
+        }
         self.record.daemon_cpu_ns = instance
             .daemon_cpu_ns()
             .zip(daemon_before_ns)
@@ -267,9 +281,6 @@ impl Trial<'_> {
         self.record.command = Some(ran.usage.clone());
         let ignore_failure = self.spec.workload.ignore_failure;
         judge(&format!("the {}", self.spec.workload.load.kind()), &ran, ignore_failure)?;
-        if !matches!(self.spec.workload.load, Load::Command { .. }) {
-            self.record.load = Some(self.load_report()?);
-        }
         Ok(())
     }
 

@@ -25,6 +25,9 @@ pub struct DeviceReading {
 
 const SECTOR_BYTES: u64 = 512;
 
+/// Fields of `stat` since Linux 5.5.
+const FIELDS_WITH_FLUSHES: usize = 17;
+
 impl DeviceCounters {
     /// The counters of the device with this node, such as `/dev/loop3` or `/dev/sda1`.
     pub fn of_node(node: &Path) -> io::Result<DeviceCounters> {
@@ -44,6 +47,14 @@ impl DeviceCounters {
         let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
         fs::metadata(&stat)?;
         Ok(DeviceCounters { stat })
+    }
+
+    /// Whether the kernel counts flushes here: not for partitions, and not before Linux 5.5.
+    pub fn counts_flushes(&self) -> bool {
+        let partition = self.stat.with_file_name("partition").exists();
+        let fields =
+            fs::read_to_string(&self.stat).map_or(0, |text| text.split_ascii_whitespace().count());
+        !partition && fields >= FIELDS_WITH_FLUSHES
     }
 
     /// Reads the counters now.

@@ -38,8 +38,7 @@ pub fn main(parent: u32, inside: bool) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The runner shows what is no event, so the reason is not lost.
-            eprintln!("kurabe trial: {error}");
+            say(&Event::Error { message: error.to_string() });
             ExitCode::from(FAILURE)
         }
     }
@@ -75,16 +74,17 @@ fn outer(parent: u32) -> io::Result<()> {
 
 /// Waits for the inner process and hands a stop on to it.
 fn wait_and_forward(child: &mut Child, stop: &Stop) -> io::Result<std::process::ExitStatus> {
-    let mut forwarded = false;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if stop.raised() && !forwarded {
-            if let Some(pid) = Pid::from_raw(child.id() as i32) {
-                kill_process(pid, Signal::TERM)?;
-            }
-            forwarded = true;
+        // Again and again: the inner process is the first of its namespace, to which the kernel
+        // delivers no signal before there is a handler for it.
+        if stop.raised()
+            && let Some(pid) = Pid::from_raw(child.id() as i32)
+        {
+            // It may have ended just now; the next look says so.
+            let _ = kill_process(pid, Signal::TERM);
         }
         std::thread::sleep(STOP_INTERVAL);
     }
@@ -136,14 +136,16 @@ fn make_private() -> io::Result<()> {
 
 /// Carries the trial out and writes what it says.
 fn report(spec: &TrialSpec, host: &HostProc, stop: &Stop) -> io::Result<()> {
-    let mut emit = |event: &Event| {
-        let mut line = serde_json::to_vec(event).expect("an event has a JSON form");
-        line.push(b'\n');
-        let mut output = io::stdout().lock();
-        // A runner that is gone reads nothing, and the kernel is about to end this process.
-        let _ = output.write_all(&line).and_then(|()| output.flush());
-    };
-    let record = carry::carry_out(spec, host, stop, &mut emit);
-    emit(&Event::Record { record: Box::new(record) });
+    let record = carry::carry_out(spec, host, stop, &mut say);
+    say(&Event::Record { record: Box::new(record) });
     Ok(())
+}
+
+/// Says something to the runner.
+fn say(event: &Event) {
+    let mut line = serde_json::to_vec(event).expect("an event has a JSON form");
+    line.push(b'\n');
+    let mut output = io::stdout().lock();
+    // A runner that is gone reads nothing, and the kernel is about to end this process.
+    let _ = output.write_all(&line).and_then(|()| output.flush());
 }

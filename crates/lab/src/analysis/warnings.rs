@@ -27,8 +27,9 @@ pub(super) fn collect(
     let mut warnings = Vec::new();
     for (index, contender) in contenders.iter().enumerate() {
         let records: Vec<&Record> = samples.completed(index).collect();
-        of_contender(contender, &records, &mut warnings);
+        of_contender(contender, &records, &primary_values(samples, index), &mut warnings);
     }
+    unequal_work(samples, &mut warnings);
     short_trial(contenders, &mut warnings);
     device_shared(samples, contenders, &mut warnings);
     if plan.study.cache == Cache::Cold
@@ -41,15 +42,26 @@ pub(super) fn collect(
     warnings
 }
 
-fn of_contender(contender: &ContenderAnalysis, records: &[&Record], warnings: &mut Vec<Warning>) {
+/// The figure that is compared, with the block of each value.
+fn primary_values(samples: &Samples<'_>, contender: usize) -> Vec<(u32, f64)> {
+    let Some((metric, _)) = samples.metrics().into_iter().next() else { return Vec::new() };
+    let values = samples.values(contender, &metric);
+    values.into_iter().enumerate().filter_map(|(block, v)| Some((block as u32, v?))).collect()
+}
+
+fn of_contender(
+    contender: &ContenderAnalysis,
+    records: &[&Record],
+    values: &[(u32, f64)],
+    warnings: &mut Vec<Warning>,
+) {
     let label = || contender.label.clone();
     if contender.failed > 0 {
         let (failed, trials) = (contender.failed, contender.trials);
         warnings.push(Warning::Failures { contender: label(), failed, trials });
     }
-    let Some(summary) = &contender.time else { return };
-    let times: Vec<f64> =
-        records.iter().filter_map(|record| record.time_ns()).map(|ns| ns as f64).collect();
+    let Some(summary) = contender.metrics.first().map(|metric| &metric.summary) else { return };
+    let times: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
     // Where the first block's trial failed, the first that is left is like the others.
     if records.first().is_some_and(|record| record.block == 0)
         && let Ok(Some(first)) = statistics::first_block(&times)
@@ -65,7 +77,7 @@ fn of_contender(contender: &ContenderAnalysis, records: &[&Record], warnings: &m
     if !summary.outliers.is_empty() {
         warnings.push(Warning::Outliers {
             contender: label(),
-            blocks: summary.outliers.iter().map(|index| records[*index].block).collect(),
+            blocks: summary.outliers.iter().map(|index| values[*index].0).collect(),
             ratios: summary.outliers.iter().map(|index| times[*index] / summary.median).collect(),
         });
     }
@@ -80,6 +92,26 @@ fn of_contender(contender: &ContenderAnalysis, records: &[&Record], warnings: &m
     }
     if records.iter().any(|record| record.outlived) {
         warnings.push(Warning::Outlived { contender: label() });
+    }
+}
+
+/// Loads that prove their work must have done the same work everywhere.
+fn unequal_work(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
+    let mut proofs: Vec<(&str, &str)> = Vec::new();
+    for record in samples.records.iter().flatten().flatten() {
+        if let Some(proof) = record.load.as_ref().and_then(|load| load.proof.as_deref())
+            && !proofs.iter().any(|(known, _)| *known == proof)
+        {
+            proofs.push((proof, &record.contender.label));
+        }
+    }
+    if let [one, other, ..] = proofs.as_slice() {
+        warnings.push(Warning::UnequalWork {
+            contender: other.1.to_string(),
+            found: other.0.to_string(),
+            other: one.1.to_string(),
+            expected: one.0.to_string(),
+        });
     }
 }
 

@@ -287,8 +287,17 @@ impl WorkloadText {
                 return Err(error(field(option), problem));
             }
         }
-        if self.shell.is_some() && self.commands().next().is_none() {
-            return Err(error(field("shell"), "has no command to run; leave it out"));
+        if self.shell.is_some() {
+            return Err(error(
+                field("shell"),
+                "is for commands only; setup, prepare and cleanup of another load run under sh",
+            ));
+        }
+        if self.ignore_failure {
+            return Err(error(
+                field("ignore-failure"),
+                "is for commands only; another load that fails has no figures",
+            ));
         }
         let load = match key {
             "objects" => Load::Objects(self.resolve_objects(index)?),

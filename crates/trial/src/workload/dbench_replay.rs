@@ -75,5 +75,6 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
         findings,
         histogram_log: Some(histogram_log(&outcome.execute, report.execute_ns)?),
         details: serde_json::to_value(&report).expect("a report has a JSON form"),
+        ..LoadReport::default()
     })
 }

@@ -78,6 +78,7 @@ pub(super) fn run(load: &FioLoad, task: &LoadTask, stop: &Stop) -> Result<LoadRe
         findings: findings(report),
         histogram_log: Some(histogram_log(&outcome.latencies, report.finished.elapsed_ns)?),
         details: serde_json::to_value(report).expect("a report has a JSON form"),
+        ..LoadReport::default()
     })
 }
 

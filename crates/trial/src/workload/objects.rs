@@ -63,7 +63,9 @@ fn store_options(load: &ObjectsLoad) -> StoreOptions {
 
 fn fit(load: &ObjectsLoad, plan: &Plan, device_bytes: u64) -> Result<Fit, String> {
     let kind = store::kind(&load.store).map_err(|error| error.to_string())?;
-    let space = plan.demand().map(|demand| (kind.space)(&store_options(load), &demand));
+    let space = plan
+        .demand(program(load)?.settings.threads.unwrap_or(1))
+        .map(|demand| (kind.space)(&store_options(load), &demand));
     Ok(plan.fit(space, device_bytes))
 }
 
@@ -222,6 +224,7 @@ fn translate(mut report: Report) -> LoadReport {
         findings,
         details: serde_json::to_value(&report).expect("a report has a JSON form"),
         histogram_log,
+        ..LoadReport::default()
     }
 }
 

@@ -69,12 +69,14 @@ pub(super) fn run(load: &TreeLoad, task: &LoadTask, stop: &Stop) -> Result<LoadR
             unit: Unit::Nanoseconds,
         })
         .collect();
-    let findings = report.hash.iter().map(|hash| format!("tree {hash}")).collect();
+    let proof = report.hash.as_ref().map(|hash| format!("tree {hash}"));
+    let findings = proof.iter().cloned().collect();
     let elapsed_ns = report.phases.iter().map(|phase| phase.elapsed_ns).sum();
     Ok(LoadReport {
         metrics,
         latencies: latencies(&outcome.latencies.summary()),
         findings,
+        proof,
         histogram_log: Some(histogram_log(&outcome.latencies, elapsed_ns)?),
         details: serde_json::to_value(report).expect("a report has a JSON form"),
         ..LoadReport::default()
