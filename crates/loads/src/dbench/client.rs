@@ -24,9 +24,9 @@ const DIRECTORY_BUFFER_BYTES: usize = 32 << 10;
 const CLIENT_PLACEHOLDER: &[u8] = b"client1";
 
 // The request's numbers, as Microsoft's [MS-SMB2] 2.2.13 defines them.
-const DISPOSITION_CREATE: u32 = 2;
-const DISPOSITION_OVERWRITE: u32 = 4;
-const DISPOSITION_OVERWRITE_IF: u32 = 5;
+pub(super) const DISPOSITION_CREATE: u32 = 2;
+pub(super) const DISPOSITION_OVERWRITE: u32 = 4;
+pub(super) const DISPOSITION_OVERWRITE_IF: u32 = 5;
 const OPTION_DIRECTORY_FILE: u32 = 0x0001;
 
 /// What a write puts into a file.

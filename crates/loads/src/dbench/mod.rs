@@ -15,6 +15,7 @@ pub mod loadfile;
 mod monitor;
 pub mod real;
 pub mod replay;
+mod space;
 
 pub use client::{Contents, Semantics};
 pub use counters::{CounterSample, CounterSource, NoCounters, SystemCounters};

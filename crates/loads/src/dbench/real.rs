@@ -3,12 +3,14 @@
 //! Knows dbench 4.0's options and the forms of its lines (dbench.c of its source). What it
 //! prints is kept as it is; what is read from it stands beside.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
+use super::PACKAGED_LOAD_FILE;
 use super::drift::Interval;
+use super::loadfile::LoadFile;
 use super::replay::Phase;
 use crate::tool::{Finished, Stream, Tool, ToolCommand, ToolError, run};
 
@@ -84,6 +86,20 @@ pub enum DbenchError {
     /// The tool is missing, failed or was stopped.
     #[error(transparent)]
     Tool(#[from] ToolError),
+    /// What the clients keep does not fit.
+    #[error(
+        "{clients} clients need {needed_bytes} bytes for their files, {path} has {available_bytes}"
+    )]
+    TooBig {
+        /// How many clients.
+        clients: u32,
+        /// What their files have at one time.
+        needed_bytes: u64,
+        /// What there is.
+        available_bytes: u64,
+        /// The directory.
+        path: PathBuf,
+    },
     /// It ended well, but its output has not the known form.
     #[error("dbench's output has no {missing}")]
     Output {
@@ -138,7 +154,9 @@ pub fn dbench(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&ProgressLine),
 ) -> Result<DbenchReport, DbenchError> {
-    let mut command = ToolCommand::new(Tool::Dbench)?
+    let tool = ToolCommand::new(Tool::Dbench)?;
+    check_fit(plan)?;
+    let mut command = tool
         .argument("-D")
         .argument(plan.directory)
         .argument("-t")
@@ -155,6 +173,24 @@ pub fn dbench(
         }
     })?;
     parse(finished)
+}
+
+/// Refuses a load that does not fit. What cannot be told (dbench takes load files that the
+/// replay refuses) is left to dbench.
+fn check_fit(plan: &Dbench<'_>) -> Result<(), DbenchError> {
+    let load_file = plan.load_file.unwrap_or(Path::new(PACKAGED_LOAD_FILE));
+    let load = std::fs::read(load_file).ok().and_then(|text| LoadFile::parse(&text).ok());
+    let (Some(load), Ok(space)) = (load, rustix::fs::statvfs(plan.directory)) else {
+        return Ok(());
+    };
+    let available_bytes = space.f_bavail.saturating_mul(space.f_frsize);
+    let needed_bytes = load.peak_bytes().saturating_mul(u64::from(plan.clients));
+    if needed_bytes > available_bytes {
+        let path = plan.directory.to_owned();
+        let clients = plan.clients;
+        return Err(DbenchError::TooBig { clients, needed_bytes, available_bytes, path });
+    }
+    Ok(())
 }
 
 fn parse(finished: Finished) -> Result<DbenchReport, DbenchError> {

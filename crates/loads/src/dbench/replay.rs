@@ -137,6 +137,28 @@ pub enum ReplayError {
         /// What exists.
         path: PathBuf,
     },
+    /// What the clients keep does not fit.
+    #[error(
+        "{clients} clients need {needed_bytes} bytes for their files, {path} has {available_bytes}"
+    )]
+    TooBig {
+        /// How many clients.
+        clients: u32,
+        /// What their files have at one time.
+        needed_bytes: u64,
+        /// What there is.
+        available_bytes: u64,
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory could not be looked at.
+    #[error("{path}: {source}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A client could not do what the load file says.
     #[error("client {client} failed at {source}")]
     Client {
@@ -218,15 +240,7 @@ pub fn replay(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Second),
 ) -> Result<ReplayOutcome, ReplayError> {
-    if plan.clients == 0 {
-        return Err(ReplayError::Plan("a replay needs at least one client".to_owned()));
-    }
-    if plan.execute.is_zero() {
-        return Err(ReplayError::Plan("the counted phase has no length".to_owned()));
-    }
-    if plan.rate_bytes_per_second == Some(0) {
-        return Err(ReplayError::Plan("a rate of 0 bytes a second".to_owned()));
-    }
+    check_plan(plan)?;
     let roots = roots_of(plan);
     if let Some(path) = roots.iter().find(|path| path.symlink_metadata().is_ok()) {
         return Err(ReplayError::NotClean { path: path.clone() });
@@ -274,6 +288,29 @@ pub fn replay(
         return Err(ReplayError::Stopped { elapsed_ns: observed.elapsed_ns });
     }
     Ok(outcome(plan, &shared.clock, results, observed, cleanup_ns))
+}
+
+/// Refuses what makes no sense or does not fit, before anything is touched.
+fn check_plan(plan: &Replay<'_>) -> Result<(), ReplayError> {
+    if plan.clients == 0 {
+        return Err(ReplayError::Plan("a replay needs at least one client".to_owned()));
+    }
+    if plan.execute.is_zero() {
+        return Err(ReplayError::Plan("the counted phase has no length".to_owned()));
+    }
+    if plan.rate_bytes_per_second == Some(0) {
+        return Err(ReplayError::Plan("a rate of 0 bytes a second".to_owned()));
+    }
+    let path = plan.directory.to_owned();
+    let space = rustix::fs::statvfs(plan.directory)
+        .map_err(|error| ReplayError::Directory { path: path.clone(), source: error.into() })?;
+    let available_bytes = space.f_bavail.saturating_mul(space.f_frsize);
+    let needed_bytes = plan.load.peak_bytes().saturating_mul(u64::from(plan.clients));
+    if needed_bytes > available_bytes {
+        let clients = plan.clients;
+        return Err(ReplayError::TooBig { clients, needed_bytes, available_bytes, path });
+    }
+    Ok(())
 }
 
 fn outcome(

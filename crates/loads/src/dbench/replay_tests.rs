@@ -162,6 +162,24 @@ fn what_is_in_the_way_is_refused_and_kept() {
 }
 
 #[test]
+fn a_load_that_does_not_fit_is_refused_with_both_sizes() {
+    let load = load(
+        "NTCreateX \"\\a\" 0x40 0x2 5 NT_STATUS_OK\nWriteX 5 4000000000 1 1 NT_STATUS_OK\nClose 5 \
+         NT_STATUS_OK\n",
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let error = run(&Replay { clients: 1 << 30, ..plan(&load, directory.path()) }).unwrap_err();
+    let ReplayError::TooBig { needed_bytes, available_bytes, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(needed_bytes, 4_000_000_001 << 30);
+    assert!(available_bytes > 0);
+    let missing = directory.path().join("missing");
+    let error = run(&plan(&load, &missing)).unwrap_err();
+    assert!(matches!(error, ReplayError::Directory { .. }), "{error}");
+}
+
+#[test]
 fn a_raised_stop_ends_the_run_early_and_cleans_up() {
     let load = load(LOAD);
     let directory = tempfile::tempdir().unwrap();

@@ -84,3 +84,24 @@ fn a_raised_stop_ends_its_clients_too() {
     });
     assert!(left.is_none(), "{left:?} was left behind");
 }
+
+#[test]
+fn clients_that_do_not_fit_are_refused_with_both_sizes() {
+    if !is_installed() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Dbench {
+        directory: directory.path(),
+        clients: 1 << 30,
+        execute_seconds: 1,
+        load_file: None,
+        options: &[],
+    };
+    let error = dbench(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    let DbenchError::TooBig { needed_bytes, available_bytes, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(error.to_string().contains(&needed_bytes.to_string()));
+    assert!(error.to_string().contains(&available_bytes.to_string()));
+}
