@@ -11,7 +11,9 @@ use lab::event::Event;
 use lab::plan::Plan;
 use lab::quantity::size_text;
 use lab::record::{Outcome, Record};
-use lab::result::{COMPARISONS_FILE, FACTS_FILE, ResultError, ResultWriter, StoredResult, replace};
+use lab::result::{
+    COMPARISONS_FILE, FACTS_FILE, ResultError, ResultWriter, STUDY_FILE, StoredResult, replace,
+};
 use lab::spec::{CommandLine, Device, Load, Workload};
 use lab::statistics::GateOutcome;
 use lab::study::{Study, StudyText};
@@ -110,9 +112,21 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     for damage in &stored.damage {
         terminal::note(&format!("kurabe: {damage}"));
     }
-    let presentation = Presentation::new(&args.present, None)?;
+    let mut present = args.present.clone();
+    let asked = asked_before(&args.directory).unwrap_or_default();
+    present.export_json = present.export_json.or(asked.export_json);
+    present.export_csv = present.export_csv.or(asked.export_csv);
+    present.export_markdown = present.export_markdown.or(asked.export_markdown);
+    let presentation = Presentation::new(&present, asked.style.as_deref())?;
     preflight(&stored.plan.study)?;
     Sitting { plan: stored.plan, records: stored.records, writer, presentation }.carry_out()
+}
+
+/// What the study file in a result asks for besides the plan: the exports and the style.
+fn asked_before(directory: &Path) -> Option<StudyText> {
+    let path = directory.join(STUDY_FILE);
+    let text = fs::read_to_string(&path).ok()?;
+    study_file::parse(&path, &text).ok()
 }
 
 /// `kurabe report`.
@@ -161,7 +175,11 @@ fn random_seed() -> u64 {
 
 fn default_directory(name: &str) -> PathBuf {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    PathBuf::from("kurabe-results").join(format!("{name}-{}", calendar(now)))
+    let first = PathBuf::from("kurabe-results").join(format!("{name}-{}", calendar(now)));
+    // Two studies may begin in one second.
+    let numbered = |number: u32| PathBuf::from(format!("{}-{number}", first.display()));
+    let all = std::iter::once(first.clone()).chain((2..).map(numbered));
+    { all }.find(|path| !path.exists()).unwrap_or(first)
 }
 
 /// `20261120-231754` of seconds since the Unix epoch, in UTC (the days-from-civil algorithm of
@@ -469,6 +487,7 @@ impl Sitting {
             "tools": tool_versions(study),
             "command_line": std::env::args().collect::<Vec<_>>(),
         });
+        self.writer.keep_earlier_facts().map_err(Failure::broken)?;
         self.writer.write_json(FACTS_FILE, &facts).map_err(Failure::broken)?;
         let scratch = std::env::temp_dir().join(ledger::random_name());
         let scratch_id =

@@ -52,8 +52,9 @@ pub struct ContenderAnalysis {
     pub time: Option<Summary>,
     /// Median of every phase's time, in ns.
     pub phases: Vec<(Phase, f64)>,
-    /// Latencies by kind of operation: for each figure the median over the trials. Percentiles of
-    /// several trials are not averaged; the histograms beside the records can be merged.
+    /// Latencies by kind of operation: counts, bytes, sums and the maximum of all trials together;
+    /// for each percentile the median of the trials'. The histograms beside the records can be
+    /// merged for exact ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
     /// What the load found in its trials, each finding once with the number of trials.
@@ -374,7 +375,8 @@ fn summarise(plan: &Plan, samples: &Samples<'_>, contender: usize) -> ContenderA
     }
 }
 
-/// The kinds of the first trial, each figure the (lower) median over the trials.
+/// The kinds of the first trial. Counts, bytes and sums are of all trials, the maximum is that of
+/// all, and each percentile is the (lower) median of the trials' percentiles.
 fn latencies(records: &[&Record]) -> Vec<Latency> {
     let of = |record: &Record| record.load.as_ref().map(|load| load.latencies.clone());
     let all: Vec<Vec<Latency>> = records.iter().filter_map(|record| of(record)).collect();
@@ -389,10 +391,11 @@ fn latencies(records: &[&Record]) -> Vec<Latency> {
                 figures.sort_unstable();
                 figures[(figures.len() - 1) / 2]
             };
+            let sum = |figure: fn(&Latency) -> u64| same.iter().map(|l| figure(l)).sum();
             Latency {
-                count: middle(|latency| latency.count),
-                bytes: middle(|latency| latency.bytes),
-                total_ns: middle(|latency| latency.total_ns),
+                count: sum(|latency| latency.count),
+                bytes: sum(|latency| latency.bytes),
+                total_ns: sum(|latency| latency.total_ns),
                 p5_ns: middle(|latency| latency.p5_ns),
                 p50_ns: middle(|latency| latency.p50_ns),
                 p90_ns: middle(|latency| latency.p90_ns),
@@ -400,7 +403,7 @@ fn latencies(records: &[&Record]) -> Vec<Latency> {
                 p99_ns: middle(|latency| latency.p99_ns),
                 p99_9_ns: middle(|latency| latency.p99_9_ns),
                 p99_99_ns: middle(|latency| latency.p99_99_ns),
-                max_ns: middle(|latency| latency.max_ns),
+                max_ns: same.iter().map(|latency| latency.max_ns).max().unwrap_or(0),
                 operation: kind.operation,
             }
         })

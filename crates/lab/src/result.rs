@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `plan.json` | the resolved study, seed and order | once, before the first trial |
 //! | `study.toml` | the study file that equals what was asked | once |
-//! | `facts.json` | the machine, the device, the tools | once a sitting |
+//! | `facts.json` | the machine, the device, the tools | once a sitting; earlier ones become `facts-N.json` |
 //! | `records.jsonl` | one record a line, appended and synced as each trial ends | as trials end |
 //! | `histograms/trial-N.hlog` | latencies of trial N, in HdrHistogram's log format | before its record |
 //! | `comparisons.json` | what the statistics say | after every block |
@@ -283,6 +283,17 @@ impl ResultWriter {
         line.push(b'\n');
         self.records.write_all(&line).map_err(io_error(&path))?;
         self.records.sync_data().map_err(io_error(&path))
+    }
+
+    /// Keeps the facts of an earlier sitting beside those of the one that begins.
+    pub fn keep_earlier_facts(&self) -> Result<(), ResultError> {
+        let path = self.directory.join(FACTS_FILE);
+        if !path.exists() {
+            return Ok(());
+        }
+        let free = (1..).map(|sitting| self.directory.join(format!("facts-{sitting}.json")));
+        let kept = { free }.find(|path| !path.exists()).expect("numbers do not end");
+        fs::rename(&path, &kept).map_err(io_error(&kept))
     }
 
     /// Replaces a file of the result by the JSON of a value.

@@ -77,6 +77,11 @@ pub enum Warning {
         /// CPU time of the command over its time.
         cpu_share: f64,
     },
+    /// Trials of one block lie far apart in time, as after `kurabe resume`.
+    SplitBlock {
+        /// Blocks, from 0.
+        blocks: Vec<u32>,
+    },
     /// Two contenders did not do the same work.
     UnequalWork {
         /// Label.
@@ -179,6 +184,14 @@ impl fmt::Display for Warning {
                 "{contender}: the command keeps the CPU busy for {:.0} % of its time (one CPU is 100 %), so a faster file system can save little; use a load with less computation to see more",
                 cpu_share * 100.0
             ),
+            Warning::SplitBlock { blocks } => {
+                let blocks: Vec<String> = blocks.iter().map(|b| (b + 1).to_string()).collect();
+                write!(
+                    f,
+                    "the trials of block {} were carried out in different sittings, on different fillings of the device; where that could matter, begin the study anew",
+                    blocks.join(", ")
+                )
+            }
             Warning::UnequalWork { contender, found, other, expected } => write!(
                 f,
                 "{contender} did other work than {other} ({found} against {expected}); do not compare their figures, and look for a file system that lost or changed data"

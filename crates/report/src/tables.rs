@@ -171,6 +171,10 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
     table
 }
 
+/// How the trials are put together in [`latencies`].
+pub const LATENCIES_EXPLAINED: &str =
+    "count, MB/s and max of all trials together; each percentile the median of the trials'";
+
 /// What the loads found, a line each with the contender's label.
 pub fn findings(workload: &WorkloadAnalysis) -> Vec<String> {
     workload
@@ -415,7 +419,7 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
         }
         let figures = latencies(workload);
         if !figures.rows.is_empty() {
-            let _ = writeln!(out, "{}", figures.terminal(colour));
+            let _ = writeln!(out, "{}  {LATENCIES_EXPLAINED}\n", figures.terminal(colour));
         }
         let _ = writeln!(out, "{}", phases(workload).terminal(colour));
         for finding in findings(workload) {

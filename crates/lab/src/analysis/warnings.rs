@@ -30,6 +30,7 @@ pub(super) fn collect(
         of_contender(contender, &records, &primary_values(samples, index), &mut warnings);
     }
     unequal_work(samples, &mut warnings);
+    split_blocks(samples, &mut warnings);
     short_trial(contenders, &mut warnings);
     device_shared(samples, contenders, &mut warnings);
     if plan.study.cache == Cache::Cold
@@ -92,6 +93,27 @@ fn of_contender(
     }
     if records.iter().any(|record| record.outlived) {
         warnings.push(Warning::Outlived { contender: label() });
+    }
+}
+
+/// Two trials of one block follow each other at once but for the other workloads' trials; a pause
+/// of this length means that kurabe was not running.
+const PAUSE_NS_MIN: u64 = 60_000_000_000;
+
+fn split_blocks(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
+    let blocks = samples.records.first().map_or(0, Vec::len);
+    let split = |block: usize| {
+        let mut records: Vec<&Record> =
+            samples.records.iter().filter_map(|contender| contender[block]).collect();
+        records.sort_by_key(|record| record.started_unix_ns);
+        records.windows(2).any(|pair| {
+            let ended = pair[0].started_unix_ns + pair[0].elapsed_ns;
+            pair[1].started_unix_ns.saturating_sub(ended) >= PAUSE_NS_MIN
+        })
+    };
+    let blocks: Vec<u32> = (0..blocks).filter(|b| split(*b)).map(|block| block as u32).collect();
+    if !blocks.is_empty() {
+        warnings.push(Warning::SplitBlock { blocks });
     }
 }
 

@@ -22,7 +22,8 @@ impl From<ClaimError> for DeviceError {
     fn from(error: ClaimError) -> Self {
         match error {
             ClaimError::System { path, error } => {
-                DeviceError::System { what: format!("claiming {}", path.display()), error }
+                // Nothing was touched, and nothing will be.
+                DeviceError::Refused(format!("{} cannot be claimed: {error}", path.display()))
             }
             refused => DeviceError::Refused(refused.to_string()),
         }

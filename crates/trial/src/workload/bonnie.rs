@@ -52,8 +52,25 @@ fn translate(report: &BonnieReport) -> LoadReport {
             Some(Metric { name, value, unit })
         })
         .collect();
+    let untimed: Vec<String> = report
+        .records
+        .iter()
+        .flat_map(|record| &record.tests)
+        .filter(|result| result.rate.is_none())
+        .filter_map(|result| {
+            Some(serde_json::to_value(result.test).ok()?.as_str()?.replace('_', " "))
+        })
+        .collect();
+    let findings = match untimed.is_empty() {
+        true => Vec::new(),
+        false => vec![format!(
+            "too fast for bonnie++ to be timed: {}; give a larger --size",
+            untimed.join(", ")
+        )],
+    };
     LoadReport {
         metrics,
+        findings,
         details: serde_json::to_value(report).expect("a report has a JSON form"),
         ..LoadReport::default()
     }

@@ -28,6 +28,9 @@ pub(super) fn run(load: &DbenchLoad, target: &Target, stop: &Stop) -> Result<Loa
         options: &[],
     };
     let report = dbench(&plan, stop.flag(), &mut |_| ()).map_err(|error| error.to_string())?;
+    if report.throughput_mb_per_second <= 0.0 {
+        return Err("dbench counted nothing; give it more time by --time".into());
+    }
     Ok(translate(&report))
 }
 

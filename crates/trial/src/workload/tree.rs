@@ -60,14 +60,11 @@ pub(super) fn run(load: &TreeLoad, task: &LoadTask, stop: &Stop) -> Result<LoadR
     };
     let outcome = run_tree(&plan, stop.flag(), &mut |_| ()).map_err(|error| error.to_string())?;
     let report = &outcome.report;
-    let metrics = report
-        .phases
-        .iter()
-        .map(|phase| Metric {
-            name: phase.phase.name().replace('_', " "),
-            value: (phase.elapsed_ns + phase.sync_ns) as f64,
-            unit: Unit::Nanoseconds,
-        })
+    let metric = |name: String, ns: u64| Metric { name, value: ns as f64, unit: Unit::Nanoseconds };
+    let phases = || report.phases.iter().map(|phase| (phase, phase.elapsed_ns + phase.sync_ns));
+    let total_ns = phases().map(|(_, ns)| ns).sum();
+    let metrics = std::iter::once(metric("all phases".into(), total_ns))
+        .chain(phases().map(|(phase, ns)| metric(phase.phase.name().replace('_', " "), ns)))
         .collect();
     let proof = report.hash.as_ref().map(|hash| format!("tree {hash}"));
     let findings = proof.iter().cloned().collect();
