@@ -186,6 +186,29 @@ impl LiveSet {
         }
     }
 
+    /// Finds the slot that `older` live objects precede and buries it: both in one descent.
+    #[inline]
+    pub fn take(&mut self, older: usize) -> usize {
+        debug_assert!(older < self.len());
+        if self.dead == 0 {
+            self.bury(older);
+            return older;
+        }
+        let mut left = older as i32;
+        let mut place = 0;
+        for nodes in self.levels.iter_mut().rev() {
+            let node = &mut nodes[place];
+            // What is not counted is what lies behind the slot, and loses one live slot before it.
+            let child = (node.count_and_decrement(left) - 1) % FANOUT;
+            left -= node.0[child];
+            place = place * FANOUT + child;
+        }
+        let bit = select(!self.dead_bits[place], left as u32);
+        self.dead_bits[place] |= 1 << bit;
+        self.dead += 1;
+        place * WORD_BITS as usize + bit as usize
+    }
+
     /// Whether so many slots are dead that [`LiveSet::pack`] should be called.
     #[inline]
     pub fn is_sparse(&self) -> bool {
@@ -286,9 +309,10 @@ mod tests {
                 assert_eq!(removed, expected);
             } else {
                 let older = random.below(plain.len() as u64) as usize;
-                let slot = live.slot(older);
+                let found = live.slot(older);
+                let slot = live.take(older);
+                assert_eq!(slot, found);
                 assert_eq!(live.at(slot).key, plain.remove(older));
-                live.bury(slot);
             }
             if live.is_sparse() {
                 live.pack();

@@ -362,14 +362,17 @@ impl Stream {
             // What is left needs a live object.
             _ if self.live.is_empty() => self.skipped += 1,
             Code::Get(select) => {
-                self.choose(Verb::Get, 0, select);
+                let older = self.choose(select);
+                self.note(Verb::Get, 0, self.live.slot(older));
             }
             Code::Delete(select) => {
-                let slot = self.choose(Verb::Delete, 0, select);
-                self.live.bury(slot);
+                let older = self.choose(select);
+                let slot = self.live.take(older);
+                self.note(Verb::Delete, 0, slot);
             }
             Code::OverWrite(class, select) => {
-                self.choose(Verb::OverWrite, class, select);
+                let older = self.choose(select);
+                self.note(Verb::OverWrite, class, self.live.slot(older));
             }
             Code::DeleteRange(from, to) => return Some(self.delete_range(from, to)),
         }
@@ -432,9 +435,9 @@ impl Stream {
         })
     }
 
-    /// Decides the object of a command; one must be live. Returns its slot.
+    /// Decides which object a command takes, by how many live ones are older; one must be live.
     #[inline]
-    fn choose(&mut self, verb: Verb, class: u16, select: Select) -> usize {
+    fn choose(&mut self, select: Select) -> usize {
         let count = self.live.len() as u64;
         let older = match select {
             Select::Any => self.random.below(count),
@@ -457,10 +460,14 @@ impl Stream {
                 }
             }
         };
-        let slot = self.live.slot(older as usize);
+        older as usize
+    }
+
+    /// Notes a command whose object is decided.
+    #[inline]
+    fn note(&mut self, verb: Verb, class: u16, slot: usize) {
         self.live.prefetch(slot);
         self.batch.push(Pending { verb, class, slot });
-        slot
     }
 
     #[inline]

@@ -49,6 +49,32 @@ impl Lanes {
         (greater as u32 | 1 << 16).trailing_zeros() as usize
     }
 
+    /// Counts as [`Lanes::count_at_most`] does, and takes 1 from every lane that is not counted.
+    #[inline(always)]
+    pub(crate) fn count_and_decrement(&mut self, limit: i32) -> usize {
+        use core::arch::x86_64::{
+            __m128i, _mm_add_epi32, _mm_cmpgt_epi32, _mm_load_si128, _mm_movemask_epi8,
+            _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32, _mm_store_si128,
+        };
+        let lanes: *mut __m128i = self.0.as_mut_ptr().cast();
+        // SAFETY: as above; the array is borrowed mutably, and the stores cover exactly it.
+        let greater = unsafe {
+            let limits = _mm_set1_epi32(limit);
+            let step = |quarter| {
+                let before = _mm_load_si128(lanes.add(quarter));
+                // A lane that is greater compares as -1.
+                let greater = _mm_cmpgt_epi32(before, limits);
+                _mm_store_si128(lanes.add(quarter), _mm_add_epi32(before, greater));
+                greater
+            };
+            _mm_movemask_epi8(_mm_packs_epi16(
+                _mm_packs_epi32(step(0), step(1)),
+                _mm_packs_epi32(step(2), step(3)),
+            ))
+        };
+        (greater as u32 | 1 << 16).trailing_zeros() as usize
+    }
+
     /// Takes 1 from every lane after the one at `place`.
     #[inline(always)]
     pub(crate) fn decrement_after(&mut self, place: usize) {
@@ -77,6 +103,12 @@ impl Lanes {
         self.0.iter().take_while(|lane| **lane <= limit).count()
     }
 
+    pub(crate) fn count_and_decrement(&mut self, limit: i32) -> usize {
+        let count = self.count_at_most(limit);
+        self.0[count..].iter_mut().for_each(|lane| *lane -= 1);
+        count
+    }
+
     pub(crate) fn decrement_after(&mut self, place: usize) {
         for lane in &mut self.0[place + 1..] {
             *lane -= 1;
@@ -94,6 +126,11 @@ mod tests {
         for limit in -25..=140 {
             let expected = ascending.iter().filter(|lane| **lane <= limit).count();
             assert_eq!(Lanes(ascending).count_at_most(limit), expected);
+            let mut lanes = Lanes(ascending);
+            assert_eq!(lanes.count_and_decrement(limit), expected);
+            for (lane, (now, before)) in lanes.0.iter().zip(ascending).enumerate() {
+                assert_eq!(*now, before - i32::from(lane >= expected));
+            }
         }
         for place in 0..16 {
             let mut lanes = Lanes(ascending);
