@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use crate::objects::arbitrary::programs;
 use crate::objects::program::{
-    Branch, Choice, Extent, Parsed, Percents, Popularity, Program, Rate, Section, Settings, Size,
-    Statement,
+    Branch, Choice, EMBEDDED_BYTES_MAX, Extent, Parsed, Percents, Popularity, Program, Rate,
+    Section, Settings, Size, Statement,
 };
 
 fn read(text: &str) -> Parsed {
@@ -269,6 +269,61 @@ fn scaling_keeps_the_product_of_nested_counts() {
     assert_eq!(scaled, expected);
     assert_eq!(program.scaled(1.0), program);
     assert_eq!(read("Command { 5.times { Get; }; }").program.scaled(3.0).statements(), Some(15));
+}
+
+// ----- the reference -----------------------------------------------------------------------
+
+const REFERENCE: &str = include_str!("../../../../../docs/object-language.md");
+
+/// The fenced blocks of a language in the reference.
+fn blocks(language: &str) -> Vec<&'static str> {
+    REFERENCE
+        .split(&format!("```{language}\n"))
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap_or_default())
+        .collect()
+}
+
+#[test]
+fn the_reference_is_about_this_language() {
+    let programs = blocks("objects");
+    assert_eq!(programs.len(), 2);
+    for text in programs {
+        assert!(read(text).warnings.is_empty());
+    }
+    // The mistake it shows is shown like this.
+    let shown = blocks("text").into_iter().find(|block| block.starts_with("error: ")).unwrap();
+    assert_eq!(refusal("Ordered[10] {\n  <100%> Gte;\n}"), shown);
+    // Every word of the grammar is in its grammar, and every word there is one of ours.
+    let grammar = blocks("text").into_iter().find(|block| block.starts_with("program ")).unwrap();
+    let quoted: Vec<&str> = grammar.split('"').skip(1).step_by(2).collect();
+    let known: Vec<&str> = super::SETTINGS
+        .into_iter()
+        .chain(super::SECTIONS)
+        .chain(super::STATEMENTS)
+        .chain(super::SIZES)
+        .chain(super::POPULARITIES.map(Popularity::word))
+        .chain(super::TIME_UNITS.map(|(unit, _)| unit))
+        .chain(["times", "poisson", "K", "M", "G", "T"])
+        .collect();
+    for word in &known {
+        assert!(quoted.contains(word), "{word} is not in the grammar of the reference");
+    }
+    for word in quoted.iter().filter(|word| word.starts_with(|letter: char| letter.is_alphabetic()))
+    {
+        assert!(known.contains(word), "{word} is in the reference and not in the language");
+    }
+    // Limits that are told in words.
+    for limit in [
+        format!("at most {EMBEDDED_BYTES_MAX} bytes"),
+        format!("up to {} deep", super::NESTING_MAX),
+        format!("at most {}", super::THREADS_MAX),
+        format!("up to {} commands ahead", crate::objects::stream::BATCH),
+        format!("more than {}", crate::latency::INTERVALS_MAX),
+        format!("{} million statements", crate::objects::plan::PLANNED_COMMANDS_MAX / 1_000_000),
+    ] {
+        assert!(REFERENCE.contains(&limit), "the reference does not say: {limit}");
+    }
 }
 
 // ----- properties --------------------------------------------------------------------------
