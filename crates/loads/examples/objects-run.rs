@@ -76,8 +76,7 @@ fn run(arguments: &[String]) -> Result<bool, String> {
         Place::Device(place.into())
     };
     let mut tell = |progress: &Progress| {
-        let what = if progress.sweeping { "compared" } else { "done" };
-        eprint!("\r{} {what}", progress.commands);
+        eprint!("\r{:?}: {}", progress.phase, progress.commands);
         let _ = std::io::stderr().flush();
         ControlFlow::Continue(())
     };

@@ -23,5 +23,5 @@ mod token;
 pub use plan::{Fit, Plan};
 pub use program::{Program, ProgramError};
 pub use report::{Outcome, Report};
-pub use run::{Options, Progress, RunError, run};
+pub use run::{Options, Phase, Progress, RunError, run};
 pub use store::{Place, StoreOptions};

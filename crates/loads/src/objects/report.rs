@@ -96,7 +96,7 @@ pub struct Failure {
 pub struct Verification {
     /// Objects read by the program.
     pub gets: u64,
-    /// Objects read before they were deleted or overwritten.
+    /// Objects read before they were deleted.
     pub deletes: u64,
     /// Objects read at the end, after the store was closed and opened again; all that were live.
     pub swept_objects: u64,

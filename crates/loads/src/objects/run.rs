@@ -13,14 +13,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
 
-use super::contents::{Difference, Identity};
-use super::feed::{Feed, SharedFeed, Stop, Task};
+use super::feed::{Feed, SharedFeed, Stop};
 use super::plan::{Fit, Plan};
 use super::program::Program;
 use super::report::{Failure, Outcome, Report, Verification};
-use super::store::{self, Place, Session, Store, StoreError, StoreKind, StoreOptions};
-use super::stream::{Command, Stream, Verb};
-use crate::latency::{Clock, KindId, Recorder, Recording};
+use super::store::{self, Place, Store, StoreError, StoreKind, StoreOptions};
+use super::stream::Stream;
+use crate::latency::{Clock, Recording};
+
+mod sweep;
+mod worker;
+
+use sweep::{Again, Sweep};
+use worker::{Source, Worked, Worker};
 
 /// How a program is run.
 #[derive(Clone, Debug)]
@@ -57,8 +62,20 @@ pub struct Progress {
     pub expected: Option<u64>,
     /// Time since the first command.
     pub elapsed_ns: u64,
-    /// Whether the commands are over and the objects are being compared.
-    pub sweeping: bool,
+    /// What is being done.
+    pub phase: Phase,
+}
+
+/// The parts of a run that has begun, in this order. The caller hears of the beginning of each, so
+/// that it can read its own counters there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The commands are carried out.
+    Running,
+    /// What they left is made durable.
+    Syncing,
+    /// The store is durable; it is opened again and compared, when that was asked for.
+    Sweeping,
 }
 
 /// Why a run did not begin.
@@ -110,9 +127,13 @@ const LOOSE_JOURNAL_SHARE: u64 = 16;
 /// for the file system's own needs.
 const USABLE_SHARE: f64 = 0.95;
 
+/// What hears of the progress, and ends the run by breaking.
+type Listener<'a> = &'a mut dyn FnMut(&Progress) -> ControlFlow<()>;
+
 /// Runs a program on a fresh store of this name, made at `place`.
 ///
-/// `progress` is called about ten times a second and ends the run by breaking.
+/// `progress` is called at the beginning of each [`Phase`] and about ten times a second, and ends
+/// the run by breaking.
 ///
 /// # Errors
 ///
@@ -123,7 +144,7 @@ pub fn run(
     options: &Options,
     place: &Place,
     store_name: &str,
-    progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+    progress: Listener<'_>,
 ) -> Result<Report, RunError> {
     let kind = store::kind(store_name)?;
     let plan = Plan::of(program);
@@ -131,48 +152,25 @@ pub fn run(
     let (fit, store_options) = fitted(&plan, threads(program), options, place, kind)?;
 
     let setup = Clock::start();
-    let opened = (kind.create)(place, &store_options)?;
+    let store = (kind.create)(place, &store_options)?;
     let create_ns = setup.now_ns();
-    let store_facts = opened.facts();
+    let store_facts = store.facts();
 
-    let run = Run {
-        store: opened.as_ref(),
+    let started = SystemTime::now();
+    let clock = Clock::start();
+    let mut measured = Run {
+        store: store.as_ref(),
         options,
         keeps_contents: kind.keeps_contents,
         classes: Stream::new(program).classes().iter().map(|size| size.label()).collect(),
-        clock: Clock::start(),
+        clock,
         progress_commands: (0..threads(program)).map(|_| AtomicU64::new(0)).collect(),
-    };
-    let started = SystemTime::now();
-    let measured = run.carry_out(program, &plan, progress);
-    let sync_start_ns = run.clock.now_ns();
-    let synced = run.store.sync();
-    let sync_ns = run.clock.now_ns().saturating_sub(sync_start_ns);
-    let clock = run.clock;
-
-    let mut outcome = measured.outcome;
-    if let (Err(error), false) = (synced, matches!(outcome, Outcome::Failed(_))) {
-        outcome = Outcome::Failed(failure("the final sync", error));
     }
-    let mut verification = options.verify.then_some(measured.verification);
-    drop(opened);
-    if let (Some(verification), false) = (&mut verification, matches!(outcome, Outcome::Failed(_)))
-    {
-        let objects = Sweep { stream: &measured.stream, salt: options.salt };
-        let tick = &mut |commands| {
-            progress(&Progress {
-                commands,
-                expected: Some(measured.stream.live().len() as u64),
-                elapsed_ns: clock.now_ns(),
-                sweeping: true,
-            })
-        };
-        match objects.carry_out(kind, place, &store_options, verification, tick) {
-            Ok(ControlFlow::Continue(())) => verification.complete = true,
-            Ok(ControlFlow::Break(())) => outcome = Outcome::Cancelled,
-            Err(failure) => outcome = Outcome::Failed(*failure),
-        }
-    }
+    .carry_out(program, &plan, progress);
+    let sync_ns = measured.sync(store.as_ref(), clock, progress);
+    drop(store);
+    let again = Again { kind, place, options: &store_options };
+    let verification = measured.sweep(&again, options, clock, progress);
 
     let mut histogram_log = Vec::new();
     measured
@@ -189,7 +187,7 @@ pub fn run(
         threads: threads(program),
         open_loop: program.settings.rate.is_some(),
         clock: clock.source().to_owned(),
-        outcome,
+        outcome: measured.outcome,
         commands: measured.commands,
         skipped: measured.stream.skipped(),
         create_ns,
@@ -203,6 +201,64 @@ pub fn run(
         histogram_log: String::from_utf8(histogram_log).expect("the log is plain text"),
         verification,
     })
+}
+
+impl Measured {
+    fn has_failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed(_))
+    }
+
+    /// Tells that a phase begins; a caller that has enough ends the run.
+    fn enter(&mut self, phase: Phase, clock: Clock, progress: Listener<'_>) {
+        let now = Progress {
+            commands: self.commands,
+            expected: Some(self.commands),
+            elapsed_ns: clock.now_ns(),
+            phase,
+        };
+        if progress(&now).is_break() && !self.has_failed() {
+            self.outcome = Outcome::Cancelled;
+        }
+    }
+
+    /// Makes everything durable; returns how long that took.
+    fn sync(&mut self, store: &dyn Store, clock: Clock, progress: Listener<'_>) -> u64 {
+        self.enter(Phase::Syncing, clock, progress);
+        let start_ns = clock.now_ns();
+        let synced = store.sync();
+        let sync_ns = clock.now_ns().saturating_sub(start_ns);
+        if let (Err(error), false) = (synced, self.has_failed()) {
+            self.outcome = Outcome::Failed(failure("the final sync", error));
+        }
+        sync_ns
+    }
+
+    /// Compares everything that should be there, when that was asked for and nothing failed yet.
+    fn sweep(
+        &mut self,
+        again: &Again<'_>,
+        options: &Options,
+        clock: Clock,
+        progress: Listener<'_>,
+    ) -> Option<Verification> {
+        self.enter(Phase::Sweeping, clock, progress);
+        let mut verification = options.verify.then(|| self.verification.clone())?;
+        if self.has_failed() || self.outcome == Outcome::Cancelled {
+            return Some(verification);
+        }
+        let expected = Some(self.stream.live().len() as u64);
+        let tick = &mut |commands| {
+            let elapsed_ns = clock.now_ns();
+            progress(&Progress { commands, expected, elapsed_ns, phase: Phase::Sweeping })
+        };
+        let sweep = Sweep { stream: &self.stream, salt: options.salt };
+        match sweep.carry_out(again, &mut verification, tick) {
+            Ok(ControlFlow::Continue(())) => verification.complete = true,
+            Ok(ControlFlow::Break(())) => self.outcome = Outcome::Cancelled,
+            Err(failure) => self.outcome = Outcome::Failed(*failure),
+        }
+        Some(verification)
+    }
 }
 
 fn threads(program: &Program) -> u32 {
@@ -329,45 +385,8 @@ struct Measured {
     verification: Verification,
 }
 
-/// Where a thread's commands come from.
-enum Source<'feed, 'run> {
-    /// The only thread has the feed to itself.
-    Alone(Box<Feed<'run>>),
-    /// All threads take from one.
-    Together(&'feed SharedFeed<'run>),
-}
-
-impl Source<'_, '_> {
-    #[inline]
-    fn take(&mut self, done: Option<&Task>, now_ns: u64) -> Option<Task> {
-        match self {
-            Source::Alone(feed) => feed.take(now_ns),
-            Source::Together(shared) => shared.take(done, now_ns),
-        }
-    }
-
-    #[inline]
-    fn wait_for_earlier(&self, task: &Task) -> bool {
-        match self {
-            Source::Alone(_) => true,
-            Source::Together(shared) => shared.wait_for_earlier(task),
-        }
-    }
-
-    fn abandon(&self) {
-        if let Source::Together(shared) = self {
-            shared.abandon();
-        }
-    }
-}
-
 impl Run<'_> {
-    fn carry_out(
-        &self,
-        program: &Program,
-        plan: &Plan,
-        progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
-    ) -> Measured {
+    fn carry_out(&self, program: &Program, plan: &Plan, progress: Listener<'_>) -> Measured {
         let cancelled = AtomicBool::new(false);
         let settings = &program.settings;
         let (rate, limit_ns) = (settings.rate, settings.duration_ns);
@@ -378,12 +397,13 @@ impl Run<'_> {
                 commands,
                 expected: plan.commands.exact(),
                 elapsed_ns: self.clock.now_ns(),
-                sweeping: false,
+                phase: Phase::Running,
             };
             if progress(&now).is_break() {
                 cancelled.store(true, Ordering::Relaxed);
             }
         };
+        tick(0);
         let (worked, feed) = if threads == 1 {
             let mut results = self.work(vec![Source::Alone(Box::new(feed))], tick);
             match results.pop() {
@@ -474,317 +494,12 @@ fn merged(worked: Vec<Worked>, feed: Feed<'_>) -> Measured {
     }
 }
 
-/// What came of one thread.
-#[derive(Default)]
-struct Worked {
-    recording: Option<Recording>,
-    failure: Option<Box<Failure>>,
-    commands: u64,
-    ended_ns: u64,
-    bytes_written: u64,
-    bytes_read: u64,
-    verification: Verification,
-}
-
-impl Worked {
-    fn nothing(failure: Failure) -> Worked {
-        Worked { failure: Some(Box::new(failure)), ..Worked::default() }
-    }
-}
-
-/// One thread at work.
-struct Worker<'a> {
-    run: &'a Run<'a>,
-    session: Box<dyn Session + 'a>,
-    done: &'a AtomicU64,
-    recorder: Recorder,
-    /// For each size, the kind of each verb, once it was recorded.
-    kinds: Vec<[Option<KindId>; VERBS]>,
-    sum: Worked,
-}
-
-/// Verbs that there are.
-const VERBS: usize = Verb::Sync as usize + 1;
-
-impl<'a> Worker<'a> {
-    fn new(run: &'a Run<'a>, session: Box<dyn Session + 'a>, done: &'a AtomicU64) -> Worker<'a> {
-        Worker {
-            run,
-            session,
-            done,
-            recorder: Recorder::with_intervals(run.options.interval),
-            kinds: vec![[None; VERBS]; run.classes.len().max(1)],
-            sum: Worked::default(),
-        }
-    }
-
-    fn work(mut self, source: &mut Source<'_, '_>) -> Worked {
-        let mut now_ns = self.run.clock.now_ns();
-        let mut before: Option<Task> = None;
-        while let Some(task) = source.take(before.as_ref(), now_ns) {
-            if let Some(intended_ns) = task.intended_ns {
-                wait_until(&self.run.clock, intended_ns);
-            }
-            if !source.wait_for_earlier(&task) {
-                break;
-            }
-            match self.carry_out(&task) {
-                Ok(ended_ns) => now_ns = ended_ns,
-                Err(failure) => {
-                    self.sum.failure = Some(failure);
-                    break;
-                }
-            }
-            self.sum.commands += 1;
-            self.done.store(self.sum.commands, Ordering::Relaxed);
-            before = Some(task);
-        }
-        self.sum.ended_ns = now_ns;
-        self.sum.recording = Some(self.recorder.finish());
-        self.sum
-    }
-
-    fn identity(&self, command: &Command) -> Identity {
-        Identity { salt: self.run.options.salt, key: command.key, version: command.version }
-    }
-
-    /// Carries one command out and records it; returns when it ended.
-    fn carry_out(&mut self, task: &Task) -> Result<u64, Box<Failure>> {
-        let command = &task.command;
-        let clock = self.run.clock;
-        let failed = |error| Box::new(failure(&described(command), error));
-        let mut bytes = 0;
-        let started_ns;
-        let ended_ns;
-        match command.verb {
-            Verb::Put | Verb::Embed | Verb::OverWrite => {
-                bytes = command.size;
-                self.sum.bytes_written += bytes;
-                let identity = self.identity(command);
-                let embedded = command.verb == Verb::Embed;
-                let size = usize::try_from(command.size).expect("the plan was checked");
-                identity.fill(self.session.prepare(size, embedded).map_err(failed)?);
-                started_ns = clock.now_ns();
-                self.session.put(command.key).map_err(failed)?;
-                ended_ns = clock.now_ns();
-            }
-            Verb::Get => {
-                bytes = command.size;
-                self.sum.bytes_read += bytes;
-                let identity = self.identity(command);
-                started_ns = clock.now_ns();
-                let found = self.session.get(command.key).map_err(failed)?;
-                ended_ns = clock.now_ns();
-                if self.run.keeps_contents {
-                    let whole = self.run.options.verify;
-                    compare(&identity, command.size, found, whole, || described(command))?;
-                }
-                if self.run.options.verify {
-                    self.sum.verification.gets += 1;
-                    self.sum.verification.bytes += command.size;
-                }
-            }
-            Verb::Delete => {
-                if self.run.options.verify {
-                    let identity = self.identity(command);
-                    let found = self.session.get(command.key).map_err(failed)?;
-                    compare(&identity, command.size, found, true, || described(command))?;
-                    self.sum.verification.deletes += 1;
-                    self.sum.verification.bytes += command.size;
-                }
-                started_ns = clock.now_ns();
-                let existed = self.session.delete(command.key).map_err(failed)?;
-                ended_ns = clock.now_ns();
-                if !existed {
-                    return Err(wrong(command, "there was no such object".to_owned()));
-                }
-            }
-            Verb::DeleteRange => {
-                started_ns = clock.now_ns();
-                let keys = command.key..command.end_key;
-                let deleted = self.session.delete_range(keys).map_err(failed)?;
-                ended_ns = clock.now_ns();
-                if self.run.keeps_contents && deleted != command.before {
-                    let message =
-                        format!("{deleted} objects were deleted instead of {}", command.before);
-                    return Err(wrong(command, message));
-                }
-            }
-            Verb::Sync => {
-                started_ns = clock.now_ns();
-                self.run.store.sync().map_err(failed)?;
-                ended_ns = clock.now_ns();
-            }
-        }
-        let from_ns = task.intended_ns.unwrap_or(started_ns);
-        let kind = self.kind(command);
-        self.recorder.record_at(kind, ended_ns, ended_ns.saturating_sub(from_ns), bytes);
-        Ok(ended_ns)
-    }
-
-    /// The kind of a command, as CannylsBencher names it: overwriting is a put.
-    #[inline]
-    fn kind(&mut self, command: &Command) -> KindId {
-        let (name, sized) = match command.verb {
-            Verb::Put | Verb::OverWrite => ("Put", true),
-            Verb::Embed => ("Embed", true),
-            Verb::Get => ("Get", true),
-            Verb::Delete => ("Delete", false),
-            Verb::DeleteRange => ("DeleteRange", false),
-            Verb::Sync => ("Sync", false),
-        };
-        let class = if sized { usize::from(command.class) } else { 0 };
-        let known = &mut self.kinds[class][command.verb as usize];
-        *known.get_or_insert_with(|| {
-            if sized {
-                self.recorder.kind(&format!("{name}({})", self.run.classes[class]))
-            } else {
-                self.recorder.kind(name)
-            }
-        })
-    }
-}
-
-/// Sleeps until shortly before the moment, and looks at the clock from then on.
-fn wait_until(clock: &Clock, moment_ns: u64) {
-    loop {
-        let left_ns = moment_ns.saturating_sub(clock.now_ns());
-        if left_ns == 0 {
-            return;
-        }
-        if left_ns > SPIN_NS {
-            std::thread::sleep(Duration::from_nanos(left_ns - SPIN_NS));
-        } else {
-            std::hint::spin_loop();
-        }
-    }
-}
-
-/// Compares what was read with what was put; only its length unless `whole`.
-fn compare(
-    identity: &Identity,
-    size_bytes: u64,
-    found: Option<&[u8]>,
-    whole: bool,
-    during: impl Fn() -> String,
-) -> Result<(), Box<Failure>> {
-    let Some(found) = found else {
-        return Err(Box::new(Failure {
-            message: format!("object {} is missing", identity.key),
-            during: during(),
-            store_is_full: false,
-            difference: None,
-        }));
-    };
-    if !whole && found.len() as u64 == size_bytes {
-        return Ok(());
-    }
-    identity.check(size_bytes, found).map_err(|difference: Box<Difference>| {
-        Box::new(Failure {
-            message: difference.to_string(),
-            during: during(),
-            store_is_full: false,
-            difference: Some(*difference),
-        })
-    })
-}
-
-/// A command, for a message.
-fn described(command: &Command) -> String {
-    match command.verb {
-        Verb::DeleteRange => {
-            format!("DeleteRange of keys {} to {}", command.key, command.end_key)
-        }
-        Verb::Sync => "Sync".to_owned(),
-        verb => format!("{verb:?} of object {} ({} bytes)", command.key, command.size),
-    }
-}
-
 fn failure(during: &str, error: StoreError) -> Failure {
     Failure {
         message: error.to_string(),
         during: during.to_owned(),
         store_is_full: matches!(error, StoreError::Full(_)),
         difference: None,
-    }
-}
-
-fn wrong(command: &Command, message: String) -> Box<Failure> {
-    Box::new(Failure {
-        message,
-        during: described(command),
-        store_is_full: false,
-        difference: None,
-    })
-}
-
-// ---------------------------------------------------------------------------------------------
-// The sweep
-// ---------------------------------------------------------------------------------------------
-
-/// Reads every object that should be there from a store that was closed and opened again.
-struct Sweep<'a> {
-    stream: &'a Stream,
-    salt: u64,
-}
-
-impl Sweep<'_> {
-    fn carry_out(
-        &self,
-        kind: &StoreKind,
-        place: &Place,
-        options: &StoreOptions,
-        verification: &mut Verification,
-        tick: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, Box<Failure>> {
-        let failed = |during: &str, error| Box::new(failure(during, error));
-        let store = (kind.open)(place, options).map_err(|error| failed("opening again", error))?;
-        self.compare_keys(store.as_ref())?;
-        let mut session = store.session().map_err(|error| failed("opening a session", error))?;
-        let mut told = std::time::Instant::now();
-        for object in self.stream.live().iter() {
-            let during = "the sweep at the end";
-            let identity = Identity { salt: self.salt, key: object.key, version: object.version };
-            let size = self.stream.size_of(object);
-            let found = session.get(object.key).map_err(|error| failed(during, error))?;
-            compare(&identity, size, found, true, || during.to_owned())?;
-            verification.swept_objects += 1;
-            verification.bytes += size;
-            if told.elapsed() > PROGRESS_INTERVAL {
-                told = std::time::Instant::now();
-                if tick(verification.swept_objects).is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// The store must have the keys of the live objects and no others.
-    fn compare_keys(&self, store: &dyn Store) -> Result<(), Box<Failure>> {
-        let during = "listing the keys after opening again";
-        let found = store.keys().map_err(|error| Box::new(failure(during, error)))?;
-        let mut found = found.into_iter();
-        let mut expected = self.stream.live().iter().map(|object| object.key);
-        loop {
-            let message = match (expected.next(), found.next()) {
-                (None, None) => return Ok(()),
-                (Some(expected), Some(found)) if expected == found => continue,
-                (Some(expected), Some(found)) if expected > found => {
-                    format!("object {found} is there again, though it was deleted")
-                }
-                (Some(expected), _) => format!("object {expected} is missing"),
-                (None, Some(found)) => {
-                    format!("object {found} is there, though it was deleted or never put")
-                }
-            };
-            return Err(Box::new(Failure {
-                message,
-                during: during.to_owned(),
-                store_is_full: false,
-                difference: None,
-            }));
-        }
     }
 }
 

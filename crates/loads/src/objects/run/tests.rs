@@ -10,6 +10,7 @@ use block::{BlockDevice, MemoryDevice};
 
 use super::*;
 use crate::objects::plan::Bound;
+use crate::objects::store::Session;
 
 /// The sorts of programs that users of CannylsBencher write, small.
 const PROGRAMS: [(&str, &str); 8] = [
@@ -243,9 +244,11 @@ fn a_lost_object_is_missed_and_a_risen_one_is_noticed() {
     let keys = store.keys().unwrap();
     let sweep = || {
         Sweep { stream: &stream, salt: 0 }
-            .carry_out(kind, &place, &options, &mut Verification::default(), &mut |_| {
-                ControlFlow::Continue(())
-            })
+            .carry_out(
+                &Again { kind, place: &place, options: &options },
+                &mut Verification::default(),
+                &mut |_| ControlFlow::Continue(()),
+            )
             .map(|_| ())
             .map_err(|failure| failure.message)
     };
@@ -371,7 +374,9 @@ fn runs_end_by_time_and_by_the_callers_wish() {
 
     let mut last = None;
     let mut cancel = |progress: &Progress| {
-        last = Some(*progress);
+        if progress.phase == Phase::Running {
+            last = Some(*progress);
+        }
         if progress.commands > 100 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let text = with_threads("Command { 1000000000.times { New(1K); Delete; }; }", 2);
@@ -388,6 +393,19 @@ fn runs_end_by_time_and_by_the_callers_wish() {
     let series = report.series.as_ref().unwrap();
     let counted: u64 = series.points.iter().map(|point| point.overall.count).sum();
     assert_eq!(counted, report.commands);
+}
+
+#[test]
+fn the_caller_hears_of_every_phase() {
+    let mut phases = Vec::new();
+    let mut listen = |progress: &Progress| {
+        phases.push((progress.phase, progress.commands));
+        ControlFlow::Continue(())
+    };
+    let place = Place::Open(Arc::new(MemoryDevice::new(16 << 20, 512)));
+    let text = program("Command { 5.times { New(1K); }; Delete; }");
+    run(&text, &verified(), &place, "cannyls", &mut listen).unwrap();
+    assert_eq!(phases, [(Phase::Running, 0), (Phase::Syncing, 6), (Phase::Sweeping, 6)]);
 }
 
 #[test]

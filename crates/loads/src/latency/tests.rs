@@ -1,0 +1,195 @@
+//! Percentiles, merging, series and the log, against samples that are known.
+
+use super::*;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The values 1, 2, ... as a multiplicative shuffle, so that no test depends on order.
+fn shuffled(count: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(move |place| (place * 7919) % count + 1)
+}
+
+#[test]
+fn percentiles_are_within_a_thousandth_of_the_sorted_samples() {
+    let mut recorder = Recorder::new();
+    let kind = recorder.kind("Get");
+    for value in shuffled(100_000) {
+        recorder.record(kind, value * 10);
+    }
+    let summary = recorder.finish().summary();
+    let get = &summary.kinds[0];
+    let near = |found: u64, exact: u64| {
+        assert!(
+            found >= exact && found - exact <= exact / 1000 + 1,
+            "found {found}, exactly {exact}"
+        );
+    };
+    near(get.p5_ns, 50_000);
+    near(get.p50_ns, 500_000);
+    near(get.p90_ns, 900_000);
+    near(get.p95_ns, 950_000);
+    near(get.p99_ns, 990_000);
+    near(get.p99_9_ns, 999_000);
+    near(get.p99_99_ns, 999_900);
+    assert_eq!(get.max_ns, 1_000_000);
+    assert_eq!(get.count, 100_000);
+    assert_eq!(get.total_ns, 10 * 100_000 * 100_001 / 2);
+    assert_eq!(summary.overall.count, 100_000);
+}
+
+#[test]
+fn many_at_once_are_as_many_one_by_one() {
+    let mut at_once = Recorder::new();
+    let mut one_by_one = Recorder::new();
+    let (once, single) = (at_once.kind("read"), one_by_one.kind("read"));
+    at_once.record_many(once, 1_500, 7, 7 * 512);
+    at_once.record_many(once, 9_000, 0, 0);
+    for _ in 0..7 {
+        one_by_one.record_at(single, 0, 1_500, 512);
+    }
+    assert_eq!(at_once.finish().summary(), one_by_one.finish().summary());
+}
+
+#[test]
+fn merging_threads_gives_what_one_recorder_would_have_seen() {
+    let mut whole = Recorder::with_intervals(Duration::from_secs(1));
+    let mut parts: Vec<Recorder> =
+        (0..3).map(|_| Recorder::with_intervals(Duration::from_secs(1))).collect();
+    // The threads meet the kinds in different orders: the merge goes by name.
+    parts[1].kind("Delete");
+    for (place, value) in shuffled(9_000).enumerate() {
+        let name = ["Put(1)", "Get(1)", "Delete"][place % 3];
+        let ended_ns = place as u64 * SECOND_NS / 700;
+        let part = &mut parts[(value % 3) as usize];
+        for recorder in [&mut whole, part] {
+            let kind = recorder.kind(name);
+            recorder.record_at(kind, ended_ns, value * 1000, 512);
+        }
+    }
+    let whole = whole.finish();
+    let merged = Recording::merged(parts.into_iter().map(Recorder::finish));
+    let by_name = |recording: &Recording| {
+        let mut kinds = recording.summary().kinds;
+        kinds.sort_by(|one, other| one.kind.cmp(&other.kind));
+        kinds
+    };
+    assert_eq!(by_name(&whole), by_name(&merged));
+    assert_eq!(whole.summary().overall, merged.summary().overall);
+    assert_eq!(whole.series(), merged.series());
+}
+
+#[test]
+fn intervals_hold_every_sample_once_and_gaps_are_points_of_zero() {
+    let mut recorder = Recorder::with_intervals(Duration::from_secs(1));
+    let kind = recorder.kind("Put(4096)");
+    for tenth in (0..10).chain(35..47) {
+        recorder.record_at(kind, tenth * SECOND_NS / 10, 1_000 + tenth, 4096);
+    }
+    let series = recorder.finish().series().unwrap();
+    let counts: Vec<u64> = series.points.iter().map(|point| point.overall.count).collect();
+    assert_eq!(counts, [10, 0, 0, 5, 7]);
+    assert_eq!(series.points[3].kinds["Put(4096)"].bytes, 5 * 4096);
+    assert_eq!(series.points[4].start_ns, 4 * SECOND_NS);
+    assert_eq!(series.points[4].duration_ns, 6 * SECOND_NS / 10);
+    assert!(Recorder::new().finish().series().is_none());
+}
+
+#[test]
+fn a_long_run_doubles_its_interval_and_loses_no_sample() {
+    let mut long = Recorder::with_intervals(Duration::from_millis(1));
+    let kind = long.kind("Get");
+    let samples = 5 * INTERVALS_MAX as u64;
+    for place in 0..samples {
+        long.record_at(kind, place * 1_000_000, 100 + place, 1);
+    }
+    let mut short = Recorder::with_intervals(Duration::from_millis(1));
+    let kind = short.kind("Get");
+    short.record_at(kind, 3_000_000, 77, 1);
+
+    let mut merged = short.finish();
+    merged.merge(long.finish());
+    let series = merged.series().unwrap();
+    assert_eq!(series.interval_ns, 8_000_000);
+    assert!(series.points.len() <= INTERVALS_MAX);
+    let in_points: u64 = series.points.iter().map(|point| point.overall.count).sum();
+    assert_eq!(in_points, samples + 1);
+    assert_eq!(merged.summary().overall.count, samples + 1);
+    assert_eq!(series.points[0].overall.count, 9);
+}
+
+#[test]
+fn the_log_reads_back_as_the_recording() {
+    for interval in [None, Some(Duration::from_secs(1))] {
+        let mut recorder = interval.map_or_else(Recorder::new, Recorder::with_intervals);
+        let put = recorder.kind("Put(262144)");
+        let odd = recorder.kind("name, with spaces");
+        for value in shuffled(5_000) {
+            recorder.record_at(put, value * 1_000_000, value * 1_000, 1);
+            recorder.record_at(odd, value * 1_000_000, value * 3, 1);
+        }
+        let recording = recorder.finish();
+        let mut log = Vec::new();
+        recording.write_log(&mut log, SystemTime::now(), 5 * SECOND_NS).unwrap();
+        let mut read: BTreeMap<String, Histogram<u64>> = BTreeMap::new();
+        for entry in IntervalLogIterator::new(&log) {
+            if let LogEntry::Interval(line) = entry.expect("the line is of the log format") {
+                let packed = base64_decode(line.encoded_histogram());
+                let histogram: Histogram<u64> =
+                    Deserializer::new().deserialize(&mut &packed[..]).unwrap();
+                read.entry(line.tag().unwrap().as_str().to_owned())
+                    .or_insert_with(empty_histogram)
+                    .add(&histogram)
+                    .unwrap();
+            }
+        }
+        assert_eq!(read.len(), 2);
+        for kind in ["Put(262144)", "name__with_spaces"] {
+            assert_eq!(&read[kind], recording.histogram(kind).unwrap());
+        }
+    }
+}
+
+/// Base64 with padding (RFC 4648, section 4), for the test alone.
+fn base64_decode(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => u32::from(byte - b'A'),
+        b'a'..=b'z' => u32::from(byte - b'a') + 26,
+        b'0'..=b'9' => u32::from(byte - b'0') + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let digits = text.trim_end_matches('=').as_bytes();
+    digits
+        .chunks(4)
+        .flat_map(|chunk| {
+            let bits = chunk.iter().fold(0, |bits, &byte| bits << 6 | digit(byte))
+                << (6 * (4 - chunk.len()));
+            bits.to_be_bytes()[1..chunk.len()].to_vec()
+        })
+        .collect()
+}
+
+#[test]
+fn extreme_latencies_are_kept_within_the_limit() {
+    let mut recorder = Recorder::new();
+    let kind = recorder.kind("Get");
+    recorder.record(kind, 0);
+    recorder.record(kind, u64::MAX);
+    let summary = recorder.finish().summary();
+    assert_eq!(summary.overall.count, 2);
+    assert_eq!(summary.overall.min_ns, 0);
+    assert_eq!(summary.overall.max_ns, LATENCY_MAX_NS);
+}
+
+#[test]
+fn a_summary_survives_json() {
+    let mut recorder = Recorder::with_intervals(Duration::from_secs(1));
+    let kind = recorder.kind("Sync");
+    recorder.record_at(kind, 10, 10, 0);
+    let recording = recorder.finish();
+    let text = serde_json::to_string(&(recording.summary(), recording.series())).unwrap();
+    let (summary, series): (Summary, Option<Series>) = serde_json::from_str(&text).unwrap();
+    assert_eq!(summary, recording.summary());
+    assert_eq!(series, recording.series());
+}
