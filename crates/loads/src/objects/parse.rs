@@ -1,5 +1,7 @@
 //! From text to a [`Program`], by recursive descent; the grammar is in `docs/object-language.md`.
 //!
+//! One file of 700 lines, because it is one grammar, in its order.
+//!
 //! Must not know: how a program runs. Accepts every program that CannylsBencher's parser accepts
 //! (a test reads its published workloads), with comments and white space anywhere.
 //!

@@ -503,5 +503,5 @@ fn failure(during: &str, error: StoreError) -> Failure {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cannyls"))]
 mod tests;

@@ -345,20 +345,77 @@ impl Session for MeetingSession<'_> {
     }
 }
 
+/// A store that takes everything and then says that it was not there.
+struct Liar;
+
+impl Store for Liar {
+    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+        Ok(Box::new(Liar))
+    }
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn keys(&self) -> Result<Vec<u64>, StoreError> {
+        Ok(Vec::new())
+    }
+    fn facts(&self) -> std::collections::BTreeMap<String, String> {
+        Default::default()
+    }
+}
+
+impl Session for Liar {
+    fn prepare(&mut self, _: usize, _: bool) -> Result<&mut [u8], StoreError> {
+        Ok(&mut [])
+    }
+    fn put(&mut self, _: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn get(&mut self, _: u64) -> Result<Option<&[u8]>, StoreError> {
+        Ok(None)
+    }
+    fn delete(&mut self, _: u64) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+    fn delete_range(&mut self, _: Range<u64>) -> Result<u64, StoreError> {
+        Ok(7)
+    }
+}
+
+/// Runs a program on a store of the test's own.
+fn measure(store: &dyn Store, program: &Program, keeps_contents: bool) -> Measured {
+    let threads = program.settings.threads.unwrap_or(1);
+    let run = Run {
+        store,
+        options: &Options::default(),
+        keeps_contents,
+        classes: Stream::new(program).classes().iter().map(|size| size.label()).collect(),
+        clock: Clock::start(),
+        progress_commands: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+    };
+    run.carry_out(program, &Plan::of(program), &mut quietly)
+}
+
+#[test]
+fn a_store_that_contradicts_the_program_is_caught_without_verifying_too() {
+    for (statement, message) in [
+        ("Get", " is missing"),
+        ("Delete", "there was no such object"),
+        ("DeleteRange(0, 100)", "7 objects were deleted instead of 1"),
+    ] {
+        let text = program(&format!("Command {{ 2.times {{ New(1); }}; {statement}; }}"));
+        let measured = measure(&Liar, &text, true);
+        let Outcome::Failed(failure) = &measured.outcome else {
+            panic!("{statement}: {:?}", measured.outcome);
+        };
+        assert!(failure.message.contains(message), "{failure:?}");
+    }
+}
+
 #[test]
 fn threads_overlap_what_may_overlap() {
     let store = Meeting::default();
-    let options = Options::default();
     let program = with_threads("Command { New(1); 10.times { Get; }; }", 2);
-    let run = Run {
-        store: &store,
-        options: &options,
-        keeps_contents: false,
-        classes: vec!["1".to_owned()],
-        clock: Clock::start(),
-        progress_commands: (0..2).map(|_| AtomicU64::new(0)).collect(),
-    };
-    let measured = run.carry_out(&program, &Plan::of(&program), &mut quietly);
+    let measured = measure(&store, &program, false);
     assert_eq!(measured.outcome, Outcome::Completed);
     // Both read the same object, and every read met another.
     assert_eq!(*store.inside.lock().unwrap(), (10, 10));

@@ -123,7 +123,8 @@ impl<'a> Worker<'a> {
         Identity { salt: self.run.options.salt, key: command.key, version: command.version }
     }
 
-    /// Carries one command out and records it; returns when it ended.
+    /// Carries one command out and records it; returns when it ended. One long match, so that what
+    /// is timed stands beside what is not.
     fn carry_out(&mut self, task: &Task) -> Result<u64, Box<Failure>> {
         let command = &task.command;
         let clock = self.run.clock;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use block::{Event, MemoryDevice, RecordingDevice};
+use block::MemoryDevice;
+#[cfg(feature = "cannyls")]
+use block::{Event, RecordingDevice};
 
 use super::*;
 
