@@ -18,7 +18,7 @@ use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use crate::device::{Attached, attach};
 use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
 use crate::host_proc::HostProc;
-use crate::leftovers::Processes;
+use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
 use crate::workload;
@@ -102,13 +102,11 @@ impl Trial<'_> {
         let carried = self.phases(instance.as_mut(), file_system, tools);
         tools.clean_up_within(TEARDOWN_MAX);
         if let (Err(_), Some(before)) = (&carried, &self.processes_before) {
-            let ended = before.end_those_since();
-            if !ended.is_empty() {
-                tools.note(format!(
-                    "killed what the command had left running: {}",
-                    ended.join(", ")
-                ));
-            }
+            note_ended(before.end_those_since(), tools);
+        }
+        if spec.device == Device::None {
+            // Nothing else ends them: such a trial has no namespace of its own.
+            note_ended(end_those_of(&instance.directory()), tools);
         }
         let ended = self.end(instance.as_mut(), tools);
         let detached = match attached {
@@ -337,7 +335,7 @@ impl Trial<'_> {
         let directory_text = directory.display().to_string();
         let trial_text = spec.trial.to_string();
         let environment = [
-            ("KURABE_DIR", directory_text.as_str()),
+            (DIRECTORY_VARIABLE, directory_text.as_str()),
             ("KURABE_CONTENDER", &spec.contender.label),
             ("KURABE_TRIAL", &trial_text),
         ];
@@ -406,6 +404,12 @@ impl Trial<'_> {
             },
             Failure::Stopped => Outcome::Interrupted { phase: self.phase },
         }
+    }
+}
+
+fn note_ended(ended: Vec<String>, tools: &mut Toolbox) {
+    if !ended.is_empty() {
+        tools.note(format!("killed what the command had left running: {}", ended.join(", ")));
     }
 }
 

@@ -171,6 +171,26 @@ impl State {
     }
 }
 
+/// Occupies a trial's scratch directory for as long as the result lives: what cleans it waits.
+///
+/// # Errors
+///
+/// The directory is being cleaned or gone: the runner is dead, and nothing may be taken any more.
+pub fn occupy(scratch: &Path) -> io::Result<File> {
+    let directory = File::open(scratch)?;
+    let gone = || {
+        let text = format!("{} is being removed: the runner is gone", scratch.display());
+        io::Error::other(text)
+    };
+    let locked = rustix::fs::flock(&directory, FlockOperation::NonBlockingLockShared);
+    // A file system that knows no locks on directories has none for the cleaner either.
+    let is_cleaned = locked == Err(rustix::io::Errno::WOULDBLOCK);
+    if is_cleaned || rustix::fs::fstat(&directory)?.st_nlink == 0 {
+        return Err(gone());
+    }
+    Ok(directory)
+}
+
 /// Creates a ledger's file and locks it. A cleaner may look at the empty file before the lock is
 /// ours and remove it; then it is created again.
 fn create_locked(path: &Path) -> io::Result<File> {
@@ -217,11 +237,14 @@ fn read_contents(file: &mut File) -> io::Result<Contents> {
 }
 
 /// Time at which a process started, in clock ticks since the boot: field 22 of `/proc/PID/stat`.
+/// None for one that has ended, also when its parent has not waited for it yet.
 fn start_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold spaces and parentheses itself.
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = rest.split_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X");
+    fields.nth(18)?.parse().ok().filter(|_| !ended)
 }
 
 fn boot_id() -> String {
@@ -312,6 +335,29 @@ mod tests {
         fs::write(&torn, &damaged).unwrap();
         let contents = read_contents(&mut File::open(&torn).unwrap()).unwrap();
         assert_eq!((contents.unreadable_lines, contents.held.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_directory_is_occupied_or_cleaned_and_never_both() {
+        let home = tempfile::tempdir().unwrap();
+        let scratch = home.path().join("kurabe-scratch");
+        fs::create_dir(&scratch).unwrap();
+        let occupied = occupy(&scratch).unwrap();
+        let cleaner = std::thread::spawn({
+            let scratch = scratch.clone();
+            move || give_back_scratch(&scratch)
+        });
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(scratch.exists(), "the cleaner waits for the trial");
+        // What is taken until the trial has ended is given back too.
+        let image = home.path().join("kurabe-late.img");
+        let ledger = Ledger::in_scratch(&scratch).unwrap();
+        ledger.take(self::image(&image)).unwrap();
+        fs::write(&image, b"x").unwrap();
+        drop((ledger, occupied));
+        assert_eq!(cleaner.join().unwrap().left, [""; 0]);
+        assert!(!scratch.exists() && !image.exists());
+        assert!(occupy(&scratch).is_err());
     }
 
     /// A ledger whose owner is gone: another process's number and start.

@@ -1,12 +1,16 @@
 //! What the user's commands left running: finds it, and ends it where it stands in the way of
-//! giving the file system back.
+//! giving the file system or the directory back.
 //!
 //! A process that left the command's group (a daemon, `setsid`) is reached neither by the bound on
-//! the trial nor by a stop, and keeps the mount busy. Invariant: nothing is killed outside of the
-//! trial's own process namespace, and nothing inside it that was there before the first command.
+//! the trial nor by a stop, and keeps the mount busy. Invariants: where the trial has a process
+//! namespace of its own, nothing outside of it is killed, and nothing inside it that was there
+//! before the first command. Where it has none, only what was started with the trial's own
+//! `KURABE_DIR` in its environment is; no two trials ever have the same.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -31,6 +35,42 @@ impl Processes {
                 Some(format!("{} (process {})", process.name, process.number))
             })
             .collect()
+    }
+}
+
+/// The variable that tells a command its directory.
+pub const DIRECTORY_VARIABLE: &str = "KURABE_DIR";
+
+/// How long killed processes are waited for; one may be in the middle of a long write.
+const END_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Kills the processes that were started in the environment of the trial in `directory`, waits
+/// for their end and names them.
+pub fn end_those_of(directory: &Path) -> Vec<String> {
+    let mark = format!("{DIRECTORY_VARIABLE}={}", directory.display()).into_bytes();
+    let own = std::process::id() as i32;
+    let marked = |process: &Process| {
+        let environment = fs::read(format!("/proc/{}/environ", process.number));
+        process.number != own
+            && environment
+                .is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|word| word == mark))
+    };
+    let until = Instant::now() + END_WAIT_MAX;
+    let mut ended = BTreeSet::new();
+    loop {
+        // Again and again, because one that is about to be killed may start another.
+        let found: Vec<Process> = running().filter(marked).collect();
+        if found.is_empty() || Instant::now() >= until {
+            return ended.into_iter().collect();
+        }
+        for process in found {
+            if let Some(pid) = Pid::from_raw(process.number)
+                && kill_process(pid, Signal::KILL).is_ok()
+            {
+                ended.insert(format!("{} (process {})", process.name, process.number));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -95,6 +135,28 @@ mod tests {
         assert!(ended, "it has ended, though nobody waited for it");
         assert!(rustix::process::test_kill_process_group(group).is_ok());
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn only_what_carries_the_mark_of_the_directory_is_ended() {
+        let directory = "/nowhere/kurabe-test-of-leftovers";
+        let start = |value: &str| {
+            let script = "sleep 60 & setsid sleep 60 & wait";
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", script]).env(DIRECTORY_VARIABLE, value).spawn().unwrap()
+        };
+        let mut own = start(directory);
+        let mut other = start("/nowhere/kurabe-test-of-leftovers-2");
+        std::thread::sleep(Duration::from_millis(300));
+        let ended = end_those_of(Path::new(directory));
+        assert_eq!(ended.iter().filter(|name| name.starts_with("sleep")).count(), 2, "{ended:?}");
+        assert_eq!(ended.len(), 3, "{ended:?}");
+        assert!(!own.wait().unwrap().success());
+        assert!(other.try_wait().unwrap().is_none(), "somebody else's goes on");
+        let ended = end_those_of(Path::new("/nowhere/kurabe-test-of-leftovers-2"));
+        assert_eq!(ended.len(), 3, "{ended:?}");
+        other.wait().unwrap();
+        assert_eq!(end_those_of(Path::new(directory)), [""; 0]);
     }
 
     #[test]

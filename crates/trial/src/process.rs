@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_dea
 
 use crate::host_proc::HostProc;
 use crate::stop::Stop;
-use crate::{carry, sys};
+use crate::{carry, ledger, sys};
 
 /// How often the outer process looks whether it is asked to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -136,6 +136,7 @@ fn make_private() -> io::Result<()> {
 
 /// Carries the trial out and writes what it says.
 fn report(spec: &TrialSpec, host: &HostProc, stop: &Stop) -> io::Result<()> {
+    let _occupied = ledger::occupy(&spec.scratch)?;
     let record = carry::carry_out(spec, host, stop, &mut say);
     say(&Event::Record { record: Box::new(record) });
     Ok(())

@@ -14,6 +14,7 @@ use super::{
     start_ticks,
 };
 use crate::device::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
+use crate::leftovers::end_those_of;
 
 /// What a cleaning did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -121,6 +122,9 @@ fn give_back(taken: &Taken, report: &mut CleanReport) -> Result<Option<String>, 
         Taken::Image { path } => give_back_image(path),
         Taken::Scratch { path } => {
             let there = path.symlink_metadata().is_ok();
+            for process in end_those_of(path) {
+                report.done.push(format!("killed {process}, which a trial had started"));
+            }
             let inner = give_back_scratch(path);
             report.done.extend(inner.done);
             if inner.left.is_empty() {
@@ -180,6 +184,8 @@ fn give_back_scratch_into(scratch: &Path, report: &mut CleanReport) -> io::Resul
         }
         _ => {}
     }
+    // Held until the directory is removed: no trial begins in it any more.
+    let _vacated = vacate(scratch)?;
     unmount_below(scratch, report)?;
     for entry in fs::read_dir(scratch)? {
         let entry = entry?;
@@ -194,6 +200,25 @@ fn give_back_scratch_into(scratch: &Path, report: &mut CleanReport) -> io::Resul
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
     }
+}
+
+/// How long a trial that is being killed is waited for. It may be in the middle of a long write.
+const VACATE_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Waits until no trial occupies the directory ([`super::occupy`]). A trial outlives its killed
+/// runner by some milliseconds, and could take something after its ledger was read.
+fn vacate(scratch: &Path) -> io::Result<File> {
+    let directory = File::open(scratch)?;
+    let until = Instant::now() + VACATE_WAIT_MAX;
+    while let Err(rustix::io::Errno::WOULDBLOCK) =
+        rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)
+    {
+        if Instant::now() >= until {
+            return Err(io::Error::other("a trial still runs in it; end it, then try again"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(directory)
 }
 
 /// How long a busy mount is waited for before it is detached from the tree.
