@@ -201,7 +201,7 @@ fn translate(mut report: Report) -> LoadReport {
     let mut findings = Vec::new();
     if let Some(checked) = &report.verification {
         findings.push(format!(
-            "verified: {} objects on Get, {} on Delete or OverWrite, {} in the sweep at the end; no mismatch",
+            "verified: {} objects on Get, {} on Delete, {} in the sweep at the end; no mismatch",
             checked.gets, checked.deletes, checked.swept_objects
         ));
     }
