@@ -276,6 +276,18 @@ impl Site {
     }
 }
 
+impl Drop for Site {
+    /// A test that failed may leave what it was about; the machine is none the worse for it.
+    fn drop(&mut self) {
+        for process in self.processes() {
+            signal(process, rustix::process::Signal::KILL);
+        }
+        if std::thread::panicking() {
+            let _ = self.kurabe(&["clean"]).output();
+        }
+    }
+}
+
 /// A kurabe that was started and not yet waited for.
 pub struct Running {
     pub child: Child,
@@ -289,6 +301,11 @@ impl Running {
 
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end alone. What it leaves behind may hold its output open.
+    pub fn reap(mut self) {
+        self.child.wait().unwrap();
     }
 
     pub fn finish(self) -> Ran {
