@@ -38,7 +38,8 @@ pub enum DirectAccess {
 /// How to open a [`FileDevice`].
 #[derive(Clone, Debug, Default)]
 pub struct FileDeviceOptions {
-    /// Refuse writes, and open the file for reading only.
+    /// Refuse writes, and open the file for reading only. A write-protected block device refuses
+    /// them in any case.
     pub read_only: bool,
     /// Whether transfers go past the page cache.
     pub direct: DirectAccess,
@@ -118,6 +119,8 @@ impl FileDevice {
             Kind::BlockDevice => sys::block_device_size(file.as_fd())?,
             Kind::Image => file.metadata()?.len(),
         };
+        let is_write_protected =
+            kind == Kind::BlockDevice && sys::block_device_is_read_only(file.as_fd())?;
         Ok(Self {
             file,
             path: path.to_path_buf(),
@@ -125,7 +128,7 @@ impl FileDevice {
             length: length_bytes - length_bytes % u64::from(block_size),
             block_size,
             is_direct,
-            is_read_only: options.read_only,
+            is_read_only: options.read_only || is_write_protected,
         })
     }
 

@@ -12,6 +12,8 @@ use std::ptr::NonNull;
 const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
 /// `BLKDISCARD` of `linux/fs.h`: discard the byte range `[start, length]`.
 const BLKDISCARD: libc::Ioctl = 0x1277;
+/// `BLKROGET` of `linux/fs.h`: whether a block device is read-only, as an `int`.
+const BLKROGET: libc::Ioctl = 0x125e;
 /// `BLKZEROOUT` of `linux/fs.h`: make the byte range `[start, length]` read as zeros.
 const BLKZEROOUT: libc::Ioctl = 0x127f;
 
@@ -68,6 +70,15 @@ pub(crate) fn block_device_size(device: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: BLKGETSIZE64 writes one u64 at the pointer, which is valid for the call.
     let outcome = unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, &raw mut size_bytes) };
     if outcome == 0 { Ok(size_bytes) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether the kernel holds the block device behind `device` to be read-only. Opening such a device
+/// for writing succeeds nevertheless; only the writes fail.
+pub(crate) fn block_device_is_read_only(device: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut flag: libc::c_int = 0;
+    // SAFETY: BLKROGET writes one int at the pointer, which is valid for the call.
+    let outcome = unsafe { libc::ioctl(device.as_raw_fd(), BLKROGET, &raw mut flag) };
+    if outcome == 0 { Ok(flag != 0) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Discards `length` bytes at `offset` of a block device.

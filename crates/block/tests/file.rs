@@ -132,3 +132,26 @@ fn a_loop_device_is_a_block_device_taken_once() {
     device.read_at(&mut back, 1 << 20).unwrap();
     assert!(back.iter().all(|byte| *byte == 0));
 }
+
+#[test]
+fn a_write_protected_device_is_read_only_though_it_can_be_opened_for_writing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    FileDevice::create(&path, 4 << 20).unwrap();
+    let Some(attached) = Loop::attach(&path) else {
+        eprintln!("SKIPPED: attaching a loop device needs root and losetup");
+        return;
+    };
+    assert!(!FileDevice::open(&attached.0, &FileDeviceOptions::default()).unwrap().is_read_only());
+    let protect = |flag: &str| {
+        let status = Command::new("blockdev").args([flag, &attached.0]).status().unwrap();
+        assert!(status.success());
+    };
+    protect("--setro");
+    let device = FileDevice::open(&attached.0, &FileDeviceOptions::default()).unwrap();
+    // The flag outlives the attachment, and would meet whoever gets the loop device next.
+    protect("--setrw");
+    assert!(device.is_read_only());
+    assert_eq!(device.write_at(&[1; 4096], 0).unwrap_err().raw_os_error(), Some(libc::EROFS));
+    device.read_at(&mut [0; 4096], 0).unwrap();
+}
