@@ -1,8 +1,13 @@
 # `make demo` and `make test` are all that a newcomer needs; both install what is missing.
 
 CARGO ?= cargo
+# Where `make install` puts things; DESTDIR goes before every path, for packages.
+PREFIX ?= /usr/local
+BINARIES ?= target/release
+# mount(8) looks for the helpers of file systems in /sbin and nowhere else.
+HELPERS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 
-.PHONY: demo test build dependencies clean-results
+.PHONY: demo test build dependencies clean-results install install-kurabe install-minfs uninstall
 
 build:
 	$(CARGO) build --release --workspace
@@ -21,3 +26,42 @@ test: dependencies
 
 clean-results:
 	rm -rf kurabe-results
+
+# After `make build`: the programs, man pages and completions.
+install: install-kurabe install-minfs
+
+share = $(DESTDIR)$(PREFIX)/share
+bash = $(share)/bash-completion/completions
+zsh = $(share)/zsh/site-functions
+fish = $(share)/fish/vendor_completions.d
+
+define install-program
+	test -x $(BINARIES)/$(1) || { echo "$(BINARIES)/$(1) is missing: make build first"; exit 1; }
+	install -D -m 755 $(BINARIES)/$(1) $(DESTDIR)$(PREFIX)/bin/$(1)
+	install -d $(bash) $(zsh) $(fish)
+	$(BINARIES)/$(1) completions bash >$(bash)/$(1)
+	$(BINARIES)/$(1) completions zsh >$(zsh)/_$(1)
+	$(BINARIES)/$(1) completions fish >$(fish)/$(1).fish
+endef
+
+install-kurabe:
+	$(call install-program,kurabe)
+	$(BINARIES)/kurabe man $(share)/man/man1
+
+install-minfs:
+	$(call install-program,minfs)
+	$(BINARIES)/minfs man $(share)/man/man8
+	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(HELPERS)
+	for name in mkfs.minfs fsck.minfs fsck.fuse.minfs; do \
+		ln -sf ../bin/minfs $(DESTDIR)$(PREFIX)/sbin/$$name || exit 1; done
+	for name in mount.minfs mount.fuse.minfs; do \
+		ln -sf $(PREFIX)/bin/minfs $(DESTDIR)$(HELPERS)/$$name || exit 1; done
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/kurabe $(DESTDIR)$(PREFIX)/bin/minfs
+	rm -f $(foreach name,kurabe minfs,$(bash)/$(name) $(zsh)/_$(name) $(fish)/$(name).fish)
+	rm -f $(share)/man/man1/kurabe.1 $(share)/man/man1/kurabe-*.1
+	rm -f $(share)/man/man8/minfs.8 $(share)/man/man8/minfs-*.8 $(share)/man/man8/*.minfs.8
+	rm -f $(DESTDIR)$(PREFIX)/sbin/mkfs.minfs $(DESTDIR)$(PREFIX)/sbin/fsck.minfs
+	rm -f $(DESTDIR)$(PREFIX)/sbin/fsck.fuse.minfs
+	rm -f $(DESTDIR)$(HELPERS)/mount.minfs $(DESTDIR)$(HELPERS)/mount.fuse.minfs

@@ -1,16 +1,56 @@
-//! The command line: words to values, and exit codes.
+//! The command line: words to values, exit codes, and the man pages that follow from both.
+//!
+//! Exit codes: 0 done; 1 failed; 2 wrong use, or refused before anything was touched. Where the
+//! program stands in for a helper of mount(8) or fsck(8), theirs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
 
+use crate::failure::Failure;
 use crate::{mounting, tools};
+
+const EXAMPLES: &str = "\
+Examples:
+  minfs mkfs --size 10G --label store store.img    an image file with an empty volume
+  minfs put store.img /etc/hostname && minfs ls -l store.img
+  minfs mount store.img /mnt && cp big.db /mnt/ && minfs umount /mnt
+  minfs fsck store.img                             check; --repair repairs
+  echo '/srv/store.img /store fuse.minfs defaults 0 0' >> /etc/fstab
+
+Exit codes: 0 done; 1 failed; 2 wrong use, or refused before anything was touched. fsck and mount
+have those of fsck(8) and mount(8).";
+
+const MKFS_NOTES: &str = "\
+Another file system, a partition table or a minfs volume is overwritten with --force only; a device \
+or image that is mounted or otherwise in use never is.
+
+Exit codes: 0 made; 1 failed; 2 wrong use or refused, and nothing was touched.";
+
+const FSCK_NOTES: &str = "\
+Exit codes: 0 clean; 1 errors were repaired; 4 errors are left; 8 the check could not be made; 16 \
+wrong use.";
+
+const MOUNT_NOTES: &str = "\
+Options of its own: discard (tell the device of freed space), direct_io (bypass the page cache for \
+every file), writeback_cache (let the kernel collect small writes), zero_fallocate (fallocate fills \
+the space with zeros once), threads=N (that serve requests; 16 unless given), root_mode=OCTAL, \
+root_user=NUMBER, root_group=NUMBER (attributes of the root directory), allow_other (for mounts of \
+an ordinary user).
+
+Options of mount(8): ro, rw, remount, nodev, nosuid, suid, noexec, noatime, sync, dirsync. Those \
+for mount(8) and the system's start itself (noauto, nofail, _netdev, user, x-...) are accepted and \
+change nothing.
+
+Exit codes: 0 mounted; 1 wrong use; 2 an error of the system; 32 the mount failed.";
 
 /// A minimal file system for storage engines that keep their own journal.
 #[derive(Parser)]
-#[command(name = "minfs", version, max_term_width = 100)]
+#[command(name = "minfs", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -19,10 +59,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Make a volume on a device or an image file.
+    #[command(after_help = MKFS_NOTES)]
     Mkfs(MkfsArguments),
     /// Check a volume; change nothing unless told to repair.
+    #[command(after_help = FSCK_NOTES)]
     Fsck(FsckArguments),
-    /// Mount a volume.
+    /// Mount a volume through FUSE; the command returns once the mount stands.
+    #[command(after_help = MOUNT_NOTES)]
     Mount(MountArguments),
     /// Unmount a volume and wait until its device is free.
     Umount {
@@ -94,6 +137,16 @@ enum Command {
         /// Only this file.
         name: Option<OsString>,
     },
+    /// Write the man pages into a directory.
+    Man {
+        /// The directory; it is made where it is missing.
+        directory: PathBuf,
+    },
+    /// Print the completions of a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
 }
 
 #[derive(Args)]
@@ -153,7 +206,7 @@ pub struct MountArguments {
     pub device: PathBuf,
     /// Where to mount.
     pub directory: PathBuf,
-    /// Options, separated by commas; see docs/minfs.md.
+    /// Options, separated by commas; see below.
     #[arg(short, long)]
     pub options: Vec<String>,
     /// Serve in the foreground.
@@ -206,32 +259,97 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { usage_code } else { 0 });
         }
     };
-    let (outcome, failure_code) = match cli.command {
-        Command::Mkfs(arguments) => (tools::mkfs(&arguments), 1),
+    let outcome = match cli.command {
+        Command::Mkfs(arguments) => tools::mkfs(&arguments),
         Command::Fsck(arguments) => return tools::fsck(&arguments),
         Command::Mount(arguments) => return mounting::mount(&arguments),
-        Command::Umount { directory } => (mounting::umount(&directory), 1),
-        Command::Ls { device, long } => (tools::list(&device, long), 1),
-        Command::Stat { device, name: None } => (tools::identify(&device), 1),
-        Command::Stat { device, name: Some(name) } => (tools::stat(&device, &name), 1),
+        Command::Umount { directory } => mounting::umount(&directory),
+        Command::Ls { device, long } => tools::list(&device, long),
+        Command::Stat { device, name: None } => tools::identify(&device),
+        Command::Stat { device, name: Some(name) } => tools::stat(&device, &name),
         Command::Put { device, source, name, force } => {
-            (tools::put(&device, &source, name.as_deref(), force), 1)
+            tools::put(&device, &source, name.as_deref(), force)
         }
         Command::Get { device, name, destination } => {
-            (tools::get(&device, &name, destination.as_deref()), 1)
+            tools::get(&device, &name, destination.as_deref())
         }
-        Command::Rm { device, names } => (tools::remove(&device, &names), 1),
-        Command::Mv { device, from, to } => (tools::rename(&device, &from, &to), 1),
-        Command::Df { device } => (tools::space(&device), 1),
-        Command::Map { device, name } => (tools::map(&device, name.as_deref()), 1),
+        Command::Rm { device, names } => tools::remove(&device, &names),
+        Command::Mv { device, from, to } => tools::rename(&device, &from, &to),
+        Command::Df { device } => tools::space(&device),
+        Command::Map { device, name } => tools::map(&device, name.as_deref()),
+        Command::Man { directory } => man(&directory),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "minfs", &mut std::io::stdout());
+            Ok(())
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("minfs: {error}");
-            ExitCode::from(failure_code)
+        Err(failure) => {
+            eprintln!("minfs: {failure}");
+            failure.exit_code()
         }
     }
+}
+
+/// Writes `minfs.8`, a page for each subcommand, and those under which the helpers are known.
+fn man(directory: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::Failed(format!("{}: cannot write man pages: {error}", directory.display()))
+    };
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    let mut program = Cli::command().disable_help_subcommand(true);
+    program.build();
+    let mut pages = vec![(program.clone(), "minfs".to_string())];
+    for command in program.get_subcommands() {
+        let name = command.get_name();
+        pages.push((command.clone(), format!("minfs-{name}")));
+        if ["mkfs", "fsck", "mount"].contains(&name) {
+            pages.push((command.clone(), format!("{name}.minfs")));
+        }
+    }
+    for (command, name) in pages {
+        let page = man_page(command, &name).map_err(failed)?;
+        std::fs::write(directory.join(format!("{name}.8")), page).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn man_page(command: clap::Command, name: &str) -> std::io::Result<Vec<u8>> {
+    let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let has_subcommands = command.has_subcommands();
+    let version = format!("minfs {}", env!("CARGO_PKG_VERSION"));
+    // In the synopsis a helper goes by its own name, a subcommand by two words.
+    let called = name.replacen("minfs-", "minfs ", 1);
+    let page = Man::new(command.display_name(name.to_string()).bin_name(called))
+        .title(name.to_uppercase())
+        .section("8")
+        .source(version);
+    let mut text = Vec::new();
+    page.render_title(&mut text)?;
+    page.render_name_section(&mut text)?;
+    page.render_synopsis_section(&mut text)?;
+    page.render_description_section(&mut text)?;
+    page.render_options_section(&mut text)?;
+    if has_subcommands {
+        page.render_subcommands_section(&mut text)?;
+    }
+    if !notes.is_empty() {
+        let mut roff = Roff::new();
+        roff.control("SH", ["NOTES"]);
+        for line in notes.lines() {
+            if line.is_empty() {
+                roff.control("PP", []);
+            } else if let Some(example) = line.strip_prefix("  ") {
+                roff.control("br", []);
+                roff.text([roman(example)]);
+            } else {
+                roff.text([roman(line)]);
+            }
+        }
+        roff.to_writer(&mut text)?;
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -246,6 +364,20 @@ mod tests {
         for subcommand in Cli::command().get_subcommands() {
             assert!(crate::SUBCOMMANDS.contains(&subcommand.get_name()));
         }
+    }
+
+    #[test]
+    fn every_command_has_its_man_page_and_the_helpers_theirs() {
+        let directory = tempfile::tempdir().unwrap();
+        let pages = directory.path().join("man8");
+        man(&pages).unwrap();
+        let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
+        for subcommand in Cli::command().get_subcommands() {
+            assert!(page(&format!("minfs-{}.8", subcommand.get_name())).contains(".SH SYNOPSIS"));
+        }
+        assert!(page("minfs.8").contains("minfs\\-fsck(8)"), "{}", page("minfs.8"));
+        let helper = page("fsck.minfs.8");
+        assert!(helper.contains("fsck.minfs") && helper.contains("errors are left"), "{helper}");
     }
 
     #[test]

@@ -4,11 +4,14 @@
 //! moment to let go of it, so a busy device that is mounted nowhere is waited for, with a bound.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use block::claim::{Permission, Use, examine};
 use block::{BlockDevice, FileDevice, FileDeviceOptions};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::failure::Failure;
 
 /// How long a device that is mounted nowhere may stay busy.
 const RELEASE_WAIT: Duration = Duration::from_secs(10);
@@ -17,33 +20,92 @@ const RELEASE_POLL: Duration = Duration::from_millis(20);
 const SIGNATURE_BYTES: u64 = 128 << 10;
 
 /// Opens a device or an image exclusively; the error names it.
-pub fn open(path: &Path, read_only: bool) -> Result<FileDevice, String> {
+pub fn open(path: &Path, read_only: bool) -> Result<FileDevice, Failure> {
+    check_not_attached(path)?;
     let options = FileDeviceOptions { read_only, exclusive: true, ..Default::default() };
     let deadline = Instant::now() + RELEASE_WAIT;
     loop {
-        match FileDevice::open(path, &options) {
-            Ok(device) => return Ok(device),
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                if let Some(directory) = mounted_at(path) {
-                    return Err(format!("{}: it is mounted at {directory}", path.display()));
-                }
-                if Instant::now() >= deadline {
-                    return Err(format!("{}: it is in use by another program", path.display()));
-                }
-                std::thread::sleep(RELEASE_POLL);
+        if !is_image_locked(path, read_only) {
+            match FileDevice::open(path, &options) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                outcome => return outcome.map_err(|error| opening_failed(path, &error)),
             }
-            Err(error) => return Err(format!("{}: {error}", path.display())),
         }
+        let shown = path.display();
+        if let Some(directory) = mounted_at(path) {
+            return Err(Failure::refused(shown, format!("it is mounted at {directory}")));
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::refused(shown, "it is in use by another program"));
+        }
+        std::thread::sleep(RELEASE_POLL);
     }
+}
+
+/// A path that cannot be opened is a wrong one; a device that fails is broken.
+pub fn opening_failed(path: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound
+        | io::ErrorKind::PermissionDenied
+        | io::ErrorKind::InvalidInput
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::ResourceBusy => Failure::refused(path.display(), error),
+        _ => Failure::failed(path.display(), error),
+    }
+}
+
+/// Whether `path` is there, but its medium or its file system forbids to write on it.
+pub fn is_write_protected(path: &Path) -> bool {
+    let outcome = std::fs::OpenOptions::new().write(true).open(path);
+    outcome.is_err_and(|error| {
+        matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES | libc::EPERM))
+    })
+}
+
+/// The image behind a loop device, by the device's name.
+fn backing_file(device: &str) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok()?;
+    Some(PathBuf::from(text.trim_end_matches('\n')))
+}
+
+/// Refuses an image that is attached to a loop device: what is mounted there would be changed
+/// behind its back, and neither `O_EXCL` on the device nor a lock on the image would tell.
+pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
+    let (Ok(image), Ok(devices)) = (path.canonicalize(), std::fs::read_dir("/sys/block")) else {
+        return Ok(());
+    };
+    let mut names = devices.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    match names.find(|name| name.starts_with("loop") && backing_file(name).as_ref() == Some(&image))
+    {
+        Some(name) => {
+            let why = format!("it is attached to /dev/{name}; use that, or detach it");
+            Err(Failure::refused(path.display(), why))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The other way round: whether `path` is a loop device whose image someone has locked.
+fn is_image_locked(path: &Path, read_only: bool) -> bool {
+    let image = path.canonicalize().ok().and_then(|path| backing_file(path.file_name()?.to_str()?));
+    let Some(image) = image.and_then(|image| std::fs::File::open(image).ok()) else { return false };
+    let wish = if read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    // The lock ends here with the file; from now on the image is refused because it is attached.
+    flock(&image, wish) == Err(rustix::io::Errno::WOULDBLOCK)
 }
 
 /// Asks the claim that guards every device here whether `path` may be overwritten; with `force`
 /// whatever single file system or partition table it carries may be lost. That a process merely
 /// has it open is no objection: the exclusive open that follows decides, and a laboratory that
 /// calls mkfs keeps its own device open.
-pub fn check_claim(path: &Path, force: bool) -> Result<(), String> {
-    let mut findings =
-        examine(path).map_err(|error| format!("{}: cannot look at it: {error}", path.display()))?;
+pub fn check_claim(path: &Path, force: bool) -> Result<(), Failure> {
+    let mut findings = examine(path)
+        .map_err(|error| Failure::failed(path.display(), format!("cannot look at it: {error}")))?;
     findings.uses.retain(|using| !matches!(using, Use::OpenBy { .. } | Use::Busy));
     let signatures = if force {
         findings.signatures.iter().map(|signature| signature.kind.clone()).collect()
@@ -56,7 +118,7 @@ pub fn check_claim(path: &Path, force: bool) -> Result<(), String> {
         return Ok(());
     }
     let hint = if force { "" } else { " (--force overwrites a file system or partition table)" };
-    Err(format!("{}: {}{hint}", path.display(), objections.join("; ")))
+    Err(Failure::refused(path.display(), format!("{}{hint}", objections.join("; "))))
 }
 
 /// Where `/proc/self/mounts` says that a device is mounted, by whatever file system.

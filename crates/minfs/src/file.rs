@@ -14,13 +14,13 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeState};
 use crate::layout::TAIL_BYTES_MAX;
 use crate::record::{Attributes, unit_sum};
+use crate::shared::{NOT_POISONED, Shared, display, now_ns};
 use crate::survey::for_each_piece;
-use crate::volume::{FileFacts, Sabotage, Shared, display, now_ns};
+use crate::volume::{FileFacts, Sabotage};
 
 /// Largest transfer of zeros and of data that must be copied to whole blocks, in bytes.
 const PIECE_BYTES: u64 = 1 << 20;
 static ZEROS: [u8; PIECE_BYTES as usize] = [0; PIECE_BYTES as usize];
-const NOT_POISONED: &str = "no thread panics while it holds a lock";
 
 /// An open file of a volume; cloning it opens the file once more.
 pub struct File {

@@ -23,8 +23,9 @@
 //! ```
 //!
 //! This crate stands on `block` and knows nothing of the laboratory. The rooms: `layout` (bytes),
-//! `geometry` and `record` (bytes judged), `survey` (a whole volume judged), `allocator`,
-//! `volume` and `file` (the live file system), `mkfs`, `fsck`.
+//! `geometry` and `record` (bytes judged), `survey` (a whole volume judged), `allocator`, `shared`
+//! (records, space and their order on the medium), `volume` (names), `file` (bytes), `mkfs`,
+//! `fsck`, and `fuse` (the mount).
 
 mod allocator;
 mod error;
@@ -37,6 +38,7 @@ mod inode;
 pub mod layout;
 mod mkfs;
 mod record;
+mod shared;
 mod survey;
 mod volume;
 
@@ -47,7 +49,7 @@ pub use geometry::VolumeGeometry;
 pub use mkfs::{MkfsOptions, mkfs, plan};
 pub use record::{Attributes, Extent};
 pub use survey::{Finding, Severity, Subject};
-pub use volume::{FileFacts, MountOptions, Sabotage, SpaceFacts, Volume};
+pub use volume::{FileFacts, MountOptions, Sabotage, SpaceFacts, Volume, check_name};
 
 /// Reads the geometry of the volume on `device`: identity, label and sizes.
 pub fn identify<D: block::BlockDevice + ?Sized>(device: &D) -> Result<VolumeGeometry> {

@@ -6,6 +6,7 @@
 
 mod cli;
 mod device;
+mod failure;
 mod mounting;
 mod tools;
 
@@ -15,8 +16,22 @@ use std::process::ExitCode;
 
 /// Words that the first argument may be; anything else that is a path asks for a mount, since
 /// mount.fuse(8) calls `minfs DEVICE DIRECTORY -o OPTIONS` for `mount -t fuse.minfs`.
-const SUBCOMMANDS: [&str; 13] = [
-    "mkfs", "fsck", "mount", "umount", "ls", "stat", "put", "get", "rm", "mv", "df", "map", "help",
+const SUBCOMMANDS: [&str; 15] = [
+    "mkfs",
+    "fsck",
+    "mount",
+    "umount",
+    "ls",
+    "stat",
+    "put",
+    "get",
+    "rm",
+    "mv",
+    "df",
+    "map",
+    "man",
+    "completions",
+    "help",
 ];
 
 /// Puts the subcommand that the program's name stands for before the arguments.

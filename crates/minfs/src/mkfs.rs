@@ -107,7 +107,7 @@ pub fn plan(device_bytes: u64, options: &MkfsOptions) -> Result<VolumeGeometry> 
         unit_count: u32::try_from(unit_count.min(u64::from(UNITS_MAX))).expect("bounded"),
         inode_count,
         reserved_word: 0,
-        created_ns: options.created_ns.unwrap_or_else(crate::volume::now_ns),
+        created_ns: options.created_ns.unwrap_or_else(crate::shared::now_ns),
         reserved: [0; 3908],
         checksum: 0,
     };

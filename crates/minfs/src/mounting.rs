@@ -19,7 +19,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::MountArguments;
-use crate::device::{mounted_at, open, unescaped};
+use crate::device::{is_write_protected, mounted_at, open, unescaped};
+use crate::failure::Failure;
 
 /// Exit code of mount(8): a wrong command line.
 const EXIT_USAGE: u8 = 1;
@@ -44,6 +45,7 @@ struct Wishes {
     zero_fallocate: bool,
     allow_other: bool,
     foreground: bool,
+    remount: bool,
     threads: usize,
     root: (u16, u32, u32),
     kernel_options: Vec<MountOption>,
@@ -60,6 +62,7 @@ impl Wishes {
             // Only root may let others in without a word in /etc/fuse.conf.
             allow_other: rustix::process::geteuid().is_root(),
             foreground: false,
+            remount: false,
             threads: 16,
             root: (0o755, rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
             kernel_options: Vec::new(),
@@ -79,6 +82,7 @@ impl Wishes {
                 "zero_fallocate" => wishes.zero_fallocate = true,
                 "allow_other" => wishes.allow_other = true,
                 "foreground" => wishes.foreground = true,
+                "remount" => wishes.remount = true,
                 "threads" => wishes.threads = number(10)?.clamp(1, 256) as usize,
                 "root_mode" => wishes.root.0 = (number(8)? & 0o7777) as u16,
                 "root_user" => wishes.root.1 = number(10)?,
@@ -110,9 +114,24 @@ impl Wishes {
                 | "relatime"
                 | "norelatime"
                 | "strictatime"
+                | "nostrictatime"
                 | "lazytime"
                 | "nolazytime"
+                | "diratime"
+                | "nodiratime"
+                | "iversion"
+                | "noiversion"
+                | "mand"
+                | "nomand"
+                | "nosymfollow"
+                | "silent"
+                | "loud"
                 | "default_permissions"
+                // mount(8) hands back what the kernel shows of a mount when it is to be changed.
+                | "user_id"
+                | "group_id"
+                | "max_read"
+                | "blksize"
                 | "comment"
                 | "subtype"
                 | "fsname" => {}
@@ -137,6 +156,14 @@ pub fn mount(arguments: &MountArguments) -> ExitCode {
     if !arguments.directory.is_dir() {
         return failed(EXIT_FAILED, format!("{}: no directory", arguments.directory.display()));
     }
+    if wishes.remount {
+        return match remount(&arguments.directory, &wishes) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                failed(EXIT_FAILED, format!("{}: {error}", arguments.directory.display()))
+            }
+        };
+    }
     let outcome = if arguments.foreground || wishes.foreground || arguments.fake {
         serve(arguments, wishes).map_err(|error| (EXIT_FAILED, error))
     } else {
@@ -147,6 +174,14 @@ pub fn mount(arguments: &MountArguments) -> ExitCode {
         Err((code, error)) if error.is_empty() => ExitCode::from(code),
         Err((code, error)) => failed(code, error),
     }
+}
+
+/// Changes the flags of a mount that stands; the options of the daemon stay as they are.
+fn remount(directory: &Path, wishes: &Wishes) -> Result<(), String> {
+    let directory = directory.canonicalize().map_err(|error| error.to_string())?;
+    source_of(&directory).ok_or("no minfs is mounted there")?;
+    minfs::fuse::remount(&directory, wishes.read_only, &wishes.kernel_options)
+        .map_err(|error| format!("cannot remount: {error}"))
 }
 
 /// Starts this program in the foreground and waits until it serves or ends.
@@ -191,12 +226,16 @@ fn announce(source: &str, message: &str) {
 }
 
 /// Mounts and serves until unmounted.
-fn serve(arguments: &MountArguments, wishes: Wishes) -> Result<(), String> {
+fn serve(arguments: &MountArguments, mut wishes: Wishes) -> Result<(), String> {
     let path =
         |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
     let (device_path, directory) = (path(&arguments.device)?, path(&arguments.directory)?);
     let source = device_path.to_string_lossy().into_owned();
-    let device = open(&device_path, wishes.read_only)?;
+    if !wishes.read_only && is_write_protected(&device_path) {
+        eprintln!("mount.minfs: {source}: it is write-protected, mounting read-only");
+        wishes.read_only = true;
+    }
+    let device = open(&device_path, wishes.read_only).map_err(|failure| failure.to_string())?;
     let options =
         MountOptions { read_only: wishes.read_only, discard: wishes.discard, ..Default::default() };
     let volume =
@@ -275,20 +314,21 @@ fn source_of(directory: &Path) -> Option<String> {
 }
 
 /// Unmounts and waits until the daemon has written everything and let go of the device.
-pub fn umount(directory: &Path) -> Result<(), String> {
+pub fn umount(directory: &Path) -> Result<(), Failure> {
     let shown = directory.display();
-    let directory = directory.canonicalize().map_err(|error| format!("{shown}: {error}"))?;
-    let source = source_of(&directory).ok_or(format!("{shown}: no minfs is mounted there"))?;
+    let directory = directory.canonicalize().map_err(|error| Failure::refused(&shown, error))?;
+    let source = source_of(&directory)
+        .ok_or_else(|| Failure::refused(&shown, "no minfs is mounted there"))?;
     let outcome = rustix::mount::unmount(&directory, rustix::mount::UnmountFlags::empty());
     match outcome {
         Ok(()) => {}
         Err(rustix::io::Errno::PERM) => {
             let status = Command::new("fusermount3").arg("-u").arg(&directory).status();
             if !status.is_ok_and(|status| status.success()) {
-                return Err(format!("{shown}: fusermount3 could not unmount it"));
+                return Err(Failure::failed(&shown, "fusermount3 could not unmount it"));
             }
         }
-        Err(error) => return Err(format!("{shown}: {error}")),
+        Err(error) => return Err(Failure::failed(&shown, error)),
     }
     let deadline = Instant::now() + UMOUNT_WAIT;
     while Instant::now() < deadline {
@@ -301,7 +341,7 @@ pub fn umount(directory: &Path) -> Result<(), String> {
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
     }
-    Err(format!("{source}: the daemon has not let go of it"))
+    Err(Failure::failed(source, "the daemon has not let go of it"))
 }
 
 #[cfg(test)]
@@ -314,7 +354,8 @@ mod tests {
 
     #[test]
     fn options_of_fstab_are_understood() {
-        let wishes = parse("defaults,nofail,x-systemd.automount,ro,discard,threads=3").unwrap();
+        let wishes =
+            parse("noauto,_netdev,user=x,nofail,x-systemd.automount,ro,discard,threads=3").unwrap();
         assert!(wishes.read_only && wishes.discard && !wishes.direct_io);
         assert_eq!(wishes.threads, 3);
         let wishes = parse("ro,rw,root_mode=1777,root_user=5,nodev").unwrap();

@@ -9,32 +9,41 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use block::{AlignedBuffer, FileDevice, FileDeviceOptions};
+use block::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
 use minfs::{File, FileFacts, MkfsOptions, MountOptions, Severity, Volume};
 
 use crate::cli::{FsckArguments, MkfsArguments};
-use crate::device::{check_claim, foreign_signature, open};
+use crate::device::{check_claim, check_not_attached, foreign_signature, open, opening_failed};
+use crate::failure::Failure;
 
 /// Transfers of put and get in bytes.
 const COPY_BYTES: usize = 4 << 20;
 
-type Outcome = Result<(), String>;
+type Outcome = Result<(), Failure>;
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
+/// A failure of the system, not of the volume.
+fn broken(error: io::Error) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+/// What the library says about a volume as a whole, with its device.
+fn about(device: &Path) -> impl Fn(minfs::Error) -> Failure {
+    move |error| match Failure::from(error) {
+        Failure::Refused(text) => Failure::refused(device.display(), text),
+        Failure::Failed(text) => Failure::failed(device.display(), text),
+    }
 }
 
 /// Mounts the volume on `device` in this process.
-fn volume(device: &Path, read_only: bool) -> Result<Volume, String> {
+fn volume(device: &Path, read_only: bool) -> Result<Volume, Failure> {
     let opened = open(device, read_only)?;
     let options = MountOptions { read_only, ..Default::default() };
-    let volume = Volume::mount(Arc::new(opened), &options)
-        .map_err(|error| format!("{}: {error}", device.display()))?;
+    let volume = Volume::mount(Arc::new(opened), &options).map_err(about(device))?;
     for finding in volume.findings().iter().filter(|found| found.severity != Severity::Note) {
         eprintln!("minfs: {}: {}", device.display(), finding.text);
     }
     if !read_only && let Some(reason) = volume.read_only_reason() {
-        return Err(format!("{}: read-only: {reason}", device.display()));
+        return Err(Failure::refused(device.display(), format!("read-only: {reason}")));
     }
     Ok(volume)
 }
@@ -46,12 +55,15 @@ fn shown(name: &[u8]) -> String {
 /// Makes a volume.
 pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
     let path = &arguments.device;
-    let unit_bytes = match arguments.unit {
-        Some(unit) => Some(u32::try_from(unit).map_err(|_| "the unit is too large".to_string())?),
+    let refuse = |why: &str| Err(Failure::refused(path.display(), why));
+    let unit_bytes = match arguments.unit.map(u32::try_from) {
+        Some(Ok(unit)) => Some(unit),
+        Some(Err(_)) => return Err(Failure::Refused("the unit is too large".into())),
         None => None,
     };
-    let uuid = match &arguments.uuid {
-        Some(uuid) => Some(uuid::Uuid::parse_str(uuid).map_err(text)?),
+    let uuid = match arguments.uuid.as_deref().map(uuid::Uuid::parse_str) {
+        Some(Ok(uuid)) => Some(uuid),
+        Some(Err(error)) => return Err(Failure::refused("--uuid", error)),
         None => None,
     };
     let options = MkfsOptions {
@@ -62,36 +74,40 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
         discard: arguments.discard,
         created_ns: None,
     };
-    if let Some(length) = arguments.size {
-        // Refuse what cannot be laid out before a file is created or cut.
-        minfs::plan(length, &options).map_err(text)?;
-        let is_new = !path.exists();
-        if !is_new && !arguments.force && path.metadata().is_ok_and(|facts| facts.len() > 0) {
-            return Err(format!("{}: it exists; --force overwrites it", path.display()));
+    let facts = path.metadata().ok();
+    let is_block_device = facts.as_ref().is_some_and(|facts| facts.file_type().is_block_device());
+    if is_block_device {
+        if arguments.size.is_some() {
+            return refuse("--size is for image files; a device has the size it has");
         }
+        check_claim(path, arguments.force)?;
+    } else if let Some(length) = arguments.size {
+        // Refuse what cannot be laid out before a file is created or cut.
+        minfs::plan(length, &options)?;
+        if !arguments.force && facts.is_some_and(|facts| facts.len() > 0) {
+            return refuse("it exists; --force overwrites it");
+        }
+        check_not_attached(path)?;
         let creation =
             FileDeviceOptions { set_length: Some(length), exclusive: true, ..Default::default() };
-        FileDevice::open(path, &creation)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    if path.metadata().is_ok_and(|facts| facts.file_type().is_block_device()) {
-        check_claim(path, arguments.force)?;
+        FileDevice::open(path, &creation).map_err(|error| opening_failed(path, &error))?;
+    } else if facts.is_none() {
+        return refuse("there is no such device or image; --size makes an image");
     }
     let device = open(path, false)?;
+    if device.is_read_only() {
+        return refuse("it is write-protected");
+    }
+    minfs::plan(device.len(), &options)?;
     if !arguments.force {
-        if let Some(what) =
-            foreign_signature(&device).map_err(|error| format!("{}: {error}", path.display()))?
-        {
-            return Err(format!("{}: it holds {what}; --force overwrites it", path.display()));
-        }
-        if minfs::identify(&device).is_ok() {
-            return Err(format!(
-                "{}: it holds a minfs volume; --force overwrites it",
-                path.display()
-            ));
+        let found = foreign_signature(&device)
+            .map_err(|error| Failure::failed(path.display(), error))?
+            .or(minfs::identify(&device).is_ok().then_some("a minfs volume"));
+        if let Some(what) = found {
+            return refuse(&format!("it holds {what}; --force overwrites it"));
         }
     }
-    let geometry = minfs::mkfs(&device, &options).map_err(text)?;
+    let geometry = minfs::mkfs(&device, &options).map_err(about(path))?;
     if !arguments.quiet {
         println!(
             "{}: {} bytes, {} units of {} bytes, {} files at most, UUID {}",
@@ -110,9 +126,9 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
 /// left, 8 the check could not be made.
 pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     let path = arguments.device.display();
-    let check = || -> Result<_, String> {
+    let check = || -> Result<_, Failure> {
         let device = open(&arguments.device, !arguments.repair)?;
-        minfs::fsck(&device, arguments.repair).map_err(|error| format!("{path}: {error}"))
+        minfs::fsck(&device, arguments.repair).map_err(about(&arguments.device))
     };
     let report = match check() {
         Ok(report) => report,
@@ -184,7 +200,7 @@ pub fn list(device: &Path, long: bool) -> Outcome {
         } else {
             output.write_all(&facts.name).and_then(|()| output.write_all(b"\n"))
         };
-        outcome.map_err(text)?;
+        outcome.map_err(broken)?;
     }
     Ok(())
 }
@@ -192,8 +208,7 @@ pub fn list(device: &Path, long: bool) -> Outcome {
 /// Prints the identity of a volume as blkid(8) does in its export format.
 pub fn identify(device: &Path) -> Outcome {
     let opened = open(device, true)?;
-    let geometry =
-        minfs::identify(&opened).map_err(|error| format!("{}: {error}", device.display()))?;
+    let geometry = minfs::identify(&opened).map_err(about(device))?;
     println!("DEVNAME={}", device.display());
     println!("LABEL={}", geometry.label());
     println!("UUID={}", geometry.uuid());
@@ -207,7 +222,7 @@ pub fn identify(device: &Path) -> Outcome {
 /// Prints the facts of one file.
 pub fn stat(device: &Path, name: &OsStr) -> Outcome {
     let volume = volume(device, true)?;
-    let facts = volume.stat(name.as_bytes()).map_err(text)?;
+    let facts = volume.stat(name.as_bytes())?;
     println!("name: {}", shown(&facts.name));
     println!("inode: {}", facts.inode);
     println!("mode: {:04o}", facts.attributes.mode);
@@ -243,14 +258,14 @@ fn copy_in(source: &mut dyn Read, file: &File, path: &Path) -> Outcome {
     let mut offset = 0;
     loop {
         let length =
-            fill(source, &mut buffer).map_err(|error| format!("{}: {error}", path.display()))?;
+            fill(source, &mut buffer).map_err(|error| Failure::failed(path.display(), error))?;
         if length == 0 {
             break;
         }
-        file.write(&buffer[..length], offset).map_err(text)?;
+        file.write(&buffer[..length], offset)?;
         offset += length as u64;
     }
-    file.sync().map_err(text)
+    Ok(file.sync()?)
 }
 
 /// Copies a file in; under its name only once it is whole.
@@ -258,30 +273,34 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
     let is_standard_input = source == Path::new("-");
     let name = match name.or_else(|| source.file_name().filter(|_| !is_standard_input)) {
         Some(name) => name.as_bytes().to_vec(),
-        None => return Err("a name is needed".into()),
+        None => return Err(Failure::Refused("a name is needed for what is no file".into())),
     };
+    minfs::check_name(&name)?;
     let (mut reader, facts): (Box<dyn Read>, Option<fs::Metadata>) = if is_standard_input {
         (Box::new(io::stdin().lock()), None)
     } else {
-        let file =
-            fs::File::open(source).map_err(|error| format!("{}: {error}", source.display()))?;
-        let facts = file.metadata().map_err(text)?;
+        let file = fs::File::open(source).map_err(|error| opening_failed(source, &error))?;
+        let facts = file.metadata().map_err(broken)?;
+        if facts.is_dir() {
+            return Err(Failure::refused(source.display(), "it is a directory"));
+        }
         (Box::new(file), Some(facts))
     };
     let volume = volume(device, false)?;
     if !force && volume.stat(&name).is_ok() {
-        return Err(format!("{}: the file exists; --force replaces it", shown(&name)));
+        let why = "the file exists on the volume; --force replaces it";
+        return Err(Failure::refused(shown(&name), why));
     }
     let mode = facts.as_ref().map_or(0o644, |facts| facts.permissions().mode() & 0o7777);
     let temporary = format!(".minfs-put-{}", std::process::id()).into_bytes();
-    let file = volume.create(&temporary, mode).map_err(text)?;
+    let file = volume.create(&temporary, mode)?;
     let work = || -> Outcome {
         if let Some(length) = facts.map(|facts| facts.len()).filter(|length| *length > 0) {
             // One contiguous area if there is one; the size follows with the data.
-            file.preallocate(0, length, true, false).map_err(text)?;
+            file.preallocate(0, length, true, false)?;
         }
         copy_in(&mut *reader, &file, source)?;
-        volume.rename(&temporary, &name, force).map_err(text)
+        Ok(volume.rename(&temporary, &name, force)?)
     };
     let outcome = work();
     drop(file);
@@ -289,45 +308,49 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
         // What cannot be removed now shows under its temporary name.
         let _ = volume.unlink(&temporary);
     }
-    outcome.and_then(|()| volume.unmount().map_err(text))
+    outcome.and_then(|()| Ok(volume.unmount()?))
 }
 
 /// Copies a file out.
 pub fn get(device: &Path, name: &OsStr, destination: Option<&Path>) -> Outcome {
     let volume = volume(device, true)?;
-    let file = volume.open(name.as_bytes()).map_err(text)?;
+    let file = volume.open(name.as_bytes())?;
+    let mut buffer = AlignedBuffer::zeroed(COPY_BYTES);
+    // What cannot be read must not cost the destination its content.
+    let mut length = file.read(&mut buffer, 0)?;
     let mut output: Box<dyn Write> = match destination {
-        Some(path) => Box::new(
-            fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?,
-        ),
+        Some(path) => {
+            Box::new(fs::File::create(path).map_err(|error| opening_failed(path, &error))?)
+        }
         None => Box::new(io::stdout().lock()),
     };
-    let mut buffer = AlignedBuffer::zeroed(COPY_BYTES);
     let mut offset = 0;
-    loop {
-        let length = file.read(&mut buffer, offset).map_err(text)?;
-        if length == 0 {
-            return output.flush().map_err(text);
-        }
-        output.write_all(&buffer[..length]).map_err(text)?;
+    while length > 0 {
+        output.write_all(&buffer[..length]).map_err(broken)?;
         offset += length as u64;
+        length = file.read(&mut buffer, offset)?;
     }
+    output.flush().map_err(broken)
 }
 
-/// Removes files.
+/// Removes files: all that are named, or none when one of them is not there.
 pub fn remove(device: &Path, names: &[std::ffi::OsString]) -> Outcome {
     let volume = volume(device, false)?;
-    for name in names {
-        volume.unlink(name.as_bytes()).map_err(text)?;
+    let names: std::collections::BTreeSet<_> = names.iter().collect();
+    for name in &names {
+        volume.stat(name.as_bytes())?;
     }
-    volume.unmount().map_err(text)
+    for name in names {
+        volume.unlink(name.as_bytes())?;
+    }
+    Ok(volume.unmount()?)
 }
 
 /// Renames a file.
 pub fn rename(device: &Path, from: &OsStr, to: &OsStr) -> Outcome {
     let volume = volume(device, false)?;
-    volume.rename(from.as_bytes(), to.as_bytes(), true).map_err(text)?;
-    volume.unmount().map_err(text)
+    volume.rename(from.as_bytes(), to.as_bytes(), true)?;
+    Ok(volume.unmount()?)
 }
 
 /// Prints used and free space.
@@ -349,9 +372,11 @@ pub fn map(device: &Path, name: Option<&OsStr>) -> Outcome {
         Some(name) => vec![name.as_bytes().to_vec()],
         None => volume.list().into_iter().map(|facts| facts.name).collect(),
     };
+    let files = names.into_iter().map(|name| Ok((volume.open(&name)?.pieces(), name)));
+    let files: Vec<_> = files.collect::<minfs::Result<_>>()?;
     println!("{:>14} {:>14} {:>14} name", "file_offset", "device_offset", "length");
-    for name in names {
-        for piece in volume.open(&name).map_err(text)?.pieces() {
+    for (pieces, name) in files {
+        for piece in pieces {
             println!(
                 "{:14} {:14} {:14} {}",
                 piece.file_offset,

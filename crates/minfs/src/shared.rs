@@ -1,0 +1,496 @@
+//! What a volume and its open files share: the records, the space, and the order in which they
+//! reach the medium.
+//!
+//! The rules that make it safe without a log:
+//! - a record is written to the slot that does not hold the durable record of its inode, so one
+//!   whole record survives any write;
+//! - an operation returns only after a flush that covers its record;
+//! - space and inodes that a record gave up are handed out again only after that flush;
+//! - a record that moves the valid length names the checksum of the bytes it adds, or is written
+//!   only after a flush that covers them.
+//!
+//! Locks are taken in the order names, inode, slot or allocator. After an error of the device on
+//! a write or a flush nothing more is written: what is on the medium is then unknown. Knows
+//! nothing of what the names mean to a caller.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLockWriteGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use block::BlockDevice;
+
+use crate::allocator::Allocator;
+use crate::error::{Error, Result};
+use crate::geometry::VolumeGeometry;
+use crate::inode::{Inode, InodeState};
+use crate::layout::{EXTENTS_MAX, TAIL_BYTES_MAX};
+use crate::record::{Burial, Extent, FileRecord, Record, Tail, unit_sum};
+use crate::survey::Finding;
+use crate::volume::{FileFacts, MountOptions, Sabotage};
+
+/// When the tails of all files together exceed this many bytes they are settled, which bounds
+/// what a mount after a crash has to read.
+const TAILS_BYTES_MAX: u64 = 64 << 20;
+/// A growing file holds at least and at most this much space ahead of its end, in bytes.
+const AHEAD_BYTES_MIN: u64 = 1 << 20;
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
+/// Space is held ahead only while the volume has this many times as much free.
+const AHEAD_FREE_FACTOR: u64 = 16;
+pub(crate) const NOT_POISONED: &str = "no thread panics while it holds a lock";
+
+/// Which slot of an inode holds the durable record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SlotState {
+    pub(crate) durable_slot: Option<usize>,
+    pub(crate) durable_generation: u64,
+    pub(crate) burial: Option<Burial>,
+}
+
+/// A record that was written and that the next flush makes durable.
+#[must_use]
+pub(crate) struct Unflushed {
+    inode: u32,
+    slot: usize,
+    pub(crate) generation: u64,
+    burial: Option<Burial>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) by_name: BTreeMap<Vec<u8>, Arc<Inode>>,
+    pub(crate) free: BTreeSet<u32>,
+    /// Inodes that count as free only because another record buries them: reused first, since
+    /// their next record ends the burial at no cost.
+    pub(crate) buried: BTreeSet<u32>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) geometry: VolumeGeometry,
+    /// Transfers are multiples of this many bytes.
+    pub(crate) granule: u64,
+    pub(crate) options: MountOptions,
+    pub(crate) names: Mutex<Names>,
+    pub(crate) slots: Vec<Mutex<SlotState>>,
+    pub(crate) allocator: Mutex<Allocator>,
+    pub(crate) next_generation: AtomicU64,
+    pub(crate) is_read_only: AtomicBool,
+    pub(crate) read_only_reason: Mutex<String>,
+    /// Files with a tail, oldest first, with its length.
+    pub(crate) tails: Mutex<VecDeque<(Arc<Inode>, u64)>>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) is_unmounted: AtomicBool,
+}
+
+pub(crate) fn now_ns() -> i64 {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        Err(error) => -i64::try_from(error.duration().as_nanos()).unwrap_or(i64::MAX),
+    }
+}
+
+pub(crate) fn display(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// Notes that the durable record now states what the memory does.
+pub(crate) fn mark_recorded(state: &mut InodeState, tail_start: Option<u64>) {
+    state.recorded_valid = state.valid;
+    state.pending_checksum = Some(0);
+    state.tail_start = tail_start;
+    state.is_dirty = false;
+    state.has_new_times = false;
+}
+
+impl Shared {
+    pub(crate) fn lock_names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().expect(NOT_POISONED)
+    }
+
+    pub(crate) fn lock_allocator(&self) -> MutexGuard<'_, Allocator> {
+        self.allocator.lock().expect(NOT_POISONED)
+    }
+
+    fn lock_slot(&self, inode: u32) -> MutexGuard<'_, SlotState> {
+        self.slots[inode as usize].lock().expect(NOT_POISONED)
+    }
+
+    pub(crate) fn reason(&self) -> String {
+        self.read_only_reason.lock().expect(NOT_POISONED).clone()
+    }
+
+    pub(crate) fn sabotage(&self) -> Sabotage {
+        self.options.sabotage
+    }
+
+    /// Refuses when nothing may be written.
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.is_read_only.load(Ordering::Acquire) {
+            return Err(Error::ReadOnly(self.reason()));
+        }
+        Ok(())
+    }
+
+    /// Turns the volume read-only after `error`, and returns it.
+    pub(crate) fn fail(&self, error: Error) -> Error {
+        let mut reason = self.read_only_reason.lock().expect(NOT_POISONED);
+        if !self.is_read_only.swap(true, Ordering::AcqRel) {
+            *reason = format!("it stopped writing because: {error}");
+        }
+        error
+    }
+
+    /// Makes all completed writes durable; after a failure nothing is known of them.
+    pub(crate) fn flush(&self) -> Result<()> {
+        if self.options.sabotage == Sabotage::SkipFlush {
+            return Ok(());
+        }
+        self.device.flush().map_err(|source| {
+            self.fail(Error::Device { action: "flush the device".into(), source })
+        })
+    }
+
+    pub(crate) fn find(&self, name: &[u8]) -> Result<Arc<Inode>> {
+        self.lock_names().by_name.get(name).cloned().ok_or_else(|| Error::NotFound(display(name)))
+    }
+
+    pub(crate) fn facts(&self, inode: &Inode) -> FileFacts {
+        let state = inode.state.read().expect(NOT_POISONED);
+        let unit_bytes = self.geometry.unit_bytes();
+        let extents = state.first_extents(state.needed_units(unit_bytes));
+        let mut attributes = state.attributes.clone();
+        let written_ns = inode.written_ns.load(Ordering::Relaxed);
+        if written_ns != 0 {
+            attributes.modified_ns = written_ns;
+            attributes.changed_ns = attributes.changed_ns.max(written_ns);
+        }
+        FileFacts {
+            name: state.name.clone(),
+            inode: inode.number,
+            birth: state.birth,
+            size: state.size,
+            valid: state.valid,
+            allocated_bytes: unit_sum(&extents) * unit_bytes,
+            extent_count: extents.len(),
+            attributes,
+            is_unlinked: state.is_unlinked,
+        }
+    }
+
+    /// At a writing mount: what was read becomes durable, and records whose data did not arrive
+    /// are replaced, before any space is handed out. Without the flush a killed process could
+    /// leave a record in the device's cache that frees space which the next mount reuses.
+    pub(crate) fn make_durable(&self, voids: Vec<(u32, Option<FileRecord>)>) -> Result<()> {
+        self.flush()?;
+        if voids.is_empty() {
+            return Ok(());
+        }
+        let mut unflushed = Vec::new();
+        for (number, file) in voids {
+            unflushed.push(self.write_record(number, file, None)?);
+        }
+        self.flush()?;
+        unflushed.into_iter().for_each(|unflushed| self.commit(unflushed));
+        Ok(())
+    }
+
+    /// Writes a record of `inode` to the slot that does not hold its durable record. The next
+    /// flush makes it durable; then it must be committed.
+    pub(crate) fn write_record(
+        &self,
+        inode: u32,
+        file: Option<FileRecord>,
+        buries: Option<u32>,
+    ) -> Result<Unflushed> {
+        self.writable()?;
+        if let Some(file) = &file
+            && file.extents.len() > EXTENTS_MAX
+        {
+            return Err(Error::TooManyExtents { name: display(&file.name), limit: EXTENTS_MAX });
+        }
+        let state = *self.lock_slot(inode);
+        let generation = self.next_generation.fetch_add(1, Ordering::SeqCst);
+        let burial = match buries {
+            Some(victim) => Some(Burial { inode: victim, generation: generation - 1 }),
+            // An older burial is carried on until the buried inode has a record of its own.
+            None => state.burial.filter(|burial| {
+                self.lock_slot(burial.inode).durable_generation <= burial.generation
+            }),
+        };
+        let slot = match state.durable_slot {
+            Some(durable) if self.options.sabotage == Sabotage::SameSlot => durable,
+            Some(durable) => 1 - durable,
+            None => 0,
+        };
+        let record = Record {
+            inode,
+            generation,
+            previous_generation: state.durable_generation,
+            burial,
+            file,
+        };
+        let offset = self.geometry.slot_offset(inode, slot);
+        self.device.write_at(&record.encode(&self.geometry, slot), offset).map_err(|source| {
+            let action = format!("write the record of inode {inode} at offset {offset}");
+            self.fail(Error::Device { action, source })
+        })?;
+        Ok(Unflushed { inode, slot, generation, burial })
+    }
+
+    /// Notes that a record is durable.
+    pub(crate) fn commit(&self, unflushed: Unflushed) {
+        let mut state = self.lock_slot(unflushed.inode);
+        state.durable_slot = Some(unflushed.slot);
+        state.durable_generation = unflushed.generation;
+        state.burial = unflushed.burial;
+    }
+
+    /// A record buries one inode at most. Before `burier` buries `next`, an inode that it buries
+    /// already gets a record of its own that says so.
+    pub(crate) fn end_older_burial(&self, burier: u32, next: u32) -> Result<()> {
+        let Some(burial) = self.lock_slot(burier).burial else { return Ok(()) };
+        let is_over = self.lock_slot(burial.inode).durable_generation > burial.generation;
+        if is_over || burial.inode == next {
+            return Ok(());
+        }
+        let unflushed = self.write_record(burial.inode, None, None)?;
+        self.flush()?;
+        self.commit(unflushed);
+        Ok(())
+    }
+
+    /// Gives the space and the number of a file without name and handles back.
+    pub(crate) fn release(&self, names: &mut Names, number: u32, state: &mut InodeState) {
+        let extents = std::mem::take(&mut state.extents);
+        self.free_units(&extents);
+        names.free.insert(number);
+    }
+
+    /// Gives space back that no durable record claims any more.
+    pub(crate) fn free_units(&self, extents: &[Extent]) {
+        for extent in extents {
+            if self.options.discard && self.writable().is_ok() {
+                let length = u64::from(extent.count) * self.geometry.unit_bytes();
+                // A discard is a hint: a device that fails it has lost nothing.
+                let _ = self.device.discard(self.geometry.unit_offset(extent.start), length);
+            }
+            self.lock_allocator().free(*extent);
+        }
+    }
+
+    /// Called by the last owner of each handle.
+    pub(crate) fn close(&self, inode: &Arc<Inode>) {
+        let mut names = self.lock_names();
+        let mut state = inode.state.write().expect(NOT_POISONED);
+        state.handles -= 1;
+        if state.handles > 0 {
+            return;
+        }
+        if state.is_unlinked {
+            self.release(&mut names, inode.number, &mut state);
+        } else {
+            self.give_back_ahead(&mut state);
+        }
+    }
+
+    /// Gives back the space that a file holds only to grow into.
+    pub(crate) fn give_back_ahead(&self, state: &mut InodeState) {
+        let needed = state.needed_units(self.geometry.unit_bytes());
+        let surplus = state.extents_behind(needed);
+        if surplus.is_empty() {
+            return;
+        }
+        state.extents = state.first_extents(needed);
+        for extent in surplus {
+            self.lock_allocator().free(extent);
+        }
+    }
+
+    /// Lets the file hold space for `end` bytes, or changes nothing.
+    pub(crate) fn grow(&self, state: &mut InodeState, end: u64, ahead: bool) -> Result<()> {
+        if end > i64::MAX as u64 {
+            return Err(Error::TooLarge(end));
+        }
+        let unit_bytes = self.geometry.unit_bytes();
+        let held = unit_sum(&state.extents);
+        let wanted = end.div_ceil(unit_bytes);
+        if wanted <= held {
+            return Ok(());
+        }
+        let missing = wanted - held;
+        let behind = state.extents.last().map(|extent| extent.end());
+        let mut allocated = None;
+        if ahead {
+            let ahead_units =
+                (held * unit_bytes).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX) / unit_bytes;
+            let generous = missing.max(ahead_units);
+            let mut allocator = self.lock_allocator();
+            if generous.saturating_mul(AHEAD_FREE_FACTOR) <= allocator.free_units() {
+                allocated = allocator.allocate(generous, behind);
+            }
+        }
+        if allocated.is_none() {
+            allocated = self.lock_allocator().allocate(missing, behind);
+        }
+        if allocated.is_none() {
+            self.reclaim_ahead();
+            allocated = self.lock_allocator().allocate(missing, behind);
+        }
+        let Some(added) = allocated else {
+            return Err(Error::NoSpace {
+                wanted_bytes: missing * unit_bytes,
+                free_bytes: self.lock_allocator().free_units() * unit_bytes,
+            });
+        };
+        let before = state.extents.clone();
+        state.append_extents(&added);
+        if state.extents.len() > EXTENTS_MAX {
+            state.extents = before;
+            for extent in added {
+                self.lock_allocator().free(extent);
+            }
+            return Err(Error::TooManyExtents { name: display(&state.name), limit: EXTENTS_MAX });
+        }
+        Ok(())
+    }
+
+    /// Takes back what other files hold to grow into, where they are not busy.
+    fn reclaim_ahead(&self) {
+        // The names may be locked by an operation that waits for the caller's inode.
+        let Ok(names) = self.names.try_lock() else { return };
+        for inode in names.by_name.values() {
+            if let Ok(mut state) = inode.state.try_write() {
+                self.give_back_ahead(&mut state);
+            }
+        }
+    }
+
+    /// Makes the state of a file durable: one record, and one flush unless new bytes were written
+    /// out of order or are too many for a checksum, when a flush goes before.
+    pub(crate) fn store(&self, inode: &Arc<Inode>, state: &mut InodeState) -> Result<()> {
+        let start = state.recorded_valid;
+        let pending_bytes = state.valid - start;
+        let has_pending = pending_bytes > 0;
+        let checksum = state.pending_checksum.filter(|_| pending_bytes <= TAIL_BYTES_MAX);
+        let skip = self.options.sabotage == Sabotage::SkipTail;
+        let tail = match checksum {
+            Some(checksum) if has_pending && !skip => Some(Tail { start, checksum }),
+            _ => None,
+        };
+        if has_pending && tail.is_none() && !skip {
+            self.flush()?;
+        }
+        self.take_times(inode, state);
+        let record = state.to_record(self.geometry.unit_bytes(), tail);
+        let unflushed = self.write_record(inode.number, Some(record), None)?;
+        self.flush()?;
+        self.commit(unflushed);
+        mark_recorded(state, tail.map(|tail| tail.start));
+        if tail.is_some() {
+            let mut tails = self.tails.lock().expect(NOT_POISONED);
+            tails.retain(|(other, _)| other.number != inode.number);
+            tails.push_back((inode.clone(), pending_bytes));
+        }
+        Ok(())
+    }
+
+    /// Makes the state of a file durable and leaves no tail.
+    pub(crate) fn store_settled(&self, inode: &Arc<Inode>, state: &mut InodeState) -> Result<()> {
+        if state.valid > state.recorded_valid {
+            self.flush()?;
+        }
+        self.take_times(inode, state);
+        let record = state.to_record(self.geometry.unit_bytes(), None);
+        let unflushed = self.write_record(inode.number, Some(record), None)?;
+        self.flush()?;
+        self.commit(unflushed);
+        mark_recorded(state, None);
+        Ok(())
+    }
+
+    fn take_times(&self, inode: &Inode, state: &mut InodeState) {
+        let written_ns = inode.written_ns.swap(0, Ordering::Relaxed);
+        if written_ns != 0 {
+            state.attributes.modified_ns = written_ns;
+            state.attributes.changed_ns = state.attributes.changed_ns.max(written_ns);
+        }
+    }
+
+    /// Settles all tails with one flush when they have become too many.
+    pub(crate) fn bound_tails(&self) -> Result<()> {
+        let total: u64 = {
+            let tails = self.tails.lock().expect(NOT_POISONED);
+            tails.iter().map(|(_, bytes)| bytes).sum()
+        };
+        if total > TAILS_BYTES_MAX { self.settle_tails() } else { Ok(()) }
+    }
+
+    /// Writes a record without tail for every file that has one and is not busy; one flush.
+    fn settle_tails(&self) -> Result<()> {
+        let candidates: Vec<_> = {
+            let mut tails = self.tails.lock().expect(NOT_POISONED);
+            tails.drain(..).collect()
+        };
+        let mut settled: Vec<(Unflushed, RwLockWriteGuard<'_, InodeState>)> = Vec::new();
+        let mut busy = Vec::new();
+        for (inode, bytes) in &candidates {
+            let Ok(state) = inode.state.try_write() else {
+                busy.push((inode.clone(), *bytes));
+                continue;
+            };
+            if state.tail_start.is_none() || state.is_unlinked {
+                continue;
+            }
+            if state.valid > state.recorded_valid {
+                // Its next sync writes a record anyway.
+                busy.push((inode.clone(), *bytes));
+                continue;
+            }
+            let record = state.to_record(self.geometry.unit_bytes(), None);
+            settled.push((self.write_record(inode.number, Some(record), None)?, state));
+        }
+        self.tails.lock().expect(NOT_POISONED).extend(busy);
+        if settled.is_empty() {
+            return Ok(());
+        }
+        self.flush()?;
+        for (unflushed, mut state) in settled {
+            self.commit(unflushed);
+            mark_recorded(&mut state, None);
+        }
+        Ok(())
+    }
+
+    /// Stores every file that changed, then flushes.
+    pub(crate) fn sync_all(&self, with_times: bool) -> Result<()> {
+        let inodes: Vec<_> = self.lock_names().by_name.values().cloned().collect();
+        for inode in &inodes {
+            let mut state = inode.state.write().expect(NOT_POISONED);
+            let has_times = state.has_new_times || inode.written_ns.load(Ordering::Relaxed) != 0;
+            if state.is_unlinked || state.is_damaged {
+                continue;
+            }
+            if state.is_dirty || (with_times && has_times) {
+                self.writable()?;
+                self.store(inode, &mut state)?;
+            }
+        }
+        if self.is_read_only.load(Ordering::Acquire) { Ok(()) } else { self.flush() }
+    }
+
+    /// The end of a mount.
+    pub(crate) fn finish(&self) -> Result<()> {
+        if self.is_unmounted.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        if self.is_read_only.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let outcome = self.sync_all(true).and_then(|()| self.settle_tails());
+        if !self.is_read_only.swap(true, Ordering::AcqRel) {
+            *self.read_only_reason.lock().expect(NOT_POISONED) = "it was unmounted".into();
+        }
+        outcome
+    }
+}
