@@ -321,7 +321,11 @@ pub struct ResumeArgs {
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// The result directory.
-    pub directory: PathBuf,
+    #[arg(required = true, value_name = "RESULT")]
+    pub directories: Vec<PathBuf>,
+    /// Write the report as one HTML file that needs no network.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
     /// Options of the output.
     #[command(flatten)]
     pub present: PresentArgs,

@@ -8,6 +8,7 @@ mod flags;
 mod machine;
 mod manual;
 mod progress;
+mod reporting;
 mod runner;
 mod session;
 mod signals;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
         Action::Compare(args) => session::compare(&args),
         Action::Run(args) => session::run_file(&args),
         Action::Resume(args) => session::resume(&args),
-        Action::Report(args) => session::report(&args),
+        Action::Report(args) => reporting::report(&args),
         Action::Doctor => machine::doctor(),
         Action::FileSystems => machine::file_systems(),
         Action::Clean => machine::clean(),

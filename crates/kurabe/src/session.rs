@@ -18,6 +18,7 @@ use lab::spec::{CommandLine, Device, Load, Workload};
 use lab::statistics::GateOutcome;
 use lab::study::{Study, StudyText};
 use lab::study_file;
+use report::source::memory_bytes;
 use serde_json::{Value, json};
 use trial::device::{DeviceError, DeviceRequest, Prepared, prepare};
 use trial::facts::Machine;
@@ -27,10 +28,9 @@ use trial::stop::Stop;
 
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure};
-use crate::flags::{
-    CompareArgs, PresentArgs, ReportArgs, ResumeArgs, RunArgs, Style, flag_of_field,
-};
+use crate::flags::{CompareArgs, PresentArgs, ResumeArgs, RunArgs, Style, flag_of_field};
 use crate::progress::{Look, Progress, rough};
+use crate::reporting;
 use crate::runner::{self, End, Observer, Position, Surroundings};
 use crate::signals::Signals;
 use crate::terminal;
@@ -127,24 +127,6 @@ fn asked_before(directory: &Path) -> Option<StudyText> {
     let path = directory.join(STUDY_FILE);
     let text = fs::read_to_string(&path).ok()?;
     study_file::parse(&path, &text).ok()
-}
-
-/// `kurabe report`.
-pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
-    let stored = StoredResult::read(&args.directory).map_err(Failure::refused)?;
-    for damage in &stored.damage {
-        terminal::note(&format!("kurabe: {damage}"));
-    }
-    let presentation = Presentation::new(&args.present, None)?;
-    let facts = stored.facts.unwrap_or(Value::Null);
-    let analysis = analyse(&stored.plan, &stored.records, memory_bytes(&facts));
-    presentation
-        .exports
-        .write(&stored.plan, &stored.records, &analysis, &facts)
-        .map_err(Failure::broken)?;
-    let tables = report::tables::terminal(&stored.plan, &analysis, presentation.look.colour);
-    terminal::print(&tables);
-    Ok(exit::OK)
 }
 
 fn begin(text: &StudyText, mut study: Study) -> Result<u8, Failure> {
@@ -323,13 +305,16 @@ fn command_problems(workload: &Workload) -> Vec<String> {
 }
 
 /// What to write and how to look.
-struct Presentation {
-    look: Look,
-    exports: Exports,
+pub struct Presentation {
+    /// How to look.
+    pub look: Look,
+    /// What to write.
+    pub exports: Exports,
 }
 
 impl Presentation {
-    fn new(args: &PresentArgs, style: Option<&str>) -> Result<Presentation, Failure> {
+    /// Refuses a style that is none, and a file that cannot be written.
+    pub fn new(args: &PresentArgs, style: Option<&str>) -> Result<Presentation, Failure> {
         use clap::ValueEnum;
         let style = match (args.style, style) {
             (Some(style), _) => Some(style),
@@ -352,8 +337,20 @@ impl Presentation {
     }
 }
 
+/// Refuses a file that cannot be made where it is wanted.
+pub fn check_target(path: &Path) -> Result<(), Failure> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if parent.is_some_and(|parent| !parent.is_dir()) || path.is_dir() {
+        return Err(Failure::refused(format!(
+            "export file {}: its directory does not exist, or it is one itself; make the directory first",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
 /// Files that the user wants besides the result directory.
-struct Exports {
+pub struct Exports {
     json: Option<PathBuf>,
     csv: Option<PathBuf>,
     markdown: Option<PathBuf>,
@@ -363,18 +360,13 @@ impl Exports {
     /// Refuses a file in a directory that does not exist, now rather than after the first block.
     fn check(&self) -> Result<(), Failure> {
         for path in [&self.json, &self.csv, &self.markdown].into_iter().flatten() {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            if parent.is_some_and(|parent| !parent.is_dir()) || path.is_dir() {
-                return Err(Failure::refused(format!(
-                    "export file {}: its directory does not exist, or it is one itself; make the directory first",
-                    path.display()
-                )));
-            }
+            check_target(path)?;
         }
         Ok(())
     }
 
-    fn write(
+    /// Writes the files that are wanted.
+    pub fn write(
         &self,
         plan: &Plan,
         records: &[Record],
@@ -393,10 +385,6 @@ impl Exports {
         }
         Ok(())
     }
-}
-
-fn memory_bytes(facts: &Value) -> Option<u64> {
-    facts.pointer("/machine/memory_bytes")?.as_u64()
 }
 
 /// One sitting of a study.
@@ -442,6 +430,11 @@ impl Sitting {
             terminal::note("");
         }
         terminal::print(&report::tables::terminal(&self.plan, &analysis, look.colour));
+        // The records are safe; a page that cannot be written can be made again.
+        match reporting::write_page(self.writer.directory()) {
+            Ok(path) => progress.say(&format!("report: {}", path.display())),
+            Err(error) => progress.say(&format!("the report could not be written: {error}")),
+        }
         Ok(self.exit_code(&analysis, &signals))
     }
 

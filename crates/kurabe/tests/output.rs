@@ -188,6 +188,21 @@ fn a_report_is_the_same_however_often_it_is_printed() {
 }
 
 #[test]
+fn every_run_ends_with_a_page_and_names_it_last() {
+    let two = Two::new();
+    let ran = two.compare(&["--runs", "3"], &["sleep 0.06"]).expect(0);
+    let last = ran.stderr.lines().last().unwrap_or_default();
+    assert_eq!(last, "report: result/report.html", "{}", ran.stderr);
+    let path = two.site.work().join("result/report.html");
+    let page = fs::read_to_string(&path).unwrap();
+    assert!(page.contains("sleep 0.06") && page.ends_with("</html>\n"));
+    // The same page can be made again, and of nothing but the result.
+    two.site.run(&["report", "result", "--html", "again.html"]).expect(0);
+    assert_eq!(fs::read_to_string(two.site.work().join("again.html")).unwrap(), page);
+    two.site.run(&["report", "result", "--html", "no/such.html"]).expect(2).says(&["no/such.html"]);
+}
+
+#[test]
 fn there_is_no_escape_code_where_there_is_no_terminal() {
     let two = Two::new();
     let ran = two.compare(&["--runs", "3"], &["sleep 0.06"]).expect(0);

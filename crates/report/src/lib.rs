@@ -1,7 +1,14 @@
-//! Shows a result: terminal tables and the sentence, Markdown, CSV, JSON. Reads the plan, the
-//! records and their analysis, and knows nothing of how they were measured.
+//! Shows a result: terminal tables and the sentence, Markdown, CSV, JSON, an HTML page and SVG
+//! pictures. Reads what a result directory holds, and knows nothing of how it was measured.
 
+pub mod chart;
+pub mod charts;
+pub mod costs;
 pub mod export;
+pub mod html;
+pub mod page;
+pub mod source;
+pub mod svg;
 pub mod table;
 pub mod tables;
 pub mod text;

@@ -1,4 +1,4 @@
-//! One table, laid out once and written as terminal text, Markdown or nothing else.
+//! One table, laid out once and written as terminal text, Markdown or ([`crate::html`]) HTML.
 
 /// A cell with the colour that the terminal may give it.
 #[derive(Debug, Clone, Default)]
@@ -7,6 +7,8 @@ pub struct Cell {
     pub text: String,
     /// Its tone.
     pub tone: Tone,
+    /// The number behind the text, as it was computed, where there is one.
+    pub value: Option<f64>,
 }
 
 /// What a colour says; colour never says anything that the text does not.
@@ -51,7 +53,7 @@ pub fn paint(text: &str, tone: Tone, colour: bool) -> String {
 
 impl From<String> for Cell {
     fn from(text: String) -> Cell {
-        Cell { text, tone: Tone::Plain }
+        Cell { text, ..Cell::default() }
     }
 }
 
@@ -64,7 +66,17 @@ impl From<&str> for Cell {
 impl Cell {
     /// A cell with a tone.
     pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
-        Cell { text: text.into(), tone }
+        Cell { text: text.into(), tone, value: None }
+    }
+
+    /// A cell that shows a number.
+    pub fn number(value: f64, text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), tone: Tone::Plain, value: Some(value) }
+    }
+
+    /// The cell with a number behind its text.
+    pub fn valued(self, value: Option<f64>) -> Cell {
+        Cell { value, ..self }
     }
 }
 

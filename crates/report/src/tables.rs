@@ -30,16 +30,9 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     for contender in ranked(workload) {
         let cost = &contender.cost;
         let optional = |value: Option<f64>, text: fn(f64) -> String| {
-            Cell::from(value.map_or("-".to_string(), text))
+            Cell::from(value.map_or("-".to_string(), text)).valued(value)
         };
-        let time = match contender.metrics.first() {
-            Some(metric) => metric_cell(metric),
-            None if contender.trials == 0 => "-".into(),
-            None => Cell::toned(format!("failed {}×", contender.failed), Tone::Bad),
-        };
-        let comparison = primary_comparisons(workload)
-            .find(|comparison| comparison.contender == contender.label);
-        let [ratio, verdict] = comparison_cells(comparison, contender.label == baseline);
+        let [time, ratio, verdict] = answer_cells(workload, contender, baseline);
         table.rows.push(vec![
             contender.label.as_str().into(),
             time,
@@ -54,8 +47,25 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     table.without_empty_columns()
 }
 
+/// Figure, ratio and verdict of one contender.
+pub(crate) fn answer_cells(
+    workload: &WorkloadAnalysis,
+    contender: &ContenderAnalysis,
+    baseline: &str,
+) -> [Cell; 3] {
+    let figure = match contender.metrics.first() {
+        Some(metric) => metric_cell(metric),
+        None if contender.trials == 0 => "-".into(),
+        None => Cell::toned(format!("failed {}×", contender.failed), Tone::Bad),
+    };
+    let comparison =
+        primary_comparisons(workload).find(|comparison| comparison.contender == contender.label);
+    let [ratio, verdict] = comparison_cells(comparison, contender.label == baseline);
+    [figure, ratio, verdict]
+}
+
 /// Name of the most important figure of a workload.
-fn primary_metric(workload: &WorkloadAnalysis) -> &str {
+pub(crate) fn primary_metric(workload: &WorkloadAnalysis) -> &str {
     workload.comparisons.first().map_or_else(
         || {
             let metrics = workload.contenders.iter().flat_map(|contender| &contender.metrics);
@@ -73,7 +83,10 @@ fn primary_comparisons(workload: &WorkloadAnalysis) -> impl Iterator<Item = &Com
 
 fn metric_cell(metric: &MetricAnalysis) -> Cell {
     let interval = metric.summary.median_interval.map(|interval| (interval.low, interval.high));
-    text::figure_with_interval(metric.summary.median, interval, metric.unit).into()
+    Cell::number(
+        metric.summary.median,
+        text::figure_with_interval(metric.summary.median, interval, metric.unit),
+    )
 }
 
 /// The figures of a workload that has several: one row a figure, one column a contender, with the
@@ -201,7 +214,7 @@ pub const MARKS_EXPLAINED: &str =
     "×ratio to the baseline: + better, - worse, = the same within the margin, ? inconclusive";
 
 /// The contenders, the best median first, those without one last.
-fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
+pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
     let mut contenders: Vec<_> = workload.contenders.iter().collect();
     let key = |contender: &ContenderAnalysis| {
         contender.metrics.first().map_or(f64::INFINITY, |metric| {
@@ -230,7 +243,10 @@ fn comparison_cells(comparison: Option<&Comparison>, is_baseline: bool) -> [Cell
         return ["-".into(), "-".into()];
     };
     let verdict = &comparison.verdict;
-    [ratio_text(comparison).into(), Cell::toned(verdict_text(verdict), tone_of(verdict))]
+    [
+        Cell::from(ratio_text(comparison)).valued(comparison.ratio),
+        Cell::toned(verdict_text(verdict), tone_of(verdict)),
+    ]
 }
 
 /// A verdict in words.
@@ -365,7 +381,8 @@ fn certainty(blocks: usize, plan: &Plan) -> String {
     format!("Intervals of 95 %{family}, from {blocks} interleaved blocks on {}.", device_text(plan))
 }
 
-fn device_text(plan: &Plan) -> String {
+/// What the trials stood on, in words.
+pub(crate) fn device_text(plan: &Plan) -> String {
     match plan.study.device.split_once(':') {
         _ if plan.study.contenders.iter().all(|contender| contender.directory.is_some()) => {
             "existing directories".into()

@@ -8,6 +8,12 @@ pub fn time(ns: f64) -> String {
     format!("{} {unit}", significant(value))
 }
 
+/// A time on an axis, without needless digits: `10 µs`, `2 s`, `1.5 ms`.
+pub fn round_time(ns: f64) -> String {
+    let (value, unit) = scale_time(ns * (1.0 + 1e-12));
+    format!("{} {unit}", plain(value))
+}
+
 /// A time and its interval in one unit: `1.932 s [1.88, 2.01]`.
 pub fn time_with_interval(ns: f64, interval: Option<(f64, f64)>) -> String {
     let (value, unit) = scale_time(ns);
@@ -96,6 +102,22 @@ pub fn count(value: f64) -> String {
     }
 }
 
+/// A number without noughts behind the point: `5`, `7.5`.
+pub fn plain(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+/// A number that may be far below 1: `0.0012`, `0.37`, `2.00`.
+pub fn small(value: f64) -> String {
+    match value {
+        0.0 => "0".into(),
+        value if value.abs() < 0.001 => format!("{value:.1e}"),
+        value if value.abs() < 0.1 => format!("{value:.4}"),
+        value => format!("{value:.2}"),
+    }
+}
+
 /// A ratio: `1.083`, `12.4`.
 pub fn ratio(value: f64) -> String {
     match value {
@@ -137,6 +159,9 @@ mod tests {
         assert_eq!(bytes(655_360.0), "640 KiB");
         assert_eq!(count(812.0), "812");
         assert_eq!(count(12_300.0), "12.3k");
+        assert_eq!([1e3, 2e9, 1.5e6, 999.0].map(round_time), ["1 µs", "2 s", "1.5 ms", "999 ns"]);
+        assert_eq!(plain(7.5) + &plain(5.0), "7.55");
+        assert_eq!([0.0, 0.000_04, 0.0123, 2.0].map(small), ["0", "4.0e-5", "0.0123", "2.00"]);
         assert_eq!(ratio(1.0834), "1.083");
         assert_eq!(ratio(12.44), "12.4");
         assert_eq!(list(&["a".into(), "b".into(), "c".into()]), "a, b and c");

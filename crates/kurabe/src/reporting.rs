@@ -1,0 +1,59 @@
+//! `kurabe report`, and the page at the end of every run. Reads result directories and writes what
+//! the user wants of them; nothing of a result is changed.
+
+use std::path::{Path, PathBuf};
+
+use lab::result::{ResultError, StoredResult, replace};
+use report::source::Source;
+use serde_json::Value;
+
+use crate::exit::{self, Failure};
+use crate::flags::ReportArgs;
+use crate::session::{Presentation, check_target};
+use crate::terminal;
+
+/// The page's name in a result directory.
+pub const PAGE_FILE: &str = "report.html";
+
+/// `kurabe report`.
+pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
+    if let Some(path) = &args.html {
+        check_target(path)?;
+    }
+    let presentation = Presentation::new(&args.present, None)?;
+    let source = read(&args.directories[0])?;
+    presentation
+        .exports
+        .write(
+            &source.plan,
+            &source.records,
+            &source.analysis,
+            source.facts.as_ref().unwrap_or(&Value::Null),
+        )
+        .map_err(Failure::broken)?;
+    if let Some(path) = &args.html {
+        replace(path, report::page::page(&source).as_bytes()).map_err(Failure::broken)?;
+    }
+    terminal::print(&report::tables::terminal(
+        &source.plan,
+        &source.analysis,
+        presentation.look.colour,
+    ));
+    Ok(exit::OK)
+}
+
+/// Reads a result and says what of it could not be read.
+fn read(directory: &Path) -> Result<Source, Failure> {
+    let source = Source::of(StoredResult::read(directory).map_err(Failure::refused)?);
+    for damage in &source.damage {
+        terminal::note(&format!("kurabe: {damage}"));
+    }
+    Ok(source)
+}
+
+/// Writes the page into its result directory and yields its path.
+pub fn write_page(directory: &Path) -> Result<PathBuf, ResultError> {
+    let path = directory.join(PAGE_FILE);
+    replace(&path, report::page::page(&Source::read(directory)?).as_bytes())?;
+    Ok(path)
+}

@@ -1,0 +1,152 @@
+// Makes the still pictures of the page interactive: the same charts, drawn by plotly.js from the
+// JSON in the page. Without this script the pictures, their numbers and all tables stay as they are.
+(function () {
+  "use strict";
+  const source = document.getElementById("kurabe-charts");
+  if (!source || !window.Plotly) return;
+  const charts = JSON.parse(source.textContent);
+  const symbols = ["circle", "square", "diamond", "triangle-up", "triangle-down", "x", "hexagon"];
+  const dashes = ["solid", "7px,3px", "2px,2px", "9px,3px,2px,3px", "12px,4px", "4px,4px", "1px,3px", "6px,2px,1px,2px,1px,2px"];
+  const patterns = ["", "/", "\\", ".", "x", "-", "|", "+"];
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const touch = window.matchMedia("(pointer: coarse)").matches;
+
+  // plotly.js reads a little HTML in every text; labels are text.
+  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  function trace(chart, series) {
+    const key = chart.keys[series.key];
+    const ink = colour("--k" + (key.style % 8));
+    const points = series.points;
+    const common = {
+      name: plain(key.name), showlegend: false, visible: !key.hidden,
+      hoverinfo: "text", hovertext: points.map((point) => plain(point.text)),
+      hoverlabel: { align: "left" },
+    };
+    if (series.mark === "bars") {
+      return Object.assign(common, {
+        type: "bar", orientation: "h", width: 0.64,
+        x: points.map((point) => point.x - (point.low || 0)),
+        base: points.map((point) => point.low || 0),
+        y: points.map((point) => point.y),
+        marker: {
+          color: ink, line: { width: 1, color: colour("--paper") },
+          pattern: chart.legend ? { shape: patterns[key.style % 8], size: 6, solidity: 0.18, fgcolor: colour("--paper"), fillmode: "overlay" } : {},
+        },
+      });
+    }
+    const lines = { line: { color: ink, dash: dashes[key.style % 8], width: 2 } };
+    const marker = (size, opacity) => ({
+      marker: { color: ink, size, opacity, symbol: symbols[key.style % 7], line: { width: 0 } },
+    });
+    const place = { type: "scatter", x: points.map((point) => point.x), y: points.map((point) => point.y) };
+    switch (series.mark) {
+      case "line": return Object.assign(common, place, lines, { mode: "lines" });
+      case "faint": return Object.assign(common, place, { mode: "lines", opacity: 0.3, line: { color: ink, width: 1, dash: lines.line.dash } });
+      case "steps": return Object.assign(common, place, lines, marker(8, 1), { mode: "lines+markers" });
+      case "dots": return Object.assign(common, place, marker(7, 0.55), { mode: "markers" });
+      case "ring": return Object.assign(common, place, { mode: "markers", marker: { symbol: "circle-open", size: 15, color: colour("--ink"), line: { width: 2 } } });
+      case "interval": return Object.assign(common, place, marker(13, 1), {
+        mode: "markers",
+        error_x: {
+          type: "data", symmetric: false, color: ink, thickness: 2.5, width: 6,
+          array: points.map((point) => (point.high === undefined ? 0 : point.high - point.x)),
+          arrayminus: points.map((point) => (point.low === undefined ? 0 : point.x - point.low)),
+        },
+      });
+    }
+    return Object.assign(common, place, { mode: "markers" });
+  }
+
+  function axis(data, narrow) {
+    const log = data.logarithmic;
+    const cut = (text) => (narrow && text.length > 13 ? text.slice(0, 12) + "…" : text);
+    const found = {
+      title: { text: plain(data.title), font: { size: 12, color: colour("--faint") }, standoff: 8 },
+      type: log ? "log" : "linear", range: data.range.map((end) => (log ? Math.log10(end) : end)),
+      gridcolor: colour("--rule"), linecolor: colour("--faint"), zeroline: false, automargin: true,
+      tickfont: { size: 12, color: colour("--faint") },
+    };
+    if (data.fixed) {
+      found.tickmode = "array";
+      found.tickvals = data.ticks.map((tick) => tick.at);
+      found.ticktext = data.ticks.map((tick) => plain(cut(tick.text)));
+    }
+    return found;
+  }
+
+  function layout(chart, width) {
+    const y = axis(chart.y, width < 520);
+    const rows = chart.y.fixed && !chart.y.logarithmic;
+    if (rows) y.showgrid = false;
+    const shapes = [], annotations = [];
+    for (const guide of chart.guides) {
+      if (guide.kind === "band") {
+        shapes.push({ type: "rect", layer: "below", xref: "x", yref: "paper", x0: guide.from, x1: guide.to, y0: 0, y1: 1, fillcolor: colour("--rule"), opacity: 0.55, line: { width: 0 } });
+      } else if (guide.kind === "level") {
+        shapes.push({ type: "line", layer: "below", xref: "paper", yref: "y", x0: 0, x1: 1, y0: guide.y, y1: guide.y, line: { color: colour("--ink"), width: 1 } });
+      } else {
+        shapes.push({ type: "line", layer: "below", xref: "x", yref: "paper", x0: guide.x, x1: guide.x, y0: 0, y1: 1, line: { color: colour("--ink"), width: 1 } });
+        annotations.push({ text: plain(guide.text), xref: "x", yref: "paper", x: chart.x.logarithmic ? Math.log10(guide.x) : guide.x, y: 1, yanchor: "bottom", xanchor: "left", showarrow: false, font: { size: 11, color: colour("--faint") } });
+      }
+    }
+    return {
+      height: chart.height + 12, margin: { l: rows ? 10 : 50, r: 16, t: 20, b: 46 }, barmode: "overlay",
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
+      font: { family: colour("--sans"), color: colour("--ink") }, hovermode: "closest",
+      dragmode: touch ? false : "zoom", xaxis: axis(chart.x, false), yaxis: y, shapes, annotations,
+    };
+  }
+
+  const config = {
+    responsive: true, displaylogo: false, doubleClick: "reset", showSendToCloud: false,
+    plotlyServerURL: "", modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+  };
+
+  function draw(figure) {
+    const chart = charts[Number(figure.dataset.chart)];
+    const still = figure.querySelector(".still"), live = figure.querySelector(".live");
+    live.hidden = false;
+    still.hidden = true;
+    const shown = chart.keys.map((key) => !key.hidden);
+    const traces = chart.series.map((series) => Object.assign(trace(chart, series), { visible: shown[series.key] }));
+    Plotly.react(live, traces, layout(chart, live.clientWidth), config);
+    live.querySelectorAll(".modebar-btn").forEach((button) => button.setAttribute("tabindex", "-1"));
+  }
+
+  // A hidden contender is taken out of the chart it was hidden in.
+  function legend(figure) {
+    const chart = charts[Number(figure.dataset.chart)];
+    figure.querySelectorAll(".legend [data-key]").forEach((entry) => {
+      const button = document.createElement("button");
+      const key = chart.keys[Number(entry.dataset.key)];
+      button.type = "button";
+      button.innerHTML = entry.innerHTML;
+      button.setAttribute("aria-pressed", String(!key.hidden));
+      button.title = "show or hide";
+      button.addEventListener("click", () => {
+        key.hidden = !key.hidden;
+        button.setAttribute("aria-pressed", String(!key.hidden));
+        draw(figure);
+      });
+      entry.replaceWith(button);
+    });
+  }
+
+  const figures = Array.from(document.querySelectorAll("figure[data-chart]"));
+  const drawn = new Set();
+  const watcher = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (entry.isIntersecting && !drawn.has(entry.target)) {
+        drawn.add(entry.target);
+        draw(entry.target);
+      }
+    }
+  }, { rootMargin: "600px 0px" });
+  figures.forEach((figure) => { legend(figure); watcher.observe(figure); });
+
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    drawn.forEach(draw);
+  });
+})();

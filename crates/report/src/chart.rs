@@ -1,0 +1,307 @@
+//! A chart as data: axes, series, guides and the words and numbers for a reader who does not see it.
+//!
+//! One description is drawn twice: as a still SVG by [`crate::svg`], and by the script in the page,
+//! which reads the JSON of the very same structs. Nothing here knows of results. Invariants: every
+//! range is finite and ascending, on a logarithmic axis positive; every series belongs to a key.
+
+use serde::Serialize;
+
+use crate::table::Table;
+
+/// One chart.
+#[derive(Debug, Clone, Serialize)]
+pub struct Chart {
+    /// Identifier, unique in a page; also the name of the SVG file.
+    pub id: String,
+    /// Heading.
+    pub title: String,
+    /// What is to be seen, in whole sentences with numbers: the text alternative.
+    pub says: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// Height in px at the width of [`crate::svg::WIDTH`].
+    pub height: u32,
+    /// The entries of the legend.
+    pub keys: Vec<Key>,
+    /// Whether the legend is needed; rows that carry their own labels can do without.
+    pub legend: bool,
+    /// Whether it is of less weight, and folded away until a reader asks for it.
+    pub folded: bool,
+    /// What is drawn, in order.
+    pub series: Vec<Series>,
+    /// Lines and bands behind the series.
+    pub guides: Vec<Guide>,
+    /// The numbers that are drawn.
+    #[serde(skip)]
+    pub numbers: Table,
+}
+
+/// An axis.
+#[derive(Debug, Clone, Serialize)]
+pub struct Axis {
+    /// What it measures, with its unit.
+    pub title: String,
+    /// Whether equal distances are equal factors.
+    pub logarithmic: bool,
+    /// Ends of the axis, in the units of the data.
+    pub range: (f64, f64),
+    /// Marks with their labels.
+    pub ticks: Vec<Tick>,
+    /// Whether the labels stand for places that have no others between them (rows, percentiles),
+    /// so that they stay as they are when a reader zooms in.
+    pub fixed: bool,
+}
+
+/// A mark of an axis.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tick {
+    /// Where.
+    pub at: f64,
+    /// Its label.
+    pub text: String,
+}
+
+/// An entry of the legend: what can be hidden.
+#[derive(Debug, Clone, Serialize)]
+pub struct Key {
+    /// Its label.
+    pub name: String,
+    /// Which colour, dash and symbol of the palette.
+    pub style: usize,
+    /// Whether it is left out until a reader asks for it.
+    pub hidden: bool,
+}
+
+/// Points that are drawn alike.
+#[derive(Debug, Clone, Serialize)]
+pub struct Series {
+    /// Index of its key.
+    pub key: usize,
+    /// How they are drawn.
+    pub mark: Mark,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+/// How the points of a series are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    /// A line.
+    Line,
+    /// A thin, pale line, for single trials behind their median.
+    Faint,
+    /// A line with a symbol at each point.
+    Steps,
+    /// Symbols, pale, for single trials.
+    Dots,
+    /// A large symbol with a horizontal interval from `low` to `high`.
+    Interval,
+    /// Horizontal bars from `low` to `x`, in the row `y`.
+    Bars,
+    /// A ring around a place that is pointed out.
+    Ring,
+}
+
+/// One point.
+#[derive(Debug, Clone, Serialize)]
+pub struct Point {
+    /// Horizontally.
+    pub x: f64,
+    /// Vertically.
+    pub y: f64,
+    /// Lower end of its interval, or the start of a bar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end of its interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// What is said when it is pointed at.
+    pub text: String,
+}
+
+impl Point {
+    /// A point without an interval.
+    pub fn at(x: f64, y: f64, text: impl Into<String>) -> Point {
+        Point { x, y, low: None, high: None, text: text.into() }
+    }
+}
+
+/// Something behind the series that they are read against.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Guide {
+    /// A vertical line.
+    Line {
+        /// Where.
+        x: f64,
+        /// Its label.
+        text: String,
+    },
+    /// A horizontal line.
+    Level {
+        /// Where.
+        y: f64,
+    },
+    /// A vertical band.
+    Band {
+        /// Left end.
+        from: f64,
+        /// Right end.
+        to: f64,
+    },
+}
+
+impl Axis {
+    /// An axis of rows, the first on top, at the places 0, 1, 2 and so on.
+    pub fn rows(labels: &[&str]) -> Axis {
+        let ticks = labels.iter().enumerate();
+        Axis {
+            title: String::new(),
+            logarithmic: false,
+            // The first row on top: the axis runs downwards.
+            range: (labels.len() as f64 - 0.5, -0.5),
+            ticks: ticks.map(|(row, label)| Tick { at: row as f64, text: short(label) }).collect(),
+            fixed: true,
+        }
+    }
+
+    /// A linear axis from 0 (or below) to the largest value.
+    pub fn from_zero(title: impl Into<String>, values: impl Iterator<Item = f64>) -> Axis {
+        let (low, high) = extremes(values).unwrap_or((0.0, 1.0));
+        let (low, high) = (low.min(0.0), if high > 0.0 { high } else { 1.0 });
+        Axis::linear(title, low, high * 1.04)
+    }
+
+    /// A linear axis between two values.
+    pub fn linear(title: impl Into<String>, low: f64, high: f64) -> Axis {
+        let high = if high > low { high } else { low + 1.0 };
+        let ticks = linear_ticks(low, high, 6.0);
+        Axis { title: title.into(), logarithmic: false, range: (low, high), ticks, fixed: false }
+    }
+
+    /// A logarithmic axis around positive values, labelled by `label`. None without any.
+    pub fn logarithmic(
+        title: impl Into<String>,
+        values: impl Iterator<Item = f64>,
+        label: fn(f64) -> String,
+    ) -> Option<Axis> {
+        let (low, high) = extremes(values.filter(|value| *value > 0.0))?;
+        // A little room on both sides, and some span where all values are one.
+        let room = (high / low).powf(0.05).max(1.03);
+        let range = (low / room, high * room);
+        let ticks = logarithmic_ticks(range.0, range.1, label);
+        Some(Axis { title: title.into(), logarithmic: true, range, ticks, fixed: true })
+    }
+
+    /// Where a value lies between the ends, 0 to 1 within the axis.
+    pub fn place(&self, value: f64) -> f64 {
+        let (low, high) = self.range;
+        if self.logarithmic {
+            (value.ln() - low.ln()) / (high.ln() - low.ln())
+        } else {
+            (value - low) / (high - low)
+        }
+    }
+}
+
+/// A label that leaves room for the chart beside it.
+pub fn short(label: &str) -> String {
+    const CHARACTERS_MAX: usize = 26;
+    if label.chars().count() <= CHARACTERS_MAX {
+        return label.to_string();
+    }
+    let head: String = label.chars().take(CHARACTERS_MAX - 1).collect();
+    format!("{}…", head.trim_end())
+}
+
+/// Smallest and largest of the finite values.
+pub fn extremes(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.filter(|value| value.is_finite()).fold(None, |found, value| match found {
+        None => Some((value, value)),
+        Some((low, high)) => Some((f64::min(low, value), f64::max(high, value))),
+    })
+}
+
+/// At most about `count` marks at multiples of 1, 2 or 5 times a power of ten.
+fn linear_ticks(low: f64, high: f64, count: f64) -> Vec<Tick> {
+    let rough = (high - low) / count;
+    let power = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .map(|factor| factor * power)
+        .into_iter()
+        .find(|step| *step >= rough)
+        .unwrap_or(rough);
+    let digits = (-step.log10().floor()).max(0.0) as usize;
+    let first = (low / step).ceil() as i64;
+    (first..)
+        .map(|count| count as f64 * step)
+        .take_while(|at| *at <= high + step * 1e-9)
+        .map(|at| Tick { at, text: format!("{at:.digits$}") })
+        .collect()
+}
+
+/// Marks at powers of ten, with 2 and 5 between them on a short axis, and finer ones on a very
+/// short one.
+fn logarithmic_ticks(low: f64, high: f64, label: fn(f64) -> String) -> Vec<Tick> {
+    let decades = (high / low).log10();
+    if decades < 0.8 {
+        let ticks = linear_ticks(low, high, 9.0).into_iter().filter(|tick| tick.at > 0.0);
+        return ticks.map(|tick| Tick { text: label(tick.at), ..tick }).collect();
+    }
+    let factors: &[f64] = if decades < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    (first..=last)
+        .flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)))
+        .filter(|at| (low..=high).contains(at))
+        .map(|at| Tick { at, text: label(at) })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(ticks: &[Tick]) -> Vec<&str> {
+        ticks.iter().map(|tick| tick.text.as_str()).collect()
+    }
+
+    #[test]
+    fn ticks_are_round_numbers_inside_the_axis() {
+        assert_eq!(
+            texts(&linear_ticks(0.0, 1.04, 6.0)),
+            ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+        );
+        assert_eq!(texts(&linear_ticks(-3.0, 9.0, 6.0)), ["-2", "0", "2", "4", "6", "8"]);
+        let label = |value: f64| format!("{value}");
+        assert_eq!(texts(&logarithmic_ticks(0.9, 11.0, label)), ["1", "2", "5", "10"]);
+        assert_eq!(texts(&logarithmic_ticks(1.0, 1e6, label)).len(), 7);
+        assert!(logarithmic_ticks(0.97, 1.21, label).len() >= 3);
+    }
+
+    #[test]
+    fn axes_stay_finite_whatever_the_values() {
+        let axis = Axis::from_zero("t", [0.0, f64::NAN, f64::INFINITY].into_iter());
+        assert!(axis.range.0 < axis.range.1 && axis.range.1.is_finite(), "{axis:?}");
+        let axis = Axis::logarithmic("t", [5.0, 5.0, 0.0, -1.0].into_iter(), |v| v.to_string());
+        let axis = axis.unwrap();
+        assert!(axis.range.0 < 5.0 && axis.range.1 > 5.0, "{axis:?}");
+        assert!(Axis::logarithmic("t", [0.0].into_iter(), |v| v.to_string()).is_none());
+    }
+
+    #[test]
+    fn places_run_from_end_to_end() {
+        let rows = Axis::rows(&["a", "b"]);
+        assert_eq!((rows.place(0.0), rows.place(1.0)), (0.75, 0.25));
+        let axis = Axis { logarithmic: true, range: (1.0, 100.0), ..rows };
+        assert!((axis.place(10.0) - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn long_labels_are_cut() {
+        assert_eq!(short("ext4"), "ext4");
+        assert_eq!(short(&"é".repeat(40)).chars().count(), 26);
+    }
+}

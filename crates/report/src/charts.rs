@@ -1,0 +1,107 @@
+//! The charts of one workload: from the analysis and the records to [`Chart`]s.
+//!
+//! A contender has the same colour, dash and symbol in every chart: its place in the study. A chart
+//! of which nothing was measured is not made.
+
+use lab::analysis::WorkloadAnalysis;
+use lab::load::Unit;
+
+use crate::chart::{Chart, Key};
+use crate::html::slug;
+use crate::source::Source;
+use crate::text;
+
+mod cost;
+pub mod matrix;
+mod phases;
+mod ratio;
+mod series;
+
+/// One workload of a source, and what every chart of it needs.
+pub struct View<'a> {
+    /// The source.
+    pub source: &'a Source,
+    /// The workload's place in the study.
+    pub index: usize,
+    /// What the records say of it.
+    pub analysis: &'a WorkloadAnalysis,
+}
+
+impl View<'_> {
+    /// The views of a source, one a workload.
+    pub fn all(source: &Source) -> Vec<View<'_>> {
+        let workloads = source.analysis.workloads.iter().enumerate();
+        workloads.map(|(index, analysis)| View { source, index, analysis }).collect()
+    }
+
+    /// An identifier for something of this workload, unique in a page.
+    pub fn id(&self, what: &str) -> String {
+        let name = slug(&self.analysis.workload);
+        match name.as_str() {
+            "" => format!("w{}-{what}", self.index + 1),
+            name => format!("w{}-{name}-{what}", self.index + 1),
+        }
+    }
+
+    /// The legend of the contenders, in the study's order.
+    pub fn keys(&self) -> Vec<Key> {
+        let contenders = self.analysis.contenders.iter().enumerate();
+        contenders
+            .map(|(style, contender)| Key { name: contender.label.clone(), style, hidden: false })
+            .collect()
+    }
+
+    /// The contenders' places in the study, the best first, those without a figure last.
+    pub fn ranked(&self) -> Vec<usize> {
+        let labels = crate::tables::ranked(self.analysis);
+        let place = |label: &str| {
+            self.analysis.contenders.iter().position(|contender| contender.label == label)
+        };
+        labels.into_iter().filter_map(|contender| place(&contender.label)).collect()
+    }
+
+    /// Name and unit of the most important figure, when any trial was completed.
+    pub fn primary(&self) -> Option<(&str, Unit)> {
+        let metrics = self.analysis.contenders.iter().flat_map(|contender| &contender.metrics);
+        metrics.map(|metric| (metric.name.as_str(), metric.unit)).next()
+    }
+}
+
+/// All charts of a workload, in the order of the page.
+pub fn of_workload(view: &View<'_>) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    charts.extend(ratio::against_baseline(view));
+    charts.extend(ratio::every_figure(view));
+    charts.extend(ratio::over_blocks(view));
+    charts.extend(phases::stacked(view));
+    charts.extend(series::charts(view));
+    charts.extend(matrix::curves(view));
+    charts.extend(cost::amplification(view));
+    charts.extend(cost::flushes(view));
+    charts
+}
+
+/// A unit that suits all values of an axis: its name, and what a value is divided by.
+pub fn scale_of(unit: Unit, largest: f64) -> (&'static str, f64) {
+    let steps: &[(&str, f64)] = match unit {
+        Unit::Nanoseconds => &[("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)],
+        Unit::BytesPerSecond => {
+            &[("GiB/s", 1_073_741_824.0), ("MiB/s", 1_048_576.0), ("KiB/s", 1024.0), ("B/s", 1.0)]
+        }
+        Unit::OperationsPerSecond => {
+            &[("million operations/s", 1e6), ("thousand operations/s", 1e3), ("operations/s", 1.0)]
+        }
+    };
+    let fits = steps.iter().find(|(_, size)| largest >= *size);
+    *fits.unwrap_or(&steps[steps.len() - 1])
+}
+
+/// What is better of a unit, for the title of an axis.
+pub fn better(unit: Unit) -> &'static str {
+    if unit.more_is_better() { "more is better" } else { "less is better" }
+}
+
+/// A figure with its words, for what is said when a point is pointed at.
+pub fn figure(value: f64, unit: Unit) -> String {
+    text::figure(value, unit)
+}

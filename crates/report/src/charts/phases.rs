@@ -1,0 +1,106 @@
+//! Where the time of a trial goes: the phases as stacked bars.
+
+use lab::load::Unit;
+use lab::record::Phase;
+
+use super::{View, scale_of};
+use crate::chart::{Axis, Chart, Key, Mark, Point, Series};
+use crate::table::{Cell, Table};
+use crate::text;
+
+/// The medians of the phases, one bar a contender.
+pub fn stacked(view: &View<'_>) -> Option<Chart> {
+    let rows: Vec<usize> = view
+        .ranked()
+        .into_iter()
+        .filter(|contender| !view.analysis.contenders[*contender].phases.is_empty())
+        .collect();
+    let phases_of = |contender: usize| &view.analysis.contenders[contender].phases;
+    let present: Vec<Phase> = Phase::ALL
+        .iter()
+        .copied()
+        .filter(|phase| rows.iter().any(|row| phases_of(*row).iter().any(|(p, _)| p == phase)))
+        .collect();
+    if rows.is_empty() {
+        return None;
+    }
+    // The wait for an idle device is no work of the file system.
+    let shown = |phase: Phase| phase != Phase::Settle;
+    let total_of = |contender: usize| -> f64 {
+        phases_of(contender).iter().filter(|(phase, _)| shown(*phase)).map(|(_, ns)| ns).sum()
+    };
+    let largest = rows.iter().map(|row| total_of(*row)).fold(0.0, f64::max);
+    let (name, size) = scale_of(Unit::Nanoseconds, largest);
+    let mut heads = vec!["contender"];
+    heads.extend(present.iter().map(|phase| phase.name()));
+    let mut numbers = Table::new(&heads);
+    let mut starts = vec![0.0; rows.len()];
+    let mut series = Vec::new();
+    for (key, phase) in present.iter().enumerate() {
+        let mut points = Vec::new();
+        for (row, contender) in rows.iter().enumerate() {
+            let found = phases_of(*contender).iter().find(|(entry, _)| entry == phase);
+            let Some((_, ns)) = found else { continue };
+            let label = &view.analysis.contenders[*contender].label;
+            let low = starts[row];
+            if shown(*phase) {
+                starts[row] += ns / size;
+            }
+            points.push(Point {
+                x: low + ns / size,
+                y: row as f64,
+                low: Some(low),
+                high: None,
+                text: format!("{label}, {}: {}", phase.name(), text::time(*ns)),
+            });
+        }
+        series.push(Series { key, mark: Mark::Bars, points });
+    }
+    for contender in &rows {
+        let cells = present.iter().map(|phase| {
+            let found = phases_of(*contender).iter().find(|(entry, _)| entry == phase);
+            found.map_or("-".into(), |(_, ns)| Cell::number(*ns, text::time(*ns)))
+        });
+        let label = view.analysis.contenders[*contender].label.as_str();
+        numbers.rows.push(std::iter::once(Cell::from(label)).chain(cells).collect());
+    }
+    let labels: Vec<&str> =
+        rows.iter().map(|row| view.analysis.contenders[*row].label.as_str()).collect();
+    let keys = present.iter().map(|phase| Key {
+        name: phase.name().into(),
+        style: style_of(*phase),
+        hidden: !shown(*phase),
+    });
+    Some(Chart {
+        id: view.id("phases"),
+        title: "Where the time of a trial goes".into(),
+        says: "Medians of the phases of a trial, in the order in which they happen. What is compared is run and sync; the wait for an idle device (settle) is left out.".into(),
+        x: Axis::from_zero(
+            format!("time, {name}"),
+            rows.iter().map(|row| total_of(*row) / size),
+        ),
+        y: Axis::rows(&labels),
+        height: 84 + 36 * rows.len() as u32,
+        keys: keys.collect(),
+        legend: true,
+        folded: false,
+        series,
+        guides: Vec::new(),
+        numbers,
+    })
+}
+
+/// Run and sync, which are compared, stand out from what comes before and after.
+fn style_of(phase: Phase) -> usize {
+    match phase {
+        Phase::Run => 0,
+        Phase::Sync => 5,
+        Phase::Mkfs => 4,
+        Phase::Mount => 6,
+        Phase::Setup | Phase::Prepare => 3,
+        Phase::Layout => 2,
+        Phase::Unmount => 1,
+        Phase::Check => 7,
+        Phase::Settle | Phase::Cleanup => 6,
+    }
+}

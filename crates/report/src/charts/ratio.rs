@@ -1,0 +1,261 @@
+//! How the contenders stand to the baseline: every trial a point, the estimate with its interval.
+
+use lab::analysis::Comparison;
+use lab::record::Record;
+
+use super::{View, better, figure, scale_of};
+use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
+use crate::source::value_of;
+use crate::table::{Cell, Table};
+use crate::{tables, text};
+
+/// Most figures that are shown in one chart.
+const FIGURES_MAX: usize = 14;
+
+/// The paired ratios of the most important figure.
+pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
+    let study = &view.source.plan.study;
+    let baseline = study.contenders[study.baseline].label.as_str();
+    let (metric, unit) = view.primary()?;
+    let records = view.source.completed(&view.analysis.workload);
+    let mut rows: Vec<usize> = view.ranked();
+    rows.retain(|contender| *contender != study.baseline && !records[*contender].is_empty());
+    if rows.is_empty() {
+        return None;
+    }
+    let mut series = Vec::new();
+    let mut numbers = Table::new(&["contender", "ratio", "from", "to", "verdict", "blocks"]);
+    let mut guides = Vec::new();
+    let margin = 1.0 + study.same_within;
+    guides.push(Guide::Band { from: margin.recip(), to: margin });
+    guides.push(Guide::Line { x: 1.0, text: format!("{baseline} = 1") });
+    let mut said = Vec::new();
+    for (row, contender) in rows.iter().enumerate() {
+        let label = view.analysis.contenders[*contender].label.as_str();
+        let found = view
+            .analysis
+            .comparisons
+            .iter()
+            .find(|comparison| comparison.contender == label && comparison.metric == metric);
+        let pairs = paired(&records[study.baseline], &records[*contender], metric);
+        let dots = pairs.iter().enumerate().map(|(place, (block, ratio))| {
+            // Spread a little, so that equal ratios do not hide one another.
+            let aside = ((place * 7 % 11) as f64 - 5.0) * 0.022;
+            let text = format!("{label}, block {}: {}", block + 1, text::ratio(*ratio));
+            Point::at(*ratio, row as f64 + aside + 0.2, text)
+        });
+        series.push(Series { key: *contender, mark: Mark::Dots, points: dots.collect() });
+        if let Some(comparison) = found
+            && let Some(ratio) = comparison.ratio
+        {
+            let words = format!("{label}: {}", estimate_text(comparison));
+            series.push(Series {
+                key: *contender,
+                mark: Mark::Interval,
+                points: vec![Point {
+                    x: ratio,
+                    y: row as f64 - 0.14,
+                    low: comparison.low,
+                    high: comparison.high,
+                    text: words.clone(),
+                }],
+            });
+            said.push(words);
+            numbers.rows.push(comparison_row(label, comparison));
+        }
+    }
+    let values = series.iter().flat_map(|series: &Series| &series.points);
+    let values = values.flat_map(|point| [Some(point.x), point.low, point.high]);
+    let title = format!("{metric}, as a ratio to {baseline} ({})", better(unit));
+    let x = Axis::logarithmic(title, values.flatten().chain([1.0]), text::plain)?;
+    let labels: Vec<&str> =
+        rows.iter().map(|row| view.analysis.contenders[*row].label.as_str()).collect();
+    Some(Chart {
+        id: view.id("ratio"),
+        title: format!("Ratio to {baseline}"),
+        says: format!(
+            "{}. Each dot is one block: the contender's trial over {baseline}'s. The large symbol is the estimate with its interval; the band is the margin of {} % within which two count as the same.",
+            said.join("; "),
+            text::plain(study.same_within * 100.0)
+        ),
+        x,
+        y: Axis::rows(&labels),
+        height: 84 + 52 * rows.len() as u32,
+        keys: view.keys(),
+        legend: rows.len() > 2,
+        folded: false,
+        series,
+        guides,
+        numbers,
+    })
+}
+
+/// The ratios of a load that has several figures, without their trials.
+pub fn every_figure(view: &View<'_>) -> Option<Chart> {
+    let study = &view.source.plan.study;
+    let baseline = study.contenders[study.baseline].label.as_str();
+    let mut names: Vec<&str> = Vec::new();
+    for comparison in &view.analysis.comparisons {
+        if comparison.ratio.is_some() && !names.contains(&comparison.metric.as_str()) {
+            names.push(&comparison.metric);
+        }
+    }
+    // One alone is in the chart above, and a matrix has a chart of its own.
+    if names.len() < 2 || names.len() > FIGURES_MAX {
+        return None;
+    }
+    let others = view.analysis.contenders.len().saturating_sub(1).max(1);
+    let mut series: Vec<Series> = Vec::new();
+    let mut numbers =
+        Table::new(&["figure", "contender", "ratio", "from", "to", "verdict", "blocks"]);
+    for (row, name) in names.iter().enumerate() {
+        let compared = view.analysis.comparisons.iter().filter(|c| c.metric == *name);
+        for (place, comparison) in compared.enumerate() {
+            let Some(ratio) = comparison.ratio else { continue };
+            let key = view
+                .analysis
+                .contenders
+                .iter()
+                .position(|contender| contender.label == comparison.contender)?;
+            let aside = (place as f64 + 0.5) / others as f64 - 0.5;
+            let label = &comparison.contender;
+            let point = Point {
+                x: ratio,
+                y: row as f64 + aside * 0.7,
+                low: comparison.low,
+                high: comparison.high,
+                text: format!("{name}, {label}: {}", estimate_text(comparison)),
+            };
+            match series.iter_mut().find(|series| series.key == key) {
+                Some(series) => series.points.push(point),
+                None => series.push(Series { key, mark: Mark::Interval, points: vec![point] }),
+            }
+            let mut cells = vec![Cell::from(*name)];
+            cells.extend(comparison_row(label, comparison));
+            numbers.rows.push(cells);
+        }
+    }
+    let points = series.iter().flat_map(|series| &series.points);
+    let values = points.flat_map(|point| [Some(point.x), point.low, point.high]).flatten();
+    let title = format!("ratio to {baseline}: of a time less is better, of a throughput more");
+    let x = Axis::logarithmic(title, values.chain([1.0]), text::plain)?;
+    let margin = 1.0 + study.same_within;
+    Some(Chart {
+        id: view.id("figures"),
+        title: format!("Every figure, as a ratio to {baseline}"),
+        says: format!(
+            "The ratio of each of the {} figures with its interval, which is corrected for the number of contenders, not for the number of figures.",
+            names.len()
+        ),
+        x,
+        y: Axis::rows(&names),
+        height: 84 + names.len() as u32 * (18 + 13 * others as u32),
+        keys: view.keys(),
+        legend: true,
+        folded: false,
+        series,
+        guides: vec![
+            Guide::Band { from: margin.recip(), to: margin },
+            Guide::Line { x: 1.0, text: format!("{baseline} = 1") },
+        ],
+        numbers,
+    })
+}
+
+/// The most important figure in the order of the blocks, where a drift of the machine shows.
+pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
+    let (metric, unit) = view.primary()?;
+    let records = view.source.completed(&view.analysis.workload);
+    let values = |records: &[&Record]| -> Vec<(u32, u32, f64)> {
+        let values = records
+            .iter()
+            .filter_map(|record| Some((record.block, record.trial, value_of(record, metric)?)));
+        values.collect()
+    };
+    let by_contender: Vec<Vec<(u32, u32, f64)>> = records.iter().map(|r| values(r)).collect();
+    let all = || by_contender.iter().flatten();
+    let last = all().map(|(block, ..)| *block).max()?;
+    if last == 0 {
+        return None;
+    }
+    let largest = all().map(|(.., value)| *value).fold(0.0, f64::max);
+    let (name, size) = scale_of(unit, largest);
+    let mut series = Vec::new();
+    let mut numbers = Table::new(&["contender", "block", "trial", metric]);
+    for (key, values) in by_contender.iter().enumerate() {
+        let label = &view.analysis.contenders[key].label;
+        let points = values.iter().map(|(block, trial, value)| {
+            let words =
+                format!("{label}, block {}, trial {trial}: {}", block + 1, figure(*value, unit));
+            Point::at(f64::from(block + 1), value / size, words)
+        });
+        series.push(Series { key, mark: Mark::Steps, points: points.collect() });
+        for (block, trial, value) in values {
+            numbers.rows.push(vec![
+                label.as_str().into(),
+                Cell::number(f64::from(block + 1), (block + 1).to_string()),
+                Cell::number(f64::from(*trial), trial.to_string()),
+                Cell::number(*value, figure(*value, unit)),
+            ]);
+        }
+    }
+    let mut x = Axis::linear("block", 0.7, f64::from(last) + 1.3);
+    x.ticks.retain(|tick| tick.at.fract() == 0.0);
+    for tick in &mut x.ticks {
+        tick.text = format!("{:.0}", tick.at);
+    }
+    Some(Chart {
+        id: view.id("blocks"),
+        title: "Every trial, in the order of the blocks".into(),
+        says: format!(
+            "{metric} of each of the {} completed trials; lines that rise or fall together are a drift of the machine, which the paired ratios take out.",
+            numbers.rows.len()
+        ),
+        x,
+        y: Axis::from_zero(format!("{metric}, {name}"), all().map(|(.., value)| value / size)),
+        height: 320,
+        keys: view.keys(),
+        legend: true,
+        folded: false,
+        series,
+        guides: Vec::new(),
+        numbers,
+    })
+}
+
+/// Blocks in which both have a value, with the ratio.
+fn paired(baseline: &[&Record], contender: &[&Record], metric: &str) -> Vec<(u32, f64)> {
+    let of = |record: &Record| {
+        let partner = baseline.iter().find(|other| other.block == record.block)?;
+        Some((record.block, value_of(record, metric)? / value_of(partner, metric)?))
+    };
+    contender.iter().filter_map(|record| of(record)).collect()
+}
+
+/// `1.18, between 0.84 and 1.65: inconclusive`.
+fn estimate_text(comparison: &Comparison) -> String {
+    let ratio = comparison.ratio.map_or("-".into(), text::ratio);
+    let verdict = tables::verdict_text(&comparison.verdict);
+    match comparison.low.zip(comparison.high) {
+        Some((low, high)) => {
+            format!("{ratio}, between {} and {}: {verdict}", text::ratio(low), text::ratio(high))
+        }
+        None => format!("{ratio}, without an interval: {verdict}"),
+    }
+}
+
+fn comparison_row(label: &str, comparison: &Comparison) -> Vec<Cell> {
+    let number = |value: Option<f64>| match value {
+        Some(value) => Cell::number(value, text::ratio(value)),
+        None => "-".into(),
+    };
+    let tone = tables::tone_of(&comparison.verdict);
+    vec![
+        label.into(),
+        number(comparison.ratio),
+        number(comparison.low),
+        number(comparison.high),
+        Cell::toned(tables::verdict_text(&comparison.verdict), tone),
+        Cell::number(comparison.blocks as f64, comparison.blocks.to_string()),
+    ]
+}

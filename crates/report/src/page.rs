@@ -1,0 +1,383 @@
+//! The HTML report: one self-contained page of a result. The answer comes first, then what it
+//! cost, then how sure it is, then the charts, then all that is needed to repeat it.
+//!
+//! The page asks nothing of any other file or host, which its content policy enforces. Without its
+//! script it is complete: the script only makes the pictures interactive. Whatever comes from a
+//! result goes through [`crate::html::escape`].
+
+use std::fmt::Write;
+
+use lab::record::{Outcome, Phase, Record};
+
+use crate::chart::Chart;
+use crate::charts::{self, View};
+use crate::html::{self, escape};
+use crate::source::Source;
+use crate::svg::{self, Place};
+use crate::table::{Cell, Table, Tone};
+use crate::{costs, tables, text};
+
+mod environment;
+
+const STYLE: &str = include_str!("../assets/report.css");
+const SCRIPT: &str = include_str!("../assets/report.js");
+/// plotly.js, whose licence notice stands in its first and last lines.
+const PLOTLY: &str = include_str!("../assets/plotly-basic.min.js");
+
+/// The page of one result.
+pub fn page(source: &Source) -> String {
+    let mut body = masthead(source);
+    let mut all = Vec::new();
+    let views = View::all(source);
+    if views.len() > 1 {
+        body.push_str(&overview(source, &views));
+    }
+    for view in &views {
+        let charts = charts::of_workload(view);
+        body.push_str(&workload(view, &charts, all.len(), views.len() > 1));
+        all.extend(charts);
+    }
+    body.push_str(&environment::section(source));
+    document(&source.plan.study.name, &body, &all)
+}
+
+/// A page around a body. The charts are those that the body holds figures of, in order.
+pub(crate) fn document(title: &str, body: &str, charts: &[Chart]) -> String {
+    let scripts = if charts.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "<script type=\"application/json\" id=\"kurabe-charts\">{}</script>\n<script>{PLOTLY}</script>\n<script>{SCRIPT}</script>\n",
+            html::json(&charts)
+        )
+    };
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:\">\n<meta name=\"generator\" content=\"kurabe {version}\">\n<title>{title} · kurabe</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}{footer}</main>\n{scripts}</body>\n</html>\n",
+        version = env!("CARGO_PKG_VERSION"),
+        title = escape(title),
+        footer = footer(!charts.is_empty()),
+    )
+}
+
+fn footer(with_charts: bool) -> String {
+    let drawn = if with_charts {
+        " The interactive charts are drawn by plotly.js (MIT, © Plotly, Inc.), whose script and notice stand in this file. Drag to zoom, double-click to go back, point at a mark for its numbers."
+    } else {
+        ""
+    };
+    format!(
+        "<footer>Made by kurabe {} from the result directory alone; this file needs no network.{drawn}</footer>\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn masthead(source: &Source) -> String {
+    let study = &source.plan.study;
+    let labels: Vec<String> = study.contenders.iter().map(|c| c.label.clone()).collect();
+    let blocks = source.analysis.workloads.iter().map(|workload| workload.blocks).max();
+    let mut under = vec![
+        text::list(&labels),
+        tables::device_text(&source.plan),
+        counted(blocks.unwrap_or(0) as usize, "block"),
+        counted(source.records.len(), "trial"),
+    ];
+    under.extend(environment::kernel(source));
+    under.extend(source.records.first().map(|record| environment::date(record.started_unix_ns)));
+    let mut out = format!(
+        "<header>\n<p class=\"kicker\">kurabe · comparing file systems</p>\n<h1>{}</h1>\n<p class=\"under\">{}</p>\n",
+        escape(&study.name),
+        escape(&under.join(" · "))
+    );
+    if let Some(why) = &study.why {
+        let _ = writeln!(out, "<p class=\"why\">{}</p>", escape(why));
+    }
+    if !source.damage.is_empty() {
+        out.push_str("<ul class=\"remarks\" aria-label=\"What could not be read\">\n");
+        for damage in &source.damage {
+            let _ = writeln!(
+                out,
+                "<li class=\"damage\"><b>Could not be read:</b> {}</li>",
+                escape(damage)
+            );
+        }
+        out.push_str("</ul>\n");
+    }
+    out.push_str("</header>\n");
+    out
+}
+
+/// `1 block`, `5 blocks`.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// The answers of all workloads at a glance.
+fn overview(source: &Source, views: &[View<'_>]) -> String {
+    let mut out = String::from("<nav aria-label=\"The answers\">\n<ol>\n");
+    for view in views {
+        let _ = writeln!(
+            out,
+            "<li><a href=\"#{}\">{}</a><p>{}</p></li>",
+            view.id("answer"),
+            escape(&view.analysis.workload),
+            escape(&tables::sentence(view.analysis, &source.plan))
+        );
+    }
+    out.push_str("</ol>\n</nav>\n");
+    out
+}
+
+/// One workload: answer, cost, certainty, charts, numbers.
+fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool) -> String {
+    let (source, workload) = (view.source, view.analysis);
+    let id = view.id("answer");
+    let mut out = format!("<section aria-labelledby=\"{id}\">\n");
+    let heading = if several { workload.workload.as_str() } else { "The answer" };
+    let _ = writeln!(out, "<h2 id=\"{id}\">{}</h2>", escape(heading));
+    let study = &source.plan.study.workloads[view.index];
+    if !several {
+        let _ = writeln!(out, "<p class=\"under\">Load: {}</p>", escape(&workload.workload));
+    }
+    if let Some(why) = &study.why {
+        let _ = writeln!(out, "<p class=\"why\">{}</p>", escape(why));
+    }
+    let sentence = tables::sentence(workload, &source.plan);
+    let _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&sentence));
+    out.push_str(&html::table(&ranking(view), &format!("Ranking under {}", workload.workload)));
+    for gate in source.analysis.gates.iter().filter(|gate| gate.workload == workload.workload) {
+        let _ = writeln!(
+            out,
+            "<p class=\"small\">Gate <code>{}</code>: {}.</p>",
+            escape(&gate.gate),
+            tables::gate_text(&gate.outcome)
+        );
+    }
+    let figures = tables::metrics(workload, &source.plan);
+    if !figures.rows.is_empty() {
+        out.push_str("<h3>Every figure</h3>\n");
+        let _ = writeln!(out, "<p class=\"small\">{}.</p>", escape(tables::MARKS_EXPLAINED));
+        out.push_str(&html::table(&figures, "Every figure of the load"));
+    }
+    out.push_str("<h3>What it cost</h3>\n");
+    out.push_str(
+        "<p class=\"small\">Medians over the trials, of the run and the sync after it.</p>\n",
+    );
+    out.push_str(&html::table(&costs::table(source, workload), "What it cost"));
+    out.push_str(&certainty(view));
+    out.push_str(&charts::matrix::maps(view));
+    out.push_str(&all_figures(charts, first_chart));
+    let latencies = tables::latencies(workload);
+    if !latencies.rows.is_empty() {
+        out.push_str("<h3>Latencies</h3>\n");
+        let _ = writeln!(out, "<p class=\"small\">{}.</p>", escape(tables::LATENCIES_EXPLAINED));
+        out.push_str(&html::table(&latencies, "Latencies by kind of operation"));
+    }
+    let _ = writeln!(
+        out,
+        "<details class=\"more\"><summary>All {} of this load</summary>\n{}</details>",
+        counted(trials_of(view).count(), "trial"),
+        html::table(&trials(view), "All trials")
+    );
+    out.push_str("</section>\n");
+    out
+}
+
+/// Who is first, second and so on, with intervals.
+fn ranking(view: &View<'_>) -> Table {
+    let plan = &view.source.plan;
+    let baseline = plan.baseline_label();
+    let figure = format!("{} [interval]", tables::primary_metric(view.analysis));
+    let ratio = format!("ratio to {baseline} [interval]");
+    let mut table = Table::new(&["contender", "trials", &figure, &ratio, "verdict"]);
+    for contender in tables::ranked(view.analysis) {
+        let trials = contender.trials - contender.failed.min(contender.trials);
+        let [figure, ratio, verdict] = tables::answer_cells(view.analysis, contender, baseline);
+        table.rows.push(vec![
+            contender.label.as_str().into(),
+            Cell::number(trials as f64, trials.to_string()),
+            figure,
+            ratio,
+            verdict,
+        ]);
+    }
+    table
+}
+
+/// Every warning, every failure, every finding.
+fn certainty(view: &View<'_>) -> String {
+    let workload = view.analysis;
+    let mut out = String::from("<h3>How sure that is</h3>\n");
+    let mut remarks = String::new();
+    for warning in &workload.warnings {
+        let (class, word) = match warning.is_grave() {
+            true => ("warning", "Warning"),
+            false => ("note", "Note"),
+        };
+        let text = escape(&warning.to_string());
+        let _ = writeln!(remarks, "<li class=\"{class}\"><b>{word}:</b> {text}</li>");
+    }
+    for record in trials_of(view) {
+        if let Some(words) = failure_text(record) {
+            let _ = writeln!(
+                remarks,
+                "<li class=\"damage\"><b>Failed:</b> {}, block {}, trial {}: {}</li>",
+                escape(&record.contender.label),
+                record.block + 1,
+                record.trial,
+                words
+            );
+        }
+    }
+    for finding in tables::findings(workload).into_iter().chain(tables::footnotes(workload)) {
+        let _ = writeln!(remarks, "<li>{}</li>", escape(&finding));
+    }
+    let blocks = counted(workload.blocks as usize, "block");
+    let study = &view.source.plan.study;
+    let _ = writeln!(
+        out,
+        "<p>{blocks}, each with one trial of every contender in random order, every trial from a fresh mkfs. Intervals of ratios are of 95 %, corrected for the number of contenders; within {} % two count as the same.{}</p>",
+        text::plain(study.same_within * 100.0),
+        if remarks.is_empty() { " Nothing was found that casts doubt on the numbers." } else { "" }
+    );
+    if !remarks.is_empty() {
+        let _ = writeln!(out, "<ul class=\"remarks\">\n{remarks}</ul>");
+    }
+    out
+}
+
+/// Why a trial has no figures, as HTML; None for one that was completed.
+fn failure_text(record: &Record) -> Option<String> {
+    match &record.outcome {
+        Outcome::Completed => None,
+        Outcome::Failed { phase, message, output } => {
+            let shown = format!("{} failed: {}", phase.name(), message);
+            let output = match output.trim() {
+                "" => String::new(),
+                lines => format!("<pre>{}</pre>", escape(lines)),
+            };
+            Some(format!("{}{output}", escape(&shown)))
+        }
+        Outcome::TimedOut { phase, limit_ns } => Some(format!(
+            "the bound of {} on a trial was reached in {}",
+            text::time(*limit_ns as f64),
+            phase.name()
+        )),
+        Outcome::Interrupted { phase } => Some(format!("interrupted in {}", phase.name())),
+    }
+}
+
+fn trials_of<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Record> {
+    let name = view.analysis.workload.as_str();
+    view.source.records.iter().filter(move |record| record.workload == name)
+}
+
+/// Every trial of the workload, in the order in which they ended.
+fn trials(view: &View<'_>) -> Table {
+    let primary = view.primary();
+    let figure_head = primary.map_or("figure", |(name, _)| name);
+    let mut table = Table::new(&[
+        "trial",
+        "block",
+        "contender",
+        "outcome",
+        figure_head,
+        "run",
+        "sync",
+        "CPU",
+        "written",
+        "flushes",
+        "began",
+    ]);
+    for record in trials_of(view) {
+        let cell = |value: Option<f64>, text: fn(f64) -> String| match value {
+            Some(value) => Cell::number(value, text(value)),
+            None => "-".into(),
+        };
+        let phase = |phase| record.phase(phase).map(|entry| entry.elapsed_ns as f64);
+        let device = record.run_device();
+        let (outcome, tone) = match &record.outcome {
+            Outcome::Completed if record.warmup => ("warm-up", Tone::Faint),
+            Outcome::Completed => ("completed", Tone::Plain),
+            Outcome::Failed { .. } => ("failed", Tone::Bad),
+            Outcome::TimedOut { .. } => ("timed out", Tone::Bad),
+            Outcome::Interrupted { .. } => ("interrupted", Tone::Faint),
+        };
+        let figure = primary.and_then(|(name, unit)| {
+            let value = crate::source::value_of(record, name)?;
+            Some(Cell::number(value, text::figure(value, unit)))
+        });
+        table.rows.push(vec![
+            Cell::number(f64::from(record.trial), record.trial.to_string()),
+            Cell::number(f64::from(record.block + 1), (record.block + 1).to_string()),
+            record.contender.label.as_str().into(),
+            Cell::toned(outcome, tone),
+            figure.unwrap_or_else(|| "-".into()),
+            cell(phase(Phase::Run), text::time),
+            cell(phase(Phase::Sync), text::time),
+            cell(
+                record.command.as_ref().map(|usage| (usage.user_ns + usage.system_ns) as f64),
+                text::time,
+            ),
+            cell(device.map(|device| device.written_bytes as f64), text::bytes),
+            cell(
+                device.filter(|_| !record.flushes_uncounted).map(|device| device.flushes as f64),
+                text::count,
+            ),
+            environment::clock(record.started_unix_ns).into(),
+        ]);
+    }
+    table
+}
+
+/// The charts; a run of those of less weight folds away together.
+fn all_figures(charts: &[Chart], first: usize) -> String {
+    let mut out = String::new();
+    let mut folding = false;
+    for (place, chart) in charts.iter().enumerate() {
+        if chart.folded != folding {
+            out.push_str(match chart.folded {
+                true => "<details class=\"more\"><summary>More charts of this kind</summary>\n",
+                false => "</details>\n",
+            });
+            folding = chart.folded;
+        }
+        out.push_str(&figure(chart, first + place));
+    }
+    if folding {
+        out.push_str("</details>\n");
+    }
+    out
+}
+
+/// A chart with its words, its legend, its still picture and its numbers.
+fn figure(chart: &Chart, index: usize) -> String {
+    let id = &chart.id;
+    let mut out = format!(
+        "<figure id=\"{id}\" data-chart=\"{index}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{}</h4><p>{}</p></figcaption>\n",
+        escape(&chart.title),
+        escape(&chart.says)
+    );
+    if chart.legend {
+        out.push_str("<div class=\"legend\">");
+        for (place, key) in chart.keys.iter().enumerate() {
+            let _ = write!(
+                out,
+                "<span class=\"key\" data-key=\"{place}\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
+                svg::swatch(chart, key.style, Place::Page, 0.0, 6.0),
+                escape(&key.name)
+            );
+        }
+        out.push_str("</div>\n");
+    }
+    let _ = writeln!(
+        out,
+        "<div class=\"still\">{}</div>\n<div class=\"live\" aria-hidden=\"true\" hidden></div>",
+        svg::draw(chart, Place::Page)
+    );
+    let _ = writeln!(
+        out,
+        "<details><summary>The numbers</summary>\n{}</details>\n</figure>",
+        html::table(&chart.numbers, &chart.title)
+    );
+    out
+}

@@ -1,0 +1,88 @@
+//! All that a report is made from, read from a result directory and from nothing else.
+//!
+//! What cannot be read is named in `damage` and left out; only a result without a readable plan is
+//! refused.
+
+use std::fs;
+use std::path::Path;
+
+use lab::analysis::{Analysis, analyse};
+use lab::plan::Plan;
+use lab::record::{Outcome, Record};
+use lab::result::{ResultError, STUDY_FILE, StoredResult};
+use serde_json::Value;
+
+/// A result, read and analysed.
+#[derive(Debug)]
+pub struct Source {
+    /// The directory's name as it was given, for headings and commands.
+    pub name: String,
+    /// The plan.
+    pub plan: Plan,
+    /// The records, in the order in which the trials ended.
+    pub records: Vec<Record>,
+    /// The machine's facts of the last sitting.
+    pub facts: Option<Value>,
+    /// Text of the study file.
+    pub study_file: Option<String>,
+    /// What the records say.
+    pub analysis: Analysis,
+    /// What could not be read, in words.
+    pub damage: Vec<String>,
+}
+
+impl Source {
+    /// Reads a result directory. Errors: no plan, or one that cannot be understood.
+    pub fn read(directory: &Path) -> Result<Source, ResultError> {
+        Ok(Source::of(StoredResult::read(directory)?))
+    }
+
+    /// Reads what belongs to a result whose plan and records were read already.
+    pub fn of(stored: StoredResult) -> Source {
+        let StoredResult { directory, plan, records, facts, mut damage } = stored;
+        let path = directory.join(STUDY_FILE);
+        let study_file = fs::read_to_string(&path)
+            .map_err(|error| damage.push(format!("{}: {error}", path.display())))
+            .ok();
+        let memory_bytes = facts.as_ref().and_then(memory_bytes);
+        let analysis = analyse(&plan, &records, memory_bytes);
+        Source {
+            name: directory.display().to_string(),
+            plan,
+            records,
+            facts,
+            study_file,
+            analysis,
+            damage,
+        }
+    }
+
+    /// The counted trials of a workload that were completed: their records by contender, in the
+    /// study's order, and by block.
+    pub fn completed(&self, workload: &str) -> Vec<Vec<&Record>> {
+        let contenders = self.plan.study.contenders.iter();
+        let of = |label: &str| {
+            let mut records: Vec<&Record> = self
+                .records
+                .iter()
+                .filter(|record| record.workload == workload && record.contender.label == label)
+                .filter(|record| !record.warmup && record.outcome == Outcome::Completed)
+                .collect();
+            records.sort_by_key(|record| record.block);
+            records
+        };
+        contenders.map(|contender| of(&contender.label)).collect()
+    }
+}
+
+/// Memory of the machine, by its facts.
+pub fn memory_bytes(facts: &Value) -> Option<u64> {
+    facts.pointer("/machine/memory_bytes")?.as_u64()
+}
+
+/// The value of a figure of a trial, when it can be compared.
+pub fn value_of(record: &Record, metric: &str) -> Option<f64> {
+    let metrics = record.metrics();
+    let value = metrics.into_iter().find(|entry| entry.name == metric)?.value;
+    (value.is_finite() && value > 0.0).then_some(value)
+}

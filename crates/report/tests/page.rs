@@ -1,0 +1,208 @@
+//! The page as text: what it must hold, what it must not, and what it makes of bad results. What a
+//! browser makes of it is the matter of `browser.rs`.
+
+mod harness;
+
+use harness::{Made, complete, damage, load_report, make, study, time_ns};
+use kurabe_report::page::page;
+use kurabe_report::source::Source;
+use lab::record::{Outcome, Phase};
+
+fn rendered(made: &Made) -> String {
+    page(&Source::read(&made.directory()).unwrap())
+}
+
+/// The page without the scripts of others.
+fn own(text: &str) -> String {
+    let start = text.find("<script>").unwrap_or(text.len());
+    text[..start].to_string()
+}
+
+/// Position of each text, which must come in this order.
+fn in_order(text: &str, parts: &[&str]) {
+    let mut from = 0;
+    for part in parts {
+        match text[from..].find(part) {
+            Some(at) => from += at + part.len(),
+            None => panic!("no '{part}' after {from} of\n{text}"),
+        }
+    }
+}
+
+const LABELS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+
+#[test]
+fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
+    let made = make(&study(&LABELS, &["tar xf x.tar"], 6), |record| {
+        complete(record, time_ns(record, &LABELS));
+        true
+    });
+    let text = own(&rendered(&made));
+    in_order(
+        &text,
+        &[
+            "a study",
+            "Load: tar xf x.tar",
+            "btrfs takes 1.5",
+            "<caption>Ranking",
+            "slower",
+            "What it cost",
+            "CPU of the load",
+            "flushes",
+            "amplification",
+            "How sure that is",
+            "6 blocks",
+            "Ratio to ext4",
+            "Where the time of a trial goes",
+            "Write amplification",
+            "All 18 trials",
+            "The environment",
+            "6.1.0-test",
+            "mkfs.ext4 /dev/loop1",
+            "How to repeat this",
+            "--seed 7",
+            "kurabe compare ext4 &quot;it&#39;s&quot;",
+            "study.toml",
+            "runs = 6",
+        ],
+    );
+    // Every chart has its words and its numbers.
+    let figures = text.matches("<figure ").count();
+    assert!(figures >= 4, "{figures}");
+    for part in ["<figcaption>", "<svg xmlns", "<desc>", "<summary>The numbers"] {
+        assert_eq!(text.matches(part).count(), figures, "{part}");
+    }
+}
+
+#[test]
+fn the_page_asks_nothing_of_anybody() {
+    let made = make(&study(&LABELS, &["true"], 3), |record| {
+        complete(record, time_ns(record, &LABELS));
+        true
+    });
+    let text = rendered(&made);
+    assert!(text.contains("default-src 'none'"));
+    let own = own(&text);
+    for asking in ["src=", "@import", "url(http", "href=\"http", "<link rel=\"stylesheet"] {
+        assert!(!own.contains(asking), "{asking}");
+    }
+    assert!(text.contains("Licensed under the MIT license"), "the notice of plotly.js is kept");
+}
+
+#[test]
+fn hostile_names_stay_names() {
+    let hostile = "<script>alert(1)</script>";
+    let labels = [hostile, "\"&' onload=x", "</style><!--", "xfs"];
+    let contenders: Vec<String> = labels.iter().map(|label| format!("{label}: ext4")).collect();
+    let contenders: Vec<&str> = contenders.iter().map(String::as_str).collect();
+    let command = "echo '</script><script>alert(2)</script>' %{x} <u>";
+    let made = make(&study(&contenders, &[command], 4), |record| {
+        complete(record, 1_000_000_000 + u64::from(record.trial % 5) * 10_000_000);
+        record.notes = vec!["<img src=x onerror=alert(3)>".into()];
+        if record.trial == 5 {
+            record.outcome = Outcome::Failed {
+                phase: Phase::Run,
+                message: "<i>broke</i>".into(),
+                output: "</pre><script>alert(4)</script>".into(),
+            };
+        }
+        true
+    });
+    let text = rendered(&made);
+    for markup in ["<script>alert", "<img", "<i>", "</style><!--", "\" onload", "<u>"] {
+        assert!(!text.contains(markup), "{markup}");
+    }
+    assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    // Three scripts of the page's own, and as many ends.
+    let own_ends = text.matches("</script>").count();
+    assert_eq!((text.matches("<script").count(), own_ends), (3, 3));
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
+    let made = make(&study(&LABELS, &["true"], 5), |record| {
+        complete(record, time_ns(record, &LABELS));
+        true
+    });
+    damage(&made.path("facts.json"), b"{");
+    std::fs::remove_file(made.path("study.toml")).unwrap();
+    let records = std::fs::read_to_string(made.path("records.jsonl")).unwrap();
+    let mut lines: Vec<&str> = records.lines().collect();
+    lines[3] = "{\"schema\":1,\"trial\":";
+    damage(&made.path("records.jsonl"), (lines.join("\n") + "\n").as_bytes());
+    let text = own(&rendered(&made));
+    for said in ["facts.json", "study.toml", "records.jsonl:4", "Could not be read", "14 trials"] {
+        assert!(text.contains(said), "{said}");
+    }
+    in_order(&text, &["btrfs takes", "facts of the machine could not be read"]);
+    assert!(Source::read(made.path("nowhere").as_path()).is_err());
+}
+
+#[test]
+fn a_result_without_a_completed_trial_is_a_page_too() {
+    let nothing = make(&study(&LABELS, &["true"], 3), |_| false);
+    let text = own(&rendered(&nothing));
+    assert!(text.contains("No contender completed a trial"), "{text}");
+    let failed = make(&study(&LABELS, &["true"], 3), |record| {
+        record.outcome = Outcome::Failed {
+            phase: Phase::Mkfs,
+            message: "no space".into(),
+            output: String::new(),
+        };
+        true
+    });
+    let text = own(&rendered(&failed));
+    in_order(&text, &["failed 3×", "How sure", "3 of 3 trials failed", "mkfs failed: no space"]);
+    assert!(!text.contains("<figure"), "there is nothing to draw");
+}
+
+#[test]
+fn a_load_with_figures_shows_them_over_time() {
+    let made = make(&study(&LABELS, &["true"], 5), |record| {
+        let time = time_ns(record, &LABELS);
+        complete(record, time);
+        record.load = Some(load_report(1e17 / time as f64));
+        true
+    });
+    let text = own(&rendered(&made));
+    in_order(
+        &text,
+        &[
+            "times the throughput of ext4",
+            "flushes per operation",
+            "1.2e-4",
+            "verified 25000 objects",
+            "Over time: throughput",
+            "steady state",
+            "Latencies",
+        ],
+    );
+}
+
+#[test]
+fn several_loads_have_an_overview_and_a_section_each() {
+    let made = make(&study(&LABELS, &["first", "second"], 4), |record| {
+        complete(record, time_ns(record, &LABELS));
+        true
+    });
+    let text = own(&rendered(&made));
+    assert_eq!(text.matches("<p class=\"answer\">").count(), 2);
+    in_order(
+        &text,
+        &[
+            "<nav",
+            "first",
+            "second",
+            "</nav>",
+            "<h2 id=\"w1-first-answer\">",
+            "<h2 id=\"w2-second-answer\">",
+        ],
+    );
+    // No identifier twice: links and labels would point at the wrong place.
+    let mut ids: Vec<&str> =
+        text.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+}
