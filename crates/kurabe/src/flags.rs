@@ -183,6 +183,10 @@ pub struct OtherLoadArgs {
     /// (comma-separated). [default: 4096; 4K to 1M]
     #[arg(long, value_name = "SIZE", value_delimiter = ',')]
     pub block_size: Vec<String>,
+    /// fio's engine for the cells of --fio-matrix that have a queue: libaio, io_uring or both,
+    /// comma-separated. Cells without a queue have psync. [default: libaio]
+    #[arg(long, value_name = "ENGINE", value_delimiter = ',', requires = "fio_matrix")]
+    pub engine: Vec<String>,
     /// Print what the load is going to do (counts, bytes, whether it fits), and do nothing else.
     #[arg(long, requires = "objects")]
     pub print_plan: bool,
@@ -265,7 +269,8 @@ pub struct PresentArgs {
     /// Write a summary with every sample as JSON.
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
-    /// Write one line a trial as CSV.
+    /// Write one line a trial as CSV; beside FILE.csv, where there are any, FILE.latencies.csv and
+    /// the fio matrix's FILE.overhead.csv.
     #[arg(long, value_name = "FILE")]
     pub export_csv: Option<PathBuf>,
     /// Write the tables as Markdown.
@@ -367,6 +372,7 @@ impl CompareArgs {
                 verify: other.verify,
                 sync_puts: other.sync_puts,
                 block_size: other.block_size.clone(),
+                engine: other.engine.clone(),
                 size: other.size.clone(),
                 time: other.time.clone(),
                 shell: (shell != "sh").then(|| shell.to_string()),

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::analysis::{Analysis, analyse};
+use lab::analysis::Analysis;
 use lab::event::Event;
 use lab::plan::Plan;
 use lab::quantity::size_text;
@@ -18,7 +18,8 @@ use lab::spec::{CommandLine, Device, Load, Workload};
 use lab::statistics::GateOutcome;
 use lab::study::{Study, StudyText};
 use lab::study_file;
-use report::source::memory_bytes;
+use report::histograms::Histograms;
+use report::source::{analysed, memory_bytes};
 use serde_json::{Value, json};
 use trial::device::{DeviceError, DeviceRequest, Prepared, prepare};
 use trial::facts::Machine;
@@ -357,6 +358,10 @@ pub struct Exports {
 }
 
 impl Exports {
+    fn any(&self) -> bool {
+        [&self.json, &self.csv, &self.markdown].into_iter().any(Option::is_some)
+    }
+
     /// Refuses a file in a directory that does not exist, now rather than after the first block.
     fn check(&self) -> Result<(), Failure> {
         for path in [&self.json, &self.csv, &self.markdown].into_iter().flatten() {
@@ -379,12 +384,28 @@ impl Exports {
         }
         if let Some(path) = &self.csv {
             replace(path, report::export::csv(records).as_bytes())?;
+            for (name, text) in [
+                ("latencies", report::export::latencies_csv(analysis)),
+                ("overhead", report::export::overhead_csv(analysis)),
+            ] {
+                if let Some(text) = text {
+                    replace(&beside(path, name), text.as_bytes())?;
+                }
+            }
         }
         if let Some(path) = &self.markdown {
             replace(path, report::export::markdown(plan, analysis).as_bytes())?;
         }
         Ok(())
     }
+}
+
+/// `trials.latencies.csv` of `trials.csv`.
+fn beside(path: &Path, name: &str) -> PathBuf {
+    path.with_extension(match path.extension() {
+        Some(extension) => format!("{name}.{}", extension.display()),
+        None => name.to_string(),
+    })
 }
 
 /// One sitting of a study.
@@ -423,7 +444,7 @@ impl Sitting {
                 return Err(failure);
             }
         };
-        let analysis = analyse(&self.plan, &self.records, memory_bytes(&facts));
+        let (analysis, _) = analysed(self.writer.directory(), &self.plan, &self.records, &facts);
         self.publish(&analysis, &facts).map_err(Failure::broken)?;
         if look.live || look.lines {
             // The progress went to standard error; on a terminal both end up on one screen.
@@ -493,12 +514,14 @@ impl Sitting {
             stopped: &|| signals.came(),
             memory_bytes: memory_bytes(&facts),
         };
+        let directory = self.writer.directory().to_path_buf();
         let mut executor = ProcessExecutor { stopped: &|| signals.came() };
         let mut observer = SittingObserver {
             progress,
             plan: &self.plan,
             exports: &self.presentation.exports,
             facts: &facts,
+            directory: &directory,
         };
         let end = runner::run(
             &self.plan,
@@ -620,6 +643,8 @@ struct SittingObserver<'a> {
     plan: &'a Plan,
     exports: &'a Exports,
     facts: &'a Value,
+    /// The result directory, where the histograms lie.
+    directory: &'a Path,
 }
 
 impl Observer for SittingObserver<'_> {
@@ -639,7 +664,11 @@ impl Observer for SittingObserver<'_> {
         self.progress.block_ended(records, analysis);
         // The result directory has everything; an export that cannot be written now is tried
         // again after the next block, and at the end its failure is an error.
-        if let Err(error) = self.exports.write(self.plan, records, analysis, self.facts) {
+        let mut analysis = analysis.clone();
+        if self.exports.any() {
+            Histograms::read(self.directory, self.plan, records).put_into(&mut analysis);
+        }
+        if let Err(error) = self.exports.write(self.plan, records, &analysis, self.facts) {
             self.progress.say(&error.to_string());
         }
     }

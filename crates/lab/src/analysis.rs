@@ -9,7 +9,10 @@ use crate::record::{DeviceDelta, Outcome, Phase, Record, TIME_METRIC};
 use crate::statistics::{self, ComparisonOptions, Decision, Interval, Summary, Verdict};
 use crate::warning::Warning;
 
+mod overhead;
 mod warnings;
+
+pub use overhead::{CellOverhead, Overhead};
 
 /// Everything that the records say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +35,10 @@ pub struct WorkloadAnalysis {
     pub contenders: Vec<ContenderAnalysis>,
     /// The comparisons with the baseline, in the study's order.
     pub comparisons: Vec<Comparison>,
+    /// Of a fio matrix with the bare device among the contenders: what the others lose, cell by
+    /// cell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overhead: Vec<Overhead>,
     /// What a reader must know.
     pub warnings: Vec<Warning>,
 }
@@ -53,8 +60,8 @@ pub struct ContenderAnalysis {
     /// Median of every phase's time, in ns.
     pub phases: Vec<(Phase, f64)>,
     /// Latencies by kind of operation: counts, bytes, sums and the maximum of all trials together;
-    /// for each percentile the median of the trials'. The histograms beside the records can be
-    /// merged for exact ones.
+    /// for each percentile the median of the trials', until a reader of the histograms beside the
+    /// records puts the merged ones in their place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
     /// What the load found in its trials, each finding once with the number of trials.
@@ -241,6 +248,20 @@ fn options(plan: &Plan) -> ComparisonOptions {
     ComparisonOptions { same_within: plan.study.same_within, ..Default::default() }
 }
 
+/// The counted, completed trials of a workload in the order of their blocks, by contender in the
+/// study's order: the trials whose figures are compared.
+pub fn completed_trials<'a>(
+    plan: &Plan,
+    records: &'a [Record],
+    workload: usize,
+) -> Vec<Vec<&'a Record>> {
+    let blocks = blocks_reached(plan, records, workload);
+    let samples = Samples::new(plan, records, workload, blocks);
+    (0..plan.study.contenders.len())
+        .map(|contender| samples.completed(contender).collect())
+        .collect()
+}
+
 /// Whether a workload needs the block with number `block`: the stop rule looks at the whole blocks
 /// before it.
 pub fn workload_decision(plan: &Plan, records: &[Record], workload: usize, block: u32) -> Decision {
@@ -287,12 +308,14 @@ fn analyse_workload(
         .map(|contender| summarise(plan, &samples, contender))
         .collect();
     let comparisons = compare(plan, &samples, workload);
+    let overhead = overhead::overhead(plan, &samples, workload);
     let warnings = warnings::collect(plan, &samples, &contenders, memory_bytes);
     WorkloadAnalysis {
         workload: plan.study.workloads[workload].name.clone(),
         blocks: blocks as u32,
         contenders,
         comparisons,
+        overhead,
         warnings,
     }
 }

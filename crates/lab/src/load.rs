@@ -4,10 +4,13 @@
 //! `kurabe load`, a process of its own like any command, which is told a [`LoadTask`] and yields a
 //! [`LoadReport`].
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::{CommandUsage, PhaseRecord};
 use crate::spec::CommandLine;
 
 /// The kinds of load.
@@ -95,8 +98,57 @@ pub struct FioMatrixLoad {
     pub cell_ns: u64,
     /// Block sizes in bytes.
     pub block_sizes_bytes: Vec<u64>,
-    /// fio's engine for the cells with a queue: `libaio` or `io_uring`.
+    /// fio's engines for the cells with a queue, each of them for every cell: `libaio`,
+    /// `io_uring`. The cells without a queue have `psync`.
+    pub engines: Vec<String>,
+}
+
+/// Engines of fio that keep a queue and that the matrix knows.
+pub const QUEUE_ENGINES: &[&str] = &["libaio", "io_uring"];
+
+/// A cell of the matrix. Its text (`randrw-70-30-libaio-32-64k`) is the name of its figure.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MatrixCell {
+    /// `randread`, `randwrite` or `randrw-70-30`.
+    pub pattern: String,
+    /// fio's engine.
     pub engine: String,
+    /// Operations under way.
+    pub depth: u32,
+    /// Size of an operation in bytes.
+    pub block_size_bytes: u64,
+}
+
+impl fmt::Display for MatrixCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MatrixCell { pattern, engine, depth, block_size_bytes } = self;
+        match block_size_bytes % 1024 {
+            0 => write!(f, "{pattern}-{engine}-{depth}-{}k", block_size_bytes / 1024),
+            _ => write!(f, "{pattern}-{engine}-{depth}-{block_size_bytes}"),
+        }
+    }
+}
+
+impl FromStr for MatrixCell {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MatrixCell, String> {
+        let parts: Vec<&str> = text.rsplitn(4, '-').collect();
+        let cell = || {
+            let [size, depth, engine, pattern] = parts[..] else { return None };
+            let (number, unit_bytes) = match size.strip_suffix('k') {
+                Some(number) => (number, 1024),
+                None => (size, 1),
+            };
+            Some(MatrixCell {
+                pattern: pattern.into(),
+                engine: engine.into(),
+                depth: depth.parse().ok()?,
+                block_size_bytes: number.parse::<u64>().ok()?.checked_mul(unit_bytes)?,
+            })
+        };
+        cell().ok_or_else(|| format!("'{text}' is no cell of the matrix"))
+    }
 }
 
 /// A dbench run.
@@ -169,6 +221,9 @@ pub struct LoadTask {
     pub device: Option<PathBuf>,
     /// Which part of it.
     pub stage: Stage,
+    /// Whether a load of several phases drops the caches before each of them.
+    #[serde(default)]
+    pub cold: bool,
     /// File that the [`LoadReport`] is written to.
     pub report: PathBuf,
 }
@@ -202,7 +257,8 @@ pub struct LoadReport {
     /// counts has none and is compared by the time of its run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
-    /// Latencies by kind of operation, the overall ones last under the name `overall`.
+    /// Latencies by kind of operation, the overall ones last under the name
+    /// [`OVERALL_OPERATION`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
     /// Figures over time.
@@ -215,6 +271,10 @@ pub struct LoadReport {
     /// did not do the same work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
+    /// What the load did within its run for the laboratory's sake; moved into a phase of its own
+    /// when the record is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aside: Option<Aside>,
     /// The load's own report, in its own form.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub details: serde_json::Value,
@@ -222,6 +282,15 @@ pub struct LoadReport {
     /// when the record is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram_log: Option<String>,
+}
+
+/// Work within the run that is not the load's: it is taken out of the run's bill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aside {
+    /// The phase that it makes.
+    pub phase: PhaseRecord,
+    /// What it cost the load's process; the greatest resident set stays the run's.
+    pub usage: CommandUsage,
 }
 
 /// A figure that is compared.
@@ -253,6 +322,9 @@ impl Unit {
         !matches!(self, Unit::Nanoseconds)
     }
 }
+
+/// The name under which the latencies of all kinds of operations together stand.
+pub const OVERALL_OPERATION: &str = "overall";
 
 /// Latencies of one kind of operation, from an HdrHistogram of 3 significant digits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -294,4 +366,26 @@ pub struct Series {
     pub interval_ns: u64,
     /// One value an interval.
     pub values: Vec<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_and_its_name_are_one() {
+        for (name, pattern, depth, block_size_bytes) in [
+            ("randread-psync-1-4k", "randread", 1, 4096),
+            ("randrw-70-30-io_uring-64-1024k", "randrw-70-30", 64, 1 << 20),
+            ("randwrite-libaio-32-512", "randwrite", 32, 512),
+        ] {
+            let cell: MatrixCell = name.parse().unwrap();
+            assert_eq!((cell.pattern.as_str(), cell.depth), (pattern, depth));
+            assert_eq!(cell.block_size_bytes, block_size_bytes);
+            assert_eq!(cell.to_string(), name);
+        }
+        for wrong in ["", "throughput", "read operations", "a-b-c", "a-b-c-d", "a-b-1-k"] {
+            assert!(wrong.parse::<MatrixCell>().is_err(), "{wrong}");
+        }
+    }
 }

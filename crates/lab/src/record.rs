@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
-use crate::load::{LoadReport, Metric, Unit};
+use crate::load::{Aside, LoadReport, Metric, Unit};
 use crate::spec::{SCHEMA_VERSION, TrialSpec};
 
 /// A timed part of a trial, in the order in which they happen.
@@ -26,6 +26,8 @@ pub enum Phase {
     Prepare,
     /// The load.
     Run,
+    /// Reading everything back to compare it, within the load but not in the run's bill.
+    Verify,
     /// Making durable what the load wrote.
     Sync,
     /// The user's `--cleanup`.
@@ -46,6 +48,7 @@ impl Phase {
         Phase::Settle,
         Phase::Prepare,
         Phase::Run,
+        Phase::Verify,
         Phase::Sync,
         Phase::Cleanup,
         Phase::Unmount,
@@ -62,6 +65,7 @@ impl Phase {
             Phase::Settle => "settle",
             Phase::Prepare => "prepare",
             Phase::Run => "run",
+            Phase::Verify => "verify",
             Phase::Sync => "sync",
             Phase::Cleanup => "cleanup",
             Phase::Unmount => "unmount",
@@ -234,6 +238,24 @@ impl std::ops::Add for DeviceDelta {
     }
 }
 
+impl std::ops::Sub for DeviceDelta {
+    type Output = DeviceDelta;
+
+    fn sub(self, other: DeviceDelta) -> DeviceDelta {
+        DeviceDelta {
+            reads: self.reads.saturating_sub(other.reads),
+            read_bytes: self.read_bytes.saturating_sub(other.read_bytes),
+            writes: self.writes.saturating_sub(other.writes),
+            written_bytes: self.written_bytes.saturating_sub(other.written_bytes),
+            discards: self.discards.saturating_sub(other.discards),
+            discarded_bytes: self.discarded_bytes.saturating_sub(other.discarded_bytes),
+            flushes: self.flushes.saturating_sub(other.flushes),
+            busy_ms: self.busy_ms.saturating_sub(other.busy_ms),
+            queue_ms: self.queue_ms.saturating_sub(other.queue_ms),
+        }
+    }
+}
+
 /// What the command and its children cost, from wait4(2) and `/proc/PID/io`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct CommandUsage {
@@ -319,6 +341,35 @@ impl Record {
         }
     }
 
+    /// Takes what the load did for the laboratory's sake out of the run's bill and makes a phase
+    /// of its own of it.
+    pub fn set_aside(&mut self, aside: Aside) {
+        let Aside { phase, usage } = aside;
+        let Some(place) = self.phases.iter().position(|entry| entry.phase == Phase::Run) else {
+            return;
+        };
+        let run = &mut self.phases[place];
+        run.elapsed_ns = run.elapsed_ns.saturating_sub(phase.elapsed_ns);
+        run.device = match (run.device, phase.device) {
+            (Some(run), Some(aside)) => Some(run - aside),
+            (run, _) => run,
+        };
+        run.machine_cpu_ns = less(run.machine_cpu_ns, phase.machine_cpu_ns);
+        self.phases.insert(place + 1, phase);
+        if let Some(command) = &mut self.command {
+            command.user_ns = command.user_ns.saturating_sub(usage.user_ns);
+            command.system_ns = command.system_ns.saturating_sub(usage.system_ns);
+            for (of_run, of_aside) in [
+                (&mut command.write_call_bytes, usage.write_call_bytes),
+                (&mut command.read_call_bytes, usage.read_call_bytes),
+                (&mut command.storage_written_bytes, usage.storage_written_bytes),
+                (&mut command.storage_read_bytes, usage.storage_read_bytes),
+            ] {
+                *of_run = less(*of_run, of_aside);
+            }
+        }
+    }
+
     /// The phase's entry, when it was reached.
     pub fn phase(&self, phase: Phase) -> Option<&PhaseRecord> {
         self.phases.iter().find(|entry| entry.phase == phase)
@@ -356,5 +407,44 @@ impl Record {
             Some(sync) => run + sync,
             None => run,
         })
+    }
+}
+
+/// What is left of a number when a part that was counted in it is taken out.
+fn less(whole: Option<u64>, part: Option<u64>) -> Option<u64> {
+    match (whole, part) {
+        (Some(whole), Some(part)) => Some(whole.saturating_sub(part)),
+        (whole, _) => whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn what_is_set_aside_leaves_the_bill_and_becomes_a_phase() {
+        let plan = fixture::plan(&["ext4"], 1);
+        let mut record = fixture::record(&plan, 0, 0, 1000);
+        let device = |read_bytes| Some(DeviceDelta { read_bytes, ..Default::default() });
+        fixture::run_of(&mut record).device = device(100);
+        record.command =
+            Some(CommandUsage { user_ns: 50, storage_read_bytes: Some(90), ..Default::default() });
+        let phase = PhaseRecord {
+            phase: Phase::Verify,
+            elapsed_ns: 300,
+            device: device(60),
+            machine_cpu_ns: None,
+        };
+        let usage =
+            CommandUsage { user_ns: 20, storage_read_bytes: Some(60), ..Default::default() };
+        record.set_aside(Aside { phase, usage });
+        let phases: Vec<_> = record.phases.iter().map(|entry| entry.phase).collect();
+        assert_eq!(phases, [Phase::Run, Phase::Verify, Phase::Sync]);
+        assert_eq!(record.time_ns(), Some(700));
+        assert_eq!(record.run_device().unwrap().read_bytes, 40);
+        let command = record.command.unwrap();
+        assert_eq!((command.user_ns, command.storage_read_bytes), (30, Some(30)));
     }
 }

@@ -34,6 +34,11 @@ pub const FACTS_FILE: &str = "facts.json";
 pub const RECORDS_FILE: &str = "records.jsonl";
 /// The histograms of loads that record latencies, one file a trial.
 pub const HISTOGRAMS_DIRECTORY: &str = "histograms";
+/// File of a trial's histograms in a result directory.
+pub fn histogram_path(directory: &Path, trial: u32) -> PathBuf {
+    directory.join(HISTOGRAMS_DIRECTORY).join(format!("trial-{trial}.hlog"))
+}
+
 /// The comparisons.
 pub const COMPARISONS_FILE: &str = "comparisons.json";
 
@@ -276,7 +281,7 @@ impl ResultWriter {
         if let Some(log) = record.load.as_mut().and_then(|load| load.histogram_log.take()) {
             let directory = self.directory.join(HISTOGRAMS_DIRECTORY);
             fs::create_dir_all(&directory).map_err(io_error(&directory))?;
-            replace(&directory.join(format!("trial-{}.hlog", record.trial)), log.as_bytes())?;
+            replace(&histogram_path(&self.directory, record.trial), log.as_bytes())?;
         }
         let path = self.directory.join(RECORDS_FILE);
         let mut line = serde_json::to_vec(record).expect("a record has a JSON form");

@@ -143,6 +143,7 @@ const WORKLOAD_KEYS: &[&str] = &[
     "block-size",
     "size",
     "time",
+    "engine",
     "shell",
     "setup",
     "prepare",

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use kurabe_loads::fio::matrix::{CellResult, Matrix, overhead};
-use kurabe_loads::fio::{Fio, Target, fio};
+use kurabe_loads::fio::{Fio, Prepared, Target, fio};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -47,13 +47,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn cells(matrix: &Matrix, target: &Target) -> Result<Vec<CellResult>, Box<dyn Error>> {
     let scratch = std::env::temp_dir().join(format!("kurabe-matrix-{}", std::process::id()));
     let mut results = Vec::new();
-    for (index, cell) in matrix.cells().into_iter().enumerate() {
+    let mut prepared = None;
+    for cell in matrix.cells() {
         fs::create_dir(&scratch)?;
         let job = matrix.job(cell, target);
-        let plan = Fio { job: &job, target, scratch: &scratch, lay_out: index == 0 };
+        let plan = Fio { job: &job, target, scratch: &scratch, prepared: prepared.as_ref() };
         let outcome = fio(&plan, &AtomicBool::new(false), &mut |_| {});
         fs::remove_dir_all(&scratch)?;
         let report = outcome?.report;
+        let default_size_bytes = report.default_size_bytes;
+        prepared = Some(Prepared { layout: report.layout, default_size_bytes });
         if report.laid_out_in_run > 0 {
             return Err(format!("{cell}: fio laid files out within the run").into());
         }

@@ -8,7 +8,7 @@ use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record};
 use serde_json::{Value, json};
 
-use crate::tables;
+use crate::{overhead, tables};
 
 /// One line a trial; times in ns, sizes in bytes, as the units in the heads say.
 pub fn csv(records: &[Record]) -> String {
@@ -44,6 +44,102 @@ pub fn csv(records: &[Record]) -> String {
         text.push_str(&line(&csv_fields(record)));
     }
     text
+}
+
+/// One line for each workload, contender and operation: the latencies of all trials together, in
+/// ns. `None` where no load records any.
+pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
+    let heads = [
+        "workload",
+        "contender",
+        "operation",
+        "count",
+        "bytes",
+        "total_ns",
+        "p5_ns",
+        "p50_ns",
+        "p90_ns",
+        "p95_ns",
+        "p99_ns",
+        "p99_9_ns",
+        "p99_99_ns",
+        "max_ns",
+    ];
+    let mut text = line(&heads.map(str::to_string));
+    let mut any = false;
+    for workload in &analysis.workloads {
+        for contender in &workload.contenders {
+            for latency in &contender.latencies {
+                let mut fields = vec![
+                    workload.workload.clone(),
+                    contender.label.clone(),
+                    latency.operation.clone(),
+                ];
+                fields.extend(
+                    [
+                        latency.count,
+                        latency.bytes,
+                        latency.total_ns,
+                        latency.p5_ns,
+                        latency.p50_ns,
+                        latency.p90_ns,
+                        latency.p95_ns,
+                        latency.p99_ns,
+                        latency.p99_9_ns,
+                        latency.p99_99_ns,
+                        latency.max_ns,
+                    ]
+                    .map(|number| number.to_string()),
+                );
+                text.push_str(&line(&fields));
+                any = true;
+            }
+        }
+    }
+    any.then_some(text)
+}
+
+/// One line for each workload, contender and cell of a fio matrix: what is lost against the bare
+/// device, with its interval. `None` where there is no such thing.
+pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
+    let heads = [
+        "workload",
+        "contender",
+        "raw",
+        "pattern",
+        "engine",
+        "depth",
+        "block_size_bytes",
+        "blocks",
+        "lost_percent",
+        "low_percent",
+        "high_percent",
+    ];
+    let mut text = line(&heads.map(str::to_string));
+    let mut any = false;
+    for workload in &analysis.workloads {
+        for overhead in &workload.overhead {
+            for entry in &overhead.cells {
+                let optional =
+                    |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.3}"));
+                text.push_str(&line(&[
+                    workload.workload.clone(),
+                    overhead.contender.clone(),
+                    overhead.raw.clone(),
+                    entry.cell.pattern.clone(),
+                    entry.cell.engine.clone(),
+                    entry.cell.depth.to_string(),
+                    entry.cell.block_size_bytes.to_string(),
+                    entry.blocks.to_string(),
+                    format!("{:.3}", entry.percent),
+                    optional(entry.low_percent),
+                    optional(entry.high_percent),
+                ]));
+                any = true;
+            }
+        }
+    }
+    any.then_some(text)
 }
 
 fn csv_fields(record: &Record) -> Vec<String> {
@@ -118,9 +214,15 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
         let _ = writeln!(out, "## {}\n", workload.workload);
         let _ = writeln!(out, "**{}**\n", tables::sentence(workload, plan));
         let _ = writeln!(out, "{}", tables::contenders(workload, plan).markdown());
-        for table in [tables::metrics(workload, plan), tables::latencies(workload)] {
+        let lost = overhead::tables(workload);
+        let explained = overhead::explained(workload);
+        for (table, explained) in
+            std::iter::once((tables::metrics(workload, plan), tables::MARKS_EXPLAINED))
+                .chain(lost.into_iter().map(|table| (table, explained.as_str())))
+                .chain([(tables::latencies(workload), tables::LATENCIES_EXPLAINED)])
+        {
             if !table.rows.is_empty() {
-                let _ = writeln!(out, "{}", table.markdown());
+                let _ = writeln!(out, "{}\n({explained})\n", table.markdown());
             }
         }
         for finding in tables::findings(workload) {

@@ -12,6 +12,8 @@ use lab::record::{Outcome, Record};
 use lab::result::{ResultError, STUDY_FILE, StoredResult};
 use serde_json::Value;
 
+use crate::histograms::Histograms;
+
 /// A result, read and analysed.
 #[derive(Debug)]
 pub struct Source {
@@ -27,6 +29,8 @@ pub struct Source {
     pub study_file: Option<String>,
     /// What the records say.
     pub analysis: Analysis,
+    /// The latencies of all trials, merged.
+    pub histograms: Histograms,
     /// What could not be read, in words.
     pub damage: Vec<String>,
 }
@@ -44,8 +48,8 @@ impl Source {
         let study_file = fs::read_to_string(&path)
             .map_err(|error| damage.push(format!("{}: {error}", path.display())))
             .ok();
-        let memory_bytes = facts.as_ref().and_then(memory_bytes);
-        let analysis = analyse(&plan, &records, memory_bytes);
+        let known = facts.as_ref().unwrap_or(&Value::Null);
+        let (analysis, histograms) = analysed(&directory, &plan, &records, known);
         Source {
             name: directory.display().to_string(),
             plan,
@@ -53,6 +57,7 @@ impl Source {
             facts,
             study_file,
             analysis,
+            histograms,
             damage,
         }
     }
@@ -73,6 +78,20 @@ impl Source {
         };
         contenders.map(|contender| of(&contender.label)).collect()
     }
+}
+
+/// The analysis of the records of a result directory, with the percentiles of the merged
+/// histograms, and these.
+pub fn analysed(
+    directory: &Path,
+    plan: &Plan,
+    records: &[Record],
+    facts: &Value,
+) -> (Analysis, Histograms) {
+    let mut analysis = analyse(plan, records, memory_bytes(facts));
+    let histograms = Histograms::read(directory, plan, records);
+    histograms.put_into(&mut analysis);
+    (analysis, histograms)
 }
 
 /// Memory of the machine, by its facts.

@@ -8,6 +8,7 @@ use lab::record::{Phase, TIME_METRIC};
 use lab::spec::Device;
 use lab::statistics::Verdict;
 
+use crate::overhead;
 use crate::table::{Cell, Table, Tone};
 use crate::text;
 
@@ -186,7 +187,7 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
 
 /// How the trials are put together in [`latencies`].
 pub const LATENCIES_EXPLAINED: &str =
-    "count, MB/s and max of all trials together; each percentile the median of the trials'";
+    "of all trials together: their histograms are merged, no percentile is averaged";
 
 /// What the loads found, a line each with the contender's label.
 pub fn findings(workload: &WorkloadAnalysis) -> Vec<String> {
@@ -283,6 +284,7 @@ pub fn phases(workload: &WorkloadAnalysis) -> Table {
         Phase::Layout,
         Phase::Settle,
         Phase::Run,
+        Phase::Verify,
         Phase::Sync,
         Phase::Unmount,
         Phase::Check,
@@ -433,6 +435,12 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
         let figures = metrics(workload, plan);
         if !figures.rows.is_empty() {
             let _ = writeln!(out, "{}  {MARKS_EXPLAINED}\n", figures.terminal(colour));
+        }
+        for lost in overhead::tables(workload) {
+            let _ = writeln!(out, "{}", lost.terminal(colour));
+        }
+        if !workload.overhead.is_empty() {
+            let _ = writeln!(out, "  {}\n", overhead::explained(workload));
         }
         let figures = latencies(workload);
         if !figures.rows.is_empty() {

@@ -181,8 +181,7 @@ impl Trial<'_> {
             self.users_command(Phase::Setup, setup, &directory)?;
         }
         if workload::has_setup(&spec.workload.load) {
-            let command = self.load_command(LoadStage::Setup, &directory)?;
-            self.users_command(Phase::Layout, &command, &directory)?;
+            self.lay_out(&directory)?;
         }
         self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
         if let Some(prepare) = &spec.workload.prepare {
@@ -194,7 +193,11 @@ impl Trial<'_> {
         self.timed(Phase::Sync, || instance.sync(tools))?;
         if !matches!(spec.workload.load, Load::Command { .. }) {
             // Only now: reading it before the sync would give the device time that nobody bills.
-            self.record.load = Some(self.load_report()?);
+            let mut report = self.load_report()?;
+            if let Some(aside) = report.aside.take() {
+                self.record.set_aside(aside);
+            }
+            self.record.load = Some(report);
         }
         self.record.daemon_cpu_ns = instance
             .daemon_cpu_ns()
@@ -264,6 +267,15 @@ impl Trial<'_> {
         }
     }
 
+    /// What the load needs before it is measured.
+    fn lay_out(&mut self, directory: &Path) -> Result<(), Failure> {
+        let command = self.load_command(LoadStage::Setup, directory)?;
+        let name = format!("the layout of the {}", self.spec.workload.load.kind());
+        self.timed_with(Phase::Layout, |trial| {
+            judge(&name, &trial.execute(&command, directory)?, false)
+        })
+    }
+
     /// The measured run. The command's own time is the phase's: the counters are read before it
     /// is started and after it was reaped.
     fn run(&mut self, directory: &Path) -> Result<(), Failure> {
@@ -295,6 +307,7 @@ impl Trial<'_> {
             target,
             device: self.node.clone(),
             stage,
+            cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
             report: scratch.join(workload::REPORT_FILE),
         };
         let path = scratch.join(workload::TASK_FILE);

@@ -137,25 +137,40 @@ fn kill_group(pid: Pid) {
 fn reap(child: Child) -> io::Result<CommandUsage> {
     let pid = pid_of(&child);
     rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
-    let io = fs::read_to_string(format!("/proc/{pid}/io")).ok();
+    let moved = bytes_moved(&format!("/proc/{pid}/io"));
     let reaped = sys::wait_with_usage(pid)?;
-    let field = |name: &str| -> Option<u64> {
-        io.as_deref()?
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok())
-    };
     Ok(CommandUsage {
         exit_code: reaped.exit_code,
         signal: reaped.signal,
         user_ns: reaped.user_ns,
         system_ns: reaped.system_ns,
         memory_bytes_max: reaped.memory_bytes_max,
+        ..moved
+    })
+}
+
+/// What this process has cost so far, without its children.
+pub(crate) fn own_usage() -> CommandUsage {
+    let (user_ns, system_ns) = sys::own_cpu_ns();
+    CommandUsage { user_ns, system_ns, ..bytes_moved("/proc/self/io") }
+}
+
+/// The bytes that a process has moved, from its `io` file.
+fn bytes_moved(path: &str) -> CommandUsage {
+    let io = fs::read_to_string(path).ok();
+    let field = |name: &str| -> Option<u64> {
+        io.as_deref()?
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok())
+    };
+    CommandUsage {
         write_call_bytes: field("wchar"),
         read_call_bytes: field("rchar"),
         storage_written_bytes: field("write_bytes")
             .map(|bytes| bytes.saturating_sub(field("cancelled_write_bytes").unwrap_or(0))),
         storage_read_bytes: field("read_bytes"),
-    })
+        ..CommandUsage::default()
+    }
 }
 
 /// The readers of a command's output.

@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
 
+pub use kernel::write_drop_caches;
+
 use crate::facts::tool_version;
 use crate::host_proc::HostProc;
 use crate::tool::{Failure, Toolbox, find};

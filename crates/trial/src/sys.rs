@@ -6,4 +6,4 @@ pub mod process_clock;
 pub mod wait;
 
 pub use namespaces::enter_namespaces;
-pub use wait::wait_with_usage;
+pub use wait::{own_cpu_ns, wait_with_usage};

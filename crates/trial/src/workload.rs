@@ -4,6 +4,7 @@
 //! bytes are accounted for like those of any command, and so that a bound or a stop ends it. The
 //! files here translate between the laboratory's words and the load generators' own.
 
+mod aside;
 mod bonnie;
 mod dbench;
 mod dbench_replay;
@@ -15,7 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use lab::load::{Latency, Load, LoadTask, Stage};
+use lab::load::{Latency, Load, LoadTask, OVERALL_OPERATION, Stage};
 use loads::dbench::{Cause, DriftVerdict};
 use loads::latency::{KindSummary, Recording, Summary};
 
@@ -60,7 +61,7 @@ pub fn check(load: &Load, device_bytes: Option<u64>) -> Result<(), String> {
 
 /// Whether a load lays something out before it is measured.
 pub fn has_setup(load: &Load) -> bool {
-    matches!(load, Load::Tree(_))
+    matches!(load, Load::Tree(_) | Load::Fio(_) | Load::FioMatrix(_))
 }
 
 /// What a load is going to do, in words, where that can be told in advance.
@@ -93,6 +94,8 @@ fn perform(task_file: &Path) -> Result<(), String> {
         (Load::Objects(load), Stage::Run) => objects::run(load, &task, &stop)?,
         (Load::Tree(load), Stage::Setup) => tree::set_up(load, &task)?,
         (Load::Tree(load), Stage::Run) => tree::run(load, &task, &stop)?,
+        (Load::Fio(load), Stage::Setup) => fio::set_up(load, &task, &stop)?,
+        (Load::FioMatrix(load), Stage::Setup) => fio::set_up_matrix(load, &task, &stop)?,
         (Load::Fio(load), Stage::Run) => fio::run(load, &task, &stop)?,
         (Load::Bonnie(load), Stage::Run) => bonnie::run(load, &task.target, &stop)?,
         (Load::FioMatrix(load), Stage::Run) => fio::run_matrix(load, &task, &stop)?,
@@ -107,7 +110,7 @@ fn perform(task_file: &Path) -> Result<(), String> {
 /// The latencies of a recording, by kind, the overall ones last.
 fn latencies(summary: &Summary) -> Vec<Latency> {
     let mut all: Vec<Latency> = summary.kinds.iter().map(latency).collect();
-    all.push(Latency { operation: "overall".into(), ..latency(&summary.overall) });
+    all.push(Latency { operation: OVERALL_OPERATION.into(), ..latency(&summary.overall) });
     all
 }
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{StudyError, error};
 use crate::load::{
-    BonnieLoad, DbenchLoad, DbenchReplayLoad, FioLoad, FioMatrixLoad, Load, ObjectsLoad, TreeLoad,
-    TreeSource,
+    BonnieLoad, DbenchLoad, DbenchReplayLoad, FioLoad, FioMatrixLoad, Load, ObjectsLoad,
+    QUEUE_ENGINES, TreeLoad, TreeSource,
 };
 use crate::quantity::{parse_duration, parse_size};
 use crate::spec::{CommandLine, Workload};
@@ -72,6 +72,9 @@ pub struct WorkloadText {
     /// Length of a dbench run, or of each cell of the fio matrix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
+    /// fio's engines for the cells of the matrix that have a queue.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub engine: Vec<String>,
     /// Shell for the lines of this workload (`sh` by default); `none` splits them into words and
     /// starts them without a shell.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -248,6 +251,7 @@ impl WorkloadText {
             ("sync-puts", self.sync_puts, &["objects"]),
             ("block-size", !self.block_size.is_empty(), &["objects", "fio-matrix"]),
             ("size", self.size.is_some(), &["fio-matrix", "bonnie"]),
+            ("engine", !self.engine.is_empty(), &["fio-matrix"]),
             ("time", self.time.is_some(), &["fio-matrix", "dbench", "dbench-replay"]),
         ]
         .into_iter()
@@ -439,8 +443,28 @@ impl WorkloadText {
                 .map_err(|problem| error(field("time"), problem))?
                 .as_nanos() as u64,
             block_sizes_bytes,
-            engine: "libaio".into(),
+            engines: self.engines(&field("engine"))?,
         })
+    }
+
+    fn engines(&self, field: &str) -> Result<Vec<String>, StudyError> {
+        if self.engine.is_empty() {
+            return Ok(vec![QUEUE_ENGINES[0].into()]);
+        }
+        for engine in &self.engine {
+            if !QUEUE_ENGINES.contains(&engine.as_str()) {
+                let known = QUEUE_ENGINES.join(" or ");
+                return Err(error(
+                    field,
+                    format!(
+                        "'{engine}' keeps no queue; the cells without one have psync anyway, those with one {known}"
+                    ),
+                ));
+            }
+        }
+        let mut engines = self.engine.clone();
+        engines.dedup();
+        Ok(engines)
     }
 
     fn resolve_replay(&self, index: usize) -> Result<DbenchReplayLoad, StudyError> {

@@ -29,6 +29,18 @@ pub enum Pattern {
     RandomMixed,
 }
 
+impl Pattern {
+    /// The name in reports: fio's, with the mix.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RandomRead => "randread",
+            Self::RandomWrite => "randwrite",
+            Self::RandomMixed => "randrw-70-30",
+        }
+    }
+}
+
 /// How a cell submits its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -79,18 +91,17 @@ pub struct Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pattern = match self.pattern {
-            Pattern::RandomRead => "randread",
-            Pattern::RandomWrite => "randwrite",
-            Pattern::RandomMixed => "randrw-70-30",
-        };
+        let pattern = self.pattern.name();
         match self.submission {
             Submission::Synchronous => write!(f, "{pattern}-psync-1")?,
             Submission::Queue { depth, engine } => {
                 write!(f, "{pattern}-{}-{depth}", engine.name())?;
             }
         }
-        write!(f, "-{}k", self.block_size_bytes / 1024)
+        match self.block_size_bytes % 1024 {
+            0 => write!(f, "-{}k", self.block_size_bytes / 1024),
+            _ => write!(f, "-{}", self.block_size_bytes),
+        }
     }
 }
 

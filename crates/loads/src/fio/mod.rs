@@ -18,4 +18,4 @@ pub use guard::Target;
 pub use jobfile::{JobFile, JobFileError};
 pub use layout::Layout;
 pub use output::{Direction, FioInterval, FioJob};
-pub use run::{Fio, FioError, FioOutcome, FioReport, JobSeries, Step, fio};
+pub use run::{Fio, FioError, FioOutcome, FioReport, JobSeries, Prepared, Step, fio, lay_out};

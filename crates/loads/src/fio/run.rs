@@ -41,9 +41,19 @@ pub struct Fio<'a> {
     pub target: &'a Target,
     /// A directory outside of the target for the job files and logs; it must exist.
     pub scratch: &'a Path,
-    /// Whether to lay the files out and overwrite them first; without it, fio lays out what is
-    /// missing within the run.
-    pub lay_out: bool,
+    /// What [`lay_out`] made for these jobs on this target, or for others with the same files;
+    /// without it the files are laid out first.
+    pub prepared: Option<&'a Prepared>,
+}
+
+/// What was made before a run, for the run to go by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// What was written.
+    pub layout: Layout,
+    /// The size that was given to jobs which do not say one: the free space that it was taken of
+    /// is less once the files are there.
+    pub default_size_bytes: Option<u64>,
 }
 
 /// What a run came to.
@@ -55,8 +65,8 @@ pub struct FioReport {
     pub jobs: Vec<FioJob>,
     /// For each section that is a job, in order, what its threads did over time.
     pub series: Vec<JobSeries>,
-    /// What was written before the run; absent when nothing was asked to be.
-    pub layout: Option<Layout>,
+    /// What was written before the run.
+    pub layout: Layout,
     /// What the jobs needed, by their text.
     pub needed_bytes: u64,
     /// The size that was given to jobs which do not say one.
@@ -165,6 +175,26 @@ pub enum Step {
     Run,
 }
 
+/// Lays the files of jobs out and overwrites them, so that [`fio`] finds them: no extent is
+/// preallocated or unwritten. A device is overwritten over the same length. `progress` is told
+/// each step as it begins; `plan.prepared` is not looked at.
+///
+/// # Errors
+/// See [`FioError`].
+pub fn lay_out(
+    plan: &Fio<'_>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Step),
+) -> Result<Prepared, FioError> {
+    let tool = ToolCommand::new(Tool::Fio)?.directory(plan.scratch);
+    let confined = guard::confine(plan.job, plan.target)?;
+    let (resolved, need, default_size_bytes) = resolve(&confined, plan.target, None)?;
+    check_fit(need, plan.target)?;
+    make_directories(&resolved, plan.target)?;
+    let layout = write_files(plan, &tool, &resolved, need, stop, progress)?;
+    Ok(Prepared { layout, default_size_bytes })
+}
+
 /// Runs jobs; `progress` is told each step as it begins.
 ///
 /// # Errors
@@ -174,17 +204,16 @@ pub fn fio(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Step),
 ) -> Result<FioOutcome, FioError> {
+    let prepared = match plan.prepared {
+        Some(prepared) => *prepared,
+        None => lay_out(plan, stop, progress)?,
+    };
     let tool = ToolCommand::new(Tool::Fio)?.directory(plan.scratch);
     let confined = guard::confine(plan.job, plan.target)?;
-    let (resolved, need, default_size_bytes) = resolve(&confined, plan.target)?;
+    let (resolved, need, default_size_bytes) =
+        resolve(&confined, plan.target, prepared.default_size_bytes)?;
     check_fit(need, plan.target)?;
     make_directories(&resolved, plan.target)?;
-
-    let layout = if plan.lay_out {
-        Some(lay_out(plan, &tool, &resolved, need, stop, progress)?)
-    } else {
-        None
-    };
 
     progress(Step::Run);
     let text = measured(&resolved).to_string();
@@ -195,7 +224,7 @@ pub fn fio(
     let report = |output: output::Output, finished| FioReport {
         version: output.version,
         series: read_series(&resolved, plan.scratch),
-        layout,
+        layout: prepared.layout,
         needed_bytes: need.bytes,
         default_size_bytes,
         job_text: text,
@@ -236,8 +265,13 @@ fn prepare<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> 
 // The job files that fio gets
 // ---------------------------------------------------------------------------------------------
 
-/// Puts what holds for all jobs in front: the target, and what makes fio tell all it knows.
-fn resolve(confined: &JobFile, target: &Target) -> Result<(JobFile, Need, Option<u64>), FioError> {
+/// Puts what holds for all jobs in front: the target, and what makes fio tell all it knows. Jobs
+/// without a size get the one that is given, or a share of the free space.
+fn resolve(
+    confined: &JobFile,
+    target: &Target,
+    given_size_bytes: Option<u64>,
+) -> Result<(JobFile, Need, Option<u64>), FioError> {
     let need = size::need(confined);
     let mut common = vec![
         added("lat_percentiles", "1"),
@@ -251,9 +285,15 @@ fn resolve(confined: &JobFile, target: &Target) -> Result<(JobFile, Need, Option
         Target::Directory(directory) => {
             common.push(added("directory", &guard::join_names(&[path])));
             if need.jobs_without_size > 0 {
-                let available = available_bytes(directory)?;
-                let share = available / DEFAULT_SIZE_PART / u64::from(need.jobs_without_size);
-                let size = share.min(DEFAULT_SIZE_BYTES_MAX) >> 20 << 20;
+                let size = match given_size_bytes {
+                    Some(size) => size,
+                    None => {
+                        let available = available_bytes(directory)?;
+                        let jobs = u64::from(need.jobs_without_size);
+                        let share = available / DEFAULT_SIZE_PART / jobs;
+                        share.min(DEFAULT_SIZE_BYTES_MAX) >> 20 << 20
+                    }
+                };
                 common.push(added("size", &size.to_string()));
                 default_size_bytes = Some(size);
             }
@@ -407,7 +447,7 @@ fn make_directories(job: &JobFile, target: &Target) -> Result<(), FioError> {
     Ok(())
 }
 
-fn lay_out(
+fn write_files(
     plan: &Fio<'_>,
     tool: &ToolCommand,
     resolved: &JobFile,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use kurabe_loads::fio::jobfile::System;
-use kurabe_loads::fio::{Fio, FioError, FioOutcome, JobFile, Step, Target, fio};
+use kurabe_loads::fio::{Fio, FioError, FioOutcome, JobFile, Step, Target, fio, lay_out};
 use kurabe_loads::tool::{Tool, ToolError};
 
 struct Places {
@@ -39,7 +39,7 @@ fn run_text(text: &str, places: &Places) -> Result<FioOutcome, FioError> {
 }
 
 fn run_job(job: &JobFile, places: &Places) -> Result<FioOutcome, FioError> {
-    let plan = Fio { job, target: &places.target, scratch: &places.scratch, lay_out: true };
+    let plan = Fio { job, target: &places.target, scratch: &places.scratch, prepared: None };
     fio(&plan, &AtomicBool::new(false), &mut |_| {})
 }
 
@@ -67,7 +67,7 @@ unlink=1
     let outcome = run_text(text, &places).unwrap();
     let report = &outcome.report;
     assert_eq!(report.laid_out_in_run, 0, "{:?}", report.notes);
-    let layout = report.layout.unwrap();
+    let layout = report.layout;
     assert_eq!((layout.files, layout.bytes), (3, 12 << 20));
     assert!(layout.allocated_bytes >= layout.bytes);
     assert_eq!(report.needed_bytes, 12 << 20);
@@ -84,6 +84,31 @@ unlink=1
     let Target::Directory(target) = &places.target else { unreachable!() };
     assert!(target.join("write it.1.0").exists());
     assert!(!target.join("sub/deep/file").exists(), "the job unlinks it after the run");
+}
+
+#[test]
+fn files_that_were_laid_out_before_are_used_as_they_are() {
+    if !has_fio() {
+        return;
+    }
+    let places = places();
+    // Without a size: the free space that it is a share of changes with the layout.
+    let job = JobFile::from_options("rw=randwrite bs=4k number_ios=10 nrfiles=2", "a", &System);
+    let job = job.unwrap();
+    let plan = Fio { job: &job, target: &places.target, scratch: &places.scratch, prepared: None };
+    let stop = AtomicBool::new(false);
+    let mut steps = Vec::new();
+    let prepared = lay_out(&plan, &stop, &mut |step| steps.push(step)).unwrap();
+    assert_eq!(steps, [Step::LayOut, Step::Overwrite]);
+    assert_eq!(prepared.layout.files, 2);
+    assert_eq!(Some(prepared.layout.bytes), prepared.default_size_bytes);
+    steps.clear();
+    let plan = Fio { prepared: Some(&prepared), ..plan };
+    let report = fio(&plan, &stop, &mut |step| steps.push(step)).unwrap().report;
+    assert_eq!(steps, [Step::Run]);
+    assert_eq!((report.laid_out_in_run, report.layout), (0, prepared.layout));
+    assert_eq!(report.default_size_bytes, prepared.default_size_bytes);
+    assert_eq!(report.jobs[0].write.as_ref().unwrap().operations, 10);
 }
 
 #[test]
@@ -156,7 +181,7 @@ fn a_raised_stop_ends_fio() {
     let text = "[a]\nrw=randread\nsize=1m\ntime_based\nruntime=600\nnumjobs=2\n";
     let job = JobFile::parse(text.as_bytes(), Path::new("job.fio"), &System).unwrap();
     let stop = AtomicBool::new(false);
-    let plan = Fio { job: &job, target: &places.target, scratch: &places.scratch, lay_out: true };
+    let plan = Fio { job: &job, target: &places.target, scratch: &places.scratch, prepared: None };
     let started = Instant::now();
     let running = AtomicBool::new(false);
     let error = std::thread::scope(|scope| {
@@ -189,7 +214,7 @@ fn a_file_stands_for_a_device() {
     fs::write(&image, vec![0_u8; 1 << 20]).unwrap();
     let places = Places { target: Target::Device(image.clone()), ..places };
     let report = run_text("[a]\nrw=randread\nbs=4k\nsize=512k\n", &places).unwrap().report;
-    assert_eq!(report.layout.unwrap().bytes, 512 << 10);
+    assert_eq!(report.layout.bytes, 512 << 10);
     assert_eq!(report.jobs[0].read.as_ref().unwrap().bytes, 512 << 10);
     let image = fs::read(image).unwrap();
     assert!(image[..512 << 10].chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)));

@@ -100,7 +100,7 @@ fn style_of(phase: Phase) -> usize {
         Phase::Setup | Phase::Prepare => 3,
         Phase::Layout => 2,
         Phase::Unmount => 1,
-        Phase::Check => 7,
+        Phase::Check | Phase::Verify => 7,
         Phase::Settle | Phase::Cleanup => 6,
     }
 }

@@ -198,18 +198,23 @@ pub fn sync_file_system(point: &Path, tools: &mut Toolbox) -> Result<(), Failure
 /// Drops the page cache, the directory entries and the inodes that memory holds, of every file
 /// system. Without root it cannot be done, and a remark says so.
 pub fn drop_caches(tools: &mut Toolbox) -> Result<(), Failure> {
-    const PATH: &str = "/proc/sys/vm/drop_caches";
     if !rustix::process::geteuid().is_root() {
         tools.note("caches were not dropped: that needs root; what was read may come from memory");
         return Ok(());
     }
     tools.log_command(&["sysctl", "vm.drop_caches=3"]);
+    write_drop_caches().map_err(Failure::of)
+}
+
+/// The same without a trial's log: for loads that drop caches between their own phases.
+pub fn write_drop_caches() -> Result<(), String> {
+    const PATH: &str = "/proc/sys/vm/drop_caches";
     // Opened for writing only: the file is never truncated or created.
     OpenOptions::new()
         .write(true)
         .open(PATH)
         .and_then(|mut file| io::Write::write_all(&mut file, b"3"))
-        .map_err(|error| Failure::of(format!("dropping caches: {PATH}: {error}")))
+        .map_err(|error| format!("dropping caches: {PATH}: {error}"))
 }
 
 /// How long a busy mount is waited for.

@@ -1,14 +1,14 @@
 //! The installed fio: any job that stays within its target, and the flash study's matrix.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lab::load::{
-    FioLoad, FioMatrixLoad, LoadReport, LoadTask, Metric, Series, Target as Place, Unit,
+    FioLoad, FioMatrixLoad, LoadReport, LoadTask, MatrixCell, Metric, Series, Target as Place, Unit,
 };
 use loads::fio::jobfile::System;
-use loads::fio::matrix::{CellResult, Matrix, QueueEngine, Submission};
+use loads::fio::matrix::{Cell, CellResult, Matrix, QueueEngine, Submission};
 use loads::fio::size::need;
-use loads::fio::{Fio, FioOutcome, FioReport, JobFile, Target, fio, guard};
+use loads::fio::{Fio, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out};
 use loads::tool::Tool;
 
 use super::{histogram_log, latencies};
@@ -82,11 +82,50 @@ pub(super) fn run(load: &FioLoad, task: &LoadTask, stop: &Stop) -> Result<LoadRe
     })
 }
 
-fn run_job(job: &JobFile, task: &LoadTask, stop: &Stop) -> Result<FioOutcome, String> {
+/// fio's working directory, outside of the contender; both stages of a load have the same.
+fn scratch(task: &LoadTask) -> Result<PathBuf, String> {
     let scratch = task.report.parent().unwrap_or(Path::new("/tmp")).join("fio");
     std::fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
-    let target = target(&task.target)?;
-    let plan = Fio { job, target: &target, scratch: &scratch, lay_out: true };
+    Ok(scratch)
+}
+
+/// Name of the file in fio's working directory in which the layout tells the run what it made.
+const PREPARED_FILE: &str = "prepared.json";
+
+/// Lays the files of a job out and overwrites them, or the device over the same length, so that
+/// the run finds written extents and its counters are the load's alone.
+pub(super) fn set_up(load: &FioLoad, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
+    lay_out_job(&job(load)?, task, stop)
+}
+
+/// The same for the matrix: its cells share their files.
+pub(super) fn set_up_matrix(
+    load: &FioMatrixLoad,
+    task: &LoadTask,
+    stop: &Stop,
+) -> Result<LoadReport, String> {
+    let matrix = matrix(load)?;
+    let cell = *matrix.cells().first().ok_or("the matrix has no cell")?;
+    lay_out_job(&matrix.job(cell, &target(&task.target)?), task, stop)
+}
+
+fn lay_out_job(job: &JobFile, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
+    let (scratch, target) = (scratch(task)?, target(&task.target)?);
+    let plan = Fio { job, target: &target, scratch: &scratch, prepared: None };
+    let prepared = lay_out(&plan, stop.flag(), &mut |_| ()).map_err(|error| error.to_string())?;
+    let path = scratch.join(PREPARED_FILE);
+    let json = serde_json::to_vec(&prepared).expect("it has a JSON form");
+    std::fs::write(&path, json).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(LoadReport::default())
+}
+
+fn run_job(job: &JobFile, task: &LoadTask, stop: &Stop) -> Result<FioOutcome, String> {
+    let (scratch, target) = (scratch(task)?, target(&task.target)?);
+    let path = scratch.join(PREPARED_FILE);
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let json = std::fs::read(&path).map_err(|error| failed(&error))?;
+    let prepared: Prepared = serde_json::from_slice(&json).map_err(|error| failed(&error))?;
+    let plan = Fio { job, target: &target, scratch: &scratch, prepared: Some(&prepared) };
     fio(&plan, stop.flag(), &mut |_| ()).map_err(|error| error.to_string())
 }
 
@@ -139,24 +178,33 @@ fn throughput(report: &FioReport) -> Vec<Series> {
 
 fn findings(report: &FioReport) -> Vec<String> {
     let mut findings = report.notes.clone();
-    if report.layout.is_some() {
-        findings.push("the phase 'run' and its device columns include laying the files out; the figures above are fio's own".into());
-    }
-    if report.laid_out_in_run > 0 {
-        findings.push(format!(
-            "fio laid out {} files within the measured run, so its figures are falsified",
-            report.laid_out_in_run
-        ));
-    }
+    findings.extend(falsified(report));
     findings
 }
 
+/// What is wrong with the figures, should fio have met a file that was not there.
+fn falsified(report: &FioReport) -> Option<String> {
+    (report.laid_out_in_run > 0).then(|| {
+        format!(
+            "fio laid out {} files within the measured run, so its figures are falsified",
+            report.laid_out_in_run
+        )
+    })
+}
+
+/// The flash study's queues.
+const DEPTHS: [u32; 2] = [32, 64];
+
 fn matrix(load: &FioMatrixLoad) -> Result<Matrix, String> {
-    let engine = match load.engine.as_str() {
-        "libaio" => QueueEngine::Libaio,
-        "io_uring" => QueueEngine::IoUring,
-        other => return Err(format!("fio's engine '{other}' is neither libaio nor io_uring")),
-    };
+    let mut submissions = vec![Submission::Synchronous];
+    for engine in &load.engines {
+        let engine = match engine.as_str() {
+            "libaio" => QueueEngine::Libaio,
+            "io_uring" => QueueEngine::IoUring,
+            other => return Err(format!("fio's engine '{other}' is neither libaio nor io_uring")),
+        };
+        submissions.extend(DEPTHS.map(|depth| Submission::Queue { depth, engine }));
+    }
     let block_sizes_bytes = load
         .block_sizes_bytes
         .iter()
@@ -166,16 +214,26 @@ fn matrix(load: &FioMatrixLoad) -> Result<Matrix, String> {
         })
         .collect::<Result<_, _>>()?;
     Ok(Matrix {
-        submissions: vec![
-            Submission::Synchronous,
-            Submission::Queue { depth: 32, engine },
-            Submission::Queue { depth: 64, engine },
-        ],
+        submissions,
         block_sizes_bytes,
         size_bytes: load.size_bytes,
         runtime_seconds: load.cell_ns.div_ceil(1_000_000_000).max(1) as u32,
         ..Matrix::default()
     })
+}
+
+/// A cell in the laboratory's words.
+fn name_of(cell: Cell) -> MatrixCell {
+    let (engine, depth) = match cell.submission {
+        Submission::Synchronous => ("psync", 1),
+        Submission::Queue { depth, engine } => (engine.name(), depth),
+    };
+    MatrixCell {
+        pattern: cell.pattern.name().into(),
+        engine: engine.into(),
+        depth,
+        block_size_bytes: cell.block_size_bytes.into(),
+    }
 }
 
 /// Runs every cell; each cell's operations a second are a figure of their own.
@@ -186,22 +244,53 @@ pub(super) fn run_matrix(
 ) -> Result<LoadReport, String> {
     let matrix = matrix(load)?;
     let target = target(&task.target)?;
-    let (mut metrics, mut results) = (Vec::new(), Vec::new());
+    let (mut metrics, mut results, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     for cell in matrix.cells() {
         let outcome = run_job(&matrix.job(cell, &target), task, stop)
             .map_err(|error| format!("cell {cell}: {error}"))?;
+        findings.extend(falsified(&outcome.report).map(|words| format!("cell {cell}: {words}")));
         let result = CellResult::new(cell, &outcome.report.jobs);
         metrics.push(Metric {
-            name: cell.to_string(),
+            name: name_of(cell).to_string(),
             value: result.operations_per_second,
             unit: Unit::OperationsPerSecond,
         });
         results.push(result);
     }
+    let logarithms: f64 = metrics.iter().map(|metric: &Metric| metric.value.ln()).sum();
+    metrics.insert(
+        0,
+        Metric {
+            name: "geometric mean of all cells".into(),
+            value: (logarithms / metrics.len() as f64).exp(),
+            unit: Unit::OperationsPerSecond,
+        },
+    );
     Ok(LoadReport {
         metrics,
-        findings: vec!["the phase 'run' and its device columns include laying the files out; the figures above are fio's own".into()],
+        findings,
         details: serde_json::json!({ "matrix": matrix, "cells": results }),
         ..LoadReport::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_laboratory_and_fio_name_the_cells_alike() {
+        let load = FioMatrixLoad {
+            size_bytes: 1 << 30,
+            cell_ns: 1,
+            block_sizes_bytes: vec![512, 4096, 1 << 20],
+            engines: vec!["libaio".into(), "io_uring".into()],
+        };
+        let cells = matrix(&load).unwrap().cells();
+        assert_eq!(cells.len(), 3 * 5 * 3);
+        for cell in cells {
+            assert_eq!(name_of(cell).to_string(), cell.to_string());
+            assert_eq!(cell.to_string().parse(), Ok(name_of(cell)));
+        }
+    }
 }

@@ -7,13 +7,16 @@ use std::sync::Arc;
 
 use block::{BlockDevice, FileDevice, FileDeviceOptions};
 use lab::load::{Latency, LoadReport, LoadTask, Metric, ObjectsLoad, Series, Target, Unit};
+use lab::record::Phase::Verify;
 use loads::latency::Series as RecordedSeries;
 use loads::objects::{
-    Fit, Options, Outcome, Place, Plan, Program, Report, StoreOptions, run as run_program, store,
+    Fit, Options, Outcome, Phase, Place, Plan, Program, Report, StoreOptions, run as run_program,
+    store,
 };
 
 use minfs::{MountOptions, Volume};
 
+use super::aside::AsideBegun;
 use super::latencies;
 use crate::stop::Stop;
 
@@ -179,12 +182,18 @@ pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<Lo
         salt: std::process::id().into(),
         ..Options::default()
     };
-    let report = run_program(&program(load)?, &options, &place, &load.store, &mut |_| {
+    let mut sweep = None;
+    let report = run_program(&program(load)?, &options, &place, &load.store, &mut |progress| {
+        // The comparison at the end is the laboratory's work and not the store's.
+        if load.verify && progress.phase == Phase::Sweeping && sweep.is_none() {
+            sweep = Some(AsideBegun::now(task));
+        }
         if stop.raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
     .map_err(|error| error.to_string())?;
+    let aside = sweep.map(|sweep| sweep.end(Verify));
     match &report.outcome {
-        Outcome::Completed | Outcome::TimeLimit => Ok(translate(report)),
+        Outcome::Completed | Outcome::TimeLimit => Ok(LoadReport { aside, ..translate(report) }),
         Outcome::Cancelled => Err("stopped".into()),
         Outcome::Failed(failure) => {
             let difference = failure

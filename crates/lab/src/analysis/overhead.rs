@@ -1,0 +1,159 @@
+//! What a file system costs in the fio matrix: for each cell, how many percent fewer operations a
+//! second a contender did than the bare device, paired over blocks. The flash study's figure.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Samples, options};
+use crate::load::{Load, MatrixCell, Unit};
+use crate::plan::Plan;
+use crate::statistics;
+
+/// Name of the contender that is the device itself.
+const RAW: &str = "raw";
+
+/// The cells of one contender against the bare device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Overhead {
+    /// Label of the contender.
+    pub contender: String,
+    /// Label of the bare device.
+    pub raw: String,
+    /// The cells that both have, in the matrix's order.
+    pub cells: Vec<CellOverhead>,
+}
+
+/// What a contender loses in one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellOverhead {
+    /// The cell.
+    pub cell: MatrixCell,
+    /// Blocks in which both have a figure.
+    pub blocks: usize,
+    /// How many percent fewer operations a second than the bare device; below 0 when more.
+    pub percent: f64,
+    /// Lower end of the interval, corrected for the number of contenders; absent below three
+    /// blocks.
+    pub low_percent: Option<f64>,
+    /// Upper end of it.
+    pub high_percent: Option<f64>,
+}
+
+impl CellOverhead {
+    /// Whether the interval leaves no doubt that the cell differs from the bare device's.
+    pub fn is_decided(&self) -> bool {
+        self.low_percent.zip(self.high_percent).is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+}
+
+/// One entry for each contender but the bare device; none where the workload is no matrix or no
+/// contender is the bare device.
+pub(super) fn overhead(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Overhead> {
+    let contenders = &plan.study.contenders;
+    let raw = contenders.iter().position(|contender| contender.file_system == RAW);
+    let (Load::FioMatrix(_), Some(raw)) = (&plan.study.workloads[workload].load, raw) else {
+        return Vec::new();
+    };
+    let others: Vec<usize> = (0..contenders.len()).filter(|other| *other != raw).collect();
+    let mut overheads: Vec<Overhead> = others
+        .iter()
+        .map(|other| Overhead {
+            contender: contenders[*other].label.clone(),
+            raw: contenders[raw].label.clone(),
+            cells: Vec::new(),
+        })
+        .collect();
+    for (metric, unit) in samples.metrics() {
+        let (Ok(cell), Unit::OperationsPerSecond) = (metric.parse::<MatrixCell>(), unit) else {
+            continue;
+        };
+        let costs = |contender: usize| samples.costs(contender, &metric, unit);
+        let other_costs: Vec<Vec<Option<f64>>> = others.iter().map(|other| costs(*other)).collect();
+        let compared = statistics::compare_family(&costs(raw), &other_costs, &options(plan))
+            .expect("costs are positive, and the margin was checked with the study");
+        for (overhead, compared) in overheads.iter_mut().zip(compared) {
+            let Some(ratio) = compared.ratio else { continue };
+            overhead.cells.push(CellOverhead {
+                cell: cell.clone(),
+                blocks: compared.pairs,
+                percent: percent(ratio),
+                low_percent: compared.interval.map(|interval| percent(interval.low)),
+                high_percent: compared.interval.map(|interval| percent(interval.high)),
+            });
+        }
+    }
+    overheads.retain(|overhead| !overhead.cells.is_empty());
+    overheads
+}
+
+/// Of a cost (time for an operation) over the bare device's: the share of its operations a second
+/// that is missing.
+fn percent(cost_ratio: f64) -> f64 {
+    100.0 * (1.0 - cost_ratio.recip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::analyse;
+    use crate::fixture;
+    use crate::load::{FioMatrixLoad, LoadReport, Metric};
+
+    fn metric(name: &str, value: f64) -> Metric {
+        Metric { name: name.into(), value, unit: Unit::OperationsPerSecond }
+    }
+
+    #[test]
+    fn the_overhead_is_paired_and_in_percent_of_the_bare_device() {
+        let mut plan = fixture::plan(&["ext4", "xfs", "btrfs"], 4);
+        plan.study.workloads[0].load = Load::FioMatrix(FioMatrixLoad {
+            size_bytes: 1,
+            cell_ns: 1,
+            block_sizes_bytes: vec![4096],
+            engines: vec!["libaio".into()],
+        });
+        let mut records = fixture::records(&plan, &[&[1; 4], &[1; 4], &[1; 4]]);
+        for record in &mut records {
+            // Every block is twice as fast as the one before; the pairs know nothing of that.
+            let speed = f64::from(1 << record.block);
+            let share = match record.contender.label.as_str() {
+                "ext4" => [0.75, 0.74, 0.75, 0.76][record.block as usize],
+                "btrfs" => 2.0,
+                _ => 1.0,
+            };
+            record.load = Some(LoadReport {
+                metrics: vec![
+                    metric("geometric mean of all cells", 1000.0),
+                    metric("randread-psync-1-4k", 1000.0 * speed * share),
+                ],
+                ..Default::default()
+            });
+        }
+        // Without a bare device there is no overhead.
+        assert_eq!(analyse(&plan, &records, None).workloads[0].overhead, []);
+        plan.study.contenders[1].file_system = "raw".into();
+        let found = analyse(&plan, &records, None).workloads.remove(0).overhead;
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].contender.as_str(), found[0].raw.as_str()), ("ext4", "xfs"));
+        let [cell] = &found[0].cells[..] else { panic!("{found:?}") };
+        assert_eq!((cell.cell.to_string().as_str(), cell.blocks), ("randread-psync-1-4k", 4));
+        assert!((cell.percent - 25.0).abs() < 0.1, "{cell:?}");
+        let (low, high) = (cell.low_percent.unwrap(), cell.high_percent.unwrap());
+        assert!(20.0 < low && low < 25.0 && 25.0 < high && high < 30.0, "{cell:?}");
+        assert!(cell.is_decided());
+        // Twice as many operations: 100 % of the bare device's more.
+        assert!((found[1].cells[0].percent + 100.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn an_interval_around_nothing_decides_nothing() {
+        let cell = CellOverhead {
+            cell: "randwrite-libaio-32-1024k".parse().unwrap(),
+            blocks: 5,
+            percent: 2.0,
+            low_percent: Some(-1.0),
+            high_percent: Some(5.0),
+        };
+        assert!(!cell.is_decided());
+        assert!(!CellOverhead { low_percent: None, high_percent: None, ..cell }.is_decided());
+    }
+}

@@ -1,0 +1,67 @@
+//! Counts what a load does within its run for the laboratory's sake, so that the trial can take it
+//! out of the run's bill. Reads the same counters as the trial itself.
+
+use std::time::Instant;
+
+use lab::load::{Aside, LoadTask, Target};
+use lab::record::{CommandUsage, Phase, PhaseRecord};
+
+use crate::command::own_usage;
+use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
+
+/// Counters at the beginning of work that is not the load's.
+pub(super) struct AsideBegun {
+    started: Instant,
+    device: Option<(DeviceCounters, DeviceReading)>,
+    machine_cpu_ns: Option<u64>,
+    usage: CommandUsage,
+}
+
+impl AsideBegun {
+    /// Reads the counters now.
+    pub(super) fn now(task: &LoadTask) -> AsideBegun {
+        let counters = match (&task.device, &task.target) {
+            (Some(device), _) => DeviceCounters::of_node(device).ok(),
+            (None, Target::Directory(directory)) => DeviceCounters::under_directory(directory).ok(),
+            (None, _) => None,
+        };
+        AsideBegun {
+            started: Instant::now(),
+            device: counters.and_then(|counters| {
+                let reading = counters.read().ok()?;
+                Some((counters, reading))
+            }),
+            machine_cpu_ns: machine_cpu_ns(),
+            usage: own_usage(),
+        }
+    }
+
+    /// What was done since.
+    pub(super) fn end(self, phase: Phase) -> Aside {
+        let (now, then) = (own_usage(), self.usage);
+        let since = |now: Option<u64>, then: Option<u64>| {
+            now.zip(then).map(|(now, then)| now.saturating_sub(then))
+        };
+        let device = self.device.and_then(|(counters, reading)| {
+            let now = counters.read().ok()?;
+            Some(now.since(&reading))
+        });
+        Aside {
+            phase: PhaseRecord {
+                phase,
+                elapsed_ns: self.started.elapsed().as_nanos() as u64,
+                device,
+                machine_cpu_ns: since(machine_cpu_ns(), self.machine_cpu_ns),
+            },
+            usage: CommandUsage {
+                user_ns: now.user_ns.saturating_sub(then.user_ns),
+                system_ns: now.system_ns.saturating_sub(then.system_ns),
+                write_call_bytes: since(now.write_call_bytes, then.write_call_bytes),
+                read_call_bytes: since(now.read_call_bytes, then.read_call_bytes),
+                storage_written_bytes: since(now.storage_written_bytes, then.storage_written_bytes),
+                storage_read_bytes: since(now.storage_read_bytes, then.storage_read_bytes),
+                ..CommandUsage::default()
+            },
+        }
+    }
+}
