@@ -107,6 +107,16 @@ fn open_and_creat() {
     assert_eq!(errno(open(mount.root(), create)), EISDIR);
     // The umask of the test may differ, so only the bits that every umask leaves are compared.
     assert_eq!(fs::metadata(at("new")).unwrap().mode() & 0o700, 0o600);
+    // What is opened at its creation can be written whatever the mode says that it gets.
+    as_nobody(|| {
+        let flags = exclusive | OFlags::WRONLY;
+        let file = rustix::fs::openat(CWD, at("closed"), flags, Mode::empty()).unwrap();
+        assert_eq!(errno(rustix::io::write(&file, b"abc")), 0);
+        assert_eq!(errno(rustix::fs::ftruncate(&file, 100)), 0);
+        assert_eq!(errno(rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 4096)), 0);
+        assert_eq!(errno(open(at("closed"), OFlags::RDONLY)), EACCES);
+    });
+    assert_eq!(fs::metadata(at("closed")).unwrap().len(), 4096);
     // Truncation at open, and appending wherever the end is.
     fs::write(at("long"), [1; 10_000]).unwrap();
     assert_eq!(errno(open(at("long"), OFlags::WRONLY | OFlags::TRUNC)), 0);
