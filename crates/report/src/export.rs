@@ -249,6 +249,13 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+
+    use lab::contender::Contender;
+    use lab::record::{CommandUsage, DeviceDelta, IdleWait, PhaseRecord};
+    use lab::spec::{
+        Cache, CommandLine, Device, Load, Output, SCHEMA_VERSION, TrialSpec, Workload,
+    };
 
     #[test]
     fn csv_quotes_what_needs_quoting() {
@@ -256,8 +263,120 @@ mod tests {
         assert_eq!(line(&fields), "a,\"b, \"\"c\"\"\",\n");
     }
 
+    /// A record of which every number that the CSV has is another one.
+    fn record() -> Record {
+        let contender = Contender::parse("a, \"b\": ext4", &["ext4"]).unwrap();
+        let workload = Workload {
+            name: "make".into(),
+            why: None,
+            setup: None,
+            prepare: None,
+            cleanup: None,
+            ignore_failure: false,
+            load: Load::Command { command: CommandLine::Words(vec!["make".into()]) },
+        };
+        let spec = TrialSpec {
+            schema: SCHEMA_VERSION,
+            trial: 7,
+            block: 3,
+            warmup: true,
+            contender,
+            device: Device::None,
+            workload,
+            cache: Cache::Cold,
+            timeout_ns: None,
+            idle_wait_ns_max: 0,
+            discard: false,
+            scratch: "/nowhere".into(),
+            output: Output::Null,
+        };
+        let mut record = Record::begun(&spec, 0);
+        let delta = |first: u64| DeviceDelta {
+            reads: first,
+            read_bytes: first + 1,
+            writes: first + 2,
+            written_bytes: first + 3,
+            discards: first + 4,
+            discarded_bytes: first + 5,
+            flushes: first + 6,
+            busy_ms: 0,
+            queue_ms: 0,
+        };
+        record.phases = [(Phase::Mkfs, 1000), (Phase::Run, 2000), (Phase::Sync, 3000)]
+            .map(|(phase, elapsed_ns)| PhaseRecord {
+                phase,
+                elapsed_ns,
+                device: Some(delta(elapsed_ns / 10)),
+                machine_cpu_ns: None,
+            })
+            .into();
+        record.command = Some(CommandUsage {
+            user_ns: 11,
+            system_ns: 12,
+            memory_bytes_max: 13,
+            storage_written_bytes: Some(14),
+            write_call_bytes: Some(15),
+            ..Default::default()
+        });
+        record.idle_wait = Some(IdleWait { waited_ns: 16, idle: true, cause: None });
+        record
+    }
+
     #[test]
-    fn every_line_has_as_many_fields_as_the_head() {
-        assert_eq!(csv(&[]).trim_end().split(',').count(), 7 + Phase::ALL.len() + 12);
+    fn every_field_of_a_line_stands_under_its_head() {
+        let mut failed = record();
+        let (message, output) = ("it broke".into(), String::new());
+        failed.outcome = Outcome::Failed { phase: Phase::Run, message, output };
+        failed.command = None;
+        let text = csv(&[record(), failed]);
+        let lines: Vec<&str> = text.lines().collect();
+        // The label is quoted, and its comma and quotes are the only ones.
+        let quoted = "\"a, \"\"b\"\"\"";
+        let fields = |line: &str| -> Vec<String> {
+            line.replace(quoted, "LABEL").split(',').map(String::from).collect()
+        };
+        let heads = fields(lines[0]);
+        assert_eq!(lines.len(), 3);
+        let of = |line: &str| -> BTreeMap<String, String> {
+            assert_eq!(fields(line).len(), heads.len(), "{line}");
+            let found = heads.iter().cloned().zip(fields(line));
+            found.filter(|(_, field)| !field.is_empty()).collect()
+        };
+        // Run and sync together: 200 + 300 reads, and so on.
+        let expected = [
+            ("trial", "7"),
+            ("block", "3"),
+            ("warmup", "true"),
+            ("workload", "make"),
+            ("contender", "LABEL"),
+            ("outcome", "completed"),
+            ("time_ns", "5000"),
+            ("mkfs_ns", "1000"),
+            ("run_ns", "2000"),
+            ("sync_ns", "3000"),
+            ("command_user_ns", "11"),
+            ("command_system_ns", "12"),
+            ("command_memory_bytes_max", "13"),
+            ("command_storage_written_bytes", "14"),
+            ("command_write_call_bytes", "15"),
+            ("device_reads", "500"),
+            ("device_read_bytes", "502"),
+            ("device_writes", "504"),
+            ("device_written_bytes", "506"),
+            ("device_discards", "508"),
+            ("device_flushes", "512"),
+            ("idle_wait_ns", "16"),
+        ];
+        let expected: BTreeMap<String, String> =
+            expected.map(|(head, field)| (head.to_string(), field.to_string())).into();
+        assert_eq!(of(lines[1]), expected);
+        // A trial that failed has no time that counts, and what was not measured is no zero.
+        let found = of(lines[2]);
+        assert_eq!(found["outcome"], "failed");
+        assert_eq!(found["run_ns"], "2000");
+        for head in ["time_ns", "command_user_ns", "command_storage_written_bytes"] {
+            assert!(!found.contains_key(head), "{head}: {found:?}");
+        }
+        assert!(lines[1].contains(quoted), "{text}");
     }
 }

@@ -59,9 +59,7 @@ pub(crate) fn answer_cells(
         None if contender.trials == 0 => "-".into(),
         None => Cell::toned(format!("failed {}×", contender.failed), Tone::Bad),
     };
-    let comparison =
-        primary_comparisons(workload).find(|comparison| comparison.contender == contender.label);
-    let [ratio, verdict] = comparison_cells(comparison, contender.label == baseline);
+    let [ratio, verdict] = comparison_cells(workload, contender, baseline);
     [figure, ratio, verdict]
 }
 
@@ -236,18 +234,39 @@ fn ratio_text(comparison: &Comparison) -> String {
     }
 }
 
-fn comparison_cells(comparison: Option<&Comparison>, is_baseline: bool) -> [Cell; 2] {
-    if is_baseline {
-        return ["1".into(), Cell::toned("baseline", Tone::Faint)];
+/// Ratio and verdict. Where one of the two completed no trial there is nothing to compare, and the
+/// verdict says which.
+fn comparison_cells(
+    workload: &WorkloadAnalysis,
+    contender: &ContenderAnalysis,
+    baseline: &str,
+) -> [Cell; 2] {
+    let none = |verdict: &str, tone: Tone| ["-".into(), Cell::toned(verdict, tone)];
+    let is_baseline = contender.label == baseline;
+    match (contender.metrics.is_empty(), is_baseline) {
+        (true, _) if contender.trials == 0 => return none("-", Tone::Plain),
+        (true, true) => return none("baseline failed", Tone::Bad),
+        (true, false) => return none("failed", Tone::Bad),
+        (false, true) => return ["1".into(), Cell::toned("baseline", Tone::Faint)],
+        (false, false) if has_no_figure(workload, baseline) => {
+            return none("no baseline", Tone::Doubtful);
+        }
+        (false, false) => {}
     }
-    let Some(comparison) = comparison else {
-        return ["-".into(), "-".into()];
-    };
+    let comparison =
+        primary_comparisons(workload).find(|comparison| comparison.contender == contender.label);
+    let Some(comparison) = comparison else { return none("-", Tone::Plain) };
     let verdict = &comparison.verdict;
     [
         Cell::from(ratio_text(comparison)).valued(comparison.ratio),
         Cell::toned(verdict_text(verdict), tone_of(verdict)),
     ]
+}
+
+/// Whether the contender with this label completed no trial.
+fn has_no_figure(workload: &WorkloadAnalysis, label: &str) -> bool {
+    let of = |contender: &&ContenderAnalysis| contender.label == label;
+    workload.contenders.iter().find(of).is_none_or(|contender| contender.metrics.is_empty())
 }
 
 /// A verdict in words.
@@ -313,9 +332,18 @@ pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
     if workload.contenders.len() == 1 {
         return format!("{baseline} stands alone; name a second contender to compare it with.");
     }
+    if has_no_figure(workload, baseline) {
+        return format!(
+            "{baseline}, the baseline, completed no trial, so nothing can be compared; choose another with --baseline."
+        );
+    }
     let blocks = primary_comparisons(workload).map(|c| c.blocks).max().unwrap_or(0);
     let of = |wanted: fn(&Verdict) -> bool| -> Vec<&Comparison> {
-        primary_comparisons(workload).filter(|comparison| wanted(&comparison.verdict)).collect()
+        primary_comparisons(workload)
+            .filter(|comparison| {
+                wanted(&comparison.verdict) && !has_no_figure(workload, &comparison.contender)
+            })
+            .collect()
     };
     let mut parts = Vec::new();
     for (verdict, comparisons) in [
@@ -336,7 +364,16 @@ pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
     for comparison in of(|verdict| matches!(verdict, Verdict::Inconclusive)) {
         parts.push(undecided(comparison));
     }
-    format!("{}. {}", text::list(&parts), certainty(blocks, plan))
+    for contender in workload.contenders.iter().filter(|contender| contender.metrics.is_empty()) {
+        parts.push(match contender.failed {
+            0 => format!("{} was not tried", contender.label),
+            _ => format!("{} failed whenever it was tried", contender.label),
+        });
+    }
+    match blocks {
+        0 => format!("{}.", text::list(&parts)),
+        blocks => format!("{}. {}", text::list(&parts), certainty(blocks, plan)),
+    }
 }
 
 /// The statement of a decided comparison, as a factor that is always above 1.
@@ -487,5 +524,90 @@ pub fn gate_text(outcome: &lab::statistics::GateOutcome) -> &'static str {
         GateOutcome::Holds => "holds",
         GateOutcome::Fails => "fails",
         GateOutcome::Inconclusive => "inconclusive",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::analysis::analyse;
+    use lab::record::{Outcome, PhaseRecord, Record};
+    use lab::study::{CommandText, StudyText, WorkloadText};
+
+    /// What the tables say of three blocks of ext4, xfs and btrfs, of which `failing` completed no
+    /// trial and `untried` was not begun.
+    fn shown(failing: &[&str], untried: &str) -> (String, String) {
+        let command = Some(CommandText::Line("true".into()));
+        let text = StudyText {
+            contenders: ["ext4", "xfs", "btrfs"].map(String::from).into(),
+            runs: Some(3),
+            workloads: vec![WorkloadText { command, ..Default::default() }],
+            ..Default::default()
+        };
+        let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+        let mut records = Vec::new();
+        for block in &plan.blocks {
+            for trial in &block.trials {
+                let spec = plan.spec(block, *trial, &Device::None, "/nowhere".into());
+                let mut record = Record::begun(&spec, 0);
+                if record.contender.label == untried {
+                    continue;
+                }
+                record.phases = [Phase::Run, Phase::Sync]
+                    .map(|phase| PhaseRecord {
+                        phase,
+                        elapsed_ns: 1_000_000_000 + u64::from(record.trial),
+                        device: None,
+                        machine_cpu_ns: None,
+                    })
+                    .into();
+                if failing.contains(&record.contender.label.as_str()) {
+                    let (message, output) = ("it broke".into(), String::new());
+                    record.outcome = Outcome::Failed { phase: Phase::Run, message, output };
+                }
+                records.push(record);
+            }
+        }
+        let analysis = analyse(&plan, &records, None);
+        let workload = &analysis.workloads[0];
+        (contenders(workload, &plan).terminal(false), sentence(workload, &plan))
+    }
+
+    fn row<'a>(table: &'a str, label: &str) -> Vec<&'a str> {
+        let row = table.lines().find(|line| line.trim_start().starts_with(label)).unwrap();
+        row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+    }
+
+    #[test]
+    fn a_contender_that_failed_is_called_failed_and_not_inconclusive() {
+        let (table, sentence) = shown(&["xfs"], "");
+        assert_eq!(row(&table, "xfs"), ["xfs", "failed 3×", "-", "failed"]);
+        assert_eq!(row(&table, "ext4")[2..], ["1", "baseline"]);
+        assert!(sentence.contains("btrfs is as fast as ext4"), "{sentence}");
+        assert!(sentence.contains("xfs failed whenever it was tried"), "{sentence}");
+        assert!(sentence.contains("from 3 interleaved blocks"), "{sentence}");
+        // With nothing left to compare, no interval is spoken of.
+        let (_, sentence) = shown(&["xfs", "btrfs"], "");
+        assert_eq!(
+            sentence,
+            "xfs failed whenever it was tried and btrfs failed whenever it was tried."
+        );
+    }
+
+    #[test]
+    fn without_a_baseline_there_is_no_ratio() {
+        let (table, sentence) = shown(&["ext4"], "");
+        // A column in which no row says anything is left out.
+        assert_eq!(row(&table, "ext4"), ["ext4", "failed 3×", "baseline failed"]);
+        assert_eq!(row(&table, "xfs")[2..], ["no baseline"]);
+        assert!(sentence.starts_with("ext4, the baseline, completed no trial"), "{sentence}");
+        assert!(sentence.contains("--baseline"), "{sentence}");
+    }
+
+    #[test]
+    fn a_contender_that_was_not_tried_is_not_called_failed() {
+        let (table, sentence) = shown(&[], "btrfs");
+        assert_eq!(row(&table, "btrfs"), ["btrfs", "-", "-", "-"]);
+        assert!(sentence.contains("btrfs was not tried"), "{sentence}");
     }
 }
