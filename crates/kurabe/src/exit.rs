@@ -18,6 +18,16 @@ pub const GATE_INCONCLUSIVE: u8 = 4;
 /// A signal stopped the study: this and the signal's number, as shells have it.
 pub const SIGNAL_BASE: u8 = 128;
 
+/// The exit codes, for the help.
+pub const HELP: &str = "\
+Exit codes:
+  0    everything was carried out, and every gate holds
+  1    a trial failed, or something could not be given back
+  2    wrong use, or refused; nothing was touched
+  3    a gate fails
+  4    a gate is inconclusive, and none fails
+  129, 130, 143    stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM; everything was given back";
+
 /// An error with its exit code.
 #[derive(Debug)]
 pub struct Failure {

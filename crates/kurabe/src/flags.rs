@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use lab::study::{CommandText, StudyText, WorkloadText};
 
 /// Compare file systems under any load, with numbers that can be trusted.
@@ -16,6 +16,7 @@ use lab::study::{CommandText, StudyText, WorkloadText};
 /// order; everything accounted at the block device; the times compared with intervals.
 #[derive(Debug, Parser)]
 #[command(name = "kurabe", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = crate::exit::HELP)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -87,7 +88,7 @@ pub struct CompareArgs {
     /// The command, run in the mounted directory. Several words are executed as they are; a
     /// single argument is a line for the shell. It sees KURABE_DIR, KURABE_CONTENDER and
     /// KURABE_TRIAL.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "load")]
+    #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 
     /// Other loads than a command.
@@ -263,6 +264,15 @@ pub struct PresentArgs {
     /// Result directory. [default: kurabe-results/NAME-TIME]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// How the result is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+/// How a result is shown, also one that is there already.
+#[derive(Debug, Args, Default, Clone)]
+#[command(next_help_heading = "Output")]
+pub struct ShowArgs {
     /// Style of the terminal output. [default: auto]
     #[arg(long, value_enum, value_name = "STYLE")]
     pub style: Option<Style>,
@@ -319,7 +329,7 @@ pub struct ResumeArgs {
     pub directory: PathBuf,
     /// Options of the output.
     #[command(flatten)]
-    pub present: PresentArgs,
+    pub present: ShowArgs,
 }
 
 /// `kurabe report`.
@@ -333,7 +343,7 @@ pub struct ReportArgs {
     pub html: Option<PathBuf>,
     /// Options of the output.
     #[command(flatten)]
-    pub present: PresentArgs,
+    pub present: ShowArgs,
 }
 
 impl CompareArgs {
@@ -426,10 +436,10 @@ impl PresentArgs {
     /// Puts what was given on the command line over what the study says.
     pub fn apply(&self, text: &mut StudyText) {
         set(&mut text.out, &self.out);
-        set(&mut text.export_json, &self.export_json);
-        set(&mut text.export_csv, &self.export_csv);
-        set(&mut text.export_markdown, &self.export_markdown);
-        if let Some(style) = self.style {
+        set(&mut text.export_json, &self.show.export_json);
+        set(&mut text.export_csv, &self.show.export_csv);
+        set(&mut text.export_markdown, &self.show.export_markdown);
+        if let Some(style) = self.show.style {
             text.style = style.to_possible_value().map(|value| value.get_name().to_string());
         }
     }
@@ -448,10 +458,22 @@ pub fn flag_of_field(field: &str) -> String {
     }
 }
 
+/// The flags that name a load, for a message to people who named none.
+pub fn load_flags() -> String {
+    let mut command = Cli::command();
+    command.build();
+    let compare = command.find_subcommand("compare").expect("it is defined above");
+    let group = compare.get_groups().find(|group| group.get_id() == "load");
+    let flags = group.into_iter().flat_map(|group| group.get_args()).filter_map(|id| {
+        let flag = compare.get_arguments().find(|argument| argument.get_id() == id)?;
+        Some(format!("--{}", flag.get_long()?))
+    });
+    flags.collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_sound() {
@@ -483,6 +505,14 @@ mod tests {
         assert_eq!(text.workloads[0].shell.as_deref(), Some("none"));
         assert_eq!(text.workloads[0].prepare, Some(CommandText::Line("sync".into())));
         assert_eq!(text.parameters["n"], ["1", "2"]);
+    }
+
+    #[test]
+    fn every_load_is_named_as_a_flag() {
+        let flags = load_flags();
+        for flag in ["--objects, ", "--fio-matrix, ", "--dbench-replay, ", "--bonnie"] {
+            assert!(flags.contains(flag), "{flags}");
+        }
     }
 
     #[test]

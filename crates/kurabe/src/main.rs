@@ -7,11 +7,13 @@ mod exit;
 mod flags;
 mod machine;
 mod manual;
+mod preflight;
+mod presentation;
 mod progress;
 mod reporting;
 mod runner;
 mod session;
-mod signals;
+mod sitting;
 mod terminal;
 
 use std::process::ExitCode;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::analysis::Analysis;
 use lab::event::Event;
-use lab::record::{Outcome, Record};
+use lab::record::{Outcome, Record, TIME_METRIC};
 
 use crate::flags::Style;
 use crate::runner::{Observer, Position};
@@ -105,6 +105,19 @@ impl Progress {
     }
 }
 
+/// The figure that is compared, as the table calls it: `1.932 s`, `throughput 210 MiB/s`.
+fn figure_of(record: &Record) -> String {
+    match record.metrics().first() {
+        Some(metric) if metric.name == TIME_METRIC => {
+            report::text::figure(metric.value, metric.unit)
+        }
+        Some(metric) => {
+            format!("{} {}", metric.name, report::text::figure(metric.value, metric.unit))
+        }
+        None => String::new(),
+    }
+}
+
 /// `1m 20s`, `12s`.
 pub fn rough(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
@@ -161,10 +174,8 @@ impl Observer for Progress {
             format!("block {}{warmup}{workload}: {}", record.block + 1, record.contender.label);
         match &record.outcome {
             Outcome::Completed => {
-                let time =
-                    record.time_ns().map(|ns| report::text::time(ns as f64)).unwrap_or_default();
                 if !self.look.live {
-                    self.say(&format!("{head} {time}"));
+                    self.say(&format!("{head} {}", figure_of(record)));
                 }
             }
             Outcome::Failed { phase, message, output } => {
@@ -186,10 +197,10 @@ impl Observer for Progress {
         self.estimates.clear();
         for workload in &analysis.workloads {
             for contender in &workload.contenders {
-                if let Some(time) = &contender.time {
+                if let Some(metric) = contender.metrics.first() {
                     self.estimates.insert(
                         (workload.workload.clone(), contender.label.clone()),
-                        report::text::time(time.median),
+                        report::text::figure(metric.summary.median, metric.unit),
                     );
                 }
             }

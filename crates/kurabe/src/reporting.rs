@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::exit::{self, Failure};
 use crate::flags::ReportArgs;
-use crate::session::{Presentation, check_target};
+use crate::presentation::{Presentation, check_target};
 use crate::terminal;
 
 /// The page's name in a result directory.

@@ -4,6 +4,7 @@
 //! It decides order and end only; where and how a trial runs is the [`Executor`]'s business, and
 //! what the user sees the [`Observer`]'s. Both have stand-ins in the tests.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub enum End {
     Budget,
     /// The user or a signal stopped it.
     Stopped,
+    /// Under some workload every trial failed, block after block.
+    Failing,
 }
 
 /// What the loop needs besides the plan.
@@ -64,6 +67,8 @@ pub struct Surroundings<'a> {
     pub device: Device,
     /// Directory of kurabe's own for mount points.
     pub scratch: PathBuf,
+    /// Number of this sitting, from 1.
+    pub sitting: u32,
     /// Time since the study began, earlier sittings included.
     pub elapsed: &'a dyn Fn() -> Duration,
     /// Whether the user wants to stop.
@@ -75,7 +80,12 @@ pub struct Surroundings<'a> {
 /// A contender that failed so often in a row at the start is not tried again under that workload.
 const FAILURES_MAX: usize = 2;
 
-/// Carries the plan out. `records` are those of earlier sittings and grow as trials end.
+/// After so many blocks in a row in which every trial failed, a workload is given up: the device or
+/// the command is broken, and not a contender.
+const FAILED_BLOCKS_MAX: usize = 2;
+
+/// Carries the plan out. `records` are those that stand of earlier sittings; they grow as trials
+/// end, and lose what this sitting supersedes.
 pub fn run(
     plan: &Plan,
     records: &mut Vec<Record>,
@@ -84,48 +94,56 @@ pub fn run(
     writer: &mut ResultWriter,
     observer: &mut dyn Observer,
 ) -> Result<End, ResultError> {
+    let mut end = End::Complete;
     for block in &plan.blocks {
         let mut tried = false;
-        for trial in &block.trials {
-            if records.iter().any(|record| record.trial == trial.trial && counts_as_done(record))
-                || !wanted(plan, records, block, trial)
-            {
-                continue;
-            }
-            if (surroundings.stopped)() {
-                return Ok(End::Stopped);
-            }
-            let mut spec =
-                plan.spec(block, *trial, &surroundings.device, surroundings.scratch.clone());
-            let budget_left = match limit_by_budget(plan, records, surroundings, &mut spec) {
-                Limit::Spent => return Ok(End::Budget),
-                Limit::Left(left) => left,
-            };
-            observer.trial_begins(&Position {
-                spec: &spec,
-                trials_done: records.iter().filter(|record| counts_as_done(record)).count(),
-                trials_expected: trials_expected(plan, block),
-                budget_left,
-                time_left: time_left(plan, records, block),
-            });
-            let mut record = executor.execute(&spec, &mut |event| observer.event(event));
-            let cut_by_budget = spec.timeout_ns != plan.study.timeout_ns;
-            if let Outcome::TimedOut { phase, .. } = record.outcome
-                && cut_by_budget
-            {
-                record.outcome = Outcome::Interrupted { phase };
-            }
-            writer.append(&mut record)?;
-            observer.trial_ended(&record);
-            let interrupted = matches!(record.outcome, Outcome::Interrupted { .. });
-            records.push(record);
-            tried = true;
-            if interrupted {
-                return Ok(if cut_by_budget && !(surroundings.stopped)() {
-                    End::Budget
-                } else {
-                    End::Stopped
+        for unit in block.trials.chunk_by(|one, other| one.workload == other.workload) {
+            let again = is_half_done(plan, records, surroundings, block, unit);
+            for trial in unit {
+                if fails_throughout(plan, records, surroundings, block, trial) {
+                    end = End::Failing;
+                    continue;
+                }
+                let sitting = if again { surroundings.sitting } else { 0 };
+                let done = |record: &Record| {
+                    record.trial == trial.trial && record.has_ended() && record.sitting >= sitting
+                };
+                if records.iter().any(done) || !wanted(plan, records, block, trial) {
+                    continue;
+                }
+                if (surroundings.stopped)() {
+                    return Ok(End::Stopped);
+                }
+                let mut spec =
+                    plan.spec(block, *trial, &surroundings.device, surroundings.scratch.clone());
+                let budget_left = match limit_by_budget(plan, records, surroundings, &mut spec) {
+                    Limit::Spent => return Ok(End::Budget),
+                    Limit::Left(left) => left,
+                };
+                if again {
+                    let of_unit = |record: &Record| unit.iter().any(|t| t.trial == record.trial);
+                    records.retain(|record| record.sitting >= sitting || !of_unit(record));
+                }
+                observer.trial_begins(&Position {
+                    spec: &spec,
+                    trials_done: records.iter().filter(|record| record.has_ended()).count(),
+                    trials_expected: trials_expected(plan, block),
+                    budget_left,
+                    time_left: time_left(plan, records, block),
                 });
+                let record = carry_out(plan, surroundings, executor, observer, &spec);
+                let interrupted = !record.has_ended();
+                records.push(writer.append(record)?);
+                observer.trial_ended(&records[records.len() - 1]);
+                tried = true;
+                if interrupted {
+                    let cut_by_budget = spec.timeout_ns != plan.study.timeout_ns;
+                    return Ok(if cut_by_budget && !(surroundings.stopped)() {
+                        End::Budget
+                    } else {
+                        End::Stopped
+                    });
+                }
             }
         }
         if tried {
@@ -136,12 +154,78 @@ pub fn run(
             observer.block_ended(records, &analysis);
         }
     }
-    Ok(End::Complete)
+    Ok(end)
 }
 
-/// An interrupted trial is carried out again by `resume`; a failed one is not.
-fn counts_as_done(record: &Record) -> bool {
-    !matches!(record.outcome, Outcome::Interrupted { .. })
+/// Whether every trial that is wanted was carried out, so that [`run`] would do nothing.
+pub fn is_complete(plan: &Plan, records: &[Record]) -> bool {
+    plan.blocks.iter().all(|block| {
+        block.trials.iter().all(|trial| {
+            let done = |record: &Record| record.trial == trial.trial && record.has_ended();
+            records.iter().any(done) || !wanted(plan, records, block, trial)
+        })
+    })
+}
+
+/// Carries one trial out. One that the budget cut short is interrupted, not failed.
+fn carry_out(
+    plan: &Plan,
+    surroundings: &Surroundings<'_>,
+    executor: &mut dyn Executor,
+    observer: &mut dyn Observer,
+    spec: &TrialSpec,
+) -> Record {
+    let mut record = executor.execute(spec, &mut |event| observer.event(event));
+    record.sitting = surroundings.sitting;
+    let cut_by_budget = spec.timeout_ns != plan.study.timeout_ns;
+    if let Outcome::TimedOut { phase, .. } = record.outcome
+        && cut_by_budget
+    {
+        record.outcome = Outcome::Interrupted { phase };
+    }
+    record
+}
+
+/// Whether earlier sittings carried out some of these trials of one block and workload, and left
+/// others that are still wanted. Then all of them are carried out again: what is compared with
+/// each other has to stand on one filling of the device.
+fn is_half_done(
+    plan: &Plan,
+    records: &[Record],
+    surroundings: &Surroundings<'_>,
+    block: &PlannedBlock,
+    unit: &[PlannedTrial],
+) -> bool {
+    let done = |trial: &PlannedTrial| {
+        records.iter().find(|record| record.trial == trial.trial && record.has_ended())
+    };
+    let earlier = |trial: &PlannedTrial| {
+        done(trial).is_some_and(|record| record.sitting < surroundings.sitting)
+    };
+    unit.iter().any(earlier)
+        && unit.iter().any(|trial| done(trial).is_none() && wanted(plan, records, block, trial))
+}
+
+/// Whether every trial of the workload failed in each of the last blocks that this sitting tried
+/// before this one.
+fn fails_throughout(
+    plan: &Plan,
+    records: &[Record],
+    surroundings: &Surroundings<'_>,
+    block: &PlannedBlock,
+    trial: &PlannedTrial,
+) -> bool {
+    let workload = &plan.study.workloads[trial.workload].name;
+    let mut blocks: BTreeMap<u32, bool> = BTreeMap::new();
+    let of_sitting = records.iter().filter(|record| {
+        !record.warmup && record.workload == *workload && record.sitting == surroundings.sitting
+    });
+    for record in of_sitting.filter(|record| record.block < block.block) {
+        *blocks.entry(record.block).or_default() |= record.outcome == Outcome::Completed;
+    }
+    !block.warmup
+        && blocks.len() >= FAILED_BLOCKS_MAX
+        && blocks.values().rev().take(FAILED_BLOCKS_MAX).all(|any_completed| !any_completed)
 }
 
 /// Whether the trial is still wanted: its workload has not enough blocks yet, and its contender
@@ -150,7 +234,7 @@ fn wanted(plan: &Plan, records: &[Record], block: &PlannedBlock, trial: &Planned
     let workload = &plan.study.workloads[trial.workload].name;
     let label = &plan.study.contenders[trial.contender].label;
     let own = records.iter().filter(|record| {
-        record.workload == *workload && record.contender.label == *label && counts_as_done(record)
+        record.workload == *workload && record.contender.label == *label && record.has_ended()
     });
     let (mut failures, mut successes) = (0, 0);
     for record in own {
@@ -227,7 +311,7 @@ fn time_left(plan: &Plan, records: &[Record], current: &PlannedBlock) -> Option<
         return None;
     }
     let total_ns: u64 = records.iter().map(|record| record.elapsed_ns).sum();
-    let done = records.iter().filter(|record| counts_as_done(record)).count();
+    let done = records.iter().filter(|record| record.has_ended()).count();
     let left = trials_expected(plan, current).saturating_sub(done);
     Some(Duration::from_nanos(total_ns / records.len() as u64 * left as u64))
 }

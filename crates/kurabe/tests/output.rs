@@ -159,10 +159,25 @@ fn exports_hold_every_trial() {
         assert!(text.contains("\"verdict\"") && text.contains("\"seed\""), "{json:#}");
         let csv = read("all.csv");
         assert_eq!(csv.lines().count(), 1 + 8, "{csv}");
-        let columns = csv.lines().next().unwrap().split(',').count();
-        assert!(columns > 5 && csv.lines().all(|line| line.split(',').count() >= columns));
+        // The load's name has no comma, so that the fields can be split here.
+        let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+        assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{csv}");
+        let column = |name: &str| rows[0].iter().position(|head| *head == name).unwrap();
+        for (row, record) in rows[1..].iter().zip(two.site.records()) {
+            let run_ns = record["phases"].as_array().unwrap().iter().find(|p| p["phase"] == "run");
+            let run_ns = run_ns.unwrap()["elapsed_ns"].to_string();
+            assert_eq!(row[column("run_ns")], run_ns, "{csv}");
+            assert_eq!(row[column("trial")], record["trial"].to_string());
+            assert_eq!(row[column("contender")], record["contender"]["label"]);
+            assert_eq!(row[column("warmup")], (record["warmup"] == true).to_string());
+        }
         let markdown = read("all.md");
-        assert!(markdown.contains("| a |") || markdown.contains("| a "), "{markdown}");
+        for label in ["a", "b"] {
+            let row = markdown.lines().find(|line| line.starts_with(&format!("| {label} | ")));
+            let cells = row.unwrap_or_else(|| panic!("no row of {label}: {markdown}"));
+            assert!(cells.contains(" ms [") && cells.ends_with('|'), "{cells}");
+        }
+        assert!(markdown.contains("| baseline |"), "{markdown}");
     };
     check();
     for name in ["all.json", "all.csv", "all.md"] {
@@ -214,14 +229,16 @@ fn there_is_no_escape_code_where_there_is_no_terminal() {
         let shown = two.site.run(&["report", "result", "--style", style]).expect(0).stdout;
         assert_eq!(shown.contains(ESCAPE), coloured, "--style {style}");
     }
-    let mut command = two.site.kurabe(&["report", "result"]);
+    // NO_COLOR is for programs that were not asked.
+    let mut command = two.site.kurabe(&["report", "result", "--style", "color"]);
     command.env("NO_COLOR", "1");
-    assert!(!two.site.finish(command).expect(0).stdout.contains(ESCAPE));
-    // Silence is silence.
+    assert!(two.site.finish(command).expect(0).stdout.contains(ESCAPE));
+    // Silence is silence, and the table is there all the same.
     let _ = fs::remove_dir_all(two.site.work().join("result"));
     let ran = two.compare(&["--style", "none"], &["sleep 0.06"]).expect(0);
     assert_eq!(ran.stderr, "");
-    assert!(ran.stdout.contains("sleep") || ran.stdout.contains('a'), "{}", ran.stdout);
+    let row = ran.stdout.lines().find(|line| line.trim_start().starts_with("a  "));
+    assert!(row.is_some_and(|row| row.contains("baseline")), "{}", ran.stdout);
 }
 
 /// script(1) gives the command a terminal and copies what it shows.
@@ -318,16 +335,27 @@ fn help_names_every_exit_code_and_the_version_is_that_of_the_package() {
     let site = Site::new();
     let version = site.run(&["--version"]).expect(0).stdout;
     assert_eq!(version, format!("kurabe {}\n", env!("CARGO_PKG_VERSION")));
+    let help = site.run(&["--help"]).expect(0).stdout;
+    let codes = help.split("Exit codes:\n").nth(1).unwrap_or_else(|| panic!("{help}"));
+    let codes: Vec<&str> =
+        codes.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(codes, ["0", "1", "2", "3", "4", "129,"], "{help}");
     for action in ["compare", "run", "resume", "report", "doctor", "file-systems", "clean"] {
         let help = site.run(&[action, "--help"]).expect(0).stdout;
-        assert!(help.contains("Usage: kurabe"), "{help}");
+        assert!(help.contains(&format!("Usage: kurabe {action}")), "{help}");
+        // A result that is there has its place.
+        let has_out = help.contains("--out");
+        assert_eq!(has_out, ["compare", "run"].contains(&action), "{help}");
     }
     site.run(&[]).expect(2).says(&["Usage: kurabe"]);
     let systems = site.run(&["file-systems"]).expect(0).stdout;
     for name in ["ext2", "ext3", "ext4", "xfs", "btrfs", "dir"] {
         assert!(systems.lines().any(|line| line.starts_with(name)), "{systems}");
     }
-    site.run(&["doctor"]);
+    let doctor = site.run(&["doctor"]).expect(0).stdout;
+    for name in ["Linux ", "loop devices", "ext4 ", "zfs-fuse"] {
+        assert!(doctor.contains(name), "no '{name}' in {doctor}");
+    }
     let clean = site.run(&["clean"]).expect(0).stdout;
     assert!(clean.contains("nothing was left behind"), "{clean}");
     site.expect_untouched(&[]);

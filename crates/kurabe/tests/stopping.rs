@@ -63,19 +63,26 @@ fn an_interrupted_study_is_gone_on_with_under_the_same_plan() {
         site.expect_nothing_left();
         assert_eq!(fs::read(site.work().join("result/plan.json")).unwrap(), plan);
         let records = site.records();
-        let completed: Vec<u64> = records
+        // The second block had been half done, on a device that is gone: all of it was repeated.
+        let completed: Vec<(u64, u64)> = records
             .iter()
             .filter(|record| record["outcome"]["kind"] == "completed")
-            .map(|record| record["trial"].as_u64().unwrap())
+            .map(|record| (record["trial"].as_u64().unwrap(), record["sitting"].as_u64().unwrap()))
             .collect();
-        assert_eq!(completed, [0, 1, 2, 3, 4, 5], "after {before} records");
+        let expected = [(0, 1), (1, 1), (2, 1), (2, 2), (3, 2), (4, 2), (5, 2)];
+        assert_eq!(completed, expected, "after {before} records");
+        // What was superseded does not count: six trials, three pairs.
+        assert_eq!(site.json("comparisons.json")[0]["blocks"], 3);
+        assert!(site.work().join("result/facts-1.json").exists());
         let interrupted =
             records.iter().filter(|record| record["outcome"]["kind"] == "interrupted").count();
-        assert_eq!(records.len(), 6 + interrupted);
+        assert_eq!(records.len(), 7 + interrupted);
         assert!(interrupted <= 1);
-        // Nothing is left to do, and doing that is no error.
-        site.run(&["resume", "result"]).expect(0);
+        // Nothing is left to do, and doing that is no error; the device is not filled for it.
+        let ran = site.run(&["resume", "result"]).expect(0).says(&["nothing is left to do"]);
+        assert_eq!(ran.stdout, site.run(&["report", "result"]).expect(0).stdout);
         assert_eq!(site.records().len(), records.len());
+        assert!(!site.work().join("result/facts-2.json").exists());
     }
 }
 
@@ -119,7 +126,8 @@ fn a_command_that_ignores_signals_is_stopped_all_the_same() {
     assert_eq!(site.records()[0]["outcome"]["kind"], "interrupted");
 }
 
-/// Twelve instants, from before the ledger is begun to after the last unmount.
+/// Twelve instants, from before the ledger is begun to after the last unmount. A study that was
+/// stopped says so by its code; one that was not has all its records.
 #[test]
 fn a_stop_at_any_instant_gives_everything_back() {
     if !root() {
@@ -128,28 +136,48 @@ fn a_stop_at_any_instant_gives_everything_back() {
     let seed = 20_261_121;
     eprintln!("seed {seed}");
     let mut random = Random(seed);
-    for round in 0..12 {
-        let site = Site::new();
+    let begin = |site: &Site| {
         let device = site.image_device("64M");
         let flags = ["--device", &device, "--runs", "1", "--setup", "head -c 8000000 /dev/zero >a"];
-        let mut running = start(&site, &["ext4"], &flags, &["head -c 8000000 a >b; sync"]);
-        let delay = Duration::from_micros(random.below(1_800_000));
+        start(site, &["ext4"], &flags, &["head -c 8000000 a >b; sync"])
+    };
+    let whole = begin(&Site::new()).finish().expect(0).elapsed;
+    let mut stopped = 0;
+    for round in 0..12 {
+        let site = Site::new();
+        let mut running = begin(&site);
+        let delay = Duration::from_micros(random.below(whole.as_micros() as u64));
         std::thread::sleep(delay);
         let ended = running.has_ended();
         let (name, code) = if round % 2 == 0 { (Signal::INT, 130) } else { (Signal::TERM, 143) };
         signal(running.number(), name);
         let ran = running.finish();
-        // In its first milliseconds kurabe has taken nothing and the signal simply ends it; a
-        // signal that comes too late finds a study that is complete.
-        let codes = [Some(code), None, Some(0)];
-        assert!(codes.contains(&ran.code), "round {round}, after {delay:?}: {ran:#?}");
-        assert!(!ended || ran.code == Some(0), "round {round}, after {delay:?}: {ran:#?}");
+        let context = format!("round {round}, after {delay:?}: {ran:#?}");
+        match ran.code {
+            Some(0) => {
+                assert_eq!(site.record_of("ext4")["outcome"]["kind"], "completed", "{context}");
+                assert!(!ran.stdout.is_empty(), "{context}");
+            }
+            // In its first milliseconds kurabe has taken nothing and the signal simply ends it.
+            None => assert!(!ended && ran.stderr.is_empty(), "{context}"),
+            other => {
+                assert_eq!(other, Some(code), "{context}");
+                assert!(!ended, "{context}");
+                let completed =
+                    |record: &serde_json::Value| record["outcome"]["kind"] == "completed";
+                // A stop after the last trial finds nothing to stop.
+                let is_late = site.records().iter().any(completed);
+                assert!(is_late || ran.stdout.is_empty() || ran.stderr.contains("stopped"));
+                stopped += 1;
+            }
+        }
         let taken = site.taken();
         assert!(taken.is_empty(), "round {round}, after {delay:?}: {taken:#?}");
         if site.work().join("result/plan.json").exists() {
             site.run(&["report", "result"]).expect(0);
         }
     }
+    assert!(stopped >= 6, "only {stopped} of 12 studies were stopped");
 }
 
 #[test]

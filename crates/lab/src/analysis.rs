@@ -184,7 +184,7 @@ impl<'a> Samples<'a> {
         let name = &plan.study.workloads[workload].name;
         let mut by_contender = vec![vec![None; blocks]; plan.study.contenders.len()];
         for record in records {
-            let counted = !record.warmup && record.workload == *name && ended(record);
+            let counted = !record.warmup && record.workload == *name && record.has_ended();
             let contender =
                 plan.study.contenders.iter().position(|c| c.label == record.contender.label);
             if let (true, Some(contender)) = (counted, contender)
@@ -229,16 +229,12 @@ impl<'a> Samples<'a> {
     }
 }
 
-fn ended(record: &Record) -> bool {
-    !matches!(record.outcome, Outcome::Interrupted { .. })
-}
-
 /// Counted blocks that the records reach into, over one workload.
 fn blocks_reached(plan: &Plan, records: &[Record], workload: usize) -> usize {
     let name = &plan.study.workloads[workload].name;
     records
         .iter()
-        .filter(|record| !record.warmup && record.workload == *name && ended(record))
+        .filter(|record| !record.warmup && record.workload == *name && record.has_ended())
         .map(|record| record.block as usize + 1)
         .max()
         .unwrap_or(0)

@@ -6,6 +6,7 @@
 
 pub mod analysis;
 pub mod contender;
+pub mod device;
 pub mod event;
 #[cfg(test)]
 mod fixture;

@@ -2,6 +2,8 @@
 //!
 //! Integers for nanoseconds and bytes. A field that could not be measured is absent, never zero.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
@@ -89,6 +91,10 @@ pub struct Record {
     /// Whether it belongs to a warm-up block.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warmup: bool,
+    /// The sitting that carried the trial out, from 1; every `kurabe resume` is another one. Of a
+    /// block and workload only the records of the last sitting stand ([`standing`]).
+    #[serde(default = "first_sitting")]
+    pub sitting: u32,
     /// Name of the workload.
     pub workload: String,
     /// The contender, whole.
@@ -148,6 +154,31 @@ pub struct Record {
     /// What the load says of itself, when it is more than a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadReport>,
+}
+
+/// Number of the first sitting of a study.
+pub const FIRST_SITTING: u32 = 1;
+
+/// The sitting of a record that names none: it was written before sittings were counted.
+fn first_sitting() -> u32 {
+    FIRST_SITTING
+}
+
+/// Tells the records that stand from those that a later sitting superseded, each in their order.
+///
+/// A block is compared within itself, so its trials under one workload must stand on one filling
+/// of the device. A sitting that finds some of them done and some not carries all of them out
+/// again; from then on the earlier ones count no more.
+pub fn standing(records: Vec<Record>) -> (Vec<Record>, Vec<Record>) {
+    let mut last: HashMap<(&str, bool, u32), u32> = HashMap::new();
+    for record in &records {
+        let sitting = last.entry(record.unit()).or_default();
+        *sitting = record.sitting.max(*sitting);
+    }
+    let stands: Vec<bool> =
+        records.iter().map(|record| last[&record.unit()] == record.sitting).collect();
+    let mut stands = stands.into_iter();
+    records.into_iter().partition(|_| stands.next() == Some(true))
 }
 
 /// How a trial ended.
@@ -317,6 +348,7 @@ impl Record {
             trial: spec.trial,
             block: spec.block,
             warmup: spec.warmup,
+            sitting: FIRST_SITTING,
             workload: spec.workload.name.clone(),
             contender: spec.contender.clone(),
             started_unix_ns,
@@ -368,6 +400,17 @@ impl Record {
                 *of_run = less(*of_run, of_aside);
             }
         }
+    }
+
+    /// Workload and block: what is carried out in one sitting or not at all.
+    fn unit(&self) -> (&str, bool, u32) {
+        (&self.workload, self.warmup, self.block)
+    }
+
+    /// Whether the trial ended by itself. One that was interrupted is carried out again by the next
+    /// sitting; one that failed is not.
+    pub fn has_ended(&self) -> bool {
+        !matches!(self.outcome, Outcome::Interrupted { .. })
     }
 
     /// The phase's entry, when it was reached.

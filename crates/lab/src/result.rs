@@ -15,13 +15,14 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
-use crate::record::Record;
+use crate::record::{FIRST_SITTING, Record, standing};
 use crate::spec::SCHEMA_VERSION;
 
 /// The plan's file.
@@ -84,10 +85,14 @@ pub struct StoredResult {
     pub directory: PathBuf,
     /// The plan.
     pub plan: Plan,
-    /// The records, in the order in which the trials ended.
+    /// The records that stand, in the order in which the trials ended.
     pub records: Vec<Record>,
+    /// Those that a later sitting superseded ([`standing`]).
+    pub superseded: Vec<Record>,
     /// The machine's facts, as they were written; readers show what they know of them.
     pub facts: Option<serde_json::Value>,
+    /// Those of the sittings before, the first one's first.
+    pub earlier_facts: Vec<serde_json::Value>,
     /// What could not be read, in words.
     pub damage: Vec<String>,
 }
@@ -111,6 +116,7 @@ impl StoredResult {
         plan.check().map_err(damaged)?;
         let mut damage = Vec::new();
         let records = read_records(&directory.join(RECORDS_FILE), &plan, &mut damage)?;
+        let (records, superseded) = standing(records);
         let facts_path = directory.join(FACTS_FILE);
         let facts = match read_json(&facts_path) {
             Ok(facts) => Some(facts),
@@ -119,8 +125,29 @@ impl StoredResult {
                 None
             }
         };
-        Ok(StoredResult { directory: directory.into(), plan, records, facts, damage })
+        let earlier_facts = (1..)
+            .map(|sitting| directory.join(earlier_facts_file(sitting)))
+            .take_while(|path| path.exists())
+            .map(|path| read_json(&path).unwrap_or_default())
+            .collect();
+        let directory = directory.into();
+        Ok(StoredResult { directory, plan, records, superseded, facts, earlier_facts, damage })
     }
+
+    /// What the study has taken so far, in ns: the filling of the device and the trials of every
+    /// sitting, whether they still count or not. A budget bounds all of it.
+    pub fn spent_ns(&self) -> u64 {
+        let fill_ns = |facts: &serde_json::Value| facts.pointer("/device/fill_ns")?.as_u64();
+        let fillings = self.earlier_facts.iter().chain(&self.facts).filter_map(fill_ns);
+        let records = self.records.iter().chain(&self.superseded);
+        let trials = records.map(|record| record.elapsed_ns);
+        fillings.chain(trials).fold(0, u64::saturating_add)
+    }
+}
+
+/// The facts of the sitting with this number, from 1, once another one has begun.
+fn earlier_facts_file(sitting: u32) -> String {
+    format!("facts-{sitting}.json")
 }
 
 fn no_plan(directory: &Path) -> ResultError {
@@ -211,16 +238,42 @@ impl ResultWriter {
         let absent = absent.take_while(|path| !path.exists());
         let mut made: Vec<PathBuf> = absent.map(Path::to_path_buf).collect();
         made.reverse();
-        fs::create_dir_all(directory).map_err(io_error(directory))?;
-        if directory.join(PLAN_FILE).exists() || directory.join(RECORDS_FILE).exists() {
-            return Err(ResultError::Wrong {
-                path: directory.into(),
-                problem: "holds a result already; go on with it by 'kurabe resume', or name another with --out".into(),
-            });
+        let wrong = |problem: String| ResultError::Wrong { path: directory.into(), problem };
+        let not_here = |error: io::Error| {
+            wrong(format!(
+                "the result cannot be written there: {error}; name another place with --out DIR"
+            ))
+        };
+        fs::create_dir_all(directory).map_err(not_here)?;
+        let refuse_what_is_there = || {
+            if directory.join(PLAN_FILE).exists() || has_bytes(&directory.join(RECORDS_FILE)) {
+                let advice = "go on with it by 'kurabe resume', or name another with --out";
+                return Err(wrong(format!("holds a result already; {advice}")));
+            }
+            if directory.join(STUDY_FILE).exists() {
+                let problem = "holds a study.toml already; name another with --out";
+                return Err(wrong(problem.into()));
+            }
+            Ok(())
+        };
+        refuse_what_is_there()?;
+        // Whoever has the lock is the only one who writes, the plan too; another one may have come
+        // and gone between the question above and the lock.
+        let writer = ResultWriter::open(directory).map_err(|error| match error {
+            ResultError::Io { source, .. } => not_here(source),
+            error => error,
+        })?;
+        refuse_what_is_there()?;
+        let writer = ResultWriter { made: Some(made), ..writer };
+        let written = replace(&directory.join(STUDY_FILE), study_file.as_bytes())
+            .and_then(|()| replace_json(&directory.join(PLAN_FILE), plan));
+        match written {
+            Ok(()) => Ok(writer),
+            Err(error) => {
+                writer.withdraw();
+                Err(error)
+            }
         }
-        replace(&directory.join(STUDY_FILE), study_file.as_bytes())?;
-        replace_json(&directory.join(PLAN_FILE), plan)?;
-        Ok(ResultWriter { made: Some(made), ..ResultWriter::open(directory)? })
     }
 
     /// Opens an existing result to go on with it, and drops a torn last line. What the result
@@ -241,15 +294,24 @@ impl ResultWriter {
 
     fn open(directory: &Path) -> Result<ResultWriter, ResultError> {
         let path = directory.join(RECORDS_FILE);
-        let records =
-            OpenOptions::new().create(true).append(true).open(&path).map_err(io_error(&path))?;
-        records.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => ResultError::Wrong {
-                path: directory.into(),
-                problem: "is being written by another kurabe; wait for it to end".into(),
-            },
-            TryLockError::Error(error) => io_error(&path)(error),
-        })?;
+        let records = loop {
+            let records = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&path)
+                .map_err(io_error(&path))?;
+            records.try_lock().map_err(|error| match error {
+                TryLockError::WouldBlock => ResultError::Wrong {
+                    path: directory.into(),
+                    problem: "is being written by another kurabe; wait for it to end".into(),
+                },
+                TryLockError::Error(error) => io_error(&path)(error),
+            })?;
+            // One that was withdrawn between the two lines above is nobody's any more.
+            if records.metadata().map_err(io_error(&path))?.nlink() > 0 {
+                break records;
+            }
+        };
         // The names must survive a crash too, or the records might as well not be there.
         File::open(directory)
             .and_then(|directory| directory.sync_all())
@@ -276,29 +338,34 @@ impl ResultWriter {
     }
 
     /// Appends one record and makes it durable. Its histograms go into a file of their own first,
-    /// so that a record never names one that is not there.
-    pub fn append(&mut self, record: &mut Record) -> Result<(), ResultError> {
+    /// so that a record never names one that is not there; the record comes back without them.
+    pub fn append(&mut self, mut record: Record) -> Result<Record, ResultError> {
         if let Some(log) = record.load.as_mut().and_then(|load| load.histogram_log.take()) {
             let directory = self.directory.join(HISTOGRAMS_DIRECTORY);
             fs::create_dir_all(&directory).map_err(io_error(&directory))?;
             replace(&histogram_path(&self.directory, record.trial), log.as_bytes())?;
         }
         let path = self.directory.join(RECORDS_FILE);
-        let mut line = serde_json::to_vec(record).expect("a record has a JSON form");
+        let mut line = serde_json::to_vec(&record).expect("a record has a JSON form");
         line.push(b'\n');
         self.records.write_all(&line).map_err(io_error(&path))?;
-        self.records.sync_data().map_err(io_error(&path))
+        self.records.sync_data().map_err(io_error(&path))?;
+        Ok(record)
     }
 
-    /// Keeps the facts of an earlier sitting beside those of the one that begins.
-    pub fn keep_earlier_facts(&self) -> Result<(), ResultError> {
+    /// Begins a sitting and gives its number, from 1: the facts of the one before are kept beside
+    /// those that are written now.
+    pub fn begin_sitting(&self, facts: &impl Serialize) -> Result<u32, ResultError> {
         let path = self.directory.join(FACTS_FILE);
-        if !path.exists() {
-            return Ok(());
+        let kept = |sitting: u32| self.directory.join(earlier_facts_file(sitting));
+        let mut sitting =
+            (FIRST_SITTING..).find(|number| !kept(*number).exists()).expect("numbers do not end");
+        if path.exists() {
+            fs::rename(&path, kept(sitting)).map_err(io_error(&path))?;
+            sitting += 1;
         }
-        let free = (1..).map(|sitting| self.directory.join(format!("facts-{sitting}.json")));
-        let kept = { free }.find(|path| !path.exists()).expect("numbers do not end");
-        fs::rename(&path, &kept).map_err(io_error(&kept))
+        self.write_json(FACTS_FILE, facts)?;
+        Ok(sitting)
     }
 
     /// Replaces a file of the result by the JSON of a value.
@@ -310,6 +377,10 @@ impl ResultWriter {
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), ResultError> {
         replace(&self.directory.join(name), bytes)
     }
+}
+
+fn has_bytes(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.len() > 0)
 }
 
 fn replace_json(path: &Path, value: &impl Serialize) -> Result<(), ResultError> {

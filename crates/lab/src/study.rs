@@ -11,14 +11,15 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::{Contender, nearest};
-use crate::quantity::{parse_duration, parse_size};
+use crate::device::{DEFAULT_DEVICE, DeviceRequest};
+use crate::quantity::parse_duration;
 use crate::spec::{Cache, Output, Workload};
 use crate::statistics::parse_gate;
 
 pub mod workload;
 
-use workload::expand;
 pub use workload::{CommandText, WorkloadText};
+use workload::{expand, placeholders};
 
 /// A study as written: texts that are not yet validated. The field names are the keys of the
 /// study file.
@@ -153,8 +154,6 @@ pub struct Study {
     pub workloads: Vec<Workload>,
 }
 
-/// Default device: small enough for most disks, large enough for a source tree.
-pub const DEVICE_DEFAULT: &str = "loop:8G";
 /// Least number of blocks by default: below it no interval is worth its name.
 pub const BLOCKS_MIN_DEFAULT: u32 = 5;
 /// Greatest number of blocks by default.
@@ -285,6 +284,33 @@ impl StudyText {
         Ok(())
     }
 
+    /// The words in braces that are no parameters, each with the nearest one.
+    fn unknown_placeholders(&self, text: &str) -> Vec<String> {
+        let known: Vec<&str> = self.parameters.keys().map(String::as_str).collect();
+        let unknown = placeholders(text).into_iter().filter(|name| !known.contains(name));
+        unknown
+            .map(|name| match nearest(name, &known) {
+                Some(near) => {
+                    format!("no parameter is called '{name}' (in '{text}'); did you mean '{near}'?")
+                }
+                None => format!("no parameter is called '{name}' (in '{text}')"),
+            })
+            .collect()
+    }
+
+    /// Remarks on what is allowed and yet looks like a mistake, for the user to see.
+    ///
+    /// A word in braces can be meant as it is (awk has such), so it is only remarked on, and only
+    /// where the study has parameters.
+    pub fn doubts(&self) -> Vec<String> {
+        if self.parameters.is_empty() {
+            return Vec::new();
+        }
+        let commands = self.workloads.iter().flat_map(WorkloadText::commands);
+        let unknown = commands.flat_map(|command| self.unknown_placeholders(&command.to_string()));
+        unknown.map(|words| format!("Note: {words}; it stays as it is")).collect()
+    }
+
     fn resolve_contenders(&self, known: &[&str]) -> Result<Vec<Contender>, StudyError> {
         if self.contenders.is_empty() {
             return Err(error(
@@ -295,6 +321,9 @@ impl StudyText {
         let mut contenders: Vec<Contender> = Vec::new();
         for (index, text) in self.contenders.iter().enumerate() {
             let field = format!("contenders[{index}]");
+            if let Some(unknown) = self.unknown_placeholders(text).first() {
+                return Err(error(&field, format!("{unknown}; give its values with a parameter")));
+            }
             for (text, values) in expand(text, &self.parameters) {
                 let mut contender =
                     Contender::parse(&text, known).map_err(|problem| error(&field, problem))?;
@@ -381,47 +410,12 @@ impl StudyText {
     }
 
     fn resolve_device(&self) -> Result<String, StudyError> {
-        let text = self.device.as_deref().unwrap_or(DEVICE_DEFAULT);
-        let size = match text.split_once(':') {
-            Some(("loop", rest)) => Some(rest.split_once('@').map_or(rest, |(size, _)| size)),
-            Some(("mem", rest)) => Some(rest),
-            _ if text.starts_with("/dev/") => None,
-            _ => {
-                return Err(error(
-                    "device",
-                    format!(
-                        "'{text}' is no device; write loop:8G, loop:8G@/some/directory, mem:4G or /dev/NAME"
-                    ),
-                ));
-            }
-        };
-        match (size, &self.destroy) {
-            (Some(size), None) => {
-                let bytes = parse_size(size).map_err(|problem| error("device", problem))?;
-                if bytes < 1 << 20 {
-                    return Err(error(
-                        "device",
-                        format!("{size} is too small for any file system; try 1G"),
-                    ));
-                }
-            }
-            (Some(_), Some(_)) => {
-                return Err(error(
-                    "destroy",
-                    "is only for a real device (--device /dev/NAME); leave it out",
-                ));
-            }
-            (None, None) => {
-                return Err(error(
-                    "destroy",
-                    format!(
-                        "everything on {text} would be lost; if that is meant, add --destroy with the device's name or serial number"
-                    ),
-                ));
-            }
-            (None, Some(_)) => {}
+        let text = self.device.as_deref().unwrap_or(DEFAULT_DEVICE);
+        match DeviceRequest::parse(text, self.destroy.as_deref()) {
+            Ok(_) => Ok(text.to_string()),
+            Err(problem) if problem.about_destroy => Err(error("destroy", problem)),
+            Err(problem) => Err(error("device", problem)),
         }
-        Ok(text.to_string())
     }
 
     fn resolve_margin(&self) -> Result<f64, StudyError> {
@@ -581,6 +575,23 @@ mod tests {
         let study = study.resolve(KNOWN).unwrap();
         assert_eq!(study.contenders[1].label, "e block=4096");
         assert_eq!(study.workloads[1].name, "truth n=2");
+    }
+
+    #[test]
+    fn a_misspelt_parameter_is_refused_in_a_contender_and_remarked_on_in_a_command() {
+        let mut study = text(&["ext4 -b {block}"], "make -j{jobs} {target} ${HOME} {} {a,b}");
+        study.parameters = BTreeMap::from([("jobs".into(), vec!["1".into()])]);
+        let message = fails(&study);
+        assert!(message.starts_with("contenders[0]: no parameter is called 'block'"), "{message}");
+        study.contenders = vec!["ext4".into()];
+        study.resolve(KNOWN).unwrap();
+        let doubts = study.doubts();
+        assert_eq!(doubts.len(), 1, "{doubts:?}");
+        assert!(doubts[0].contains("no parameter is called 'target'"), "{doubts:?}");
+        study.workloads[0].prepare = Some(CommandText::Line("echo {job}".into()));
+        assert!(study.doubts()[1].contains("did you mean 'jobs'?"), "{:?}", study.doubts());
+        // Without parameters braces are the command's own.
+        assert_eq!(text(&["ext4"], "awk '{print}'").doubts(), [""; 0]);
     }
 
     #[test]

@@ -63,10 +63,15 @@ pub enum Warning {
         /// What it was busy with, when it can be named.
         cause: Option<String>,
     },
-    /// What the load writes and reads fits in memory.
+    /// What the load writes and reads fits in memory, and most of what it read did not come from
+    /// storage.
     SmallData {
-        /// Largest number of bytes that a contender's load moved.
+        /// Bytes that the load sent to storage or fetched from it.
         data_bytes: u64,
+        /// Bytes that it read by read calls.
+        read_bytes: u64,
+        /// Of these, bytes that were fetched from storage.
+        fetched_bytes: u64,
         /// Memory of the machine in bytes.
         memory_bytes: u64,
     },
@@ -74,10 +79,13 @@ pub enum Warning {
     NotIoBound {
         /// Label of the contender with the smallest share.
         contender: String,
-        /// CPU time of the command over its time.
+        /// Least number of CPUs on which the command can have spent its CPU time.
+        cpus: u32,
+        /// CPU time of the command over its time on each of these CPUs.
         cpu_share: f64,
     },
-    /// Trials of one block lie far apart in time, as after `kurabe resume`.
+    /// Trials of one block lie far apart in time: the machine slept, or a version of kurabe that did
+    /// not repeat half blocks resumed the study.
     SplitBlock {
         /// Blocks, from 0.
         blocks: Vec<u32>,
@@ -173,22 +181,30 @@ impl fmt::Display for Warning {
                 "{contender}: the device was still busy{} when {trials} of its runs began; raise --idle-wait",
                 cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default()
             ),
-            Warning::SmallData { data_bytes, memory_bytes } => write!(
+            Warning::SmallData { data_bytes, read_bytes, fetched_bytes, memory_bytes } => write!(
                 f,
-                "the load moves {} and the machine has {} of memory, so what is read again comes from the cache; for a device larger than memory use more data",
+                "the load's data ({}) fits in the machine's memory ({}): of {} that it read, {} came from storage and the rest from caches or pipes; to see the device read, use more data than memory",
                 gibibytes(*data_bytes),
-                gibibytes(*memory_bytes)
+                gibibytes(*memory_bytes),
+                gibibytes(*read_bytes),
+                gibibytes(*fetched_bytes)
             ),
-            Warning::NotIoBound { contender, cpu_share } => write!(
-                f,
-                "{contender}: the command keeps the CPU busy for {:.0} % of its time (one CPU is 100 %), so a faster file system can save little; use a load with less computation to see more",
-                cpu_share * 100.0
-            ),
+            Warning::NotIoBound { contender, cpus, cpu_share } => {
+                let (busy, unless) = match cpus {
+                    1 => ("one CPU".to_string(), ", unless it works in parallel,"),
+                    several => (format!("{several} CPUs"), ""),
+                };
+                write!(
+                    f,
+                    "{contender}: the command keeps {busy} busy for {:.0} % of its time, so{unless} a faster file system can save little; use a load with less computation to see more",
+                    cpu_share * 100.0
+                )
+            }
             Warning::SplitBlock { blocks } => {
                 let blocks: Vec<String> = blocks.iter().map(|b| (b + 1).to_string()).collect();
                 write!(
                     f,
-                    "the trials of block {} were carried out in different sittings, on different fillings of the device; where that could matter, begin the study anew",
+                    "the trials of block {} lie more than a minute apart (the machine slept, or an older kurabe resumed the study in the middle of a block); where that could matter, begin the study anew",
                     blocks.join(", ")
                 )
             }

@@ -21,7 +21,7 @@ pub struct Source {
     pub name: String,
     /// The plan.
     pub plan: Plan,
-    /// The records, in the order in which the trials ended.
+    /// The records that stand, in the order in which the trials ended.
     pub records: Vec<Record>,
     /// The machine's facts of the last sitting.
     pub facts: Option<Value>,
@@ -43,7 +43,7 @@ impl Source {
 
     /// Reads what belongs to a result whose plan and records were read already.
     pub fn of(stored: StoredResult) -> Source {
-        let StoredResult { directory, plan, records, facts, mut damage } = stored;
+        let StoredResult { directory, plan, records, facts, mut damage, .. } = stored;
         let path = directory.join(STUDY_FILE);
         let study_file = fs::read_to_string(&path)
             .map_err(|error| damage.push(format!("{}: {error}", path.display())))

@@ -10,16 +10,19 @@ pub mod fill;
 pub mod loop_node;
 pub mod prepare;
 mod real;
-pub mod request;
 
 use std::fmt;
 use std::io;
 
+/// Where images lie unless the notation names a directory: a place that, unlike `/tmp`, is kept
+/// on a disk.
+pub const DEFAULT_DIRECTORY: &str = "/var/tmp";
+
 pub use attach::{Attached, attach};
 pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
+pub use lab::device::{DEFAULT_DEVICE, DeviceRequest, RequestError};
 pub use prepare::{Prepared, prepare};
-pub use request::{DEFAULT_DEVICE, DeviceRequest, RequestError};
 
 /// Why a device could not be prepared or attached.
 #[derive(Debug)]
@@ -53,9 +56,12 @@ impl fmt::Display for DeviceError {
             DeviceError::Refused(text) => f.write_str(text),
             DeviceError::System { what, error } => {
                 write!(f, "{what}: {error}")?;
-                match error.raw_os_error() {
+                match os_code(error) {
                     Some(libc::ENXIO | libc::ENODEV) => {
                         f.write_str("; the device is gone: see 'dmesg' for what became of it")
+                    }
+                    Some(libc::ENOTCONN | libc::ECONNABORTED | libc::ESTALE) => {
+                        f.write_str("; what the image lies on is gone: mount it again")
                     }
                     Some(libc::EIO) => f.write_str(
                         "; the disk below reports an error: see 'dmesg', and do not trust its numbers",
@@ -69,6 +75,14 @@ impl fmt::Display for DeviceError {
             DeviceError::Stopped => f.write_str("the study was stopped"),
         }
     }
+}
+
+/// The number of an error of the system, also of one to which a place was added.
+fn os_code(error: &io::Error) -> Option<i32> {
+    error.raw_os_error().or_else(|| {
+        let cause = error.get_ref()?.source()?;
+        os_code(cause.downcast_ref()?)
+    })
 }
 
 impl std::error::Error for DeviceError {

@@ -14,8 +14,8 @@ use lab::quantity::parse_size;
 use serde::Serialize;
 
 use crate::device::prepare::{RESERVE_BYTES, about, available_memory_bytes, free_bytes};
-use crate::device::request::{DEFAULT_DEVICE, DEFAULT_DIRECTORY};
 use crate::device::{BackingFacts, loop_node};
+use crate::device::{DEFAULT_DEVICE, DEFAULT_DIRECTORY};
 use crate::facts::Machine;
 use crate::filesystem::{self, FileSystem, Tool};
 use crate::tool::find;

@@ -134,8 +134,11 @@ impl Ledger {
     /// Notes that what was taken under `id` was given back.
     pub fn gave_back(&self, id: u64) -> io::Result<()> {
         let mut state = self.lock();
-        state.held.remove(&id);
-        state.write(&Line::Give { id })
+        match state.held.remove(&id) {
+            Some(_) => state.write(&Line::Give { id }),
+            // It was given back already.
+            None => Ok(()),
+        }
     }
 
     /// What is held now.
@@ -259,15 +262,7 @@ pub fn random_name() -> String {
 
 /// 64 random bits.
 pub(crate) fn random_bits() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    // The standard library seeds its hasher from the system's entropy, and counts up after it;
-    // the time sets two processes with a broken entropy source apart.
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    if let Ok(now) = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
-        hasher.write_u128(now.as_nanos());
-    }
-    hasher.finish()
+    rand::random()
 }
 
 /// Whether `path` is absolute and its last name is one that kurabe gives.

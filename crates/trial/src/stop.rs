@@ -1,14 +1,19 @@
-//! The request to stop, raised by a signal or by a test, looked at wherever something waits.
+//! The request to stop, raised by a signal, by a bound or by a test, looked at wherever something
+//! waits.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// A flag shared by everything that waits.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    raised: Arc<AtomicBool>,
+    /// Number of the last signal that asked for it; 0 for none.
+    signal: Arc<AtomicUsize>,
+}
 
 impl Stop {
     /// A flag that SIGINT, SIGTERM and the end of the terminal (SIGHUP) raise, instead of ending
@@ -16,23 +21,33 @@ impl Stop {
     pub fn on_signals() -> io::Result<Stop> {
         let stop = Stop::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, stop.0.clone())?;
+            // The number comes first, so that whoever sees the flag can ask for it.
+            signal_hook::flag::register_usize(signal, stop.signal.clone(), signal as usize)?;
+            signal_hook::flag::register(signal, stop.raised.clone())?;
         }
         Ok(stop)
     }
 
     /// Raises the flag.
     pub fn raise(&self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.raised.store(true, Ordering::SeqCst);
     }
 
     /// Whether the flag is raised.
     pub fn raised(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.raised.load(Ordering::SeqCst)
+    }
+
+    /// The signal that raised it, if one did.
+    pub fn signal(&self) -> Option<i32> {
+        match self.signal.load(Ordering::SeqCst) {
+            0 => None,
+            number => Some(number as i32),
+        }
     }
 
     /// The flag itself, for a waiter that wants an atomic.
     pub fn flag(&self) -> &AtomicBool {
-        &self.0
+        &self.raised
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kurabe_trial as trial;
 use lab::contender::Contender;
 use lab::spec::Device;
-use trial::device::{self, DeviceRequest};
+use trial::device::{self, BlockDeviceFacts, DeviceRequest};
 use trial::filesystem::{self, Stage};
 use trial::host_proc::HostProc;
 use trial::ledger::Ledger;
@@ -57,7 +57,7 @@ fn live(contender: &Contender, device: &Device, scratch: &Path) {
     let discard = filesystem::asks_for_discard(contender);
     let attached = device::attach(device, discard, scratch, &host, &Stop::default()).unwrap();
     assert_eq!(attached.notes(), Vec::<String>::new().as_slice());
-    let facts = attached.facts().unwrap();
+    let facts = BlockDeviceFacts::of_node(attached.node()).unwrap();
     assert_eq!(facts.queue["discard_max_bytes"] == "0", !discard, "{contender:?}");
     let stage = Stage::new(contender, attached.node(), attached.size_bytes(), discard, scratch);
     let mut instance = file_system.begin(stage);

@@ -60,6 +60,8 @@ struct Mock<'a> {
     stop_after: Cell<usize>,
     /// What the observer was told, in order.
     seen: RefCell<Vec<String>>,
+    /// Records of earlier sittings.
+    before: Cell<usize>,
 }
 
 struct MockExecutor<'a, 'b>(&'a Mock<'b>);
@@ -70,7 +72,7 @@ impl Executor for MockExecutor<'_, '_> {
         let mock = self.0;
         let mut begun = mock.begun.borrow_mut();
         // Every trial that ended before is durable when the next one begins.
-        assert_eq!(lines(&mock.directory.join(RECORDS_FILE)), mock.records_before() + begun.len());
+        assert_eq!(lines(&mock.directory.join(RECORDS_FILE)), mock.before.get() + begun.len());
         begun.push((spec.trial, spec.contender.label.clone(), spec.timeout_ns));
         on_event(&Event::Phase { phase: Phase::Run });
         let (mut time, mut outcome) = (mock.script)(spec);
@@ -148,12 +150,8 @@ impl<'a> Mock<'a> {
             begun: RefCell::default(),
             stop_after: Cell::new(usize::MAX),
             seen: RefCell::default(),
+            before: Cell::new(0),
         }
-    }
-
-    /// Records of earlier sittings.
-    fn records_before(&self) -> usize {
-        self.seen.borrow().iter().filter(|line| line.starts_with("before")).count()
     }
 
     /// One sitting, as `kurabe compare` begins it and `kurabe resume` goes on with it.
@@ -164,8 +162,10 @@ impl<'a> Mock<'a> {
         let stored = StoredResult::read(&self.directory).unwrap();
         assert_eq!(stored.plan, self.plan);
         let mut records = stored.records;
-        *self.seen.borrow_mut() = vec!["before".to_string(); records.len()];
+        self.before.set(records.len() + stored.superseded.len());
+        self.seen.borrow_mut().clear();
         let surroundings = Surroundings {
+            sitting: writer.begin_sitting(&()).unwrap(),
             device: Device::None,
             scratch: "/nowhere".into(),
             elapsed: &|| self.clock.get(),
@@ -179,6 +179,17 @@ impl<'a> Mock<'a> {
 
     fn records(&self) -> Vec<Record> {
         StoredResult::read(&self.directory).unwrap().records
+    }
+
+    fn superseded(&self) -> Vec<Record> {
+        StoredResult::read(&self.directory).unwrap().superseded
+    }
+
+    /// The records as they would be without an interruption.
+    fn records_of_one_sitting(&self) -> Vec<Record> {
+        let mut records = self.records();
+        records.iter_mut().for_each(|record| record.sitting = 1);
+        records
     }
 
     fn begun(&self) -> Vec<u32> {
@@ -364,8 +375,9 @@ fn giving_up_under_one_workload_says_nothing_of_another() {
     assert_eq!((mock.begun_of("ext4"), mock.begun_of("xfs")), (12, 6 + FAILURES_MAX));
 }
 
-/// The study is stopped after every possible number of trials, and once it is resumed the same
-/// trials were carried out in the same order.
+/// The study is stopped after every possible number of trials. Once it is resumed, the trials of a
+/// block that had only been half done were all carried out again, the others stand as they were,
+/// and the records that count are those of a study without an interruption.
 #[test]
 fn a_stop_between_any_two_trials_is_resumed_under_the_same_plan() {
     let mut text = study(&["ext4", "xfs", "btrfs"], &["true", "false"]);
@@ -378,8 +390,16 @@ fn a_stop_between_any_two_trials_is_resumed_under_the_same_plan() {
         mock.stop_after.set(trials);
         assert_eq!((mock.sit(), mock.begun().len()), (End::Stopped, trials));
         mock.stop_after.set(usize::MAX);
-        assert_eq!((mock.sit(), mock.begun().len()), (End::Complete, 24 - trials));
-        assert_eq!(mock.records(), whole.records(), "stopped after {trials} trials");
+        // Three contenders: so many trials had been carried out of the block and workload.
+        let half = trials % 3;
+        assert_eq!((mock.sit(), mock.begun().len()), (End::Complete, 24 - trials + half));
+        assert_eq!(mock.records_of_one_sitting(), whole.records(), "stopped after {trials} trials");
+        let superseded: Vec<u32> = mock.superseded().iter().map(|record| record.trial).collect();
+        let expected: Vec<u32> = (trials as u32 - half as u32..trials as u32).collect();
+        assert_eq!(superseded, expected, "stopped after {trials} trials");
+        for unit in mock.records().chunks(3) {
+            assert!(unit.iter().all(|record| record.sitting == unit[0].sitting), "{unit:#?}");
+        }
         assert_eq!(fs::read(mock.directory.join(PLAN_FILE)).unwrap(), plan_bytes);
     }
 }
@@ -396,7 +416,8 @@ fn a_trial_that_was_interrupted_is_repeated_and_one_that_failed_is_not() {
     });
     assert_eq!((mock.sit(), mock.begun()), (End::Stopped, vec![0, 1, 2, 3]));
     interrupt.set(false);
-    assert_eq!((mock.sit(), mock.begun()), (End::Complete, vec![3, 4, 5]));
+    assert_eq!((mock.sit(), mock.begun()), (End::Complete, vec![2, 3, 4, 5]));
+    assert_eq!(mock.superseded().len(), 2);
     let analysis = analyse(&mock.plan, &mock.records(), None);
     let contenders = &analysis.workloads[0].contenders;
     assert_eq!(contenders.iter().map(|contender| contender.trials).sum::<usize>(), 6);
@@ -421,8 +442,50 @@ fn the_stop_rule_decides_the_same_after_a_resume() {
         mock.sit();
         mock.stop_after.set(usize::MAX);
         mock.sit();
-        assert_eq!(mock.records(), whole.records(), "stopped after {stop} trials");
+        assert_eq!(mock.records_of_one_sitting(), whole.records(), "stopped after {stop} trials");
     }
+}
+
+/// What was recorded is kept until the trial that takes its place has been carried out.
+#[test]
+fn a_half_block_counts_until_it_is_repeated() {
+    let mut text = study(&["ext4", "xfs", "btrfs"], &["true"]);
+    (text.runs, text.budget) = (Some(4), Some("50s".into()));
+    let mock = Mock::new(plan(&text, 1), |_| takes(SECOND * 10));
+    mock.stop_after.set(5);
+    assert_eq!((mock.sit(), mock.begun().len()), (End::Stopped, 5));
+    assert_eq!((mock.records().len(), mock.superseded().len()), (5, 0));
+    mock.stop_after.set(usize::MAX);
+    // The budget leaves no time for another trial, so nothing takes the place of the half block.
+    assert_eq!((mock.sit(), mock.begun().len()), (End::Budget, 0));
+    assert_eq!((mock.records().len(), mock.superseded().len()), (5, 0));
+    // Interrupted again, in the first of the trials that are repeated: the half block is gone, and
+    // what stands is never of two sittings.
+    mock.clock.set(Duration::ZERO);
+    mock.stop_after.set(1);
+    assert_eq!((mock.sit(), mock.begun()), (End::Stopped, vec![3]));
+    let sittings: Vec<u32> = mock.records().iter().map(|record| record.sitting).collect();
+    assert_eq!((sittings, mock.superseded().len()), (vec![1, 1, 1, 3], 2));
+}
+
+/// A device that is gone fails every contender; nobody wants to see that twenty times.
+#[test]
+fn a_study_in_which_everything_fails_ends_and_can_be_resumed() {
+    let mut text = study(&["ext4", "xfs"], &["true", "false"]);
+    text.runs = Some(9);
+    let broken = Cell::new(true);
+    let mock = Mock::new(plan(&text, 1), |spec| {
+        let fails = spec.block >= 3 && spec.workload.name == "true" && broken.get();
+        if fails { breaks(SECOND) } else { takes(SECOND) }
+    });
+    assert_eq!(mock.sit(), End::Failing);
+    let of =
+        |workload: &str| mock.records().iter().filter(|record| record.workload == workload).count();
+    assert_eq!((of("true"), of("false")), (2 * 5, 2 * 9));
+    // Another sitting has another filling of the device.
+    broken.set(false);
+    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!((of("true"), of("false")), (2 * 9, 2 * 9));
 }
 
 #[test]
@@ -432,6 +495,7 @@ fn a_stop_before_the_first_trial_carries_out_none() {
     mock.stop_after.set(0);
     let mut writer = ResultWriter::resume(&mock.directory).unwrap();
     let surroundings = Surroundings {
+        sitting: 1,
         device: Device::None,
         scratch: "/nowhere".into(),
         elapsed: &|| Duration::ZERO,

@@ -302,30 +302,60 @@ fn a_load_on_the_cpu_is_warned_of_by_its_smallest_share() {
             usage.system_ns = time_ns * percent / 200;
         })
     };
-    assert_eq!(spend(95, 79), []);
-    match spend(95, 90).as_slice() {
-        [Warning::NotIoBound { contender, cpu_share }] => {
-            assert_eq!(contender, "xfs");
-            assert!((cpu_share - 0.9).abs() < 0.01, "{cpu_share}");
+    let expect = |warnings: &[Warning], label: &str, expected_cpus: u32, share: f64| match warnings
+    {
+        [Warning::NotIoBound { contender, cpus, cpu_share }] => {
+            assert_eq!((contender.as_str(), *cpus), (label, expected_cpus));
+            assert!((cpu_share - share).abs() < 0.01, "{cpu_share}");
         }
         other => panic!("{other:?}"),
-    }
+    };
+    assert_eq!(spend(95, 79), []);
+    expect(&spend(95, 90), "xfs", 1, 0.9);
+    // More than one CPU: the share is that of each, not the sum.
+    assert_eq!(spend(150, 95), []);
+    expect(&spend(180, 190), "ext4", 2, 0.9);
+    expect(&spend(100, 99), "xfs", 1, 0.99);
     // The daemon of a file system in user space belongs to the bill.
     let daemon = |record: &mut Record| record.daemon_cpu_ns = record.time_ns();
     assert!(matches!(warnings_after(daemon)[..], [Warning::NotIoBound { .. }]));
 }
 
 #[test]
-fn data_smaller_than_memory_is_warned_of() {
+fn data_smaller_than_memory_is_warned_of_where_it_is_read_from_a_cache() {
+    let after = |memory_mib: u64, read_mib: u64, fetched_mib: u64, written_mib: u64| {
+        let (plan, mut records) = steady();
+        for record in &mut records {
+            let usage = record.command.as_mut().unwrap();
+            usage.read_call_bytes = Some(read_mib << 20);
+            usage.storage_read_bytes = Some(fetched_mib << 20);
+            usage.storage_written_bytes = Some(written_mib << 20);
+            // What the device did may be anybody's.
+            run_of(record).device.as_mut().unwrap().read_bytes = 1 << 40;
+        }
+        only(analyse(&plan, &records, Some(memory_mib << 20))).warnings
+    };
+    let expected = Warning::SmallData {
+        data_bytes: 100 << 20,
+        read_bytes: 150 << 20,
+        fetched_bytes: 30 << 20,
+        memory_bytes: 1 << 30,
+    };
+    assert_eq!(after(1024, 150, 30, 70), [expected]);
+    assert_eq!(after(100, 150, 30, 70), [], "more data than memory");
+    assert_eq!(after(1024, 110, 30, 70), [], "most of it was fetched or passed on");
+    assert_eq!(after(1024, 0, 0, 70), [], "it reads nothing");
+    assert_eq!(after(1024, 70, 0, 0), [], "it touches no storage");
+    // The kernel does not count the storage of a file system in user space.
     let (plan, mut records) = steady();
-    for record in records.iter_mut().filter(|record| is_xfs(record)) {
-        run_of(record).device.as_mut().unwrap().read_bytes = 30 << 20;
-        record.command.as_mut().unwrap().storage_written_bytes = Some(70 << 20);
+    for record in &mut records {
+        record.counts_write_bytes = Some(false);
+        let usage = record.command.as_mut().unwrap();
+        let bytes = Some(10 << 20);
+        (usage.read_call_bytes, usage.storage_read_bytes) = (Some(90 << 20), Some(0));
+        usage.storage_written_bytes = bytes;
     }
-    let with_memory = |bytes: u64| only(analyse(&plan, &records, Some(bytes))).warnings;
-    assert_eq!(with_memory(100 << 20), []);
-    let expected = Warning::SmallData { data_bytes: 100 << 20, memory_bytes: 1 << 30 };
-    assert_eq!(with_memory(1 << 30), [expected]);
+    assert_eq!(only(analyse(&plan, &records, Some(1 << 30))).warnings, []);
 }
 
 #[test]
@@ -341,8 +371,11 @@ fn every_warning_names_the_next_action() {
         ),
         (Warning::DeviceShared { contender: label() }, "use --device"),
         (Warning::DeviceBusy { contender: label(), trials: 1, cause: None }, "raise --idle-wait"),
-        (Warning::SmallData { data_bytes: 1, memory_bytes: 2 }, "use more data"),
-        (Warning::NotIoBound { contender: label(), cpu_share: 1.0 }, "use a load"),
+        (
+            Warning::SmallData { data_bytes: 1, read_bytes: 3, fetched_bytes: 1, memory_bytes: 2 },
+            "use more data",
+        ),
+        (Warning::NotIoBound { contender: label(), cpus: 1, cpu_share: 1.0 }, "use a load"),
         (Warning::CachesKept { reason: "x".into() }, "run as root"),
         (Warning::Outlived { contender: label() }, "wait for its children"),
     ];

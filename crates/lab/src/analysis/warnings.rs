@@ -1,9 +1,9 @@
 //! Which warnings a workload's records earn. The thresholds are here, the words in
 //! [`crate::warning`].
 
-use super::{ContenderAnalysis, Samples};
+use super::{ContenderAnalysis, Samples, median};
 use crate::plan::Plan;
-use crate::record::Record;
+use crate::record::{CommandUsage, Record};
 use crate::spec::Cache;
 use crate::statistics::{self, FirstBlockKind};
 use crate::warning::Warning;
@@ -15,7 +15,7 @@ const SHORT_TRIAL_NS: f64 = 50e6;
 const CPU_SHARE_MAX: f64 = 0.8;
 
 /// Below this a load moves so little that the remark would only be noise.
-const SMALL_DATA_BYTES_MIN: u64 = 1 << 20;
+const SMALL_DATA_BYTES_MIN: f64 = (1 << 20) as f64;
 
 /// All warnings of a workload, in the order of the contenders.
 pub(super) fn collect(
@@ -39,7 +39,7 @@ pub(super) fn collect(
         warnings.push(Warning::CachesKept { reason });
     }
     not_io_bound(contenders, &mut warnings);
-    small_data(contenders, memory_bytes, &mut warnings);
+    small_data(samples, memory_bytes, &mut warnings);
     warnings
 }
 
@@ -96,8 +96,8 @@ fn of_contender(
     }
 }
 
-/// Two trials of one block follow each other at once but for the other workloads' trials; a pause
-/// of this length means that kurabe was not running.
+/// Two trials of one block and workload follow each other at once; a pause of this length means
+/// that kurabe was not running.
 const PAUSE_NS_MIN: u64 = 60_000_000_000;
 
 fn split_blocks(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
@@ -172,36 +172,59 @@ fn caches_kept(samples: &Samples<'_>) -> Option<String> {
 
 /// Speaks of the contender with the smallest share only: where even that one waits for the CPU,
 /// the others do more so.
+///
+/// A command that spent more CPU time than time passed had several CPUs; how many it could have
+/// had is not known, so the least number is taken, and the share is that of each.
 fn not_io_bound(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
     let share = |contender: &ContenderAnalysis| {
-        Some(contender.cost.command_cpu_ns? / contender.time.as_ref()?.median)
+        let spent = contender.cost.command_cpu_ns? / contender.time.as_ref()?.median;
+        // A thousandth above a whole number is the clock's doing.
+        let cpus = (spent - 0.001).ceil().max(1.0);
+        Some((spent / cpus, cpus as u32))
     };
     let least = contenders
         .iter()
         .filter_map(|contender| Some((share(contender)?, contender)))
-        .min_by(|one, other| one.0.total_cmp(&other.0));
-    if let Some((cpu_share, contender)) = least
+        .min_by(|one, other| one.0.0.total_cmp(&other.0.0));
+    if let Some(((cpu_share, cpus), contender)) = least
         && cpu_share > CPU_SHARE_MAX
     {
-        warnings.push(Warning::NotIoBound { contender: contender.label.clone(), cpu_share });
+        let contender = contender.label.clone();
+        warnings.push(Warning::NotIoBound { contender, cpus, cpu_share });
     }
 }
 
-fn small_data(
-    contenders: &[ContenderAnalysis],
-    memory_bytes: Option<u64>,
-    warnings: &mut Vec<Warning>,
-) {
-    let moved = contenders
-        .iter()
+/// A load that never reads what it wrote is none the worse for much memory: its writes are on the
+/// device by the end of the sync. So this speaks of loads that read much more than they fetched
+/// from storage or passed on to it (from a pipe, from `/dev/zero`): the rest came from a cache. All
+/// of it is from the command's own accounts, which nobody else's requests are part of; file systems
+/// whose storage the kernel does not count there are left out.
+fn small_data(samples: &Samples<'_>, memory_bytes: Option<u64>, warnings: &mut Vec<Warning>) {
+    let Some(memory_bytes) = memory_bytes else { return };
+    let least_cached = (0..samples.records.len())
         .filter_map(|contender| {
-            let read = contender.cost.device_read_bytes?;
-            Some((read + contender.cost.command_written_bytes.unwrap_or(0.0)) as u64)
+            let usages = || {
+                samples
+                    .completed(contender)
+                    .filter(|record| record.counts_write_bytes == Some(true))
+                    .filter_map(|record| record.command.as_ref())
+            };
+            let of = |bytes: fn(&CommandUsage) -> Option<u64>| {
+                median(usages().filter_map(bytes).map(|bytes| bytes as f64))
+            };
+            let fetched = of(|usage| usage.storage_read_bytes)?;
+            Some((of(|usage| usage.read_call_bytes)?, fetched, of(|u| u.storage_written_bytes)?))
         })
-        .max();
-    if let (Some(data_bytes), Some(memory_bytes)) = (moved, memory_bytes)
-        && (SMALL_DATA_BYTES_MIN..memory_bytes).contains(&data_bytes)
+        .max_by(|one, other| one.1.total_cmp(&other.1));
+    if let Some((read, fetched, written)) = least_cached
+        && read - fetched - written >= SMALL_DATA_BYTES_MIN.max((fetched + written) / 4.0)
+        && (SMALL_DATA_BYTES_MIN..memory_bytes as f64).contains(&(fetched + written))
     {
-        warnings.push(Warning::SmallData { data_bytes, memory_bytes });
+        warnings.push(Warning::SmallData {
+            data_bytes: (fetched + written) as u64,
+            read_bytes: read as u64,
+            fetched_bytes: fetched as u64,
+            memory_bytes,
+        });
     }
 }

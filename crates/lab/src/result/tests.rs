@@ -21,7 +21,7 @@ fn result(blocks: u32) -> (TempDir, PathBuf, Vec<Record>) {
     for block in 0..blocks {
         for contender in 0..2 {
             let record = fixture::record(&plan, contender, block, 100 * MILLISECOND_NS);
-            writer.append(&mut record.clone()).unwrap();
+            writer.append(record.clone()).unwrap();
             records.push(record);
         }
     }
@@ -83,7 +83,7 @@ fn a_last_line_torn_at_any_byte_costs_that_line_only() {
             assert!(damage[0].contains("records.jsonl:2: the line was not written to its end"));
         }
         let mut writer = ResultWriter::resume(&directory).unwrap();
-        writer.append(&mut records[1].clone()).unwrap();
+        writer.append(records[1].clone()).unwrap();
         drop(writer);
         let stored = StoredResult::read(&directory).unwrap();
         assert_eq!(stored.records, records, "torn at byte {length}");
@@ -240,7 +240,7 @@ fn a_result_that_never_began_resumes() {
     assert_eq!(StoredResult::read(&directory).unwrap().records, []);
     let plan = plan();
     let record = fixture::record(&plan, 0, 0, MILLISECOND_NS);
-    ResultWriter::resume(&directory).unwrap().append(&mut record.clone()).unwrap();
+    ResultWriter::resume(&directory).unwrap().append(record.clone()).unwrap();
     assert_eq!(StoredResult::read(&directory).unwrap().records, [record]);
 }
 
@@ -262,4 +262,100 @@ fn a_result_that_was_refused_is_withdrawn_whole() {
     drop(ResultWriter::create(&parent, &plan(), "").unwrap());
     ResultWriter::resume(&parent).unwrap().withdraw();
     assert!(parent.join(PLAN_FILE).exists() && parent.join(STUDY_FILE).exists());
+}
+
+/// Several begin in one directory at once: one of them has it, and the plan there is that one's.
+#[test]
+fn of_several_who_begin_at_once_one_writes() {
+    for round in 0..20 {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("result");
+        let plans: Vec<Plan> = (0..4).map(|seed| Plan { seed, ..plan() }).collect();
+        let barrier = std::sync::Barrier::new(plans.len());
+        let begin = |plan: &Plan| {
+            barrier.wait();
+            let writer = ResultWriter::create(&directory, plan, "# the study\n");
+            // Nobody gives the lock back before everybody has tried.
+            barrier.wait();
+            writer.map(|_| plan.seed)
+        };
+        let began: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                plans.iter().map(|plan| scope.spawn(move || begin(plan))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let winners: Vec<u64> =
+            began.iter().filter_map(|seed| seed.as_ref().ok()).copied().collect();
+        assert_eq!(winners.len(), 1, "round {round}: {began:?}");
+        assert_eq!(StoredResult::read(&directory).unwrap().plan.seed, winners[0], "round {round}");
+    }
+}
+
+#[test]
+fn who_has_the_lock_but_no_plan_yet_is_not_overtaken() {
+    let home = tempfile::tempdir().unwrap();
+    let records = File::create(home.path().join(RECORDS_FILE)).unwrap();
+    records.try_lock().unwrap();
+    let error = ResultWriter::create(home.path(), &plan(), "").unwrap_err().to_string();
+    assert!(error.contains("is being written by another kurabe"), "{error}");
+    assert!(!home.path().join(PLAN_FILE).exists() && !home.path().join(STUDY_FILE).exists());
+    // It died before it wrote anything: its place is free.
+    drop(records);
+    drop(ResultWriter::create(home.path(), &plan(), "").unwrap());
+    assert_eq!(StoredResult::read(home.path()).unwrap().plan, plan());
+}
+
+#[test]
+fn a_study_file_of_the_users_is_never_overwritten() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join(STUDY_FILE), "# mine\n").unwrap();
+    let error = ResultWriter::create(home.path(), &plan(), "").unwrap_err().to_string();
+    assert!(error.contains("holds a study.toml already") && error.contains("--out"), "{error}");
+    assert_eq!(fs::read_to_string(home.path().join(STUDY_FILE)).unwrap(), "# mine\n");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named_with_the_way_out() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = ResultWriter::create(&file.join("result"), &plan(), "").unwrap_err().to_string();
+    assert!(error.contains("Not a directory") && error.contains("with --out DIR"), "{error}");
+}
+
+/// Of a block and workload only the last sitting's records stand; the others are kept.
+#[test]
+fn a_later_sitting_supersedes_the_half_block_that_it_repeats() {
+    let (_home, directory, records) = result(2);
+    let mut writer = ResultWriter::resume(&directory).unwrap();
+    let mut again = records[2].clone();
+    again.sitting = 2;
+    writer.append(again.clone()).unwrap();
+    let stored = StoredResult::read(&directory).unwrap();
+    assert_eq!(stored.records, [records[0].clone(), records[1].clone(), again]);
+    assert_eq!(stored.superseded, records[2..]);
+    // Those of an older kurabe name no sitting, and all of them stand.
+    let path = directory.join(RECORDS_FILE);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace(",\"sitting\":1", "").replace(",\"sitting\":2", "")).unwrap();
+    let stored = StoredResult::read(&directory).unwrap();
+    assert_eq!((stored.records.len(), stored.superseded.len()), (5, 0));
+}
+
+#[test]
+fn the_fillings_and_trials_of_every_sitting_count_as_spent() {
+    let (_home, directory, records) = result(1);
+    let mut writer = ResultWriter::resume(&directory).unwrap();
+    let facts = |fill_ns: u64| serde_json::json!({ "device": { "fill_ns": fill_ns } });
+    assert_eq!(writer.begin_sitting(&facts(1000)).unwrap(), 1);
+    assert_eq!(writer.begin_sitting(&facts(200)).unwrap(), 2);
+    let mut again = records[0].clone();
+    (again.sitting, again.elapsed_ns) = (2, 30);
+    writer.append(again).unwrap();
+    assert_eq!(writer.begin_sitting(&serde_json::json!({ "device": null })).unwrap(), 3);
+    let stored = StoredResult::read(&directory).unwrap();
+    assert_eq!((stored.records.len(), stored.superseded.len()), (1, 2));
+    assert_eq!(stored.spent_ns(), 1200 + 30 + 2 * 100 * MILLISECOND_NS);
+    assert_eq!(stored.earlier_facts, [facts(1000), facts(200)]);
 }

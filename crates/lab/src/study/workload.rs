@@ -116,6 +116,11 @@ impl fmt::Display for CommandText {
 }
 
 impl WorkloadText {
+    /// Whether a command or another load is named.
+    pub fn names_a_load(&self) -> bool {
+        self.command.is_some() || !self.load_keys().is_empty()
+    }
+
     pub(super) fn commands(&self) -> impl Iterator<Item = &CommandText> {
         [&self.command, &self.setup, &self.prepare, &self.cleanup].into_iter().flatten()
     }
@@ -276,7 +281,12 @@ impl WorkloadText {
         let field = |name: &str| format!("workload[{index}].{name}");
         let key = match self.load_keys().as_slice() {
             [key] => *key,
-            [] => return Err(error(field("command"), "is missing; say what to run")),
+            [] => {
+                return Err(error(
+                    field("command"),
+                    "is missing; say what to run, or name another load: objects, tree, fio, fio-matrix, dbench, dbench-replay or bonnie",
+                ));
+            }
             [one, other, ..] => {
                 return Err(error(
                     field(other),
@@ -519,6 +529,22 @@ fn substitute(text: &str, values: &[(String, String)]) -> String {
     values
         .iter()
         .fold(text.to_string(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+/// The words in braces that look like parameters: `{jobs}`, but neither `${jobs}`, which is the
+/// shell's, nor `{}`.
+pub(super) fn placeholders(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (begin, _) in text.match_indices('{') {
+        let inner = &text[begin + 1..];
+        let Some((name, _)) = inner.split_once('}') else { break };
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        if is_name && !text[..begin].ends_with('$') {
+            found.push(name);
+        }
+    }
+    found
 }
 
 /// Every combination of the parameters that occur in `text`, with the text it makes.

@@ -65,8 +65,7 @@ pub fn make(text: &StudyText, mut fill: impl FnMut(&mut Record) -> bool) -> Made
             let started = 1_795_216_674_000_000_000 + u64::from(trial.trial) * 3_000_000_000;
             let mut record = Record::begun(&spec, started);
             if fill(&mut record) {
-                writer.append(&mut record).unwrap();
-                records.push(record);
+                records.push(writer.append(record).unwrap());
             }
         }
     }

@@ -86,11 +86,6 @@ impl Attached {
         &self.notes
     }
 
-    /// The device's facts as they are during the trial.
-    pub fn facts(&self) -> Option<BlockDeviceFacts> {
-        BlockDeviceFacts::of_node(&self.node)
-    }
-
     /// Gives the device back: detaches the image and removes the loop device, waiting for its
     /// users to go.
     ///

@@ -4,6 +4,7 @@
 //! allocate. So every byte is written once before the first trial. The bytes at an offset depend
 //! on the seed and the offset alone, so a hole can be filled again with what was there.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -29,6 +30,25 @@ pub struct Progress {
     pub done_bytes: u64,
     /// Bytes to write in all.
     pub total_bytes: u64,
+}
+
+/// A write that failed, with its place.
+#[derive(Debug)]
+struct WriteError {
+    offset: u64,
+    error: io::Error,
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "writing at byte {}: {}", self.offset, self.error)
+    }
+}
+
+impl std::error::Error for WriteError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
 }
 
 /// Fills `buffer` with the bytes that belong at `offset`, a multiple of 8.
@@ -113,7 +133,7 @@ fn fill_range(
             random_bytes(seed, offset, chunk);
             file.write_all_at(chunk, offset).map_err(|error| {
                 give_up.store(true, Ordering::Relaxed);
-                io::Error::new(error.kind(), format!("writing at byte {offset}: {error}"))
+                io::Error::new(error.kind(), WriteError { offset, error })
             })?;
             done.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         }

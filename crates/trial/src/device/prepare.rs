@@ -13,8 +13,7 @@ use rustix::fs::{FallocateFlags, IFlags, MemfdFlags, OFlags};
 
 use super::fill::{self, Progress};
 use super::real::{self, RealDevice};
-use super::request::DEFAULT_DIRECTORY;
-use super::{BackingFacts, DeviceError, DeviceFacts, DeviceRequest};
+use super::{BackingFacts, DEFAULT_DIRECTORY, DeviceError, DeviceFacts, DeviceRequest};
 use crate::ledger::{Ledger, Taken, random_bits, random_name};
 use crate::stop::Stop;
 
@@ -26,7 +25,7 @@ pub struct Prepared<'ledger> {
     facts: DeviceFacts,
     /// The memory of a `mem:` device, which lives as long as this descriptor.
     _memory: Option<OwnedFd>,
-    _image: Option<Image<'ledger>>,
+    image: Option<Image<'ledger>>,
     _real: Option<RealDevice>,
 }
 
@@ -45,6 +44,21 @@ impl Prepared<'_> {
     pub fn facts(&self) -> &DeviceFacts {
         &self.facts
     }
+
+    /// Gives everything back, and says how that went.
+    ///
+    /// # Errors
+    ///
+    /// The image cannot be removed; the ledger still has it.
+    pub fn give_back(mut self) -> Result<(), DeviceError> {
+        match self.image.take() {
+            Some(image) => image.remove().map_err(DeviceError::system(format!(
+                "removing the image {}",
+                image.path.display()
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// An image file, removed when dropped.
@@ -55,16 +69,22 @@ struct Image<'ledger> {
     ledger_id: u64,
 }
 
+impl Image<'_> {
+    /// Removes it. What could not be removed stays in the ledger, for `kurabe clean`. Removing it
+    /// again does nothing.
+    fn remove(&self) -> io::Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.ledger.gave_back(self.ledger_id)
+    }
+}
+
 impl Drop for Image<'_> {
     fn drop(&mut self) {
-        let removed = match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        };
-        // What could not be removed stays in the ledger, for `kurabe clean`.
-        if removed.is_ok() {
-            let _ = self.ledger.gave_back(self.ledger_id);
-        }
+        // Whoever wants to know calls `give_back`.
+        let _ = self.remove();
     }
 }
 
@@ -98,7 +118,7 @@ pub fn prepare<'ledger>(
                 size_bytes,
                 facts,
                 _memory: None,
-                _image: None,
+                image: None,
                 _real: Some(real),
             })
         }
@@ -165,7 +185,7 @@ fn prepare_image<'ledger>(
         },
         _memory: None,
         size_bytes,
-        _image: Some(image),
+        image: Some(image),
         _real: None,
     })
 }
@@ -248,7 +268,7 @@ fn prepare_memory<'ledger>(
         },
         _memory: Some(memory),
         size_bytes,
-        _image: None,
+        image: None,
         _real: None,
     })
 }

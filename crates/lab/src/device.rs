@@ -1,9 +1,10 @@
-//! The notation of a device: `loop:8G[@DIR]`, `mem:4G`, or `/dev/X` with `--destroy NAME`.
+//! The notation of a device: `loop:8G[@DIR]`, `mem:4G`, or `/dev/X` with `--destroy NAME`. Knows
+//! the notation only; whether there is such a device is the trial room's business.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use lab::quantity::{parse_size, size_text};
+use crate::quantity::{parse_size, size_text};
 
 /// What a person asked the trials to stand on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +13,7 @@ pub enum DeviceRequest {
     Loop {
         /// Size in bytes.
         size_bytes: u64,
-        /// Directory of the image; [`DEFAULT_DIRECTORY`] when absent.
+        /// Directory of the image; one that is kept on a disk when absent.
         directory: Option<PathBuf>,
     },
     /// Memory, attached to a private loop device.
@@ -32,10 +33,6 @@ pub enum DeviceRequest {
 /// The device of a study that names none.
 pub const DEFAULT_DEVICE: &str = "loop:8G";
 
-/// Where images lie unless the notation names a directory: a place that, unlike `/tmp`, is kept
-/// on a disk.
-pub const DEFAULT_DIRECTORY: &str = "/var/tmp";
-
 /// Smallest image, in bytes. No file system that is worth a comparison fits into less.
 pub const SIZE_BYTES_MIN: u64 = 16 << 20;
 
@@ -47,13 +44,15 @@ const SIZE_BYTES_STEP: u64 = 1 << 20;
 pub struct RequestError {
     /// The text that was given.
     pub text: String,
+    /// Whether it is `--destroy` that is wrong, or missing.
+    pub about_destroy: bool,
     /// What is wrong with it and the next step.
     pub problem: String,
 }
 
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "device '{}': {}", self.text, self.problem)
+        write!(f, "'{}': {}", self.text, self.problem)
     }
 }
 
@@ -62,9 +61,13 @@ impl std::error::Error for RequestError {}
 impl DeviceRequest {
     /// Reads a device and the value of `--destroy`. Touches nothing.
     pub fn parse(text: &str, destroy: Option<&str>) -> Result<DeviceRequest, RequestError> {
-        let fail = |problem: String| Err(RequestError { text: text.to_string(), problem });
+        let error = |about_destroy: bool, problem: String| {
+            Err(RequestError { text: text.to_string(), about_destroy, problem })
+        };
+        let fail = |problem: String| error(false, problem);
         if destroy.is_some() && !text.starts_with('/') {
-            return fail(
+            return error(
+                true,
                 "--destroy goes with a real device such as --device /dev/sdb; leave it out here"
                     .into(),
             );
@@ -75,10 +78,13 @@ impl DeviceRequest {
                     path: text.into(),
                     destroy: destroy.trim().to_string(),
                 }),
-                _ => fail(format!(
-                    "everything on a real device is destroyed; confirm with --destroy NAME, its kernel name ({}) or its serial number",
-                    Path::new(text).file_name().unwrap_or_default().display()
-                )),
+                _ => error(
+                    true,
+                    format!(
+                        "everything on a real device is destroyed; confirm with --destroy NAME, its kernel name ({}) or its serial number",
+                        Path::new(text).file_name().unwrap_or_default().display()
+                    ),
+                ),
             };
         }
         let size = |word: &str| match parse_size(word) {
@@ -110,7 +116,7 @@ impl DeviceRequest {
                 Err(problem) => fail(problem),
             },
             _ => fail(
-                "not a device; write loop:SIZE[@DIR] (an image file), mem:SIZE (memory), or the path of a block device".into(),
+                "not a device; write loop:8G or loop:8G@/DIR (an image file), mem:4G (memory), or the path of a block device".into(),
             ),
         }
     }
@@ -164,7 +170,7 @@ mod tests {
         assert!(message("loop:8G", Some("sdb")).contains("leave it out"));
         assert!(message("/dev/sdb", None).contains("--destroy NAME, its kernel name (sdb)"));
         assert!(message("/dev/sdb", Some("")).contains("--destroy"));
-        assert!(message("disk", None).contains("loop:SIZE[@DIR]"));
-        assert!(message("ram:1G", None).contains("device 'ram:1G'"));
+        assert!(message("disk", None).contains("loop:8G@/DIR"));
+        assert!(message("ram:1G", None).starts_with("'ram:1G': not a device"));
     }
 }

@@ -1,0 +1,156 @@
+//! Refuses what cannot be done, before anything is touched: tools, sizes, rights and programs that
+//! are missing. Knows what the trials need and nothing of how they are carried out.
+
+use std::path::Path;
+
+use lab::quantity::size_text;
+use lab::spec::{CommandLine, Load, Workload};
+use lab::study::Study;
+use trial::device::DeviceRequest;
+use trial::filesystem::{self, Access};
+
+use crate::exit::Failure;
+
+/// Refuses a study that cannot be carried out here, with everything that is in its way.
+pub fn preflight(study: &Study) -> Result<(), Failure> {
+    let request = device_request(study)?;
+    let mut problems = Vec::new();
+    for contender in &study.contenders {
+        let Some(file_system) = filesystem::by_name(&contender.file_system) else {
+            problems.push(format!("{}: this kurabe does not know it", contender.file_system));
+            continue;
+        };
+        for missing in filesystem::missing(file_system) {
+            problems.push(format!("contender '{}': {missing}", contender.label));
+        }
+        if let Some(directory) = &contender.directory
+            && let Some(problem) = directory_problem(directory)
+        {
+            problems.push(format!("contender '{}': {problem}", contender.label));
+        }
+        let least = file_system.size_bytes_min();
+        if file_system.needs_device()
+            && let DeviceRequest::Loop { size_bytes, .. } | DeviceRequest::Memory { size_bytes } =
+                request
+            && size_bytes < least
+        {
+            problems.push(format!(
+                "contender '{}': {} needs at least {}, and --device {} has {}",
+                contender.label,
+                file_system.name(),
+                size_text(least),
+                study.device,
+                size_text(size_bytes)
+            ));
+        }
+    }
+    if needs_device(study) && !rustix::process::geteuid().is_root() {
+        problems.push(
+            "making and mounting file systems needs root; run kurabe by sudo, or compare existing directories as dir:/path".into(),
+        );
+    }
+    let size_bytes = size_bytes(&request);
+    for workload in &study.workloads {
+        problems.extend(command_problems(workload));
+        let name = &workload.name;
+        if let Err(problem) = trial::workload::check(&workload.load, size_bytes) {
+            problems.push(format!("workload '{name}': {problem}"));
+        }
+        for contender in &study.contenders {
+            let access = filesystem::by_name(&contender.file_system).map(|f| f.access());
+            let (fits, loads) = match access {
+                Some(Access::RawDevice) => {
+                    (workload.load.runs_on_raw(), "fio, fio-matrix or objects")
+                }
+                Some(Access::MinfsLibrary) => (workload.load.runs_on_library(), "objects"),
+                _ => (true, ""),
+            };
+            if !fits {
+                problems.push(format!(
+                    "workload '{name}': a {} load needs a mounted file system, and contender '{}' is none; leave that contender out, or use {loads}",
+                    workload.load.kind(),
+                    contender.label
+                ));
+            }
+        }
+    }
+    problems.dedup();
+    if problems.is_empty() { Ok(()) } else { Err(Failure::refused(problems.join("\nkurabe: "))) }
+}
+
+/// Whether anything is to be made and mounted.
+pub fn needs_device(study: &Study) -> bool {
+    study.contenders.iter().any(|contender| contender.directory.is_none())
+}
+
+/// The device that the study asks for.
+pub fn device_request(study: &Study) -> Result<DeviceRequest, Failure> {
+    DeviceRequest::parse(&study.device, study.destroy.as_deref())
+        .map_err(|error| Failure::refused(format!("--device: {error}")))
+}
+
+fn directory_problem(directory: &Path) -> Option<String> {
+    match directory.metadata() {
+        Err(error) => Some(format!("{}: {error}", directory.display())),
+        Ok(metadata) if !metadata.is_dir() => {
+            Some(format!("{} is not a directory", directory.display()))
+        }
+        Ok(_) => {
+            let writable = rustix::fs::access(
+                directory,
+                rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+            );
+            writable
+                .err()
+                .map(|error| format!("{} cannot be written: {error}", directory.display()))
+        }
+    }
+}
+
+/// Programs that are named but nowhere to be found. A relative path may be made by the setup, and
+/// a shell line is the shell's business.
+fn command_problems(workload: &Workload) -> Vec<String> {
+    let command = match &workload.load {
+        Load::Command { command } => Some(command),
+        _ => None,
+    };
+    [command, workload.setup.as_ref(), workload.prepare.as_ref(), workload.cleanup.as_ref()]
+        .into_iter()
+        .flatten()
+        .filter_map(|line| {
+            let program = match line {
+                CommandLine::Words(words) => &words[0],
+                CommandLine::Shell { shell, .. } => &shell[0],
+            };
+            let found = match program.contains('/') {
+                true => !program.starts_with('/') || Path::new(program).exists(),
+                false => std::env::var_os("PATH").is_some_and(|path| {
+                    std::env::split_paths(&path).any(|place| place.join(program).is_file())
+                }),
+            };
+            (!found).then(|| {
+                format!("workload '{}': the program '{program}' is not found; install it or name its path", workload.name)
+            })
+        })
+        .collect()
+}
+
+/// Reads the programs and jobs that the loads name.
+pub fn read_files(study: &mut Study) -> Result<(), Failure> {
+    for workload in &mut study.workloads {
+        trial::workload::read_files(&mut workload.load).map_err(|problem| {
+            Failure::refused(format!("workload '{}': {problem}", workload.name))
+        })?;
+    }
+    Ok(())
+}
+
+/// Size of an image or of memory; that of a real device is seen when it is claimed.
+pub fn size_bytes(request: &DeviceRequest) -> Option<u64> {
+    match request {
+        DeviceRequest::Loop { size_bytes, .. } | DeviceRequest::Memory { size_bytes } => {
+            Some(*size_bytes)
+        }
+        DeviceRequest::Block { .. } => None,
+    }
+}

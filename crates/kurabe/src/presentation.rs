@@ -1,0 +1,118 @@
+//! How a result is shown and written: style, colour, and the files that the user wants besides the
+//! result directory.
+
+use std::path::{Path, PathBuf};
+
+use lab::analysis::Analysis;
+use lab::plan::Plan;
+use lab::record::Record;
+use lab::result::{ResultError, replace};
+use serde_json::Value;
+
+use crate::exit::Failure;
+use crate::flags::{ShowArgs, Style};
+use crate::progress::Look;
+
+/// What to write and how to look.
+pub struct Presentation {
+    /// What the terminal can show.
+    pub look: Look,
+    /// The files.
+    pub exports: Exports,
+}
+
+impl Presentation {
+    /// What the flags ask for; `style` is what a study file asks for.
+    pub fn new(args: &ShowArgs, style: Option<&str>) -> Result<Presentation, Failure> {
+        use clap::ValueEnum;
+        let style = match (args.style, style) {
+            (Some(style), _) => Some(style),
+            (None, Some(text)) => Some(Style::from_str(text, false).map_err(|_| {
+                let known: Vec<_> = Style::value_variants()
+                    .iter()
+                    .filter_map(|style| Some(style.to_possible_value()?.get_name().to_string()))
+                    .collect();
+                Failure::refused(format!("style: '{text}' is none of {}", known.join(", ")))
+            })?),
+            (None, None) => None,
+        };
+        let exports = Exports {
+            json: args.export_json.clone(),
+            csv: args.export_csv.clone(),
+            markdown: args.export_markdown.clone(),
+        };
+        exports.check()?;
+        Ok(Presentation { look: Look::of(style), exports })
+    }
+}
+
+/// Refuses a file that cannot be made where it is wanted.
+pub fn check_target(path: &Path) -> Result<(), Failure> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if parent.is_some_and(|parent| !parent.is_dir()) || path.is_dir() {
+        return Err(Failure::refused(format!(
+            "export file {}: its directory does not exist, or it is one itself; make the directory first",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Files that the user wants besides the result directory.
+pub struct Exports {
+    json: Option<PathBuf>,
+    csv: Option<PathBuf>,
+    markdown: Option<PathBuf>,
+}
+
+impl Exports {
+    /// Whether there is one.
+    pub fn any(&self) -> bool {
+        [&self.json, &self.csv, &self.markdown].into_iter().any(Option::is_some)
+    }
+
+    /// Refuses a file in a directory that does not exist, now rather than after the first block.
+    fn check(&self) -> Result<(), Failure> {
+        [&self.json, &self.csv, &self.markdown]
+            .into_iter()
+            .flatten()
+            .try_for_each(|path| check_target(path))
+    }
+
+    /// Writes all of them.
+    pub fn write(
+        &self,
+        plan: &Plan,
+        records: &[Record],
+        analysis: &Analysis,
+        facts: &Value,
+    ) -> Result<(), ResultError> {
+        if let Some(path) = &self.json {
+            let json = report::export::json(plan, records, analysis, facts);
+            replace(path, format!("{json:#}\n").as_bytes())?;
+        }
+        if let Some(path) = &self.csv {
+            replace(path, report::export::csv(records).as_bytes())?;
+            for (name, text) in [
+                ("latencies", report::export::latencies_csv(analysis)),
+                ("overhead", report::export::overhead_csv(analysis)),
+            ] {
+                if let Some(text) = text {
+                    replace(&beside(path, name), text.as_bytes())?;
+                }
+            }
+        }
+        if let Some(path) = &self.markdown {
+            replace(path, report::export::markdown(plan, analysis).as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// `trials.latencies.csv` of `trials.csv`.
+fn beside(path: &Path, name: &str) -> PathBuf {
+    path.with_extension(match path.extension() {
+        Some(extension) => format!("{name}.{}", extension.display()),
+        None => name.to_string(),
+    })
+}

@@ -1,0 +1,351 @@
+//! One sitting of a study: prepares the device, lets the runner loop, gives everything back, and
+//! shows the result. Every `kurabe resume` is another sitting under the same plan.
+//!
+//! Invariant: whatever ends it, what was taken is given back, or said to be still there.
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use lab::analysis::Analysis;
+use lab::event::Event;
+use lab::plan::Plan;
+use lab::record::{Outcome, Record};
+use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
+use lab::spec::Device;
+use lab::statistics::GateOutcome;
+use lab::study::Study;
+use report::histograms::Histograms;
+use report::source::{analysed, memory_bytes};
+use serde_json::{Value, json};
+use trial::device::{DeviceError, Prepared, prepare};
+use trial::facts::Machine;
+use trial::filesystem;
+use trial::ledger::{self, Ledger, Taken};
+use trial::stop::Stop;
+
+use crate::executor::ProcessExecutor;
+use crate::exit::{self, Failure, SIGNAL_BASE};
+use crate::preflight::{device_request, needs_device};
+use crate::presentation::{Exports, Presentation};
+use crate::progress::{Progress, rough};
+use crate::reporting;
+use crate::runner::{self, End, Observer, Position, Surroundings};
+use crate::terminal;
+
+/// A sitting that is about to begin.
+pub struct Sitting {
+    /// What is to be carried out.
+    pub plan: Plan,
+    /// The records of earlier sittings that stand.
+    pub records: Vec<Record>,
+    /// Time that earlier sittings took.
+    pub spent_before: Duration,
+    /// The facts of the last sitting before, or null.
+    pub facts: Value,
+    /// The result.
+    pub writer: ResultWriter,
+    /// How to show it.
+    pub presentation: Presentation,
+    /// What the user is told before the first trial.
+    pub remarks: Vec<String>,
+}
+
+impl Sitting {
+    /// Carries the plan out and says with which code to exit.
+    pub fn carry_out(mut self) -> Result<u8, Failure> {
+        let begun = Instant::now();
+        let stop = Stop::on_signals().map_err(Failure::broken)?;
+        let look = self.presentation.look;
+        let mut progress = Progress::new(look, self.plan.study.workloads.len() > 1);
+        progress.say(&self.headline());
+        for remark in &self.remarks {
+            progress.say(remark);
+        }
+        let mut all_given_back = true;
+        if let Some(why) = self.nothing_to_do() {
+            progress.say(&why);
+        } else {
+            clean_first(&progress);
+            let ledger = Ledger::start(&ledger::default_directory()).map_err(|error| {
+                Failure::broken(format!(
+                    "the ledger in {} cannot be written: {error}",
+                    ledger::default_directory().display()
+                ))
+            })?;
+            let result = self.with_device(begun, &ledger, &stop, &mut progress);
+            progress.finish();
+            match result {
+                Ok(given_back) => all_given_back = given_back,
+                Err(_) if stop.signal().is_some() => return Ok(signal_code(&stop).unwrap_or(0)),
+                Err(failure) => {
+                    // What is refused leaves nothing behind, no result directory either.
+                    if failure.code == exit::REFUSED {
+                        self.writer.withdraw();
+                    }
+                    return Err(failure);
+                }
+            }
+        }
+        let directory = self.writer.directory();
+        let (analysis, _) = analysed(directory, &self.plan, &self.records, &self.facts);
+        self.publish(&analysis).map_err(Failure::broken)?;
+        if look.live || look.lines {
+            // The progress went to standard error; on a terminal both end up on one screen.
+            terminal::note("");
+        }
+        terminal::print(&report::tables::terminal(&self.plan, &analysis, look.colour));
+        // The records are safe; a page that cannot be written can be made again.
+        match reporting::write_page(self.writer.directory()) {
+            Ok(path) => progress.say(&format!("report: {}", path.display())),
+            Err(error) => progress.say(&format!("the report could not be written: {error}")),
+        }
+        Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&analysis, all_given_back)))
+    }
+
+    /// What is about to be compared, and where the result will lie.
+    fn headline(&self) -> String {
+        let study = &self.plan.study;
+        let names = |names: Vec<&str>| names.join(", ");
+        let blocks = match (study.blocks_min, study.blocks_max) {
+            (least, most) if least == most => format!("{least} blocks"),
+            (least, most) => format!("{least} to {most} blocks"),
+        };
+        let device =
+            if needs_device(study) { format!(" on {}", study.device) } else { String::new() };
+        format!(
+            "{}: {} under {}{device}, {blocks}, seed {}\nresult: {}",
+            study.name,
+            names(study.contenders.iter().map(|contender| contender.label.as_str()).collect()),
+            names(study.workloads.iter().map(|workload| workload.name.as_str()).collect()),
+            self.plan.seed,
+            self.writer.directory().display(),
+        )
+    }
+
+    /// Why no trial would be carried out, known before the device is filled for nothing.
+    fn nothing_to_do(&self) -> Option<String> {
+        if runner::is_complete(&self.plan, &self.records) {
+            return Some(
+                "every trial of the plan has been carried out; nothing is left to do".into(),
+            );
+        }
+        let budget = self.budget()?;
+        (self.spent_before >= budget).then(|| {
+            format!(
+                "the budget of {} is spent; nothing can be added under the same plan",
+                rough(budget)
+            )
+        })
+    }
+
+    fn budget(&self) -> Option<Duration> {
+        self.plan.study.budget_ns.map(Duration::from_nanos)
+    }
+
+    /// Prepares the device and carries the plan out on it. When it returns, everything that was
+    /// taken is given back; whether that is so is what it says.
+    fn with_device(
+        &mut self,
+        begun: Instant,
+        ledger: &Ledger,
+        stop: &Stop,
+        progress: &mut Progress,
+    ) -> Result<bool, Failure> {
+        let spent_before = self.spent_before;
+        let elapsed = || spent_before + begun.elapsed();
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let study = &self.plan.study;
+        let prepared = match needs_device(study) {
+            false => None,
+            true => Some(prepare_device(study, ledger, &elapsed, stop, progress)?),
+        };
+        self.facts = json!({
+            "schema": self.plan.schema,
+            "started_unix_ns": started.as_nanos() as u64,
+            "machine": Machine::read(),
+            "device": prepared.as_ref().map(Prepared::facts),
+            "tools": tool_versions(study),
+            "command_line": std::env::args().collect::<Vec<_>>(),
+        });
+        let sitting = self.writer.begin_sitting(&self.facts).map_err(Failure::broken)?;
+        let scratch = std::env::temp_dir().join(ledger::random_name());
+        let scratch_id =
+            ledger.take(Taken::Scratch { path: scratch.clone() }).map_err(Failure::broken)?;
+        let surroundings = Surroundings {
+            device: prepared.as_ref().map_or(Device::None, |prepared| prepared.device().clone()),
+            scratch: scratch.clone(),
+            sitting,
+            elapsed: &elapsed,
+            stopped: &|| stop.signal().is_some(),
+            memory_bytes: memory_bytes(&self.facts),
+        };
+        let mut executor = ProcessExecutor { stopped: &|| stop.signal().is_some() };
+        let directory = self.writer.directory().to_path_buf();
+        let mut observer = SittingObserver {
+            progress,
+            directory: &directory,
+            plan: &self.plan,
+            exports: &self.presentation.exports,
+            facts: &self.facts,
+        };
+        let end = runner::run(
+            &self.plan,
+            &mut self.records,
+            &surroundings,
+            &mut executor,
+            &mut self.writer,
+            &mut observer,
+        );
+        let mut left = ledger::give_back_scratch(&scratch).left;
+        if left.is_empty() {
+            left.extend(ledger.gave_back(scratch_id).err().map(|error| error.to_string()));
+        }
+        left.extend(
+            prepared.and_then(|prepared| prepared.give_back().err()).map(|e| e.to_string()),
+        );
+        if !left.is_empty() {
+            progress
+                .say(&format!("could not be given back: {}; run 'kurabe clean'", left.join("; ")));
+        }
+        if let Some(words) = self.words_of(end.map_err(Failure::broken)?) {
+            progress.say(&words);
+        }
+        Ok(left.is_empty())
+    }
+
+    /// What the user is told of the end, unless it is the planned one.
+    fn words_of(&self, end: End) -> Option<String> {
+        let resume = format!("kurabe resume {}", self.writer.directory().display());
+        match end {
+            End::Complete => None,
+            End::Budget => Some(format!(
+                "the budget of {} ended the study; 'kurabe resume' has nothing to add under the same plan",
+                rough(self.budget().unwrap_or_default())
+            )),
+            End::Stopped => Some(format!("stopped; everything was given back. Go on by: {resume}")),
+            End::Failing => Some(format!(
+                "every trial failed, block after block, so the study ended here; mend the cause, then go on by: {resume}"
+            )),
+        }
+    }
+
+    fn publish(&self, analysis: &Analysis) -> Result<(), ResultError> {
+        let comparisons: Vec<_> =
+            analysis.workloads.iter().flat_map(|workload| &workload.comparisons).collect();
+        self.writer.write_json(COMPARISONS_FILE, &comparisons)?;
+        self.presentation.exports.write(&self.plan, &self.records, analysis, &self.facts)
+    }
+
+    fn exit_code(&self, analysis: &Analysis, all_given_back: bool) -> u8 {
+        let failed = |record: &Record| {
+            matches!(record.outcome, Outcome::Failed { .. } | Outcome::TimedOut { .. })
+        };
+        if self.records.iter().any(failed) || !all_given_back {
+            return exit::TRIAL_FAILED;
+        }
+        let any = |outcome| analysis.gates.iter().any(|gate| gate.outcome == outcome);
+        if any(GateOutcome::Fails) {
+            exit::GATE_FAILS
+        } else if any(GateOutcome::Inconclusive) {
+            exit::GATE_INCONCLUSIVE
+        } else {
+            exit::OK
+        }
+    }
+}
+
+fn signal_code(stop: &Stop) -> Option<u8> {
+    stop.signal().map(|number| SIGNAL_BASE + number as u8)
+}
+
+/// Gives back what an earlier kurabe left when it was killed.
+fn clean_first(progress: &Progress) {
+    match ledger::clean(&ledger::default_directory()) {
+        Ok(report) => {
+            for line in report.done {
+                progress.say(&format!("left by an earlier run: {line}"));
+            }
+            for line in report.left {
+                progress.say(&format!("left by an earlier run and still there: {line}"));
+            }
+        }
+        Err(error) => progress.say(&format!("looking for what earlier runs left: {error}")),
+    }
+}
+
+fn prepare_device<'ledger>(
+    study: &Study,
+    ledger: &'ledger Ledger,
+    elapsed: &dyn Fn() -> Duration,
+    stop: &Stop,
+    progress: &Progress,
+) -> Result<Prepared<'ledger>, Failure> {
+    let request = device_request(study)?;
+    let budget = study.budget_ns.map(Duration::from_nanos);
+    let is_spent = || budget.is_some_and(|budget| elapsed() >= budget);
+    let mut filled = |fill: trial::device::Progress| {
+        // The budget is a bound on everything, and the filling alone can take longer.
+        if is_spent() && fill.done_bytes < fill.total_bytes {
+            stop.raise();
+        }
+        let percent = fill.done_bytes * 100 / fill.total_bytes.max(1);
+        progress.step(&format!("filling {} with random data: {percent} %", study.device));
+    };
+    prepare(&request, ledger, stop, &mut filled).map_err(|error| match error {
+        DeviceError::Refused(_) => Failure::refused(format!("--device {}: {error}", study.device)),
+        DeviceError::Stopped if is_spent() => Failure::broken(format!(
+            "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",
+            study.device
+        )),
+        other => Failure::broken(format!("--device {}: {other}", study.device)),
+    })
+}
+
+/// Versions of the tools that the contenders need, as they print them.
+fn tool_versions(study: &Study) -> Value {
+    let versions: serde_json::Map<String, Value> = study
+        .contenders
+        .iter()
+        .filter_map(|contender| filesystem::by_name(&contender.file_system))
+        .flat_map(|file_system| file_system.tools())
+        .filter_map(|tool| Some((tool.name.to_string(), Value::from(tool.installed_version()?))))
+        .collect();
+    Value::Object(versions)
+}
+
+/// Shows progress and writes the exports after every block.
+struct SittingObserver<'a> {
+    progress: &'a mut Progress,
+    /// The result directory, where the histograms lie.
+    directory: &'a Path,
+    plan: &'a Plan,
+    exports: &'a Exports,
+    facts: &'a Value,
+}
+
+impl Observer for SittingObserver<'_> {
+    fn trial_begins(&mut self, position: &Position<'_>) {
+        self.progress.trial_begins(position);
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.progress.event(event);
+    }
+
+    fn trial_ended(&mut self, record: &Record) {
+        self.progress.trial_ended(record);
+    }
+
+    fn block_ended(&mut self, records: &[Record], analysis: &Analysis) {
+        self.progress.block_ended(records, analysis);
+        // The result directory has everything; an export that cannot be written now is tried
+        // again after the next block, and at the end its failure is an error.
+        let mut analysis = analysis.clone();
+        if self.exports.any() {
+            Histograms::read(self.directory, self.plan, records).put_into(&mut analysis);
+        }
+        if let Err(error) = self.exports.write(self.plan, records, &analysis, self.facts) {
+            self.progress.say(&error.to_string());
+        }
+    }
+}
