@@ -108,6 +108,9 @@ pub struct CompareArgs {
     /// Print the study file that equals these flags, and do nothing else.
     #[arg(long, help_heading = "Output")]
     pub print_study: bool,
+    /// Print what the load is going to do (what, how much, whether it fits), and do nothing else.
+    #[arg(long, help_heading = "Output")]
+    pub print_plan: bool,
 }
 
 /// Options of the load, as a hyperfine user knows them.
@@ -188,9 +191,6 @@ pub struct OtherLoadArgs {
     /// comma-separated. Cells without a queue have psync. [default: libaio]
     #[arg(long, value_name = "ENGINE", value_delimiter = ',', requires = "fio_matrix")]
     pub engine: Vec<String>,
-    /// Print what the load is going to do (counts, bytes, whether it fits), and do nothing else.
-    #[arg(long, requires = "objects")]
-    pub print_plan: bool,
     /// Size of the files of --fio-matrix or --bonnie. [default: 1G]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
@@ -320,6 +320,9 @@ pub struct RunArgs {
     /// Print the study with the overrides, and do nothing else.
     #[arg(long, help_heading = "Output")]
     pub print_study: bool,
+    /// Print what the loads are going to do (what, how much, whether it fits), and do nothing else.
+    #[arg(long, help_heading = "Output")]
+    pub print_plan: bool,
 }
 
 /// `kurabe resume`.

@@ -8,6 +8,7 @@ use lab::spec::{CommandLine, Load, Workload};
 use lab::study::Study;
 use trial::device::DeviceRequest;
 use trial::filesystem::{self, Access};
+use trial::workload::Room;
 
 use crate::exit::Failure;
 
@@ -49,11 +50,11 @@ pub fn preflight(study: &Study) -> Result<(), Failure> {
             "making and mounting file systems needs root; run kurabe by sudo, or compare existing directories as dir:/path".into(),
         );
     }
-    let size_bytes = size_bytes(&request);
+    let room = room(study, &request);
     for workload in &study.workloads {
         problems.extend(command_problems(workload));
         let name = &workload.name;
-        if let Err(problem) = trial::workload::check(&workload.load, size_bytes) {
+        if let Err(problem) = trial::workload::check(&workload.load, room.as_ref()) {
             problems.push(format!("workload '{name}': {problem}"));
         }
         for contender in &study.contenders {
@@ -145,12 +146,17 @@ pub fn read_files(study: &mut Study) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Size of an image or of memory; that of a real device is seen when it is claimed.
-pub fn size_bytes(request: &DeviceRequest) -> Option<u64> {
-    match request {
-        DeviceRequest::Loop { size_bytes, .. } | DeviceRequest::Memory { size_bytes } => {
-            Some(*size_bytes)
-        }
-        DeviceRequest::Block { .. } => None,
+/// The space that a load has: the device's, or what is free where the smallest of the existing
+/// directories lies.
+pub fn room(study: &Study, request: &DeviceRequest) -> Option<Room> {
+    if needs_device(study) {
+        return Some(Room { bytes: request.size_bytes()?, holder: "the device".into() });
     }
+    let directories = study.contenders.iter().filter_map(|entry| entry.directory.as_ref());
+    let rooms = directories.filter_map(|directory| {
+        let space = rustix::fs::statvfs(directory).ok()?;
+        let bytes = space.f_bavail.saturating_mul(space.f_frsize);
+        Some(Room { bytes, holder: format!("the file system of {}", directory.display()) })
+    });
+    rooms.min_by_key(|room| room.bytes)
 }

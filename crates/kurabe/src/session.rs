@@ -14,7 +14,7 @@ use trial::filesystem;
 
 use crate::exit::{self, Failure};
 use crate::flags::{CompareArgs, ResumeArgs, RunArgs, ShowArgs, flag_of_field, load_flags};
-use crate::preflight::{device_request, preflight, read_files, size_bytes};
+use crate::preflight::{device_request, preflight, read_files, room};
 use crate::presentation::Presentation;
 use crate::sitting::Sitting;
 use crate::terminal;
@@ -33,7 +33,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         terminal::print(&study_file::print(&text));
         return Ok(exit::OK);
     }
-    if args.other.print_plan {
+    if args.print_plan {
         return print_plan(study);
     }
     begin(&text, study)
@@ -47,12 +47,12 @@ fn in_flags(error: StudyError) -> Failure {
 /// What the loads are going to do, without doing it.
 fn print_plan(mut study: Study) -> Result<u8, Failure> {
     read_files(&mut study)?;
-    let size_bytes = size_bytes(&device_request(&study)?);
+    let room = room(&study, &device_request(&study)?);
     for workload in &study.workloads {
         let refused =
             |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));
-        let text = trial::workload::plan_text(&workload.load, size_bytes).map_err(refused)?;
-        println!("{}\n{}", workload.name, text.unwrap_or_default());
+        let text = trial::workload::plan_text(&workload.load, room.as_ref()).map_err(refused)?;
+        terminal::print(&format!("{}\n{text}\n", workload.name));
     }
     Ok(exit::OK)
 }
@@ -71,6 +71,9 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     if args.print_study {
         terminal::print(&study_file::print(&text));
         return Ok(exit::OK);
+    }
+    if args.print_plan {
+        return print_plan(study);
     }
     begin(&text, study)
 }

@@ -62,6 +62,24 @@ pub struct ObjectsLoad {
 pub struct TreeLoad {
     /// The source.
     pub source: TreeSource,
+    /// What is in it; read before anything is touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<TreeFacts>,
+}
+
+/// What is in a tree's archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeFacts {
+    /// The archive itself, in bytes.
+    pub archive_bytes: u64,
+    /// Files.
+    pub files: u64,
+    /// Everything that is no file.
+    pub others: u64,
+    /// Bytes of all files.
+    pub file_bytes: u64,
+    /// What the files take in blocks of 4 KiB, and one such block for every other entry.
+    pub block_bytes: u64,
 }
 
 /// Where a tree comes from.

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let matrix = Matrix {
         size_bytes: mib.parse::<u64>()? << 20,
-        runtime_seconds: seconds.parse()?,
+        runtime_ms: seconds.parse::<u32>()? * 1000,
         ..Matrix::default()
     };
     let raw = cells(&matrix, &Target::Device(PathBuf::from(device)))?;

@@ -10,7 +10,10 @@ mod dbench;
 mod dbench_replay;
 mod fio;
 mod objects;
+mod room;
 mod tree;
+
+pub use room::Room;
 
 use std::fs;
 use std::path::Path;
@@ -37,25 +40,27 @@ pub fn read_files(load: &mut Load) -> Result<(), String> {
         Load::DbenchReplay(load) => dbench_replay::parse(&load.load_file).map(drop),
         Load::Objects(load) => objects::read(load),
         Load::Fio(load) => fio::read(load),
+        Load::Tree(load) => tree::read(load),
         _ => Ok(()),
     }
 }
 
-/// Refuses a load that cannot run here: a tool that is missing, more data than the device holds.
-/// Touches nothing.
+/// Refuses a load that cannot run here: a tool that is missing, more data than there is room for.
+/// Touches nothing. Its files must have been read.
 ///
 /// # Errors
 ///
 /// What is missing, with the package; or both sizes.
-pub fn check(load: &Load, device_bytes: Option<u64>) -> Result<(), String> {
+pub fn check(load: &Load, room: Option<&Room>) -> Result<(), String> {
     match load {
-        Load::Dbench(load) => dbench::check(load),
-        Load::Objects(load) => objects::check(load, device_bytes),
-        Load::Tree(load) => tree::check(load),
-        Load::Fio(load) => fio::check(load, device_bytes),
-        Load::FioMatrix(load) => fio::check_matrix(load, device_bytes),
-        Load::Bonnie(load) => bonnie::check(load, device_bytes),
-        Load::Command { .. } | Load::DbenchReplay(_) => Ok(()),
+        Load::Dbench(load) => dbench::check(load, room),
+        Load::DbenchReplay(load) => dbench_replay::check(load, room),
+        Load::Objects(load) => objects::check(load, room),
+        Load::Tree(load) => tree::check(load, room),
+        Load::Fio(load) => fio::check(load, room),
+        Load::FioMatrix(load) => fio::check_matrix(load, room),
+        Load::Bonnie(load) => bonnie::check(load, room),
+        Load::Command { .. } => Ok(()),
     }
 }
 
@@ -64,12 +69,25 @@ pub fn has_setup(load: &Load) -> bool {
     matches!(load, Load::Tree(_) | Load::Fio(_) | Load::FioMatrix(_))
 }
 
-/// What a load is going to do, in words, where that can be told in advance.
-pub fn plan_text(load: &Load, device_bytes: Option<u64>) -> Result<Option<String>, String> {
-    match load {
-        Load::Objects(load) => objects::plan_text(load, device_bytes).map(Some),
-        _ => Ok(None),
-    }
+/// What a load is going to do, in words, and whether it fits; its files must have been read.
+///
+/// # Errors
+///
+/// A program or job that cannot be understood.
+pub fn plan_text(load: &Load, room: Option<&Room>) -> Result<String, String> {
+    Ok(match load {
+        Load::Command { command } => {
+            room::lines(&[("command", command.to_string())])
+                + "what it writes cannot be told in advance\n"
+        }
+        Load::Objects(load) => objects::plan_text(load, room)?,
+        Load::Tree(load) => tree::plan_text(load, room),
+        Load::Fio(load) => fio::plan_text(load, room)?,
+        Load::FioMatrix(load) => fio::plan_text_of_matrix(load, room)?,
+        Load::Dbench(load) => dbench::plan_text(load, room),
+        Load::DbenchReplay(load) => dbench_replay::plan_text(load, room)?,
+        Load::Bonnie(load) => bonnie::plan_text(load, room),
+    })
 }
 
 /// `kurabe load`: carries one part of a load out and writes its report.

@@ -418,7 +418,7 @@ impl WorkloadText {
                 }
             },
         };
-        Ok(TreeLoad { source })
+        Ok(TreeLoad { source, facts: None })
     }
 
     fn resolve_fio(&self, index: usize) -> Result<FioLoad, StudyError> {

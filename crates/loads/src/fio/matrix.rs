@@ -117,8 +117,8 @@ pub struct Matrix {
     pub block_sizes_bytes: Vec<u32>,
     /// Bytes of all files together, or the used part of the device.
     pub size_bytes: u64,
-    /// Counted seconds of a cell.
-    pub runtime_seconds: u32,
+    /// Counted time of a cell, in ms.
+    pub runtime_ms: u32,
     /// Seconds before them that are not counted.
     pub ramp_seconds: u32,
     /// Threads, each with a queue of its own.
@@ -138,7 +138,7 @@ impl Default for Matrix {
             ],
             block_sizes_bytes: (12..=20).map(|power| 1 << power).collect(),
             size_bytes: 1 << 30,
-            runtime_seconds: 10,
+            runtime_ms: 10_000,
             ramp_seconds: 0,
             threads: 1,
         }
@@ -189,7 +189,7 @@ impl Matrix {
             option("direct", 1),
             option("numjobs", self.threads.max(1)),
             option("time_based", 1),
-            option("runtime", self.runtime_seconds),
+            option("runtime", format!("{}ms", self.runtime_ms)),
             option("ramp_time", self.ramp_seconds),
             // One entry for all threads.
             option("group_reporting", 1),

@@ -78,6 +78,23 @@ pub fn write_archive(tree: &SyntheticTree, writer: &mut impl Write) -> io::Resul
     Ok(facts)
 }
 
+/// What [`write_archive`] would tell of the tree, without writing anything.
+#[must_use]
+pub fn archive_facts(tree: &SyntheticTree) -> ArchiveFacts {
+    let mut facts =
+        ArchiveFacts { archive_bytes: 2 * RECORD_BYTES as u64, ..ArchiveFacts::default() };
+    for entry in tree.entries() {
+        let (is_file, size_bytes) = match entry.kind {
+            EntryKind::File { size_bytes, .. } => (true, size_bytes),
+            EntryKind::Directory | EntryKind::Link { .. } => (false, 0),
+        };
+        facts.add(is_file, size_bytes);
+        facts.archive_bytes +=
+            RECORD_BYTES as u64 + size_bytes.next_multiple_of(RECORD_BYTES as u64);
+    }
+    facts
+}
+
 /// A header of the ustar format.
 fn header(
     entry: &Entry,
@@ -173,6 +190,15 @@ mod tests {
             };
             header(entry, b'0', 0, target).unwrap();
         }
+    }
+
+    #[test]
+    fn facts_are_told_before_the_archive_is_written() {
+        let tree = SyntheticTree::new(300, 5);
+        let mut written = Vec::new();
+        let facts = write_archive(&tree, &mut written).unwrap();
+        assert_eq!(archive_facts(&tree), facts);
+        assert_eq!(facts.archive_bytes, written.len() as u64);
     }
 
     #[test]

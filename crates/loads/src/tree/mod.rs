@@ -11,7 +11,7 @@ pub mod hash;
 pub mod run;
 pub mod synthetic;
 
-pub use archive::{ArchiveFacts, inspect, write_archive};
+pub use archive::{ArchiveFacts, archive_facts, inspect, write_archive};
 pub use hash::{TreeHash, hash_tree};
 pub use run::{Phase, PhaseReport, Tree, TreeError, TreeOutcome, TreeReport, run_tree};
 pub use synthetic::{Entry, EntryKind, SyntheticTree};

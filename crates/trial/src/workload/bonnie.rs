@@ -6,20 +6,25 @@ use loads::bonnie::{Bonnie, BonnieReport, Unit as BonnieUnit, bonnie};
 use loads::tool::Tool;
 
 use super::directory_of;
+use super::room::{self, Room};
 use crate::stop::Stop;
 
 const MEBIBYTE: u64 = 1 << 20;
 
 /// Whether bonnie++ is there, and whether its files fit.
-pub(super) fn check(load: &BonnieLoad, device_bytes: Option<u64>) -> Result<(), String> {
+pub(super) fn check(load: &BonnieLoad, room: Option<&Room>) -> Result<(), String> {
     Tool::Bonnie.locate().map_err(|error| error.to_string())?;
-    match device_bytes {
-        Some(bytes) if load.size_bytes > bytes => Err(format!(
-            "bonnie++'s files take {} bytes, and the device has {bytes}; give --size or a larger device",
-            load.size_bytes
-        )),
-        _ => Ok(()),
-    }
+    let needer = "bonnie++'s files take";
+    room::check(needer, load.size_bytes, room, "give another --size, or a larger device")
+}
+
+/// What it will do, and whether it fits.
+pub(super) fn plan_text(load: &BonnieLoad, room: Option<&Room>) -> String {
+    let created = u64::from(load.files) * 1024;
+    room::lines(&[
+        ("sequential and seeks", room::bytes_text(load.size_bytes)),
+        ("creation", format!("{created} empty files, in order and at random")),
+    ]) + &room::verdict(load.size_bytes, room)
 }
 
 pub(super) fn run(load: &BonnieLoad, target: &Target, stop: &Stop) -> Result<LoadReport, String> {

@@ -4,19 +4,69 @@ use std::path::Path;
 
 use lab::load::{DbenchLoad, LoadReport, Metric, Series, Target, Unit};
 use loads::dbench::real::{Dbench, DbenchReport, dbench};
-use loads::dbench::verdict;
+use loads::dbench::{LoadFile, PACKAGED_LOAD_FILE, verdict};
 use loads::tool::Tool;
 
+use super::room::{self, Room};
 use super::{directory_of, drift_words};
 use crate::stop::Stop;
 
-/// Whether dbench is there.
-pub(super) fn check(load: &DbenchLoad) -> Result<(), String> {
+/// The load file that dbench takes, as far as it can be read here.
+fn load_file(load: &DbenchLoad) -> Option<LoadFile> {
+    let path = load.load_file.as_deref().unwrap_or(Path::new(PACKAGED_LOAD_FILE));
+    LoadFile::parse(&std::fs::read(path).ok()?).ok()
+}
+
+/// Whether dbench is there, and whether its clients fit.
+pub(super) fn check(load: &DbenchLoad, room: Option<&Room>) -> Result<(), String> {
     Tool::Dbench.locate().map_err(|error| error.to_string())?;
-    match &load.load_file {
-        Some(path) if !path.is_file() => Err(format!("load file {}: not found", path.display())),
-        _ => Ok(()),
+    if let Some(path) = load.load_file.as_ref().filter(|path| !path.is_file()) {
+        return Err(format!("load file {}: not found", path.display()));
     }
+    match load_file(load) {
+        Some(file) => check_clients(&file, load.clients, room),
+        None => Ok(()),
+    }
+}
+
+/// Refuses more clients than there is room for.
+pub(super) fn check_clients(
+    file: &LoadFile,
+    clients: u32,
+    room: Option<&Room>,
+) -> Result<(), String> {
+    let needer = format!("the files of {clients} clients take");
+    let needed_bytes = file.peak_bytes().saturating_mul(clients.into());
+    room::check(&needer, needed_bytes, room, "take fewer clients, or a larger device")
+}
+
+/// What it will do, and whether it fits.
+pub(super) fn plan_text(load: &DbenchLoad, room: Option<&Room>) -> String {
+    let path = load.load_file.as_deref().unwrap_or(Path::new(PACKAGED_LOAD_FILE));
+    clients_text(load_file(load).as_ref(), path, load.clients, load.seconds, room)
+}
+
+/// The plan of dbench and of its replay.
+pub(super) fn clients_text(
+    file: Option<&LoadFile>,
+    path: &Path,
+    clients: u32,
+    seconds: u32,
+    room: Option<&Room>,
+) -> String {
+    let mut entries = vec![
+        ("clients", clients.to_string()),
+        ("load file", path.display().to_string()),
+        ("warm-up", format!("{} s", seconds.div_ceil(5))),
+        ("counted", format!("{seconds} s, over and over the load file")),
+    ];
+    let Some(file) = file else {
+        return room::lines(&entries) + "what its files take cannot be told in advance\n";
+    };
+    entries.push(("operations of a pass", file.operations.len().to_string()));
+    entries.push(("files of a client", format!("at most {}", room::bytes_text(file.peak_bytes()))));
+    let needed_bytes = file.peak_bytes().saturating_mul(clients.into());
+    room::lines(&entries) + &room::verdict(needed_bytes, room)
 }
 
 pub(super) fn run(load: &DbenchLoad, target: &Target, stop: &Stop) -> Result<LoadReport, String> {

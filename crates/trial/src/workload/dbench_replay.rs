@@ -6,7 +6,8 @@ use std::time::Duration;
 use lab::load::{DbenchReplayLoad, LoadReport, LoadTask, Metric, Series, Unit};
 use loads::dbench::{LoadFile, Phase, Replay, ReplayOutcome, Semantics, SystemCounters, replay};
 
-use super::{directory_of, drift_words, histogram_log, latencies};
+use super::room::Room;
+use super::{dbench, directory_of, drift_words, histogram_log, latencies};
 use crate::stop::Stop;
 
 /// Reads a load file; the error has its name and line.
@@ -16,6 +17,17 @@ pub(super) fn parse(path: &Path) -> Result<LoadFile, String> {
     })?;
     LoadFile::parse(&text)
         .map_err(|error| format!("load file {}:{}: {}", path.display(), error.line, error.reason))
+}
+
+/// Whether the clients fit.
+pub(super) fn check(load: &DbenchReplayLoad, room: Option<&Room>) -> Result<(), String> {
+    dbench::check_clients(&parse(&load.load_file)?, load.clients, room)
+}
+
+/// What it will do, and whether it fits.
+pub(super) fn plan_text(load: &DbenchReplayLoad, room: Option<&Room>) -> Result<String, String> {
+    let file = parse(&load.load_file)?;
+    Ok(dbench::clients_text(Some(&file), &load.load_file, load.clients, load.seconds, room))
 }
 
 pub(super) fn run(

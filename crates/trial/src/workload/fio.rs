@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use lab::load::{
     FioLoad, FioMatrixLoad, LoadReport, LoadTask, MatrixCell, Metric, Series, Target as Place, Unit,
 };
+use lab::quantity::size_text;
 use loads::fio::jobfile::System;
-use loads::fio::matrix::{Cell, CellResult, Matrix, QueueEngine, Submission};
+use loads::fio::matrix::{Cell, CellResult, FILES, Matrix, QueueEngine, Submission};
 use loads::fio::size::need;
 use loads::fio::{Fio, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out};
 use loads::tool::Tool;
 
+use super::room::{self, Room};
 use super::{histogram_log, latencies};
 use crate::stop::Stop;
 
@@ -38,26 +40,65 @@ fn job(load: &FioLoad) -> Result<JobFile, String> {
     .map_err(|error| error.to_string())
 }
 
-/// Refuses jobs whose files are larger than the device.
-pub(super) fn check(load: &FioLoad, device_bytes: Option<u64>) -> Result<(), String> {
+/// Refuses jobs whose files are larger than their room.
+pub(super) fn check(load: &FioLoad, room: Option<&Room>) -> Result<(), String> {
     Tool::Fio.locate().map_err(|error| error.to_string())?;
-    too_large(need(&job(load)?).bytes, device_bytes)
+    check_room(need(&job(load)?).bytes, room)
 }
 
 /// The same for the matrix.
-pub(super) fn check_matrix(load: &FioMatrixLoad, device_bytes: Option<u64>) -> Result<(), String> {
+pub(super) fn check_matrix(load: &FioMatrixLoad, room: Option<&Room>) -> Result<(), String> {
     Tool::Fio.locate().map_err(|error| error.to_string())?;
     matrix(load)?;
-    too_large(load.size_bytes, device_bytes)
+    check_room(load.size_bytes, room)
 }
 
-fn too_large(needed_bytes: u64, device_bytes: Option<u64>) -> Result<(), String> {
-    match device_bytes {
-        Some(bytes) if needed_bytes > bytes => Err(format!(
-            "the jobs need {needed_bytes} bytes, and the device has {bytes}; give smaller sizes, or a larger device"
-        )),
-        _ => Ok(()),
+fn check_room(needed_bytes: u64, room: Option<&Room>) -> Result<(), String> {
+    room::check("the jobs need", needed_bytes, room, "give smaller sizes, or a larger device")
+}
+
+/// What the jobs will do, and whether they fit.
+pub(super) fn plan_text(load: &FioLoad, room: Option<&Room>) -> Result<String, String> {
+    let job = job(load)?;
+    let need = need(&job);
+    let names: Vec<&str> = job.jobs().map(|section| section.name.as_str()).collect();
+    let mut entries =
+        vec![("jobs", names.join(", ")), ("laid out first", room::bytes_text(need.bytes))];
+    if need.jobs_without_size > 0 {
+        let share = "share a quarter of the free space, each at most 1 GiB; on raw, the device";
+        entries.push(("jobs without a size", format!("{}: they {share}", need.jobs_without_size)));
     }
+    if need.unknown_jobs > 0 {
+        let unknown = "what they need cannot be told in advance";
+        entries.push(("jobs of unknown size", format!("{}: {unknown}", need.unknown_jobs)));
+    }
+    Ok(room::lines(&entries) + &room::verdict(need.bytes, room))
+}
+
+/// The same for the matrix.
+pub(super) fn plan_text_of_matrix(
+    load: &FioMatrixLoad,
+    room: Option<&Room>,
+) -> Result<String, String> {
+    let matrix = matrix(load)?;
+    let cells = matrix.cells().len();
+    let seconds = f64::from(matrix.runtime_ms) / 1e3;
+    let names = |bytes: &u64| size_text(*bytes);
+    let sizes: Vec<String> = load.block_sizes_bytes.iter().map(names).collect();
+    let engines = load.engines.join(", ");
+    Ok(room::lines(&[
+        ("patterns", "randread, randwrite, randrw 70/30".into()),
+        ("submission", format!("one by one (psync), queues of 32 and 64 ({engines})")),
+        ("block sizes", sizes.join(", ")),
+        ("cells", format!("{cells}, each {seconds} s: {:.0} s a trial", cells as f64 * seconds)),
+        (
+            "laid out first",
+            format!(
+                "{FILES} files, together {}; on raw, as much of the device",
+                room::bytes_text(load.size_bytes)
+            ),
+        ),
+    ]) + &room::verdict(load.size_bytes, room))
 }
 
 fn target(place: &Place) -> Result<Target, String> {
@@ -217,7 +258,7 @@ fn matrix(load: &FioMatrixLoad) -> Result<Matrix, String> {
         submissions,
         block_sizes_bytes,
         size_bytes: load.size_bytes,
-        runtime_seconds: load.cell_ns.div_ceil(1_000_000_000).max(1) as u32,
+        runtime_ms: u32::try_from(load.cell_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1),
         ..Matrix::default()
     })
 }

@@ -18,6 +18,7 @@ use minfs::{MountOptions, Volume};
 
 use super::aside::AsideBegun;
 use super::latencies;
+use super::room::{self, Room};
 use crate::stop::Stop;
 
 /// Reads the program's file into the load and parses it.
@@ -36,20 +37,20 @@ fn program(load: &ObjectsLoad) -> Result<Program, String> {
 }
 
 /// What the program will do, in words, and whether it fits a device of this size.
-pub(super) fn plan_text(load: &ObjectsLoad, device_bytes: Option<u64>) -> Result<String, String> {
+pub(super) fn plan_text(load: &ObjectsLoad, room: Option<&Room>) -> Result<String, String> {
     let plan = Plan::of(&program(load)?);
-    let fit = match device_bytes {
-        None => String::new(),
-        Some(bytes) => match fit(load, &plan, bytes)? {
-            Fit::TooLarge { needed_bytes, available_bytes } => format!(
-                "does not fit: it keeps {needed_bytes} bytes of objects at once, and the device has {available_bytes}\n"
-            ),
-            Fit::Tight { needed_bytes, available_bytes } => format!(
-                "fits tightly: {needed_bytes} bytes would be comfortable, and the device has {available_bytes}\n"
-            ),
-            Fit::Fits { needed_bytes, available_bytes } => {
-                format!("fits: it needs {needed_bytes} of the device's {available_bytes} bytes\n")
+    let fit = match room {
+        None => "how much room there is is seen when it begins\n".into(),
+        Some(room) => match fit(load, &plan, room.bytes)? {
+            Fit::TooLarge { needed_bytes, .. } | Fit::Fits { needed_bytes, .. } => {
+                room::verdict(needed_bytes, Some(room))
             }
+            Fit::Tight { needed_bytes, .. } => format!(
+                "fits tightly: {} would be comfortable, and {} has {}\n",
+                room::bytes_text(needed_bytes),
+                room.holder,
+                room::bytes_text(room.bytes)
+            ),
             Fit::Unknown { .. } => "whether it fits cannot be told in advance\n".into(),
         },
     };
@@ -73,7 +74,7 @@ fn fit(load: &ObjectsLoad, plan: &Plan, device_bytes: u64) -> Result<Fit, String
 }
 
 /// Refuses an unknown store and a program that is too large for the device.
-pub(super) fn check(load: &ObjectsLoad, device_bytes: Option<u64>) -> Result<(), String> {
+pub(super) fn check(load: &ObjectsLoad, room: Option<&Room>) -> Result<(), String> {
     let kind = store::kind(&load.store).map_err(|error| error.to_string())?;
     if load.verify && !kind.keeps_contents {
         return Err(format!(
@@ -84,12 +85,15 @@ pub(super) fn check(load: &ObjectsLoad, device_bytes: Option<u64>) -> Result<(),
     if !kind.keeps_contents {
         return Ok(());
     }
-    let Some(bytes) = device_bytes else { return Ok(()) };
+    let Some(room) = room else { return Ok(()) };
     let plan = Plan::of(&program(load)?);
-    match fit(load, &plan, bytes)? {
-        Fit::TooLarge { needed_bytes, available_bytes } => Err(format!(
-            "the program keeps {needed_bytes} bytes of objects at once, and the device has {available_bytes}; scale it down by --scale, or give a larger device"
-        )),
+    match fit(load, &plan, room.bytes)? {
+        Fit::TooLarge { needed_bytes, .. } => room::check(
+            "the program's objects take at once",
+            needed_bytes,
+            Some(room),
+            "scale it down by --scale, or give a larger device",
+        ),
         _ => Ok(()),
     }
 }

@@ -1,28 +1,66 @@
 //! What people do with trees: each phase's time, with its sync, is compared.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
-use lab::load::{LoadReport, LoadTask, Metric, TreeLoad, TreeSource, Unit};
+use lab::load::{LoadReport, LoadTask, Metric, TreeFacts, TreeLoad, TreeSource, Unit};
 use loads::tool::Tool;
-use loads::tree::{Phase, SyntheticTree, Tree, inspect, run_tree, write_archive};
+use loads::tree::{
+    ArchiveFacts, Phase, SyntheticTree, Tree, archive_facts, inspect, run_tree, write_archive,
+};
 
+use super::room::{self, Room};
 use super::{directory_of, histogram_log, latencies};
 use crate::filesystem::write_drop_caches;
 use crate::stop::Stop;
 
-/// Whether the tools and the tarball are there.
-pub(super) fn check(load: &TreeLoad) -> Result<(), String> {
+/// Looks through the tarball once, so that what it needs is known before anything is touched.
+pub(super) fn read(load: &mut TreeLoad) -> Result<(), String> {
+    let facts = match &load.source {
+        TreeSource::Tarball(path) => {
+            File::open(path).map_err(|error| format!("tarball {}: {error}", path.display()))?;
+            inspect(path, &AtomicBool::new(false)).map_err(|error| error.to_string())?
+        }
+        TreeSource::Synthetic { files, seed } => archive_facts(&SyntheticTree::new(*files, *seed)),
+    };
+    let ArchiveFacts { archive_bytes, files, others, file_bytes, block_bytes } = facts;
+    load.facts = Some(TreeFacts { archive_bytes, files, others, file_bytes, block_bytes });
+    Ok(())
+}
+
+fn facts(load: &TreeLoad) -> Option<ArchiveFacts> {
+    let TreeFacts { archive_bytes, files, others, file_bytes, block_bytes } = load.facts?;
+    Some(ArchiveFacts { archive_bytes, files, others, file_bytes, block_bytes })
+}
+
+/// Whether the tools are there, and whether archive and tree fit.
+pub(super) fn check(load: &TreeLoad, room: Option<&Room>) -> Result<(), String> {
     for tool in [Tool::Tar, Tool::Rm] {
         tool.locate().map_err(|error| error.to_string())?;
     }
-    match &load.source {
-        TreeSource::Tarball(path) => File::open(path)
-            .map(drop)
-            .map_err(|error| format!("tarball {}: {error}", path.display())),
-        TreeSource::Synthetic { .. } => Ok(()),
-    }
+    let needed_bytes = facts(load).map_or(0, |facts| facts.needed_bytes());
+    room::check("the archive and its tree need", needed_bytes, room, "give a larger device")
+}
+
+/// What it will do, and whether it fits.
+pub(super) fn plan_text(load: &TreeLoad, room: Option<&Room>) -> String {
+    let Some(facts) = facts(load) else { return String::new() };
+    let phases: Vec<String> =
+        Phase::DEFAULT.iter().map(|phase| phase.name().replace('_', " ")).collect();
+    let source = match &load.source {
+        TreeSource::Tarball(path) => path.display().to_string(),
+        TreeSource::Synthetic { files, seed } => format!("synthetic, {files} files, seed {seed}"),
+    };
+    room::lines(&[
+        ("tree", source),
+        ("phases", phases.join(", ")),
+        ("archive", room::bytes_text(facts.archive_bytes)),
+        ("files", facts.files.to_string()),
+        ("directories and links", facts.others.to_string()),
+        ("in the files", room::bytes_text(facts.file_bytes)),
+    ]) + &room::verdict(facts.needed_bytes(), room)
 }
 
 /// Name of the synthetic tree's archive in the scratch directory.
@@ -51,7 +89,14 @@ fn archive(load: &TreeLoad, task: &LoadTask) -> PathBuf {
 
 pub(super) fn run(load: &TreeLoad, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
     let archive = archive(load, task);
-    let facts = inspect(&archive, stop.flag()).map_err(|error| error.to_string())?;
+    let facts = match facts(load) {
+        Some(facts) => facts,
+        None => inspect(&archive, stop.flag()).map_err(|error| error.to_string())?,
+    };
+    // The first phase is to write from memory, not to wait for the disk that the archive lies on.
+    File::open(&archive)
+        .and_then(|mut archive| io::copy(&mut archive, &mut io::sink()))
+        .map_err(|error| format!("{}: {error}", archive.display()))?;
     let plan = Tree {
         archive: &archive,
         directory: directory_of(&task.target)?,

@@ -1,0 +1,380 @@
+//! Every load through the command line, small: what it records, what is refused before anything is
+//! touched, what becomes of a tool that dies.
+
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harness::{KURABE, Ran, Site, root, signal, wait_until};
+use serde_json::Value;
+
+/// Where a tool is installed; says why a test is skipped when it is not.
+fn tool(name: &str) -> Option<PathBuf> {
+    let places = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin"];
+    let found = places.iter().map(|place| Path::new(place).join(name)).find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: {name} is not installed");
+    }
+    found
+}
+
+/// `kurabe compare` of a load that is no command.
+fn load_command(site: &Site, contenders: &[&str], flags: &[&str]) -> Command {
+    site.compare_command(contenders, flags, &[])
+}
+
+fn compare(site: &Site, contenders: &[&str], flags: &[&str]) -> Ran {
+    site.finish(load_command(site, contenders, flags))
+}
+
+/// What a completed record says of its load.
+#[track_caller]
+fn load_of(record: &Value) -> &Value {
+    assert_eq!(record["outcome"]["kind"], "completed", "{}", record["outcome"]);
+    &record["load"]
+}
+
+#[track_caller]
+fn latency<'a>(load: &'a Value, operation: &str) -> &'a Value {
+    let latencies = load["latencies"].as_array().expect("it records latencies");
+    let found = latencies.iter().find(|latency| latency["operation"] == operation);
+    found.unwrap_or_else(|| panic!("no '{operation}' in {latencies:#?}"))
+}
+
+fn metric_names(load: &Value) -> Vec<&str> {
+    let metrics = load["metrics"].as_array().expect("it has figures");
+    assert!(metrics.iter().all(|metric| metric["value"].as_f64().unwrap() > 0.0), "{metrics:#?}");
+    metrics.iter().map(|metric| metric["name"].as_str().unwrap()).collect()
+}
+
+#[track_caller]
+fn phase<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let phases = record["phases"].as_array().unwrap();
+    let found = phases.iter().find(|phase| phase["phase"] == name);
+    found.unwrap_or_else(|| panic!("no phase '{name}' in {phases:#?}"))
+}
+
+fn written_bytes(record: &Value, name: &str) -> u64 {
+    phase(record, name)["device"]["written_bytes"].as_u64().unwrap()
+}
+
+/// Puts, gets, overwrites and deletes a few megabytes.
+const PROGRAM: &str =
+    "Seed: 3; Command { 40.times { New(64K); Get; }; 10.times { OverWrite(20K); Delete; }; }";
+
+#[test]
+fn objects_are_verified_on_every_kind_of_contender() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    fs::write(site.work().join("p.obj"), PROGRAM).unwrap();
+    let flags = ["--objects", "p.obj", "--verify", "--runs", "2", "--export-csv", "t.csv"];
+    let mut contenders = vec!["raw", "ext4"];
+    // Its tools are of the workspace, but of another package.
+    if Path::new(KURABE).with_file_name("minfs").exists() {
+        contenders.push("minfs");
+    }
+    let ran = compare(&site, &contenders, &flags).expect(0);
+    site.expect_nothing_left();
+    let records = site.records();
+    assert_eq!(records.len(), 2 * contenders.len());
+    for record in &records {
+        let load = load_of(record);
+        assert_eq!(latency(load, "Put(65536)")["count"], 40);
+        assert_eq!(latency(load, "Get(65536)")["count"], 40);
+        let verified = load["findings"][0].as_str().unwrap();
+        assert!(verified.contains("30 in the sweep at the end; no mismatch"), "{verified}");
+        // The sweep is no part of the bill: it is a phase of its own, and reads every object.
+        let swept_bytes = phase(record, "verify")["device"]["read_bytes"].as_u64().unwrap();
+        let on_device = record["contender"]["label"] != "ext4";
+        assert!(!on_device || swept_bytes > 20 * 65536, "{swept_bytes}");
+        let path = format!("result/histograms/trial-{}.hlog", record["trial"]);
+        assert!(fs::read_to_string(site.work().join(path)).unwrap().contains("Tag=Put(65536)"));
+    }
+    // Merged over both trials, on the terminal and in the CSV.
+    assert!(ran.stdout.contains("histograms are merged"), "{}", ran.stdout);
+    let csv = fs::read_to_string(site.work().join("t.latencies.csv")).unwrap();
+    for label in contenders {
+        assert!(csv.contains(&format!(",{label},Put(65536),80,5242880,")), "{csv}");
+    }
+    // A histogram that is gone is named, and the report goes on without it.
+    fs::remove_file(site.work().join("result/histograms/trial-0.hlog")).unwrap();
+    let again = site.run(&["report", "result"]).expect(0);
+    assert!(again.stdout.contains("latencies of trial 0: histograms/trial-0.hlog"));
+}
+
+#[test]
+fn trees_are_proved_equal() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let ran = compare(&site, &["ext4", "ext2"], &["--tree", "synthetic:60"]).expect(0);
+    site.expect_nothing_left();
+    let (ext4, ext2) = (site.record_of("ext4"), site.record_of("ext2"));
+    let proof = load_of(&ext4)["proof"].as_str().unwrap();
+    assert!(proof.starts_with("tree ") && proof.len() > 30, "{proof}");
+    assert_eq!(proof, load_of(&ext2)["proof"]);
+    let phases =
+        ["all phases", "copy", "unpack", "walk", "stat", "rewrite", "delete each", "delete all"];
+    assert_eq!(metric_names(load_of(&ext4)), phases);
+    assert_eq!(latency(load_of(&ext4), "rewrite")["count"], 60);
+    assert!(ran.stdout.contains("delete each"), "{}", ran.stdout);
+    // Other trees, other proofs.
+    let other = Site::new();
+    compare(&other, &["ext4"], &["--tree", "synthetic:61"]).expect(0);
+    assert_ne!(load_of(&other.record_of("ext4"))["proof"], proof);
+}
+
+#[test]
+fn fio_finds_its_files_laid_out_and_the_run_is_billed_alone() {
+    if !root() || tool("fio").is_none() {
+        return;
+    }
+    const SIZE_BYTES: u64 = 8 << 20;
+    let site = Site::new();
+    let job = "rw=randread bs=4k direct=1 number_ios=500 size=8m";
+    compare(&site, &["raw", "ext4"], &["--fio", job]).expect(0);
+    site.expect_nothing_left();
+    for label in ["raw", "ext4"] {
+        let record = site.record_of(label);
+        let load = load_of(&record);
+        assert_eq!(latency(load, "read")["count"], 500, "{label}");
+        assert_eq!(metric_names(load), ["read operations", "read bandwidth"]);
+        assert_eq!(load["details"]["laid_out_in_run"], 0, "{label}");
+        assert_eq!(load["details"]["layout"]["bytes"], SIZE_BYTES, "{label}");
+        // The layout wrote the files, and the run only read them.
+        assert!(written_bytes(&record, "layout") >= SIZE_BYTES, "{label}");
+        assert!(written_bytes(&record, "run") < SIZE_BYTES / 8, "{label}");
+        let read_bytes = phase(&record, "run")["device"]["read_bytes"].as_u64().unwrap();
+        assert!((2_000_000..SIZE_BYTES).contains(&read_bytes), "{label}: {read_bytes}");
+    }
+    let other = Site::new();
+    let text =
+        "[global]\nbs=16k\nsize=2m\n[one]\nrw=write\nend_fsync=1\n[two]\nstonewall\nrw=read\n";
+    fs::write(other.work().join("job.fio"), text).unwrap();
+    compare(&other, &["ext2"], &["--fio", "job.fio"]).expect(0);
+    let record = other.record_of("ext2");
+    assert_eq!(latency(load_of(&record), "write")["count"], 128);
+    assert_eq!(latency(load_of(&record), "overall")["count"], 256);
+}
+
+#[test]
+fn the_matrix_tells_the_overhead_against_raw() {
+    if !root() || tool("fio").is_none() {
+        return;
+    }
+    let site = Site::new();
+    let mut flags = vec!["--fio-matrix", "--size", "16M", "--block-size", "4K", "--time", "100ms"];
+    flags.extend(["--engine", "io_uring", "--export-csv", "t.csv"]);
+    let ran = compare(&site, &["ext4", "raw"], &flags).expect(0);
+    site.expect_nothing_left();
+    let record = site.record_of("ext4");
+    let names = metric_names(load_of(&record));
+    assert_eq!(names.len(), 1 + 9);
+    assert_eq!(names[..2], ["geometric mean of all cells", "randread-psync-1-4k"]);
+    assert!(names.contains(&"randrw-70-30-io_uring-64-4k"), "{names:?}");
+    assert_eq!(load_of(&record)["details"]["matrix"]["size_bytes"], 16 << 20);
+    assert_eq!(load_of(&record).get("findings"), None, "nothing was laid out within the run");
+    assert!(written_bytes(&record, "layout") >= 16 << 20);
+    assert!(ran.stdout.contains("overhead of ext4, %"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("randwrite, queue of 32 (io_uring)"), "{}", ran.stdout);
+    let csv = fs::read_to_string(site.work().join("t.overhead.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 9, "{csv}");
+    // What is told is what was measured.
+    let of = |label: &str| {
+        let record = site.record_of(label);
+        load_of(&record)["metrics"][1]["value"].as_f64().unwrap()
+    };
+    let expected = 100.0 * (1.0 - of("ext4") / of("raw"));
+    let line = csv.lines().find(|line| line.contains(",randread,psync,1,4096,1,")).unwrap();
+    let told: f64 = line.split(',').nth(8).unwrap().parse().unwrap();
+    assert!((told - expected).abs() < 0.01, "{told} {expected}");
+}
+
+#[test]
+fn dbench_and_its_replay() {
+    if !root() || tool("dbench").is_none() {
+        return;
+    }
+    let site = Site::new();
+    compare(&site, &["ext4"], &["--dbench", "1", "--time", "3s"]).expect(0);
+    let record = site.record_of("ext4");
+    assert_eq!(metric_names(load_of(&record)), ["throughput"]);
+    let output = load_of(&record)["details"]["finished"]["stdout"].as_str().unwrap();
+    assert!(output.contains("Throughput"), "its own output is kept: {output}");
+    let other = Site::new();
+    compare(&other, &["ext4"], &["--dbench-replay", "1", "--time", "1s"]).expect(0);
+    other.expect_nothing_left();
+    let record = other.record_of("ext4");
+    let written = latency(load_of(&record), "WriteX");
+    assert!(written["count"].as_u64().unwrap() > 100 && written["p99_ns"].as_u64().unwrap() > 0);
+    assert!(!load_of(&record)["series"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn bonnie() {
+    if !root() || tool("bonnie++").is_none() {
+        return;
+    }
+    let site = Site::new();
+    compare(&site, &["ext2"], &["--bonnie", "--size", "16M", "--device", "mem:128M"]).expect(0);
+    site.expect_nothing_left();
+    let record = site.record_of("ext2");
+    let details = &load_of(&record)["details"];
+    assert!(details["records"][0]["tests"].as_array().unwrap().len() > 8, "{details:#}");
+    assert!(!details["finished"]["stdout"].as_str().unwrap().is_empty());
+}
+
+/// Runs `kurabe compare` of a load and checks that it is refused before anything is touched.
+#[track_caller]
+fn refused(files: &[(&str, &str)], contenders: &[&str], flags: &[&str], says: &[&str]) {
+    let site = Site::new();
+    for (name, text) in files {
+        fs::write(site.work().join(name), text).unwrap();
+    }
+    compare(&site, contenders, flags).expect(2).says(says);
+    let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+    site.expect_untouched(&names);
+}
+
+#[test]
+fn loads_that_are_too_large_are_refused_with_both_sizes() {
+    let room = "the device has 67108864 bytes (64M)";
+    let program = [("p.obj", "Command { 9000.times { New(1M); }; }")];
+    refused(&program, &["ext4"], &["--objects", "p.obj"], &["objects take at once", "94", room]);
+    refused(&[], &["ext4"], &["--tree", "synthetic:9000"], &["archive and its tree need", room]);
+    if tool("fio").is_some() {
+        let fio = ["--fio", "rw=write size=100m"];
+        refused(&[], &["ext4"], &fio, &["the jobs need 104857600 bytes (100M)", room]);
+        refused(&[], &["raw"], &["--fio-matrix"], &["need 1073741824 bytes (1G)", room]);
+    }
+    if tool("dbench").is_some() {
+        refused(&[], &["ext4"], &["--dbench", "9"], &["files of 9 clients take 2156", room]);
+        refused(&[], &["ext4"], &["--dbench-replay", "9"], &["files of 9 clients take", room]);
+    }
+    if tool("bonnie++").is_some() {
+        refused(&[], &["ext4"], &["--bonnie"], &["files take 1073741824 bytes (1G)", room]);
+    }
+}
+
+#[test]
+fn faulty_and_foreign_files_are_named_with_their_place() {
+    let foreign = [("load.txt", "GET /index.html HTTP/1.1\nHost: example.org\n")];
+    refused(
+        &foreign,
+        &["ext4"],
+        &["--dbench-replay", "1:load.txt"],
+        &["load.txt:1:", "`HTTP/1.1`"],
+    );
+    let whole = "Mkdir \"\\clients\" NT_STATUS_OK\n\
+                 NTCreateX \"\\clients\\a\" 0x40 0x2 7 NT_STATUS_OK\nWriteX 7 0 655";
+    refused(
+        &[("load.txt", whole)],
+        &["ext4"],
+        &["--dbench-replay", "1:load.txt"],
+        &["load.txt:3:"],
+    );
+    let program = [("p.obj", "Command {\n  3.times { Nwe(1K); };\n}\n")];
+    refused(&program, &["ext4"], &["--objects", "p.obj"], &["p.obj:2:13", "Nwe", "New"]);
+    if tool("fio").is_some() {
+        let outside = [("job.fio", "[a]\nrw=write\nsize=1m\nfilename=/etc/hostname\n")];
+        refused(&outside, &["ext4"], &["--fio", "job.fio"], &["job.fio:4:", "/etc/hostname"]);
+        refused(&[], &["ext4"], &["--fio", "rw=read size=1m exec_prerun=reboot"], &["exec_prerun"]);
+    }
+    refused(&[], &["ext4"], &["--tree", "no.tar"], &["no.tar: No such file"]);
+    refused(&[("no.tar", "no archive")], &["ext4"], &["--tree", "no.tar"], &["tar"]);
+    refused(&[], &["ext4"], &["--fio-matrix", "--engine", "sync"], &["--engine", "'sync'"]);
+}
+
+#[test]
+fn a_missing_tool_names_its_package_before_any_device_is_touched() {
+    if !root() || tool("unshare").is_none() {
+        return;
+    }
+    for (name, flags) in [
+        ("fio", &["--fio", "rw=read size=1m"][..]),
+        ("fio", &["--fio-matrix", "--size", "16M"]),
+        ("dbench", &["--dbench", "1"]),
+        ("bonnie++", &["--bonnie", "--size", "16M"]),
+        ("tar", &["--tree", "synthetic:9"]),
+    ] {
+        let Some(path) = tool(name) else { continue };
+        let site = Site::new();
+        let mut command = site.program("unshare");
+        // Where the program was, there is nothing that can be run, for this command only.
+        let script = "mount --bind /dev/null \"$1\" && shift && exec \"$@\"";
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(path).arg(KURABE);
+        command.args(["compare", "ext4", "--device", "mem:64M"]).args(flags);
+        let package = format!("apt install {name}");
+        site.finish(command).expect(2).says(&[name, "is not installed", &package]);
+        site.expect_untouched(&[]);
+    }
+}
+
+#[test]
+fn a_tool_that_dies_is_recorded_with_its_words_and_the_others_go_on() {
+    if !root() || tool("fio").is_none() {
+        return;
+    }
+    let site = Site::new();
+    let job = "rw=randread bs=4k size=4m time_based runtime=2 rate_iops=100";
+    let running = site.start(load_command(&site, &["ext4", "ext2"], &["--fio", job]));
+    let arguments = |number: &i32| {
+        let bytes = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let measuring = || {
+        let numbers = site.processes().into_iter();
+        numbers.filter(|number| arguments(number).contains("--output-format=json+")).max()
+    };
+    wait_until("fio measures", || measuring().is_some());
+    for number in site.processes() {
+        if arguments(&number).contains("--output-format=json+") {
+            signal(number, rustix::process::Signal::KILL);
+        }
+    }
+    let ran = running.finish().expect(1);
+    site.expect_nothing_left();
+    let records = site.records();
+    let (died, other): (Vec<&Value>, Vec<&Value>) =
+        records.iter().partition(|record| record["outcome"]["kind"] == "failed");
+    assert_eq!((died.len(), other.len()), (1, 1), "{records:#?}");
+    let outcome = &died[0]["outcome"];
+    assert_eq!(outcome["phase"], "run");
+    let output = outcome["output"].as_str().unwrap();
+    assert!(output.contains("`fio` was killed by signal 9"), "{output}");
+    assert!(ran.stderr.contains("was killed by signal 9"), "{}", ran.stderr);
+    assert!(latency(load_of(other[0]), "read")["count"].as_u64().unwrap() > 50);
+}
+
+#[test]
+fn a_plan_is_told_for_every_load_and_nothing_is_touched() {
+    let site = Site::new();
+    fs::write(site.work().join("p.obj"), PROGRAM).unwrap();
+    for (flags, says) in [
+        (&["--objects", "p.obj"][..], "peak live bytes"),
+        (&["--tree", "synthetic:50"], "directories and links"),
+        (&["--fio", "rw=read size=1m"], "laid out first        1048576 bytes (1M)"),
+        (&["--fio-matrix", "--size", "16M"], "81, each 3 s: 243 s a trial"),
+        (&["--dbench", "1", "--time", "10s"], "warm-up               2 s"),
+        (&["--bonnie", "--size", "16M"], "16384 empty files"),
+    ] {
+        let mut arguments = vec!["compare", "ext4", "--device", "mem:64M", "--print-plan"];
+        arguments.extend(flags);
+        let ran = site.run(&arguments).expect(0);
+        assert!(ran.stdout.contains(says), "{flags:?}: {}", ran.stdout);
+        let known = ran.stdout.contains("fits: it needs") || ran.stdout.contains("in advance");
+        assert!(known, "{flags:?}: {}", ran.stdout);
+    }
+    let large = ["compare", "ext4", "--device", "mem:64M", "--print-plan", "--bonnie"];
+    let ran = site.run(&large).expect(0);
+    assert!(ran.stdout.contains("does not fit: it needs 1073741824 bytes (1G)"), "{}", ran.stdout);
+    let directory = ["compare", "dir:.", "--print-plan", "--tree", "synthetic:50"];
+    let ran = site.run(&directory).expect(0);
+    assert!(ran.stdout.contains("and the file system of ."), "{}", ran.stdout);
+    site.expect_untouched(&["p.obj"]);
+}
