@@ -35,9 +35,11 @@ impl Executor for ProcessExecutor<'_> {
         let started = Instant::now();
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let mut phase = Phase::Mkfs;
-        let made = fs::create_dir_all(&spec.scratch)
-            .map_err(|error| format!("the directory {}: {error}", spec.scratch.display()));
-        let message = match made.and_then(|()| self.converse(spec, &mut phase, on_event)) {
+        let begun = vacant(spec).and_then(|()| {
+            fs::create_dir_all(&spec.scratch)
+                .map_err(|error| format!("the directory {}: {error}", spec.scratch.display()))
+        });
+        let message = match begun.and_then(|()| self.converse(spec, &mut phase, on_event)) {
             Ok(mut record) => {
                 clear(spec, &mut record);
                 return record;
@@ -111,6 +113,17 @@ impl ProcessExecutor<'_> {
                 format!("the trial's process ended without a record ({}){reason}", describe(status))
             }
         })
+    }
+}
+
+/// Refuses to begin while something of the trial before is still there. Somebody who holds a file
+/// of its file system open keeps that file system alive on the device, and two on one device would
+/// destroy each other.
+fn vacant(spec: &TrialSpec) -> Result<(), String> {
+    let left = give_back_scratch(&spec.scratch).left;
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(format!("the trial before could not be given back: {}", left.join("; "))),
     }
 }
 

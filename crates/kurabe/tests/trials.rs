@@ -212,58 +212,6 @@ fn a_process_that_outlives_the_command_elsewhere_ends_with_the_trial() {
     assert_eq!(other.record_of("ext4")["outlived"], Value::Null);
 }
 
-/// The image shrinks under a mounted file system, as a disk that dies does.
-#[test]
-fn a_device_that_vanishes_is_an_error_and_loses_no_record() {
-    if !root() {
-        return;
-    }
-    let site = Site::new();
-    let device = site.image_device("64M");
-    // In the second block; what the first one found stays.
-    let command = format!(
-        "head -c 3000000 /dev/urandom >a; [ $KURABE_TRIAL -lt 2 ] || truncate -s 0 {}/*.img",
-        site.images().display()
-    );
-    let flags = ["--device", device.as_str(), "--runs", "3"];
-    let ran = site.compare(&["ext4", "ext2"], &flags, &[&command]).expect(1);
-    site.expect_nothing_left();
-    let records = site.records();
-    assert!(completed(&records[0]) && completed(&records[1]), "{records:#?}");
-    assert!(records.len() > 3, "the others are tried");
-    for record in &records[2..] {
-        failure(record);
-    }
-    let (_, message, _) = failure(&records[3]);
-    assert!(message.contains("bytes where 67108864 were prepared"), "{message}");
-    assert!(message.contains("start the study again"), "{message}");
-    assert!(ran.stdout.contains("2 of 3 trials failed"), "{}", ran.stdout);
-}
-
-#[test]
-fn a_host_that_is_full_is_an_error_and_everything_is_given_back() {
-    if !root() {
-        return;
-    }
-    let site = Site::new();
-    fs::create_dir(site.work().join("small")).unwrap();
-    // The result lies on a file system that has room for its plan and two records or so.
-    let script = "mount -t tmpfs -o size=32k none small && \"$@\"; code=$?; \
-                  cp -r small/result kept; exit $code";
-    let device = site.image_device("64M");
-    let mut command = site.program("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh", harness::KURABE, "compare", "ext4", "ext2"]);
-    command.args(["--device", &device, "--runs", "20", "--idle-wait", "200ms"]);
-    command.args(["--out", "small/result", "--", "true"]);
-    let ran = site.finish(command).expect(1);
-    assert!(ran.stderr.contains("small/result/"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
-    site.expect_nothing_left();
-    // What was recorded before is there, and readable.
-    let report = site.run(&["report", "kept"]).expect(0);
-    assert!(report.stdout.contains("ext4"), "{}", report.stdout);
-}
-
 #[test]
 fn setup_prepare_and_cleanup_run_in_their_order_with_the_environment() {
     if !root() {

@@ -54,6 +54,7 @@ pub fn carry_out(
         processes_before: None,
     };
     let mut tools = Toolbox::new(trial.deadline, stop.clone());
+    tools.see_host(host);
     trial.record.outcome = match trial.whole(&mut tools) {
         Ok(()) => Outcome::Completed,
         Err(failure) => trial.outcome_of(failure),

@@ -1,8 +1,9 @@
 //! A handle on the host's `/proc`, opened before a trial mounts one of its own over it.
 //!
 //! A trial is init of a PID namespace, so its own `/proc` shows neither the kernel's threads nor
-//! the runner. Both are needed: memory that the runner holds is reached as `/proc/PID/fd/N`, and
-//! background work shows as a kernel thread.
+//! the runner nor anybody else. All are needed: memory that the runner holds is reached as
+//! `/proc/PID/fd/N`, background work shows as a kernel thread, and whoever keeps a mount busy may
+//! be a process from outside.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -20,6 +21,11 @@ impl HostProc {
     pub fn open() -> io::Result<HostProc> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(HostProc(rustix::fs::open("/proc", flags, Mode::empty())?))
+    }
+
+    /// Another handle on it.
+    pub fn try_clone(&self) -> io::Result<HostProc> {
+        Ok(HostProc(self.0.try_clone()?))
     }
 
     /// Opens a file for reading and writing; below `/proc`, the host's is meant.
@@ -48,13 +54,54 @@ impl HostProc {
         })
     }
 
+    /// The processes of the host that use something below `directory`, as far as they can be seen:
+    /// `NAME (process NUMBER)`, with the number that it has on the host.
+    pub fn users_below(&self, directory: &Path) -> Vec<String> {
+        let Ok(entries) = rustix::fs::Dir::read_from(&self.0) else { return Vec::new() };
+        let numbers =
+            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        numbers
+            .filter(|number| number.starts_with(|first: char| first.is_ascii_digit()))
+            .filter(|number| self.uses(number, directory))
+            .map(|number| {
+                format!("{} (process {number})", self.name_of(&number).unwrap_or_default())
+            })
+            .collect()
+    }
+
+    fn uses(&self, number: &str, directory: &Path) -> bool {
+        let below = |link: String| {
+            rustix::fs::readlinkat(&self.0, link, Vec::new())
+                .is_ok_and(|target| Path::new(&*target.to_string_lossy()).starts_with(directory))
+        };
+        let open_files = || {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let path = format!("{number}/fd");
+            let files = rustix::fs::openat(&self.0, path, flags, Mode::empty()).ok();
+            files.and_then(|files| rustix::fs::Dir::read_from(files).ok()).into_iter().flatten()
+        };
+        ["cwd", "root", "exe"].iter().any(|name| below(format!("{number}/{name}")))
+            || open_files()
+                .flatten()
+                .any(|file| below(format!("{number}/fd/{}", file.file_name().to_string_lossy())))
+            || self.text_of(number, "maps").is_some_and(|maps| {
+                maps.lines().any(|line| {
+                    line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(directory))
+                })
+            })
+    }
+
     fn name_of(&self, number: &str) -> Option<String> {
+        Some(self.text_of(number, "comm")?.trim_end().to_string())
+    }
+
+    fn text_of(&self, number: &str, file: &str) -> Option<String> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let path = format!("{number}/comm");
+        let path = format!("{number}/{file}");
         let mut file = File::from(rustix::fs::openat(&self.0, path, flags, Mode::empty()).ok()?);
-        let mut name = String::new();
-        file.read_to_string(&mut name).ok()?;
-        Some(name.trim_end().to_string())
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        Some(text)
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
+use crate::host_proc::HostProc;
 use crate::stop::Stop;
 
 /// Why a step of a trial did not come to its end.
@@ -103,12 +104,25 @@ pub struct Toolbox {
     stop: Stop,
     commands: Vec<String>,
     notes: Vec<String>,
+    host: Option<HostProc>,
 }
 
 impl Toolbox {
     /// A toolbox whose tools are killed at `deadline` or when `stop` is raised.
     pub fn new(deadline: Option<Instant>, stop: Stop) -> Toolbox {
-        Toolbox { deadline, stop, commands: Vec::new(), notes: Vec::new() }
+        // Where the trial has no namespace of its own, this is the host's already.
+        let host = HostProc::open().ok();
+        Toolbox { deadline, stop, commands: Vec::new(), notes: Vec::new(), host }
+    }
+
+    /// The processes of the host are looked for here from now on.
+    pub fn see_host(&mut self, host: &HostProc) {
+        self.host = host.try_clone().ok();
+    }
+
+    /// Where processes are looked for.
+    pub fn host(&self) -> Option<&HostProc> {
+        self.host.as_ref()
     }
 
     /// From now on, stops are ignored and the bound is `grace` from now: what was taken must be

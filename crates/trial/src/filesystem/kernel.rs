@@ -239,7 +239,7 @@ pub fn unmount(point: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
                 return Err(Failure::of(format!(
                     "{shown} is still busy after {} s{}",
                     BUSY_WAIT_MAX.as_secs(),
-                    users_text(point)
+                    users_text(point, tools)
                 )));
             }
             Err(error) => return Err(Failure::of(format!("unmounting {shown}: {error}"))),
@@ -255,39 +255,12 @@ pub fn unmount(point: &Path, tools: &mut Toolbox) -> Result<(), Failure> {
 }
 
 /// Says which processes use what lies below `point`, as far as this process may see.
-pub fn users_text(point: &Path) -> String {
-    let users = users_below(point);
+pub fn users_text(point: &Path, tools: &Toolbox) -> String {
+    let users = tools.host().map_or_else(Vec::new, |host| host.users_below(point));
     if users.is_empty() {
         return "; no process can be seen that uses it".into();
     }
     format!(": used by {}; end it, or let the command wait for its children", users.join(", "))
-}
-
-fn users_below(point: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit())
-        .filter(|entry| uses(&entry.path(), point))
-        .map(|entry| {
-            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            format!("{} (process {})", name.trim_end(), entry.file_name().display())
-        })
-        .collect()
-}
-
-fn uses(process: &Path, point: &Path) -> bool {
-    let below = |link: PathBuf| fs::read_link(link).is_ok_and(|path| path.starts_with(point));
-    if ["cwd", "root", "exe"].iter().any(|name| below(process.join(name))) {
-        return true;
-    }
-    let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-    if open.into_iter().any(|entry| below(entry.path())) {
-        return true;
-    }
-    let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
-    maps.lines()
-        .any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(point)))
 }
 
 /// Strings out of words, for the command lines of the descriptors.

@@ -196,7 +196,7 @@ impl Instance for ZfsFuseInstance {
                     "unmount failed: {} is still busy after {} s{}",
                     point.display(),
                     BUSY_WAIT_MAX.as_secs(),
-                    users_text(&point)
+                    users_text(&point, tools)
                 )));
             }
             tools.pause(BUSY_INTERVAL)?;
