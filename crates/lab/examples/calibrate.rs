@@ -6,8 +6,8 @@
 //! SAMPLES is the number of simulated studies a cell, 10000 unless given.
 
 use kurabe_lab::statistics::{
-    ComparisonOptions, Decision, FirstBlockKind, Samples, StopRule, Verdict, compare_family, drift,
-    enough, first_block, summarize,
+    ComparisonOptions, Decision, FirstBlockKind, Samples, StopRule, Verdict, compare_family,
+    compare_unpaired_family, drift, enough, first_block, summarize,
 };
 
 #[path = "../tests/simulation/mod.rs"]
@@ -31,6 +31,7 @@ fn main() {
     false_differences(studies);
     other_procedures(studies / 5);
     families(studies);
+    across_results(studies);
     power(studies);
     stopping(studies / 2);
     false_sameness(studies);
@@ -209,6 +210,59 @@ fn student_five_percent(blocks: usize) -> f64 {
         10 => 2.262,
         20 => 2.093,
         _ => unreachable!("no other size is asked for"),
+    }
+}
+
+/// Two results of the same machine without an effect, not interleaved: families of one and of four
+/// contenders, with equal and with unequal numbers of blocks; and the power of the smallest.
+fn across_results(studies: usize) {
+    println!(
+        "\n### Across two results: families with any false difference, % (margin 0, noise 5 %)\n"
+    );
+    header("contenders, blocks before, blocks after", &noise_names());
+    let call = |noise: Noise, truth: &[f64], after: &[f64], blocks: (usize, usize), seed: u64| {
+        let mut laboratory = Laboratory::new(SEED + seed);
+        let mut sample = |truth: &[f64], blocks: usize| -> Vec<Vec<f64>> {
+            let samples = laboratory.samples(noise, 0.05, truth, blocks);
+            samples.into_iter().map(|values| values.into_iter().flatten().collect()).collect()
+        };
+        (0..studies)
+            .filter(|_| {
+                let before = sample(truth, blocks.0);
+                let pairs: Vec<_> = before.into_iter().zip(sample(after, blocks.1)).collect();
+                compare_unpaired_family(&pairs, &without_margin())
+                    .expect("simulated samples are positive")
+                    .iter()
+                    .any(|comparison| different(comparison.verdict))
+            })
+            .count()
+    };
+    for (contenders, before, after) in
+        [(1, 3, 3), (1, 5, 5), (1, 10, 10), (1, 5, 20), (1, 20, 5), (4, 5, 5), (4, 8, 12)]
+    {
+        let truth = vec![1.0; contenders];
+        let cells: Vec<String> = NOISES
+            .iter()
+            .map(|noise| {
+                let seed = (contenders * 10_000 + before * 100 + after) as u64;
+                percent(call(*noise, &truth, &truth, (before, after), seed), studies)
+            })
+            .collect();
+        row(&format!("{contenders}, {before}, {after}"), &cells);
+    }
+    println!(
+        "\n### Across two results: differences found, % (one contender, margin 0, noise 5 %)\n"
+    );
+    header("effect, blocks each", &noise_names());
+    for (effect, blocks) in [(1.05, 5), (1.05, 10), (1.1, 5), (1.1, 10), (1.2, 5), (1.2, 10)] {
+        let cells: Vec<String> = NOISES
+            .iter()
+            .map(|noise| {
+                let found = call(*noise, &[1.0], &[effect], (blocks, blocks), blocks as u64);
+                percent(found, studies)
+            })
+            .collect();
+        row(&format!("{effect}, {blocks}"), &cells);
     }
 }
 

@@ -21,6 +21,7 @@ mod location;
 mod steady_state;
 mod stop;
 mod summary;
+mod unpaired;
 
 pub use compare::{
     Comparison, ComparisonOptions, Interval, Verdict, compare, compare_family, pairs,
@@ -32,6 +33,7 @@ pub use stop::{
     ContinueReason, Decision, Samples, StopReason, StopRule, WIDTH_PER_MARGIN_MAX, Width, enough,
 };
 pub use summary::{Summary, outlier_threshold, summarize};
+pub use unpaired::{UnpairedComparison, compare_unpaired_family};
 
 /// Fewest pairs of trials from which an interval or a verdict is given. Two pairs leave one degree
 /// of freedom: the interval of such a pair is so wide that it only pretends to be one.

@@ -197,7 +197,7 @@ fn judge(family: &[(usize, Option<Location>)], options: &ComparisonOptions) -> V
         .collect()
 }
 
-fn verdict(interval: Option<&Interval>, options: &ComparisonOptions) -> Verdict {
+pub(super) fn verdict(interval: Option<&Interval>, options: &ComparisonOptions) -> Verdict {
     match interval {
         None => Verdict::Inconclusive,
         Some(interval) if options.same(interval) => Verdict::Same { within: options.same_within },
@@ -209,17 +209,17 @@ fn verdict(interval: Option<&Interval>, options: &ComparisonOptions) -> Verdict 
 
 /// One member of a family after the correction.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Corrected {
+pub(super) struct Corrected {
     /// Probability with which its interval may miss.
-    alpha: f64,
+    pub alpha: f64,
     /// Adjusted p value.
-    p_adjusted: f64,
+    pub p_adjusted: f64,
 }
 
 /// Holm's step-down procedure. The hypothesis of rank j (from 0) of m is tested at
 /// alpha / (m - j); from the first one that stands, all later ones stand and keep its level. The
 /// interval at the level of each test excludes 1 exactly when the procedure rejects.
-fn holm(p_values: &[Option<f64>], alpha: f64) -> Vec<Option<Corrected>> {
+pub(super) fn holm(p_values: &[Option<f64>], alpha: f64) -> Vec<Option<Corrected>> {
     let mut order: Vec<usize> =
         (0..p_values.len()).filter(|index| p_values[*index].is_some()).collect();
     order.sort_by(|left, right| {
