@@ -344,6 +344,9 @@ pub struct ReportArgs {
     /// Write the report as one HTML file that needs no network.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
+    /// Write each chart as an SVG file into this directory.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub svg: Option<PathBuf>,
     /// Options of the output.
     #[command(flatten)]
     pub present: ShowArgs,

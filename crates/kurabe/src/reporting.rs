@@ -1,6 +1,7 @@
 //! `kurabe report`, and the page at the end of every run. Reads result directories and writes what
 //! the user wants of them; nothing of a result is changed.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use lab::result::{ResultError, StoredResult, replace};
@@ -34,12 +35,26 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     if let Some(path) = &args.html {
         replace(path, report::page::page(&source).as_bytes()).map_err(Failure::broken)?;
     }
+    if let Some(directory) = &args.svg {
+        write_pictures(directory, &source)?;
+    }
     terminal::print(&report::tables::terminal(
         &source.plan,
         &source.analysis,
         presentation.look.colour,
     ));
     Ok(exit::OK)
+}
+
+/// Writes every chart as a file of its own, and the maps of a matrix.
+fn write_pictures(directory: &Path, source: &Source) -> Result<(), Failure> {
+    fs::create_dir_all(directory).map_err(|error| {
+        Failure::refused(format!("directory for pictures {}: {error}", directory.display()))
+    })?;
+    for (name, picture) in report::page::pictures(source) {
+        replace(&directory.join(name), picture.as_bytes()).map_err(Failure::broken)?;
+    }
+    Ok(())
 }
 
 /// Reads a result and says what of it could not be read.

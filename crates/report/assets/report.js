@@ -92,16 +92,17 @@
       }
     }
     return {
-      height: chart.height + 12, margin: { l: rows ? 10 : 50, r: 16, t: 20, b: 46 }, barmode: "overlay",
+      height: chart.height + 12, margin: { l: rows ? 10 : 50, r: 34, t: 20, b: 46 }, barmode: "overlay",
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
       font: { family: colour("--sans"), color: colour("--ink") }, hovermode: "closest",
-      dragmode: touch ? false : "zoom", xaxis: axis(chart.x, false), yaxis: y, shapes, annotations,
+      dragmode: touch ? false : "zoom",
+      modebar: { orientation: "v", bgcolor: "rgba(0,0,0,0)", color: colour("--faint"), activecolor: colour("--ink") }, xaxis: axis(chart.x, false), yaxis: y, shapes, annotations,
     };
   }
 
   const config = {
     responsive: true, displaylogo: false, doubleClick: "reset", showSendToCloud: false,
-    plotlyServerURL: "", modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+    plotlyServerURL: "", modeBarButtons: [["zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
   };
 
   function draw(figure) {

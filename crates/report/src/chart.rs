@@ -122,6 +122,16 @@ pub struct Point {
     pub text: String,
 }
 
+impl Chart {
+    /// Places of the keys of which anything is drawn.
+    pub fn keys_drawn(&self) -> Vec<usize> {
+        let drawn = |key: &usize| {
+            self.series.iter().any(|series| series.key == *key && !series.points.is_empty())
+        };
+        (0..self.keys.len()).filter(drawn).collect()
+    }
+}
+
 impl Point {
     /// A point without an interval.
     pub fn at(x: f64, y: f64, text: impl Into<String>) -> Point {

@@ -12,6 +12,7 @@ use crate::source::Source;
 use crate::text;
 
 mod cost;
+mod latency;
 pub mod matrix;
 mod phases;
 mod ratio;
@@ -74,6 +75,7 @@ pub fn of_workload(view: &View<'_>) -> Vec<Chart> {
     charts.extend(ratio::every_figure(view));
     charts.extend(ratio::over_blocks(view));
     charts.extend(phases::stacked(view));
+    charts.extend(latency::charts(view));
     charts.extend(series::charts(view));
     charts.extend(matrix::curves(view));
     charts.extend(cost::amplification(view));

@@ -1,53 +1,53 @@
 //! What a result cost: CPU, memory, device bytes, flushes, amplification, as one table a workload.
 
-use lab::analysis::WorkloadAnalysis;
+use lab::analysis::{ContenderAnalysis, WorkloadAnalysis};
+use lab::load::OVERALL_OPERATION;
 use lab::record::Record;
 
 use crate::source::Source;
 use crate::table::{Cell, Table};
 use crate::{tables, text};
 
-/// The costs of a workload, one row a contender, the best first; medians over the trials.
+/// The costs of a workload: one row a cost, one column a contender, the best first; medians over
+/// the trials. A cost that nobody has is left out.
 pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
-    let mut table = Table::new(&[
-        "contender",
-        "CPU of the load",
-        "CPU of the machine",
-        "memory",
-        "device read",
-        "device written",
-        "writes",
-        "flushes",
-        "flushes per operation",
-        "written by the load",
-        "amplification",
-        "space taken",
-    ]);
+    let ranked = tables::ranked(workload);
     let records = source.completed(&workload.workload);
-    for contender in tables::ranked(workload) {
-        let cost = &contender.cost;
-        let place = workload.contenders.iter().position(|other| other.label == contender.label);
-        let per_operation = place.and_then(|place| flushes_per_operation(&records[place]));
-        let cell = |value: Option<f64>, text: fn(f64) -> String| match value {
-            Some(value) => Cell::number(value, text(value)),
+    let per_operation = |contender: &ContenderAnalysis| {
+        let place = workload.contenders.iter().position(|other| other.label == contender.label)?;
+        flushes_per_operation(&records[place])
+    };
+    let amplification = |value: f64| format!("{value:.2}");
+    type Words = fn(f64) -> String;
+    type Value<'a> = &'a dyn Fn(&ContenderAnalysis) -> Option<f64>;
+    let rows: [(&str, Words, Value<'_>); 11] = [
+        ("CPU time of the load", text::time, &|c| c.cost.command_cpu_ns),
+        ("CPU time of the whole machine", text::time, &|c| c.cost.machine_cpu_ns),
+        ("memory of its largest process", text::bytes, &|c| c.cost.memory_bytes_max),
+        ("read by the device", text::bytes, &|c| c.cost.device_read_bytes),
+        ("written by the device", text::bytes, &|c| c.cost.device_written_bytes),
+        ("writes of the device", text::count, &|c| c.cost.device_writes),
+        ("flushes of the device", text::count, &|c| c.cost.device_flushes),
+        ("flushes per operation", text::small, &per_operation),
+        ("written by the load", text::bytes, &|c| c.cost.command_written_bytes),
+        ("write amplification", amplification, &|c| c.cost.write_amplification),
+        ("space taken", text::bytes, &|c| c.cost.space_taken_bytes),
+    ];
+    let mut heads = vec!["median of the trials".to_string()];
+    heads.extend(ranked.iter().map(|contender| contender.label.clone()));
+    let mut table = Table { heads, rows: Vec::new() };
+    for (name, words, value) in rows {
+        let values: Vec<Option<f64>> = ranked.iter().map(|contender| value(contender)).collect();
+        if values.iter().all(Option::is_none) {
+            continue;
+        }
+        let cells = values.into_iter().map(|value| match value {
+            Some(value) => Cell::number(value, words(value)),
             None => "-".into(),
-        };
-        table.rows.push(vec![
-            contender.label.as_str().into(),
-            cell(cost.command_cpu_ns, text::time),
-            cell(cost.machine_cpu_ns, text::time),
-            cell(cost.memory_bytes_max, text::bytes),
-            cell(cost.device_read_bytes, text::bytes),
-            cell(cost.device_written_bytes, text::bytes),
-            cell(cost.device_writes, text::count),
-            cell(cost.device_flushes, text::count),
-            cell(per_operation, text::small),
-            cell(cost.command_written_bytes, text::bytes),
-            cell(cost.write_amplification, |value| format!("{value:.2}")),
-            cell(cost.space_taken_bytes, text::bytes),
-        ]);
+        });
+        table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
     }
-    table.without_empty_columns()
+    table
 }
 
 /// Median over the trials of the device's flushes over the load's operations. None where the load
@@ -55,7 +55,8 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
 pub fn flushes_per_operation(records: &[&Record]) -> Option<f64> {
     let of = |record: &&Record| {
         let latencies = &record.load.as_ref()?.latencies;
-        let operations = latencies.iter().find(|latency| latency.operation == "overall")?.count;
+        let operations =
+            latencies.iter().find(|latency| latency.operation == OVERALL_OPERATION)?.count;
         let device = record.run_device().filter(|_| !record.flushes_uncounted)?;
         (operations > 0).then(|| device.flushes as f64 / operations as f64)
     };

@@ -41,7 +41,7 @@ fn table(overhead: &Overhead) -> Table {
 }
 
 /// `randread, 1 at a time`, `randrw 70/30, queue of 32 (libaio)`.
-fn row_name(cell: &MatrixCell) -> String {
+pub(crate) fn row_name(cell: &MatrixCell) -> String {
     let pattern = cell.pattern.replace("-70-30", " 70/30");
     match cell.depth {
         1 => format!("{pattern}, one by one ({})", cell.engine),

@@ -24,6 +24,9 @@ const SCRIPT: &str = include_str!("../assets/report.js");
 /// plotly.js, whose licence notice stands in its first and last lines.
 const PLOTLY: &str = include_str!("../assets/plotly-basic.min.js");
 
+/// Most figures that are shown unasked.
+const FIGURES_OPEN_MAX: usize = 14;
+
 /// The page of one result.
 pub fn page(source: &Source) -> String {
     let mut body = masthead(source);
@@ -39,6 +42,18 @@ pub fn page(source: &Source) -> String {
     }
     body.push_str(&environment::section(source));
     document(&source.plan.study.name, &body, &all)
+}
+
+/// Every chart of a result as a picture: the name of its file, and the SVG.
+pub fn pictures(source: &Source) -> Vec<(String, String)> {
+    let mut pictures = Vec::new();
+    for view in &View::all(source) {
+        for chart in charts::of_workload(view) {
+            pictures.push((format!("{}.svg", chart.id), svg::draw(&chart, Place::File)));
+        }
+        pictures.extend(charts::matrix::pictures(view));
+    }
+    pictures
 }
 
 /// A page around a body. The charts are those that the body holds figures of, in order.
@@ -154,9 +169,19 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
     }
     let figures = tables::metrics(workload, &source.plan);
     if !figures.rows.is_empty() {
-        out.push_str("<h3>Every figure</h3>\n");
-        let _ = writeln!(out, "<p class=\"small\">{}.</p>", escape(tables::MARKS_EXPLAINED));
-        out.push_str(&html::table(&figures, "Every figure of the load"));
+        let table = html::table(&figures, "Every figure of the load");
+        let marks = escape(tables::MARKS_EXPLAINED);
+        let many = figures.rows.len() > FIGURES_OPEN_MAX;
+        let _ = match many {
+            true => writeln!(
+                out,
+                "<details class=\"more\"><summary>All {} figures</summary>\n<p class=\"small\">{marks}.</p>\n{table}</details>",
+                figures.rows.len()
+            ),
+            false => {
+                writeln!(out, "<h3>Every figure</h3>\n<p class=\"small\">{marks}.</p>\n{table}")
+            }
+        };
     }
     out.push_str("<h3>What it cost</h3>\n");
     out.push_str(
@@ -216,18 +241,7 @@ fn certainty(view: &View<'_>) -> String {
         let text = escape(&warning.to_string());
         let _ = writeln!(remarks, "<li class=\"{class}\"><b>{word}:</b> {text}</li>");
     }
-    for record in trials_of(view) {
-        if let Some(words) = failure_text(record) {
-            let _ = writeln!(
-                remarks,
-                "<li class=\"damage\"><b>Failed:</b> {}, block {}, trial {}: {}</li>",
-                escape(&record.contender.label),
-                record.block + 1,
-                record.trial,
-                words
-            );
-        }
-    }
+    remarks.push_str(&failures(view));
     for finding in tables::findings(workload).into_iter().chain(tables::footnotes(workload)) {
         let _ = writeln!(remarks, "<li>{}</li>", escape(&finding));
     }
@@ -241,6 +255,31 @@ fn certainty(view: &View<'_>) -> String {
     );
     if !remarks.is_empty() {
         let _ = writeln!(out, "<ul class=\"remarks\">\n{remarks}</ul>");
+    }
+    out
+}
+
+/// The trials that failed, those that failed alike together.
+fn failures(view: &View<'_>) -> String {
+    let mut alike: Vec<(&str, String, Vec<String>)> = Vec::new();
+    for record in trials_of(view) {
+        let Some(words) = failure_text(record) else { continue };
+        let label = record.contender.label.as_str();
+        let trial = format!("{} (block {})", record.trial, record.block + 1);
+        match alike.iter_mut().find(|(known, text, _)| *known == label && *text == words) {
+            Some((.., trials)) => trials.push(trial),
+            None => alike.push((label, words, vec![trial])),
+        }
+    }
+    let mut out = String::new();
+    for (label, words, trials) in alike {
+        let noun = if trials.len() == 1 { "trial" } else { "trials" };
+        let _ = writeln!(
+            out,
+            "<li class=\"damage\"><b>Failed:</b> {}, {noun} {}: {words}</li>",
+            escape(label),
+            text::list(&trials)
+        );
     }
     out
 }
@@ -359,7 +398,8 @@ fn figure(chart: &Chart, index: usize) -> String {
     );
     if chart.legend {
         out.push_str("<div class=\"legend\">");
-        for (place, key) in chart.keys.iter().enumerate() {
+        for place in chart.keys_drawn() {
+            let key = &chart.keys[place];
             let _ = write!(
                 out,
                 "<span class=\"key\" data-key=\"{place}\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",

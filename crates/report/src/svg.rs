@@ -142,7 +142,11 @@ fn legend_rows(chart: &Chart) -> Vec<Vec<usize>> {
         return rows;
     }
     let mut filled = f64::INFINITY;
-    for (index, key) in chart.keys.iter().enumerate().filter(|(_, key)| !key.hidden) {
+    for index in chart.keys_drawn() {
+        let key = &chart.keys[index];
+        if key.hidden {
+            continue;
+        }
         let width = key_width(&key.name);
         if filled + width > f64::from(WIDTH) - 28.0 {
             rows.push(Vec::new());

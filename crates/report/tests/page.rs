@@ -47,9 +47,9 @@ fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
             "<caption>Ranking",
             "slower",
             "What it cost",
-            "CPU of the load",
-            "flushes",
-            "amplification",
+            "CPU time of the load",
+            "flushes of the device",
+            "write amplification",
             "How sure that is",
             "6 blocks",
             "Ratio to ext4",
@@ -205,4 +205,47 @@ fn several_loads_have_an_overview_and_a_section_each() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), count);
+}
+
+/// Checks that every element is closed in order and every attribute quoted, as XML has it.
+fn well_formed(text: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for part in text.split('<').skip(1) {
+        let (tag, _) = part.split_once('>').unwrap_or_else(|| panic!("<{part} does not end"));
+        let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default();
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "{tag}");
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn every_chart_is_a_picture_of_its_own() {
+    let labels = ["ext4", "<x>&\"", "btrfs"];
+    let contenders = ["ext4", "<x>&\": xfs", "btrfs"];
+    let made = make(&study(&contenders, &["true"], 5), |record| {
+        let time = time_ns(record, &labels);
+        complete(record, time);
+        record.load = Some(load_report(1e17 / time as f64));
+        true
+    });
+    let pictures = kurabe_report::page::pictures(&Source::read(&made.directory()).unwrap());
+    assert!(pictures.len() >= 6, "{}", pictures.len());
+    let mut names: Vec<&String> = pictures.iter().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), pictures.len());
+    for (name, picture) in &pictures {
+        assert!(name.ends_with(".svg") && !name.contains('/'), "{name}");
+        // A file of its own has no style sheet to ask.
+        assert!(!picture.contains("var(--"), "{name}");
+        assert!(!picture.contains("NaN") && !picture.contains("inf"), "{name}");
+        well_formed(picture);
+    }
+    let ratio = pictures.iter().find(|(name, _)| name.ends_with("ratio.svg")).unwrap();
+    assert!(ratio.1.contains("&lt;x&gt;&amp;&quot;"));
 }

@@ -100,8 +100,8 @@ pub fn every_figure(view: &View<'_>) -> Option<Chart> {
             names.push(&comparison.metric);
         }
     }
-    // One alone is in the chart above, and a matrix has a chart of its own.
-    if names.len() < 2 || names.len() > FIGURES_MAX {
+    // One alone is in the chart above, and a matrix has maps of its own.
+    if names.len() < 2 || names.len() > FIGURES_MAX || !view.analysis.overhead.is_empty() {
         return None;
     }
     let others = view.analysis.contenders.len().saturating_sub(1).max(1);
@@ -204,6 +204,7 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
     for tick in &mut x.ticks {
         tick.text = format!("{:.0}", tick.at);
     }
+    x.fixed = true;
     Some(Chart {
         id: view.id("blocks"),
         title: "Every trial, in the order of the blocks".into(),
