@@ -28,8 +28,13 @@ pub struct Cli {
 pub enum Action {
     /// Compare contenders under a command or another load.
     Compare(Box<CompareArgs>),
-    /// Carry out a study file.
+    /// Carry out a study file or a bundled study.
     Run(Box<RunArgs>),
+    /// List the bundled studies, or print the file of one.
+    Studies {
+        /// The study to print; all are listed by default.
+        name: Option<String>,
+    },
     /// Go on with an interrupted study, under the same plan.
     Resume(ResumeArgs),
     /// Print the tables of a result directory again.
@@ -305,13 +310,33 @@ pub enum Style {
     None,
 }
 
+const RUN_EXAMPLES: &str = "\
+Examples:
+  sudo kurabe run cannyls                     a bundled study: its quick profile, on an image file
+  sudo kurabe run cannyls --full              as large as the publication's
+  sudo kurabe run dbench --scale 0.1 --device /dev/sdb --destroy SERIAL
+  sudo kurabe run study.toml --quick          a study file of your own";
+
 /// `kurabe run`.
 #[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
-    /// The study file; docs/study-file.md says what it may hold.
+    /// A study file (docs/study-file.md), or the name of a bundled study (kurabe studies). A file
+    /// of that name goes first.
     #[arg(value_name = "STUDY")]
     pub study_file: PathBuf,
-    /// Options that override the file's.
+    /// Take the study's quick profile. A bundled study does so by itself, unless --full, --scale
+    /// or --device says otherwise.
+    #[arg(long, help_heading = "The study")]
+    pub quick: bool,
+    /// Take a bundled study as it is written.
+    #[arg(long, help_heading = "The study", conflicts_with = "quick")]
+    pub full: bool,
+    /// Multiply the work of every load: counts of objects and files, sizes, times. An image is
+    /// scaled along, unless --device names one.
+    #[arg(long, value_name = "FACTOR", help_heading = "The study")]
+    pub scale: Option<f64>,
+    /// Options that override the study's.
     #[command(flatten)]
     pub study: StudyArgs,
     /// Options of the output.
@@ -396,6 +421,7 @@ impl CompareArgs {
                 prepare: line(&self.load.prepare),
                 cleanup: line(&self.load.cleanup),
                 ignore_failure: self.load.ignore_failure,
+                ..WorkloadText::default()
             }],
             ..Default::default()
         };

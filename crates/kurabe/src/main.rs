@@ -14,6 +14,7 @@ mod reporting;
 mod runner;
 mod session;
 mod sitting;
+mod studies;
 mod terminal;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Action::Load { task } => return trial::workload::main(&task),
         Action::Compare(args) => session::compare(&args),
         Action::Run(args) => session::run_file(&args),
+        Action::Studies { name } => studies::studies(name.as_deref()),
         Action::Resume(args) => session::resume(&args),
         Action::Report(args) => reporting::report(&args),
         Action::Doctor => machine::doctor(),

@@ -118,22 +118,29 @@ fn command_problems(workload: &Workload) -> Vec<String> {
     [command, workload.setup.as_ref(), workload.prepare.as_ref(), workload.cleanup.as_ref()]
         .into_iter()
         .flatten()
-        .filter_map(|line| {
-            let program = match line {
-                CommandLine::Words(words) => &words[0],
-                CommandLine::Shell { shell, .. } => &shell[0],
-            };
-            let found = match program.contains('/') {
-                true => !program.starts_with('/') || Path::new(program).exists(),
-                false => std::env::var_os("PATH").is_some_and(|path| {
-                    std::env::split_paths(&path).any(|place| place.join(program).is_file())
-                }),
-            };
-            (!found).then(|| {
-                format!("workload '{}': the program '{program}' is not found; install it or name its path", workload.name)
-            })
+        .filter_map(missing_program)
+        .map(|program| {
+            format!(
+                "workload '{}': the program '{program}' is not found; install it or name its path",
+                workload.name
+            )
         })
         .collect()
+}
+
+/// The program of a command when it is nowhere to be found.
+pub fn missing_program(line: &CommandLine) -> Option<&str> {
+    let program = match line {
+        CommandLine::Words(words) => &words[0],
+        CommandLine::Shell { shell, .. } => &shell[0],
+    };
+    let found = match program.contains('/') {
+        true => !program.starts_with('/') || Path::new(program).exists(),
+        false => std::env::var_os("PATH").is_some_and(|path| {
+            std::env::split_paths(&path).any(|place| place.join(program).is_file())
+        }),
+    };
+    (!found).then_some(program.as_str())
 }
 
 /// Reads the programs and jobs that the loads name.

@@ -13,10 +13,11 @@ use serde_json::Value;
 use trial::filesystem;
 
 use crate::exit::{self, Failure};
-use crate::flags::{CompareArgs, ResumeArgs, RunArgs, ShowArgs, flag_of_field, load_flags};
+use crate::flags::{CompareArgs, ResumeArgs, RunArgs, ShowArgs, Style, flag_of_field, load_flags};
 use crate::preflight::{device_request, preflight, read_files, room};
 use crate::presentation::Presentation;
 use crate::sitting::Sitting;
+use crate::studies;
 use crate::terminal;
 
 /// `kurabe compare`.
@@ -59,11 +60,13 @@ fn print_plan(mut study: Study) -> Result<u8, Failure> {
 
 /// `kurabe run`.
 pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
-    let path = &args.study_file;
-    let source = fs::read_to_string(path)
-        .map_err(|error| Failure::refused(format!("study file {}: {error}", path.display())))?;
-    let (mut text, _) =
-        study_file::load(path, &source, &filesystem::names()).map_err(Failure::refused)?;
+    let source = studies::open(&args.study_file)?;
+    let path = &source.path;
+    let (mut text, study) =
+        study_file::load(path, &source.text, &filesystem::names()).map_err(Failure::refused)?;
+    studies::check_figures(&study)
+        .map_err(|error| Failure::refused(study_file::locate(path, &source.text, &error)))?;
+    let profile = source.profile(args, &mut text).map_err(in_flags)?;
     args.study.apply(&mut text);
     args.present.apply(&mut text);
     // What was wrong in the file itself was found above; what is wrong now came from a flag.
@@ -74,6 +77,9 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     }
     if args.print_plan {
         return print_plan(study);
+    }
+    if args.present.show.style != Some(Style::None) {
+        terminal::note(&profile);
     }
     begin(&text, study)
 }
@@ -113,6 +119,7 @@ fn asked_before(directory: &Path) -> Option<StudyText> {
 }
 
 fn begin(text: &StudyText, mut study: Study) -> Result<u8, Failure> {
+    studies::leave_out_missing(&mut study)?;
     read_files(&mut study)?;
     let show = ShowArgs {
         style: None,

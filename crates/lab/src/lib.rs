@@ -5,6 +5,7 @@
 //! the help, the JSON and the report.
 
 pub mod analysis;
+pub mod claim;
 pub mod contender;
 pub mod device;
 pub mod event;
@@ -12,6 +13,7 @@ pub mod event;
 mod fixture;
 pub mod load;
 pub mod plan;
+pub mod published;
 pub mod quantity;
 pub mod record;
 pub mod result;

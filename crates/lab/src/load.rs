@@ -279,6 +279,9 @@ pub struct LoadReport {
     /// [`OVERALL_OPERATION`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
+    /// Latencies of which the tool that did the work tells no more than average and maximum.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub averages: Vec<AverageLatency>,
     /// Figures over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
@@ -310,6 +313,13 @@ pub struct Aside {
     /// What it cost the load's process; the greatest resident set stays the run's.
     pub usage: CommandUsage,
 }
+
+/// How a finding begins that tells of a throughput that sank within the run.
+pub const SANK: &str = "throughput sank";
+/// How a finding begins that tells of a throughput that rose within the run.
+pub const ROSE: &str = "throughput rose";
+/// How a finding begins that tells where the store's file lies on the device.
+pub const STORE_PLACE: &str = "the store's file lies";
 
 /// A figure that is compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -371,6 +381,19 @@ pub struct Latency {
     pub p99_99_ns: u64,
     /// Greatest.
     pub max_ns: u64,
+}
+
+/// What a tool tells of the latencies of one kind of operation when it keeps no distribution.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AverageLatency {
+    /// The kind.
+    pub operation: String,
+    /// Operations.
+    pub count: u64,
+    /// Mean, in ns as far as the tool's own unit is that fine.
+    pub average_ns: f64,
+    /// Greatest, likewise.
+    pub max_ns: f64,
 }
 
 /// A figure over time.

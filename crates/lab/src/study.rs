@@ -10,14 +10,18 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::claim::{Claim, ClaimText};
 use crate::contender::{Contender, nearest};
 use crate::device::{DEFAULT_DEVICE, DeviceRequest};
+use crate::published::{Known, PublishedTable, PublishedText};
 use crate::quantity::parse_duration;
 use crate::spec::{Cache, Output, Workload};
 use crate::statistics::parse_gate;
 
+pub mod profile;
 pub mod workload;
 
+pub use profile::{QuickText, WorkloadQuickText};
 pub use workload::{CommandText, WorkloadText};
 use workload::{expand, placeholders};
 
@@ -32,11 +36,21 @@ pub struct StudyText {
     /// Why the study is made, in the author's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The publication whose numbers stand beside those that are measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What differs here from the publication.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub differs: Vec<String>,
     /// Contenders in the notation of [`Contender::parse`].
     pub contenders: Vec<String>,
     /// Label of the contender that the others are compared with; the first by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
+    /// Whether contenders and workloads for which this machine lacks something are left out, and
+    /// named, instead of refused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub leave_out_missing: bool,
     /// `loop:SIZE[@DIR]`, `mem:SIZE` or `/dev/X`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
@@ -100,9 +114,18 @@ pub struct StudyText {
     /// Values that `{NAME}` takes in commands and contenders, one workload or contender each.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, Vec<String>>,
+    /// A profile that takes minutes where the study takes hours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quick: Option<QuickText>,
     /// The loads.
     #[serde(rename = "workload")]
     pub workloads: Vec<WorkloadText>,
+    /// Published tables, shown beside what is measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedText>,
+    /// Published conclusions, judged by what is measured.
+    #[serde(rename = "claim", skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<ClaimText>,
 }
 
 /// A validated study with every default filled in.
@@ -113,10 +136,22 @@ pub struct Study {
     /// Why the study is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The publication whose numbers stand beside those that are measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What differs here from the publication.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differs: Vec<String>,
     /// The contenders, labels unique.
     pub contenders: Vec<Contender>,
     /// Index of the baseline in `contenders`.
     pub baseline: usize,
+    /// Whether what this machine lacks is left out instead of refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leave_out_missing: bool,
+    /// What was left out of `contenders` and `workloads` for that reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// The device in the notation of `--device`.
     pub device: String,
     /// Name or serial number of the real device that may be destroyed.
@@ -152,6 +187,23 @@ pub struct Study {
     pub gates: Vec<String>,
     /// The loads, names unique.
     pub workloads: Vec<Workload>,
+    /// Published tables, shown beside what is measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedTable>,
+    /// Published conclusions, judged by what is measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Claim>,
+}
+
+/// A contender or a workload that a study asks for and this machine cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// `contender` or `workload`.
+    pub what: String,
+    /// Its label or name.
+    pub name: String,
+    /// What is missing and how to get it, a line each.
+    pub missing: Vec<String>,
 }
 
 /// Least number of blocks by default: below it no interval is worth its name.
@@ -180,7 +232,7 @@ impl fmt::Display for StudyError {
 
 impl std::error::Error for StudyError {}
 
-fn error(field: impl Into<String>, problem: impl fmt::Display) -> StudyError {
+pub(crate) fn error(field: impl Into<String>, problem: impl fmt::Display) -> StudyError {
     StudyError { field: field.into(), problem: problem.to_string() }
 }
 
@@ -188,6 +240,16 @@ impl StudyText {
     /// Validates the study and fills in the defaults. `known` are the names of the file systems
     /// that have descriptors.
     pub fn resolve(&self, known: &[&str]) -> Result<Study, StudyError> {
+        if self.quick.is_some() {
+            self.quickened()?.resolve(known).map_err(|found| {
+                error("quick", format!("under this profile, {}: {}", found.field, found.problem))
+            })?;
+        } else if let Some(index) = self.workloads.iter().position(|w| w.quick.is_some()) {
+            return Err(error(
+                format!("workload[{index}].quick"),
+                "belongs to a quick profile, and the study has no table [quick]; write one",
+            ));
+        }
         self.check_parameters()?;
         let contenders = self.resolve_contenders(known)?;
         let baseline = match &self.baseline {
@@ -210,10 +272,15 @@ impl StudyText {
             text.as_deref().map(|text| duration(field, text)).transpose()
         };
         let workloads = self.resolve_workloads()?;
+        let (published, claims) = self.resolve_published(&contenders, &workloads)?;
         Ok(Study {
             name: self.resolve_name(&workloads)?,
             why: self.why.clone(),
+            source: self.source.clone(),
+            differs: self.differs.clone(),
             baseline,
+            leave_out_missing: self.leave_out_missing,
+            left_out: Vec::new(),
             device: self.resolve_device()?,
             destroy: self.destroy.clone(),
             discard: self.discard,
@@ -245,7 +312,31 @@ impl StudyText {
             gates: self.resolve_gates(&contenders, baseline)?,
             contenders,
             workloads,
+            published,
+            claims,
         })
+    }
+
+    fn resolve_published(
+        &self,
+        contenders: &[Contender],
+        workloads: &[Workload],
+    ) -> Result<(Vec<PublishedTable>, Vec<Claim>), StudyError> {
+        let known = Known {
+            labels: contenders.iter().map(|contender| contender.label.as_str()).collect(),
+            workloads: workloads.iter().map(|workload| workload.name.as_str()).collect(),
+        };
+        let source = self.source.as_deref();
+        let tables =
+            self.published.iter().enumerate().map(|(index, table)| {
+                table.resolve(&format!("published[{index}]"), source, &known)
+            });
+        let claims = self
+            .claims
+            .iter()
+            .enumerate()
+            .map(|(index, claim)| claim.resolve(&format!("claim[{index}]"), source, &known));
+        Ok((tables.collect::<Result<_, _>>()?, claims.collect::<Result<_, _>>()?))
     }
 
     fn check_parameters(&self) -> Result<(), StudyError> {

@@ -49,7 +49,7 @@ pub fn parse(path: &Path, text: &str) -> Result<StudyText, StudyFileError> {
     let at = |offset: Option<usize>, problem: String| place(path, text, offset, problem);
     let table = DeTable::parse(text)
         .map_err(|error| at(error.span().map(|span| span.start), error.message().to_string()))?;
-    check_keys(table.get_ref(), "", STUDY_KEYS)
+    check_keys(table.get_ref(), "", &STUDY)
         .map_err(|(offset, problem)| at(Some(offset), problem))?;
     toml::from_str(text)
         .map_err(|error| at(error.span().map(|span| span.start), error.message().to_string()))
@@ -95,66 +95,144 @@ fn place(path: &Path, text: &str, offset: Option<usize>, problem: String) -> Stu
     }
 }
 
-/// Keys of the file, from the one definition of the fields.
-const STUDY_KEYS: &[&str] = &[
-    "name",
-    "why",
-    "contenders",
-    "baseline",
-    "device",
-    "destroy",
-    "discard",
-    "seed",
-    "runs",
-    "min-runs",
-    "max-runs",
-    "warmup",
-    "budget",
-    "timeout",
-    "idle-wait",
-    "cache",
-    "same-within",
-    "output",
-    "gate",
-    "out",
-    "style",
-    "export-json",
-    "export-csv",
-    "export-markdown",
-    "parameters",
-    "workload",
-];
+/// One kind of table in the file.
+struct Level {
+    /// Its keys, which are the fields of the type that it is read into.
+    keys: &'static [&'static str],
+    /// The tables in it. What is not listed is looked at by serde alone.
+    inner: &'static [(&'static str, Inner)],
+}
 
-const WORKLOAD_KEYS: &[&str] = &[
-    "name",
-    "why",
-    "command",
-    "objects",
-    "tree",
-    "fio",
-    "fio-matrix",
-    "dbench",
-    "dbench-replay",
-    "bonnie",
-    "store",
-    "scale",
-    "verify",
-    "sync-puts",
-    "block-size",
-    "size",
-    "time",
-    "engine",
-    "shell",
-    "setup",
-    "prepare",
-    "cleanup",
-    "ignore-failure",
-];
+/// How a table lies in another.
+enum Inner {
+    /// Once.
+    One(&'static Level),
+    /// As `[[KEY]]`, or as a list of tables in braces.
+    Many(&'static Level),
+}
 
-fn check_keys(table: &DeTable<'_>, prefix: &str, known: &[&str]) -> Result<(), (usize, String)> {
+static STUDY: Level = Level {
+    keys: &[
+        "name",
+        "why",
+        "source",
+        "differs",
+        "contenders",
+        "baseline",
+        "leave-out-missing",
+        "device",
+        "destroy",
+        "discard",
+        "seed",
+        "runs",
+        "min-runs",
+        "max-runs",
+        "warmup",
+        "budget",
+        "timeout",
+        "idle-wait",
+        "cache",
+        "same-within",
+        "output",
+        "gate",
+        "out",
+        "style",
+        "export-json",
+        "export-csv",
+        "export-markdown",
+        "parameters",
+        "quick",
+        "workload",
+        "published",
+        "claim",
+    ],
+    inner: &[
+        ("quick", Inner::One(&QUICK)),
+        ("workload", Inner::Many(&WORKLOAD)),
+        ("published", Inner::Many(&PUBLISHED)),
+        ("claim", Inner::Many(&CLAIM)),
+    ],
+};
+
+static QUICK: Level = Level {
+    keys: &[
+        "device",
+        "runs",
+        "min-runs",
+        "max-runs",
+        "warmup",
+        "budget",
+        "timeout",
+        "idle-wait",
+        "scale",
+    ],
+    inner: &[],
+};
+
+static WORKLOAD: Level = Level {
+    keys: &[
+        "name",
+        "why",
+        "command",
+        "objects",
+        "program",
+        "tree",
+        "fio",
+        "fio-matrix",
+        "dbench",
+        "dbench-replay",
+        "bonnie",
+        "store",
+        "scale",
+        "verify",
+        "sync-puts",
+        "block-size",
+        "size",
+        "time",
+        "engine",
+        "shell",
+        "setup",
+        "prepare",
+        "cleanup",
+        "ignore-failure",
+        "quick",
+    ],
+    inner: &[("quick", Inner::One(&WORKLOAD_QUICK))],
+};
+
+static WORKLOAD_QUICK: Level =
+    Level { keys: &["tree", "fio", "scale", "block-size", "size", "time"], inner: &[] };
+
+static PUBLISHED: Level = Level {
+    keys: &["title", "source", "note", "unit", "here", "columns", "rows"],
+    inner: &[
+        ("here", Inner::One(&HERE)),
+        ("columns", Inner::Many(&COLUMN)),
+        ("rows", Inner::Many(&ROW)),
+    ],
+};
+
+static COLUMN: Level =
+    Level { keys: &["head", "unit", "here"], inner: &[("here", Inner::One(&HERE))] };
+
+static ROW: Level =
+    Level { keys: &["head", "unit", "here", "cells"], inner: &[("here", Inner::One(&HERE))] };
+
+static HERE: Level = Level {
+    keys: &["workload", "contender", "metric", "phase", "operation", "statistic", "baseline"],
+    inner: &[],
+};
+
+static CLAIM: Level = Level {
+    keys: &["text", "source", "note", "rule", "workload", "contender", "than", "except", "metric"],
+    inner: &[],
+};
+
+fn check_keys(table: &DeTable<'_>, prefix: &str, level: &Level) -> Result<(), (usize, String)> {
     for (key, value) in table.iter() {
         let name = key.get_ref().as_ref();
-        if !known.contains(&name) {
+        if !level.keys.contains(&name) {
+            let known = level.keys;
             let problem = match nearest(name, known) {
                 Some(near) => format!("no key is called '{prefix}{name}'; did you mean '{near}'?"),
                 None => {
@@ -163,16 +241,27 @@ fn check_keys(table: &DeTable<'_>, prefix: &str, known: &[&str]) -> Result<(), (
             };
             return Err((key.span().start, problem));
         }
-        if prefix.is_empty() && name == "workload" {
-            let workloads = match value.get_ref() {
-                DeValue::Array(workloads) => workloads,
-                _ => return Err((value.span().start, "workloads are written [[workload]]".into())),
-            };
-            for workload in workloads.iter() {
-                match workload.get_ref() {
-                    DeValue::Table(table) => check_keys(table, "workload.", WORKLOAD_KEYS)?,
-                    _ => return Err((workload.span().start, "a workload is a table".into())),
+        let Some((_, inner)) = level.inner.iter().find(|(key, _)| *key == name) else { continue };
+        let prefix = format!("{prefix}{name}.");
+        match (inner, value.get_ref()) {
+            (Inner::One(inner), DeValue::Table(table)) => check_keys(table, &prefix, inner)?,
+            (Inner::One(_), _) => {
+                return Err((value.span().start, format!("{name} is a table")));
+            }
+            (Inner::Many(inner), DeValue::Array(tables)) => {
+                for entry in tables.iter() {
+                    match entry.get_ref() {
+                        DeValue::Table(table) => check_keys(table, &prefix, inner)?,
+                        _ => {
+                            let problem = format!("each of {name} is a table");
+                            return Err((entry.span().start, problem));
+                        }
+                    }
                 }
+            }
+            (Inner::Many(_), _) => {
+                let problem = format!("{name} is a list of tables; write [[{name}]]");
+                return Err((value.span().start, problem));
             }
         }
     }
@@ -289,8 +378,40 @@ mod tests {
             let message = toml::from_str::<StudyText>(text).unwrap_err().message().to_string();
             message.split('`').skip(3).step_by(2).map(str::to_string).collect()
         };
-        assert_eq!(fields("zzz = 1"), STUDY_KEYS);
-        assert_eq!(fields("contenders = []\n[[workload]]\nzzz = 1"), WORKLOAD_KEYS);
+        let head = "contenders = []\n";
+        for (text, level) in [
+            ("zzz = 1", &STUDY),
+            ("[quick]\nzzz = 1", &QUICK),
+            ("[[workload]]\nzzz = 1", &WORKLOAD),
+            ("[[workload]]\nquick = { zzz = 1 }", &WORKLOAD_QUICK),
+            ("[[published]]\nzzz = 1", &PUBLISHED),
+            ("[[published]]\ncolumns = [{ zzz = 1 }]", &COLUMN),
+            ("[[published]]\nrows = [{ zzz = 1 }]", &ROW),
+            ("[[published]]\nhere = { zzz = 1 }", &HERE),
+            ("[[claim]]\nzzz = 1", &CLAIM),
+        ] {
+            assert_eq!(fields(&format!("{head}{text}")), level.keys, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_within_published_tables_point_at_the_line() {
+        let text = "contenders = ['ext4']\n[[workload]]\nname = 'load'\ncommand = 'true'\n\
+                    [[published]]\ntitle = 't'\nhere = { workload = 'load', metric = 'time' }\n\
+                    columns = [\n  { head = 'a', here = { contender = 'ext4' } },\n]\n\
+                    rows = [\n  { head = 'r', cells = [1] },\n]\n";
+        load(Path::new("study.toml"), text, KNOWN).unwrap();
+        let unknown = message(&text.replace("contender =", "contnder ="));
+        assert!(unknown.starts_with("study.toml:9:26: no key is called"), "{unknown}");
+        assert!(unknown.contains("did you mean 'contender'"), "{unknown}");
+        let label = message(&text.replace("'ext4' } }", "'ext3' } }"));
+        assert!(label.starts_with("study.toml:9:38:"), "{label}");
+        let cells = message(&text.replace("[1]", "[1, 2]"));
+        assert!(cells.starts_with("study.toml:12:25:"), "{cells}");
+        let kind = message(&text.replace("[1]", "[{}]"));
+        assert!(kind.starts_with("study.toml:12:"), "{kind}");
+        let table = message(&text.replace("[[published]]", "[published]"));
+        assert!(table.contains("write [[published]]"), "{table}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod directory;
 mod ext;
 mod kernel;
 mod minfs;
+mod nilfs2;
 mod raw;
 mod xfs;
 mod zfs_fuse;
@@ -228,12 +229,13 @@ pub trait Instance: Send {
     fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
 }
 
-static ALL: [&dyn FileSystem; 10] = [
+static ALL: [&dyn FileSystem; 11] = [
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
     &xfs::XFS,
     &btrfs::BTRFS,
+    &nilfs2::NILFS2,
     &zfs_fuse::ZFS_FUSE,
     &minfs::MINFS_FUSE,
     &minfs::MINFS,

@@ -19,9 +19,11 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use lab::load::{Latency, Load, LoadTask, OVERALL_OPERATION, Stage};
+use lab::load::{Latency, Load, LoadTask, OVERALL_OPERATION, ROSE, SANK, Stage};
+use lab::record::TIME_METRIC;
 use loads::dbench::{Cause, DriftVerdict};
 use loads::latency::{KindSummary, Recording, Summary};
+use loads::tool::Tool;
 
 use crate::stop::Stop;
 
@@ -62,6 +64,66 @@ pub fn check(load: &Load, room: Option<&Room>) -> Result<(), String> {
         Load::Bonnie(load) => bonnie::check(load, room),
         Load::Command { .. } => Ok(()),
     }
+}
+
+/// What this machine lacks for a load, a line each with the next step; empty when nothing. A
+/// command's program is the caller's business.
+pub fn missing(load: &Load) -> Vec<String> {
+    let tools: &[Tool] = match load {
+        Load::Command { .. } | Load::Objects(_) => &[],
+        Load::Tree(_) => &tree::TOOLS,
+        Load::Fio(_) | Load::FioMatrix(_) => &[Tool::Fio],
+        Load::Dbench(_) => &[Tool::Dbench],
+        Load::DbenchReplay(load) => {
+            return match load.load_file.is_file() {
+                true => Vec::new(),
+                false => vec![format!(
+                    "the load file {} is not there; Debian's is in the package {1}: apt install {1}",
+                    load.load_file.display(),
+                    Tool::Dbench.package()
+                )],
+            };
+        }
+        Load::Bonnie(_) => &[Tool::Bonnie],
+    };
+    tools
+        .iter()
+        .filter(|tool| tool.locate().is_err())
+        .map(|tool| {
+            format!(
+                "'{}' is not installed; it is in the package {1}: apt install {1}",
+                tool.program(),
+                tool.package()
+            )
+        })
+        .collect()
+}
+
+/// The names of the figures that a load can report, the most important first; of a load whose
+/// file was read (see [`read_files`]).
+pub fn metric_names(load: &Load) -> Vec<String> {
+    match load {
+        Load::Command { .. } => vec![TIME_METRIC.into()],
+        Load::Objects(_) => objects::metric_names(),
+        Load::Tree(_) => tree::metric_names(),
+        Load::Fio(_) => fio::metric_names(),
+        Load::FioMatrix(load) => fio::matrix_metric_names(load),
+        Load::Dbench(_) | Load::DbenchReplay(_) => vec![dbench::METRIC.into()],
+        Load::Bonnie(_) => bonnie::metric_names(),
+    }
+}
+
+/// The kinds of operation of which a load can report latencies.
+pub fn operation_names(load: &Load) -> Vec<String> {
+    let mut names = match load {
+        Load::Command { .. } | Load::FioMatrix(_) | Load::Bonnie(_) => return Vec::new(),
+        Load::Dbench(_) | Load::DbenchReplay(_) => dbench::operation_names(),
+        Load::Objects(load) => objects::operation_names(load),
+        Load::Tree(_) => tree::operation_names(),
+        Load::Fio(_) => fio::operation_names(),
+    };
+    names.push(OVERALL_OPERATION.into());
+    names
 }
 
 /// Whether a load lays something out before it is measured.
@@ -180,8 +242,8 @@ fn drift_words(verdict: &DriftVerdict) -> Vec<String> {
         Cause::Unexplained => "the counters do not account for it",
     };
     let words = format!(
-        "throughput {} by {:.0} % after {:.0} s ({:.1} to {:.1} MB/s): {cause}",
-        if drift.change < 0.0 { "sank" } else { "rose" },
+        "{} by {:.0} % after {:.0} s ({:.1} to {:.1} MB/s): {cause}",
+        if drift.change < 0.0 { SANK } else { ROSE },
         drift.change.abs() * 100.0,
         drift.changed_at_ns as f64 / 1e9,
         drift.early_bytes_per_second / 1e6,

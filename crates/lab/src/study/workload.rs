@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::profile::WorkloadQuickText;
 use super::{StudyError, error};
 use crate::load::{
     BonnieLoad, DbenchLoad, DbenchReplayLoad, FioLoad, FioMatrixLoad, Load, ObjectsLoad,
@@ -33,6 +34,9 @@ pub struct WorkloadText {
     /// File with a program of the object language.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<PathBuf>,
+    /// The text of such a program, in the place of a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// A tarball, or `synthetic:FILES`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
@@ -91,6 +95,9 @@ pub struct WorkloadText {
     /// Whether another exit code than 0 still counts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_failure: bool,
+    /// What the study's quick profile changes of this load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quick: Option<WorkloadQuickText>,
 }
 
 /// A command as written.
@@ -215,18 +222,18 @@ fn resolve_command(
 }
 
 /// Seconds that a dbench run counts by default; the publication's were 600.
-const DBENCH_SECONDS_DEFAULT: u32 = 60;
+pub(super) const DBENCH_SECONDS_DEFAULT: u32 = 60;
 /// Load file of Debian's dbench package.
 const DBENCH_LOAD_FILE: &str = "/usr/share/dbench/client.txt";
 /// Size of the matrix's files by default.
-const MATRIX_SIZE_DEFAULT: &str = "1G";
+pub(super) const MATRIX_SIZE_DEFAULT: &str = "1G";
 /// Length of a cell of the matrix by default.
-const MATRIX_CELL_DEFAULT: &str = "3s";
+pub(super) const MATRIX_CELL_DEFAULT: &str = "3s";
 /// Block sizes of the matrix by default: the publication's axis.
 const MATRIX_BLOCK_SIZES: &[&str] =
     &["4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M"];
 /// Size of bonnie++'s files by default.
-const BONNIE_SIZE_DEFAULT: &str = "1G";
+pub(super) const BONNIE_SIZE_DEFAULT: &str = "1G";
 /// bonnie++'s own default of files to create, in units of 1024.
 const BONNIE_FILES_DEFAULT: u32 = 16;
 
@@ -235,6 +242,7 @@ impl WorkloadText {
     fn load_keys(&self) -> Vec<&'static str> {
         [
             ("objects", self.objects.is_some()),
+            ("program", self.program.is_some()),
             ("tree", self.tree.is_some()),
             ("fio", self.fio.is_some()),
             ("fio-matrix", self.fio_matrix),
@@ -250,11 +258,11 @@ impl WorkloadText {
     /// Options that are written, each with the loads that take it.
     fn option_keys(&self) -> Vec<(&'static str, &'static [&'static str])> {
         [
-            ("store", self.store.is_some(), &["objects"][..]),
-            ("scale", self.scale.is_some(), &["objects"]),
-            ("verify", self.verify, &["objects"]),
-            ("sync-puts", self.sync_puts, &["objects"]),
-            ("block-size", !self.block_size.is_empty(), &["objects", "fio-matrix"]),
+            ("store", self.store.is_some(), &["objects", "program"][..]),
+            ("scale", self.scale.is_some(), &["objects", "program"]),
+            ("verify", self.verify, &["objects", "program"]),
+            ("sync-puts", self.sync_puts, &["objects", "program"]),
+            ("block-size", !self.block_size.is_empty(), &["objects", "program", "fio-matrix"]),
             ("size", self.size.is_some(), &["fio-matrix", "bonnie"]),
             ("engine", !self.engine.is_empty(), &["fio-matrix"]),
             ("time", self.time.is_some(), &["fio-matrix", "dbench", "dbench-replay"]),
@@ -314,7 +322,7 @@ impl WorkloadText {
             ));
         }
         let load = match key {
-            "objects" => Load::Objects(self.resolve_objects(index)?),
+            "objects" | "program" => Load::Objects(self.resolve_objects(index)?),
             "tree" => Load::Tree(self.resolve_tree(index)?),
             "fio" => Load::Fio(self.resolve_fio(index)?),
             "fio-matrix" => Load::FioMatrix(self.resolve_matrix(index)?),
@@ -387,9 +395,15 @@ impl WorkloadText {
             },
             _ => return Err(error(field("block-size"), "must be one size, 512 or 4096")),
         };
+        if self.program.as_ref().is_some_and(|text| text.trim().is_empty()) {
+            return Err(error(field("program"), "is empty; say what to do"));
+        }
         Ok(ObjectsLoad {
-            path: self.objects.clone().unwrap_or_default(),
-            program: String::new(),
+            // A program without a file is known by its workload's name in messages.
+            path: self.objects.clone().unwrap_or_else(|| {
+                self.name.clone().unwrap_or_else(|| "program".to_string()).into()
+            }),
+            program: self.program.clone().unwrap_or_default(),
             store: self.store.clone().unwrap_or_else(|| "cannyls".into()),
             scale,
             verify: self.verify,

@@ -2,7 +2,7 @@
 //! output are kept.
 
 use lab::load::{BonnieLoad, LoadReport, Metric, Target, Unit};
-use loads::bonnie::{Bonnie, BonnieReport, Unit as BonnieUnit, bonnie};
+use loads::bonnie::{Bonnie, BonnieReport, Test, Unit as BonnieUnit, bonnie};
 use loads::tool::Tool;
 
 use super::directory_of;
@@ -38,6 +38,15 @@ pub(super) fn run(load: &BonnieLoad, target: &Target, stop: &Stop) -> Result<Loa
     Ok(translate(&report))
 }
 
+/// The name of a test in its JSON, with blanks.
+fn metric_name(test: Test) -> Option<String> {
+    Some(serde_json::to_value(test).ok()?.as_str()?.replace('_', " "))
+}
+
+pub(super) fn metric_names() -> Vec<String> {
+    Test::ALL.into_iter().filter_map(metric_name).collect()
+}
+
 fn translate(report: &BonnieReport) -> LoadReport {
     let metrics = report
         .records
@@ -52,9 +61,7 @@ fn translate(report: &BonnieReport) -> LoadReport {
                 }
             };
             let value = result.rate? * factor;
-            // The name in its JSON, with blanks.
-            let name = serde_json::to_value(result.test).ok()?.as_str()?.replace('_', " ");
-            Some(Metric { name, value, unit })
+            Some(Metric { name: metric_name(result.test)?, value, unit })
         })
         .collect();
     let untimed: Vec<String> = report
@@ -62,9 +69,7 @@ fn translate(report: &BonnieReport) -> LoadReport {
         .iter()
         .flat_map(|record| &record.tests)
         .filter(|result| result.rate.is_none())
-        .filter_map(|result| {
-            Some(serde_json::to_value(result.test).ok()?.as_str()?.replace('_', " "))
-        })
+        .filter_map(|result| metric_name(result.test))
         .collect();
     let findings = match untimed.is_empty() {
         true => Vec::new(),

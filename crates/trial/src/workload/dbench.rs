@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use lab::load::{DbenchLoad, LoadReport, Metric, Series, Target, Unit};
+use lab::load::{
+    AverageLatency, DbenchLoad, LoadReport, Metric, OVERALL_OPERATION, Series, Target, Unit,
+};
 use loads::dbench::real::{Dbench, DbenchReport, dbench};
-use loads::dbench::{LoadFile, PACKAGED_LOAD_FILE, verdict};
+use loads::dbench::{Kind, LoadFile, PACKAGED_LOAD_FILE, verdict};
 use loads::tool::Tool;
 
 use super::room::{self, Room};
@@ -84,6 +86,43 @@ pub(super) fn run(load: &DbenchLoad, target: &Target, stop: &Stop) -> Result<Loa
     Ok(translate(&report))
 }
 
+/// The figure that is compared, of dbench and of its replay.
+pub(super) const METRIC: &str = "throughput";
+
+/// The operations of dbench's table, of which the replay has the latencies too.
+pub(super) fn operation_names() -> Vec<String> {
+    Kind::ALL.iter().map(|kind| kind.name().to_string()).collect()
+}
+
+/// dbench prints milliseconds.
+fn nanoseconds(ms: f64) -> f64 {
+    ms * 1e6
+}
+
+/// dbench's table, and last what it says of all operations together.
+fn averages(report: &DbenchReport) -> Vec<AverageLatency> {
+    let mut averages: Vec<AverageLatency> = report
+        .operations
+        .iter()
+        .map(|line| AverageLatency {
+            operation: line.operation.clone(),
+            count: line.count,
+            average_ns: nanoseconds(line.average_ms),
+            max_ns: nanoseconds(line.maximum_ms),
+        })
+        .collect();
+    let count: u64 = averages.iter().map(|line| line.count).sum();
+    let total_ns: f64 = averages.iter().map(|line| line.average_ns * line.count as f64).sum();
+    averages.push(AverageLatency {
+        operation: OVERALL_OPERATION.into(),
+        count,
+        average_ns: if count > 0 { total_ns / count as f64 } else { 0.0 },
+        // The longest pause between two operations of a client, which is what dbench compares.
+        max_ns: nanoseconds(report.latency_max_ms),
+    });
+    averages
+}
+
 fn translate(report: &DbenchReport) -> LoadReport {
     let series = report.series();
     let rates = series
@@ -96,10 +135,11 @@ fn translate(report: &DbenchReport) -> LoadReport {
     }));
     LoadReport {
         metrics: vec![Metric {
-            name: "throughput".into(),
+            name: METRIC.into(),
             value: report.throughput_mb_per_second * 1e6,
             unit: Unit::BytesPerSecond,
         }],
+        averages: averages(report),
         series: vec![Series {
             name: "throughput".into(),
             unit: Unit::BytesPerSecond,

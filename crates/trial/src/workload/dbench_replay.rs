@@ -73,7 +73,7 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
     }
     Ok(LoadReport {
         metrics: vec![Metric {
-            name: "throughput".into(),
+            name: super::dbench::METRIC.into(),
             value: report.throughput_bytes_per_second,
             unit: Unit::BytesPerSecond,
         }],

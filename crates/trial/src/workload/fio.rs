@@ -170,24 +170,50 @@ fn run_job(job: &JobFile, task: &LoadTask, stop: &Stop) -> Result<FioOutcome, St
     fio(&plan, stop.flag(), &mut |_| ()).map_err(|error| error.to_string())
 }
 
+/// The names of the figures of reading and of writing: operations and bytes a second.
+const DIRECTIONS: [[&str; 2]; 2] =
+    [["read operations", "read bandwidth"], ["write operations", "write bandwidth"]];
+
+/// The figures that a job can have; one that reads only has no others than those of reading.
+pub(super) fn metric_names() -> Vec<String> {
+    DIRECTIONS.iter().flatten().map(ToString::to_string).collect()
+}
+
+/// The figure of all cells of the matrix together.
+const MATRIX_MEAN: &str = "geometric mean of all cells";
+
+/// The kinds of operation of fio.
+pub(super) fn operation_names() -> Vec<String> {
+    ["read", "write", "trim"].map(str::to_string).into()
+}
+
+/// The figures of the matrix.
+pub(super) fn matrix_metric_names(load: &FioMatrixLoad) -> Vec<String> {
+    let cells = matrix(load).map(|matrix| matrix.cells()).unwrap_or_default();
+    let cells = cells.into_iter().map(|cell| name_of(cell).to_string());
+    std::iter::once(MATRIX_MEAN.to_string()).chain(cells).collect()
+}
+
 /// Operations and bytes a second of all jobs together, by direction.
 fn metrics(report: &FioReport) -> Vec<Metric> {
     let mut metrics = Vec::new();
-    for (name, side) in [
-        ("read", (|job: &loads::fio::FioJob| job.read.clone()) as fn(&_) -> _),
-        ("write", |job| job.write.clone()),
-    ] {
+    for ([operations_name, bandwidth_name], side) in DIRECTIONS
+        .into_iter()
+        .zip([(|job: &loads::fio::FioJob| job.read.clone()) as fn(&_) -> _, |job| {
+            job.write.clone()
+        }])
+    {
         let sides: Vec<_> = report.jobs.iter().filter_map(side).collect();
         let operations: f64 = sides.iter().map(|side| side.operations_per_second).sum();
         let bytes: f64 = sides.iter().map(|side| side.bytes_per_second).sum();
         if operations > 0.0 {
             metrics.push(Metric {
-                name: format!("{name} operations"),
+                name: operations_name.into(),
                 value: operations,
                 unit: Unit::OperationsPerSecond,
             });
             metrics.push(Metric {
-                name: format!("{name} bandwidth"),
+                name: bandwidth_name.into(),
                 value: bytes,
                 unit: Unit::BytesPerSecond,
             });
@@ -302,7 +328,7 @@ pub(super) fn run_matrix(
     metrics.insert(
         0,
         Metric {
-            name: "geometric mean of all cells".into(),
+            name: MATRIX_MEAN.into(),
             value: (logarithms / metrics.len() as f64).exp(),
             unit: Unit::OperationsPerSecond,
         },

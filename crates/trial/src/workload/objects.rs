@@ -9,6 +9,7 @@ use block::{BlockDevice, FileDevice, FileDeviceOptions};
 use lab::load::{Latency, LoadReport, LoadTask, Metric, ObjectsLoad, Series, Target, Unit};
 use lab::record::Phase::Verify;
 use loads::latency::Series as RecordedSeries;
+use loads::objects::stream::Stream;
 use loads::objects::{
     Fit, Options, Outcome, Phase, Place, Plan, Program, Report, StoreOptions, run as run_program,
     store,
@@ -21,10 +22,13 @@ use super::latencies;
 use super::room::{self, Room};
 use crate::stop::Stop;
 
-/// Reads the program's file into the load and parses it.
+/// Reads the program's file into the load, unless the study has its text, and parses it.
 pub(super) fn read(load: &mut ObjectsLoad) -> Result<(), String> {
     let origin = load.path.display().to_string();
-    let text = std::fs::read(&load.path).map_err(|error| format!("program {origin}: {error}"))?;
+    let text = match load.program.is_empty() {
+        false => std::mem::take(&mut load.program).into_bytes(),
+        true => std::fs::read(&load.path).map_err(|error| format!("program {origin}: {error}"))?,
+    };
     Program::parse(&origin, &text).map_err(|error| error.to_string())?;
     load.program = String::from_utf8_lossy(&text).into_owned();
     Ok(())
@@ -210,6 +214,24 @@ pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<Lo
     }
 }
 
+/// The figure that is compared.
+const METRIC: &str = "commands and sync";
+
+pub(super) fn metric_names() -> Vec<String> {
+    vec![METRIC.into()]
+}
+
+/// The kinds of operation of a program, as its report names them.
+pub(super) fn operation_names(load: &ObjectsLoad) -> Vec<String> {
+    let Ok(program) = program(load) else { return Vec::new() };
+    let stream = Stream::new(&program);
+    let sized = stream
+        .classes()
+        .iter()
+        .flat_map(|size| ["Put", "Embed", "Get"].map(|verb| format!("{verb}({})", size.label())));
+    sized.chain(["Delete", "DeleteRange", "Sync"].map(str::to_string)).collect()
+}
+
 fn translate(mut report: Report) -> LoadReport {
     let mut findings = Vec::new();
     if let Some(checked) = &report.verification {
@@ -228,7 +250,7 @@ fn translate(mut report: Report) -> LoadReport {
     LoadReport {
         metrics: vec![Metric {
             // The publication's figure, and the sync that makes it honest.
-            name: "commands and sync".into(),
+            name: METRIC.into(),
             value: (report.elapsed_ns + report.sync_ns) as f64,
             unit: Unit::Nanoseconds,
         }],

@@ -35,9 +35,12 @@ fn facts(load: &TreeLoad) -> Option<ArchiveFacts> {
     Some(ArchiveFacts { archive_bytes, files, others, file_bytes, block_bytes })
 }
 
+/// What the phases run.
+pub(super) const TOOLS: [Tool; 2] = [Tool::Tar, Tool::Rm];
+
 /// Whether the tools are there, and whether archive and tree fit.
 pub(super) fn check(load: &TreeLoad, room: Option<&Room>) -> Result<(), String> {
-    for tool in [Tool::Tar, Tool::Rm] {
+    for tool in TOOLS {
         tool.locate().map_err(|error| error.to_string())?;
     }
     let needed_bytes = facts(load).map_or(0, |facts| facts.needed_bytes());
@@ -87,6 +90,25 @@ fn archive(load: &TreeLoad, task: &LoadTask) -> PathBuf {
     }
 }
 
+/// The figure of all phases together.
+const ALL_PHASES: &str = "all phases";
+
+fn metric_name(phase: Phase) -> String {
+    phase.name().replace('_', " ")
+}
+
+pub(super) fn metric_names() -> Vec<String> {
+    let phases = Phase::DEFAULT.into_iter().map(metric_name);
+    std::iter::once(ALL_PHASES.to_string()).chain(phases).collect()
+}
+
+/// The phases of which each operation is timed.
+pub(super) fn operation_names() -> Vec<String> {
+    [Phase::Copy, Phase::Walk, Phase::Stat, Phase::Rewrite, Phase::DeleteEach]
+        .map(|phase| phase.name().to_string())
+        .into()
+}
+
 pub(super) fn run(load: &TreeLoad, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
     let archive = archive(load, task);
     let facts = match facts(load) {
@@ -117,8 +139,8 @@ pub(super) fn run(load: &TreeLoad, task: &LoadTask, stop: &Stop) -> Result<LoadR
     let metric = |name: String, ns: u64| Metric { name, value: ns as f64, unit: Unit::Nanoseconds };
     let phases = || report.phases.iter().map(|phase| (phase, phase.elapsed_ns + phase.sync_ns));
     let total_ns = phases().map(|(_, ns)| ns).sum();
-    let metrics = std::iter::once(metric("all phases".into(), total_ns))
-        .chain(phases().map(|(phase, ns)| metric(phase.phase.name().replace('_', " "), ns)))
+    let metrics = std::iter::once(metric(ALL_PHASES.into(), total_ns))
+        .chain(phases().map(|(phase, ns)| metric(metric_name(phase.phase), ns)))
         .collect();
     let proof = report.hash.as_ref().map(|hash| format!("tree {hash}"));
     let mut findings: Vec<String> = proof.iter().cloned().collect();

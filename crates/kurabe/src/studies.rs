@@ -1,0 +1,309 @@
+//! The bundled studies: four publications, each as one study file of this program.
+//!
+//! What a study of either kind needs before it is carried out stands here too: which profile is
+//! taken, what is left out because this machine lacks it, and whether the figures that published
+//! tables name are ones that the loads report.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lab::contender::nearest;
+use lab::load::Load;
+use lab::published::{Figure, Reference};
+use lab::quantity::parse_duration;
+use lab::study::{LeftOut, Study, StudyError, StudyText};
+use lab::study_file;
+use trial::filesystem;
+use trial::workload::{metric_names, missing, operation_names, read_files};
+
+use crate::exit::{self, Failure};
+use crate::flags::RunArgs;
+use crate::preflight::missing_program;
+use crate::progress::rough;
+use crate::terminal;
+
+/// A study that is part of the program.
+pub struct Bundled {
+    /// Its name on the command line, and in its file.
+    pub name: &'static str,
+    /// Its study file.
+    pub text: &'static str,
+}
+
+/// The bundled studies.
+pub const BUNDLED: [Bundled; 4] = [
+    Bundled { name: "cannyls", text: include_str!("../../../studies/cannyls.toml") },
+    Bundled {
+        name: "operating-systems",
+        text: include_str!("../../../studies/operating-systems.toml"),
+    },
+    Bundled { name: "flash-overhead", text: include_str!("../../../studies/flash-overhead.toml") },
+    Bundled { name: "dbench", text: include_str!("../../../studies/dbench.toml") },
+];
+
+fn bundled(name: &str) -> Option<&'static Bundled> {
+    BUNDLED.iter().find(|study| study.name == name)
+}
+
+fn names() -> Vec<&'static str> {
+    BUNDLED.iter().map(|study| study.name).collect()
+}
+
+/// `kurabe studies`.
+pub fn studies(name: Option<&str>) -> Result<u8, Failure> {
+    match name {
+        Some(name) => {
+            let study = bundled(name).ok_or_else(|| unknown(name))?;
+            terminal::print(study.text);
+        }
+        None => BUNDLED.iter().for_each(|study| terminal::print(&describe(study))),
+    }
+    Ok(exit::OK)
+}
+
+fn unknown(name: &str) -> Failure {
+    let names = names();
+    Failure::refused(match nearest(name, &names) {
+        Some(near) => format!("no bundled study is called '{name}'; did you mean '{near}'?"),
+        None => format!("no bundled study is called '{name}'; there are {}", names.join(", ")),
+    })
+}
+
+/// A study's name, what it answers, how long it takes, and what it lacks here.
+fn describe(bundled: &Bundled) -> String {
+    // The tests read every bundled study.
+    let Ok((text, mut study)) =
+        study_file::load(Path::new(bundled.name), bundled.text, &filesystem::names())
+    else {
+        return format!("{}\n", bundled.name);
+    };
+    let mut lines = study.why.clone().into_iter().collect::<Vec<_>>();
+    let list = |names: Vec<&str>| names.join(", ");
+    lines.push(format!(
+        "{} under {}",
+        list(study.contenders.iter().map(|contender| contender.label.as_str()).collect()),
+        list(study.workloads.iter().map(|workload| workload.name.as_str()).collect()),
+    ));
+    if let Some(quick) = &text.quick {
+        let time = quick.budget.as_deref().and_then(|budget| parse_duration(budget).ok());
+        lines.push(format!(
+            "quick profile: {} on {}; --full: on {}",
+            time.map_or("unbounded".into(), |time| format!("at most {}", rough(time))),
+            quick.device.as_deref().unwrap_or(&study.device),
+            study.device
+        ));
+    }
+    if leave_out_missing(&mut study).is_err() {
+        lines.push("this machine lacks everything that it needs".into());
+    }
+    for left in &study.left_out {
+        lines.push(format!("missing here: {}: {}", left.name, left.missing.join("; ")));
+    }
+    let mut shown = format!("{}\n", bundled.name);
+    for line in lines {
+        shown.push_str(&format!("    {line}\n"));
+    }
+    shown
+}
+
+/// Where a study comes from.
+#[derive(Debug)]
+pub struct Source {
+    /// The file, or what stands for it in messages.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: Cow<'static, str>,
+    bundled: Option<&'static str>,
+}
+
+/// Opens a study: a file of this name, or else the bundled study.
+pub fn open(name: &Path) -> Result<Source, Failure> {
+    let bundled = name.to_str().and_then(bundled);
+    let read = |path: &Path| {
+        fs::read_to_string(path)
+            .map_err(|error| Failure::refused(format!("study file {}: {error}", path.display())))
+    };
+    match bundled {
+        // A directory of the name is none: a clone of this project may have one.
+        Some(study) if !name.is_file() => Ok(Source {
+            path: PathBuf::from(format!("(bundled) {}.toml", study.name)),
+            text: Cow::Borrowed(study.text),
+            bundled: Some(study.name),
+        }),
+        _ if name.exists() || name.components().count() > 1 || name.extension().is_some() => {
+            Ok(Source { path: name.into(), text: Cow::Owned(read(name)?), bundled: None })
+        }
+        _ => {
+            let shown = name.display().to_string();
+            let mut failure = unknown(&shown);
+            failure.message = format!("there is no study file {shown}, and {}", failure.message);
+            Err(failure)
+        }
+    }
+}
+
+impl Source {
+    /// Takes the profile that the flags ask for, and says which study under which profile it is.
+    pub fn profile(&self, args: &RunArgs, text: &mut StudyText) -> Result<String, StudyError> {
+        let chosen = args.full || args.scale.is_some() || args.study.device.is_some();
+        let quick = args.quick || (self.bundled.is_some() && !chosen && text.quick.is_some());
+        let mut profile = match self.bundled {
+            Some(name) => format!("bundled study {name} (kurabe studies {name} prints its file)"),
+            None => format!("study file {}", self.path.display()),
+        };
+        if quick {
+            let device = text.device.take();
+            *text = text.quickened()?;
+            if text.device.is_none() {
+                text.device = device;
+            }
+            profile.push_str(", quick profile");
+            if !args.quick {
+                profile.push_str("; --full, --scale or --device for more");
+            }
+        }
+        if let Some(factor) = args.scale {
+            text.scale_loads(factor)?;
+            if !quick && args.study.device.is_none() {
+                text.scale_device(factor);
+            }
+            profile.push_str(&format!(", scaled by {factor}"));
+        }
+        Ok(profile)
+    }
+}
+
+/// Takes out of a study what this machine cannot have, when the study says so. Gates of contenders
+/// that are left out are refused.
+pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
+    if !study.leave_out_missing {
+        return Ok(());
+    }
+    let baseline = study.contenders[study.baseline].label.clone();
+    let mut left_out = Vec::new();
+    study.contenders.retain(|contender| {
+        let missing = filesystem::by_name(&contender.file_system)
+            .map(filesystem::missing)
+            .unwrap_or_default();
+        keep(&mut left_out, "contender", &contender.label, missing)
+    });
+    study.workloads.retain(|workload| {
+        let mut lacks = missing(&workload.load);
+        if let Load::Command { command } = &workload.load
+            && let Some(program) = missing_program(command)
+        {
+            lacks.push(format!("the program '{program}' is not found"));
+        }
+        keep(&mut left_out, "workload", &workload.name, lacks)
+    });
+    let lines = left_out
+        .iter()
+        .map(|left: &LeftOut| format!("{} '{}': {}", left.what, left.name, left.missing.join("; ")))
+        .collect::<Vec<_>>();
+    if study.contenders.is_empty() || study.workloads.is_empty() {
+        return Err(Failure::refused(format!(
+            "this machine lacks everything that the study needs\n{}",
+            lines.join("\n")
+        )));
+    }
+    for gate in &study.gates {
+        let of_left = |left: &LeftOut| left.what == "contender" && gate.starts_with(&left.name);
+        if let Some(left) = left_out.iter().find(|left| of_left(left)) {
+            return Err(Failure::refused(format!(
+                "gate '{gate}': {} is missing here: {}",
+                left.name,
+                left.missing.join("; ")
+            )));
+        }
+    }
+    // Without its baseline the study is compared with the first that is there.
+    let position = study.contenders.iter().position(|contender| contender.label == baseline);
+    study.baseline = position.unwrap_or(0);
+    study.left_out = left_out;
+    Ok(())
+}
+
+fn keep(left_out: &mut Vec<LeftOut>, what: &str, name: &str, missing: Vec<String>) -> bool {
+    let here = missing.is_empty();
+    if !here {
+        left_out.push(LeftOut { what: what.into(), name: name.into(), missing });
+    }
+    here
+}
+
+/// Refuses published tables whose cells name figures that their loads never report. The places in
+/// the study file are those of the cells.
+pub fn check_figures(study: &Study) -> Result<(), StudyError> {
+    let known: Vec<(&str, Vec<String>, Vec<String>)> = study
+        .workloads
+        .iter()
+        .map(|workload| {
+            let mut load = workload.load.clone();
+            // Of a program the operations are known once it was read. A file that cannot be read is
+            // an error of its own, told when it is needed.
+            let read = !matches!(load, Load::Objects(_)) || read_files(&mut load).is_ok();
+            let operations = if read { operation_names(&load) } else { Vec::new() };
+            (workload.name.as_str(), metric_names(&load), operations)
+        })
+        .collect();
+    for (table_index, table) in study.published.iter().enumerate() {
+        for (row_index, row) in table.rows.iter().enumerate() {
+            for (cell_index, cell) in row.cells.iter().enumerate() {
+                for reference in &cell.here {
+                    check_figure(reference, &known).map_err(|problem| StudyError {
+                        field: format!(
+                            "published[{table_index}].rows[{row_index}].cells[{cell_index}]"
+                        ),
+                        problem,
+                    })?;
+                }
+            }
+        }
+    }
+    for (index, claim) in study.claims.iter().enumerate() {
+        let Some(metric) = &claim.metric else { continue };
+        for workload in &claim.workloads {
+            let reported = known.iter().find(|(name, ..)| name == workload);
+            if let Some((_, metrics, _)) = reported {
+                one_of(metric, metrics, workload).map_err(|problem| StudyError {
+                    field: format!("claim[{index}].metric"),
+                    problem,
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_figure(
+    reference: &Reference,
+    known: &[(&str, Vec<String>, Vec<String>)],
+) -> Result<(), String> {
+    // The study was validated, so the workload is there.
+    let found = known.iter().find(|(name, ..)| *name == reference.workload);
+    let Some((workload, metrics, operations)) = found else { return Ok(()) };
+    match &reference.figure {
+        Figure::Metric(name) => one_of(name, metrics, workload),
+        Figure::Operation(name) if !operations.is_empty() => one_of(name, operations, workload),
+        Figure::Operation(_) | Figure::Phase(_) => Ok(()),
+    }
+}
+
+fn one_of(name: &str, known: &[String], workload: &str) -> Result<(), String> {
+    if known.iter().any(|one| one == name) {
+        return Ok(());
+    }
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    Err(match nearest(name, &known) {
+        Some(near) => {
+            format!("the workload '{workload}' reports no '{name}'; did you mean '{near}'?")
+        }
+        None => {
+            format!("the workload '{workload}' reports no '{name}'; it has {}", known.join(", "))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! The bundled studies: that they read, fit, name what the loads report, and keep to their time.
+
+use super::*;
+
+use std::time::Duration;
+
+use lab::claim::{Outcome, Rule, judge};
+use lab::device::DeviceRequest;
+use lab::published::Statistic;
+
+use trial::workload;
+
+/// Bound on the budget of a quick profile.
+const QUICK_MAX: Duration = Duration::from_secs(180);
+
+fn load(bundled: &Bundled) -> (StudyText, Study) {
+    let path = PathBuf::from(format!("studies/{}.toml", bundled.name));
+    study_file::load(&path, bundled.text, &filesystem::names())
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Both profiles of every bundled study.
+fn profiles() -> Vec<(String, Study)> {
+    BUNDLED
+        .iter()
+        .flat_map(|bundled| {
+            let (text, full) = load(bundled);
+            let quick = text.quickened().unwrap().resolve(&filesystem::names()).unwrap();
+            [(bundled.name.to_string(), full), (format!("{}, quick", bundled.name), quick)]
+        })
+        .collect()
+}
+
+#[test]
+fn every_study_reads_and_says_why() {
+    for bundled in &BUNDLED {
+        let (text, study) = load(bundled);
+        assert_eq!(study.name, bundled.name);
+        assert!(study.why.is_some() && study.source.is_some(), "{}", bundled.name);
+        assert!(!study.differs.is_empty() && study.leave_out_missing, "{}", bundled.name);
+        assert!(study.workloads.iter().all(|load| load.why.is_some()), "{}", bundled.name);
+        assert!(!study.published.is_empty() && !study.claims.is_empty(), "{}", bundled.name);
+        assert_eq!(study.baseline, 0, "{}: the first contender is the baseline", bundled.name);
+        let printed = study_file::print(&text);
+        let again = study_file::parse(Path::new("printed"), &printed).unwrap();
+        assert_eq!(again, text, "{}", bundled.name);
+    }
+}
+
+#[test]
+fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
+    for (name, mut study) in profiles() {
+        let request = DeviceRequest::parse(&study.device, None).unwrap();
+        let size_bytes = request.size_bytes().unwrap();
+        let room = crate::preflight::room(&study, &request);
+        for load in &mut study.workloads {
+            // The load file of dbench comes with its package.
+            if workload::missing(&load.load).is_empty() {
+                workload::read_files(&mut load.load).unwrap();
+                workload::check(&load.load, room.as_ref())
+                    .unwrap_or_else(|problem| panic!("{name}, {}: {problem}", load.name));
+            }
+            for contender in &study.contenders {
+                let file_system = filesystem::by_name(&contender.file_system).unwrap();
+                assert!(file_system.size_bytes_min() <= size_bytes, "{name}, {}", contender.label);
+                let fits = match file_system.access() {
+                    filesystem::Access::Mounted => true,
+                    filesystem::Access::RawDevice => load.load.runs_on_raw(),
+                    filesystem::Access::MinfsLibrary => load.load.runs_on_library(),
+                };
+                assert!(fits, "{name}: {} under {}", contender.label, load.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_counterpart_names_what_its_load_reports() {
+    for bundled in &BUNDLED {
+        let (_, study) = load(bundled);
+        check_figures(&study).unwrap_or_else(|error| panic!("{}: {error}", bundled.name));
+    }
+    let (_, mut study) = load(&BUNDLED[0]);
+    study.published[1].rows[0].cells[2].here[0].figure = Figure::Metric("commands & sync".into());
+    let error = check_figures(&study).unwrap_err();
+    assert_eq!(error.field, "published[1].rows[0].cells[2]");
+    assert!(error.problem.contains("did you mean 'commands and sync'"), "{error}");
+    let (_, mut study) = load(&BUNDLED[0]);
+    study.published[4].rows[0].cells[0].here[0].figure = Figure::Operation("Put(262143)".into());
+    let error = check_figures(&study).unwrap_err();
+    assert!(error.problem.contains("did you mean 'Put(262144)'"), "{error}");
+    let (_, mut study) = load(&BUNDLED[1]);
+    study.claims[0].metric = Some("unpick".into());
+    let error = check_figures(&study).unwrap_err();
+    assert_eq!(error.field, "claim[0].metric");
+    assert!(error.problem.contains("'unpack'"), "{error}");
+}
+
+/// The numbers of cells that have a number and a counterpart, by study: one that loses its
+/// counterpart, or a table that is dropped, is seen here.
+#[test]
+fn every_published_number_is_there() {
+    let counted = |name: &str| {
+        let (_, study) = load(super::bundled(name).unwrap());
+        let cells: Vec<_> = study
+            .published
+            .iter()
+            .flat_map(|table| &table.rows)
+            .flat_map(|row| &row.cells)
+            .filter(|cell| !cell.text.is_empty())
+            .cloned()
+            .collect();
+        (cells.len(), cells.iter().filter(|cell| !cell.here.is_empty()).count())
+    };
+    // 4 programs x (3 times + 3 ratios), 12 totals; summaries of 5 numbers, of 3, 3, 9 and 9 kinds.
+    assert_eq!(counted("cannyls"), (24 + 12 + 5 * 24, 24 + 12 + 5 * 24));
+    // 5 systems x 4 steps without one mkfs; of each step 5 numbers, of btrfs 3.
+    assert_eq!(counted("operating-systems"), (19 + 15 * 5 + 4 * 3, 4));
+    // Curves without numbers; what the text says of the cluster.
+    assert_eq!(counted("flash-overhead"), (7, 0));
+    // 5 file systems x 16 operations x 3 numbers; 6 numbers of each run, 2 with a counterpart.
+    assert_eq!(counted("dbench"), (5 * 16 * 3 + 5 * 6, 5 * 16 * 3 + 5 * 2));
+}
+
+#[test]
+fn quick_profiles_keep_to_their_time() {
+    for (name, study) in profiles().into_iter().filter(|(name, _)| name.ends_with("quick")) {
+        let budget = Duration::from_nanos(study.budget_ns.expect(&name));
+        assert!(budget <= QUICK_MAX, "{name}");
+        // Fewer than three blocks have no interval.
+        assert!(study.blocks_min >= 3, "{name}");
+        let counted_s: u64 = study
+            .workloads
+            .iter()
+            .map(|workload| match &workload.load {
+                // Warm-up, and what starts and ends a run, come on top of that.
+                Load::Dbench(load) => u64::from(load.seconds) * 6 / 5 + 1,
+                Load::DbenchReplay(load) => u64::from(load.seconds) * 6 / 5 + 1,
+                Load::FioMatrix(load) => {
+                    let cells = metric_names(&workload.load).len() as u64;
+                    cells * load.cell_ns / 1_000_000_000
+                }
+                _ => 0,
+            })
+            .sum();
+        // NILFS2 is hardly ever there.
+        let contenders = study.contenders.iter().filter(|c| c.label != "nilfs2").count() as u64;
+        let planned_s = counted_s * contenders * u64::from(study.blocks_min);
+        assert!(planned_s <= budget.as_secs(), "{name}: {planned_s} s of counted time alone");
+    }
+}
+
+#[test]
+fn every_cell_of_the_matrix_is_known_to_the_claims_by_its_name() {
+    let (_, study) = load(super::bundled("flash-overhead").unwrap());
+    let figures = metric_names(&study.workloads[0].load);
+    // All cells together stand first.
+    assert_eq!(figures.len(), 1 + 81);
+    for name in &figures[1..] {
+        let cell: lab::load::MatrixCell = name.parse().unwrap();
+        assert_eq!(cell.to_string(), *name);
+    }
+}
+
+#[test]
+fn without_records_every_tested_claim_is_untested() {
+    for (name, study) in profiles() {
+        let tested = study.claims.iter().filter(|claim| claim.rule.is_some()).count();
+        assert!(tested >= 1, "{name}");
+        let plan = lab::plan::Plan::new(study, 1);
+        let analysis = lab::analysis::analyse(&plan, &[], None);
+        for judged in judge(&plan, &[], &analysis) {
+            assert_eq!(judged.outcome, Outcome::Untested, "{name}: {:?}", judged.claim);
+        }
+    }
+}
+
+#[test]
+fn the_authors_wishes_are_granted() {
+    let (_, dbench) = load(super::bundled("dbench").unwrap());
+    let statistics: Vec<Statistic> = dbench.published[1].rows[0]
+        .cells
+        .iter()
+        .flat_map(|cell| &cell.here)
+        .filter(|here| here.workload == "replay")
+        .map(|here| here.statistic)
+        .collect();
+    for wished in [Statistic::P5, Statistic::P50, Statistic::P95] {
+        assert!(statistics.contains(&wished), "{statistics:?}");
+    }
+    for rule in [Rule::Sinks, Rule::WhySinks, Rule::Percentiles] {
+        assert!(dbench.claims.iter().any(|claim| claim.rule == Some(rule)), "{rule:?}");
+    }
+    let (_, cannyls) = load(super::bundled("cannyls").unwrap());
+    assert!(cannyls.claims.iter().any(|claim| claim.rule == Some(Rule::SameAccess)));
+}
+
+#[test]
+fn what_is_missing_is_left_out_and_named() {
+    let resolved =
+        |text: &str| study_file::load(Path::new("s"), text, &filesystem::names()).unwrap().1;
+    let text = "contenders = ['dir:/tmp', 'nilfs2']\nleave-out-missing = true\n\
+                [[workload]]\nname = 'replay'\ndbench-replay = '4:/no/such/file'\n\
+                [[workload]]\nname = 'program'\ncommand = ['/no/such/program']\n\
+                [[workload]]\nname = 'there'\ncommand = 'true'\n";
+    let mut study = resolved(text);
+    leave_out_missing(&mut study).unwrap();
+    let names: Vec<&str> = study.workloads.iter().map(|load| load.name.as_str()).collect();
+    assert_eq!(names, ["there"]);
+    let left: Vec<&LeftOut> = study.left_out.iter().filter(|l| l.what == "workload").collect();
+    assert_eq!(left.len(), 2);
+    assert!(left[0].missing[0].contains("apt install dbench"), "{left:?}");
+    assert!(left[1].missing[0].contains("/no/such/program"), "{left:?}");
+    // Without the key everything stays, and is refused later.
+    let mut study = resolved(&text.replace("leave-out-missing = true", ""));
+    leave_out_missing(&mut study).unwrap();
+    assert_eq!((study.workloads.len(), study.left_out.len()), (3, 0));
+    let mut study = resolved(&text.replace("'true'", "['/no/such/other']"));
+    assert!(leave_out_missing(&mut study).unwrap_err().message.contains("/no/such/other"));
+    if filesystem::missing(filesystem::by_name("nilfs2").unwrap()).is_empty() {
+        eprintln!("skipped: this machine has NILFS2, so there is no baseline to leave out");
+        return;
+    }
+    let mut study = resolved(&text.replace("leave-out", "baseline = 'nilfs2'\nleave-out"));
+    leave_out_missing(&mut study).unwrap();
+    assert_eq!((study.contenders.len(), study.baseline), (1, 0));
+    assert!(study.left_out[0].missing[0].contains("apt install nilfs-tools"), "{study:?}");
+    let gated = text.replace("leave-out", "gate = ['nilfs2 <= 2']\nleave-out");
+    assert!(leave_out_missing(&mut resolved(&gated)).unwrap_err().message.contains("nilfs2"));
+}
+
+#[test]
+fn studies_are_found_by_file_first() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("cannyls");
+    assert!(open(Path::new("cannyls")).unwrap().bundled.is_some());
+    assert!(open(&file).unwrap_err().message.contains("No such file"));
+    fs::write(&file, "name = 'mine'").unwrap();
+    let source = open(&file).unwrap();
+    assert_eq!((source.bundled, &*source.text), (None, "name = 'mine'"));
+    let message = |name: &str| open(Path::new(name)).err().unwrap().message;
+    assert!(message("canyls").contains("did you mean 'cannyls'"), "{}", message("canyls"));
+    assert!(message("no-such.toml").contains("study file no-such.toml"));
+}

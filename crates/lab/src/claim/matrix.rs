@@ -1,0 +1,331 @@
+//! The flash study's conclusions, judged on a matrix of fio cells against the raw device.
+//!
+//! What is lost in a cell is 1 less the ratio of operations a second to the baseline's. The
+//! intervals of the cells are those of the comparisons: corrected for the number of contenders,
+//! not for that of the cells, and the sentences say so where the extreme of many is picked.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, Outcome, Performance, list};
+use crate::analysis::WorkloadAnalysis;
+use crate::load::MatrixCell;
+use crate::quantity::size_text;
+
+fn cell_words(cell: &MatrixCell) -> String {
+    let how = match cell.depth {
+        1 => "one by one".to_string(),
+        depth => format!("{depth} at once"),
+    };
+    let size = size_text(cell.block_size_bytes);
+    format!("{} of {size}, {how}", pattern_words(&cell.pattern))
+}
+
+fn pattern_words(pattern: &str) -> &str {
+    match pattern {
+        "randread" => "random reads",
+        "randwrite" => "random writes",
+        "randrw-70-30" => "random reads and writes (70/30)",
+        other => other,
+    }
+}
+
+/// What a contender loses in a cell, as shares of the baseline: 0.5 is half.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Loss {
+    pub contender: String,
+    pub cell: MatrixCell,
+    pub lost: f64,
+    /// Ends of the interval, where there is one.
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+}
+
+impl Loss {
+    fn words(&self) -> String {
+        let percent = |share: f64| share * 100.0;
+        match self.low.zip(self.high) {
+            Some((low, high)) => {
+                format!("{:.0} % ({:.0} to {:.0})", percent(self.lost), percent(low), percent(high))
+            }
+            None => format!("{:.0} %", percent(self.lost)),
+        }
+    }
+}
+
+/// The losses of every contender but the baseline in every cell.
+pub(super) fn losses(workload: &WorkloadAnalysis) -> Vec<Loss> {
+    workload
+        .comparisons
+        .iter()
+        .filter_map(|comparison| {
+            let cell = comparison.metric.parse().ok()?;
+            let Performance { ratio, low, high } = Performance::of(comparison)?;
+            Some(Loss {
+                contender: comparison.contender.clone(),
+                cell,
+                lost: 1.0 - ratio,
+                low: high.map(|high| 1.0 - high),
+                high: low.map(|low| 1.0 - low),
+            })
+        })
+        .collect()
+}
+
+/// The contenders in the order in which they come up.
+fn contenders(losses: &[Loss]) -> Vec<&str> {
+    let mut labels: Vec<&str> = Vec::new();
+    for loss in losses {
+        if !labels.contains(&loss.contender.as_str()) {
+            labels.push(&loss.contender);
+        }
+    }
+    labels
+}
+
+fn of<'a>(losses: &'a [Loss], contender: &str) -> Vec<&'a Loss> {
+    losses.iter().filter(|loss| loss.contender == contender).collect()
+}
+
+fn greatest<'a>(losses: &[&'a Loss], by: fn(&Loss) -> f64) -> Option<&'a Loss> {
+    losses.iter().copied().max_by(|one, other| by(one).total_cmp(&by(other)))
+}
+
+const NONE_COMPARED: &str = "no cell was compared with the baseline";
+
+/// Half of the baseline's performance.
+const HALF: f64 = 0.5;
+
+/// "A file system can cost up to half of the device": holds when in some cell surely half or more
+/// is lost, fails when surely less than half is lost everywhere.
+pub(super) fn loses_half(losses: &[Loss]) -> Finding {
+    if losses.is_empty() {
+        return Finding::untested(NONE_COMPARED);
+    }
+    let surely_half = losses.iter().any(|loss| loss.low.is_some_and(|low| low >= HALF));
+    let surely_less = losses.iter().all(|loss| loss.high.is_some_and(|high| high < HALF));
+    let outcome = match (surely_half, surely_less) {
+        (true, _) => Outcome::Holds,
+        (_, true) => Outcome::Fails,
+        _ => Outcome::Inconclusive,
+    };
+    let evidence = contenders(losses)
+        .into_iter()
+        .filter_map(|label| {
+            let own = of(losses, label);
+            let worst = greatest(&own, |loss| loss.lost)?;
+            let sure = own.iter().filter(|loss| loss.low.is_some_and(|low| low > 0.0)).count();
+            let gains = own.iter().filter(|loss| loss.high.is_some_and(|high| high < 0.0)).count();
+            Some(format!(
+                "{label}: the most is lost in {}: {}; surely slower than the baseline in {sure} of {} cells, surely faster in {gains} (the worst of {} cells is picked; the intervals are not corrected for that)",
+                cell_words(&worst.cell),
+                worst.words(),
+                own.len(),
+                own.len()
+            ))
+        })
+        .collect();
+    Finding::new(outcome, evidence)
+}
+
+/// "The loss shrinks as the load grows": of the pairs of cells that differ in depth alone, one by
+/// one against the deepest queue, in how many less is lost in the queue. Holds when surely so in
+/// more than half of the pairs, fails when surely the contrary in more than half.
+pub(super) fn loses_less_under_load(losses: &[Loss]) -> Finding {
+    let deepest = losses.iter().map(|loss| loss.cell.depth).max().unwrap_or(1);
+    if deepest == 1 {
+        return Finding::untested("no cell with a queue was compared with the baseline");
+    }
+    let (mut shrinks, mut grows, mut pairs) = (0, 0, 0);
+    let mut evidence = Vec::new();
+    for label in contenders(losses) {
+        let own = of(losses, label);
+        let mut counts = [0usize; 4];
+        for alone in own.iter().filter(|loss| loss.cell.depth == 1) {
+            let same = |loss: &&&Loss| {
+                loss.cell.depth == deepest
+                    && loss.cell.pattern == alone.cell.pattern
+                    && loss.cell.block_size_bytes == alone.cell.block_size_bytes
+            };
+            let Some(queued) = own.iter().find(same) else { continue };
+            counts[0] += 1;
+            counts[1] += usize::from(queued.lost < alone.lost);
+            counts[2] += usize::from(surely_below(queued, alone));
+            counts[3] += usize::from(surely_below(alone, queued));
+        }
+        let [count, less, surely_less, surely_more] = counts;
+        pairs += count;
+        shrinks += surely_less;
+        grows += surely_more;
+        evidence.push(format!(
+            "{label}: with {deepest} at once less is lost than one by one in {less} of {count} pairs of cells, surely in {surely_less}; surely more in {surely_more}"
+        ));
+    }
+    let outcome = if pairs > 0 && shrinks * 2 > pairs {
+        Outcome::Holds
+    } else if pairs > 0 && grows * 2 > pairs {
+        Outcome::Fails
+    } else {
+        Outcome::Inconclusive
+    };
+    Finding::new(outcome, evidence)
+}
+
+fn surely_below(one: &Loss, other: &Loss) -> bool {
+    one.high.zip(other.low).is_some_and(|(high, low)| high < low)
+}
+
+/// "Synchronous I/O varies most": how far apart the losses over the block sizes of one pattern
+/// are, one by one and in queues. Holds when even the least spread that the intervals allow one by
+/// one is above the greatest that they allow in queues, for every contender; fails the other way
+/// round.
+pub(super) fn varies_most_alone(losses: &[Loss]) -> Finding {
+    let mut outcomes = Vec::new();
+    let mut evidence = Vec::new();
+    for label in contenders(losses) {
+        let own = of(losses, label);
+        let mut lines: BTreeMap<(u32, &str), Vec<&Loss>> = BTreeMap::new();
+        for loss in own {
+            lines.entry((loss.cell.depth, &loss.cell.pattern)).or_default().push(loss);
+        }
+        let spreads: Vec<(u32, Spread)> = lines
+            .into_iter()
+            .filter(|(_, line)| line.len() > 1)
+            .map(|((depth, _), line)| (depth, Spread::of(&line)))
+            .collect();
+        let widest = |alone: bool, by: fn(&Spread) -> f64| {
+            let of_kind = spreads.iter().filter(|(depth, _)| (*depth == 1) == alone);
+            of_kind.map(|(_, spread)| by(spread)).max_by(f64::total_cmp)
+        };
+        let (Some(alone), Some(queued)) = (widest(true, |s| s.seen), widest(false, |s| s.seen))
+        else {
+            continue;
+        };
+        let surely = |one: bool| {
+            let (least, most) = (widest(one, |s| s.least), widest(!one, |s| s.most));
+            least.zip(most).is_some_and(|(least, most)| least > most)
+        };
+        outcomes.push(match (surely(true), surely(false)) {
+            (true, _) => Outcome::Holds,
+            (_, true) => Outcome::Fails,
+            _ => Outcome::Inconclusive,
+        });
+        evidence.push(format!(
+            "{label}: over the block sizes what is lost differs by up to {:.0} percentage points one by one, and by up to {:.0} in queues",
+            alone * 100.0,
+            queued * 100.0
+        ));
+    }
+    let all = |wanted| !outcomes.is_empty() && outcomes.iter().all(|outcome| *outcome == wanted);
+    let outcome = match outcomes.is_empty() {
+        true => return Finding::untested("there are not two block sizes to compare"),
+        false if all(Outcome::Holds) => Outcome::Holds,
+        false if all(Outcome::Fails) => Outcome::Fails,
+        false => Outcome::Inconclusive,
+    };
+    Finding::new(outcome, evidence)
+}
+
+/// How far apart some losses are: as they were seen, and the least and the most that their
+/// intervals allow. Without intervals anything is possible.
+struct Spread {
+    seen: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(line: &[&Loss]) -> Spread {
+        let most = |by: &dyn Fn(&Loss) -> f64| {
+            line.iter().map(|loss| by(loss)).fold(f64::NEG_INFINITY, f64::max)
+        };
+        let least = |by: &dyn Fn(&Loss) -> f64| {
+            line.iter().map(|loss| by(loss)).fold(f64::INFINITY, f64::min)
+        };
+        let low = |loss: &Loss| loss.low.unwrap_or(f64::NEG_INFINITY);
+        let high = |loss: &Loss| loss.high.unwrap_or(f64::INFINITY);
+        Spread {
+            seen: most(&|loss| loss.lost) - least(&|loss| loss.lost),
+            least: (most(&low) - least(&high)).max(0.0),
+            most: most(&high) - least(&low),
+        }
+    }
+}
+
+/// "It is below the device in every cell".
+pub(super) fn always_loses(losses: &[Loss]) -> Finding {
+    if losses.is_empty() {
+        return Finding::untested(NONE_COMPARED);
+    }
+    let below = losses.iter().filter(|loss| loss.low.is_some_and(|low| low > 0.0)).count();
+    let above: Vec<&Loss> =
+        losses.iter().filter(|loss| loss.high.is_some_and(|high| high < 0.0)).collect();
+    let outcome = match (below == losses.len(), above.is_empty()) {
+        (true, _) => Outcome::Holds,
+        (_, false) => Outcome::Fails,
+        _ => Outcome::Inconclusive,
+    };
+    let mut evidence = vec![format!(
+        "surely below the baseline in {below} of {} cells, surely above in {}",
+        losses.len(),
+        above.len()
+    )];
+    if let Some(best) = above.iter().min_by(|one, other| one.lost.total_cmp(&other.lost)) {
+        evidence.push(format!(
+            "furthest above in {}: {:.0} % more",
+            cell_words(&best.cell),
+            -best.lost * 100.0
+        ));
+    }
+    Finding::new(outcome, evidence)
+}
+
+/// Which calls lose most: what is lost on average over the block sizes, by pattern and depth.
+pub(super) fn which_calls(losses: &[Loss]) -> Finding {
+    if losses.is_empty() {
+        return Finding::untested(NONE_COMPARED);
+    }
+    let mut evidence = Vec::new();
+    for label in contenders(losses) {
+        let own = of(losses, label);
+        let mut lines: BTreeMap<(&str, u32), Vec<&Loss>> = BTreeMap::new();
+        for loss in &own {
+            lines.entry((&loss.cell.pattern, loss.cell.depth)).or_default().push(loss);
+        }
+        let mut means: Vec<(f64, String)> = lines
+            .into_iter()
+            .map(|((pattern, depth), line)| {
+                let mean = line.iter().map(|loss| loss.lost).sum::<f64>() / line.len() as f64;
+                let how = if depth == 1 { "one by one".into() } else { format!("{depth} at once") };
+                (mean, format!("{} {how} {:.0} %", pattern_words(pattern), mean * 100.0))
+            })
+            .collect();
+        means.sort_by(|one, other| other.0.total_cmp(&one.0));
+        let words: Vec<String> = means.into_iter().map(|(_, words)| words).collect();
+        let sure: Vec<String> = surest(&own);
+        let sure = match sure.is_empty() {
+            true => "no single cell is surely below the baseline".to_string(),
+            false => format!("surest: {}", list(&sure)),
+        };
+        evidence.push(format!(
+            "{label} loses on average over the block sizes, the most first: {}; {sure}",
+            words.join(", ")
+        ));
+    }
+    Finding::new(Outcome::Answered, evidence)
+}
+
+/// Cells that are named as the surest losses.
+const SUREST_SHOWN: usize = 3;
+
+/// The cells with the greatest losses that are beyond doubt.
+fn surest(losses: &[&Loss]) -> Vec<String> {
+    let mut sure: Vec<(&Loss, f64)> = losses
+        .iter()
+        .filter_map(|loss| Some((*loss, loss.low.filter(|low| *low > 0.0)?)))
+        .collect();
+    sure.sort_by(|one, other| other.1.total_cmp(&one.1));
+    sure.truncate(SUREST_SHOWN);
+    sure.into_iter()
+        .map(|(loss, low)| format!("{} at least {:.0} %", cell_words(&loss.cell), low * 100.0))
+        .collect()
+}

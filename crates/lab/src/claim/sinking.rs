@@ -1,0 +1,118 @@
+//! Whether throughput sinks within a run, and why.
+
+use super::{Claim, Finding, Outcome, list};
+use crate::analysis::WorkloadAnalysis;
+use crate::load::{ROSE, SANK};
+use crate::plan::Plan;
+use crate::record::{Outcome as TrialOutcome, Record};
+use crate::statistics::{self, ComparisonOptions};
+
+/// A change of less than a tenth does not count: seconds differ by as much.
+const LEVEL: f64 = 0.9;
+/// Shortest series of which a beginning and an end are told apart.
+const INTERVALS_MIN: usize = 6;
+
+/// Mean throughput of the first and of the last third of a trial's series.
+fn ends(record: &Record) -> Option<(f64, f64)> {
+    let load = record.load.as_ref()?;
+    let series = load.series.iter().find(|series| series.name.starts_with("throughput"))?;
+    let values = &series.values;
+    if values.len() < INTERVALS_MIN {
+        return None;
+    }
+    let third = values.len() / 3;
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let (early, late) = (mean(&values[..third]), mean(&values[values.len() - third..]));
+    (early > 0.0 && late > 0.0).then_some((early, late))
+}
+
+/// "Throughput sinks by tenths towards the end": the last third of a run against its first, paired
+/// over the trials. Holds when that is so beyond doubt of every contender (or of the one that the
+/// claim names, and but for its exceptions) in every workload; fails when beyond doubt it is not so of one.
+pub(super) fn sinks(
+    workloads: &[&WorkloadAnalysis],
+    plan: &Plan,
+    records: &[Record],
+    claim: &Claim,
+) -> Finding {
+    let mut outcomes = Vec::new();
+    let mut evidence = Vec::new();
+    for workload in workloads {
+        let mut words = Vec::new();
+        for entry in &plan.study.contenders {
+            if claim.contender.as_ref().is_some_and(|label| *label != entry.label)
+                || claim.except.contains(&entry.label)
+            {
+                continue;
+            }
+            let (early, late): (Vec<f64>, Vec<f64>) = records
+                .iter()
+                .filter(|record| !record.warmup && record.outcome == TrialOutcome::Completed)
+                .filter(|record| {
+                    record.workload == workload.workload && record.contender.label == entry.label
+                })
+                .filter_map(ends)
+                .unzip();
+            // The samples are positive, since `ends` yields no others.
+            let options = ComparisonOptions::default();
+            let Ok(compared) = statistics::compare(&early, &late, &options) else { continue };
+            let Some(ratio) = compared.ratio else { continue };
+            outcomes.push(match compared.interval {
+                Some(interval) if interval.high < LEVEL => Outcome::Holds,
+                Some(interval) if interval.low > LEVEL => Outcome::Fails,
+                _ => Outcome::Inconclusive,
+            });
+            words.push(match compared.interval {
+                Some(interval) => {
+                    format!(
+                        "{} {ratio:.2} ({:.2} to {:.2})",
+                        entry.label, interval.low, interval.high
+                    )
+                }
+                None => format!("{} {ratio:.2}", entry.label),
+            });
+        }
+        if !words.is_empty() {
+            evidence.push(format!(
+                "{}: throughput of the last third of the run over that of the first: {}",
+                workload.workload,
+                words.join(", ")
+            ));
+        }
+    }
+    let outcome = if outcomes.is_empty() {
+        return Finding::untested("the runs are too short for a beginning and an end");
+    } else if outcomes.iter().all(|outcome| *outcome == Outcome::Holds) {
+        Outcome::Holds
+    } else if outcomes.contains(&Outcome::Fails) {
+        Outcome::Fails
+    } else {
+        Outcome::Inconclusive
+    };
+    Finding::new(outcome, evidence)
+}
+
+/// "What is that?": the drifts that the loads found in their own counters, with their causes.
+pub(super) fn why(workloads: &[&WorkloadAnalysis]) -> Finding {
+    let mut evidence = Vec::new();
+    let mut quiet = Vec::new();
+    for workload in workloads {
+        for contender in &workload.contenders {
+            let drifts = contender
+                .findings
+                .iter()
+                .filter(|finding| finding.starts_with(SANK) || finding.starts_with(ROSE));
+            let before = evidence.len();
+            evidence.extend(
+                drifts.map(|drift| format!("{}: {}: {drift}", workload.workload, contender.label)),
+            );
+            if evidence.len() == before && !contender.metrics.is_empty() {
+                quiet.push(format!("{} under {}", contender.label, workload.workload));
+            }
+        }
+    }
+    if !quiet.is_empty() {
+        evidence.push(format!("no drift of a tenth or more: {}", list(&quiet)));
+    }
+    Finding::new(Outcome::Answered, evidence)
+}

@@ -1,0 +1,228 @@
+//! What was measured in the place of a published number.
+
+use serde::Serialize;
+
+use super::{Figure, PublishedUnit, Reference, Statistic};
+use crate::analysis::{Analysis, Comparison, ContenderAnalysis, WorkloadAnalysis};
+use crate::load::{AverageLatency, Latency, Unit};
+use crate::plan::Plan;
+use crate::record::{Outcome, Record};
+
+/// A measured figure, with its interval where the statistics give one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Measured {
+    /// The figure.
+    pub value: f64,
+    /// Lower end of its interval.
+    pub low: Option<f64>,
+    /// Upper end of its interval.
+    pub high: Option<f64>,
+    /// What it is.
+    pub quantity: Quantity,
+}
+
+/// What a measured figure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// A figure in the load's own unit.
+    Of(Unit),
+    /// A ratio.
+    Ratio,
+    /// Percent.
+    Percent,
+    /// A number of operations.
+    Count,
+}
+
+impl Measured {
+    fn plain(value: f64, quantity: Quantity) -> Measured {
+        Measured { value, low: None, high: None, quantity }
+    }
+
+    fn nanoseconds(value: f64) -> Measured {
+        Measured::plain(value, Quantity::Of(Unit::Nanoseconds))
+    }
+
+    /// The figure in the unit of the published one; as it is where the two do not go together.
+    pub fn in_unit(self, unit: Option<PublishedUnit>) -> Option<Measured> {
+        let divisor = match (self.quantity, unit?) {
+            (Quantity::Of(Unit::Nanoseconds), PublishedUnit::Seconds) => 1e9,
+            (Quantity::Of(Unit::Nanoseconds), PublishedUnit::Milliseconds) => 1e6,
+            (Quantity::Of(Unit::Nanoseconds), PublishedUnit::Microseconds) => 1e3,
+            (Quantity::Of(Unit::BytesPerSecond), PublishedUnit::MegabytesPerSecond) => 1e6,
+            (Quantity::Of(Unit::BytesPerSecond), PublishedUnit::MebibytesPerSecond) => 1_048_576.0,
+            (Quantity::Of(Unit::OperationsPerSecond), PublishedUnit::PerSecond) => 1.0,
+            (Quantity::Percent, PublishedUnit::Percent) => 1.0,
+            _ => return None,
+        };
+        Some(Measured {
+            value: self.value / divisor,
+            low: self.low.map(|low| low / divisor),
+            high: self.high.map(|high| high / divisor),
+            quantity: self.quantity,
+        })
+    }
+}
+
+/// What was measured for a reference; nothing where no trial yielded it.
+pub fn measure(
+    plan: &Plan,
+    records: &[Record],
+    analysis: &Analysis,
+    reference: &Reference,
+) -> Option<Measured> {
+    let workload = analysis.workloads.iter().find(|entry| entry.workload == reference.workload)?;
+    let contender = workload.contenders.iter().find(|entry| entry.label == reference.contender)?;
+    match (&reference.figure, reference.statistic) {
+        (Figure::Metric(name), Statistic::Value) => {
+            let metric = contender.metrics.iter().find(|metric| metric.name == *name)?;
+            let interval = metric.summary.median_interval;
+            Some(Measured {
+                value: metric.summary.median,
+                low: interval.map(|interval| interval.low),
+                high: interval.map(|interval| interval.high),
+                quantity: Quantity::Of(metric.unit),
+            })
+        }
+        (Figure::Metric(name), Statistic::Loss) => {
+            let (ratio, unit) = ratio(plan, workload, contender, name, reference)?;
+            Some(loss(ratio, unit))
+        }
+        (Figure::Metric(name), _) => {
+            ratio(plan, workload, contender, name, reference).map(|(ratio, _)| ratio)
+        }
+        (Figure::Phase(phase), _) => {
+            let (_, ns) = contender.phases.iter().find(|(entry, _)| entry == phase)?;
+            Some(Measured::nanoseconds(*ns))
+        }
+        (Figure::Operation(name), statistic) => {
+            match contender.latencies.iter().find(|entry| entry.operation == *name) {
+                Some(latency) => of_latency(latency, contender, statistic),
+                None => of_averages(&averages(records, reference, name), statistic),
+            }
+        }
+    }
+}
+
+/// The ratio to the reference's baseline, and the unit of the metric.
+fn ratio(
+    plan: &Plan,
+    workload: &WorkloadAnalysis,
+    contender: &ContenderAnalysis,
+    metric: &str,
+    reference: &Reference,
+) -> Option<(Measured, Unit)> {
+    let baseline = reference.baseline.as_deref().unwrap_or(plan.baseline_label());
+    let median = |label: &str| {
+        let entry = workload.contenders.iter().find(|entry| entry.label == label)?;
+        let metric = entry.metrics.iter().find(|entry| entry.name == metric)?;
+        Some((metric.summary.median, metric.unit))
+    };
+    let (own, unit) = median(&contender.label)?;
+    if contender.label == baseline {
+        return Some((Measured::plain(1.0, Quantity::Ratio), unit));
+    }
+    let compared = |label: &str| {
+        let mut all = workload.comparisons.iter();
+        all.find(|entry| entry.metric == metric && entry.contender == label)
+    };
+    let of = |comparison: &Comparison| {
+        Some(Measured {
+            value: comparison.ratio?,
+            low: comparison.low,
+            high: comparison.high,
+            quantity: Quantity::Ratio,
+        })
+    };
+    let measured = if plan.baseline_label() == baseline {
+        compared(&contender.label).and_then(of)
+    } else if plan.baseline_label() == contender.label {
+        // The same pair, seen from the other side.
+        compared(baseline).and_then(of).map(|other| Measured {
+            value: other.value.recip(),
+            low: other.high.map(f64::recip),
+            high: other.low.map(f64::recip),
+            quantity: Quantity::Ratio,
+        })
+    } else {
+        // The statistics compare with one baseline only; of another pair there is no interval.
+        median(baseline).map(|(other, _)| Measured::plain(own / other, Quantity::Ratio))
+    };
+    measured.map(|measured| (measured, unit))
+}
+
+/// What is lost of the baseline's performance, in percent. For a time the performance is its
+/// reciprocal.
+fn loss(ratio: Measured, unit: Unit) -> Measured {
+    let performance = |ratio: f64| if unit.more_is_better() { ratio } else { ratio.recip() };
+    let lost = |ratio: f64| 100.0 * (1.0 - performance(ratio));
+    let ends = [ratio.low.map(lost), ratio.high.map(lost)];
+    let [low, high] = if unit.more_is_better() { [ends[1], ends[0]] } else { ends };
+    Measured { value: lost(ratio.value), low, high, quantity: Quantity::Percent }
+}
+
+fn of_latency(
+    latency: &Latency,
+    contender: &ContenderAnalysis,
+    statistic: Statistic,
+) -> Option<Measured> {
+    let completed = contender.trials.saturating_sub(contender.failed);
+    let ns = |ns: u64| Some(Measured::nanoseconds(ns as f64));
+    match statistic {
+        // The count is of all trials; a publication's is of one run.
+        Statistic::Count => (completed > 0)
+            .then(|| Measured::plain(latency.count as f64 / completed as f64, Quantity::Count)),
+        Statistic::Average => (latency.count > 0)
+            .then(|| Measured::nanoseconds(latency.total_ns as f64 / latency.count as f64)),
+        Statistic::P5 => ns(latency.p5_ns),
+        Statistic::P50 => ns(latency.p50_ns),
+        Statistic::P90 => ns(latency.p90_ns),
+        Statistic::P95 => ns(latency.p95_ns),
+        Statistic::P99 => ns(latency.p99_ns),
+        Statistic::P999 => ns(latency.p99_9_ns),
+        Statistic::P9999 => ns(latency.p99_99_ns),
+        Statistic::Max => ns(latency.max_ns),
+        Statistic::Value | Statistic::Ratio | Statistic::Loss => None,
+    }
+}
+
+/// What the tool that did the work says of an operation, trial by trial.
+fn averages<'a>(
+    records: &'a [Record],
+    reference: &Reference,
+    operation: &str,
+) -> Vec<&'a AverageLatency> {
+    records
+        .iter()
+        .filter(|record| !record.warmup && record.outcome == Outcome::Completed)
+        .filter(|record| {
+            record.workload == reference.workload && record.contender.label == reference.contender
+        })
+        .filter_map(|record| {
+            let load = record.load.as_ref()?;
+            load.averages.iter().find(|entry| entry.operation == operation)
+        })
+        .collect()
+}
+
+fn of_averages(trials: &[&AverageLatency], statistic: Statistic) -> Option<Measured> {
+    let count: u64 = trials.iter().map(|trial| trial.count).sum();
+    match statistic {
+        _ if trials.is_empty() => None,
+        Statistic::Count => {
+            Some(Measured::plain(count as f64 / trials.len() as f64, Quantity::Count))
+        }
+        Statistic::Average if count > 0 => {
+            let total: f64 = trials.iter().map(|trial| trial.average_ns * trial.count as f64).sum();
+            Some(Measured::nanoseconds(total / count as f64))
+        }
+        Statistic::Max => trials
+            .iter()
+            .map(|trial| trial.max_ns)
+            .max_by(f64::total_cmp)
+            .map(Measured::nanoseconds),
+        // Percentiles are what the tool does not tell.
+        _ => None,
+    }
+}

@@ -1,0 +1,179 @@
+//! Published tables: what a cell refers to, what is refused, and what is measured in its place.
+
+use super::*;
+use crate::analysis::analyse;
+use crate::fixture::{plan_of, records, study_text};
+use crate::load::{AverageLatency, Latency, LoadReport, Unit};
+use crate::study::StudyText;
+
+const TABLE: &str = r#"
+title = "Times"
+unit = "s"
+here = { workload = "load", metric = "time" }
+columns = [
+    { head = "one", here = { contender = "ext4" } },
+    { head = "two", here = { contender = "xfs" } },
+    { head = "other system" },
+]
+rows = [
+    { head = "time", cells = [1.5, "3.10", 7] },
+    { head = "ratio", here = { statistic = "ratio", baseline = "ext4" }, cells = [1, "2.07"] },
+    { head = "mkfs", unit = "ms", here = { phase = "run" }, cells = ["-", 12] },
+]
+"#;
+
+fn study(table: &str) -> StudyText {
+    let mut text = study_text(&["ext4", "xfs"], 5);
+    text.source = Some("A publication".into());
+    text.workloads[0].name = Some("load".into());
+    text.published = vec![toml::from_str(table).unwrap()];
+    text
+}
+
+#[test]
+fn cells_inherit_from_table_row_and_column() {
+    let study = study(TABLE).resolve(&["ext4", "xfs"]).unwrap();
+    let table = &study.published[0];
+    assert_eq!(table.source.as_deref(), Some("A publication"));
+    assert_eq!(table.columns, ["one", "two", "other system"]);
+    let cell = &table.rows[0].cells[1];
+    assert_eq!((cell.text.as_str(), cell.unit), ("3.10", Some(PublishedUnit::Seconds)));
+    assert_eq!(
+        cell.here,
+        [Reference {
+            workload: "load".into(),
+            contender: "xfs".into(),
+            figure: Figure::Metric("time".into()),
+            statistic: Statistic::Value,
+            baseline: None,
+        }]
+    );
+    // No contender, no counterpart; a cell that was not published may have one all the same.
+    assert_eq!(table.rows[0].cells[2].here, []);
+    assert_eq!(table.rows[1].cells[2].text, "");
+    let phase = &table.rows[2].cells[0];
+    assert_eq!(phase.text, "");
+    assert_eq!(phase.here[0].figure, Figure::Phase(Phase::Run));
+    assert_eq!(table.rows[2].cells[1].unit, Some(PublishedUnit::Milliseconds));
+}
+
+#[test]
+fn errors_name_their_place() {
+    let message = |from: &str, to: &str| {
+        assert!(TABLE.contains(from), "{from}");
+        study(&TABLE.replace(from, to)).resolve(&["ext4", "xfs"]).unwrap_err().to_string()
+    };
+    let found = message("contender = \"xfs\"", "contender = \"xsf\"");
+    assert!(found.starts_with("published[0].columns[1].here.contender:"), "{found}");
+    assert!(found.contains("did you mean 'xfs'"), "{found}");
+    let found = message("workload = \"load\"", "workload = \"lod\"");
+    assert!(found.starts_with("published[0].here.workload:"), "{found}");
+    let found = message("phase = \"run\"", "phase = \"ran\"");
+    assert!(found.starts_with("published[0].rows[2].here.phase:"), "{found}");
+    let found = message("statistic = \"ratio\"", "statistic = \"p50\"");
+    assert!(found.starts_with("published[0].rows[1].cells[0]: the statistic 'p50'"), "{found}");
+    let found = message("unit = \"ms\"", "unit = \"parsec\"");
+    assert!(found.starts_with("published[0].rows[2].unit: 'parsec'"), "{found}");
+    let found = message("[1.5, \"3.10\", 7]", "[1, 2, 3, 4]");
+    assert!(found.contains("has 4 cells, and the table has 3 columns"), "{found}");
+    let found = message("phase = \"run\"", "phase = \"run\", metric = \"time\"");
+    assert!(found.contains("names two of"), "{found}");
+    let found = message("title = \"Times\"", "");
+    assert!(found.starts_with("published[0].title:"), "{found}");
+}
+
+fn reference(contender: &str, figure: Figure, statistic: Statistic) -> Reference {
+    Reference {
+        workload: "load".into(),
+        contender: contender.into(),
+        figure,
+        statistic,
+        baseline: Some("ext4".into()),
+    }
+}
+
+#[test]
+fn metrics_ratios_and_phases_are_found() {
+    let plan = plan_of(&study(TABLE));
+    let records = records(&plan, &[&[100, 102, 101, 99, 100], &[200, 201, 205, 199, 200]]);
+    let analysis = analyse(&plan, &records, None);
+    let measured = |contender, figure, statistic| {
+        measure(&plan, &records, &analysis, &reference(contender, figure, statistic)).unwrap()
+    };
+    let time = || Figure::Metric("time".into());
+    let value = measured("xfs", time(), Statistic::Value);
+    assert_eq!((value.value, value.quantity), (2e8, Quantity::Of(Unit::Nanoseconds)));
+    assert_eq!(value.in_unit(Some(PublishedUnit::Milliseconds)).unwrap().value, 200.0);
+    assert_eq!(value.in_unit(Some(PublishedUnit::Percent)), None);
+    let ratio = measured("xfs", time(), Statistic::Ratio);
+    assert!(ratio.value > 1.9 && ratio.value < 2.1, "{ratio:?}");
+    assert!(ratio.low.unwrap() < ratio.value && ratio.value < ratio.high.unwrap(), "{ratio:?}");
+    assert_eq!(measured("ext4", time(), Statistic::Ratio).value, 1.0);
+    let loss = measured("xfs", time(), Statistic::Loss);
+    assert!((loss.value - 50.0).abs() < 2.0 && loss.low.unwrap() < loss.high.unwrap(), "{loss:?}");
+    assert_eq!(measured("ext4", Figure::Phase(Phase::Run), Statistic::Value).value, 1e8);
+    let none = reference("ext4", Figure::Metric("none".into()), Statistic::Value);
+    assert_eq!(measure(&plan, &records, &analysis, &none), None);
+}
+
+#[test]
+fn a_ratio_turns_round_with_the_studys_baseline() {
+    let mut text = study(TABLE);
+    text.baseline = Some("xfs".into());
+    let plan = plan_of(&text);
+    let records = records(&plan, &[&[100, 102, 101, 99, 100], &[200, 201, 205, 199, 200]]);
+    let analysis = analyse(&plan, &records, None);
+    let figure = Figure::Metric("time".into());
+    let ratio =
+        measure(&plan, &records, &analysis, &reference("xfs", figure, Statistic::Ratio)).unwrap();
+    assert!(ratio.value > 1.9 && ratio.value < 2.1, "{ratio:?}");
+    assert!(ratio.low.unwrap() < ratio.value && ratio.value < ratio.high.unwrap(), "{ratio:?}");
+}
+
+#[test]
+fn latencies_come_from_distributions_or_from_averages() {
+    let plan = plan_of(&study(TABLE));
+    let mut records = records(&plan, &[&[100, 100], &[200, 200]]);
+    let latency = Latency {
+        operation: "Flush".into(),
+        count: 10,
+        bytes: 0,
+        total_ns: 5_000,
+        p5_ns: 100,
+        p50_ns: 400,
+        p90_ns: 800,
+        p95_ns: 900,
+        p99_ns: 950,
+        p99_9_ns: 990,
+        p99_99_ns: 999,
+        max_ns: 1_000,
+    };
+    for record in &mut records {
+        record.load = Some(match record.contender.label.as_str() {
+            "ext4" => LoadReport { latencies: vec![latency.clone()], ..Default::default() },
+            _ => LoadReport {
+                averages: vec![AverageLatency {
+                    operation: "Flush".into(),
+                    count: 5,
+                    average_ns: 300.0,
+                    max_ns: 700.0 + f64::from(record.block),
+                }],
+                ..Default::default()
+            },
+        });
+    }
+    let analysis = analyse(&plan, &records, None);
+    let value = |contender, statistic| {
+        let figure = Figure::Operation("Flush".into());
+        measure(&plan, &records, &analysis, &reference(contender, figure, statistic))
+            .map(|measured| measured.value)
+    };
+    assert_eq!(value("ext4", Statistic::Count), Some(10.0));
+    assert_eq!(value("ext4", Statistic::Average), Some(500.0));
+    assert_eq!(value("ext4", Statistic::P95), Some(900.0));
+    assert_eq!(value("ext4", Statistic::Max), Some(1_000.0));
+    assert_eq!(value("xfs", Statistic::Count), Some(5.0));
+    assert_eq!(value("xfs", Statistic::Average), Some(300.0));
+    assert_eq!(value("xfs", Statistic::Max), Some(701.0));
+    assert_eq!(value("xfs", Statistic::P95), None);
+}
