@@ -36,7 +36,13 @@ pub fn open(path: &Path, read_only: bool) -> Result<FileDevice, Failure> {
             return Err(Failure::refused(shown, format!("it is mounted at {directory}")));
         }
         if Instant::now() >= deadline {
-            return Err(Failure::refused(shown, "it is in use by another program"));
+            let why = match mounted_elsewhere(path) {
+                Some(holder) => {
+                    format!("it is mounted in another mount namespace, that of {holder}")
+                }
+                None => "it is in use by another program".into(),
+            };
+            return Err(Failure::refused(shown, why));
         }
         std::thread::sleep(RELEASE_POLL);
     }
@@ -133,6 +139,28 @@ pub fn mounted_at(path: &Path) -> Option<String> {
                 || Path::new(&source).canonicalize().is_ok_and(|source| source == canonical));
         is_same.then_some(directory)
     })
+}
+
+/// A process whose mount namespace has a device mounted: one that was made while the device was
+/// mounted here has a copy of that mount, which an unmount here does not end.
+pub fn mounted_elsewhere(path: &Path) -> Option<String> {
+    let canonical = path.canonicalize().ok()?;
+    let processes = std::fs::read_dir("/proc").ok()?;
+    let mut names = processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let holder = names.find(|name| {
+        let is_process = name.bytes().all(|byte| byte.is_ascii_digit());
+        // Reading of another process may be forbidden; then it stays unnamed.
+        let mounts = if is_process {
+            std::fs::read_to_string(format!("/proc/{name}/mounts")).unwrap_or_default()
+        } else {
+            String::new()
+        };
+        mounts.lines().any(|line| {
+            line.split(' ').next().is_some_and(|source| Path::new(&unescaped(source)) == canonical)
+        })
+    })?;
+    let command = std::fs::read_to_string(format!("/proc/{holder}/comm")).unwrap_or_default();
+    Some(format!("process {holder} ({})", command.trim_end()))
 }
 
 /// Undoes the octal escapes of `/proc/self/mounts`.

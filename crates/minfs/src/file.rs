@@ -111,15 +111,20 @@ impl File {
     }
 
     /// Makes all writes to this file that completed before the call durable: one flush, and one
-    /// metadata write if the file grew. The time of the last write alone is no reason for one.
+    /// metadata write if the file grew; nothing where another thread's sync has done so while this
+    /// one waited. The time of the last write alone is no reason for a metadata write.
     pub fn sync(&self) -> Result<()> {
+        if self.shared.is_settled() {
+            return Ok(());
+        }
+        let mark = self.shared.flush_mark();
         self.shared.bound_tails()?;
         {
             let state = self.inode.state.read().expect(NOT_POISONED);
             if !state.is_dirty || state.is_unlinked {
                 drop(state);
                 self.shared.writable()?;
-                return self.shared.flush();
+                return self.shared.flush_since(mark);
             }
         }
         let mut state = self.inode.state.write().expect(NOT_POISONED);
@@ -127,7 +132,7 @@ impl File {
             self.shared.store(&self.inode, &mut state)
         } else {
             drop(state);
-            self.shared.flush()
+            self.shared.flush_since(mark)
         }
     }
 

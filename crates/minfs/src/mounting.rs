@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::MountArguments;
-use crate::device::{is_write_protected, mounted_at, open, unescaped};
+use crate::device::{is_write_protected, mounted_at, mounted_elsewhere, open, unescaped};
 use crate::failure::Failure;
 
 /// Exit code of mount(8): a wrong command line.
@@ -33,7 +33,7 @@ const READY: &[u8] = b"ready\n";
 /// The environment variable that tells the daemon that someone waits on its standard output.
 const READY_VARIABLE: &str = "MINFS_TELL_WHEN_READY";
 /// How long `umount` waits for the daemon to let go of the device.
-const UMOUNT_WAIT: Duration = Duration::from_secs(30);
+const UMOUNT_WAIT: Duration = Duration::from_secs(15);
 
 /// What the options of mount(8) ask for.
 #[derive(Debug, PartialEq)]
@@ -336,12 +336,19 @@ pub fn umount(directory: &Path) -> Result<(), Failure> {
             // Mounted in a second place: nothing to wait for.
             return Ok(());
         }
-        match open(Path::new(&source), true) {
-            Ok(_) => return Ok(()),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        if open(Path::new(&source), true).is_ok() {
+            return Ok(());
         }
     }
-    Err(Failure::failed(source, "the daemon has not let go of it"))
+    let why = match mounted_elsewhere(Path::new(&source)) {
+        Some(holder) => {
+            format!(
+                "unmounted here, but still mounted in another mount namespace, that of {holder}"
+            )
+        }
+        None => "the daemon has not let go of it".into(),
+    };
+    Err(Failure::failed(source, why))
 }
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ use crate::geometry::VolumeGeometry;
 use crate::inode::{Inode, InodeState};
 use crate::layout::{EXTENTS_MAX, TAIL_BYTES_MAX};
 use crate::record::{Burial, Extent, FileRecord, Record, Tail, unit_sum};
-use crate::survey::Finding;
-use crate::volume::{FileFacts, MountOptions, Sabotage};
+use crate::survey::{Finding, Survey};
+use crate::volume::{FileFacts, MountOptions, Sabotage, Tables};
 
 /// When the tails of all files together exceed this many bytes they are settled, which bounds
 /// what a mount after a crash has to read.
@@ -70,18 +70,28 @@ pub(crate) struct Shared {
     pub(crate) geometry: VolumeGeometry,
     /// Transfers are multiples of this many bytes.
     pub(crate) granule: u64,
-    pub(crate) options: MountOptions,
-    pub(crate) names: Mutex<Names>,
-    pub(crate) slots: Vec<Mutex<SlotState>>,
-    pub(crate) allocator: Mutex<Allocator>,
-    pub(crate) next_generation: AtomicU64,
-    pub(crate) is_read_only: AtomicBool,
-    pub(crate) read_only_reason: Mutex<String>,
+    options: MountOptions,
+    names: Mutex<Names>,
+    slots: Vec<Mutex<SlotState>>,
+    allocator: Mutex<Allocator>,
+    next_generation: AtomicU64,
+    is_read_only: AtomicBool,
+    /// An error of the device made it so.
+    has_failed: AtomicBool,
+    read_only_reason: Mutex<String>,
     /// Files with a tail, oldest first, with its length.
-    pub(crate) tails: Mutex<VecDeque<(Arc<Inode>, u64)>>,
+    tails: Mutex<VecDeque<(Arc<Inode>, u64)>>,
     pub(crate) findings: Vec<Finding>,
-    pub(crate) is_unmounted: AtomicBool,
+    is_unmounted: AtomicBool,
+    /// How many flushes have begun, and the number of the youngest of those that succeeded.
+    flushes_begun: AtomicU64,
+    flushes_done: AtomicU64,
+    flush_turn: Mutex<()>,
 }
+
+/// Where the time stood when a sync was asked for, counted in flushes.
+#[derive(Clone, Copy)]
+pub(crate) struct FlushMark(u64);
 
 pub(crate) fn now_ns() -> i64 {
     match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -104,6 +114,37 @@ pub(crate) fn mark_recorded(state: &mut InodeState, tail_start: Option<u64>) {
 }
 
 impl Shared {
+    /// What a mount starts with.
+    pub(crate) fn new(
+        device: Arc<dyn BlockDevice>,
+        survey: Survey,
+        tables: Tables,
+        options: &MountOptions,
+        read_only_reason: &str,
+    ) -> Self {
+        let newest = survey.inodes.iter().map(|inode| inode.newest_generation).max().unwrap_or(0);
+        let allocator = Allocator::new(survey.geometry.unit_count(), &survey.used);
+        Self {
+            granule: u64::from(device.block_size()),
+            device,
+            options: options.clone(),
+            names: Mutex::new(tables.names),
+            slots: tables.slots,
+            allocator: Mutex::new(allocator),
+            next_generation: AtomicU64::new(newest + 1),
+            is_read_only: AtomicBool::new(!read_only_reason.is_empty()),
+            has_failed: AtomicBool::new(false),
+            read_only_reason: Mutex::new(read_only_reason.to_string()),
+            tails: Mutex::new(tables.tails),
+            findings: survey.findings,
+            geometry: survey.geometry,
+            is_unmounted: AtomicBool::new(false),
+            flushes_begun: AtomicU64::new(0),
+            flushes_done: AtomicU64::new(0),
+            flush_turn: Mutex::new(()),
+        }
+    }
+
     pub(crate) fn lock_names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().expect(NOT_POISONED)
     }
@@ -132,9 +173,15 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether there is nothing to sync and never was: mounted read-only, or unmounted.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_read_only.load(Ordering::Acquire) && !self.has_failed.load(Ordering::Acquire)
+    }
+
     /// Turns the volume read-only after `error`, and returns it.
     pub(crate) fn fail(&self, error: Error) -> Error {
         let mut reason = self.read_only_reason.lock().expect(NOT_POISONED);
+        self.has_failed.store(true, Ordering::Release);
         if !self.is_read_only.swap(true, Ordering::AcqRel) {
             *reason = format!("it stopped writing because: {error}");
         }
@@ -143,12 +190,33 @@ impl Shared {
 
     /// Makes all completed writes durable; after a failure nothing is known of them.
     pub(crate) fn flush(&self) -> Result<()> {
+        self.flush_since(self.flush_mark())
+    }
+
+    /// Taken before a sync waits for anything.
+    pub(crate) fn flush_mark(&self) -> FlushMark {
+        FlushMark(self.flushes_begun.load(Ordering::SeqCst))
+    }
+
+    /// Flushes, unless a flush that began after `mark` has succeeded meanwhile: it covers all that
+    /// had been written when the mark was taken. One flush is under way at a time, so of many
+    /// threads that wait for it the next one's flush covers all of them.
+    pub(crate) fn flush_since(&self, mark: FlushMark) -> Result<()> {
         if self.options.sabotage == Sabotage::SkipFlush {
             return Ok(());
         }
+        let _turn = self.flush_turn.lock().expect(NOT_POISONED);
+        if self.flushes_done.load(Ordering::SeqCst) > mark.0 {
+            return Ok(());
+        }
+        // After a flush that failed the next one would succeed and mean nothing.
+        self.writable()?;
+        let number = self.flushes_begun.fetch_add(1, Ordering::SeqCst) + 1;
         self.device.flush().map_err(|source| {
             self.fail(Error::Device { action: "flush the device".into(), source })
-        })
+        })?;
+        self.flushes_done.store(number, Ordering::SeqCst);
+        Ok(())
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Result<Arc<Inode>> {

@@ -4,12 +4,11 @@
 //! that is done. The tables of a mount come from the survey; nothing is replayed.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, RwLock};
 
 use block::BlockDevice;
 
-use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::geometry::VolumeGeometry;
@@ -103,11 +102,11 @@ pub fn check_name(name: &[u8]) -> Result<()> {
 }
 /// What a mount keeps in memory, as the survey found it.
 #[derive(Default)]
-struct Tables {
-    names: Names,
-    slots: Vec<Mutex<SlotState>>,
+pub(crate) struct Tables {
+    pub(crate) names: Names,
+    pub(crate) slots: Vec<Mutex<SlotState>>,
     /// Files whose durable record has a tail, with its length in bytes.
-    tails: VecDeque<(Arc<Inode>, u64)>,
+    pub(crate) tails: VecDeque<(Arc<Inode>, u64)>,
     /// Inodes whose newest record is void, with the record that counts instead.
     voids: Vec<(u32, Option<FileRecord>)>,
 }
@@ -194,26 +193,11 @@ impl Volume {
         } else {
             ""
         };
-        let newest = survey.inodes.iter().map(|inode| inode.newest_generation).max().unwrap_or(0);
-        let tables = Tables::of(&survey);
-        let allocator = Allocator::new(survey.geometry.unit_count(), &survey.used);
-        let shared = Arc::new(Shared {
-            device,
-            granule,
-            options: options.clone(),
-            names: Mutex::new(tables.names),
-            slots: tables.slots,
-            allocator: Mutex::new(allocator),
-            next_generation: AtomicU64::new(newest + 1),
-            is_read_only: AtomicBool::new(!reason.is_empty()),
-            read_only_reason: Mutex::new(reason.to_string()),
-            tails: Mutex::new(tables.tails),
-            findings: survey.findings,
-            geometry: survey.geometry,
-            is_unmounted: AtomicBool::new(false),
-        });
+        let mut tables = Tables::of(&survey);
+        let voids = std::mem::take(&mut tables.voids);
+        let shared = Arc::new(Shared::new(device, survey, tables, options, reason));
         if reason.is_empty() {
-            shared.make_durable(tables.voids)?;
+            shared.make_durable(voids)?;
         }
         Ok(Self { shared })
     }
@@ -334,7 +318,7 @@ impl Volume {
         shared.writable()?;
         let mut state = inode.state.write().expect(NOT_POISONED);
         let unflushed = shared.write_record(inode.number, None, None)?;
-        if shared.options.sabotage == Sabotage::ReuseEarly && state.handles == 0 {
+        if shared.sabotage() == Sabotage::ReuseEarly && state.handles == 0 {
             // The space is available from here on, though the record may never arrive.
             names.by_name.remove(name);
             state.is_unlinked = true;
@@ -383,7 +367,7 @@ impl Volume {
         record.name = to.to_vec();
         record.attributes.changed_ns = now_ns();
         let buried = victim.as_ref().map(|victim| victim.number);
-        let buried = buried.filter(|_| shared.options.sabotage != Sabotage::ForgetBurial);
+        let buried = buried.filter(|_| shared.sabotage() != Sabotage::ForgetBurial);
         let unflushed = shared.write_record(inode.number, Some(record.clone()), buried)?;
         shared.flush()?;
         shared.commit(unflushed);

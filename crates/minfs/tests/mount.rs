@@ -331,15 +331,17 @@ fn fsx_finds_nothing() {
         return;
     }
     let operations = std::env::var("MINFS_FSX_OPERATIONS").unwrap_or_else(|_| "3000".into());
-    let config = "[weights]\npunch_hole = 0\nfsync = 1\nposix_fallocate = 1\n";
+    // An operation of no bytes is one that posix_fallocate(3) refuses, rightly.
+    let config = "opsize.min = 1\n[weights]\npunch_hole = 0\nfsync = 1\nposix_fallocate = 1\n";
     for (options, alignment) in [("rw", 1), ("direct_io", 4096), ("writeback_cache", 1)] {
         let Some(mount) = Mount::new("64M", options) else { return };
         let path = mount.directory.path().join("fsx.toml");
         // With blocks only, fsx asks for empty reservations at the end of the file.
         let config = if alignment > 1 {
             format!(
-                "{config}mapread = 0\nmapwrite = 0\ninvalidate = 0\n[opsize]\nalign = {alignment}\n"
+                "opsize.align = {alignment}\n{config}mapread = 0\nmapwrite = 0\ninvalidate = 0\n"
             )
+            .replace("opsize.min = 1\n", "")
             .replace("posix_fallocate = 1", "posix_fallocate = 0")
         } else {
             config.to_string()
@@ -389,5 +391,23 @@ fn fio_verifies_eight_jobs() {
         ));
     }
     mount.umount();
+    assert_eq!(mount.fsck(), 0);
+}
+
+#[test]
+fn a_mount_that_lives_on_in_another_namespace_is_told_with_who_holds_it() {
+    let Some(mount) = Mount::new("16M", "rw") else { return };
+    let mut holder = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", "echo ready; exec sleep 60"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    holder.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let output = minfs(&["umount", &mount.root_text()]);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("another mount namespace, that of process"), "{said}");
     assert_eq!(mount.fsck(), 0);
 }

@@ -22,6 +22,24 @@ pub fn minfs(arguments: &[&str]) -> Output {
     run(MINFS, arguments)
 }
 
+/// Runs minfs again for up to three minutes while its errors ask for it. Whoever makes a mount
+/// namespace on this machine holds a copy of the tests' mounts until it ends.
+pub fn patiently(arguments: &[&str], again: impl Fn(&str) -> bool) -> Output {
+    let begun = std::time::Instant::now();
+    loop {
+        let output = minfs(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_held = errors.contains("in another mount namespace") && arguments[0] != "umount";
+        if output.status.success()
+            || !(is_held || again(&errors))
+            || begun.elapsed().as_secs() > 180
+        {
+            return output;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
 #[track_caller]
 pub fn succeed(output: Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -61,11 +79,21 @@ impl Mount {
     }
 
     pub fn mount(&self) {
-        succeed(minfs(&["mount", "-o", &self.options, &self.image(), &self.root_text()]));
+        let arguments = ["mount", "-o", &self.options, &self.image(), &self.root_text()];
+        succeed(patiently(&arguments, |_| false));
     }
 
+    /// Unmounts. A program that another test starts holds copies of all open files for a moment,
+    /// so a busy mount is tried again.
     pub fn umount(&self) {
-        succeed(minfs(&["umount", &self.root_text()]));
+        let unmounted =
+            patiently(&["umount", &self.root_text()], |errors| errors.contains("resource busy"));
+        let errors = String::from_utf8_lossy(&unmounted.stderr).into_owned();
+        if errors.contains("another mount namespace") {
+            succeed(patiently(&["df", &self.image()], |_| false));
+        } else {
+            succeed(unmounted);
+        }
     }
 
     pub fn is_mounted(&self) -> bool {
@@ -73,7 +101,7 @@ impl Mount {
     }
 
     pub fn fsck(&self) -> i32 {
-        minfs(&["fsck", "-n", &self.image()]).status.code().unwrap()
+        patiently(&["fsck", "-n", &self.image()], |_| false).status.code().unwrap()
     }
 
     /// The daemon that serves this mount: the process whose command line names the image.
