@@ -1,35 +1,42 @@
-//! The bare device, the minfs library, ext4, XFS, Btrfs and the minfs mount, side by side.
+//! The bare device, the minfs library, ext4, XFS, Btrfs and the minfs mount, in one run.
 //!
-//! Every contender has a loop device (direct I/O) over an image of its own, written once in full.
-//! All run in one process, in rounds: each round visits every contender once, in an order shuffled
-//! from the seed, and a figure is the median over the rounds of the ratio to the bare device in
-//! the same round. Needs root, mkfs.ext4, mkfs.xfs and mkfs.btrfs; says so and ends otherwise.
+//! Every file system has a loop device (direct I/O) over an image of its own, written once in full.
+//! The library and the bare device share one: what the library reads and writes in its file, the
+//! bare device reads and writes at the same places, so that nothing but the library lies between
+//! the two. `paired` says how times are taken. Three parts: the library against the bare device
+//! alone, in as many rounds as fit; all contenders; files that many threads grow. Needs root,
+//! mkfs.ext4, mkfs.xfs and mkfs.btrfs; says so and ends otherwise.
 //!
 //! `MINFS_BENCH_DIRECTORY` says where the images lie (a memory file system shows the software's
-//! share, a disk the user's), `MINFS_BENCH_ROUNDS` how many rounds (7). `cargo bench -p minfs`.
+//! share, a disk the user's), `MINFS_BENCH_SECONDS` how long each cell of each part lasts (6).
+//! `cargo bench -p minfs`.
+
+mod paired;
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use block::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
 use minfs::{MkfsOptions, MountOptions, Volume, mkfs};
-use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use paired::{Access, Load, Ratio, Target, measure};
 
 const MINFS: &str = env!("CARGO_BIN_EXE_minfs");
 const IMAGE_BYTES: u64 = 640 << 20;
-/// The area that the cells of the matrix read and write.
-const AREA_BYTES: u64 = 256 << 20;
-/// Where the bare device is used, so that no contender has a better place than it.
-const RAW_OFFSET: u64 = 64 << 20;
-const CELL_BYTES_MAX: u64 = 96 << 20;
-const CELL_OPERATIONS_MAX: u64 = 1500;
+/// The area that the cells read and write.
+const AREA_BYTES: u64 = 192 << 20;
 const SEED: u64 = 2024;
+/// The library's time may differ from the bare device's by this share.
+const BOUND: f64 = 0.02;
+const MATRIX: [Access; 2] = [Access::RandomRead, Access::RandomWrite];
+const DEPTHS: [usize; 2] = [1, 32];
+const BLOCKS: [u64; 4] = [4 << 10, 64 << 10, 1 << 20, 4 << 20];
+const PUTS: [u64; 2] = [256 << 10, 4 << 20];
 
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
@@ -39,66 +46,11 @@ fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_string()
 }
 
-/// A file that one contender works on: positional, past the page cache, with a sync.
-trait Target: Send + Sync {
-    fn read(&self, buffer: &mut [u8], offset: u64);
-    fn write(&self, buffer: &[u8], offset: u64);
-    fn sync(&self);
-}
+/// A loop device over an image that is written in full; detached when dropped.
+struct Loop(String);
 
-impl Target for File {
-    fn read(&self, buffer: &mut [u8], offset: u64) {
-        self.read_exact_at(buffer, offset).expect("read");
-    }
-    fn write(&self, buffer: &[u8], offset: u64) {
-        self.write_all_at(buffer, offset).expect("write");
-    }
-    fn sync(&self) {
-        self.sync_data().expect("sync");
-    }
-}
-
-impl Target for minfs::File {
-    fn read(&self, buffer: &mut [u8], offset: u64) {
-        assert_eq!(minfs::File::read(self, buffer, offset).expect("read"), buffer.len());
-    }
-    fn write(&self, buffer: &[u8], offset: u64) {
-        minfs::File::write(self, buffer, offset).expect("write");
-    }
-    fn sync(&self) {
-        minfs::File::sync(self).expect("sync");
-    }
-}
-
-struct Raw(Arc<FileDevice>);
-
-impl Target for Raw {
-    fn read(&self, buffer: &mut [u8], offset: u64) {
-        self.0.read_at(buffer, RAW_OFFSET + offset).expect("read");
-    }
-    fn write(&self, buffer: &[u8], offset: u64) {
-        self.0.write_at(buffer, RAW_OFFSET + offset).expect("write");
-    }
-    fn sync(&self) {
-        self.0.flush().expect("flush");
-    }
-}
-
-/// One contender: how it makes a fresh file, with or without space of its own.
-enum Kind {
-    Raw(Arc<FileDevice>),
-    Library(Volume),
-    Mounted(PathBuf),
-}
-
-struct Contender {
-    name: &'static str,
-    kind: Kind,
-    loop_device: String,
-}
-
-impl Contender {
-    fn new(name: &'static str, directory: &Path) -> Self {
+impl Loop {
+    fn new(name: &str, directory: &Path) -> Self {
         let image = directory.join(format!("{name}.image"));
         let file = File::create(&image).expect("create the image");
         let noise = vec![0x5a; 4 << 20];
@@ -107,175 +59,351 @@ impl Contender {
         }
         file.sync_all().expect("sync the image");
         let image = image.to_str().expect("a plain path");
-        let loop_device = run("losetup", &["--find", "--show", "--direct-io=on", image]);
-        let open = || {
-            let options = FileDeviceOptions { exclusive: true, ..Default::default() };
-            Arc::new(FileDevice::open(&loop_device, &options).expect("open the loop device"))
+        Self(run("losetup", &["--find", "--show", "--direct-io=on", image]))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+/// The bytes of a device from `start` on.
+struct Raw {
+    device: Arc<FileDevice>,
+    start: u64,
+    end: AtomicU64,
+    /// Where a record of 4 KiB is written before each sync, as the library does for a file that
+    /// grew; `None` for the bare device as it is.
+    record_at: Option<u64>,
+}
+
+impl Target for Raw {
+    fn read(&self, buffer: &mut [u8], offset: u64) {
+        self.device.read_at(buffer, self.start + offset).expect("read");
+    }
+    fn write(&self, buffer: &[u8], offset: u64) {
+        self.device.write_at(buffer, self.start + offset).expect("write");
+    }
+    fn sync(&self) {
+        if let Some(offset) = self.record_at {
+            self.device.write_at(&AlignedBuffer::zeroed(4096), offset).expect("write");
+        }
+        self.device.flush().expect("flush");
+    }
+    fn append(&self, _thread: usize, buffer: &[u8]) {
+        let offset = self.end.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.write(buffer, offset % AREA_BYTES);
+    }
+    fn rewind(&self) {
+        self.end.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Files of the library; appending threads take turns on them.
+struct Library {
+    files: Vec<minfs::File>,
+    grows: bool,
+}
+
+impl Target for Library {
+    fn read(&self, buffer: &mut [u8], offset: u64) {
+        assert_eq!(self.files[0].read(buffer, offset).expect("read"), buffer.len());
+    }
+    fn write(&self, buffer: &[u8], offset: u64) {
+        self.files[0].write(buffer, offset).expect("write");
+    }
+    fn sync(&self) {
+        self.files[0].sync().expect("sync");
+    }
+    fn append(&self, thread: usize, buffer: &[u8]) {
+        self.files[thread % self.files.len()].append(buffer).expect("append");
+    }
+    fn sync_end(&self, thread: usize) {
+        self.files[thread % self.files.len()].sync().expect("sync");
+    }
+    fn rewind(&self) {
+        for file in self.files.iter().filter(|_| self.grows) {
+            file.truncate(0).expect("truncate");
+        }
+    }
+}
+
+/// A file of a mounted file system, opened twice: at offsets, and at its end.
+struct Mounted {
+    file: File,
+    end: File,
+    grows: bool,
+}
+
+impl Target for Mounted {
+    fn read(&self, buffer: &mut [u8], offset: u64) {
+        self.file.read_exact_at(buffer, offset).expect("read");
+    }
+    fn write(&self, buffer: &[u8], offset: u64) {
+        self.file.write_all_at(buffer, offset).expect("write");
+    }
+    fn sync(&self) {
+        self.file.sync_data().expect("sync");
+    }
+    fn append(&self, _thread: usize, buffer: &[u8]) {
+        (&self.end).write_all(buffer).expect("append");
+    }
+    fn rewind(&self) {
+        if self.grows {
+            self.file.set_len(0).expect("truncate");
+            self.file.sync_all().expect("sync");
+        }
+    }
+}
+
+fn prepare(target: &dyn Target) {
+    let zeros = AlignedBuffer::zeroed(4 << 20);
+    for offset in (0..AREA_BYTES).step_by(zeros.len()) {
+        target.write(&zeros, offset);
+    }
+    target.sync();
+}
+
+/// The library's volume, and the bare device below it.
+struct Pair {
+    device: Arc<FileDevice>,
+    volume: Volume,
+    /// Where the library's prepared file lies on the device.
+    area_at: u64,
+    area: Library,
+    // Detached last, after everything that has it open.
+    _device_held: Loop,
+}
+
+impl Pair {
+    fn new(directory: &Path) -> Self {
+        let attached = Loop::new("minfs", directory);
+        let options = FileDeviceOptions { exclusive: true, ..Default::default() };
+        let device = FileDevice::open(&attached.0, &options).expect("open the loop device");
+        let device = Arc::new(device);
+        mkfs(&device, &MkfsOptions::default()).expect("mkfs");
+        let volume = Volume::mount(device.clone(), &MountOptions::default()).expect("mount");
+        let file = volume.create(b"area", 0o644).expect("create");
+        file.preallocate(0, AREA_BYTES, false, true).expect("preallocate");
+        let pieces = file.pieces();
+        assert_eq!(pieces.len(), 1, "a fresh volume gives contiguous space");
+        let area_at = pieces[0].device_offset;
+        let area = Library { files: vec![file], grows: false };
+        Self { device, volume, area_at, area, _device_held: attached }
+    }
+
+    /// The bare device at the same places, or, for files that grow, right behind the prepared one,
+    /// where the volume places them as well.
+    fn raw(&self, has_record: bool) -> Raw {
+        Raw {
+            device: self.device.clone(),
+            start: self.area_at,
+            end: AtomicU64::new(0),
+            // The last block of the area stands for the slot of an inode.
+            record_at: has_record.then(|| self.area_at + AREA_BYTES - 4096),
+        }
+    }
+
+    fn growing(&self, names: &[&str]) -> Library {
+        let create = |name: &&str| {
+            let _ = self.volume.unlink(name.as_bytes());
+            self.volume.create(name.as_bytes(), 0o644).expect("create")
         };
+        Library { files: names.iter().map(create).collect(), grows: true }
+    }
+}
+
+/// A file system that is mounted.
+struct FileSystem {
+    name: &'static str,
+    point: PathBuf,
+    _device: Loop,
+}
+
+impl FileSystem {
+    fn new(name: &'static str, directory: &Path) -> Self {
+        let device = Loop::new(name, directory);
         let point = directory.join(name);
+        fs::create_dir(&point).expect("make the mount point");
         let point_text = point.to_str().expect("a plain path");
         let make: &[&str] = match name {
             "ext4" => &["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0"],
             "xfs" => &["mkfs.xfs", "-q", "-f", "-K"],
             "btrfs" => &["mkfs.btrfs", "-q", "-f", "-K"],
-            _ => &[],
+            _ => &[MINFS, "mkfs", "-f", "-q"],
         };
-        let kind = match name {
-            "raw" => Kind::Raw(open()),
-            "minfs" => {
-                let device = open();
-                mkfs(&device, &MkfsOptions::default()).expect("mkfs");
-                Kind::Library(Volume::mount(device, &MountOptions::default()).expect("mount"))
-            }
-            "minfs-fuse" => {
-                fs::create_dir(&point).expect("make the mount point");
-                run(MINFS, &["mkfs", "-f", "-q", &loop_device]);
-                run(MINFS, &["mount", &loop_device, point_text]);
-                Kind::Mounted(point)
-            }
-            _ => {
-                fs::create_dir(&point).expect("make the mount point");
-                run(make[0], &[&make[1..], &[loop_device.as_str()]].concat());
-                run("mount", &[&loop_device, point_text]);
-                Kind::Mounted(point)
-            }
+        run(make[0], &[&make[1..], &[device.0.as_str()]].concat());
+        match name {
+            "minfs-fuse" => run(MINFS, &["mount", &device.0, point_text]),
+            _ => run("mount", &[&device.0, point_text]),
         };
-        Self { name, kind, loop_device }
+        Self { name, point, _device: device }
     }
 
-    /// A fresh file; written and zeroed up to `prepared` bytes where that is not zero.
-    fn file(&self, name: &str, prepared: u64) -> Box<dyn Target> {
-        let target: Box<dyn Target> = match &self.kind {
-            Kind::Raw(device) => return Box::new(Raw(device.clone())),
-            Kind::Library(volume) => {
-                let _ = volume.unlink(name.as_bytes());
-                let file = volume.create(name.as_bytes(), 0o644).expect("create");
-                if prepared > 0 {
-                    file.preallocate(0, prepared, false, true).expect("preallocate");
-                }
-                return Box::new(file);
-            }
-            Kind::Mounted(point) => {
-                let path = point.join(name);
-                let _ = fs::remove_file(&path);
-                let mut options = OpenOptions::new();
-                options.read(true).write(true).create(true).custom_flags(libc::O_DIRECT);
-                Box::new(options.open(path).expect("create"))
-            }
-        };
-        let zeros = AlignedBuffer::zeroed(4 << 20);
-        for offset in (0..prepared).step_by(zeros.len()) {
-            let length = (prepared - offset).min(zeros.len() as u64) as usize;
-            target.write(&zeros[..length], offset);
+    fn file(&self, name: &str, grows: bool) -> Mounted {
+        let path = self.point.join(name);
+        let _ = fs::remove_file(&path);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).custom_flags(libc::O_DIRECT);
+        let file = options.open(&path).expect("create");
+        let end = OpenOptions::new().append(true).custom_flags(libc::O_DIRECT).open(&path);
+        let file = Mounted { file, end: end.expect("open"), grows };
+        if !grows {
+            prepare(&file);
         }
-        target.sync();
-        target
+        file
     }
 }
 
-impl Drop for Contender {
+impl Drop for FileSystem {
     fn drop(&mut self) {
-        if let Kind::Mounted(point) = &self.kind {
-            let _ = Command::new("umount").arg(point).status();
+        let _ = Command::new("umount").arg(&self.point).status();
+    }
+}
+
+fn load(access: Access, block_bytes: u64, depth: usize) -> Load {
+    Load { access, block_bytes, depth, area_bytes: AREA_BYTES, seed: SEED }
+}
+
+fn title(load: Load) -> String {
+    let kib = load.block_bytes >> 10;
+    match load.access {
+        Access::RandomRead => format!("read {kib} KiB, depth {}", load.depth),
+        Access::RandomWrite => format!("write {kib} KiB, depth {}", load.depth),
+        Access::SyncedInOrder => format!("put {kib} KiB, prepared space"),
+        Access::SyncedAppend => format!("put {kib} KiB, extending"),
+    }
+}
+
+fn verdict(ratio: &Ratio) -> &'static str {
+    if ratio.high <= 1.0 + BOUND && ratio.low >= 1.0 - BOUND {
+        "within 2 %"
+    } else if ratio.low > 1.0 + BOUND {
+        "slower"
+    } else if ratio.high < 1.0 - BOUND {
+        "faster"
+    } else if ratio.high <= 1.0 + BOUND {
+        "not 2 % slower"
+    } else {
+        "open"
+    }
+}
+
+fn shown(ratio: &Ratio) -> String {
+    format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high)
+}
+
+/// All cells of the first two parts.
+fn cells() -> Vec<Load> {
+    let mut cells = Vec::new();
+    for access in MATRIX {
+        for depth in DEPTHS {
+            cells.extend(BLOCKS.map(|block_bytes| load(access, block_bytes, depth)));
         }
-        // The device is let go of with the fields, after this; detaching waits for that.
-        let _ = Command::new("losetup").args(["--detach", &self.loop_device]).status();
     }
+    for block_bytes in PUTS {
+        cells.push(load(Access::SyncedInOrder, block_bytes, 1));
+        cells.push(load(Access::SyncedAppend, block_bytes, 1));
+    }
+    cells
 }
 
-/// One cell of the matrix.
-#[derive(Clone, Copy)]
-struct Cell {
-    writes: bool,
-    block_bytes: u64,
-    depth: u64,
-}
-
-/// Random accesses from `depth` threads; writes end with one sync.
-fn time_cell(target: &dyn Target, cell: Cell, seed: u64) -> Duration {
-    let operations = (CELL_BYTES_MAX / cell.block_bytes).min(CELL_OPERATIONS_MAX);
-    let per_thread = operations.div_ceil(cell.depth);
-    let blocks = AREA_BYTES / cell.block_bytes;
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for thread in 0..cell.depth {
-            scope.spawn(move || {
-                let mut random = ChaCha8Rng::seed_from_u64(seed + thread);
-                let mut buffer = AlignedBuffer::zeroed(cell.block_bytes as usize);
-                for _ in 0..per_thread {
-                    let offset = random.random_range(0..blocks) * cell.block_bytes;
-                    if cell.writes {
-                        target.write(&buffer, offset);
-                    } else {
-                        target.read(&mut buffer, offset);
-                    }
-                }
-            });
+/// The library against the bare device at the same places.
+fn compare_the_library(pair: &Pair, budget: Duration) {
+    println!("\n| library against the bare device | raw, us | ratio [95 %] | rounds | |");
+    println!("| --- | ---: | ---: | ---: | --- |");
+    for cell in cells() {
+        if cell.access == Access::SyncedAppend {
+            continue;
         }
-    });
-    if cell.writes {
-        target.sync();
+        let raw = pair.raw(false);
+        let times = measure(&[&raw, &pair.area], cell, budget);
+        let ratio = times.ratio(1, 0);
+        println!(
+            "| {} | {:.1} | {} | {} | {} |",
+            title(cell),
+            times.microseconds(0),
+            shown(&ratio),
+            times.rounds.len(),
+            verdict(&ratio)
+        );
     }
-    start.elapsed()
+    println!(
+        "\n| extending, a sync each | raw, us | raw and 4 KiB | minfs | minfs to raw and 4 KiB | |"
+    );
+    println!("| --- | ---: | ---: | ---: | ---: | --- |");
+    for block_bytes in [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
+        let cell = load(Access::SyncedAppend, block_bytes, 1);
+        let (raw, with_record) = (pair.raw(false), pair.raw(true));
+        let growing = pair.growing(&["growing"]);
+        let times = measure(&[&raw, &with_record, &growing], cell, budget);
+        let ratio = times.ratio(2, 1);
+        println!(
+            "| {} KiB | {:.1} | {} | {} | {} | {} |",
+            block_bytes >> 10,
+            times.microseconds(0),
+            shown(&times.ratio(1, 0)),
+            shown(&times.ratio(2, 0)),
+            shown(&ratio),
+            verdict(&ratio)
+        );
+    }
 }
 
-/// Writes one after the other from the start of the file, a sync after each.
-fn time_puts(target: &dyn Target, block_bytes: u64) -> Duration {
-    let buffer = AlignedBuffer::zeroed(block_bytes as usize);
-    let operations = (CELL_BYTES_MAX / block_bytes).min(100);
-    let start = Instant::now();
-    for index in 0..operations {
-        target.write(&buffer, index * block_bytes);
-        target.sync();
+/// All contenders, each on a device of its own but for the bare one and the library.
+fn compare_all(pair: &Pair, others: &[FileSystem], budget: Duration) {
+    let names: Vec<_> = others.iter().map(|other| other.name).collect();
+    println!("\n| ratio to the bare device [95 %] | raw, us | minfs | {} |", names.join(" | "));
+    println!("| --- |{}", " ---: |".repeat(names.len() + 2));
+    let prepared: Vec<_> = others.iter().map(|other| other.file("area", false)).collect();
+    for cell in cells() {
+        let raw = pair.raw(false);
+        let growing = pair.growing(&["growing"]);
+        let grown: Vec<_> = others.iter().map(|other| other.file("growing", true)).collect();
+        let grows = cell.access == Access::SyncedAppend;
+        let mut targets: Vec<&dyn Target> = vec![&raw, if grows { &growing } else { &pair.area }];
+        for file in if grows { &grown } else { &prepared } {
+            targets.push(file);
+        }
+        let times = measure(&targets, cell, budget);
+        let ratios: Vec<_> =
+            (1..targets.len()).map(|target| shown(&times.ratio(target, 0))).collect();
+        println!("| {} | {:.1} | {} |", title(cell), times.microseconds(0), ratios.join(" | "));
     }
-    start.elapsed()
+}
+
+/// Files that many threads grow by 64 KiB, a sync after each.
+fn compare_growth(pair: &Pair, others: &[FileSystem], budget: Duration) {
+    let names: Vec<_> = others.iter().map(|other| other.name).collect();
+    println!(
+        "\n| 64 KiB extending, a sync each | raw, us | minfs, one file | minfs, one each | {} |",
+        names.join(" | ")
+    );
+    println!("| --- |{}", " ---: |".repeat(names.len() + 3));
+    let own = ["g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7"];
+    for threads in [1, 2, 4, 8] {
+        let cell = load(Access::SyncedAppend, 64 << 10, threads);
+        let raw = pair.raw(false);
+        let (one, each) = (pair.growing(&["growing"]), pair.growing(&own[..threads]));
+        let grown: Vec<_> = others.iter().map(|other| other.file("growing", true)).collect();
+        let mut targets: Vec<&dyn Target> = vec![&raw, &one, &each];
+        for file in &grown {
+            targets.push(file);
+        }
+        let times = measure(&targets, cell, budget);
+        let ratios: Vec<_> =
+            (1..targets.len()).map(|target| shown(&times.ratio(target, 0))).collect();
+        let raw_us = times.microseconds(0);
+        println!("| {threads} threads | {raw_us:.1} | {} |", ratios.join(" | "));
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
-}
-
-/// Times every contender once a round and prints a row: the median of the bare device in
-/// milliseconds, of the others the median ratio to it and, in parentheses, the ratio of the
-/// fastest rounds, which other work on the machine disturbs least.
-fn row(
-    title: &str,
-    contenders: &[Contender],
-    rounds: u64,
-    mut time: impl FnMut(usize, u64) -> Duration,
-) {
-    let mut random = ChaCha8Rng::seed_from_u64(SEED);
-    let mut ratios = vec![Vec::new(); contenders.len()];
-    let mut raw_ms = Vec::new();
-    let mut fastest = vec![f64::INFINITY; contenders.len()];
-    for round in 0..rounds {
-        let mut order: Vec<_> = (0..contenders.len()).collect();
-        order.shuffle(&mut random);
-        let mut elapsed = vec![0.0; contenders.len()];
-        for index in order {
-            elapsed[index] = time(index, SEED + 1000 * round).as_secs_f64();
-        }
-        raw_ms.push(elapsed[0] * 1e3);
-        for (index, seconds) in elapsed.iter().enumerate() {
-            ratios[index].push(seconds / elapsed[0]);
-            fastest[index] = seconds.min(fastest[index]);
-        }
-    }
-    let figures: Vec<_> = ratios
-        .into_iter()
-        .zip(&fastest)
-        .skip(1)
-        .map(|(ratios, least)| format!("{:.3} ({:.3})", median(ratios), least / fastest[0]))
-        .collect();
-    println!("| {title} | {:.1} | {} |", median(raw_ms), figures.join(" | "));
-}
-
-fn head(title: &str, contenders: &[Contender]) {
-    let names: Vec<_> = contenders.iter().skip(1).map(|contender| contender.name).collect();
-    println!("\n| {title} | raw, ms | {} |", names.join(" | "));
-    println!("| --- |{}", " ---: |".repeat(names.len() + 1));
 }
 
 /// A device that does nothing at once, so that what is left is the library's own time. Metadata
@@ -327,9 +455,11 @@ fn time_software() {
         });
         runs.fold(f64::INFINITY, f64::min)
     };
-    let write_ns = fastest_ns(&mut |buffer, offset| Target::write(&file, buffer, offset));
-    let read_ns = fastest_ns(&mut |buffer, offset| Target::read(&file, buffer, offset));
-    let sync_ns = fastest_ns(&mut |_, _| Target::sync(&file));
+    let write_ns = fastest_ns(&mut |buffer, offset| file.write(buffer, offset).expect("write"));
+    let read_ns = fastest_ns(&mut |buffer, offset| {
+        file.read(buffer, offset).expect("read");
+    });
+    let sync_ns = fastest_ns(&mut |_, _| file.sync().expect("sync"));
     println!(
         "\nThe library's own time for a 4 KiB request: write {write_ns:.0} ns, read {read_ns:.0} \
          ns, sync {sync_ns:.0} ns (fastest of 50 runs)"
@@ -340,8 +470,8 @@ fn time_software() {
         log.truncate(0).expect("truncate");
         let start = Instant::now();
         for index in 0..500_u64 {
-            Target::write(&log, &buffer, index * 4096);
-            Target::sync(&log);
+            log.write(&buffer, index * 4096).expect("write");
+            log.sync().expect("sync");
         }
         append_ns = append_ns.min(start.elapsed().as_nanos() as f64 / 500.0);
     }
@@ -381,40 +511,16 @@ fn main() {
         None => tempfile::tempdir(),
     }
     .expect("a directory for the images");
-    let directory_path = directory.path();
-    let rounds = std::env::var("MINFS_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok());
-    let rounds = rounds.unwrap_or(7);
-    time_huge_volume(directory_path);
-    let names = ["raw", "minfs", "ext4", "xfs", "btrfs", "minfs-fuse"];
-    let contenders: Vec<_> =
-        names.into_iter().map(|name| Contender::new(name, directory_path)).collect();
-    println!(
-        "\n{rounds} rounds, seed {SEED}; ratios of elapsed time to raw: median (of the fastest)"
-    );
-    let files: Vec<_> =
-        contenders.iter().map(|contender| contender.file("area", AREA_BYTES)).collect();
-    head("random, past the page cache", &contenders);
-    for writes in [false, true] {
-        for depth in [1, 32] {
-            for block_bytes in [4 << 10, 64 << 10, 1 << 20, 4 << 20] {
-                let cell = Cell { writes, block_bytes, depth };
-                let kind = if writes { "write" } else { "read" };
-                let title = format!("{kind} {} KiB, depth {depth}", block_bytes >> 10);
-                row(&title, &contenders, rounds, |index, seed| {
-                    time_cell(&*files[index], cell, seed)
-                });
-            }
-        }
-    }
-    head("put: write in order, fdatasync each", &contenders);
-    for block_bytes in [256 << 10, 4 << 20] {
-        let title = format!("{} KiB, extending", block_bytes >> 10);
-        row(&title, &contenders, rounds, |index, _| {
-            time_puts(&*contenders[index].file("put", 0), block_bytes)
-        });
-        let title = format!("{} KiB, prepared space", block_bytes >> 10);
-        let prepared: Vec<_> =
-            contenders.iter().map(|contender| contender.file("prepared", CELL_BYTES_MAX)).collect();
-        row(&title, &contenders, rounds, |index, _| time_puts(&*prepared[index], block_bytes));
-    }
+    let seconds = std::env::var("MINFS_BENCH_SECONDS").ok().and_then(|text| text.parse().ok());
+    let budget = Duration::from_secs_f64(seconds.unwrap_or(6.0));
+    time_huge_volume(directory.path());
+    println!("\nSeed {SEED}, {} s a cell; medians over rounds", budget.as_secs_f64());
+    let pair = Pair::new(directory.path());
+    compare_the_library(&pair, budget);
+    let others: Vec<_> = ["ext4", "xfs", "btrfs", "minfs-fuse"]
+        .into_iter()
+        .map(|name| FileSystem::new(name, directory.path()))
+        .collect();
+    compare_all(&pair, &others, budget);
+    compare_growth(&pair, &others[..2], budget);
 }
