@@ -123,6 +123,7 @@ fn trees_are_proved_equal() {
     assert_eq!(metric_names(load_of(&ext4)), phases);
     assert_eq!(latency(load_of(&ext4), "rewrite")["count"], 60);
     assert!(ran.stdout.contains("delete each"), "{}", ran.stdout);
+    assert!(ran.stdout.contains(&format!("every contender: {proof}")), "{}", ran.stdout);
     // Other trees, other proofs.
     let other = Site::new();
     compare(&other, &["ext4"], &["--tree", "synthetic:61"]).expect(0);

@@ -165,7 +165,7 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
                 (bytes, total_ns) => format!("{:.1}", bytes as f64 * 1e3 / total_ns as f64),
             };
             table.rows.push(vec![
-                kind.into(),
+                kind.replace('_', " ").into(),
                 contender.label.as_str().into(),
                 text::count(latency.count as f64).into(),
                 time(latency.p5_ns),
@@ -187,15 +187,25 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
 pub const LATENCIES_EXPLAINED: &str =
     "of all trials together: their histograms are merged, no percentile is averaged";
 
-/// What the loads found, a line each with the contender's label.
+/// What the loads found, a line each with the contender's label; what all found alike, such as the
+/// proof that they did the same work, stands once.
 pub fn findings(workload: &WorkloadAnalysis) -> Vec<String> {
-    workload
-        .contenders
-        .iter()
-        .flat_map(|contender| {
-            contender.findings.iter().map(|finding| format!("{}: {finding}", contender.label))
-        })
-        .collect()
+    let contenders = &workload.contenders;
+    let is_common = |finding: &String| {
+        contenders.len() > 1
+            && contenders.iter().all(|contender| contender.findings.contains(finding))
+    };
+    let mut lines = Vec::new();
+    for (index, contender) in contenders.iter().enumerate() {
+        for finding in &contender.findings {
+            match is_common(finding) {
+                true if index == 0 => lines.push(format!("every contender: {finding}")),
+                true => {}
+                false => lines.push(format!("{}: {finding}", contender.label)),
+            }
+        }
+    }
+    lines
 }
 
 /// A verdict in one character, for narrow cells; explained by [`MARKS_EXPLAINED`].
