@@ -37,7 +37,7 @@ pub enum Action {
     },
     /// Go on with an interrupted study, under the same plan.
     Resume(ResumeArgs),
-    /// Print the tables of a result directory again.
+    /// Show a result again: tables, an HTML page, pictures; or set several side by side.
     Report(ReportArgs),
     /// Show what this machine can do, and what to install for the rest.
     Doctor,
@@ -363,7 +363,8 @@ pub struct ResumeArgs {
 /// `kurabe report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The result directory.
+    /// The result directory; of several, the contenders of each are compared with themselves in
+    /// the first (before and after an upgrade, say).
     #[arg(required = true, value_name = "RESULT")]
     pub directories: Vec<PathBuf>,
     /// Write the report as one HTML file that needs no network.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lab::result::{ResultError, StoredResult, replace};
+use report::across::Across;
 use report::source::Source;
 use serde_json::Value;
 
@@ -22,7 +23,10 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         check_target(path)?;
     }
     let presentation = Presentation::new(&args.present, None)?;
-    let source = read(&args.directories[0])?;
+    let [directory] = args.directories.as_slice() else {
+        return side_by_side(args, &presentation);
+    };
+    let source = read(directory)?;
     presentation
         .exports
         .write(
@@ -36,7 +40,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         replace(path, report::page::page(&source).as_bytes()).map_err(Failure::broken)?;
     }
     if let Some(directory) = &args.svg {
-        write_pictures(directory, &source)?;
+        write_pictures(directory, report::page::pictures(&source))?;
     }
     terminal::print(&report::tables::terminal(
         &source.plan,
@@ -46,12 +50,32 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-/// Writes every chart as a file of its own, and the maps of a matrix.
-fn write_pictures(directory: &Path, source: &Source) -> Result<(), Failure> {
+/// Several results against the first.
+fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Failure> {
+    if presentation.exports.any() {
+        return Err(Failure::refused(
+            "--export-json, --export-csv and --export-markdown are of one result; name one, or use --html",
+        ));
+    }
+    let sources = args.directories.iter().map(|directory| read(directory));
+    let sources = sources.collect::<Result<Vec<Source>, Failure>>()?;
+    let across = Across::new(&sources);
+    if let Some(path) = &args.html {
+        replace(path, report::across::page(&across).as_bytes()).map_err(Failure::broken)?;
+    }
+    if let Some(directory) = &args.svg {
+        write_pictures(directory, report::across::pictures(&across))?;
+    }
+    terminal::print(&report::across::terminal(&across, presentation.look.colour));
+    Ok(exit::OK)
+}
+
+/// Writes pictures into a directory, which is made where it is missing.
+fn write_pictures(directory: &Path, pictures: Vec<(String, String)>) -> Result<(), Failure> {
     fs::create_dir_all(directory).map_err(|error| {
         Failure::refused(format!("directory for pictures {}: {error}", directory.display()))
     })?;
-    for (name, picture) in report::page::pictures(source) {
+    for (name, picture) in pictures {
         replace(&directory.join(name), picture.as_bytes()).map_err(Failure::broken)?;
     }
     Ok(())

@@ -218,6 +218,26 @@ fn every_run_ends_with_a_page_and_names_it_last() {
 }
 
 #[test]
+fn two_results_stand_side_by_side() {
+    let two = Two::new();
+    two.compare(&["--runs", "3"], &["sleep 0.06"]).expect(0);
+    two.compare(&["--runs", "3", "--out", "later"], &["sleep 0.06"]).expect(0);
+    let ran = two
+        .site
+        .run(&["report", "result", "later", "--html", "both.html", "--svg", "pictures"])
+        .expect(0);
+    for said in ["A: result", "B: later", "ratio to A", "not interleaved", "sleep 0.06"] {
+        assert!(ran.stdout.contains(said), "no '{said}' in {}", ran.stdout);
+    }
+    assert!(fs::read_to_string(two.site.work().join("both.html")).unwrap().contains("B against A"));
+    assert!(fs::read_dir(two.site.work().join("pictures")).unwrap().count() >= 2);
+    two.site
+        .run(&["report", "result", "later", "--export-csv", "x.csv"])
+        .expect(2)
+        .says(&["of one result"]);
+}
+
+#[test]
 fn there_is_no_escape_code_where_there_is_no_terminal() {
     let two = Two::new();
     let ran = two.compare(&["--runs", "3"], &["sleep 0.06"]).expect(0);

@@ -1,6 +1,7 @@
 //! Shows a result: terminal tables and the sentence, Markdown, CSV, JSON, an HTML page and SVG
 //! pictures. Reads what a result directory holds, and knows nothing of how it was measured.
 
+pub mod across;
 pub mod chart;
 pub mod charts;
 pub mod costs;

@@ -19,6 +19,8 @@ use crate::{costs, tables, text};
 
 mod environment;
 
+pub(crate) use environment::flatten;
+
 const STYLE: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");
 /// plotly.js, whose licence notice stands in its first and last lines.
@@ -119,6 +121,14 @@ fn masthead(source: &Source) -> String {
     }
     out.push_str("</header>\n");
     out
+}
+
+/// Where a result came from, in one line.
+pub(crate) fn origin(source: &Source) -> String {
+    let mut parts = vec![source.name.clone()];
+    parts.extend(environment::kernel(source));
+    parts.extend(source.records.first().map(|record| environment::date(record.started_unix_ns)));
+    parts.join(", ")
 }
 
 /// `1 block`, `5 blocks`.
@@ -369,7 +379,7 @@ fn trials(view: &View<'_>) -> Table {
 }
 
 /// The charts; a run of those of less weight folds away together.
-fn all_figures(charts: &[Chart], first: usize) -> String {
+pub(crate) fn all_figures(charts: &[Chart], first: usize) -> String {
     let mut out = String::new();
     let mut folding = false;
     for (place, chart) in charts.iter().enumerate() {

@@ -69,7 +69,7 @@ fn facts_tables(facts: &Value) -> String {
 }
 
 /// Leaves of a JSON value with the path to each; sizes and times in words by their names.
-fn flatten(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
+pub(crate) fn flatten(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
     let below = |name: &str| match path {
         "" => name.replace('_', " "),
         path => format!("{path} · {}", name.replace('_', " ")),

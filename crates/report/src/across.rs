@@ -1,0 +1,439 @@
+//! Several results side by side, such as before and after a kernel upgrade: the same contender under
+//! the same load, in one result and in another.
+//!
+//! The results were not interleaved, so nothing is paired, and whatever else changed between them is
+//! part of every ratio; all that is printed says so. What has no counterpart is named, and so is what
+//! has one of another definition.
+
+use lab::load::Unit;
+use lab::statistics::{
+    ComparisonOptions, Summary, UnpairedComparison, Verdict, compare_unpaired_family, summarize,
+};
+use serde_json::Value;
+
+use crate::source::{Source, value_of};
+use crate::table::{Cell, Table, Tone};
+use crate::tables::{tone_of, verdict_text};
+use crate::text;
+
+mod page;
+
+pub use page::{page, pictures};
+
+/// The warning that stands above everything else.
+pub const NOT_INTERLEAVED: &str = "These results were not interleaved: whatever else changed between them (temperature, other load, the age of the device) is part of every ratio, and no interval can tell. Where all contenders changed by one factor, suspect the machine.";
+
+/// Results beside each other; the first is what the others are compared with.
+#[derive(Debug)]
+pub struct Across<'a> {
+    /// The results.
+    pub sources: &'a [Source],
+    /// What each is called in tables: A, B and so on.
+    pub names: Vec<String>,
+    /// Where each came from, in the same order: path, kernel, day.
+    pub origins: Vec<String>,
+    /// The loads that at least two of them have.
+    pub workloads: Vec<AcrossWorkload>,
+    /// What has no counterpart, or one of another definition, in words.
+    pub remarks: Vec<String>,
+    /// What differs between the machines.
+    pub differences: Table,
+}
+
+/// One load in all results.
+#[derive(Debug)]
+pub struct AcrossWorkload {
+    /// Its name.
+    pub name: String,
+    /// Its figures, the most important first.
+    pub figures: Vec<AcrossFigure>,
+}
+
+/// One figure of a load in all results.
+#[derive(Debug)]
+pub struct AcrossFigure {
+    /// Its name.
+    pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// The contenders that the first result and another one have, in the first one's order.
+    pub contenders: Vec<AcrossContender>,
+}
+
+/// One contender's figure in all results.
+#[derive(Debug)]
+pub struct AcrossContender {
+    /// Its label.
+    pub label: String,
+    /// Its samples in each result.
+    pub samples: Vec<Vec<f64>>,
+    /// Their summaries.
+    pub summaries: Vec<Option<Summary>>,
+    /// Each result after the first, compared with it: of the figure as it is, so that of a
+    /// throughput more is better and *faster* goes with a ratio above 1.
+    pub comparisons: Vec<UnpairedComparison>,
+}
+
+impl<'a> Across<'a> {
+    /// Sets results beside each other; at least two.
+    pub fn new(sources: &'a [Source]) -> Across<'a> {
+        let names: Vec<String> = (0..sources.len()).map(letter).collect();
+        let mut remarks = unmatched(sources, &names);
+        remarks.extend(redefined(sources, &names));
+        let first = &sources[0];
+        let study = &first.plan.study;
+        let options =
+            ComparisonOptions { same_within: study.same_within, ..ComparisonOptions::default() };
+        let shared = |name: &str| {
+            sources[1..]
+                .iter()
+                .any(|source| source.plan.study.workloads.iter().any(|other| other.name == name))
+        };
+        let workloads = study.workloads.iter().map(|workload| workload.name.as_str());
+        let workloads = workloads.filter(|name| shared(name));
+        Across {
+            sources,
+            workloads: workloads.map(|name| workload(sources, name, &options)).collect(),
+            differences: differences(sources, &names),
+            names,
+            origins: sources.iter().map(crate::page::origin).collect(),
+            remarks,
+        }
+    }
+}
+
+/// A, B, ..., Z, and numbers beyond.
+fn letter(place: usize) -> String {
+    match u8::try_from(place) {
+        Ok(place) if place < 26 => char::from(b'A' + place).to_string(),
+        _ => (place + 1).to_string(),
+    }
+}
+
+fn workload(sources: &[Source], name: &str, options: &ComparisonOptions) -> AcrossWorkload {
+    let mut figures: Vec<(String, Unit)> = Vec::new();
+    for workload in sources.iter().flat_map(|source| &source.analysis.workloads) {
+        let metrics = workload.contenders.iter().flat_map(|contender| &contender.metrics);
+        for metric in metrics.filter(|_| workload.workload == name) {
+            if !figures.iter().any(|(known, _)| *known == metric.name) {
+                figures.push((metric.name.clone(), metric.unit));
+            }
+        }
+    }
+    let figures = figures.into_iter().map(|(figure, unit)| {
+        let contenders = contenders(sources, name, &figure, unit, options);
+        AcrossFigure { name: figure, unit, contenders }
+    });
+    AcrossWorkload { name: name.into(), figures: figures.collect() }
+}
+
+/// All contenders and all later results are one family.
+fn contenders(
+    sources: &[Source],
+    workload: &str,
+    figure: &str,
+    unit: Unit,
+    options: &ComparisonOptions,
+) -> Vec<AcrossContender> {
+    let samples_of = |source: &Source, label: &str| -> Vec<f64> {
+        let contenders = &source.plan.study.contenders;
+        let Some(place) = contenders.iter().position(|other| other.label == label) else {
+            return Vec::new();
+        };
+        let records = &source.completed(workload)[place];
+        records.iter().filter_map(|record| value_of(record, figure)).collect()
+    };
+    let mut found: Vec<AcrossContender> = Vec::new();
+    for contender in &sources[0].plan.study.contenders {
+        let samples: Vec<Vec<f64>> =
+            sources.iter().map(|source| samples_of(source, &contender.label)).collect();
+        if samples.iter().filter(|samples| !samples.is_empty()).count() < 2 {
+            continue;
+        }
+        found.push(AcrossContender {
+            label: contender.label.clone(),
+            summaries: samples.iter().map(|samples| summarize(samples).ok()).collect(),
+            samples,
+            comparisons: Vec::new(),
+        });
+    }
+    let cost = |value: &f64| if unit.more_is_better() { value.recip() } else { *value };
+    let costs = |samples: &[f64]| -> Vec<f64> { samples.iter().map(cost).collect() };
+    let pairs: Vec<(Vec<f64>, Vec<f64>)> = found
+        .iter()
+        .flat_map(|contender| {
+            let before = costs(&contender.samples[0]);
+            contender.samples[1..].iter().map(move |after| (before.clone(), costs(after)))
+        })
+        .collect();
+    let compared = compare_unpaired_family(&pairs, options)
+        .expect("values are positive, and the margin was checked with the study");
+    let mut compared = compared.into_iter().map(|comparison| as_it_is(comparison, unit));
+    for contender in &mut found {
+        contender.comparisons = compared.by_ref().take(sources.len() - 1).collect();
+    }
+    found
+}
+
+/// A comparison of costs as one of the figure itself.
+fn as_it_is(comparison: UnpairedComparison, unit: Unit) -> UnpairedComparison {
+    if !unit.more_is_better() {
+        return comparison;
+    }
+    let mut interval = comparison.interval;
+    if let Some(interval) = &mut interval {
+        (interval.low, interval.high) = (interval.high.recip(), interval.low.recip());
+    }
+    UnpairedComparison { ratio: comparison.ratio.map(f64::recip), interval, ..comparison }
+}
+
+/// Loads and contenders that not every result has.
+fn unmatched(sources: &[Source], names: &[String]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let mut look = |kind: &str, of: &dyn Fn(&Source) -> Vec<String>| {
+        let mut known: Vec<String> = Vec::new();
+        for entry in sources.iter().flat_map(of) {
+            if !known.contains(&entry) {
+                known.push(entry);
+            }
+        }
+        for entry in known {
+            let has = |source: &Source| of(source).contains(&entry);
+            let without: Vec<String> = sources
+                .iter()
+                .zip(names)
+                .filter(|(source, _)| !has(source))
+                .map(|(_, name)| name.clone())
+                .collect();
+            if !without.is_empty() {
+                remarks.push(format!("{kind} '{entry}' is not in {}", text::list(&without)));
+            }
+        }
+    };
+    look("the load", &|source| {
+        source.plan.study.workloads.iter().map(|workload| workload.name.clone()).collect()
+    });
+    look("the contender", &|source| {
+        source.plan.study.contenders.iter().map(|contender| contender.label.clone()).collect()
+    });
+    remarks
+}
+
+/// What has the same name and is not the same.
+fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let first = &sources[0].plan.study;
+    for (source, name) in sources.iter().zip(names).skip(1) {
+        let study = &source.plan.study;
+        for contender in &study.contenders {
+            let other = first.contenders.iter().find(|other| other.label == contender.label);
+            if other.is_some_and(|other| other != contender) {
+                remarks.push(format!(
+                    "the contender '{}' has other options in {name} than in {}; their difference is part of the ratio",
+                    contender.label, names[0]
+                ));
+            }
+        }
+        for workload in &study.workloads {
+            let other = first.workloads.iter().find(|other| other.name == workload.name);
+            if other.is_some_and(|other| other.load != workload.load) {
+                remarks.push(format!(
+                    "the load '{}' is defined otherwise in {name} than in {}; compare its figures only where it is the same work",
+                    workload.name, names[0]
+                ));
+            }
+        }
+        if study.device != first.device {
+            remarks.push(format!(
+                "{name} was measured on {}, {} on {}",
+                study.device, names[0], first.device
+            ));
+        }
+        if study.cache != first.cache {
+            remarks
+                .push(format!("the caches were not in the same state in {name} and {}", names[0]));
+        }
+    }
+    remarks
+}
+
+/// The facts that are not the same in all results.
+fn differences(sources: &[Source], names: &[String]) -> Table {
+    let flat: Vec<Vec<(String, String)>> = sources
+        .iter()
+        .map(|source| {
+            let mut rows = Vec::new();
+            let Some(Value::Object(facts)) = &source.facts else { return rows };
+            for (group, value) in facts.iter().filter(|(name, _)| *name != "command_line") {
+                crate::page::flatten(group, value, &mut rows);
+            }
+            // How long the filling took says nothing of what was measured.
+            rows.retain(|(name, _)| !name.ends_with("· fill"));
+            rows
+        })
+        .collect();
+    let mut heads = vec!["fact".to_string()];
+    heads.extend(names.iter().cloned());
+    let mut table = Table { heads, rows: Vec::new() };
+    let mut known: Vec<&String> = Vec::new();
+    for (fact, _) in flat.iter().flatten() {
+        if known.contains(&fact) {
+            continue;
+        }
+        known.push(fact);
+        let values: Vec<Option<&String>> = flat
+            .iter()
+            .map(|rows| rows.iter().find(|(name, _)| name == fact).map(|(_, value)| value))
+            .collect();
+        if values.windows(2).any(|pair| pair[0] != pair[1]) {
+            let cells = values.into_iter().map(|value| Cell::from(value.map_or("-", |v| v)));
+            table.rows.push(std::iter::once(Cell::from(fact.as_str())).chain(cells).collect());
+        }
+    }
+    table
+}
+
+/// The figures of a load: one row for each contender and result.
+pub fn figure_table(across: &Across<'_>, figure: &AcrossFigure) -> Table {
+    let head = format!("{} [interval]", figure.name);
+    let ratio = format!("ratio to {} [interval]", across.names[0]);
+    let mut table = Table::new(&["contender", "result", "trials", &head, &ratio, "verdict"]);
+    for contender in &figure.contenders {
+        for (place, name) in across.names.iter().enumerate() {
+            let summary = contender.summaries[place].as_ref();
+            let shown = summary.map_or("-".into(), |summary| {
+                let interval = summary.median_interval.map(|i| (i.low, i.high));
+                let words = text::figure_with_interval(summary.median, interval, figure.unit);
+                Cell::number(summary.median, words)
+            });
+            let count = contender.samples[place].len();
+            let [ratio, verdict] = match place.checked_sub(1).map(|p| &contender.comparisons[p]) {
+                None => ["1".into(), Cell::toned("compared with", Tone::Faint)],
+                Some(comparison) => [
+                    Cell::from(ratio_text(comparison)).valued(comparison.ratio),
+                    Cell::toned(verdict_text(&comparison.verdict), tone_of(&comparison.verdict)),
+                ],
+            };
+            table.rows.push(vec![
+                contender.label.as_str().into(),
+                name.as_str().into(),
+                Cell::number(count as f64, count.to_string()),
+                shown,
+                ratio,
+                verdict,
+            ]);
+        }
+    }
+    table
+}
+
+/// What each contender cost in each result.
+pub fn cost_table(across: &Across<'_>, workload: &str) -> Table {
+    let mut table = Table::new(&[
+        "contender",
+        "result",
+        "CPU",
+        "memory",
+        "written",
+        "flushes",
+        "amplification",
+    ]);
+    for contender in &across.sources[0].plan.study.contenders {
+        for (place, source) in across.sources.iter().enumerate() {
+            let found = source.analysis.workloads.iter().find(|entry| entry.workload == workload);
+            let found = found.and_then(|workload| {
+                workload.contenders.iter().find(|entry| entry.label == contender.label)
+            });
+            let Some(found) = found else { continue };
+            let cell = |value: Option<f64>, words: fn(f64) -> String| match value {
+                Some(value) => Cell::number(value, words(value)),
+                None => "-".into(),
+            };
+            table.rows.push(vec![
+                contender.label.as_str().into(),
+                across.names[place].as_str().into(),
+                cell(found.cost.command_cpu_ns, text::time),
+                cell(found.cost.memory_bytes_max, text::bytes),
+                cell(found.cost.device_written_bytes, text::bytes),
+                cell(found.cost.device_flushes, text::count),
+                cell(found.cost.write_amplification, |value| format!("{value:.2}")),
+            ]);
+        }
+    }
+    table.without_empty_columns()
+}
+
+fn ratio_text(comparison: &UnpairedComparison) -> String {
+    let ratio = comparison.ratio.map_or("-".into(), text::ratio);
+    match &comparison.interval {
+        Some(interval) => {
+            format!("{ratio} [{}, {}]", text::ratio(interval.low), text::ratio(interval.high))
+        }
+        None => ratio,
+    }
+}
+
+/// What changed, in a sentence.
+pub fn sentence(across: &Across<'_>, workload: &AcrossWorkload) -> String {
+    let Some(figure) = workload.figures.first().filter(|figure| !figure.contenders.is_empty())
+    else {
+        return "No contender has a completed trial in two of the results.".into();
+    };
+    let mut parts = Vec::new();
+    for contender in &figure.contenders {
+        for (name, comparison) in across.names[1..].iter().zip(&contender.comparisons) {
+            let label = &contender.label;
+            let words = match comparison.verdict {
+                Verdict::Same { .. } => {
+                    format!("{label} is the same in {name} ({})", verdict_text(&comparison.verdict))
+                }
+                Verdict::Inconclusive => format!("{label} in {name} is inconclusive"),
+                _ => format!(
+                    "{label} is {} in {name} ({} {} times, {})",
+                    verdict_text(&comparison.verdict),
+                    figure.name,
+                    comparison.ratio.map_or("-".into(), text::ratio),
+                    match &comparison.interval {
+                        Some(i) => format!("{} to {}", text::ratio(i.low), text::ratio(i.high)),
+                        None => "no interval".into(),
+                    }
+                ),
+            };
+            parts.push(words);
+        }
+    }
+    format!("Against {}: {}.", across.names[0], text::list(&parts))
+}
+
+/// Everything for the terminal.
+pub fn terminal(across: &Across<'_>, colour: bool) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    let warning = crate::table::paint("Warning:", Tone::Doubtful, colour);
+    for (name, origin) in across.names.iter().zip(&across.origins) {
+        let _ = writeln!(out, "{name}: {origin}");
+    }
+    out.push('\n');
+    for workload in &across.workloads {
+        let name = crate::table::paint(&workload.name, Tone::Strong, colour);
+        let _ = writeln!(out, "{name}\n");
+        for figure in &workload.figures {
+            let _ = writeln!(out, "{}", figure_table(across, figure).terminal(colour));
+        }
+        let _ = writeln!(out, "{}", cost_table(across, &workload.name).terminal(colour));
+        let sentence = sentence(across, workload);
+        let _ = writeln!(out, "  {}\n", crate::table::paint(&sentence, Tone::Strong, colour));
+    }
+    if across.workloads.is_empty() {
+        out.push_str("  The results have no load in common.\n\n");
+    }
+    let _ = writeln!(out, "  {warning} {NOT_INTERLEAVED}");
+    for remark in &across.remarks {
+        let _ = writeln!(out, "  {warning} {remark}");
+    }
+    if !across.differences.rows.is_empty() {
+        let _ = writeln!(out, "\n  What differs between the machines:\n");
+        let _ = write!(out, "{}", across.differences.terminal(colour));
+    }
+    out
+}

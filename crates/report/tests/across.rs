@@ -1,0 +1,115 @@
+//! Several results side by side: what is found, what is named, and what is said of it.
+
+mod harness;
+
+use harness::{Made, complete, load_report, make, study};
+use kurabe_report::across::{Across, NOT_INTERLEAVED, page, pictures, terminal};
+use kurabe_report::source::Source;
+use lab::statistics::Verdict;
+
+fn read(made: &[&Made]) -> Vec<Source> {
+    made.iter().map(|made| Source::read(&made.directory()).unwrap()).collect()
+}
+
+/// A result in which each contender takes so many ms, give or take half a percent.
+fn result(contenders: &[&str], command: &str, times_ms: &[u64], blocks: u32) -> Made {
+    let labels: Vec<String> =
+        contenders.iter().map(|text| text.split(':').next().unwrap().to_string()).collect();
+    make(&study(contenders, &[command], blocks), |record| {
+        let place = labels.iter().position(|label| *label == record.contender.label).unwrap();
+        let wobble = u64::from(record.trial * 7919 % 11) * 1_000_000;
+        complete(record, times_ms[place] * 1_000_000 + wobble);
+        true
+    })
+}
+
+#[test]
+fn a_known_effect_is_found_in_the_right_contender() {
+    let before = result(&["ext4", "xfs"], "true", &[1000, 1500], 5);
+    let after = result(&["xfs", "ext4"], "true", &[1800, 1000], 7);
+    let sources = read(&[&before, &after]);
+    let across = Across::new(&sources);
+    let figure = &across.workloads[0].figures[0];
+    let of =
+        |label: &str| figure.contenders.iter().find(|contender| contender.label == label).unwrap();
+    let (ext4, xfs) = (&of("ext4").comparisons[0], &of("xfs").comparisons[0]);
+    assert_eq!(ext4.verdict, Verdict::Same { within: 0.05 });
+    assert_eq!(xfs.verdict, Verdict::Slower);
+    assert!((xfs.ratio.unwrap() - 1.2).abs() < 0.01, "{xfs:?}");
+    assert_eq!((xfs.count_before, xfs.count_after), (5, 7));
+    let text = terminal(&across, false);
+    for said in ["xfs is slower in B", "ext4 is the same in B", "not interleaved", "1.2"] {
+        assert!(text.contains(said), "no '{said}' in\n{text}");
+    }
+    assert!(text.contains(NOT_INTERLEAVED));
+    let html = page(&across);
+    assert!(html.contains("not interleaved") && html.contains("<figure "));
+    assert!(!pictures(&across).is_empty());
+}
+
+#[test]
+fn more_is_better_where_it_is() {
+    let made = |value: f64| {
+        make(&study(&["ext4", "xfs"], &["true"], 5), |record| {
+            complete(record, 1_000_000_000);
+            let wobble = 1.0 + f64::from(record.trial % 7) * 0.001;
+            record.load = Some(load_report(value * wobble));
+            true
+        })
+    };
+    let sources = read(&[&made(1e8), &made(2e8)]);
+    let across = Across::new(&sources);
+    let comparison = &across.workloads[0].figures[0].contenders[0].comparisons[0];
+    assert_eq!(comparison.verdict, Verdict::Faster);
+    let (ratio, interval) = (comparison.ratio.unwrap(), comparison.interval.unwrap());
+    assert!((ratio - 2.0).abs() < 0.02, "{comparison:?}");
+    assert!(interval.low <= ratio && ratio <= interval.high, "{comparison:?}");
+}
+
+#[test]
+fn what_does_not_match_is_named() {
+    let before = result(&["ext4", "xfs", "btrfs"], "true", &[1000, 1000, 1000], 3);
+    let after = result(&["ext4", "xfs: xfs -m crc=0"], "true", &[1000, 1000], 3);
+    let other = result(&["ext4"], "false", &[1000], 3);
+    let sources = read(&[&before, &after, &other]);
+    let across = Across::new(&sources);
+    let said = across.remarks.join("\n");
+    for text in [
+        "the load 'true' is not in",
+        "the load 'false' is not in",
+        "the contender 'btrfs' is not in",
+        "the contender 'xfs' has other options",
+    ] {
+        assert!(said.contains(text), "no '{text}' in\n{said}");
+    }
+    assert_eq!(across.names, ["A", "B", "C"]);
+    assert!(across.origins.iter().all(|origin| origin.contains("6.1.0-test")));
+    assert_eq!(across.workloads.len(), 1);
+    assert!(page(&across).contains("btrfs"));
+    let nothing = read(&[&after, &other]);
+    assert!(terminal(&Across::new(&nothing), false).contains("no load in common"));
+}
+
+#[test]
+fn the_facts_that_differ_are_shown() {
+    let before = result(&["ext4"], "true", &[1000], 3);
+    let after = result(&["ext4"], "true", &[1000], 3);
+    let mut facts = harness::facts();
+    facts["machine"]["kernel"] = "6.18.1-new".into();
+    harness::damage(&after.path("facts.json"), facts.to_string().as_bytes());
+    let sources = read(&[&before, &after]);
+    let across = Across::new(&sources);
+    assert_eq!(across.differences.rows.len(), 1, "{:?}", across.differences);
+    let row: Vec<&str> = across.differences.rows[0].iter().map(|cell| cell.text.as_str()).collect();
+    assert_eq!(row, ["machine · kernel", "6.1.0-test #1", "6.18.1-new"]);
+}
+
+#[test]
+fn names_are_escaped_here_too() {
+    let made = || result(&["<script>x</script>: ext4", "xfs"], "echo '<i>'", &[1000, 1000], 4);
+    let sources = read(&[&made(), &made()]);
+    let html = page(&Across::new(&sources));
+    let own = &html[..html.find("<script>\n/**").or(html.find("<script>/**")).unwrap()];
+    assert!(own.contains("&lt;script&gt;x"), "the label is there");
+    assert!(!own.contains("<script>x") && !own.contains("<i>"));
+}
