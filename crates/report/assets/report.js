@@ -137,15 +137,25 @@
 
   const figures = Array.from(document.querySelectorAll("figure[data-chart]"));
   const drawn = new Set();
+  function drawOnce(figure) {
+    if (drawn.has(figure)) return;
+    drawn.add(figure);
+    draw(figure);
+  }
+  // What comes into view is drawn first, the rest while the reader reads; what is folded away waits
+  // until it is asked for.
   const watcher = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting && !drawn.has(entry.target)) {
-        drawn.add(entry.target);
-        draw(entry.target);
-      }
-    }
-  }, { rootMargin: "600px 0px" });
+    entries.filter((entry) => entry.isIntersecting).forEach((entry) => drawOnce(entry.target));
+  }, { rootMargin: "400px 0px" });
   figures.forEach((figure) => { legend(figure); watcher.observe(figure); });
+  const idle = window.requestIdleCallback || ((work) => setTimeout(work, 50));
+  const waiting = figures.filter((figure) => !figure.closest("details:not([open])"));
+  idle(function next() {
+    const figure = waiting.shift();
+    if (!figure) return;
+    drawOnce(figure);
+    idle(next);
+  });
 
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     drawn.forEach(draw);

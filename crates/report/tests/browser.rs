@@ -1,0 +1,229 @@
+//! The page in a browser without a screen: that its script runs without an error, that it asks
+//! nothing of any network, that the charts are drawn, and that the numbers a reader sees are those of
+//! the records. Skipped, with the reason, where no Chromium is installed.
+
+mod harness;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use harness::{Made, complete, load_report, make, study, time_ns};
+use kurabe_report::page::page;
+use kurabe_report::source::Source;
+use lab::record::{Outcome, Phase, Record};
+
+const LABELS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+
+/// The installed browser; says so and is None where there is none.
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let found = std::env::split_paths(&path)
+        .flat_map(|place| names.map(|name| place.join(name)))
+        .find(|program| program.is_file());
+    if found.is_none() {
+        eprintln!("skipped: no Chromium is installed (package chromium)");
+    }
+    found
+}
+
+/// What became of a page.
+struct Seen {
+    /// The document after the scripts have run.
+    dom: String,
+    /// Messages of the page's console, one a line.
+    console: Vec<String>,
+    /// What was asked of the network, but for the browser's calls to its maker: the first line of
+    /// each request.
+    requests: Vec<String>,
+}
+
+/// Opens a page in a browser whose only way out is a proxy that counts and answers nothing.
+fn open(browser: &Path, place: &Path, html: &str) -> Seen {
+    let page = place.join("page.html");
+    fs::write(&page, html).unwrap();
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = proxy.local_addr().unwrap().port();
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&requests);
+    // The thread ends with the process; the listener has nothing to give back.
+    std::thread::spawn(move || {
+        for connection in proxy.incoming().flatten() {
+            let mut line = String::new();
+            let _ = connection.set_read_timeout(Some(Duration::from_secs(5)));
+            if BufReader::new(connection).read_line(&mut line).is_ok_and(|length| length > 0) {
+                noted.lock().unwrap().push(line.trim_end().to_string());
+            }
+        }
+    });
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        .args(["--disable-background-networking", "--disable-component-update", "--no-first-run"])
+        .args(["--disable-sync", "--disable-default-apps", "--disable-extensions"])
+        .args(["--enable-logging=stderr", "--virtual-time-budget=8000", "--dump-dom"])
+        .arg("--window-size=1100,900")
+        .arg(format!("--proxy-server=http://127.0.0.1:{port}"))
+        .arg("--proxy-bypass-list=<-loopback>")
+        .arg(format!("--user-data-dir={}", place.join("profile").display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("the browser starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    Seen {
+        dom: String::from_utf8(output.stdout).expect("a document is text"),
+        console: errors.lines().filter(|l| l.contains(":CONSOLE")).map(str::to_string).collect(),
+        requests: requests.lock().unwrap().iter().filter(|line| !own_call(line)).cloned().collect(),
+    }
+}
+
+/// Whether a request is one that Chromium makes of its own accord, whatever page it shows: for the
+/// time, for updates, for an account. There is no flag that stops all of them.
+fn own_call(line: &str) -> bool {
+    let target = line.split(' ').nth(1).unwrap_or_default();
+    let host = target.trim_start_matches("http://").split(['/', ':', '?']).next().unwrap_or("");
+    ["google.com", "googleapis.com", "gstatic.com", "gvt1.com"]
+        .iter()
+        .any(|maker| host == *maker || host.ends_with(&format!(".{maker}")))
+}
+
+fn rendered(made: &Made) -> String {
+    page(&Source::read(&made.directory()).unwrap())
+}
+
+/// The cells of the table with this caption: the value of each that carries one, else its text.
+fn table(dom: &str, caption: &str) -> Vec<Vec<String>> {
+    let after = dom.split(&format!("<caption>{caption}</caption>")).nth(1);
+    let after = after.unwrap_or_else(|| panic!("no table '{caption}'"));
+    let body = after.split("<tbody>").nth(1).unwrap().split("</tbody>").next().unwrap();
+    let cell = |text: &str| {
+        let inner = text.split_once('>').unwrap().1;
+        match inner.split_once("<data value=\"") {
+            Some((_, rest)) => rest.split('"').next().unwrap().to_string(),
+            None => inner.split("</t").next().unwrap().to_string(),
+        }
+    };
+    body.split("<tr>").skip(1).map(|row| row.split("<t").skip(1).map(cell).collect()).collect()
+}
+
+/// A study of every kind of chart, with two loads, a failure and a warm-up.
+fn everything() -> Made {
+    let mut text = study(&LABELS, &["first", "second"], 6);
+    text.warmup = Some(1);
+    make(&text, |record| {
+        let time = time_ns(record, &LABELS);
+        complete(record, time);
+        if record.workload == "second" {
+            record.load = Some(load_report(1e17 / time as f64));
+        }
+        if record.trial == 9 {
+            record.outcome = Outcome::Failed {
+                phase: Phase::Run,
+                message: "it broke".into(),
+                output: String::new(),
+            };
+        }
+        true
+    })
+}
+
+#[test]
+fn the_page_runs_without_an_error_and_without_a_network() {
+    let Some(browser) = browser() else { return };
+    let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
+    let made = everything();
+    let html = rendered(&made);
+    let seen = open(&browser, place.path(), &html);
+    assert_eq!(seen.console, Vec::<String>::new());
+    assert_eq!(seen.requests, Vec::<String>::new());
+    let figures = html.matches("<figure ").count();
+    let folded = html.matches("<details class=\"more\"><summary>More charts").count();
+    assert!(figures >= 12 && folded == 1, "{figures} {folded}");
+    // All were drawn but those that are folded away, which wait until they are asked for.
+    let drawn = seen.dom.matches("class=\"live js-plotly-plot").count();
+    assert_eq!(drawn, figures - 2, "of {figures} charts");
+    assert!(seen.dom.matches("aria-pressed=\"true\"").count() > drawn, "legends are buttons");
+    // Whatever a chart draws is in the page already, as a picture and as numbers.
+    assert_eq!(html.matches("<desc>").count(), figures);
+}
+
+#[test]
+fn the_numbers_in_the_page_are_those_of_the_records() {
+    let Some(browser) = browser() else { return };
+    let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
+    let made = everything();
+    let dom = open(&browser, place.path(), &rendered(&made)).dom;
+    let first: Vec<&Record> = made.records.iter().filter(|r| r.workload == "first").collect();
+    let rows = table(&dom, "All trials");
+    assert_eq!(rows.len(), first.len());
+    for (row, record) in rows.iter().zip(first) {
+        let value = |column: usize| row[column].parse::<f64>().unwrap_or(f64::NAN);
+        assert_eq!(value(0), f64::from(record.trial), "{row:?}");
+        assert_eq!(value(1), f64::from(record.block + 1), "{row:?}");
+        assert_eq!(row[2], record.contender.label);
+        match record.time_ns() {
+            Some(time_ns) => assert_eq!(value(4), time_ns as f64, "{row:?}"),
+            None => assert_eq!((row[3].as_str(), row[4].as_str()), ("failed", "-")),
+        }
+        assert_eq!(value(5), record.phase(Phase::Run).unwrap().elapsed_ns as f64);
+        let device = record.run_device().unwrap();
+        assert_eq!((value(8), value(9)), (device.written_bytes as f64, device.flushes as f64));
+    }
+    // What was compared, to the last bit.
+    let analysis = Source::read(&made.directory()).unwrap().analysis;
+    let comparisons = &analysis.workloads[0].comparisons;
+    let rows = table(&dom, "Ratio to ext4");
+    assert_eq!(rows.len(), comparisons.len());
+    for row in rows {
+        let found = comparisons.iter().find(|comparison| comparison.contender == row[0]).unwrap();
+        let shown: Vec<Option<f64>> = row[1..4].iter().map(|text| text.parse().ok()).collect();
+        assert_eq!(shown, [found.ratio, found.low, found.high]);
+    }
+    // The ranking shows the medians.
+    for row in table(&dom, "Ranking under first") {
+        let contenders = &analysis.workloads[0].contenders;
+        let found = contenders.iter().find(|contender| contender.label == row[0]).unwrap();
+        assert_eq!(row[2].parse::<f64>().unwrap(), found.metrics[0].summary.median);
+    }
+}
+
+#[test]
+fn a_hostile_name_does_nothing_in_a_browser() {
+    let Some(browser) = browser() else { return };
+    let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
+    let hostile = "<img src=x onerror=document.title='owned'>";
+    let labels = [hostile, "</script><script>document.title='owned'</script>", "\"&'"];
+    let contenders: Vec<String> = labels.iter().map(|label| format!("{label}: ext4")).collect();
+    let contenders: Vec<&str> = contenders.iter().map(String::as_str).collect();
+    let made = make(&study(&contenders, &["echo '<b onclick=x>%{x}'"], 4), |record| {
+        complete(record, 1_000_000_000 + u64::from(record.trial) * 1_000_000);
+        true
+    });
+    let html = rendered(&made);
+    let seen = open(&browser, place.path(), &html);
+    let titled = |dom: &str| dom.split("<title>").nth(1).unwrap().starts_with("owned");
+    assert!(!titled(&seen.dom));
+    assert_eq!((seen.console, seen.requests), (Vec::<String>::new(), Vec::<String>::new()));
+    // The canary: what the test looks for is there when nothing is escaped.
+    let canary = html.replace("<main>", &format!("<main>{hostile}"));
+    assert!(titled(&open(&browser, place.path(), &canary).dom));
+}
+
+#[test]
+fn a_request_and_an_error_would_be_seen() {
+    let Some(browser) = browser() else { return };
+    let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
+    let asking = "<!doctype html><title>x</title><img src=\"http://kurabe.invalid/x.png\"><script>nothing.at.all()</script>";
+    let seen = open(&browser, place.path(), asking);
+    assert!(
+        seen.requests.iter().any(|line| line.contains("kurabe.invalid")),
+        "{:?}",
+        seen.requests
+    );
+    assert!(!seen.console.is_empty());
+}
