@@ -223,16 +223,16 @@ fn ranking(view: &View<'_>) -> Table {
     let baseline = plan.baseline_label();
     let figure = format!("{} [interval]", tables::primary_metric(view.analysis));
     let ratio = format!("ratio to {baseline} [interval]");
-    let mut table = Table::new(&["contender", "trials", &figure, &ratio, "verdict"]);
+    let mut table = Table::new(&["contender", &figure, &ratio, "verdict", "trials"]);
     for contender in tables::ranked(view.analysis) {
         let trials = contender.trials - contender.failed.min(contender.trials);
         let [figure, ratio, verdict] = tables::answer_cells(view.analysis, contender, baseline);
         table.rows.push(vec![
             contender.label.as_str().into(),
-            Cell::number(trials as f64, trials.to_string()),
             figure,
             ratio,
             verdict,
+            Cell::number(trials as f64, trials.to_string()),
         ]);
     }
     table
