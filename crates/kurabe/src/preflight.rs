@@ -31,8 +31,7 @@ pub fn preflight(study: &Study) -> Result<(), Failure> {
         }
         let least = file_system.size_bytes_min();
         if file_system.needs_device()
-            && let DeviceRequest::Loop { size_bytes, .. } | DeviceRequest::Memory { size_bytes } =
-                request
+            && let Some(size_bytes) = request.size_bytes()
             && size_bytes < least
         {
             problems.push(format!(
@@ -74,6 +73,13 @@ pub fn preflight(study: &Study) -> Result<(), Failure> {
                 ));
             }
         }
+    }
+    // The claim comes last: where something else is in the way, nobody opens the device.
+    if let (DeviceRequest::Block { path, destroy }, true) = (&request, problems.is_empty())
+        && needs_device(study)
+        && let Err(error) = trial::device::examine(path, destroy)
+    {
+        problems.push(format!("--device {}: {error}", study.device));
     }
     problems.dedup();
     if problems.is_empty() { Ok(()) } else { Err(Failure::refused(problems.join("\nkurabe: "))) }

@@ -189,6 +189,37 @@ fn exports_hold_every_trial() {
     check();
 }
 
+/// Of a load with figures of its own the lines show the one that is compared, not the wall time.
+#[test]
+fn lines_show_the_figure_that_is_compared() {
+    let two = Two::new();
+    let arguments =
+        ["compare", &two.contenders[0], "--tree", "synthetic:40", "--runs", "1", "--out", "result"];
+    let ran = two.site.run(&arguments).expect(0);
+    let record = &two.site.records()[0];
+    let figure = &record["load"]["metrics"][0];
+    let line = ran.stderr.lines().find(|line| line.starts_with("block 1: a ")).unwrap();
+    let name = figure["name"].as_str().unwrap();
+    assert!(name != "time" && line.contains(name), "no '{name}' in '{line}'");
+    // A command has none but its time.
+    let other = Two::new();
+    let ran = other.compare(&[], &["sleep 0.06"]).expect(0);
+    assert!(
+        ran.stderr.lines().any(|line| line.starts_with("block 1: a ") && line.ends_with(" ms"))
+    );
+}
+
+#[test]
+fn a_misspelt_parameter_of_a_command_is_remarked_on() {
+    let two = Two::new();
+    let flags = ["-L", "jobs", "1,2"];
+    let ran = two.compare(&flags, &["sleep 0.0{jobs}; echo {job} '{print}' ${HOME}"]).expect(0);
+    let notes: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("Note: ")).collect();
+    assert_eq!(notes.len(), 2, "{}", ran.stderr);
+    assert!(notes[0].contains("'job'") && notes[0].contains("did you mean 'jobs'?"), "{notes:?}");
+    assert!(notes[1].contains("'print'"), "{notes:?}");
+}
+
 #[test]
 fn a_report_is_the_same_however_often_it_is_printed() {
     let two = Two::new();

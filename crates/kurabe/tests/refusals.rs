@@ -43,7 +43,12 @@ fn flags_and_subcommands() {
     refused(&["ext4"], &["-N", "--shell", "sh"], &["-N", "--shell"]);
     let site = Site::new();
     site.run(&["comapre", "ext4", "--", "true"]).expect(2).says(&["comapre", "'compare'"]);
-    site.run(&["compare", "ext4"]).expect(2).says(&["COMMAND"]);
+    site.run(&["compare", "ext4"]).expect(2).says(&[
+        "COMMAND",
+        "--objects",
+        "--fio-matrix",
+        "--tree",
+    ]);
     site.run(&["compare", "ext4", "--", ""]).expect(2).says(&["COMMAND", "empty"]);
     site.expect_untouched(&[]);
 }
@@ -87,6 +92,7 @@ fn gates_labels_and_parameters() {
     refused(&two, &["--gate", "ext4 <= 1.1"], &["--gate", "'ext4' is the baseline"]);
     refused(&two, &["--baseline", "xsf"], &["--baseline", "'xsf'", "did you mean 'xfs'"]);
     refused(&two, &["-L", "jobs", "1,2"], &["--parameter-list", "{jobs}", "no command"]);
+    refused(&["ext4 -b {b}"], &[], &["CONTENDER", "no parameter is called 'b'"]);
     refused(&two, &["--name", "a/b"], &["--name", "'a/b'"]);
     refused(&two, &["--output", ""], &["--output", "empty"]);
     refused(&two, &["--shell", "sh 'c"], &["--shell", "sh 'c"]);
@@ -195,6 +201,42 @@ fn a_device_that_does_not_fit_is_refused_with_both_sizes() {
     refused("loop:64M@/etc/passwd", &["/etc/passwd", "no directory"]);
 }
 
+/// A real device is refused before a word is said of the study, and so is one that is too small.
+#[test]
+fn a_real_device_is_refused_by_name_contents_and_size() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let image = site.home().join("disk");
+    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let mut attach = site.program("losetup");
+    let attached = site.finish({
+        attach.args(["--find", "--show"]).arg(&image);
+        attach
+    });
+    let device = attached.expect(0).stdout.trim().to_string();
+    let name = device.trim_start_matches("/dev/").to_string();
+    let refused = |contender: &str, destroy: &str, says: &[&str]| {
+        let arguments = ["compare", contender, "--device", &device, "--destroy", destroy];
+        let ran = site.run(&[&arguments[..], &["--out", "result", "--", "true"]].concat());
+        let ran = ran.expect(2).says(says);
+        assert!(!ran.stderr.contains("result:"), "{}", ran.stderr);
+        assert!(!site.work().join("result").exists());
+    };
+    refused("ext4", "sdz", &["it is not called 'sdz'", &format!("--destroy '{name}'")]);
+    refused("xfs", &name, &["xfs needs at least 300M", &format!("{device} has 64M")]);
+    let mut make = site.program("mkfs.ext4");
+    make.args(["-q", &device]);
+    site.finish(make).expect(0);
+    refused("ext4", &name, &["it carries ext4", &format!("--destroy '{name}:ext4'")]);
+    let mut detach = site.program("losetup");
+    detach.args(["--detach", &device]);
+    site.finish(detach).expect(0);
+    fs::remove_file(image).unwrap();
+    site.expect_untouched(&[]);
+}
+
 /// kurabe as another user than root, in a site of that user's.
 fn as_nobody(site: &Site, arguments: &[&str]) -> harness::Ran {
     // The build directory may be closed to other users.
@@ -257,6 +299,10 @@ fn without_root_directories_are_compared_and_reported() {
     assert_eq!(again.stdout, ran.stdout);
     as_nobody(&site, &["clean"]).expect(0);
     site.expect_nothing_left();
+    // A place for results that is root's is refused with the way out.
+    fs::create_dir(site.work().join("kurabe-results")).unwrap();
+    let ran = as_nobody(&site, &["compare", &one, "--runs", "1", "--", "true"]);
+    ran.expect(2).says(&["kurabe-results/true-", "Permission denied", "--out DIR"]);
     // A directory that is not one's own is refused before anything begins.
     let foreign = ["compare", "dir:/etc", "--out", "other", "--", "true"];
     as_nobody(&site, &foreign).expect(2).says(&["/etc cannot be written"]);

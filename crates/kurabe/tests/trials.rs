@@ -262,6 +262,24 @@ fn setup_prepare_and_cleanup_run_in_their_order_with_the_environment() {
     assert_eq!(lines.next(), None);
 }
 
+/// What the setup wrote is read from the device again, unless warm caches are asked for.
+#[test]
+fn caches_are_cold_unless_they_are_wanted_warm() {
+    if !root() {
+        return;
+    }
+    for (cache, reads) in [("cold", true), ("warm", false)] {
+        let site = Site::new();
+        let flags = ["--setup", "head -c 20000000 /dev/urandom >a", "--cache", cache];
+        site.compare(&["ext4"], &flags, &["cat a >/dev/null"]).expect(0);
+        let record = site.record_of("ext4");
+        let phases = record["phases"].as_array().unwrap();
+        let run = phases.iter().find(|phase| phase["phase"] == "run").unwrap();
+        let read_bytes = run["device"]["read_bytes"].as_u64().unwrap();
+        assert_eq!(read_bytes >= 20_000_000, reads, "--cache {cache}: {read_bytes} bytes");
+    }
+}
+
 #[test]
 fn a_setup_that_fails_fails_the_trial() {
     let site = Site::new();

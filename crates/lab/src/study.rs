@@ -354,10 +354,13 @@ impl StudyText {
             });
             match (used_by_contenders, used_by_workloads) {
                 (false, false) => {
+                    let misspelt = self.misspelt(name).map_or(String::new(), |written| {
+                        format!(" (did you mean it by '{{{written}}}'?)")
+                    });
                     return Err(error(
                         field,
                         format!(
-                            "{placeholder} occurs in no command and no contender; use it or leave the parameter out"
+                            "{placeholder} occurs in no command and no contender{misspelt}; use it or leave the parameter out"
                         ),
                     ));
                 }
@@ -373,6 +376,15 @@ impl StudyText {
             }
         }
         Ok(())
+    }
+
+    /// The word in braces, in a contender or a command, that comes nearest to a parameter's name.
+    fn misspelt(&self, name: &str) -> Option<String> {
+        let commands = self.workloads.iter().flat_map(WorkloadText::commands);
+        let texts: Vec<String> =
+            self.contenders.iter().cloned().chain(commands.map(CommandText::to_string)).collect();
+        let written: Vec<&str> = texts.iter().flat_map(|text| placeholders(text)).collect();
+        nearest(name, &written).map(String::from)
     }
 
     /// The words in braces that are no parameters, each with the nearest one.
@@ -690,5 +702,8 @@ mod tests {
         let mut study = text(&["ext4"], "true");
         study.parameters = BTreeMap::from([("n".into(), vec!["1".into()])]);
         assert!(fails(&study).contains("{n} occurs in no command"));
+        let mut study = text(&["ext4 -b {blok}"], "true");
+        study.parameters = BTreeMap::from([("block".into(), vec!["1024".into()])]);
+        assert!(fails(&study).contains("did you mean it by '{blok}'?"), "{}", fails(&study));
     }
 }

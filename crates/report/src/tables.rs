@@ -343,8 +343,14 @@ pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
         return format!("{baseline} stands alone; name a second contender to compare it with.");
     }
     if has_no_figure(workload, baseline) {
+        let has_failed =
+            |contender: &ContenderAnalysis| contender.label == baseline && contender.failed > 0;
+        let advice = match workload.contenders.iter().any(has_failed) {
+            true => "; choose another with --baseline",
+            false => "",
+        };
         return format!(
-            "{baseline}, the baseline, completed no trial, so nothing can be compared; choose another with --baseline."
+            "{baseline}, the baseline, completed no trial, so nothing can be compared{advice}."
         );
     }
     let blocks = primary_comparisons(workload).map(|c| c.blocks).max().unwrap_or(0);

@@ -23,6 +23,7 @@ pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
 pub use lab::device::{DEFAULT_DEVICE, DeviceRequest, RequestError};
 pub use prepare::{Prepared, prepare};
+pub use real::examine;
 
 /// Why a device could not be prepared or attached.
 #[derive(Debug)]

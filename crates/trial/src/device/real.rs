@@ -54,6 +54,15 @@ impl Drop for RealDevice {
     }
 }
 
+/// Size in bytes of a device that may be claimed. Nothing is touched, and the claim is let go.
+///
+/// # Errors
+///
+/// [`DeviceError::Refused`] with what is in the way.
+pub fn examine(path: &Path, destroy: &str) -> Result<u64, DeviceError> {
+    Ok(claim(path, destroy)?.findings().size_bytes)
+}
+
 /// Claims the device under the user's permission and fills it with random bytes.
 pub fn prepare(
     path: &Path,
