@@ -225,6 +225,9 @@ fn bonnie() {
     compare(&site, &["ext2"], &["--bonnie", "--size", "16M", "--device", "mem:128M"]).expect(0);
     site.expect_nothing_left();
     let record = site.record_of("ext2");
+    let names = metric_names(load_of(&record));
+    assert!(names.contains(&"output per character"), "{names:?}");
+    assert!(names.contains(&"output block, longest"), "{names:?}");
     let details = &load_of(&record)["details"];
     assert!(details["records"][0]["tests"].as_array().unwrap().len() > 8, "{details:#}");
     assert!(!details["finished"]["stdout"].as_str().unwrap().is_empty());

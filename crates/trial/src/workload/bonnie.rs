@@ -43,40 +43,39 @@ fn metric_name(test: Test) -> Option<String> {
     Some(serde_json::to_value(test).ok()?.as_str()?.replace('_', " "))
 }
 
+/// The name of a test's longest operation, all that bonnie++ tells of latencies.
+fn longest_name(test: Test) -> Option<String> {
+    Some(format!("{}, longest", metric_name(test)?))
+}
+
 pub(super) fn metric_names() -> Vec<String> {
-    Test::ALL.into_iter().filter_map(metric_name).collect()
+    let rates = Test::ALL.into_iter().filter_map(metric_name);
+    rates.chain(Test::ALL.into_iter().filter_map(longest_name)).collect()
 }
 
 fn translate(report: &BonnieReport) -> LoadReport {
-    let metrics = report
-        .records
-        .iter()
-        .flat_map(|record| &record.tests)
-        // bonnie++ gives no rate for a test that ended too soon to be timed.
-        .filter_map(|result| {
-            let (factor, unit) = match result.unit {
-                BonnieUnit::KibibytesPerSecond => (1024.0, Unit::BytesPerSecond),
-                BonnieUnit::SeeksPerSecond | BonnieUnit::FilesPerSecond => {
-                    (1.0, Unit::OperationsPerSecond)
-                }
-            };
-            let value = result.rate? * factor;
-            Some(Metric { name: metric_name(result.test)?, value, unit })
-        })
-        .collect();
-    let untimed: Vec<String> = report
-        .records
-        .iter()
-        .flat_map(|record| &record.tests)
-        .filter(|result| result.rate.is_none())
-        .filter_map(|result| metric_name(result.test))
-        .collect();
-    let findings = match untimed.is_empty() {
-        true => Vec::new(),
-        false => vec![format!(
-            "too fast for bonnie++ to be timed: {}; give a larger --size",
-            untimed.join(", ")
-        )],
+    let tests = || report.records.iter().flat_map(|record| &record.tests);
+    // bonnie++ gives no rate for a test that ended too soon to be timed.
+    let rates = tests().filter_map(|result| {
+        let (factor, unit) = match result.unit {
+            BonnieUnit::KibibytesPerSecond => (1024.0, Unit::BytesPerSecond),
+            BonnieUnit::SeeksPerSecond | BonnieUnit::FilesPerSecond => {
+                (1.0, Unit::OperationsPerSecond)
+            }
+        };
+        let value = result.rate? * factor;
+        Some(Metric { name: metric_name(result.test)?, value, unit })
+    });
+    let longest = tests().filter_map(|result| {
+        let (name, value) = (longest_name(result.test)?, result.latency_max_ns? as f64);
+        Some(Metric { name, value, unit: Unit::Nanoseconds })
+    });
+    let metrics = rates.chain(longest).collect();
+    let findings = match tests().any(|result| result.rate.is_none()) {
+        true => vec![
+            "some tests ended too soon for bonnie++ to time them, and are missing above; give a larger --size".into(),
+        ],
+        false => Vec::new(),
     };
     LoadReport {
         metrics,
