@@ -16,7 +16,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLockWriteGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use block::BlockDevice;
 
@@ -93,11 +92,11 @@ pub(crate) struct Shared {
 #[derive(Clone, Copy)]
 pub(crate) struct FlushMark(u64);
 
+/// The time in nanoseconds since 1970 UTC, as fine as the kernel's file systems take it: that of
+/// the last tick of the clock, which costs a write a few nanoseconds instead of some twenty.
 pub(crate) fn now_ns() -> i64 {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
-        Err(error) => -i64::try_from(error.duration().as_nanos()).unwrap_or(i64::MAX),
-    }
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
 pub(crate) fn display(name: &[u8]) -> String {

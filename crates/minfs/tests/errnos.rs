@@ -230,7 +230,7 @@ fn unlink_and_rmdir() {
         assert_eq!(unlink(at("own")), 0);
     });
     let before = fs::metadata(mount.root()).unwrap();
-    std::thread::sleep(Duration::from_millis(5));
+    std::thread::sleep(Duration::from_millis(30));
     assert_eq!(unlink(at("file")), 0);
     assert_eq!(unlink(at("file")), ENOENT);
     let after = fs::metadata(mount.root()).unwrap();

@@ -286,9 +286,35 @@ fn mkfs_asks_the_claim_before_it_overwrites_a_device() {
         succeed(run("umount", &[point.to_str().unwrap()]));
         assert_eq!(refused.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&refused.stderr).contains("mounted"));
-        succeed(minfs(&["mkfs", "--force", &device]));
+        succeed(minfs(&["mkfs", "--force", "--label", "keep me", &device]));
+        // The claim sees a volume, as the laboratory does before it destroys anything, also when
+        // only the copy of the geometry is left.
+        let name = Path::new(&device).file_name().unwrap().to_str().unwrap();
+        let uuid = succeed(minfs(&["stat", &device]));
+        let uuid = uuid.lines().find_map(|line| line.strip_prefix("UUID=")).unwrap();
+        let refused = minfs(&["mkfs", &device]);
+        assert_eq!(refused.status.code(), Some(2));
+        let expected = format!("minfs (label 'keep me', UUID {uuid}, at byte 0x0)");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(&expected), "{refused:?}");
+        let claimed = block::claim::claim(Path::new(&device), name).map(drop);
+        assert!(claimed.unwrap_err().to_string().contains(&expected));
+        let permission = format!("{name}:minfs");
+        let claimed = block::claim::claim(Path::new(&device), &permission).unwrap();
+        claimed.file().write_all_at(&[0; 4096], 0).unwrap();
+        drop(claimed);
+        let refused = block::claim::claim(Path::new(&device), name).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("at byte 0x3fff000)"), "{refused}");
+        assert_eq!(minfs(&["fsck", "--repair", &device]).status.code(), Some(1));
         succeed(minfs(&["mount", &device, point.to_str().unwrap()]));
         fs::write(point.join("a"), b"x").unwrap();
+        // Taken: neither a second mount nor a check nor another file system gets it.
+        let second = directory.path().join("second");
+        fs::create_dir(&second).unwrap();
+        let taken = minfs(&["mount", &device, second.to_str().unwrap()]);
+        assert_eq!(taken.status.code(), Some(32));
+        assert!(String::from_utf8_lossy(&taken.stderr).contains("mounted at"));
+        assert_eq!(minfs(&["fsck", &device]).status.code(), Some(8));
+        assert!(!run("mkfs.ext4", &["-q", "-F", &device]).status.success());
         succeed(minfs(&["umount", point.to_str().unwrap()]));
         succeed(minfs(&["fsck", "-n", &device]));
     };
@@ -321,6 +347,44 @@ fn open_unlinked_files_and_direct_io_work() {
     drop(direct);
     mount.umount();
     assert_eq!(mount.fsck(), 0);
+}
+
+/// A database in both of its modes: a journal that comes and goes, and a log beside a shared map.
+#[test]
+fn a_database_survives_a_killed_daemon() {
+    const SCRIPT: &str = "\
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1], isolation_level=None)
+base.execute('pragma journal_mode=' + sys.argv[2])
+base.execute('pragma synchronous=full')
+if sys.argv[3] == 'write':
+    base.execute('create table t (k integer primary key, v blob)')
+    for k in range(60):
+        base.execute('insert into t values (?, randomblob(3000))', (k,))
+    # Neither closed nor told.
+    import os
+    os._exit(0)
+print(base.execute('pragma integrity_check').fetchone()[0], base.execute('select count(*) from t').fetchone()[0])
+";
+    let python = |arguments: &[&str]| run("python3", &[&["-c", SCRIPT], arguments].concat());
+    let has = Command::new("python3").args(["-c", "import sqlite3"]).output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: this needs python3 with sqlite3");
+        return;
+    }
+    for mode in ["delete", "wal"] {
+        let Some(mount) = Mount::new("64M", "rw") else { return };
+        let path = mount.path("base");
+        let path = path.to_str().unwrap();
+        succeed(python(&[path, mode, "write"]));
+        mount.signal(rustix::process::Signal::KILL);
+        rustix::mount::unmount(mount.root(), rustix::mount::UnmountFlags::DETACH).unwrap();
+        assert_eq!(mount.fsck(), 0);
+        mount.mount();
+        assert_eq!(succeed(python(&[path, mode, "read"])), "ok 60\n", "{mode}");
+        mount.umount();
+        assert_eq!(mount.fsck(), 0);
+    }
 }
 
 #[test]

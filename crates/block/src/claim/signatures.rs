@@ -1,8 +1,9 @@
 //! The signatures that a device carries, as libblkid knows them: every one that wipefs(8) would
-//! wipe, also those that a newer one hides.
+//! wipe, also those that a newer one hides. And that of minfs, which libblkid does not know.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -74,7 +75,35 @@ pub fn read(device: &Path) -> io::Result<Vec<Signature>> {
         "--",
         &device.display().to_string(),
     ])?;
-    parse(&text)
+    let mut signatures = parse(&text)?;
+    signatures.extend(minfs(&std::fs::File::open(device)?)?);
+    Ok(signatures)
+}
+
+/// The geometry of a minfs volume, in the first block or, as a copy, in the last.
+fn minfs(device: &std::fs::File) -> io::Result<Option<Signature>> {
+    // As in `docs/format-minfs.md`; a test of minfs compares.
+    const BLOCK_BYTES: u64 = 4096;
+    const MAGIC: &[u8] = b"\x89minfs\r\n";
+    let size_bytes = (&mut &*device).seek(SeekFrom::End(0))?;
+    let last = (size_bytes / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
+    for offset in [0, last] {
+        let mut block = [0; BLOCK_BYTES as usize];
+        if device.read_exact_at(&mut block, offset).is_err() || !block.starts_with(MAGIC) {
+            continue;
+        }
+        let label = block[56..120].split(|byte| *byte == 0).next().unwrap_or_default();
+        let digits: String = block[40..56].iter().map(|byte| format!("{byte:02x}")).collect();
+        let uuid = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+        return Ok(Some(Signature {
+            kind: "minfs".into(),
+            usage: "filesystem".into(),
+            label: (!label.is_empty()).then(|| String::from_utf8_lossy(label).into_owned()),
+            uuid: Some(uuid.join("-")),
+            offset: format!("{offset:#x}"),
+        }));
+    }
+    Ok(None)
 }
 
 fn parse(text: &str) -> io::Result<Vec<Signature>> {

@@ -8,7 +8,8 @@
 //! mkfs.ext4, mkfs.xfs and mkfs.btrfs; says so and ends otherwise.
 //!
 //! `MINFS_BENCH_DIRECTORY` says where the images lie (a memory file system shows the software's
-//! share, a disk the user's), `MINFS_BENCH_SECONDS` how long each cell of each part lasts (6).
+//! share, a disk the user's), `MINFS_BENCH_SECONDS` how long each cell of each part lasts (6);
+//! with `MINFS_BENCH_PARTS=library` the first part is all.
 //! `cargo bench -p minfs`.
 
 mod paired;
@@ -517,6 +518,9 @@ fn main() {
     println!("\nSeed {SEED}, {} s a cell; medians over rounds", budget.as_secs_f64());
     let pair = Pair::new(directory.path());
     compare_the_library(&pair, budget);
+    if std::env::var("MINFS_BENCH_PARTS").is_ok_and(|parts| parts == "library") {
+        return;
+    }
     let others: Vec<_> = ["ext4", "xfs", "btrfs", "minfs-fuse"]
         .into_iter()
         .map(|name| FileSystem::new(name, directory.path()))

@@ -1,7 +1,7 @@
 //! Times one load on several targets so that a small difference shows on a noisy machine.
 //!
-//! A round visits every target twice, in an order and back again (A B B A), in slices of some
-//! milliseconds, so that whatever drifts over a round meets all of them alike; every other round
+//! A round visits every target twice, in an order and back again (A B B A), in slices of a
+//! fraction of a millisecond to some milliseconds, so that whatever drifts over a round meets all of them alike; every other round
 //! begins at the other end. A round yields one ratio for each target. The figure is the median
 //! of the ratios; its interval is that of the order statistics, which assumes nothing of their
 //! distribution but that the rounds are alike. Knows nothing of file systems.
@@ -14,8 +14,11 @@ use block::AlignedBuffer;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// How long a slice should last on the first target.
-const SLICE: Duration = Duration::from_millis(5);
+/// How long a slice of one thread should last on the first target: so short that most rounds are
+/// over before the machine turns to something else.
+const SLICE: Duration = Duration::from_micros(400);
+/// How long one of many threads should, which have to be woken first.
+const CREW_SLICE: Duration = Duration::from_millis(5);
 /// Rounds below which no interval is worth printing.
 const ROUNDS_MIN: u64 = 12;
 
@@ -166,7 +169,8 @@ impl Crew<'_> {
         let mut operations = 1;
         // Twice as many until a slice is long enough, or the appended bytes fill the area.
         let most = (self.load.area_bytes / self.load.block_bytes / self.load.depth as u64).max(1);
-        while self.slice(0, operations, 0) < SLICE.as_secs_f64() && operations * 2 <= most {
+        let slice = if self.load.depth == 1 { SLICE } else { CREW_SLICE };
+        while self.slice(0, operations, 0) < slice.as_secs_f64() && operations * 2 <= most {
             operations *= 2;
         }
         let order: Vec<usize> = (0..self.targets.len()).collect();

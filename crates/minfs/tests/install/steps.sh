@@ -99,6 +99,23 @@ expect 0 umount "$second"
 # By the entry of the table, whose type is fuse.minfs.
 expect 0 fsck "$second"
 
+echo "a device that fails"
+mkdir "$work/full"
+mount -t tmpfs -o size=2M tmpfs "$work/full"
+expect 0 minfs mkfs -q --size 64M "$work/full/image"
+expect 0 mount -t fuse.minfs "$work/full/image" "$point"
+echo kept >"$point/kept"
+sync "$point/kept"
+expect 1 dd if=/dev/zero "of=$point/big" bs=1M count=8 conv=fsync
+# From then on nothing is written any more, and everything that was is there.
+expect 1 touch "$point/new"
+grep -q 'Read-only file system' "$work/output"
+[ "$(cat "$point/kept")" = kept ]
+expect 0 umount "$point"
+expect 0 fsck.minfs -n "$work/full/image"
+[ "$(minfs get "$work/full/image" kept)" = kept ]
+umount "$work/full"
+
 echo "a write-protected device"
 chmod 444 "$image"
 device=$(losetup --find --show --read-only "$image")
