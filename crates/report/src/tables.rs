@@ -184,8 +184,7 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
 }
 
 /// How the trials are put together in [`latencies`].
-pub const LATENCIES_EXPLAINED: &str =
-    "of all trials together: their histograms are merged, no percentile is averaged";
+pub const LATENCIES_EXPLAINED: &str = "of all trials together: their histograms are merged, no percentile is averaged; MB/s: 10^6 bytes over the sum of the latencies, what one client saw";
 
 /// What the loads found, a line each with the contender's label; what all found alike, such as the
 /// proof that they did the same work, stands once.
