@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use lab::load::{TreeLoad, TreeSource};
 use lab::quantity::size_text;
 use lab::spec::{CommandLine, Load, Workload};
 use lab::study::Study;
@@ -11,6 +12,7 @@ use trial::filesystem::{self, Access};
 use trial::workload::Room;
 
 use crate::exit::Failure;
+use crate::terminal;
 
 /// Refuses a study that cannot be carried out here, with everything that is in its way.
 pub fn preflight(study: &Study) -> Result<(), Failure> {
@@ -149,9 +151,18 @@ pub fn missing_program(line: &CommandLine) -> Option<&str> {
     (!found).then_some(program.as_str())
 }
 
+/// An archive of this size takes tar seconds to look through when it is compressed, so the user is
+/// told what is waited for.
+const NOTABLE_ARCHIVE_BYTES: u64 = 16 << 20;
+
 /// Reads the programs and jobs that the loads name.
 pub fn read_files(study: &mut Study) -> Result<(), Failure> {
     for workload in &mut study.workloads {
+        if let Load::Tree(TreeLoad { source: TreeSource::Tarball(path), .. }) = &workload.load
+            && path.metadata().is_ok_and(|facts| facts.len() >= NOTABLE_ARCHIVE_BYTES)
+        {
+            terminal::note(&format!("looking through {}", path.display()));
+        }
         trial::workload::read_files(&mut workload.load).map_err(|problem| {
             Failure::refused(format!("workload '{}': {problem}", workload.name))
         })?;
