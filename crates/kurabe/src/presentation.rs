@@ -103,7 +103,9 @@ impl Exports {
             }
         }
         if let Some(path) = &self.markdown {
-            replace(path, report::export::markdown(plan, analysis).as_bytes())?;
+            let mut text = report::export::markdown(plan, analysis);
+            text.push_str(&report::published::markdown(plan, records, analysis));
+            replace(path, text.as_bytes())?;
         }
         Ok(())
     }

@@ -47,6 +47,12 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         &source.analysis,
         presentation.look.colour,
     ));
+    terminal::print(&report::published::terminal(
+        &source.plan,
+        &source.records,
+        &source.analysis,
+        presentation.look.colour,
+    ));
     Ok(exit::OK)
 }
 

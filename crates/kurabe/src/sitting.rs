@@ -94,6 +94,8 @@ impl Sitting {
             terminal::note("");
         }
         terminal::print(&report::tables::terminal(&self.plan, &analysis, look.colour));
+        let beside = report::published::terminal(&self.plan, &self.records, &analysis, look.colour);
+        terminal::print(&beside);
         // The records are safe; a page that cannot be written can be made again.
         match reporting::write_page(self.writer.directory()) {
             Ok(path) => progress.say(&format!("report: {}", path.display())),

@@ -10,6 +10,7 @@ pub mod histograms;
 pub mod html;
 pub mod overhead;
 pub mod page;
+pub mod published;
 pub mod source;
 pub mod svg;
 pub mod table;

@@ -15,7 +15,7 @@ use crate::html::{self, escape};
 use crate::source::Source;
 use crate::svg::{self, Place};
 use crate::table::{Cell, Table, Tone};
-use crate::{costs, tables, text};
+use crate::{costs, published, tables, text};
 
 mod environment;
 
@@ -42,6 +42,7 @@ pub fn page(source: &Source) -> String {
         body.push_str(&workload(view, &charts, all.len(), views.len() > 1));
         all.extend(charts);
     }
+    body.push_str(&published::section(&source.plan, &source.records, &source.analysis));
     body.push_str(&environment::section(source));
     document(&source.plan.study.name, &body, &all)
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use block::{BlockDevice, FileDevice, FileDeviceOptions};
-use lab::load::{Latency, LoadReport, LoadTask, Metric, ObjectsLoad, Series, Target, Unit};
+use lab::load::{
+    Latency, LoadReport, LoadTask, Metric, ObjectsLoad, STORE_PLACE, Series, Target, Unit,
+};
 use lab::record::Phase::Verify;
 use loads::latency::Series as RecordedSeries;
 use loads::objects::stream::Stream;
@@ -21,6 +23,7 @@ use super::aside::AsideBegun;
 use super::latencies;
 use super::room::{self, Room};
 use crate::stop::Stop;
+use crate::sys::extents::{Extent, extents};
 
 /// Reads the program's file into the load, unless the study has its text, and parses it.
 pub(super) fn read(load: &mut ObjectsLoad) -> Result<(), String> {
@@ -201,7 +204,13 @@ pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<Lo
     .map_err(|error| error.to_string())?;
     let aside = sweep.map(|sweep| sweep.end(Verify));
     match &report.outcome {
-        Outcome::Completed | Outcome::TimeLimit => Ok(LoadReport { aside, ..translate(report) }),
+        Outcome::Completed | Outcome::TimeLimit => {
+            let mut translated = LoadReport { aside, ..translate(report) };
+            if let Place::Directory(directory) = &place {
+                translated.findings.extend(place_words(directory));
+            }
+            Ok(translated)
+        }
         Outcome::Cancelled => Err("stopped".into()),
         Outcome::Failed(failure) => {
             let difference = failure
@@ -212,6 +221,46 @@ pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<Lo
             Err(format!("{}: {}{difference}", failure.during, failure.message))
         }
     }
+}
+
+/// Where the store's one file lies on the device, in words: whether an order in the file is an
+/// order on the disk. Nothing for a store of many files, or where the file system does not tell.
+fn place_words(directory: &Path) -> Option<String> {
+    let mut files = std::fs::read_dir(directory).ok()?.flatten();
+    let only = files.next().filter(|_| files.next().is_none())?;
+    let pieces = joined(&extents(&std::fs::File::open(only.path()).ok()?).ok()?);
+    let (first, rest) = pieces.split_first()?;
+    let bytes: u64 = pieces.iter().map(|piece| piece.length).sum();
+    let from = pieces.iter().map(|piece| piece.physical).min()?;
+    let to = pieces.iter().map(|piece| piece.physical + piece.length).max()?;
+    let steps = std::iter::once(first).chain(rest).zip(rest);
+    let back = steps.filter(|(one, next)| next.physical < one.physical).count();
+    let order = match (rest.is_empty(), back) {
+        (true, _) => "in one piece".to_string(),
+        (_, 0) => format!("in {} pieces, in the order of the file", pieces.len()),
+        _ => format!("in {} pieces, {back} of them before the one that they follow", pieces.len()),
+    };
+    let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    Some(format!(
+        "{STORE_PLACE} {order}: {:.0} MiB over {:.0} MiB of the device",
+        mebibytes(bytes),
+        mebibytes(to - from)
+    ))
+}
+
+/// The pieces with those put together that follow each other in the file and on the device; holes
+/// between them do not part them.
+fn joined(extents: &[Extent]) -> Vec<Extent> {
+    let mut pieces: Vec<Extent> = Vec::new();
+    for extent in extents {
+        match pieces.last_mut() {
+            Some(last) if last.physical + last.length == extent.physical => {
+                last.length += extent.length;
+            }
+            _ => pieces.push(*extent),
+        }
+    }
+    pieces
 }
 
 /// The figure that is compared.
@@ -277,4 +326,35 @@ fn series(recorded: RecordedSeries) -> Vec<Series> {
         }),
         of("p99", Unit::Nanoseconds, &|point| point.overall.p99_ns as f64),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn pieces_are_joined_where_file_and_device_go_on_together() {
+        let extent = |logical, physical, length| Extent { logical, physical, length };
+        let pieces = joined(&[extent(0, 100, 10), extent(10, 110, 5), extent(15, 50, 5)]);
+        assert_eq!(pieces, [extent(0, 100, 15), extent(15, 50, 5)]);
+        assert_eq!(joined(&[]), []);
+    }
+
+    #[test]
+    fn the_place_of_the_only_file_is_told() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        assert_eq!(place_words(home.path()), None);
+        let mut file = std::fs::File::create(home.path().join("store")).unwrap();
+        file.write_all(&vec![7; 3 << 20]).unwrap();
+        file.sync_all().unwrap();
+        if extents(&file).is_err() {
+            eprintln!("skipped: the file system of /var/tmp does not tell where files lie");
+            return;
+        }
+        let words = place_words(home.path()).unwrap();
+        assert!(words.starts_with(STORE_PLACE) && words.contains(": 3 MiB over"), "{words}");
+        std::fs::write(home.path().join("other"), "x").unwrap();
+        assert_eq!(place_words(home.path()), None);
+    }
 }
