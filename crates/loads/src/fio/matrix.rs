@@ -2,8 +2,7 @@
 //! and in queues of 32 and 64, in blocks of 4 KiB to 1 MiB, over 16 files of equal size or one
 //! device.
 //!
-//! Generates the cells and their job files, holds their results, and tells the overhead of one
-//! set of cells against another. Runs nothing; no I/O.
+//! Generates the cells and their job files and holds their results. Runs nothing; no I/O.
 
 use std::fmt;
 
@@ -259,40 +258,6 @@ impl CellResult {
     }
 }
 
-/// What a cell loses against its counterpart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Overhead {
-    /// The cell.
-    pub cell: Cell,
-    /// Its operations a second.
-    pub operations_per_second: f64,
-    /// Those of the baseline.
-    pub baseline_operations_per_second: f64,
-    /// How much slower it is than the baseline, in percent of the baseline; below 0 when it is
-    /// faster. The study's figure: the difference in performance in percent of the block
-    /// device's.
-    pub percent: f64,
-}
-
-/// The overhead of each cell against the same cell of the baseline, in the order of `cells`.
-/// Cells that the baseline lacks, or in which it did nothing, are left out.
-#[must_use]
-pub fn overhead(cells: &[CellResult], baseline: &[CellResult]) -> Vec<Overhead> {
-    cells
-        .iter()
-        .filter_map(|result| {
-            let counterpart = baseline.iter().find(|other| other.cell == result.cell)?;
-            let (own, other) = (result.operations_per_second, counterpart.operations_per_second);
-            (other > 0.0).then(|| Overhead {
-                cell: result.cell,
-                operations_per_second: own,
-                baseline_operations_per_second: other,
-                percent: 100.0 * (1.0 - own / other),
-            })
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -341,29 +306,5 @@ mod tests {
         let job = matrix.job(matrix.cells()[0], &device);
         assert_eq!(job.sections[0].value("filename"), None);
         assert!(guard::confine(&job, &device).is_ok());
-    }
-
-    fn result(block_size_bytes: u32, operations_per_second: f64) -> CellResult {
-        CellResult {
-            cell: Cell {
-                pattern: Pattern::RandomRead,
-                submission: Submission::Synchronous,
-                block_size_bytes,
-            },
-            operations_per_second,
-            bytes_per_second: operations_per_second * f64::from(block_size_bytes),
-            read: None,
-            write: None,
-        }
-    }
-
-    #[test]
-    fn overhead_is_told_cell_by_cell() {
-        let raw = [result(4096, 1000.0), result(8192, 500.0), result(16384, 0.0)];
-        let own = [result(8192, 250.0), result(4096, 1100.0), result(16384, 5.0), result(512, 1.0)];
-        let overhead = overhead(&own, &raw);
-        assert_eq!(overhead.len(), 2);
-        assert!((overhead[0].percent - 50.0).abs() < 1e-9);
-        assert!((overhead[1].percent + 10.0).abs() < 1e-9);
     }
 }
