@@ -180,6 +180,11 @@ fn the_matrix_tells_the_overhead_against_raw() {
     assert!(names.contains(&"randrw-70-30-io_uring-64-4k"), "{names:?}");
     assert_eq!(load_of(&record)["details"]["matrix"]["size_bytes"], 16 << 20);
     assert_eq!(load_of(&record).get("findings"), None, "nothing was laid out within the run");
+    let written = latency(load_of(&record), "randrw-70-30-io_uring-32-4k-write");
+    assert!(written["count"].as_u64().unwrap() > 0 && written["p50_ns"].as_u64().unwrap() > 0);
+    let csv = fs::read_to_string(site.work().join("t.latencies.csv")).unwrap();
+    assert!(csv.contains(",raw,randread-psync-1-4k-read,"), "{csv}");
+    assert!(!csv.contains(",overall,"), "cells together are no distribution: {csv}");
     assert!(written_bytes(&record, "layout") >= 16 << 20);
     assert!(ran.stdout.contains("overhead of ext4, %"), "{}", ran.stdout);
     assert!(ran.stdout.contains("randwrite, queue of 32 (io_uring)"), "{}", ran.stdout);

@@ -416,6 +416,25 @@ impl Recording {
         sum
     }
 
+    /// The same recording under other names of its kinds; those of one name become one.
+    #[must_use]
+    pub fn renamed(self, name: impl Fn(&str) -> String) -> Recording {
+        let kinds = self.kinds.iter().map(|kind| kind.name.clone()).collect::<Vec<_>>();
+        let mut renamed = Recording { kinds: Vec::new(), ..self.clone() };
+        let places: Vec<usize> = kinds.iter().map(|kind| renamed.place_of(&name(kind))).collect();
+        for (kind, place) in self.kinds.iter().zip(&places) {
+            add_histogram(&mut renamed.kinds[*place].histogram, &kind.histogram);
+            renamed.kinds[*place].sums.add(&kind.sums);
+        }
+        for interval in &mut renamed.intervals {
+            for kind in std::mem::take(&mut interval.kinds) {
+                let kind = IntervalKind { kind: places[kind.kind], ..kind };
+                join(interval, vec![kind]);
+            }
+        }
+        renamed
+    }
+
     fn place_of(&mut self, name: &str) -> usize {
         match self.kinds.iter().position(|kind| kind.name == name) {
             Some(place) => place,

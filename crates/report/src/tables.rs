@@ -129,7 +129,11 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     table
 }
 
-/// Latencies by kind of operation and contender; empty for loads that record none.
+/// More kinds of operation than these (those of a fio matrix) are not shown as a table.
+const LATENCY_KINDS_MAX: usize = 40;
+
+/// Latencies by kind of operation and contender; empty for loads that record none, and for those
+/// of too many kinds, of which [`latencies_left_out`] tells.
 pub fn latencies(workload: &WorkloadAnalysis) -> Table {
     let mut table = Table::new(&[
         "latency",
@@ -145,11 +149,9 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
         "max",
         "MB/s",
     ]);
-    let mut kinds: Vec<&str> = Vec::new();
-    for latency in workload.contenders.iter().flat_map(|contender| &contender.latencies) {
-        if !kinds.contains(&latency.operation.as_str()) {
-            kinds.push(&latency.operation);
-        }
+    let kinds = latency_kinds(workload);
+    if kinds.len() > LATENCY_KINDS_MAX {
+        return table;
     }
     for kind in kinds {
         for contender in &workload.contenders {
@@ -181,6 +183,26 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
         }
     }
     table
+}
+
+fn latency_kinds(workload: &WorkloadAnalysis) -> Vec<&str> {
+    let mut kinds: Vec<&str> = Vec::new();
+    for latency in workload.contenders.iter().flat_map(|contender| &contender.latencies) {
+        if !kinds.contains(&latency.operation.as_str()) {
+            kinds.push(&latency.operation);
+        }
+    }
+    kinds
+}
+
+/// Where the latencies are that are too many for a table.
+pub fn latencies_left_out(workload: &WorkloadAnalysis) -> Option<String> {
+    let kinds = latency_kinds(workload).len();
+    (kinds > LATENCY_KINDS_MAX).then(|| {
+        format!(
+            "latencies of {kinds} kinds of operation: too many for a table; they stand in report.html, and in FILE.latencies.csv of --export-csv FILE.csv"
+        )
+    })
 }
 
 /// How the trials are put together in [`latencies`].
@@ -502,7 +524,7 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
         for finding in findings(workload) {
             let _ = writeln!(out, "  {finding}");
         }
-        for note in footnotes(workload) {
+        for note in footnotes(workload).into_iter().chain(latencies_left_out(workload)) {
             let _ = writeln!(out, "  {note}");
         }
         for warning in &workload.warnings {

@@ -116,7 +116,8 @@ pub fn metric_names(load: &Load) -> Vec<String> {
 /// The kinds of operation of which a load can report latencies.
 pub fn operation_names(load: &Load) -> Vec<String> {
     let mut names = match load {
-        Load::Command { .. } | Load::FioMatrix(_) | Load::Bonnie(_) => return Vec::new(),
+        Load::Command { .. } | Load::Bonnie(_) => return Vec::new(),
+        Load::FioMatrix(load) => return fio::matrix_operation_names(load),
         Load::Dbench(_) | Load::DbenchReplay(_) => dbench::operation_names(),
         Load::Objects(load) => objects::operation_names(load),
         Load::Tree(_) => tree::operation_names(),

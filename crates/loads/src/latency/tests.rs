@@ -193,3 +193,23 @@ fn a_summary_survives_json() {
     assert_eq!(summary, recording.summary());
     assert_eq!(series, recording.series());
 }
+
+#[test]
+fn renamed_kinds_keep_their_samples_and_equal_names_become_one() {
+    let mut recorder = Recorder::with_intervals(Duration::from_secs(1));
+    let (read, write) = (recorder.kind("read"), recorder.kind("write"));
+    recorder.record_at(read, 10, 100, 1);
+    recorder.record_at(write, 20, 200, 2);
+    recorder.record_at(write, 2_000_000_000, 300, 4);
+    let recording = recorder.finish();
+    let apart = recording.clone().renamed(|kind| format!("cell-{kind}"));
+    assert_eq!(apart.kinds().collect::<Vec<_>>(), ["cell-read", "cell-write"]);
+    assert_eq!(apart.histogram("cell-write").unwrap().len(), 2);
+    assert_eq!(apart.summary().overall, recording.summary().overall);
+    let one = recording.renamed(|_| "all".into());
+    let summary = one.summary();
+    assert_eq!((summary.kinds.len(), summary.kinds[0].count, summary.kinds[0].bytes), (1, 3, 7));
+    let series = one.series().unwrap();
+    assert_eq!(series.points[0].kinds["all"].count, 2);
+    assert_eq!(series.points[0].kinds["all"].max_ns, 200);
+}

@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use lab::load::{
-    FioLoad, FioMatrixLoad, LoadReport, LoadTask, MatrixCell, Metric, Series, Target as Place, Unit,
+    FioLoad, FioMatrixLoad, LoadReport, LoadTask, MatrixCell, Metric, OVERALL_OPERATION, Series,
+    Target as Place, Unit,
 };
 use lab::quantity::size_text;
 use loads::fio::jobfile::System;
-use loads::fio::matrix::{Cell, CellResult, FILES, Matrix, QueueEngine, Submission};
+use loads::fio::matrix::{Cell, CellResult, FILES, Matrix, Pattern, QueueEngine, Submission};
 use loads::fio::size::need;
 use loads::fio::{Fio, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out};
+use loads::latency::Recording;
 use loads::tool::Tool;
 
 use super::room::{self, Room};
@@ -187,6 +189,21 @@ pub(super) fn operation_names() -> Vec<String> {
     ["read", "write", "trim"].map(str::to_string).into()
 }
 
+/// The kinds of operation of the matrix: the reads and writes of each cell.
+pub(super) fn matrix_operation_names(load: &FioMatrixLoad) -> Vec<String> {
+    let cells = matrix(load).map(|matrix| matrix.cells()).unwrap_or_default();
+    let kinds = |cell: &Cell| {
+        let kinds: &[&str] = match cell.pattern {
+            Pattern::RandomRead => &["read"],
+            Pattern::RandomWrite => &["write"],
+            Pattern::RandomMixed => &["read", "write"],
+        };
+        let name = name_of(*cell);
+        kinds.iter().map(|kind| kind_of_cell(&name, kind)).collect::<Vec<_>>()
+    };
+    cells.iter().flat_map(kinds).collect()
+}
+
 /// The figures of the matrix.
 pub(super) fn matrix_metric_names(load: &FioMatrixLoad) -> Vec<String> {
     let cells = matrix(load).map(|matrix| matrix.cells()).unwrap_or_default();
@@ -303,6 +320,11 @@ fn name_of(cell: Cell) -> MatrixCell {
     }
 }
 
+/// A kind of operation of a cell: `randrw-70-30-psync-1-4k-write`.
+fn kind_of_cell(cell: &MatrixCell, kind: &str) -> String {
+    format!("{cell}-{kind}")
+}
+
 /// Runs every cell; each cell's operations a second are a figure of their own.
 pub(super) fn run_matrix(
     load: &FioMatrixLoad,
@@ -312,6 +334,7 @@ pub(super) fn run_matrix(
     let matrix = matrix(load)?;
     let target = target(&task.target)?;
     let (mut metrics, mut results, mut findings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut recordings, mut elapsed_ns) = (Vec::new(), 0);
     for cell in matrix.cells() {
         let outcome = run_job(&matrix.job(cell, &target), task, stop)
             .map_err(|error| format!("cell {cell}: {error}"))?;
@@ -323,7 +346,13 @@ pub(super) fn run_matrix(
             unit: Unit::OperationsPerSecond,
         });
         results.push(result);
+        recordings.push(outcome.latencies.renamed(|kind| kind_of_cell(&name_of(cell), kind)));
+        elapsed_ns += outcome.report.finished.elapsed_ns;
     }
+    let recording = Recording::merged(recordings);
+    let mut latencies = latencies(&recording.summary());
+    // All cells together are no distribution of anything.
+    latencies.retain(|latency| latency.operation != OVERALL_OPERATION);
     let logarithms: f64 = metrics.iter().map(|metric: &Metric| metric.value.ln()).sum();
     metrics.insert(
         0,
@@ -335,6 +364,8 @@ pub(super) fn run_matrix(
     );
     Ok(LoadReport {
         metrics,
+        latencies,
+        histogram_log: Some(histogram_log(&recording, elapsed_ns)?),
         findings,
         details: serde_json::json!({ "matrix": matrix, "cells": results }),
         ..LoadReport::default()
