@@ -48,19 +48,19 @@ const CASES: [Case; 6] = [
         is_writing: true,
         rounds: 30,
     },
-    Case { name: "100 ms, waiting", line: "sleep 0.098", is_writing: false, rounds: 30 },
+    Case { name: "100 ms, waiting", line: "sleep 0.098", is_writing: false, rounds: 20 },
     Case {
         name: "100 ms, writing",
         line: "for i in 1 2 3 4 5 6 7 8; do head -c 10M /dev/zero >file; done",
         is_writing: true,
-        rounds: 30,
+        rounds: 20,
     },
     Case { name: "2 s, waiting", line: "sleep 1.998", is_writing: false, rounds: 6 },
     Case {
         name: "2 s, writing",
         line: "for i in $(seq 200); do head -c 10M /dev/zero >file; done",
         is_writing: true,
-        rounds: 12,
+        rounds: 8,
     },
 ];
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lab::analysis::{Analysis, analyse, workload_decision};
+use lab::contender::Contender;
 use lab::event::Event;
 use lab::plan::{Plan, PlannedBlock, PlannedTrial};
 use lab::record::{Outcome, Record};
@@ -159,12 +160,43 @@ pub fn run(
 
 /// Whether every trial that is wanted was carried out, so that [`run`] would do nothing.
 pub fn is_complete(plan: &Plan, records: &[Record]) -> bool {
-    plan.blocks.iter().all(|block| {
-        block.trials.iter().all(|trial| {
+    next_trial(plan, records).is_none()
+}
+
+/// Whether the budget leaves time for the next trial that is wanted, once `elapsed` of it is spent.
+pub fn next_fits(plan: &Plan, records: &[Record], elapsed: Duration) -> bool {
+    let (Some(trial), Some(budget_ns)) = (next_trial(plan, records), plan.study.budget_ns) else {
+        return true;
+    };
+    let workload = &plan.study.workloads[trial.workload].name;
+    let longest = longest(records, workload, &plan.study.contenders[trial.contender]);
+    let left = Duration::from_nanos(budget_ns).saturating_sub(elapsed);
+    !left.is_zero() && left >= longest
+}
+
+/// The first trial that is wanted and was not carried out.
+fn next_trial(plan: &Plan, records: &[Record]) -> Option<PlannedTrial> {
+    plan.blocks.iter().find_map(|block| {
+        let open = block.trials.iter().find(|trial| {
             let done = |record: &Record| record.trial == trial.trial && record.has_ended();
-            records.iter().any(done) || !wanted(plan, records, block, trial)
-        })
+            !records.iter().any(done) && wanted(plan, records, block, trial)
+        });
+        open.copied()
     })
+}
+
+/// The longest trial so far of a contender under a workload.
+fn longest(records: &[Record], workload: &str, contender: &Contender) -> Duration {
+    records
+        .iter()
+        .filter(|record| {
+            record.workload == workload
+                && record.contender == *contender
+                && record.outcome == Outcome::Completed
+        })
+        .map(|record| Duration::from_nanos(record.elapsed_ns))
+        .max()
+        .unwrap_or_default()
 }
 
 /// Carries one trial out. One that the budget cut short is interrupted, not failed.
@@ -271,17 +303,7 @@ fn limit_by_budget(
         return Limit::Left(None);
     };
     let left = Duration::from_nanos(budget_ns).saturating_sub((surroundings.elapsed)());
-    let longest = records
-        .iter()
-        .filter(|record| {
-            record.workload == spec.workload.name
-                && record.contender == spec.contender
-                && record.outcome == Outcome::Completed
-        })
-        .map(|record| Duration::from_nanos(record.elapsed_ns))
-        .max()
-        .unwrap_or_default();
-    if left.is_zero() || left < longest {
+    if left.is_zero() || left < longest(records, &spec.workload.name, &spec.contender) {
         return Limit::Spent;
     }
     let left_ns = left.as_nanos() as u64;

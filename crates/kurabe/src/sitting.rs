@@ -132,12 +132,20 @@ impl Sitting {
             );
         }
         let budget = self.budget()?;
-        (self.spent_before >= budget).then(|| {
-            format!(
-                "the budget of {} is spent; nothing can be added under the same plan",
-                rough(budget)
-            )
-        })
+        // What the last filling took, this one will take too.
+        let fill_ns = self.facts.pointer("/device/fill_ns").and_then(Value::as_u64);
+        let fill = Duration::from_nanos(fill_ns.unwrap_or(0));
+        let why = match self.spent_before {
+            spent if spent >= budget => "is spent",
+            spent if !runner::next_fits(&self.plan, &self.records, spent + fill) => {
+                "leaves no time for another trial"
+            }
+            _ => return None,
+        };
+        Some(format!(
+            "the budget of {} {why}; nothing can be added under the same plan",
+            rough(budget)
+        ))
     }
 
     fn budget(&self) -> Option<Duration> {

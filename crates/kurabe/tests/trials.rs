@@ -373,6 +373,11 @@ fn the_greatest_budget_is_a_bound_on_everything() {
     for kind in kinds {
         assert!(["completed", "interrupted"].contains(&kind), "{kind}");
     }
+    // Another sitting has the same budget, and does not fill a device for nothing.
+    let ran =
+        site.run(&["resume", "result"]).expect(0).says(&["the budget of 8s ", "nothing can be"]);
+    assert_eq!(ran.stdout, site.run(&["report", "result"]).expect(0).stdout);
+    assert!(!site.work().join("result/facts-1.json").exists());
 
     let other = Site::new();
     let device = other.image_device("2G");
