@@ -268,15 +268,19 @@ fn caches_are_cold_unless_they_are_wanted_warm() {
     if !root() {
         return;
     }
-    for (cache, reads) in [("cold", true), ("warm", false)] {
+    for (cache, is_cold) in [("cold", true), ("warm", false)] {
         let site = Site::new();
         let flags = ["--setup", "head -c 20000000 /dev/urandom >a", "--cache", cache];
         site.compare(&["ext4"], &flags, &["cat a >/dev/null"]).expect(0);
         let record = site.record_of("ext4");
+        // Others drop the caches of this machine too, so that warm ones cannot be told by what was
+        // read; what kurabe itself did can.
+        let commands = record["commands"].to_string();
+        assert_eq!(commands.contains("vm.drop_caches=3"), is_cold, "--cache {cache}: {commands}");
         let phases = record["phases"].as_array().unwrap();
         let run = phases.iter().find(|phase| phase["phase"] == "run").unwrap();
         let read_bytes = run["device"]["read_bytes"].as_u64().unwrap();
-        assert_eq!(read_bytes >= 20_000_000, reads, "--cache {cache}: {read_bytes} bytes");
+        assert!(read_bytes >= 20_000_000 || !is_cold, "--cache {cache}: {read_bytes} bytes");
     }
 }
 
