@@ -150,29 +150,29 @@ impl Measurements<'_> {
         }
     }
 
-    /// The measured rows that belong under a published one: one a workload.
+    /// The measured rows that belong under a published one: as many as its cells have counterparts,
+    /// which are one a workload.
     fn here_rows(self, row: &PublishedRow, others: &[&str]) -> Vec<Vec<Cell>> {
-        let workloads = workloads_of(row);
-        let several = workloads.len() > 1;
         let mut rows = Vec::new();
-        for workload in workloads {
-            let of_workload =
-                |cell: &PublishedCell| cell.here.iter().find(|r| r.workload == workload).cloned();
-            let mut cells: Vec<Option<(Measured, Option<PublishedUnit>)>> = row
+        for layer in 0..layers(row) {
+            let mut cells: Vec<Option<Shown>> = row
                 .cells
                 .iter()
-                .map(|cell| Some((self.measure(&of_workload(cell)?)?, cell.unit)))
+                .map(|cell| Some((self.measure(cell.here.get(layer)?)?, cell.unit)))
                 .collect();
-            let first = row.cells.iter().find_map(|c| Some((of_workload(c)?, c.unit)));
+            let first = row.cells.iter().find_map(|cell| Some((cell.here.get(layer)?, cell.unit)));
             for label in others {
-                cells.push(first.as_ref().and_then(|(reference, unit)| {
-                    Some((self.measure(&of_contender(reference, label))?, *unit))
+                cells.push(first.and_then(|(reference, unit)| {
+                    Some((self.measure(&of_contender(reference, label))?, unit))
                 }));
             }
             if cells.iter().all(Option::is_none) {
                 continue;
             }
-            let head = if several { format!("  here, {workload}") } else { "  here".to_string() };
+            let head = match layer_name(row, layer) {
+                Some(workload) => format!("  here, {workload}"),
+                None => "  here".to_string(),
+            };
             rows.push(measured_row(head, &cells));
         }
         rows
@@ -190,24 +190,30 @@ impl Measurements<'_> {
         let mut rows = Vec::new();
         for label in others {
             for row in &pattern {
-                for workload in workloads_of(row) {
-                    let cells: Vec<_> = row
+                for layer in 0..layers(row) {
+                    let cells: Vec<Option<Shown>> = row
                         .cells
                         .iter()
                         .map(|cell| {
-                            let reference = cell.here.iter().find(|r| r.workload == workload)?;
-                            Some((self.measure(&of_contender(reference, label))?, cell.unit))
+                            let reference = of_contender(cell.here.get(layer)?, label);
+                            Some((self.measure(&reference)?, cell.unit))
                         })
                         .collect();
                     if cells.iter().all(Option::is_none) {
                         continue;
                     }
-                    let operation =
-                        row.cells.iter().flat_map(|c| &c.here).find_map(|r| match &r.figure {
+                    let operation = row.cells.iter().flat_map(|cell| &cell.here).find_map(|r| {
+                        match &r.figure {
                             Figure::Operation(name) => Some(format!(" {name}")),
                             _ => None,
-                        });
-                    let head = format!("  here: {label}{}", operation.unwrap_or_default());
+                        }
+                    });
+                    let workload = layer_name(row, layer).map(|name| format!(", {name}"));
+                    let head = format!(
+                        "  here: {label}{}{}",
+                        operation.unwrap_or_default(),
+                        workload.unwrap_or_default()
+                    );
                     rows.push(measured_row(head, &cells));
                 }
             }
@@ -285,15 +291,18 @@ fn amount(workload: &Workload) -> Option<String> {
     Some(format!("{name}: {words}"))
 }
 
-/// The workloads that a row refers to, in order.
-fn workloads_of(row: &PublishedRow) -> Vec<String> {
-    let mut workloads: Vec<String> = Vec::new();
-    for reference in row.cells.iter().flat_map(|cell| &cell.here) {
-        if !workloads.contains(&reference.workload) {
-            workloads.push(reference.workload.clone());
-        }
-    }
-    workloads
+/// A measured figure with the unit that it is shown in.
+type Shown = (Measured, Option<PublishedUnit>);
+
+/// How many counterparts a cell of the row has at most.
+fn layers(row: &PublishedRow) -> usize {
+    row.cells.iter().map(|cell| cell.here.len()).max().unwrap_or(0)
+}
+
+/// The workload of a layer, where cells have several counterparts.
+fn layer_name(row: &PublishedRow, layer: usize) -> Option<&str> {
+    let several = row.cells.iter().find(|cell| cell.here.len() > 1)?;
+    several.here.get(layer).map(|reference| reference.workload.as_str())
 }
 
 fn published_row(row: &PublishedRow, unit_is_told: bool, width: usize) -> Vec<Cell> {

@@ -106,5 +106,8 @@ fn sentence(
     if !open.is_empty() {
         text.push_str(&format!("; not told apart: {}", list(open)));
     }
+    if others.iter().any(|(_, own)| own.low.is_none()) {
+        text.push_str(" (fewer than three common blocks have no interval)");
+    }
     text
 }

@@ -123,6 +123,33 @@ fn systems_that_are_not_here_stand_alone_and_others_of_here_follow() {
 }
 
 #[test]
+fn several_counterparts_of_a_cell_have_a_row_each() {
+    let (mut plan, records, _) = measured();
+    let text = study_file::parse(Path::new("s"), STUDY).unwrap();
+    let mut other = text.clone();
+    other.workloads.push(other.workloads[0].clone());
+    other.workloads[1].name = Some("other".into());
+    plan.study.workloads = other.resolve(&["ext4", "xfs", "btrfs"]).unwrap().workloads;
+    let table = &mut plan.study.published[0];
+    for cell in &mut table.rows[0].cells {
+        let again = Reference { workload: "other".into(), ..cell.here[0].clone() };
+        cell.here.push(again);
+    }
+    // Another workload a column is no reason for two rows.
+    table.rows[1].cells[1].here[0].workload = "other".into();
+    let mut both = records.clone();
+    both.extend(records.iter().map(|record| Record { workload: "other".into(), ..record.clone() }));
+    let analysis = analyse(&plan, &both, None);
+    let heads: Vec<String> = tables(&plan, &both, &analysis)[0]
+        .table
+        .rows
+        .iter()
+        .map(|row| row[0].text.clone())
+        .collect();
+    assert_eq!(heads, ["time, s", "  here, load", "  here, other", "ext4 = 1", "  here"]);
+}
+
+#[test]
 fn what_was_left_out_is_named_with_its_cause() {
     let (mut plan, mut records, _) = measured();
     let left = LeftOut {
