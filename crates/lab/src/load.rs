@@ -117,7 +117,8 @@ pub struct FioMatrixLoad {
     /// Block sizes in bytes.
     pub block_sizes_bytes: Vec<u64>,
     /// fio's engines for the cells with a queue, each of them for every cell: `libaio`,
-    /// `io_uring`. The cells without a queue have `psync`.
+    /// `io_uring`. The cells without a queue have `psync`. Absent in the first plans, which had one engine.
+    #[serde(default)]
     pub engines: Vec<String>,
 }
 

@@ -148,14 +148,13 @@
     entries.filter((entry) => entry.isIntersecting).forEach((entry) => drawOnce(entry.target));
   }, { rootMargin: "400px 0px" });
   figures.forEach((figure) => { legend(figure); watcher.observe(figure); });
-  const idle = window.requestIdleCallback || ((work) => setTimeout(work, 50));
   const waiting = figures.filter((figure) => !figure.closest("details:not([open])"));
-  idle(function next() {
+  setTimeout(function next() {
     const figure = waiting.shift();
     if (!figure) return;
     drawOnce(figure);
-    idle(next);
-  });
+    setTimeout(next, 20);
+  }, 100);
 
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     drawn.forEach(draw);

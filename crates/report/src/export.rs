@@ -4,13 +4,15 @@
 use std::fmt::Write;
 
 use lab::analysis::Analysis;
+use lab::load::Unit;
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record};
 use serde_json::{Value, json};
 
 use crate::{overhead, tables};
 
-/// One line a trial; times in ns, sizes in bytes, as the units in the heads say.
+/// One line a trial; times in ns, sizes in bytes, as the units in the heads say. The last columns
+/// are the figures of the loads, in the order in which they first occur.
 pub fn csv(records: &[Record]) -> String {
     let mut heads = vec![
         "trial".to_string(),
@@ -39,11 +41,33 @@ pub fn csv(records: &[Record]) -> String {
         ]
         .map(str::to_string),
     );
+    let mut figures: Vec<(String, Unit)> = Vec::new();
+    for metric in records.iter().filter_map(|record| record.load.as_ref()).flat_map(|l| &l.metrics)
+    {
+        if !figures.iter().any(|(known, _)| *known == metric.name) {
+            figures.push((metric.name.clone(), metric.unit));
+        }
+    }
+    heads.extend(figures.iter().map(|(name, unit)| format!("{name}_{}", unit_suffix(*unit))));
     let mut text = line(&heads);
     for record in records {
-        text.push_str(&line(&csv_fields(record)));
+        let mut fields = csv_fields(record);
+        for (name, _) in &figures {
+            let metrics = record.load.as_ref().map_or(&[][..], |load| &load.metrics);
+            let metric = metrics.iter().find(|metric| metric.name == *name);
+            fields.push(metric.map_or(String::new(), |metric| metric.value.to_string()));
+        }
+        text.push_str(&line(&fields));
     }
     text
+}
+
+fn unit_suffix(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Nanoseconds => "ns",
+        Unit::BytesPerSecond => "bytes_per_second",
+        Unit::OperationsPerSecond => "operations_per_second",
+    }
 }
 
 /// One line for each workload, contender and operation: the latencies of all trials together, in
@@ -252,6 +276,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use lab::contender::Contender;
+    use lab::load::{LoadReport, Metric};
     use lab::record::{CommandUsage, DeviceDelta, IdleWait, PhaseRecord};
     use lab::spec::{
         Cache, CommandLine, Device, Load, Output, SCHEMA_VERSION, TrialSpec, Workload,
@@ -261,6 +286,26 @@ mod tests {
     fn csv_quotes_what_needs_quoting() {
         let fields = ["a".to_string(), "b, \"c\"".into(), String::new()];
         assert_eq!(line(&fields), "a,\"b, \"\"c\"\"\",\n");
+    }
+
+    #[test]
+    fn the_figures_of_the_loads_have_columns_of_their_own() {
+        let metric = |name: &str, value, unit| Metric { name: name.into(), value, unit };
+        let (mut one, mut other) = (record(), record());
+        one.load = Some(LoadReport {
+            metrics: vec![metric("throughput", 1.5e6, Unit::BytesPerSecond)],
+            ..Default::default()
+        });
+        other.load = Some(LoadReport {
+            metrics: vec![metric("copy, all", 0.1 + 0.2, Unit::Nanoseconds)],
+            ..Default::default()
+        });
+        let text = csv(&[one, other, record()]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with(",throughput_bytes_per_second,\"copy, all_ns\""), "{text}");
+        assert!(lines[1].ends_with(",1500000,"), "{text}");
+        assert!(lines[2].ends_with(",,0.30000000000000004"), "{text}");
+        assert!(lines[3].ends_with(",,"), "{text}");
     }
 
     /// A record of which every number that the CSV has is another one.

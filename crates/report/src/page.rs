@@ -195,9 +195,7 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
         };
     }
     out.push_str("<h3>What it cost</h3>\n");
-    out.push_str(
-        "<p class=\"small\">Medians over the trials, of the run and the sync after it.</p>\n",
-    );
+    out.push_str("<p class=\"small\">In the run and the sync after it.</p>\n");
     out.push_str(&html::table(&costs::table(source, workload), "What it cost"));
     out.push_str(&certainty(view));
     out.push_str(&charts::matrix::maps(view));

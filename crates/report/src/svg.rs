@@ -17,6 +17,8 @@ pub const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#5b5b5b"];
 /// Dashes by style, as `stroke-dasharray` has them.
 pub const DASHES: [&str; 8] = ["", "7 3", "2 2", "9 3 2 3", "12 4", "4 4", "1 3", "6 2 1 2 1 2"];
+/// Styles whose colours are so light that letters on them are dark on any paper.
+const LIGHT_STYLES: [usize; 3] = [3, 4, 5];
 /// Letters and lines.
 const INK: &str = "#1d1d1f";
 const FAINT: &str = "#6a6a70";
@@ -280,8 +282,10 @@ impl Drawing<'_> {
                 self.symbols(series, style, 6.0, 1.0);
             }
             Mark::Bars => {
+                let name = &self.chart.keys[series.key].name;
+                let name = if self.chart.legend { name.clone() } else { String::new() };
                 for point in &series.points {
-                    self.bar(point, style);
+                    self.bar(point, style, &name);
                 }
             }
             Mark::Ring => {
@@ -348,7 +352,8 @@ impl Drawing<'_> {
         }
     }
 
-    fn bar(&mut self, point: &Point, style: usize) {
+    /// A piece of a bar, with its name in it where there is room: colour is not the only mark.
+    fn bar(&mut self, point: &Point, style: usize, name: &str) {
         let (from, to) = (self.x(point.low.unwrap_or(0.0)), self.x(point.x));
         let (middle, rows) = (self.y(point.y), self.chart.y.ticks.len().max(1) as f64);
         let half = ((self.frame.bottom - self.frame.top) / rows * 0.32).min(13.0);
@@ -362,6 +367,15 @@ impl Drawing<'_> {
             if self.place == Place::Page { "var(--paper)" } else { "#fff" },
             escape(&point.text)
         );
+        let needed = name.chars().count() as f64 * LETTER_WIDTH + 8.0;
+        if !name.is_empty() && to - from > needed {
+            let on = match (LIGHT_STYLES.contains(&(style % COLOURS.len())), self.place) {
+                (true, _) => "#16171a",
+                (false, Place::Page) => "var(--on)",
+                (false, Place::File) => "#fff",
+            };
+            self.text((from + to) / 2.0, middle + 4.0, "middle", on, name, " font-size=\"11\"");
+        }
     }
 }
 
