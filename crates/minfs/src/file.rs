@@ -87,13 +87,13 @@ impl File {
                 && (!state.touches_tail(offset, end) || state.is_unlinked);
             if is_plain {
                 self.transfer(&state, bytes, offset)?;
-                self.inode.written_ns.store(now_ns(), Ordering::Relaxed);
+                self.inode.note_write();
                 return Ok(());
             }
         }
         let mut state = self.inode.state.write().expect(NOT_POISONED);
         self.write_alone(&mut state, bytes, offset, end)?;
-        self.inode.written_ns.store(now_ns(), Ordering::Relaxed);
+        self.inode.note_write();
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl File {
         let end = offset + bytes.len() as u64;
         if !bytes.is_empty() {
             self.write_alone(&mut state, bytes, offset, end)?;
-            self.inode.written_ns.store(now_ns(), Ordering::Relaxed);
+            self.inode.note_write();
         }
         Ok(offset)
     }

@@ -4,9 +4,10 @@
 //! extents, and a tail ends at `recorded_valid`.
 
 use std::sync::RwLock;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::record::{Attributes, Extent, FileRecord, Tail, unit_sum};
+use crate::shared::now_ns;
 
 /// One file; the volume's tables and all handles share it.
 #[derive(Debug)]
@@ -17,6 +18,17 @@ pub(crate) struct Inode {
     /// Outside the lock, so that writers that share it can note their time. Zero: not changed
     /// since the attributes were last set.
     pub(crate) written_ns: AtomicI64,
+}
+
+impl Inode {
+    /// Notes the time of a write. It seldom differs from the last one, and what is not written
+    /// stays in the caches of all processors that write the file.
+    pub(crate) fn note_write(&self) {
+        let now = now_ns();
+        if self.written_ns.load(Ordering::Relaxed) != now {
+            self.written_ns.store(now, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What changes about a file.
