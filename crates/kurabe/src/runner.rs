@@ -109,7 +109,9 @@ pub fn run(
                 let done = |record: &Record| {
                     record.trial == trial.trial && record.has_ended() && record.sitting >= sitting
                 };
-                if records.iter().any(done) || !wanted(plan, records, block, trial) {
+                if records.iter().any(done)
+                    || !wanted(plan, records, surroundings.sitting, block, trial)
+                {
                     continue;
                 }
                 if (surroundings.stopped)() {
@@ -176,10 +178,11 @@ pub fn next_fits(plan: &Plan, records: &[Record], elapsed: Duration) -> bool {
 
 /// The first trial that is wanted and was not carried out.
 fn next_trial(plan: &Plan, records: &[Record]) -> Option<PlannedTrial> {
+    let next_sitting = records.iter().map(|record| record.sitting).max().unwrap_or(0) + 1;
     plan.blocks.iter().find_map(|block| {
         let open = block.trials.iter().find(|trial| {
             let done = |record: &Record| record.trial == trial.trial && record.has_ended();
-            !records.iter().any(done) && wanted(plan, records, block, trial)
+            !records.iter().any(done) && wanted(plan, records, next_sitting, block, trial)
         });
         open.copied()
     })
@@ -235,7 +238,9 @@ fn is_half_done(
         done(trial).is_some_and(|record| record.sitting < surroundings.sitting)
     };
     unit.iter().any(earlier)
-        && unit.iter().any(|trial| done(trial).is_none() && wanted(plan, records, block, trial))
+        && unit.iter().any(|trial| {
+            done(trial).is_none() && wanted(plan, records, surroundings.sitting, block, trial)
+        })
 }
 
 /// Whether every trial of the workload failed in each of the last blocks that this sitting tried
@@ -261,12 +266,24 @@ fn fails_throughout(
 }
 
 /// Whether the trial is still wanted: its workload has not enough blocks yet, and its contender
-/// does not fail whenever it is tried.
-fn wanted(plan: &Plan, records: &[Record], block: &PlannedBlock, trial: &PlannedTrial) -> bool {
+/// does not fail whenever it is tried. When everything failed under the workload in the sittings
+/// before, the user was told to mend the cause and to go on: their failures say nothing of this one.
+fn wanted(
+    plan: &Plan,
+    records: &[Record],
+    sitting: u32,
+    block: &PlannedBlock,
+    trial: &PlannedTrial,
+) -> bool {
     let workload = &plan.study.workloads[trial.workload].name;
     let label = &plan.study.contenders[trial.contender].label;
-    let own = records.iter().filter(|record| {
-        record.workload == *workload && record.contender.label == *label && record.has_ended()
+    let of_workload = || records.iter().filter(|record| record.workload == *workload);
+    let all_failed = !of_workload()
+        .any(|record| record.sitting < sitting && record.outcome == Outcome::Completed);
+    let own = of_workload().filter(|record| {
+        record.contender.label == *label
+            && record.has_ended()
+            && (record.sitting >= sitting || !all_failed)
     });
     let (mut failures, mut successes) = (0, 0);
     for record in own {

@@ -76,7 +76,11 @@ impl Sitting {
             progress.finish();
             match result {
                 Ok(given_back) => all_given_back = given_back,
-                Err(_) if stop.signal().is_some() => return Ok(signal_code(&stop).unwrap_or(0)),
+                Err(failure) if stop.signal().is_some() => {
+                    // Stopped while preparing, or broken by something that must not go unsaid.
+                    progress.say(&failure.message);
+                    return Ok(signal_code(&stop).unwrap_or(failure.code));
+                }
                 Err(failure) => {
                     // What is refused leaves nothing behind, no result directory either.
                     if failure.code == exit::REFUSED {
@@ -217,14 +221,14 @@ impl Sitting {
             progress
                 .say(&format!("could not be given back: {}; run 'kurabe clean'", left.join("; ")));
         }
-        if let Some(words) = self.words_of(end.map_err(Failure::broken)?) {
+        if let Some(words) = self.words_of(end.map_err(Failure::broken)?, left.is_empty()) {
             progress.say(&words);
         }
         Ok(left.is_empty())
     }
 
     /// What the user is told of the end, unless it is the planned one.
-    fn words_of(&self, end: End) -> Option<String> {
+    fn words_of(&self, end: End, all_given_back: bool) -> Option<String> {
         let resume = format!("kurabe resume {}", self.writer.directory().display());
         match end {
             End::Complete => None,
@@ -232,11 +236,27 @@ impl Sitting {
                 "the budget of {} ended the study; 'kurabe resume' has nothing to add under the same plan",
                 rough(self.budget().unwrap_or_default())
             )),
-            End::Stopped => Some(format!("stopped; everything was given back. Go on by: {resume}")),
+            End::Stopped if all_given_back => {
+                Some(format!("stopped; everything was given back. Go on by: {resume}"))
+            }
+            End::Stopped => Some(format!("stopped. Go on by: {resume}")),
             End::Failing => Some(format!(
-                "every trial failed, block after block, so the study ended here; mend the cause, then go on by: {resume}"
+                "under {} every trial failed, block after block, so no more were tried; mend the cause, then go on by: {resume}",
+                self.failing_workloads().join(", ")
             )),
         }
+    }
+
+    /// The workloads whose last trials all failed.
+    fn failing_workloads(&self) -> Vec<&str> {
+        let failed = |workload: &str| {
+            let of = self.records.iter().filter(|record| record.workload == workload);
+            let last = of.clone().map(|record| record.block).max();
+            of.filter(|record| Some(record.block) == last)
+                .all(|record| record.outcome != Outcome::Completed)
+        };
+        let names = self.plan.study.workloads.iter().map(|workload| workload.name.as_str());
+        names.filter(|name| failed(name)).collect()
     }
 
     fn publish(&self, analysis: &Analysis) -> Result<(), ResultError> {

@@ -12,6 +12,7 @@ use lab::contender::nearest;
 use lab::load::Load;
 use lab::published::{Figure, Reference};
 use lab::quantity::parse_duration;
+use lab::statistics::parse_gate;
 use lab::study::{LeftOut, Study, StudyError, StudyText};
 use lab::study_file;
 use trial::filesystem;
@@ -208,8 +209,12 @@ pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
         )));
     }
     for gate in &study.gates {
-        let of_left = |left: &LeftOut| left.what == "contender" && gate.starts_with(&left.name);
-        if let Some(left) = left_out.iter().find(|left| of_left(left)) {
+        let label = parse_gate(gate).expect("gates were checked with the study").label;
+        // A gate bounds the ratio to the baseline: without it the bound would mean another thing.
+        let of_left = |left: &&LeftOut| {
+            left.what == "contender" && (left.name == label || left.name == baseline)
+        };
+        if let Some(left) = left_out.iter().find(of_left) {
             return Err(Failure::refused(format!(
                 "gate '{gate}': {} is missing here: {}",
                 left.name,
@@ -220,6 +225,11 @@ pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
     // Without its baseline the study is compared with the first that is there.
     let position = study.contenders.iter().position(|contender| contender.label == baseline);
     study.baseline = position.unwrap_or(0);
+    let instead = study.contenders[study.baseline].label.clone();
+    let of_baseline = |left: &&mut LeftOut| left.what == "contender" && left.name == baseline;
+    if let Some(left) = left_out.iter_mut().find(of_baseline) {
+        left.missing.push(format!("ratios are to {instead} instead"));
+    }
     study.left_out = left_out;
     Ok(())
 }

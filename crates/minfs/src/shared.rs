@@ -543,7 +543,11 @@ impl Shared {
                 self.store(inode, &mut state)?;
             }
         }
-        if self.is_read_only.load(Ordering::Acquire) { Ok(()) } else { self.flush() }
+        if self.is_settled() {
+            return Ok(());
+        }
+        self.writable()?;
+        self.flush()
     }
 
     /// The end of a mount.
@@ -551,9 +555,11 @@ impl Shared {
         if self.is_unmounted.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        if self.is_read_only.load(Ordering::Acquire) {
+        if self.is_settled() {
             return Ok(());
         }
+        // After a failure what was written may be lost, and the end of the mount must say so.
+        self.writable()?;
         let outcome = self.sync_all(true).and_then(|()| self.settle_tails());
         if !self.is_read_only.swap(true, Ordering::AcqRel) {
             *self.read_only_reason.lock().expect(NOT_POISONED) = "it was unmounted".into();

@@ -489,6 +489,24 @@ fn a_study_in_which_everything_fails_ends_and_can_be_resumed() {
 }
 
 #[test]
+fn a_study_in_which_everything_failed_from_the_start_can_be_resumed() {
+    let text = study(&["ext4", "xfs"], &["true"]);
+    let broken = Cell::new(true);
+    let mock =
+        Mock::new(plan(&text, 1), |_| if broken.get() { breaks(SECOND) } else { takes(SECOND) });
+    assert_eq!(mock.sit(), End::Failing);
+    let failed = mock.records().len();
+    assert_eq!(failed, 2 * FAILED_BLOCKS_MAX);
+    assert!(!is_complete(&mock.plan, &mock.records()));
+    broken.set(false);
+    assert_eq!(mock.sit(), End::Complete);
+    let completed = |record: &&Record| record.outcome == Outcome::Completed;
+    // The two blocks that failed stand as they are; the other three of five were carried out.
+    assert_eq!(mock.records().iter().filter(completed).count(), 2 * 3);
+    assert!(is_complete(&mock.plan, &mock.records()));
+}
+
+#[test]
 fn a_stop_before_the_first_trial_carries_out_none() {
     let text = study(&["ext4", "xfs"], &["true"]);
     let mock = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
