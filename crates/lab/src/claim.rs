@@ -288,28 +288,31 @@ fn find(claim: &Claim, plan: &Plan, records: &[Record], analysis: &Analysis) -> 
         Rule::WhichCalls => matrix::which_calls(&matrix::losses(workloads[0])),
         Rule::Percentiles => percentiles(&workloads),
         Rule::Sinks => sinking::sinks(&workloads, plan, records, claim),
-        Rule::WhySinks => sinking::why(&workloads),
+        Rule::WhySinks => sinking::why(&workloads, records),
         Rule::SameAccess => access::same_access(&workloads, plan, records),
     }
 }
 
 /// The percentiles of all operations together, by contender.
 fn percentiles(workloads: &[&WorkloadAnalysis]) -> Finding {
-    let ms = |ns: u64| ns as f64 / 1e6;
+    let time = |ns: u64| match ns {
+        ns if ns >= 1_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        ns => format!("{:.1} µs", ns as f64 / 1e3),
+    };
     let mut evidence = Vec::new();
     for workload in workloads {
         for contender in &workload.contenders {
             // All operations together stand last.
             let Some(all) = contender.latencies.last() else { continue };
             evidence.push(format!(
-                "{}: {}: 5 % {:.3} ms, 50 % {:.3} ms, 95 % {:.3} ms, 99 % {:.3} ms, maximum {:.1} ms",
+                "{}: {}: 5 % {}, 50 % {}, 95 % {}, 99 % {}, maximum {}",
                 workload.workload,
                 contender.label,
-                ms(all.p5_ns),
-                ms(all.p50_ns),
-                ms(all.p95_ns),
-                ms(all.p99_ns),
-                ms(all.max_ns)
+                time(all.p5_ns),
+                time(all.p50_ns),
+                time(all.p95_ns),
+                time(all.p99_ns),
+                time(all.max_ns)
             ));
         }
     }

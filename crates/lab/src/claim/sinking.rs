@@ -81,7 +81,7 @@ pub(super) fn sinks(
         }
     }
     let outcome = if outcomes.is_empty() {
-        return Finding::untested("the runs are too short for a beginning and an end");
+        return Finding::untested(TOO_SHORT);
     } else if outcomes.iter().all(|outcome| *outcome == Outcome::Holds) {
         Outcome::Holds
     } else if outcomes.contains(&Outcome::Fails) {
@@ -92,8 +92,15 @@ pub(super) fn sinks(
     Finding::new(outcome, evidence)
 }
 
+/// Why nothing can be said of short runs, and what to do.
+const TOO_SHORT: &str =
+    "the runs are too short for a beginning and an end; give more time, by --full or --scale";
+
 /// "What is that?": the drifts that the loads found in their own counters, with their causes.
-pub(super) fn why(workloads: &[&WorkloadAnalysis]) -> Finding {
+pub(super) fn why(workloads: &[&WorkloadAnalysis], records: &[Record]) -> Finding {
+    if !records.iter().any(|record| ends(record).is_some()) {
+        return Finding::untested(TOO_SHORT);
+    }
     let mut evidence = Vec::new();
     let mut quiet = Vec::new();
     for workload in workloads {

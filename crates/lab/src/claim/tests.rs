@@ -165,8 +165,60 @@ fn throughput_sinks_where_the_last_third_is_below_the_first() {
     assert_eq!(judged(0.6), Outcome::Holds);
     assert_eq!(judged(1.0), Outcome::Fails);
     assert_eq!(judged(0.89), Outcome::Inconclusive);
-    let (outcome, evidence) = outcome_of(claim);
-    assert_eq!(outcome, Outcome::Untested, "{evidence:?}");
+    for rule in ["sinks", "why-sinks"] {
+        let (outcome, evidence) = outcome_of(&claim.replace("'sinks'", &format!("'{rule}'")));
+        assert_eq!(outcome, Outcome::Untested, "{evidence:?}");
+        assert!(evidence[0].contains("too short"), "{evidence:?}");
+    }
+}
+
+#[test]
+fn drifts_and_percentiles_are_told_with_their_contender() {
+    let (mut plan, mut records) = three("text = 'x'\nrule = 'why-sinks'\nworkload = 'load'");
+    let latency = crate::load::Latency {
+        operation: "overall".into(),
+        count: 9,
+        bytes: 0,
+        total_ns: 9_000,
+        p5_ns: 400,
+        p50_ns: 1_500,
+        p90_ns: 2_000,
+        p95_ns: 2_500,
+        p99_ns: 3_000_000,
+        p99_9_ns: 4_000_000,
+        p99_99_ns: 5_000_000,
+        max_ns: 6_000_000,
+    };
+    for record in &mut records {
+        let sank = record.contender.label == "xfs";
+        let series = Series {
+            name: "throughput".into(),
+            unit: Unit::BytesPerSecond,
+            interval_ns: 1_000_000_000,
+            values: vec![100.0; 9],
+        };
+        record.load = Some(LoadReport {
+            series: vec![series],
+            latencies: vec![latency.clone()],
+            findings: sank.then(|| format!("{} by 31 %", crate::load::SANK)).into_iter().collect(),
+            ..Default::default()
+        });
+    }
+    let mut evidence = |rule: Rule| {
+        plan.study.claims[0].rule = Some(rule);
+        let analysis = analysis::analyse(&plan, &records, None);
+        let judged = judge(&plan, &records, &analysis).remove(0);
+        assert_eq!(judged.outcome, Outcome::Answered);
+        judged.evidence
+    };
+    let why = evidence(Rule::WhySinks);
+    assert_eq!(why[0], "load: xfs: throughput sank by 31 %");
+    assert_eq!(why[1], "no drift of a tenth or more: ext4 under load and btrfs under load");
+    let percentiles = evidence(Rule::Percentiles);
+    assert_eq!(
+        percentiles[0],
+        "load: ext4: 5 % 0.4 µs, 50 % 1.5 µs, 95 % 2.5 µs, 99 % 3.0 ms, maximum 6.0 ms"
+    );
 }
 
 #[test]
