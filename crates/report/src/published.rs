@@ -12,7 +12,7 @@ use lab::load::{Load, TreeSource};
 use lab::plan::Plan;
 use lab::published::{
     Figure, Measured, PublishedCell, PublishedRow, PublishedTable, PublishedUnit, Quantity,
-    Reference, measure,
+    Reference, Statistic, measure,
 };
 use lab::quantity::size_text;
 use lab::record::Record;
@@ -163,7 +163,7 @@ impl Measurements<'_> {
             let first = row.cells.iter().find_map(|cell| Some((cell.here.get(layer)?, cell.unit)));
             for label in others {
                 cells.push(first.and_then(|(reference, unit)| {
-                    Some((self.measure(&of_contender(reference, label))?, unit))
+                    Some((self.measure_other(reference, label)?, unit))
                 }));
             }
             if cells.iter().all(Option::is_none) {
@@ -195,8 +195,8 @@ impl Measurements<'_> {
                         .cells
                         .iter()
                         .map(|cell| {
-                            let reference = of_contender(cell.here.get(layer)?, label);
-                            Some((self.measure(&reference)?, cell.unit))
+                            let reference = cell.here.get(layer)?;
+                            Some((self.measure_other(reference, label)?, cell.unit))
                         })
                         .collect();
                     if cells.iter().all(Option::is_none) {
@@ -219,6 +219,16 @@ impl Measurements<'_> {
             }
         }
         rows
+    }
+
+    /// The same figure of another contender; not what the baseline is to itself.
+    fn measure_other(self, reference: &Reference, label: &str) -> Option<Measured> {
+        let baseline = reference.baseline.as_deref().unwrap_or(self.plan.baseline_label());
+        let compares = matches!(reference.statistic, Statistic::Ratio | Statistic::Loss);
+        if compares && label == baseline {
+            return None;
+        }
+        self.measure(&of_contender(reference, label))
     }
 
     fn measure(self, reference: &Reference) -> Option<Measured> {

@@ -123,6 +123,22 @@ fn systems_that_are_not_here_stand_alone_and_others_of_here_follow() {
 }
 
 #[test]
+fn the_baseline_is_not_compared_with_itself() {
+    let (mut plan, records, analysis) = measured();
+    let row = &mut plan.study.published[1].rows[1];
+    row.cells[0].here[0] = Reference {
+        workload: "load".into(),
+        contender: "btrfs".into(),
+        figure: Figure::Metric("time".into()),
+        statistic: Statistic::Loss,
+        baseline: Some("ext4".into()),
+    };
+    let beside = &tables(&plan, &records, &analysis)[1];
+    let heads: Vec<&str> = beside.table.rows.iter().map(|row| row[0].text.as_str()).collect();
+    assert_eq!(heads, ["UFS (published only)", "ext4", "  here", "  here: xfs"]);
+}
+
+#[test]
 fn several_counterparts_of_a_cell_have_a_row_each() {
     let (mut plan, records, _) = measured();
     let text = study_file::parse(Path::new("s"), STUDY).unwrap();
