@@ -254,18 +254,38 @@ fn certainty(view: &View<'_>) -> String {
     for finding in tables::findings(workload).into_iter().chain(tables::footnotes(workload)) {
         let _ = writeln!(remarks, "<li>{}</li>", escape(&finding));
     }
-    let blocks = counted(workload.blocks as usize, "block");
-    let study = &view.source.plan.study;
-    let _ = writeln!(
-        out,
-        "<p>{blocks}, each with one trial of every contender in random order, every trial from a fresh mkfs. Intervals of ratios are of 95 %, corrected for the number of contenders; within {} % two count as the same.{}</p>",
-        text::plain(study.same_within * 100.0),
-        if remarks.is_empty() { " Nothing was found that casts doubt on the numbers." } else { "" }
-    );
+    let _ = writeln!(out, "<p>{}</p>", method(view, remarks.is_empty()));
     if !remarks.is_empty() {
         let _ = writeln!(out, "<ul class=\"remarks\">\n{remarks}</ul>");
     }
     out
+}
+
+/// Fewest blocks from which a ratio gets an interval.
+const INTERVAL_BLOCKS_MIN: u32 = 3;
+
+/// How the numbers of a workload came about, and whether anything speaks against them.
+fn method(view: &View<'_>, is_without_remark: bool) -> String {
+    let workload = view.analysis;
+    let study = &view.source.plan.study;
+    let fresh = match study.contenders.iter().filter(|c| c.directory.is_some()).count() {
+        0 => "every trial from a fresh mkfs",
+        all if all == study.contenders.len() => "in directories that are there already",
+        _ => "every trial from a fresh mkfs but those of directories",
+    };
+    let few = match workload.blocks < INTERVAL_BLOCKS_MIN {
+        true => format!(" They are too few for an interval: it takes {INTERVAL_BLOCKS_MIN}."),
+        false => String::new(),
+    };
+    let nothing = match is_without_remark && few.is_empty() {
+        true => " Nothing was found that casts doubt on the numbers.",
+        false => "",
+    };
+    format!(
+        "{}, each with the contenders in random order, {fresh}.{few} Intervals of ratios are of 95 %, corrected for the number of contenders; within {} % two count as the same.{nothing}",
+        counted(workload.blocks as usize, "block"),
+        text::plain(study.same_within * 100.0),
+    )
 }
 
 /// The trials that failed, those that failed alike together.

@@ -280,7 +280,7 @@ fn amount(workload: &Workload) -> Option<String> {
     let name = &workload.name;
     let words = match &workload.load {
         Load::Objects(load) if load.scale != 1.0 => {
-            format!("{} of the program's counts", text::ratio(load.scale).trim_end_matches('0'))
+            format!("{} of the program's counts", load.scale)
         }
         Load::Tree(load) => match &load.source {
             TreeSource::Synthetic { files, .. } => format!("a tree of {files} files"),

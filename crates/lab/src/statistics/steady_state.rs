@@ -43,6 +43,9 @@ pub struct SteadyState {
     /// The round (from 0) at whose end a window was steady for the first time, whatever came
     /// later.
     pub first_reached: Option<usize>,
+    /// The round (from 0) at whose end a window was steady, and from which on every window to the
+    /// last was. None when the last is not.
+    pub kept_from: Option<usize>,
 }
 
 impl SteadyState {
@@ -71,6 +74,12 @@ pub fn steady_state(series: &[f64]) -> Result<SteadyState, StatisticsError> {
         first_reached: windows
             .iter()
             .find(|window| window.steady)
+            .map(|window| window.first_round + WINDOW_ROUNDS - 1),
+        kept_from: windows
+            .iter()
+            .rev()
+            .take_while(|window| window.steady)
+            .last()
             .map(|window| window.first_round + WINDOW_ROUNDS - 1),
     })
 }
@@ -147,6 +156,11 @@ mod tests {
     fn reached_once_and_lost_again_is_not_steady() {
         let found = steady_state(&[5.0, 5.0, 5.0, 5.0, 5.0, 9.0]).unwrap();
         assert_eq!((found.first_reached, found.is_steady()), (Some(4), false));
+        assert_eq!(found.kept_from, None);
+        // Steady, lost, steady again: kept only from the second time on.
+        let series = [5.0, 5.0, 5.0, 5.0, 5.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0];
+        let found = steady_state(&series).unwrap();
+        assert_eq!((found.first_reached, found.kept_from), (Some(4), Some(9)));
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn chart(
         series.push(Series { key, mark: Mark::Line, points: points.collect() });
         let values: Vec<f64> = middle.points.iter().map(|(_, value)| *value).collect();
         let state = steady_state(&values).ok();
-        let reached = state.filter(|state| state.is_steady()).and_then(|state| state.first_reached);
+        let reached = state.and_then(|state| state.kept_from);
         if let Some((seconds, value)) = reached.and_then(|round| middle.points.get(round)) {
             let words =
                 format!("{label}: steady from {seconds:.0} s on (SNIA's rule on the median)");
