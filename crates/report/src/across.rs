@@ -17,6 +17,7 @@ use crate::tables::{tone_of, verdict_text};
 use crate::text;
 
 mod page;
+mod remarks;
 
 pub use page::{page, pictures};
 
@@ -34,8 +35,10 @@ pub struct Across<'a> {
     pub origins: Vec<String>,
     /// The loads that at least two of them have.
     pub workloads: Vec<AcrossWorkload>,
-    /// What has no counterpart, or one of another definition, in words.
+    /// What has no counterpart, one of another definition, or one that did other work, in words.
     pub remarks: Vec<String>,
+    /// What casts doubt on the numbers of one of the results by itself, in words that name it.
+    pub doubts: Vec<String>,
     /// What differs between the machines.
     pub differences: Table,
 }
@@ -78,8 +81,6 @@ impl<'a> Across<'a> {
     /// Sets results beside each other; at least two.
     pub fn new(sources: &'a [Source]) -> Across<'a> {
         let names: Vec<String> = (0..sources.len()).map(letter).collect();
-        let mut remarks = unmatched(sources, &names);
-        remarks.extend(redefined(sources, &names));
         let first = &sources[0];
         let study = &first.plan.study;
         let options =
@@ -90,14 +91,15 @@ impl<'a> Across<'a> {
                 .any(|source| source.plan.study.workloads.iter().any(|other| other.name == name))
         };
         let workloads = study.workloads.iter().map(|workload| workload.name.as_str());
-        let workloads = workloads.filter(|name| shared(name));
+        let workloads: Vec<&str> = workloads.filter(|name| shared(name)).collect();
         Across {
+            remarks: remarks::of_all(sources, &names, &workloads),
+            doubts: remarks::of_each(sources, &names, &workloads),
             sources,
-            workloads: workloads.map(|name| workload(sources, name, &options)).collect(),
+            workloads: workloads.iter().map(|name| workload(sources, name, &options)).collect(),
             differences: differences(sources, &names),
             names,
             origins: sources.iter().map(crate::page::origin).collect(),
-            remarks,
         }
     }
 }
@@ -185,76 +187,6 @@ fn as_it_is(comparison: UnpairedComparison, unit: Unit) -> UnpairedComparison {
         (interval.low, interval.high) = (interval.high.recip(), interval.low.recip());
     }
     UnpairedComparison { ratio: comparison.ratio.map(f64::recip), interval, ..comparison }
-}
-
-/// Loads and contenders that not every result has.
-fn unmatched(sources: &[Source], names: &[String]) -> Vec<String> {
-    let mut remarks = Vec::new();
-    let mut look = |kind: &str, of: &dyn Fn(&Source) -> Vec<String>| {
-        let mut known: Vec<String> = Vec::new();
-        for entry in sources.iter().flat_map(of) {
-            if !known.contains(&entry) {
-                known.push(entry);
-            }
-        }
-        for entry in known {
-            let has = |source: &Source| of(source).contains(&entry);
-            let without: Vec<String> = sources
-                .iter()
-                .zip(names)
-                .filter(|(source, _)| !has(source))
-                .map(|(_, name)| name.clone())
-                .collect();
-            if !without.is_empty() {
-                remarks.push(format!("{kind} '{entry}' is not in {}", text::list(&without)));
-            }
-        }
-    };
-    look("the load", &|source| {
-        source.plan.study.workloads.iter().map(|workload| workload.name.clone()).collect()
-    });
-    look("the contender", &|source| {
-        source.plan.study.contenders.iter().map(|contender| contender.label.clone()).collect()
-    });
-    remarks
-}
-
-/// What has the same name and is not the same.
-fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
-    let mut remarks = Vec::new();
-    let first = &sources[0].plan.study;
-    for (source, name) in sources.iter().zip(names).skip(1) {
-        let study = &source.plan.study;
-        for contender in &study.contenders {
-            let other = first.contenders.iter().find(|other| other.label == contender.label);
-            if other.is_some_and(|other| other != contender) {
-                remarks.push(format!(
-                    "the contender '{}' has other options in {name} than in {}; their difference is part of the ratio",
-                    contender.label, names[0]
-                ));
-            }
-        }
-        for workload in &study.workloads {
-            let other = first.workloads.iter().find(|other| other.name == workload.name);
-            if other.is_some_and(|other| other.load != workload.load) {
-                remarks.push(format!(
-                    "the load '{}' is defined otherwise in {name} than in {}; compare its figures only where it is the same work",
-                    workload.name, names[0]
-                ));
-            }
-        }
-        if study.device != first.device {
-            remarks.push(format!(
-                "{name} was measured on {}, {} on {}",
-                study.device, names[0], first.device
-            ));
-        }
-        if study.cache != first.cache {
-            remarks
-                .push(format!("the caches were not in the same state in {name} and {}", names[0]));
-        }
-    }
-    remarks
 }
 
 /// The facts that are not the same in all results.
@@ -428,7 +360,7 @@ pub fn terminal(across: &Across<'_>, colour: bool) -> String {
         out.push_str("  The results have no load in common.\n\n");
     }
     let _ = writeln!(out, "  {warning} {NOT_INTERLEAVED}");
-    for remark in &across.remarks {
+    for remark in across.remarks.iter().chain(&across.doubts) {
         let _ = writeln!(out, "  {warning} {remark}");
     }
     if !across.differences.rows.is_empty() {

@@ -5,7 +5,9 @@ mod harness;
 use harness::{Made, complete, load_report, make, study};
 use kurabe_report::across::{Across, NOT_INTERLEAVED, page, pictures, terminal};
 use kurabe_report::source::Source;
+use lab::record::{Outcome, Phase};
 use lab::statistics::Verdict;
+use lab::study::CommandText;
 
 fn read(made: &[&Made]) -> Vec<Source> {
     made.iter().map(|made| Source::read(&made.directory()).unwrap()).collect()
@@ -88,6 +90,50 @@ fn what_does_not_match_is_named() {
     assert!(page(&across).contains("btrfs"));
     let nothing = read(&[&after, &other]);
     assert!(terminal(&Across::new(&nothing), false).contains("no load in common"));
+}
+
+/// A doubt about one result is one about the comparison; only the load's author's words are none.
+#[test]
+fn what_casts_doubt_on_one_result_is_said_of_both() {
+    let made = |proof: &str, prepare: Option<&str>, why: &str, sound: bool| {
+        let mut text = study(&["ext4", "xfs"], &["true"], 4);
+        text.workloads[0].prepare = prepare.map(|line| CommandText::Line(line.into()));
+        text.workloads[0].why = Some(why.into());
+        make(&text, |record| {
+            complete(record, 1_000_000_000 + u64::from(record.trial) * 1000);
+            let mut load = load_report(1e8);
+            load.proof = Some(proof.into());
+            record.load = Some(load);
+            if sound {
+                std::mem::take(&mut record.load.as_mut().unwrap().latencies);
+            } else {
+                record.caches_kept = Some("not root".into());
+            }
+            if !sound && record.trial == 1 {
+                record.outcome = Outcome::TimedOut { phase: Phase::Run, limit_ns: 1 };
+            }
+            true
+        })
+    };
+    let before = made("1 file", None, "because", true);
+    let sources = read(&[&before, &made("1 file", None, "for fun", true)]);
+    let across = Across::new(&sources);
+    assert_eq!((&across.remarks, &across.doubts), (&Vec::new(), &Vec::new()));
+    let sources = read(&[&before, &made("2 files", Some("true"), "because", false)]);
+    let across = Across::new(&sources);
+    let (text, html) = (terminal(&across, false), page(&across));
+    let html = html.replace("&#39;", "'");
+    for said in [
+        "the load 'true' is defined otherwise in B than in A (prepare)",
+        "ext4 did other work under the load 'true' in B than in A (2 files against 1 file)",
+        "in B, load 'true': caches were not dropped before the runs (not root)",
+        "1 of 4 trials failed; the report of that result has the reason",
+        "in B, load 'true': xfs: left out: latencies of trial",
+    ] {
+        assert!(text.contains(said), "no '{said}' in\n{text}");
+        assert!(html.contains(said), "no '{said}' in the page");
+    }
+    assert!(!text.contains("in A, load"), "{text}");
 }
 
 #[test]

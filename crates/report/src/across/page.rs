@@ -33,7 +33,7 @@ pub fn page(across: &Across<'_>) -> String {
         let _ = writeln!(body, "<li class=\"{class}\"><b>{word}:</b> {text}</li>");
     };
     remark("Warning", "warning", NOT_INTERLEAVED);
-    for text in &across.remarks {
+    for text in across.remarks.iter().chain(&across.doubts) {
         remark("Warning", "warning", text);
     }
     for damage in across.sources.iter().flat_map(|source| &source.damage) {
@@ -80,7 +80,7 @@ fn section(
         let caption = format!("{} in each result", figure.name);
         out.push_str(&html::table(&figure_table(across, figure), &caption));
     }
-    out.push_str("<p class=\"small\">The ratio's interval is Welch's on logarithms, corrected by Holm over contenders and results.</p>\n<h3>What it cost</h3>\n");
+    out.push_str("<p class=\"small\">The ratio's interval is the wider of Welch's and Student's on logarithms, corrected by Holm over contenders and results.</p>\n<h3>What it cost</h3>\n");
     out.push_str(&html::table(&cost_table(across, &workload.name), "What it cost"));
     out.push_str(&all_figures(charts, first_chart));
     out.push_str("</section>\n");

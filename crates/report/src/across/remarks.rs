@@ -1,0 +1,178 @@
+//! What a reader must know of results that stand side by side: what has no counterpart, what has the
+//! same name and is not the same, and what casts doubt on one of them by itself.
+//!
+//! Words only; nothing here decides what is compared.
+
+use lab::spec::Workload;
+use lab::warning::Warning;
+
+use crate::source::Source;
+use crate::text;
+
+/// What concerns the results together. `workloads`: the names of the loads that are compared.
+pub(super) fn of_all(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
+    let mut remarks = unmatched(sources, names);
+    remarks.extend(redefined(sources, names));
+    remarks.extend(unequal_work(sources, names, workloads));
+    remarks
+}
+
+/// What casts doubt on one result's numbers by itself: its grave warnings and the histograms that
+/// were left out, of the loads that are compared.
+pub(super) fn of_each(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
+    let mut doubts = Vec::new();
+    for (source, name) in sources.iter().zip(names) {
+        for workload in &source.analysis.workloads {
+            if !workloads.contains(&workload.workload.as_str()) {
+                continue;
+            }
+            let place = format!("in {name}, load '{}'", workload.workload);
+            for warning in workload.warnings.iter().filter(|warning| warning.is_grave()) {
+                doubts.push(match warning {
+                    // The reason does not stand above, as it does in the report of one result.
+                    Warning::Failures { contender, failed, trials } => format!(
+                        "{place}: {contender}: {failed} of {trials} trials failed; the report of that result has the reason"
+                    ),
+                    other => format!("{place}: {other}"),
+                });
+            }
+            for contender in &workload.contenders {
+                let damage = source.histograms.damage().iter();
+                let mut damage = damage.filter(|damage| {
+                    damage.workload == workload.workload && damage.contender == contender.label
+                });
+                if let Some(first) = damage.next() {
+                    let more = match damage.count() {
+                        0 => String::new(),
+                        more => format!(", and so for {more} more"),
+                    };
+                    doubts.push(format!("{place}: {}: left out: {first}{more}", contender.label));
+                }
+            }
+        }
+    }
+    doubts
+}
+
+/// Contenders whose trials proved other work in one result than in the first.
+fn unequal_work(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for workload in workloads {
+        for contender in &sources[0].plan.study.contenders {
+            let label = contender.label.as_str();
+            let before = proofs(&sources[0], workload, label);
+            for (source, name) in sources.iter().zip(names).skip(1) {
+                let after = proofs(source, workload, label);
+                if before.is_empty() || after.is_empty() || before == after {
+                    continue;
+                }
+                remarks.push(format!(
+                    "{label} did other work under the load '{workload}' in {name} than in {} ({} against {}); do not compare these figures",
+                    names[0],
+                    after.join(" or "),
+                    before.join(" or ")
+                ));
+            }
+        }
+    }
+    remarks
+}
+
+/// What the completed trials of a contender proved, each once, sorted.
+fn proofs<'a>(source: &'a Source, workload: &str, label: &str) -> Vec<&'a str> {
+    let records = source.completed(workload).into_iter().flatten();
+    let records = records.filter(|record| record.contender.label == label);
+    let mut proofs: Vec<&str> =
+        records.filter_map(|record| record.load.as_ref()?.proof.as_deref()).collect();
+    proofs.sort_unstable();
+    proofs.dedup();
+    proofs
+}
+
+/// Loads and contenders that not every result has.
+fn unmatched(sources: &[Source], names: &[String]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let mut look = |kind: &str, of: &dyn Fn(&Source) -> Vec<String>| {
+        let mut known: Vec<String> = Vec::new();
+        for entry in sources.iter().flat_map(of) {
+            if !known.contains(&entry) {
+                known.push(entry);
+            }
+        }
+        for entry in known {
+            let has = |source: &Source| of(source).contains(&entry);
+            let without: Vec<String> = sources
+                .iter()
+                .zip(names)
+                .filter(|(source, _)| !has(source))
+                .map(|(_, name)| name.clone())
+                .collect();
+            if !without.is_empty() {
+                remarks.push(format!("{kind} '{entry}' is not in {}", text::list(&without)));
+            }
+        }
+    };
+    look("the load", &|source| {
+        source.plan.study.workloads.iter().map(|workload| workload.name.clone()).collect()
+    });
+    look("the contender", &|source| {
+        source.plan.study.contenders.iter().map(|contender| contender.label.clone()).collect()
+    });
+    remarks
+}
+
+/// What has the same name and is not the same.
+fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let first = &sources[0].plan.study;
+    for (source, name) in sources.iter().zip(names).skip(1) {
+        let study = &source.plan.study;
+        for contender in &study.contenders {
+            let other = first.contenders.iter().find(|other| other.label == contender.label);
+            if other.is_some_and(|other| other != contender) {
+                remarks.push(format!(
+                    "the contender '{}' has other options in {name} than in {}; their difference is part of the ratio",
+                    contender.label, names[0]
+                ));
+            }
+        }
+        for workload in &study.workloads {
+            let other = first.workloads.iter().find(|other| other.name == workload.name);
+            let differing = other.map_or_else(Vec::new, |other| differing_parts(other, workload));
+            if !differing.is_empty() {
+                remarks.push(format!(
+                    "the load '{}' is defined otherwise in {name} than in {} ({}); compare its figures only where it is the same work",
+                    workload.name,
+                    names[0],
+                    text::list(&differing)
+                ));
+            }
+        }
+        if study.device != first.device {
+            remarks.push(format!(
+                "{name} was measured on {}, {} on {}",
+                study.device, names[0], first.device
+            ));
+        }
+        if study.cache != first.cache {
+            remarks
+                .push(format!("the caches were not in the same state in {name} and {}", names[0]));
+        }
+    }
+    remarks
+}
+
+/// Names of the parts in which two definitions of a load differ. Its author's words on why it is
+/// there are none.
+fn differing_parts(one: &Workload, other: &Workload) -> Vec<String> {
+    // Taken apart, so that a part that is added to a load is not forgotten here.
+    let Workload { name: _, why: _, setup, prepare, cleanup, ignore_failure, load } = one;
+    let parts = [
+        ("what is measured", *load == other.load),
+        ("setup", *setup == other.setup),
+        ("prepare", *prepare == other.prepare),
+        ("cleanup", *cleanup == other.cleanup),
+        ("ignore-failure", *ignore_failure == other.ignore_failure),
+    ];
+    parts.iter().filter(|(_, same)| !same).map(|(part, _)| part.to_string()).collect()
+}
