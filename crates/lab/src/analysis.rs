@@ -258,6 +258,27 @@ pub fn completed_trials<'a>(
         .collect()
 }
 
+/// A figure as a cost (less is better) by contender in the study's order and by block: `metric`, or
+/// the workload's most important figure. Empty for a workload that the plan does not have.
+pub(crate) fn costs(
+    plan: &Plan,
+    records: &[Record],
+    workload: &str,
+    metric: Option<&str>,
+) -> Vec<Vec<Option<f64>>> {
+    let Some(place) = plan.study.workloads.iter().position(|entry| entry.name == workload) else {
+        return Vec::new();
+    };
+    let samples = Samples::new(plan, records, place, blocks_reached(plan, records, place));
+    let mut metrics = samples.metrics().into_iter();
+    match metrics.find(|(name, _)| metric.is_none_or(|metric| metric == name)) {
+        Some((name, unit)) => (0..plan.study.contenders.len())
+            .map(|contender| samples.costs(contender, &name, unit))
+            .collect(),
+        None => Vec::new(),
+    }
+}
+
 /// Whether a workload needs the block with number `block`: the stop rule looks at the whole blocks
 /// before it.
 pub fn workload_decision(plan: &Plan, records: &[Record], workload: usize, block: u32) -> Decision {
@@ -525,7 +546,7 @@ fn cost(records: &[&Record]) -> Cost {
 const AMPLIFICATION_BYTES_MIN: f64 = 65536.0;
 
 /// The median of some numbers, if there is one.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

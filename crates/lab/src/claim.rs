@@ -3,14 +3,18 @@
 //! Each claim names a rule, a pure function of the records and their analysis, that says whether
 //! the claim holds here, does not, or cannot be decided, with the numbers; an open question is
 //! answered with numbers instead. A rule decides by intervals: where they do not exclude the
-//! contrary, the outcome is *inconclusive*.
+//! contrary, the outcome is *inconclusive*. A claim about many holds when it holds of each, which
+//! needs no correction; it fails when one is surely otherwise, and the intervals that say so are
+//! corrected for the number of those that were looked at. Of what is absent nothing is known:
+//! a claim about it does not hold, and it is named.
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Analysis, Comparison, WorkloadAnalysis};
+use crate::analysis::{Analysis, WorkloadAnalysis};
 use crate::plan::Plan;
 use crate::published::{Known, NamesText};
 use crate::record::Record;
+use crate::statistics::{self, ComparisonOptions};
 use crate::study::{StudyError, error};
 
 mod access;
@@ -48,6 +52,9 @@ pub struct ClaimText {
     /// The figure that it is about; the workload's most important one by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
+    /// By how much at least the contender is ahead or behind: 0.1 is a tenth. 0 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<f64>,
 }
 
 /// A claim, validated.
@@ -79,6 +86,9 @@ pub struct Claim {
     /// The figure that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
+    /// By how much at least the contender is ahead or behind: 0.1 is a tenth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<f64>,
 }
 
 /// The rules.
@@ -127,6 +137,10 @@ impl Rule {
 
     fn needs_contender(self) -> bool {
         matches!(self, Rule::Fastest | Rule::Slowest | Rule::AlwaysLoses)
+    }
+
+    fn takes_margin(self) -> bool {
+        matches!(self, Rule::Fastest | Rule::Slowest)
     }
 }
 
@@ -211,6 +225,14 @@ impl ClaimText {
                 return Err(error(field, "has a rule that is about a contender; name it"));
             }
         }
+        if let Some(by) = self.by {
+            if !rule.is_some_and(Rule::takes_margin) {
+                return Err(error(at("by"), "belongs to the rules fastest and slowest alone"));
+            }
+            if !(by.is_finite() && by >= 0.0) {
+                return Err(error(at("by"), "must be 0 or more, such as 0.1 for a tenth"));
+            }
+        }
         Ok(Claim {
             text: self.text.clone(),
             source: self.source.clone().or(source.map(str::to_string)),
@@ -221,6 +243,7 @@ impl ClaimText {
             than: self.than.clone(),
             except: self.except.clone(),
             metric: self.metric.clone(),
+            by: self.by,
         })
     }
 }
@@ -239,6 +262,90 @@ impl Finding {
     fn untested(why: impl Into<String>) -> Finding {
         Finding::new(Outcome::Untested, vec![why.into()])
     }
+
+    /// Names what the claim is about and what was not measured. Then it is not known to hold; what
+    /// was measured can still contradict it.
+    fn without(mut self, absent: &[String]) -> Finding {
+        if absent.is_empty() {
+            return self;
+        }
+        if self.outcome == Outcome::Holds {
+            self.outcome = Outcome::Inconclusive;
+        }
+        self.evidence.push(format!("left out, or yielded nothing to judge: {}", list(absent)));
+        self
+    }
+}
+
+/// What becomes of a claim about many from what becomes of each.
+fn of_all(outcomes: &[Outcome]) -> Outcome {
+    if outcomes.contains(&Outcome::Fails) {
+        Outcome::Fails
+    } else if !outcomes.is_empty() && outcomes.iter().all(|outcome| *outcome == Outcome::Holds) {
+        Outcome::Holds
+    } else {
+        Outcome::Inconclusive
+    }
+}
+
+/// A ratio of paired samples, one of several that a claim is about.
+struct Ratio {
+    ratio: f64,
+    /// Its interval by itself, by which a claim about all of them is seen to hold: the claim needs
+    /// each of them, so that a false "holds" is no likelier than for a single one.
+    alone: Option<(f64, f64)>,
+    /// Its interval corrected by Bonferroni for the number of ratios, by which one of them
+    /// contradicts the claim: the more are looked at, the likelier one of them does by chance.
+    among_all: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    /// Of every pair of samples the second over the first; none without a common block.
+    fn of_each(samples: &[(Vec<f64>, Vec<f64>)]) -> Vec<Option<Ratio>> {
+        let plain = ComparisonOptions::default();
+        let count = samples.iter().filter(|(under, _)| !under.is_empty()).count().max(1);
+        let confidence = 1.0 - (1.0 - plain.confidence) / count as f64;
+        let corrected = ComparisonOptions { confidence, ..plain };
+        let of_one = |(under, over): &(Vec<f64>, Vec<f64>)| {
+            let compare = |options| statistics::compare(under, over, options).ok();
+            let ends = |compared: statistics::Comparison| {
+                compared.interval.map(|interval| (interval.low, interval.high))
+            };
+            let alone = compare(&plain)?;
+            Some(Ratio {
+                ratio: alone.ratio?,
+                alone: ends(alone),
+                among_all: compare(&corrected).and_then(ends),
+            })
+        };
+        samples.iter().map(of_one).collect()
+    }
+
+    /// What becomes of "it is below `bar`".
+    fn below(&self, bar: f64) -> Outcome {
+        match (self.alone, self.among_all) {
+            (Some((_, high)), _) if high < bar => Outcome::Holds,
+            (_, Some((low, _))) if low > bar => Outcome::Fails,
+            _ => Outcome::Inconclusive,
+        }
+    }
+
+    /// What becomes of "it is above `bar`".
+    fn above(&self, bar: f64) -> Outcome {
+        match (self.alone, self.among_all) {
+            (Some((low, _)), _) if low > bar => Outcome::Holds,
+            (_, Some((_, high))) if high < bar => Outcome::Fails,
+            _ => Outcome::Inconclusive,
+        }
+    }
+
+    /// `0.62 (0.58 to 0.66)`.
+    fn words(&self) -> String {
+        match self.alone {
+            Some((low, high)) => format!("{:.2} ({low:.2} to {high:.2})", self.ratio),
+            None => format!("{:.2}", self.ratio),
+        }
+    }
 }
 
 /// Judges every claim of the plan's study.
@@ -256,41 +363,52 @@ fn find(claim: &Claim, plan: &Plan, records: &[Record], analysis: &Analysis) -> 
     let Some(rule) = claim.rule else {
         return Finding::new(Outcome::Untested, Vec::new());
     };
-    let workloads: Vec<&WorkloadAnalysis> = claim
-        .workloads
-        .iter()
-        .filter_map(|name| analysis.workloads.iter().find(|entry| entry.workload == *name))
-        .filter(|entry| entry.contenders.iter().any(|contender| !contender.metrics.is_empty()))
-        .collect();
+    let (mut workloads, mut absent) = (Vec::<&WorkloadAnalysis>::new(), Vec::new());
+    for name in &claim.workloads {
+        let found = analysis.workloads.iter().find(|entry| entry.workload == *name);
+        match found.filter(|entry| entry.contenders.iter().any(|one| !one.metrics.is_empty())) {
+            Some(workload) => workloads.push(workload),
+            None => absent.push(format!("the workload {name}")),
+        }
+    }
     if workloads.is_empty() {
         return Finding::untested("what it is about was left out or yielded nothing");
     }
-    let contender = claim.contender.as_deref().unwrap_or_default();
-    if rule.needs_contender()
-        && !workloads[0]
-            .contenders
-            .iter()
-            .any(|entry| entry.label == contender && !entry.metrics.is_empty())
-    {
-        return Finding::untested(format!("{contender} was left out or yielded nothing"));
+    let contender = claim.contender.as_deref();
+    let has_figures = |label: &str| {
+        let mut all = workloads.iter().flat_map(|workload| &workload.contenders);
+        all.any(|entry| entry.label == label && !entry.metrics.is_empty())
+    };
+    if let Some(label) = contender.filter(|label| !has_figures(label)) {
+        return Finding::untested(format!("{label} was left out or yielded nothing"));
     }
-    match rule {
-        Rule::Fastest => order::extreme(&workloads, plan, claim, contender, true),
-        Rule::Slowest => order::extreme(&workloads, plan, claim, contender, false),
-        Rule::LosesHalf => matrix::loses_half(&matrix::losses(workloads[0])),
-        Rule::LosesLessUnderLoad => matrix::loses_less_under_load(&matrix::losses(workloads[0])),
-        Rule::VariesMostAlone => matrix::varies_most_alone(&matrix::losses(workloads[0])),
-        Rule::AlwaysLoses => {
-            let mut losses = matrix::losses(workloads[0]);
-            losses.retain(|loss| loss.contender == contender);
-            matrix::always_loses(&losses)
-        }
-        Rule::WhichCalls => matrix::which_calls(&matrix::losses(workloads[0])),
+    let losses = || {
+        let mut losses = matrix::losses(workloads[0]);
+        losses.retain(|loss| contender.is_none_or(|label| loss.contender == label));
+        losses
+    };
+    let finding = match rule {
+        Rule::Fastest => order::extreme(&workloads, plan, records, claim, true),
+        Rule::Slowest => order::extreme(&workloads, plan, records, claim, false),
+        Rule::LosesHalf => matrix::loses_half(&losses()),
+        Rule::LosesLessUnderLoad => matrix::loses_less_under_load(&losses()),
+        Rule::VariesMostAlone => matrix::varies_most_alone(&losses()),
+        Rule::AlwaysLoses => matrix::always_loses(&losses()),
+        Rule::WhichCalls => matrix::which_calls(&losses()),
         Rule::Percentiles => percentiles(&workloads),
         Rule::Sinks => sinking::sinks(&workloads, plan, records, claim),
         Rule::WhySinks => sinking::why(&workloads, records),
         Rule::SameAccess => access::same_access(&workloads, plan, records),
-    }
+    };
+    finding.without(&absent)
+}
+
+/// Labels of the contenders that a claim about all is about: the study's, with those that were
+/// left out because the machine lacks something.
+fn all_labels(plan: &Plan) -> Vec<&str> {
+    let present = plan.study.contenders.iter().map(|contender| contender.label.as_str());
+    let left_out = plan.study.left_out.iter().filter(|left| left.what == "contender");
+    present.chain(left_out.map(|left| left.name.as_str())).collect()
 }
 
 /// The percentiles of all operations together, by contender.
@@ -319,45 +437,6 @@ fn percentiles(workloads: &[&WorkloadAnalysis]) -> Finding {
     match evidence.is_empty() {
         true => Finding::untested("no latencies were kept"),
         false => Finding::new(Outcome::Answered, evidence),
-    }
-}
-
-/// The performance of a contender relative to the baseline, with its interval: above 1 is better,
-/// whatever the unit.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Performance {
-    ratio: f64,
-    low: Option<f64>,
-    high: Option<f64>,
-}
-
-impl Performance {
-    const BASELINE: Performance = Performance { ratio: 1.0, low: Some(1.0), high: Some(1.0) };
-
-    fn of(comparison: &Comparison) -> Option<Performance> {
-        let ratio = comparison.ratio?;
-        Some(match comparison.unit.more_is_better() {
-            true => Performance { ratio, low: comparison.low, high: comparison.high },
-            false => Performance {
-                ratio: ratio.recip(),
-                low: comparison.high.map(f64::recip),
-                high: comparison.low.map(f64::recip),
-            },
-        })
-    }
-
-    fn is_above(&self, other: &Performance) -> bool {
-        self.low.zip(other.high).is_some_and(|(low, high)| low > high)
-    }
-
-    /// `0.62 (0.58 to 0.66)`.
-    fn words(&self) -> String {
-        match self.low.zip(self.high) {
-            Some((low, high)) if low != high => {
-                format!("{:.2} ({low:.2} to {high:.2})", self.ratio)
-            }
-            _ => format!("{:.2}", self.ratio),
-        }
     }
 }
 

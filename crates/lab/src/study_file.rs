@@ -224,7 +224,18 @@ static HERE: Level = Level {
 };
 
 static CLAIM: Level = Level {
-    keys: &["text", "source", "note", "rule", "workload", "contender", "than", "except", "metric"],
+    keys: &[
+        "text",
+        "source",
+        "note",
+        "rule",
+        "workload",
+        "contender",
+        "than",
+        "except",
+        "metric",
+        "by",
+    ],
     inner: &[],
 };
 

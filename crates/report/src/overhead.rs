@@ -84,6 +84,8 @@ mod tests {
             percent,
             low_percent: interval.map(|(low, _)| low),
             high_percent: interval.map(|(_, high)| high),
+            low_percent_among_all: None,
+            high_percent_among_all: None,
         }
     }
 

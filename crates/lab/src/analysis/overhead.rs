@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Samples, options};
 use crate::load::{Load, MatrixCell, Unit};
 use crate::plan::Plan;
-use crate::statistics;
+use crate::statistics::{self, ComparisonOptions};
 
 /// Name of the contender that is the device itself.
 const RAW: &str = "raw";
@@ -36,6 +36,13 @@ pub struct CellOverhead {
     pub low_percent: Option<f64>,
     /// Upper end of it.
     pub high_percent: Option<f64>,
+    /// Lower end of the interval that is corrected for the number of cells as well (Bonferroni):
+    /// for whoever picks one cell out of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low_percent_among_all: Option<f64>,
+    /// Upper end of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high_percent_among_all: Option<f64>,
 }
 
 impl CellOverhead {
@@ -62,15 +69,27 @@ pub(super) fn overhead(plan: &Plan, samples: &Samples<'_>, workload: usize) -> V
             cells: Vec::new(),
         })
         .collect();
-    for (metric, unit) in samples.metrics() {
-        let (Ok(cell), Unit::OperationsPerSecond) = (metric.parse::<MatrixCell>(), unit) else {
-            continue;
-        };
+    let cells: Vec<(MatrixCell, String)> = samples
+        .metrics()
+        .into_iter()
+        .filter(|(_, unit)| *unit == Unit::OperationsPerSecond)
+        .filter_map(|(metric, _)| Some((metric.parse().ok()?, metric)))
+        .collect();
+    let plain = options(plan);
+    let among_all = ComparisonOptions {
+        confidence: 1.0 - (1.0 - plain.confidence) / cells.len().max(1) as f64,
+        ..plain
+    };
+    let unit = Unit::OperationsPerSecond;
+    for (cell, metric) in cells {
         let costs = |contender: usize| samples.costs(contender, &metric, unit);
         let other_costs: Vec<Vec<Option<f64>>> = others.iter().map(|other| costs(*other)).collect();
-        let compared = statistics::compare_family(&costs(raw), &other_costs, &options(plan))
-            .expect("costs are positive, and the margin was checked with the study");
-        for (overhead, compared) in overheads.iter_mut().zip(compared) {
+        let compare = |options| {
+            statistics::compare_family(&costs(raw), &other_costs, options)
+                .expect("costs are positive, and the margin was checked with the study")
+        };
+        let pairs = compare(&plain).into_iter().zip(compare(&among_all));
+        for (overhead, (compared, corrected)) in overheads.iter_mut().zip(pairs) {
             let Some(ratio) = compared.ratio else { continue };
             overhead.cells.push(CellOverhead {
                 cell: cell.clone(),
@@ -78,6 +97,8 @@ pub(super) fn overhead(plan: &Plan, samples: &Samples<'_>, workload: usize) -> V
                 percent: percent(ratio),
                 low_percent: compared.interval.map(|interval| percent(interval.low)),
                 high_percent: compared.interval.map(|interval| percent(interval.high)),
+                low_percent_among_all: corrected.interval.map(|interval| percent(interval.low)),
+                high_percent_among_all: corrected.interval.map(|interval| percent(interval.high)),
             });
         }
     }
@@ -124,6 +145,7 @@ mod tests {
                 metrics: vec![
                     metric("geometric mean of all cells", 1000.0),
                     metric("randread-psync-1-4k", 1000.0 * speed * share),
+                    metric("randread-psync-1-8k", 1000.0 * speed * share),
                 ],
                 ..Default::default()
             });
@@ -134,12 +156,16 @@ mod tests {
         let found = analyse(&plan, &records, None).workloads.remove(0).overhead;
         assert_eq!(found.len(), 2);
         assert_eq!((found[0].contender.as_str(), found[0].raw.as_str()), ("ext4", "xfs"));
-        let [cell] = &found[0].cells[..] else { panic!("{found:?}") };
+        let [cell, _] = &found[0].cells[..] else { panic!("{found:?}") };
         assert_eq!((cell.cell.to_string().as_str(), cell.blocks), ("randread-psync-1-4k", 4));
         assert!((cell.percent - 25.0).abs() < 0.1, "{cell:?}");
         let (low, high) = (cell.low_percent.unwrap(), cell.high_percent.unwrap());
         assert!(20.0 < low && low < 25.0 && 25.0 < high && high < 30.0, "{cell:?}");
         assert!(cell.is_decided());
+        // Two cells: wider than the interval of one, and still around the estimate.
+        let of_all = cell.low_percent_among_all.zip(cell.high_percent_among_all);
+        let (lower, higher) = of_all.unwrap();
+        assert!(lower < low && high < higher && higher < 30.0, "{cell:?}");
         // Twice as many operations: 100 % of the bare device's more.
         assert!((found[1].cells[0].percent + 100.0).abs() < 1e-6);
     }
@@ -152,6 +178,8 @@ mod tests {
             percent: 2.0,
             low_percent: Some(-1.0),
             high_percent: Some(5.0),
+            low_percent_among_all: None,
+            high_percent_among_all: None,
         };
         assert!(!cell.is_decided());
         assert!(!CellOverhead { low_percent: None, high_percent: None, ..cell }.is_decided());

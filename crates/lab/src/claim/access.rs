@@ -1,7 +1,7 @@
 //! Whether the contenders made the device do the same work under the same program.
 
 use super::{Finding, Outcome};
-use crate::analysis::WorkloadAnalysis;
+use crate::analysis::{self, WorkloadAnalysis};
 use crate::load::STORE_PLACE;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Outcome as TrialOutcome, Record};
@@ -60,10 +60,9 @@ fn work(workload: &str, label: &str, records: &[Record]) -> Option<Work> {
         .filter(|record| record.workload == workload && record.contender.label == label)
         .filter_map(Record::run_device)
         .collect();
+    // The same median as that of the costs in the tables, so that no page has two.
     let median = |figure: fn(&DeviceDelta) -> u64| {
-        let mut figures: Vec<u64> = deltas.iter().map(figure).collect();
-        figures.sort_unstable();
-        figures.get(figures.len().checked_sub(1)? / 2).map(|figure| *figure as f64)
+        analysis::median(deltas.iter().map(|delta| figure(delta) as f64))
     };
     Some(Work {
         label: label.to_string(),

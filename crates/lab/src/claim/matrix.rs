@@ -1,13 +1,14 @@
 //! The flash study's conclusions, judged on a matrix of fio cells against the raw device.
 //!
-//! What is lost in a cell is 1 less the ratio of operations a second to the baseline's. The
-//! intervals of the cells are those of the comparisons: corrected for the number of contenders,
-//! not for that of the cells, and the sentences say so where the extreme of many is picked.
+//! What is lost in a cell is the overhead of the analysis: 1 less the ratio of operations a second
+//! to the device's, whatever the study's baseline. A claim about every cell holds by the intervals
+//! of the single cells; wherever one cell of many decides or is picked, the interval is the one
+//! that is corrected for the number of cells.
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Outcome, Performance, list};
-use crate::analysis::WorkloadAnalysis;
+use super::{Finding, Outcome, list};
+use crate::analysis::{CellOverhead, Overhead, WorkloadAnalysis};
 use crate::load::MatrixCell;
 use crate::quantity::size_text;
 
@@ -29,46 +30,63 @@ fn pattern_words(pattern: &str) -> &str {
     }
 }
 
-/// What a contender loses in a cell, as shares of the baseline: 0.5 is half.
+/// What a contender loses in a cell, as shares of the device's performance: 0.5 is half.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Loss {
     pub contender: String,
     pub cell: MatrixCell,
     pub lost: f64,
-    /// Ends of the interval, where there is one.
+    /// Ends of the cell's interval, where there is one.
     pub low: Option<f64>,
     pub high: Option<f64>,
+    /// Ends of the interval that is corrected for the number of cells.
+    pub low_among_all: Option<f64>,
+    pub high_among_all: Option<f64>,
 }
 
 impl Loss {
+    /// The loss as one that was picked out of many.
     fn words(&self) -> String {
         let percent = |share: f64| share * 100.0;
-        match self.low.zip(self.high) {
+        match self.low_among_all.zip(self.high_among_all) {
             Some((low, high)) => {
                 format!("{:.0} % ({:.0} to {:.0})", percent(self.lost), percent(low), percent(high))
             }
             None => format!("{:.0} %", percent(self.lost)),
         }
     }
+
+    /// Whether it is above 0 however many cells there are.
+    fn is_loss(&self) -> bool {
+        self.low_among_all.is_some_and(|low| low > 0.0)
+    }
+
+    /// Whether it is below 0 however many cells there are.
+    fn is_gain(&self) -> bool {
+        self.high_among_all.is_some_and(|high| high < 0.0)
+    }
 }
 
-/// The losses of every contender but the baseline in every cell.
+/// What is said of the intervals where one of many is picked.
+const AMONG_ALL: &str = "intervals that allow for all cells";
+
+/// The losses of every contender but the device in every cell; none where the device itself did
+/// not take part.
 pub(super) fn losses(workload: &WorkloadAnalysis) -> Vec<Loss> {
-    workload
-        .comparisons
-        .iter()
-        .filter_map(|comparison| {
-            let cell = comparison.metric.parse().ok()?;
-            let Performance { ratio, low, high } = Performance::of(comparison)?;
-            Some(Loss {
-                contender: comparison.contender.clone(),
-                cell,
-                lost: 1.0 - ratio,
-                low: high.map(|high| 1.0 - high),
-                high: low.map(|low| 1.0 - low),
-            })
-        })
-        .collect()
+    let of_contender = |overhead: &Overhead| {
+        let contender = overhead.contender.clone();
+        let loss = move |cell: &CellOverhead| Loss {
+            contender: contender.clone(),
+            cell: cell.cell.clone(),
+            lost: cell.percent / 100.0,
+            low: cell.low_percent.map(|percent| percent / 100.0),
+            high: cell.high_percent.map(|percent| percent / 100.0),
+            low_among_all: cell.low_percent_among_all.map(|percent| percent / 100.0),
+            high_among_all: cell.high_percent_among_all.map(|percent| percent / 100.0),
+        };
+        overhead.cells.iter().map(loss).collect::<Vec<_>>()
+    };
+    workload.overhead.iter().flat_map(of_contender).collect()
 }
 
 /// The contenders in the order in which they come up.
@@ -90,9 +108,9 @@ fn greatest<'a>(losses: &[&'a Loss], by: fn(&Loss) -> f64) -> Option<&'a Loss> {
     losses.iter().copied().max_by(|one, other| by(one).total_cmp(&by(other)))
 }
 
-const NONE_COMPARED: &str = "no cell was compared with the baseline";
+const NONE_COMPARED: &str = "no cell was compared with the device itself";
 
-/// Half of the baseline's performance.
+/// Half of the device's performance.
 const HALF: f64 = 0.5;
 
 /// "A file system can cost up to half of the device": holds when in some cell surely half or more
@@ -101,7 +119,7 @@ pub(super) fn loses_half(losses: &[Loss]) -> Finding {
     if losses.is_empty() {
         return Finding::untested(NONE_COMPARED);
     }
-    let surely_half = losses.iter().any(|loss| loss.low.is_some_and(|low| low >= HALF));
+    let surely_half = losses.iter().any(|loss| loss.low_among_all.is_some_and(|low| low >= HALF));
     let surely_less = losses.iter().all(|loss| loss.high.is_some_and(|high| high < HALF));
     let outcome = match (surely_half, surely_less) {
         (true, _) => Outcome::Holds,
@@ -113,14 +131,13 @@ pub(super) fn loses_half(losses: &[Loss]) -> Finding {
         .filter_map(|label| {
             let own = of(losses, label);
             let worst = greatest(&own, |loss| loss.lost)?;
-            let sure = own.iter().filter(|loss| loss.low.is_some_and(|low| low > 0.0)).count();
-            let gains = own.iter().filter(|loss| loss.high.is_some_and(|high| high < 0.0)).count();
+            let sure = own.iter().filter(|loss| loss.is_loss()).count();
+            let gains = own.iter().filter(|loss| loss.is_gain()).count();
             Some(format!(
-                "{label}: the most is lost in {}: {}; surely slower than the baseline in {sure} of {} cells, surely faster in {gains} (the worst of {} cells is picked; the intervals are not corrected for that)",
+                "{label}: the most is lost in {}: {}; surely slower than the device in {sure} of {} cells, surely faster in {gains} ({AMONG_ALL})",
                 cell_words(&worst.cell),
                 worst.words(),
                 own.len(),
-                own.len()
             ))
         })
         .collect();
@@ -133,7 +150,7 @@ pub(super) fn loses_half(losses: &[Loss]) -> Finding {
 pub(super) fn loses_less_under_load(losses: &[Loss]) -> Finding {
     let deepest = losses.iter().map(|loss| loss.cell.depth).max().unwrap_or(1);
     if deepest == 1 {
-        return Finding::untested("no cell with a queue was compared with the baseline");
+        return Finding::untested("no cell with a queue was compared with the device itself");
     }
     let (mut shrinks, mut grows, mut pairs) = (0, 0, 0);
     let mut evidence = Vec::new();
@@ -241,8 +258,8 @@ impl Spread {
         let least = |by: &dyn Fn(&Loss) -> f64| {
             line.iter().map(|loss| by(loss)).fold(f64::INFINITY, f64::min)
         };
-        let low = |loss: &Loss| loss.low.unwrap_or(f64::NEG_INFINITY);
-        let high = |loss: &Loss| loss.high.unwrap_or(f64::INFINITY);
+        let low = |loss: &Loss| loss.low_among_all.unwrap_or(f64::NEG_INFINITY);
+        let high = |loss: &Loss| loss.high_among_all.unwrap_or(f64::INFINITY);
         Spread {
             seen: most(&|loss| loss.lost) - least(&|loss| loss.lost),
             least: (most(&low) - least(&high)).max(0.0),
@@ -251,29 +268,30 @@ impl Spread {
     }
 }
 
-/// "It is below the device in every cell".
+/// "It is below the device in every cell": holds when that is so of each cell, fails when one is
+/// above however many were looked at.
 pub(super) fn always_loses(losses: &[Loss]) -> Finding {
     if losses.is_empty() {
         return Finding::untested(NONE_COMPARED);
     }
     let below = losses.iter().filter(|loss| loss.low.is_some_and(|low| low > 0.0)).count();
-    let above: Vec<&Loss> =
-        losses.iter().filter(|loss| loss.high.is_some_and(|high| high < 0.0)).collect();
+    let above: Vec<&Loss> = losses.iter().filter(|loss| loss.is_gain()).collect();
     let outcome = match (below == losses.len(), above.is_empty()) {
         (true, _) => Outcome::Holds,
         (_, false) => Outcome::Fails,
         _ => Outcome::Inconclusive,
     };
     let mut evidence = vec![format!(
-        "surely below the baseline in {below} of {} cells, surely above in {}",
+        "surely below the device in {below} of {} cells, each taken by itself; surely above in {} ({AMONG_ALL})",
         losses.len(),
         above.len()
     )];
     if let Some(best) = above.iter().min_by(|one, other| one.lost.total_cmp(&other.lost)) {
         evidence.push(format!(
-            "furthest above in {}: {:.0} % more",
+            "furthest above in {}: {:.0} % more, at least {:.0} %",
             cell_words(&best.cell),
-            -best.lost * 100.0
+            -best.lost * 100.0,
+            -best.high_among_all.unwrap_or(0.0) * 100.0
         ));
     }
     Finding::new(outcome, evidence)
@@ -303,8 +321,8 @@ pub(super) fn which_calls(losses: &[Loss]) -> Finding {
         let words: Vec<String> = means.into_iter().map(|(_, words)| words).collect();
         let sure: Vec<String> = surest(&own);
         let sure = match sure.is_empty() {
-            true => "no single cell is surely below the baseline".to_string(),
-            false => format!("surest: {}", list(&sure)),
+            true => "no single cell is surely below the device".to_string(),
+            false => format!("surest: {} ({AMONG_ALL})", list(&sure)),
         };
         evidence.push(format!(
             "{label} loses on average over the block sizes, the most first: {}; {sure}",
@@ -321,7 +339,7 @@ const SUREST_SHOWN: usize = 3;
 fn surest(losses: &[&Loss]) -> Vec<String> {
     let mut sure: Vec<(&Loss, f64)> = losses
         .iter()
-        .filter_map(|loss| Some((*loss, loss.low.filter(|low| *low > 0.0)?)))
+        .filter_map(|loss| Some((*loss, loss.low_among_all.filter(|low| *low > 0.0)?)))
         .collect();
     sure.sort_by(|one, other| other.1.total_cmp(&one.1));
     sure.truncate(SUREST_SHOWN);

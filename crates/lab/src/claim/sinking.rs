@@ -1,11 +1,10 @@
 //! Whether throughput sinks within a run, and why.
 
-use super::{Claim, Finding, Outcome, list};
+use super::{Claim, Finding, Outcome, Ratio, all_labels, list, of_all};
 use crate::analysis::WorkloadAnalysis;
 use crate::load::{ROSE, SANK};
 use crate::plan::Plan;
 use crate::record::{Outcome as TrialOutcome, Record};
-use crate::statistics::{self, ComparisonOptions};
 
 /// A change of less than a tenth does not count: seconds differ by as much.
 const LEVEL: f64 = 0.9;
@@ -35,42 +34,31 @@ pub(super) fn sinks(
     records: &[Record],
     claim: &Claim,
 ) -> Finding {
-    let mut outcomes = Vec::new();
-    let mut evidence = Vec::new();
+    let is_meant = |label: &str| {
+        claim.contender.as_ref().is_none_or(|named| named == label)
+            && !claim.except.iter().any(|named| named == label)
+    };
+    let (mut places, mut samples) = (Vec::new(), Vec::new());
+    for workload in workloads {
+        for label in all_labels(plan).into_iter().filter(|label| is_meant(label)) {
+            places.push((workload.workload.as_str(), label));
+            samples.push(ends_of_trials(records, &workload.workload, label));
+        }
+    }
+    let ratios = Ratio::of_each(&samples);
+    let (mut outcomes, mut evidence, mut absent) = (Vec::new(), Vec::new(), Vec::new());
     for workload in workloads {
         let mut words = Vec::new();
-        for entry in &plan.study.contenders {
-            if claim.contender.as_ref().is_some_and(|label| *label != entry.label)
-                || claim.except.contains(&entry.label)
-            {
+        for ((name, label), ratio) in places.iter().zip(&ratios) {
+            if *name != workload.workload {
                 continue;
             }
-            let (early, late): (Vec<f64>, Vec<f64>) = records
-                .iter()
-                .filter(|record| !record.warmup && record.outcome == TrialOutcome::Completed)
-                .filter(|record| {
-                    record.workload == workload.workload && record.contender.label == entry.label
-                })
-                .filter_map(ends)
-                .unzip();
-            // The samples are positive, since `ends` yields no others.
-            let options = ComparisonOptions::default();
-            let Ok(compared) = statistics::compare(&early, &late, &options) else { continue };
-            let Some(ratio) = compared.ratio else { continue };
-            outcomes.push(match compared.interval {
-                Some(interval) if interval.high < LEVEL => Outcome::Holds,
-                Some(interval) if interval.low > LEVEL => Outcome::Fails,
-                _ => Outcome::Inconclusive,
-            });
-            words.push(match compared.interval {
-                Some(interval) => {
-                    format!(
-                        "{} {ratio:.2} ({:.2} to {:.2})",
-                        entry.label, interval.low, interval.high
-                    )
-                }
-                None => format!("{} {ratio:.2}", entry.label),
-            });
+            let Some(ratio) = ratio else {
+                absent.push(format!("{label} under {name}"));
+                continue;
+            };
+            outcomes.push(ratio.below(LEVEL));
+            words.push(format!("{label} {}", ratio.words()));
         }
         if !words.is_empty() {
             evidence.push(format!(
@@ -80,21 +68,25 @@ pub(super) fn sinks(
             ));
         }
     }
-    let outcome = if outcomes.is_empty() {
+    if outcomes.is_empty() {
         return Finding::untested(TOO_SHORT);
-    } else if outcomes.iter().all(|outcome| *outcome == Outcome::Holds) {
-        Outcome::Holds
-    } else if outcomes.contains(&Outcome::Fails) {
-        Outcome::Fails
-    } else {
-        Outcome::Inconclusive
-    };
-    Finding::new(outcome, evidence)
+    }
+    Finding::new(of_all(&outcomes), evidence).without(&absent)
 }
 
 /// Why nothing can be said of short runs, and what to do.
 const TOO_SHORT: &str =
     "the runs are too short for a beginning and an end; give more time, by --full or --scale";
+
+/// Of each counted trial the first and the last third's throughput.
+fn ends_of_trials(records: &[Record], workload: &str, label: &str) -> (Vec<f64>, Vec<f64>) {
+    records
+        .iter()
+        .filter(|record| !record.warmup && record.outcome == TrialOutcome::Completed)
+        .filter(|record| record.workload == workload && record.contender.label == label)
+        .filter_map(ends)
+        .unzip()
+}
 
 /// "What is that?": the drifts that the loads found in their own counters, with their causes.
 pub(super) fn why(workloads: &[&WorkloadAnalysis], records: &[Record]) -> Finding {

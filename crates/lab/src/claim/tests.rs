@@ -2,8 +2,10 @@
 
 use super::matrix::{self, Loss};
 use super::*;
-use crate::fixture::{plan_of, record, study_text};
-use crate::load::{LoadReport, Series, Unit};
+use crate::fixture::{plan_of, record, run_of, study_text};
+use crate::load::{FioMatrixLoad, Load, LoadReport, Metric, Series, Unit};
+use crate::record::DeviceDelta;
+use crate::study::LeftOut;
 use crate::{analysis, record::Record};
 
 fn loss(name: &str, lost: f64, half_width: f64) -> Loss {
@@ -13,11 +15,18 @@ fn loss(name: &str, lost: f64, half_width: f64) -> Loss {
         lost,
         low: Some(lost - half_width),
         high: Some(lost + half_width),
+        low_among_all: Some(lost - half_width),
+        high_among_all: Some(lost + half_width),
     }
 }
 
 fn without_interval(name: &str, lost: f64) -> Loss {
-    Loss { low: None, high: None, ..loss(name, lost, 0.0) }
+    Loss { low: None, high: None, ..decided_only_alone(name, lost, 0.0) }
+}
+
+/// A loss that its own interval tells from anything, and that corrected for all cells does not.
+fn decided_only_alone(name: &str, lost: f64, half_width: f64) -> Loss {
+    Loss { low_among_all: None, high_among_all: None, ..loss(name, lost, half_width) }
 }
 
 #[test]
@@ -27,10 +36,12 @@ fn half_is_lost_where_the_interval_says_so() {
     assert_eq!(outcome(&[small(), loss("randwrite-psync-1-4k", 0.6, 0.05)]), Outcome::Holds);
     assert_eq!(outcome(&[small(), loss("randwrite-psync-1-4k", 0.55, 0.1)]), Outcome::Inconclusive);
     assert_eq!(outcome(&[small()]), Outcome::Fails);
-    assert_eq!(
-        outcome(&[small(), without_interval("randwrite-psync-1-4k", 0.6)]),
-        Outcome::Inconclusive
-    );
+    for undecided in [
+        without_interval("randwrite-psync-1-4k", 0.6),
+        decided_only_alone("randwrite-psync-1-4k", 0.6, 0.05),
+    ] {
+        assert_eq!(outcome(&[small(), undecided]), Outcome::Inconclusive);
+    }
     assert_eq!(outcome(&[]), Outcome::Untested);
     let evidence = matrix::loses_half(&[small(), loss("randwrite-psync-1-4k", 0.6, 0.05)]).evidence;
     assert!(
@@ -86,6 +97,53 @@ fn always_below_means_in_every_cell() {
     assert_eq!(outcome(&[below()]), Outcome::Holds);
     assert_eq!(outcome(&[below(), loss("randread-psync-1-8k", -0.2, 0.1)]), Outcome::Fails);
     assert_eq!(outcome(&[below(), loss("randread-psync-1-8k", 0.05, 0.1)]), Outcome::Inconclusive);
+    // One cell of many that is above by its own interval alone is what chance brings.
+    let by_chance = decided_only_alone("randread-psync-1-8k", -0.2, 0.1);
+    assert_eq!(outcome(&[below(), by_chance]), Outcome::Inconclusive);
+    // That all are below needs no correction.
+    assert_eq!(
+        outcome(&[below(), decided_only_alone("randread-psync-1-8k", 0.2, 0.1)]),
+        Outcome::Holds
+    );
+}
+
+#[test]
+fn a_matrix_is_judged_against_the_device_and_of_the_contender_that_is_named() {
+    let claim = "text = 'x'\nrule = 'loses-half'\nworkload = 'load'\ncontender = 'xfs'";
+    let (mut plan, mut records) = three(claim);
+    plan.study.workloads[0].load = Load::FioMatrix(FioMatrixLoad {
+        size_bytes: 1,
+        cell_ns: 1,
+        block_sizes_bytes: vec![4096],
+        engines: vec!["psync".into()],
+    });
+    // The baseline is ext4; btrfs is made the device. ext4 has a tenth of its speed, xfs nine.
+    plan.study.contenders[2].file_system = "raw".into();
+    for record in &mut records {
+        let value = match record.contender.label.as_str() {
+            "ext4" => 100.0,
+            "xfs" => 900.0,
+            _ => 1000.0,
+        } * (1.0
+            + 0.001 * f64::from(record.block * record.contender.label.len() as u32 % 3));
+        let unit = Unit::OperationsPerSecond;
+        let metrics = vec![Metric { name: "randread-psync-1-4k".into(), value, unit }];
+        record.load = Some(LoadReport { metrics, ..Default::default() });
+    }
+    let judged = |plan: &Plan| {
+        let analysis = analysis::analyse(plan, &records, None);
+        judge(plan, &records, &analysis).remove(0)
+    };
+    let of_xfs = judged(&plan);
+    assert_eq!(of_xfs.outcome, Outcome::Fails, "{of_xfs:?}");
+    assert!(of_xfs.evidence.len() == 1 && of_xfs.evidence[0].starts_with("xfs: "), "{of_xfs:?}");
+    plan.study.claims[0].contender = Some("ext4".into());
+    assert_eq!(judged(&plan).outcome, Outcome::Holds);
+    plan.study.claims[0].contender = None;
+    assert_eq!(judged(&plan).outcome, Outcome::Holds);
+    // Without the device there is nothing to lose.
+    plan.study.contenders[2].file_system = "btrfs".into();
+    assert_eq!(judged(&plan).outcome, Outcome::Untested);
 }
 
 #[test]
@@ -143,28 +201,134 @@ fn the_best_and_the_worst_are_told_by_intervals() {
 }
 
 #[test]
+fn a_margin_asks_for_more_than_a_difference() {
+    let of = |rule: &str, contender: &str, than: &str, by: f64| {
+        outcome_of(&format!(
+            "text = 'x'\nrule = '{rule}'\nworkload = 'load'\ncontender = '{contender}'\nthan = ['{than}']\nby = {by}"
+        ))
+    };
+    // xfs takes twice as long: btrfs is ahead by 100 %, xfs has half the performance.
+    assert_eq!(of("fastest", "btrfs", "xfs", 0.5).0, Outcome::Holds);
+    let (outcome, evidence) = of("fastest", "btrfs", "xfs", 1.5);
+    assert_eq!(outcome, Outcome::Fails);
+    assert!(evidence[0].contains("surely not behind by 150 %: xfs"), "{evidence:?}");
+    assert_eq!(of("slowest", "xfs", "btrfs", 0.5).0, Outcome::Holds);
+    assert_eq!(of("slowest", "xfs", "btrfs", 1.5).0, Outcome::Fails);
+    // The same speed, give or take: surely not ahead by a tenth.
+    assert_eq!(of("fastest", "btrfs", "ext4", 0.1).0, Outcome::Fails);
+}
+
+#[test]
+fn what_is_absent_keeps_a_claim_from_holding_and_is_named() {
+    let claim = "text = 'x'\nrule = 'slowest'\nworkload = 'load'\ncontender = 'xfs'";
+    let judged = |change: &dyn Fn(&mut Plan, &mut Vec<Record>)| {
+        let (mut plan, mut records) = three(claim);
+        change(&mut plan, &mut records);
+        let analysis = analysis::analyse(&plan, &records, None);
+        let judged = judge(&plan, &records, &analysis).remove(0);
+        (judged.outcome, judged.evidence.last().unwrap().clone())
+    };
+    assert_eq!(judged(&|_, _| ()).0, Outcome::Holds);
+    let left_out = |name: &str| LeftOut {
+        what: "contender".into(),
+        name: name.into(),
+        missing: vec!["a tool".into()],
+    };
+    let nothing_of_btrfs = |records: &mut Vec<Record>| {
+        let of_btrfs = records.iter_mut().filter(|record| record.contender.label == "btrfs");
+        of_btrfs.for_each(crate::fixture::fail);
+    };
+    // A rival that failed, one that was left out, one by name, and a workload.
+    let (outcome, last) = judged(&|_, records| nothing_of_btrfs(records));
+    assert_eq!(outcome, Outcome::Inconclusive);
+    assert!(last.ends_with("btrfs beside xfs under load"), "{last}");
+    let (outcome, last) = judged(&|plan, _| plan.study.left_out.push(left_out("nilfs2")));
+    assert_eq!(outcome, Outcome::Inconclusive);
+    assert!(last.contains("nilfs2"), "{last}");
+    let (outcome, last) = judged(&|plan, _| {
+        plan.study.claims[0].than = vec!["ext4".into(), "nilfs2".into()];
+    });
+    assert_eq!(outcome, Outcome::Inconclusive);
+    assert!(last.contains("nilfs2"), "{last}");
+    let (outcome, last) = judged(&|plan, _| plan.study.claims[0].workloads.push("other".into()));
+    assert_eq!(outcome, Outcome::Inconclusive);
+    assert!(last.contains("the workload other"), "{last}");
+    // An exception is not missed, and what was measured can contradict all the same.
+    let excepted = judged(&|plan, records| {
+        nothing_of_btrfs(records);
+        plan.study.claims[0].except = vec!["btrfs".into()];
+    });
+    assert_eq!(excepted.0, Outcome::Holds);
+    let contradicted = judged(&|plan, records| {
+        nothing_of_btrfs(records);
+        plan.study.claims[0].rule = Some(Rule::Fastest);
+    });
+    assert_eq!(contradicted.0, Outcome::Fails);
+}
+
+#[test]
+fn one_of_many_contradicts_only_by_a_corrected_interval() {
+    // 0.97 is surely above 0.9 by its own interval: enough to contradict where it is the only one;
+    // of twenty, chance brings one like it. That all twenty are below takes no correction.
+    let pair = |factor: f64| -> (Vec<f64>, Vec<f64>) {
+        let wobbles = [0.95, 1.0, 1.05, 0.97, 1.03];
+        (vec![100.0; 5], wobbles.iter().map(|wobble| 100.0 * factor * wobble).collect())
+    };
+    let outcomes = |count: usize, factor: f64| -> Vec<Outcome> {
+        let ratios = Ratio::of_each(&vec![pair(factor); count]);
+        ratios.into_iter().map(|ratio| ratio.unwrap().below(0.9)).collect()
+    };
+    assert_eq!(of_all(&outcomes(1, 0.97)), Outcome::Fails);
+    assert_eq!(of_all(&outcomes(20, 0.97)), Outcome::Inconclusive);
+    assert_eq!(of_all(&outcomes(20, 0.84)), Outcome::Holds);
+    // Ratios without a block are no part of the family.
+    let mut samples = vec![(Vec::new(), Vec::new()); 20];
+    samples.push(pair(0.97));
+    let found = Ratio::of_each(&samples);
+    assert!(found[0].is_none());
+    assert_eq!(found[20].as_ref().unwrap().below(0.9), Outcome::Fails);
+}
+
+/// The claim after runs that sink to `level`; those of the contender `short` are too short to tell.
+fn judge_after(
+    plan: &Plan,
+    records: &[Record],
+    level: f64,
+    short: Option<&str>,
+) -> (Outcome, Vec<String>) {
+    let mut records = records.to_vec();
+    for (index, record) in records.iter_mut().enumerate() {
+        let early = 100.0 + index as f64;
+        let mut values = vec![early; 9];
+        values[6..].fill(early * (level + 0.005 * (index / 3) as f64));
+        if short == Some(record.contender.label.as_str()) {
+            values.truncate(5);
+        }
+        let series = Series {
+            name: "throughput".into(),
+            unit: Unit::BytesPerSecond,
+            interval_ns: 1_000_000_000,
+            values,
+        };
+        record.load = Some(LoadReport { series: vec![series], ..Default::default() });
+    }
+    let analysis = analysis::analyse(plan, &records, None);
+    let judged = judge(plan, &records, &analysis).remove(0);
+    (judged.outcome, judged.evidence)
+}
+
+#[test]
 fn throughput_sinks_where_the_last_third_is_below_the_first() {
     let claim = "text = 'x'\nrule = 'sinks'\nworkload = 'load'";
-    let (plan, mut records) = three(claim);
-    let mut judged = |level: f64| {
-        for (index, record) in records.iter_mut().enumerate() {
-            let early = 100.0 + index as f64;
-            let mut values = vec![early; 9];
-            values[6..].fill(early * (level + 0.005 * (index / 3) as f64));
-            let series = Series {
-                name: "throughput".into(),
-                unit: Unit::BytesPerSecond,
-                interval_ns: 1_000_000_000,
-                values,
-            };
-            record.load = Some(LoadReport { series: vec![series], ..Default::default() });
-        }
-        let analysis = analysis::analyse(&plan, &records, None);
-        judge(&plan, &records, &analysis).remove(0).outcome
-    };
+    let (plan, records) = three(claim);
+    let judged = |level: f64| judge_after(&plan, &records, level, None).0;
     assert_eq!(judged(0.6), Outcome::Holds);
     assert_eq!(judged(1.0), Outcome::Fails);
     assert_eq!(judged(0.89), Outcome::Inconclusive);
+    // Of a contender whose runs are too short it is not known, and two that sank are not all.
+    let named = judge_after(&plan, &records, 0.6, Some("btrfs"));
+    assert_eq!(named.0, Outcome::Inconclusive);
+    assert!(named.1.last().unwrap().ends_with("btrfs under load"), "{named:?}");
     for rule in ["sinks", "why-sinks"] {
         let (outcome, evidence) = outcome_of(&claim.replace("'sinks'", &format!("'{rule}'")));
         assert_eq!(outcome, Outcome::Untested, "{evidence:?}");
@@ -222,6 +386,24 @@ fn drifts_and_percentiles_are_told_with_their_contender() {
 }
 
 #[test]
+fn the_device_s_work_is_the_median_of_the_tables() {
+    let (plan, mut records) = three("text = 'x'\nrule = 'same-access'\nworkload = 'load'");
+    // An even number of blocks: the median lies between two trials.
+    records.retain(|record| record.block < 4);
+    for record in &mut records {
+        let written_bytes = u64::from(record.block + 1) * 10_240_000;
+        let delta = DeviceDelta { writes: 1000, written_bytes, ..Default::default() };
+        run_of(record).device = Some(delta);
+    }
+    let analysis = analysis::analyse(&plan, &records, None);
+    let cost = &analysis.workloads[0].contenders[0].cost;
+    assert_eq!(cost.device_written_bytes, Some(25_600_000.0));
+    let judged = judge(&plan, &records, &analysis).remove(0);
+    // The lower median would be 20 KiB.
+    assert!(judged.evidence[0].contains("ext4 1000 writes of 25 KiB"), "{judged:?}");
+}
+
+#[test]
 fn a_claim_that_is_only_told_stays_untested() {
     assert_eq!(outcome_of("text = 'x'"), (Outcome::Untested, Vec::new()));
 }
@@ -241,4 +423,7 @@ fn claims_are_checked_with_the_study() {
     let nobody = "text = 'x'\nrule = 'fastest'\nworkload = 'load'";
     assert!(message(nobody).contains("name it"));
     assert!(message(&format!("{nobody}\ncontender = 'xsf'")).contains("'xfs'"));
+    let margin = format!("{nobody}\ncontender = 'xfs'\nby = -0.1");
+    assert!(message(&margin).starts_with("claim[0].by"));
+    assert!(message("text = 'x'\nrule = 'sinks'\nworkload = 'load'\nby = 0.1").contains("fastest"));
 }
