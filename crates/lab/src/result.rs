@@ -91,7 +91,7 @@ pub struct StoredResult {
     pub superseded: Vec<Record>,
     /// The machine's facts, as they were written; readers show what they know of them.
     pub facts: Option<serde_json::Value>,
-    /// Those of the sittings before, the first one's first.
+    /// Those of the sittings before, the first one's first; null where they could not be read.
     pub earlier_facts: Vec<serde_json::Value>,
     /// What could not be read, in words.
     pub damage: Vec<String>,
@@ -128,7 +128,12 @@ impl StoredResult {
         let earlier_facts = (1..)
             .map(|sitting| directory.join(earlier_facts_file(sitting)))
             .take_while(|path| path.exists())
-            .map(|path| read_json(&path).unwrap_or_default())
+            .map(|path| {
+                read_json(&path).unwrap_or_else(|error| {
+                    damage.push(format!("{error}; its filling is missing from the time spent"));
+                    serde_json::Value::Null
+                })
+            })
             .collect();
         let directory = directory.into();
         Ok(StoredResult { directory, plan, records, superseded, facts, earlier_facts, damage })

@@ -9,8 +9,8 @@ use lab::load::Unit;
 use lab::statistics::{
     ComparisonOptions, Summary, UnpairedComparison, Verdict, compare_unpaired_family, summarize,
 };
-use serde_json::Value;
 
+use crate::sittings::{Fact, facts, sittings};
 use crate::source::{Source, value_of};
 use crate::table::{Cell, Table, Tone};
 use crate::tables::{tone_of, verdict_text};
@@ -189,40 +189,37 @@ fn as_it_is(comparison: UnpairedComparison, unit: Unit) -> UnpairedComparison {
     UnpairedComparison { ratio: comparison.ratio.map(f64::recip), interval, ..comparison }
 }
 
-/// The facts that are not the same in all results.
+/// The facts that are not the same in all results, or not in all sittings of one.
 fn differences(sources: &[Source], names: &[String]) -> Table {
-    let flat: Vec<Vec<(String, String)>> = sources
-        .iter()
-        .map(|source| {
-            let mut rows = Vec::new();
-            let Some(Value::Object(facts)) = &source.facts else { return rows };
-            for (group, value) in facts.iter().filter(|(name, _)| *name != "command_line") {
-                crate::page::flatten(group, value, &mut rows);
-            }
-            // How long the filling took says nothing of what was measured.
-            rows.retain(|(name, _)| !name.ends_with("· fill"));
-            rows
-        })
-        .collect();
-    let mut heads = vec!["fact".to_string()];
-    heads.extend(names.iter().cloned());
-    let mut table = Table { heads, rows: Vec::new() };
-    let mut known: Vec<&String> = Vec::new();
-    for (fact, _) in flat.iter().flatten() {
-        if known.contains(&fact) {
+    let facts_of = |source| facts(&sittings(source));
+    let facts: Vec<Vec<Fact>> = sources.iter().map(facts_of).collect();
+    let heads = std::iter::once("fact".to_string()).chain(names.iter().cloned());
+    let mut table = Table { heads: heads.collect(), rows: Vec::new() };
+    let mut known: Vec<&str> = Vec::new();
+    for name in facts.iter().flatten().map(|fact| fact.name.as_str()) {
+        if known.contains(&name) {
             continue;
         }
-        known.push(fact);
-        let values: Vec<Option<&String>> = flat
-            .iter()
-            .map(|rows| rows.iter().find(|(name, _)| name == fact).map(|(_, value)| value))
-            .collect();
-        if values.windows(2).any(|pair| pair[0] != pair[1]) {
-            let cells = values.into_iter().map(|value| Cell::from(value.map_or("-", |v| v)));
-            table.rows.push(std::iter::once(Cell::from(fact.as_str())).chain(cells).collect());
+        known.push(name);
+        let same_name = |facts: &'_ Vec<Fact>| facts.iter().position(|fact| fact.name == name);
+        let found: Vec<Option<&Fact>> =
+            facts.iter().map(|facts| same_name(facts).map(|place| &facts[place])).collect();
+        let words: Vec<String> = found.iter().map(|fact| fact.map_or("-".into(), shown)).collect();
+        let constant = found.iter().flatten().all(|fact| fact.is_constant());
+        if !constant || words.windows(2).any(|pair| pair[0] != pair[1]) {
+            let cells = words.iter().map(|words| Cell::from(words.as_str()));
+            table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
         }
     }
     table
+}
+
+/// A fact of one result: its values in the order of the sittings, where it changed between them.
+fn shown(fact: &Fact) -> String {
+    let mut values: Vec<&str> =
+        fact.values.iter().map(|value| value.as_deref().unwrap_or("-")).collect();
+    values.dedup();
+    values.join(", later ")
 }
 
 /// The figures of a load: one row for each contender and result.

@@ -12,6 +12,7 @@ use lab::record::{Outcome, Phase, Record};
 use crate::chart::Chart;
 use crate::charts::{self, View};
 use crate::html::{self, escape};
+use crate::sittings::{self, kernels, sittings};
 use crate::source::Source;
 use crate::svg::{self, Place};
 use crate::table::{Cell, Table, Tone};
@@ -99,7 +100,8 @@ fn masthead(source: &Source) -> String {
         counted(blocks.unwrap_or(0) as usize, "block"),
         counted(source.records.len(), "trial"),
     ];
-    under.extend(environment::kernel(source));
+    let sittings = sittings(source);
+    under.extend(kernels(&sittings));
     under.extend(source.records.first().map(|record| environment::date(record.started_unix_ns)));
     let mut out = format!(
         "<header>\n<p class=\"kicker\">kurabe · comparing file systems</p>\n<h1>{}</h1>\n<p class=\"under\">{}</p>\n",
@@ -108,6 +110,13 @@ fn masthead(source: &Source) -> String {
     );
     if let Some(why) = &study.why {
         let _ = writeln!(out, "<p class=\"why\">{}</p>", escape(why));
+    }
+    if let Some(said) = sittings::sentence(&sittings) {
+        let _ = writeln!(
+            out,
+            "<ul class=\"remarks\">\n<li class=\"note\"><b>Note:</b> {}</li>\n</ul>",
+            escape(&said)
+        );
     }
     if !source.damage.is_empty() {
         out.push_str("<ul class=\"remarks\" aria-label=\"What could not be read\">\n");
@@ -127,7 +136,7 @@ fn masthead(source: &Source) -> String {
 /// Where a result came from, in one line.
 pub(crate) fn origin(source: &Source) -> String {
     let mut parts = vec![source.name.clone()];
-    parts.extend(environment::kernel(source));
+    parts.extend(kernels(&sittings(source)));
     parts.extend(source.records.first().map(|record| environment::date(record.started_unix_ns)));
     parts.join(", ")
 }

@@ -25,6 +25,8 @@ pub struct Source {
     pub records: Vec<Record>,
     /// The machine's facts of the last sitting.
     pub facts: Option<Value>,
+    /// Those of the sittings before, the first one's first; null where they could not be read.
+    pub earlier_facts: Vec<Value>,
     /// Text of the study file.
     pub study_file: Option<String>,
     /// What the records say.
@@ -43,7 +45,8 @@ impl Source {
 
     /// Reads what belongs to a result whose plan and records were read already.
     pub fn of(stored: StoredResult) -> Source {
-        let StoredResult { directory, plan, records, facts, mut damage, .. } = stored;
+        let StoredResult { directory, plan, records, facts, earlier_facts, mut damage, .. } =
+            stored;
         let path = directory.join(STUDY_FILE);
         let study_file = fs::read_to_string(&path)
             .map_err(|error| damage.push(format!("{}: {error}", path.display())))
@@ -55,6 +58,7 @@ impl Source {
             plan,
             records,
             facts,
+            earlier_facts,
             study_file,
             analysis,
             histograms,

@@ -150,6 +150,41 @@ fn the_facts_that_differ_are_shown() {
     assert_eq!(row, ["machine · kernel", "6.1.0-test #1", "6.18.1-new"]);
 }
 
+/// A study that went on under another kernel is of both.
+#[test]
+fn the_facts_of_every_sitting_are_told() {
+    let mut new = harness::facts();
+    new["machine"]["kernel"] = "6.18.1-new #3".into();
+    new["command_line"] = serde_json::json!(["kurabe", "resume", "here"]);
+    let resumed = make(&study(&["ext4", "xfs"], &["true"], 4), |record| {
+        record.sitting = 1 + u32::from(record.block >= 3);
+        complete(record, 1_000_000_000 + u64::from(record.trial) * 1000);
+        true
+    });
+    std::fs::rename(resumed.path("facts.json"), resumed.path("facts-1.json")).unwrap();
+    harness::damage(&resumed.path("facts.json"), new.to_string().as_bytes());
+    let other = result(&["ext4", "xfs"], "true", &[1000, 1000], 4);
+    let sources = read(&[&resumed, &other]);
+    let across = Across::new(&sources);
+    assert!(across.origins[0].contains("Linux 6.1.0-test and Linux 6.18.1-new"));
+    let row: Vec<&str> = across.differences.rows[0].iter().map(|cell| cell.text.as_str()).collect();
+    assert_eq!(row, ["machine · kernel", "6.1.0-test #1, later 6.18.1-new #3", "6.1.0-test #1"]);
+    let said = "the study was resumed, its trials are 6 in sitting 1 and 2 in sitting 2; these facts are not the same in all: machine · kernel";
+    assert_eq!(across.doubts[0], format!("of A: {said}"));
+    let html = kurabe_report::page::page(&sources[0]);
+    assert!(html.contains(said) && html.contains("What differs between the sittings"));
+    assert!(html.contains("kurabe compare ext4") && html.contains("\nkurabe resume here</pre>"));
+    assert!(!kurabe_report::page::page(&sources[1]).contains("sitting 1"));
+
+    // A sitting of which no trial stands any more says nothing of the numbers.
+    let done = result(&["ext4"], "true", &[1000], 3);
+    std::fs::rename(done.path("facts.json"), done.path("facts-2.json")).unwrap();
+    harness::damage(&done.path("facts-1.json"), harness::facts().to_string().as_bytes());
+    harness::damage(&done.path("facts.json"), new.to_string().as_bytes());
+    let source = Source::read(&done.directory()).unwrap();
+    assert!(!kurabe_report::page::page(&source).contains("6.18.1-new"));
+}
+
 #[test]
 fn names_are_escaped_here_too() {
     let made = || result(&["<script>x</script>: ext4", "xfs"], "echo '<i>'", &[1000, 1000], 4);

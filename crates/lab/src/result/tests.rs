@@ -358,4 +358,10 @@ fn the_fillings_and_trials_of_every_sitting_count_as_spent() {
     assert_eq!((stored.records.len(), stored.superseded.len()), (1, 2));
     assert_eq!(stored.spent_ns(), 1200 + 30 + 2 * 100 * MILLISECOND_NS);
     assert_eq!(stored.earlier_facts, [facts(1000), facts(200)]);
+    assert_eq!(stored.damage, Vec::<String>::new());
+    // What cannot be read is named, and the sittings after it keep their numbers.
+    fs::write(directory.join(earlier_facts_file(1)), "torn").unwrap();
+    let stored = StoredResult::read(&directory).unwrap();
+    assert_eq!(stored.earlier_facts, [serde_json::Value::Null, facts(200)]);
+    assert!(stored.damage[0].contains("facts-1.json"), "{:?}", stored.damage);
 }

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use lab::record::Record;
 use serde_json::Value;
 
-use crate::html::escape;
+use crate::html::{self, escape};
+use crate::sittings::{differences, sittings};
 use crate::source::Source;
 
 /// Environment, commands, study file and how to repeat it.
@@ -14,7 +15,13 @@ pub fn section(source: &Source) -> String {
     let mut out = String::from(
         "<section aria-labelledby=\"environment\">\n<h2 id=\"environment\">The environment</h2>\n",
     );
-    match &source.facts {
+    let sittings = sittings(source);
+    let changed = differences(&sittings);
+    if !changed.rows.is_empty() {
+        out.push_str(&html::table(&changed, "What differs between the sittings"));
+        out.push_str("<p class=\"small\">The tables below are of the last sitting.</p>\n");
+    }
+    match sittings.last().and_then(|sitting| sitting.facts) {
         Some(facts) => out.push_str(&facts_tables(facts)),
         None => out.push_str("<p>The facts of the machine could not be read.</p>\n"),
     }
@@ -181,14 +188,12 @@ fn repeat(source: &Source) -> String {
             "<p class=\"small\">It overwrites the device that it names; put your own there.</p>\n",
         );
     }
-    let words: Option<Vec<&str>> = source
-        .facts
-        .as_ref()
-        .and_then(|facts| facts.get("command_line")?.as_array())
-        .and_then(|words| words.iter().map(Value::as_str).collect());
-    if let Some(words) = words {
-        let line = shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "));
-        let _ = writeln!(out, "<p>This result was made by:</p>\n<pre>{}</pre>", escape(&line));
+    // Every sitting has its own: that of the last one may be no more than "resume".
+    let lines: Vec<String> =
+        source.earlier_facts.iter().chain(&source.facts).filter_map(command_line).collect();
+    if !lines.is_empty() {
+        let lines = escape(&lines.join("\n"));
+        let _ = writeln!(out, "<p>This result was made by:</p>\n<pre>{lines}</pre>");
     }
     let name = shlex::try_quote(&source.name).map_or_else(|_| source.name.clone(), Into::into);
     let _ = writeln!(
@@ -205,10 +210,11 @@ fn repeat(source: &Source) -> String {
     out
 }
 
-/// The kernel, by the facts.
-pub fn kernel(source: &Source) -> Option<String> {
-    let kernel = source.facts.as_ref()?.pointer("/machine/kernel")?.as_str()?;
-    Some(format!("Linux {}", kernel.split(' ').next().unwrap_or(kernel)))
+/// The command line of a sitting, as a shell takes it.
+fn command_line(facts: &Value) -> Option<String> {
+    let words = facts.get("command_line")?.as_array()?;
+    let words: Vec<&str> = words.iter().map(Value::as_str).collect::<Option<_>>()?;
+    Some(shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" ")))
 }
 
 /// `2026-11-21` of ns since the Unix epoch, in UTC.
