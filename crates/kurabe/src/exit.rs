@@ -22,7 +22,7 @@ pub const SIGNAL_BASE: u8 = 128;
 pub const HELP: &str = "\
 Exit codes:
   0    everything was carried out, and every gate holds
-  1    a trial failed, or something could not be given back
+  1    a trial failed, none was completed, or something could not be given back
   2    wrong use, or refused; nothing was touched
   3    a gate fails
   4    a gate is inconclusive, and none fails

@@ -108,23 +108,23 @@ impl Sitting {
         Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&analysis, all_given_back)))
     }
 
-    /// What is about to be compared, and where the result will lie.
+    /// What is about to be compared.
     fn headline(&self) -> String {
         let study = &self.plan.study;
         let names = |names: Vec<&str>| names.join(", ");
         let blocks = match (study.blocks_min, study.blocks_max) {
+            (1, 1) => "1 block".to_string(),
             (least, most) if least == most => format!("{least} blocks"),
             (least, most) => format!("{least} to {most} blocks"),
         };
         let device =
             if needs_device(study) { format!(" on {}", study.device) } else { String::new() };
         format!(
-            "{}: {} under {}{device}, {blocks}, seed {}\nresult: {}",
+            "{}: {} under {}{device}, {blocks}, seed {}",
             study.name,
             names(study.contenders.iter().map(|contender| contender.label.as_str()).collect()),
             names(study.workloads.iter().map(|workload| workload.name.as_str()).collect()),
             self.plan.seed,
-            self.writer.directory().display(),
         )
     }
 
@@ -182,6 +182,8 @@ impl Sitting {
             "command_line": std::env::args().collect::<Vec<_>>(),
         });
         let sitting = self.writer.begin_sitting(&self.facts).map_err(Failure::broken)?;
+        // Not before the device is there: what is refused leaves no result.
+        progress.say(&format!("result: {}", self.writer.directory().display()));
         let scratch = std::env::temp_dir().join(ledger::random_name());
         let scratch_id =
             ledger.take(Taken::Scratch { path: scratch.clone() }).map_err(Failure::broken)?;
@@ -270,7 +272,9 @@ impl Sitting {
         let failed = |record: &Record| {
             matches!(record.outcome, Outcome::Failed { .. } | Outcome::TimedOut { .. })
         };
-        if self.records.iter().any(failed) || !all_given_back {
+        // A study that measured nothing is no success, whatever ended it.
+        let measured = self.records.iter().any(|record| record.outcome == Outcome::Completed);
+        if self.records.iter().any(failed) || !measured || !all_given_back {
             return exit::TRIAL_FAILED;
         }
         let any = |outcome| analysis.gates.iter().any(|gate| gate.outcome == outcome);

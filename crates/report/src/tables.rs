@@ -3,6 +3,7 @@
 use lab::analysis::{
     AmplificationBasis, Analysis, Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis,
 };
+use lab::load::OVERALL_OPERATION;
 use lab::plan::Plan;
 use lab::record::{Phase, TIME_METRIC};
 use lab::spec::Device;
@@ -161,9 +162,11 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
             };
             let time = |ns: u64| Cell::from(text::time(ns as f64));
             // What one client saw: bytes over the sum of the latencies; 10^6 bytes as the
-            // publications have it.
+            // publications have it. Of all kinds together it would mean nothing: a reader and a
+            // writer side by side move more than either, and their latencies add up all the same.
             let rate = match (latency.bytes, latency.total_ns) {
                 (0, _) | (_, 0) => "-".to_string(),
+                _ if kind == OVERALL_OPERATION => "-".to_string(),
                 (bytes, total_ns) => format!("{:.1}", bytes as f64 * 1e3 / total_ns as f64),
             };
             table.rows.push(vec![
@@ -206,7 +209,7 @@ pub fn latencies_left_out(workload: &WorkloadAnalysis) -> Option<String> {
 }
 
 /// How the trials are put together in [`latencies`].
-pub const LATENCIES_EXPLAINED: &str = "of all trials together: their histograms are merged, no percentile is averaged; MB/s: 10^6 bytes over the sum of the latencies, what one client saw";
+pub const LATENCIES_EXPLAINED: &str = "of all trials together: their histograms are merged, no percentile is averaged; MB/s of a kind: 10^6 bytes over the sum of its latencies, what one client saw";
 
 /// What the loads found, a line each with the contender's label; what all found alike, such as the
 /// proof that they did the same work, stands once.
