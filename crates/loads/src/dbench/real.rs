@@ -111,13 +111,25 @@ pub enum DbenchError {
 }
 
 impl DbenchReport {
-    /// The bytes of each second, from the running means; for the drift verdict.
+    /// The bytes of each second, the warm-up's too, from the running means; for the drift verdict.
     ///
     /// dbench rounds the means to 0.01 MB/s, so a second's bytes are uncertain by that times
     /// the seconds since the phase began.
     #[must_use]
     pub fn series(&self) -> Vec<Interval> {
-        let mut series: Vec<Interval> = Vec::new();
+        self.phased_series().into_iter().map(|(_, interval)| interval).collect()
+    }
+
+    /// The same of the counted phase alone, from which the throughput is.
+    #[must_use]
+    pub fn counted_series(&self) -> Vec<Interval> {
+        let counted =
+            self.phased_series().into_iter().filter(|(phase, _)| *phase == Phase::Execute);
+        counted.map(|(_, interval)| interval).collect()
+    }
+
+    fn phased_series(&self) -> Vec<(Phase, Interval)> {
+        let mut series = Vec::new();
         let mut phase_start_seconds = 0;
         let mut before: Option<&ProgressLine> = None;
         for line in &self.progress {
@@ -133,11 +145,12 @@ impl DbenchReport {
             let bytes = line.throughput_mb_per_second * line.seconds as f64 - bytes_before;
             let seconds = line.seconds.saturating_sub(seconds_before);
             if seconds > 0 {
-                series.push(Interval {
+                let interval = Interval {
                     start_ns: (phase_start_seconds + seconds_before) * 1_000_000_000,
                     duration_ns: seconds * 1_000_000_000,
                     bytes: (bytes.max(0.0) * 1e6).round() as u64,
-                });
+                };
+                series.push((line.phase, interval));
             }
             before = Some(line);
         }
@@ -338,11 +351,14 @@ Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 
 
     #[test]
     fn running_means_become_bytes_of_each_second() {
-        let series = parse(finished(OUTPUT)).unwrap().series();
+        let report = parse(finished(OUTPUT)).unwrap();
+        let series = report.series();
         let bytes: Vec<u64> = series.iter().map(|interval| interval.bytes / 10_000).collect();
         assert_eq!(bytes, [14268, 9874, 5000, 7000]);
         assert_eq!(series[3].start_ns, 3_000_000_000);
         assert_eq!(series[3].duration_ns, 2_000_000_000);
+        // The first two are the warm-up's.
+        assert_eq!(report.counted_series(), series[2..]);
     }
 
     #[test]
