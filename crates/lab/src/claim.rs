@@ -397,7 +397,7 @@ fn find(claim: &Claim, plan: &Plan, records: &[Record], analysis: &Analysis) -> 
         Rule::WhichCalls => matrix::which_calls(&losses()),
         Rule::Percentiles => percentiles(&workloads),
         Rule::Sinks => sinking::sinks(&workloads, plan, records, claim),
-        Rule::WhySinks => sinking::why(&workloads, records),
+        Rule::WhySinks => sinking::why(&workloads, plan, records),
         Rule::SameAccess => access::same_access(&workloads, plan, records),
     };
     finding.without(&absent)

@@ -286,6 +286,9 @@ pub struct LoadReport {
     /// Figures over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
+    /// Whether throughput changed within the run; absent where the load does not look for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
     /// Words about the run that a reader should see: a drift and its cause, a verification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
@@ -315,10 +318,21 @@ pub struct Aside {
     pub usage: CommandUsage,
 }
 
-/// How a finding begins that tells of a throughput that sank within the run.
-pub const SANK: &str = "throughput sank";
-/// How a finding begins that tells of a throughput that rose within the run.
-pub const ROSE: &str = "throughput rose";
+/// Whether a load's throughput changed within its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub enum Drift {
+    /// The run has too few intervals to tell.
+    TooShort,
+    /// No change of a tenth or more is certain. A smaller or less certain one may be there.
+    NoneCertain,
+    /// It sank or rose.
+    Changed {
+        /// When, by how much and why, in words for a reader; among the findings too.
+        words: String,
+    },
+}
+
 /// How a finding begins that tells where the store's file lies on the device.
 pub const STORE_PLACE: &str = "the store's file lies";
 

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use lab::load::{Latency, Load, LoadTask, OVERALL_OPERATION, ROSE, SANK, Stage};
+use lab::load::{Drift, Latency, Load, LoadTask, OVERALL_OPERATION, Stage};
 use lab::record::TIME_METRIC;
 use loads::dbench::{Cause, DriftVerdict};
 use loads::latency::{KindSummary, Recording, Summary};
@@ -231,9 +231,14 @@ fn directory_of(target: &lab::load::Target) -> Result<&Path, String> {
     }
 }
 
-/// A drift in words: when, how much and why. Nothing for a steady or a short series.
-fn drift_words(verdict: &DriftVerdict) -> Vec<String> {
-    let DriftVerdict::Drifted(drift) = verdict else { return Vec::new() };
+/// What a verdict on drift comes to, and the findings for a reader: when, how much and why, and
+/// the figures behind that. A steady or a short series has none.
+fn drift_of(verdict: &DriftVerdict) -> (Drift, Vec<String>) {
+    let drift = match verdict {
+        DriftVerdict::TooShort { .. } => return (Drift::TooShort, Vec::new()),
+        DriftVerdict::Steady { .. } => return (Drift::NoneCertain, Vec::new()),
+        DriftVerdict::Drifted(drift) => drift,
+    };
     let cause = match drift.cause {
         Cause::CacheFilling => "the filling of the page cache accounts for it",
         Cause::Space => "the file system ran short of space",
@@ -243,12 +248,34 @@ fn drift_words(verdict: &DriftVerdict) -> Vec<String> {
         Cause::Unexplained => "the counters do not account for it",
     };
     let words = format!(
-        "{} by {:.0} % after {:.0} s ({:.1} to {:.1} MB/s): {cause}",
-        if drift.change < 0.0 { SANK } else { ROSE },
+        "throughput {} by {:.0} % after {:.0} s ({:.1} to {:.1} MB/s): {cause}",
+        if drift.change < 0.0 { "sank" } else { "rose" },
         drift.change.abs() * 100.0,
         drift.changed_at_ns as f64 / 1e9,
         drift.early_bytes_per_second / 1e6,
         drift.late_bytes_per_second / 1e6,
     );
-    std::iter::once(words).chain(drift.evidence.iter().cloned()).collect()
+    let findings = std::iter::once(words.clone()).chain(drift.evidence.iter().cloned()).collect();
+    (Drift::Changed { words }, findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drift_a_steady_series_and_a_short_one_are_three_things() {
+        assert_eq!(drift_of(&DriftVerdict::TooShort { intervals: 4 }).0, Drift::TooShort);
+        let steady = DriftVerdict::Steady { change: 0.02, statistic: 1.0 };
+        assert_eq!(drift_of(&steady), (Drift::NoneCertain, Vec::new()));
+        let drifted = serde_json::json!({
+            "verdict": "drifted", "changed_at_ns": 30_000_000_000_u64, "shape": "step",
+            "early_bytes_per_second": 100e6, "late_bytes_per_second": 69e6, "change": -0.31,
+            "statistic": 50.0, "cause": "device", "shares": null, "evidence": ["figures"],
+        });
+        let (drift, findings) = drift_of(&serde_json::from_value(drifted).unwrap());
+        let words = "throughput sank by 31 % after 30 s (100.0 to 69.0 MB/s): the device did the same work more slowly";
+        assert_eq!(drift, Drift::Changed { words: words.into() });
+        assert_eq!(findings, [words, "figures"]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{Claim, Finding, Outcome, Ratio, all_labels, list, of_all};
 use crate::analysis::WorkloadAnalysis;
-use crate::load::{ROSE, SANK};
+use crate::load::Drift;
 use crate::plan::Plan;
 use crate::record::{Outcome as TrialOutcome, Record};
 
@@ -78,40 +78,76 @@ pub(super) fn sinks(
 const TOO_SHORT: &str =
     "the runs are too short for a beginning and an end; give more time, by --full or --scale";
 
-/// Of each counted trial the first and the last third's throughput.
-fn ends_of_trials(records: &[Record], workload: &str, label: &str) -> (Vec<f64>, Vec<f64>) {
+/// The counted, completed trials of a contender under a workload.
+fn counted<'a>(
+    records: &'a [Record],
+    workload: &'a str,
+    label: &'a str,
+) -> impl Iterator<Item = &'a Record> {
     records
         .iter()
         .filter(|record| !record.warmup && record.outcome == TrialOutcome::Completed)
-        .filter(|record| record.workload == workload && record.contender.label == label)
-        .filter_map(ends)
-        .unzip()
+        .filter(move |record| record.workload == workload && record.contender.label == label)
 }
 
-/// "What is that?": the drifts that the loads found in their own counters, with their causes.
-pub(super) fn why(workloads: &[&WorkloadAnalysis], records: &[Record]) -> Finding {
-    if !records.iter().any(|record| ends(record).is_some()) {
-        return Finding::untested(TOO_SHORT);
-    }
-    let mut evidence = Vec::new();
-    let mut quiet = Vec::new();
+/// Of each counted trial the first and the last third's throughput.
+fn ends_of_trials(records: &[Record], workload: &str, label: &str) -> (Vec<f64>, Vec<f64>) {
+    counted(records, workload, label).filter_map(ends).unzip()
+}
+
+/// "What is that?": the drifts that the loads found in their own counters, with their causes. A
+/// trial that is too short to tell is no trial without a drift.
+pub(super) fn why(workloads: &[&WorkloadAnalysis], plan: &Plan, records: &[Record]) -> Finding {
+    let (mut evidence, mut quiet, mut short) = (Vec::new(), Vec::new(), Vec::new());
     for workload in workloads {
-        for contender in &workload.contenders {
-            let drifts = contender
-                .findings
-                .iter()
-                .filter(|finding| finding.starts_with(SANK) || finding.starts_with(ROSE));
-            let before = evidence.len();
-            evidence.extend(
-                drifts.map(|drift| format!("{}: {}: {drift}", workload.workload, contender.label)),
-            );
-            if evidence.len() == before && !contender.metrics.is_empty() {
-                quiet.push(format!("{} under {}", contender.label, workload.workload));
+        for entry in &plan.study.contenders {
+            let drifts: Vec<&Drift> = counted(records, &workload.workload, &entry.label)
+                .filter_map(|record| record.load.as_ref()?.drift.as_ref())
+                .collect();
+            let place = || format!("{} under {}", entry.label, workload.workload);
+            let changes = changes_words(&drifts);
+            let is_quiet = changes.is_empty() && !drifts.is_empty();
+            let lead = format!("{}: {}", workload.workload, entry.label);
+            evidence.extend(changes.into_iter().map(|words| format!("{lead}: {words}")));
+            if drifts.contains(&&Drift::TooShort) {
+                short.push(place());
+            } else if is_quiet {
+                quiet.push(place());
             }
         }
     }
+    let outcome = match evidence.is_empty() && quiet.is_empty() {
+        true => Outcome::Untested,
+        false => Outcome::Answered,
+    };
     if !quiet.is_empty() {
-        evidence.push(format!("no drift of a tenth or more: {}", list(&quiet)));
+        evidence.push(format!("no certain drift of a tenth or more: {}", list(&quiet)));
     }
-    Finding::new(Outcome::Answered, evidence)
+    if !short.is_empty() {
+        evidence.push(format!(
+            "too short to tell a drift: {}; give more time, by --full or --scale",
+            list(&short)
+        ));
+    }
+    if evidence.is_empty() {
+        return Finding::untested("the loads looked for no drift");
+    }
+    Finding::new(outcome, evidence)
+}
+
+/// The changes in words, each once; in how many trials, when not in all.
+fn changes_words(drifts: &[&Drift]) -> Vec<String> {
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for drift in drifts {
+        let Drift::Changed { words } = drift else { continue };
+        match counted.iter_mut().find(|(known, _)| known == words) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((words, 1)),
+        }
+    }
+    let told = counted.into_iter().map(|(words, count)| match count == drifts.len() {
+        true => words.to_string(),
+        false => format!("{words} (in {count} of {} trials)", drifts.len()),
+    });
+    told.collect()
 }

@@ -10,7 +10,7 @@ use loads::dbench::{Kind, LoadFile, PACKAGED_LOAD_FILE, verdict};
 use loads::tool::Tool;
 
 use super::room::{self, Room};
-use super::{directory_of, drift_words};
+use super::{directory_of, drift_of};
 use crate::stop::Stop;
 
 /// The load file that dbench takes, as far as it can be read here.
@@ -124,12 +124,13 @@ fn averages(report: &DbenchReport) -> Vec<AverageLatency> {
 }
 
 fn translate(report: &DbenchReport) -> LoadReport {
-    let series = report.series();
-    let rates = series
+    // As of the replay: the warm-up is no part of what is judged as the run's beginning.
+    let rates = report
+        .counted_series()
         .iter()
         .map(|interval| interval.bytes as f64 * 1e9 / interval.duration_ns as f64)
         .collect();
-    let mut findings = drift_words(&verdict(&series, &[]));
+    let (drift, mut findings) = drift_of(&verdict(&report.series(), &[]));
     findings.extend(report.complaints.first().map(|complaint| {
         format!("{} complaints, the first: {complaint}", report.complaints.len())
     }));
@@ -146,6 +147,7 @@ fn translate(report: &DbenchReport) -> LoadReport {
             interval_ns: 1_000_000_000,
             values: rates,
         }],
+        drift: Some(drift),
         findings,
         details: serde_json::to_value(report).expect("a report has a JSON form"),
         ..LoadReport::default()

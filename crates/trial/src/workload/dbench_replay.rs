@@ -7,7 +7,7 @@ use lab::load::{DbenchReplayLoad, LoadReport, LoadTask, Metric, Series, Unit};
 use loads::dbench::{LoadFile, Phase, Replay, ReplayOutcome, Semantics, SystemCounters, replay};
 
 use super::room::Room;
-use super::{dbench, directory_of, drift_words, histogram_log, latencies};
+use super::{dbench, directory_of, drift_of, histogram_log, latencies};
 use crate::stop::Stop;
 
 /// Reads a load file; the error has its name and line.
@@ -64,7 +64,7 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
         .filter(|second| second.phase == Phase::Execute)
         .map(|second| second.bytes as f64 * 1e9 / second.duration_ns.max(1) as f64)
         .collect();
-    let mut findings = drift_words(&report.drift);
+    let (drift, mut findings) = drift_of(&report.drift);
     if report.opened_unexpectedly + report.reads_short > 0 {
         findings.push(format!(
             "{} opens that were to fail did not, {} reads were short",
@@ -84,6 +84,7 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
             interval_ns: 1_000_000_000,
             values: throughput,
         }],
+        drift: Some(drift),
         findings,
         histogram_log: Some(histogram_log(&outcome.execute, report.execute_ns)?),
         details: serde_json::to_value(&report).expect("a report has a JSON form"),
