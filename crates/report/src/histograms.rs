@@ -15,6 +15,7 @@ use std::fmt;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use std::thread;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -133,28 +134,31 @@ impl MergedHistogram {
 impl Histograms {
     /// Reads and merges the histograms of the trials that the analysis compares.
     pub fn read(directory: &Path, plan: &Plan, records: &[Record]) -> Histograms {
+        let workloads = 0..plan.study.workloads.len();
+        let trials: Vec<&Record> = workloads
+            .flat_map(|workload| completed_trials(plan, records, workload).into_iter().flatten())
+            .filter(|record| !latencies_of(record).is_empty())
+            .collect();
         let mut found = Histograms::default();
-        for workload in 0..plan.study.workloads.len() {
-            for record in completed_trials(plan, records, workload).into_iter().flatten() {
-                found.add_trial(directory, record);
+        // A part at a time, so that no more of the files than that is in memory at once.
+        for part in trials.chunks(TRIALS_AT_ONCE) {
+            for (record, kinds) in part.iter().zip(read_trials(directory, part)) {
+                found.add_trial(record, kinds);
             }
         }
         found
     }
 
-    fn add_trial(&mut self, directory: &Path, record: &Record) {
-        let latencies = record.load.as_ref().map_or(&[][..], |load| &load.latencies);
-        if latencies.is_empty() {
-            return;
-        }
-        match read_trial(directory, record.trial, latencies) {
+    fn add_trial(&mut self, record: &Record, kinds: Result<Vec<Kind>, String>) {
+        let latencies = latencies_of(record);
+        match kinds {
             Ok(kinds) => {
-                for (operation, histogram) in &kinds {
-                    self.merge(record, operation, histogram, latencies);
-                    self.merge(record, OVERALL_OPERATION, histogram, latencies);
+                for (operation, counts) in &kinds {
+                    self.merge(record, operation, counts, latencies);
+                    self.merge(record, OVERALL_OPERATION, counts, latencies);
                 }
                 for merged in self.merged.iter_mut().filter(|merged| merged.is_of(record)) {
-                    let in_trial = |(operation, _): &(String, _)| *operation == merged.operation;
+                    let in_trial = |(operation, _): &Kind| *operation == merged.operation;
                     if merged.operation == OVERALL_OPERATION || kinds.iter().any(in_trial) {
                         merged.trials += 1;
                     }
@@ -169,13 +173,7 @@ impl Histograms {
         }
     }
 
-    fn merge(
-        &mut self,
-        record: &Record,
-        operation: &str,
-        addend: &Histogram<u64>,
-        latencies: &[Latency],
-    ) {
+    fn merge(&mut self, record: &Record, operation: &str, counts: &[Count], latencies: &[Latency]) {
         let known =
             |merged: &MergedHistogram| merged.is_of(record) && merged.operation == operation;
         let place = self.merged.iter().position(known).unwrap_or_else(|| {
@@ -190,9 +188,15 @@ impl Histograms {
             self.merged.len() - 1
         });
         let merged = &mut self.merged[place];
-        add(&mut merged.histogram, addend);
+        for count in counts {
+            add(&mut merged.histogram, *count);
+        }
         let own_max = latencies.iter().find(|latency| latency.operation == operation);
-        merged.max_ns = merged.max_ns.max(own_max.map_or(addend.max(), |latency| latency.max_ns));
+        let highest = || {
+            let highest_ns = counts.iter().map(|count| count.value_ns).max();
+            highest_ns.map_or(0, |value_ns| merged.histogram.highest_equivalent(value_ns))
+        };
+        merged.max_ns = merged.max_ns.max(own_max.map_or_else(highest, |latency| latency.max_ns));
     }
 
     /// All of them: by workload and contender in the study's order, then by operation in the order
@@ -290,16 +294,47 @@ fn empty() -> Histogram<u64> {
     Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are within 0 to 5")
 }
 
-fn add(sum: &mut Histogram<u64>, addend: &Histogram<u64>) {
-    sum.add(addend).expect("a histogram that grows by itself takes every value up to 2^53");
+/// Trials that are read before they are merged.
+const TRIALS_AT_ONCE: usize = 64;
+
+/// Operations in one bucket of a file's histogram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Count {
+    /// Least latency of the bucket.
+    value_ns: u64,
+    count: u64,
+}
+
+/// A kind of operation, and its counts of all intervals, one interval after the other. A histogram
+/// has tens of thousands of buckets and an interval fills a hundred of them, so only these are kept.
+type Kind = (String, Vec<Count>);
+
+fn add(sum: &mut Histogram<u64>, count: Count) {
+    sum.record_n(count.value_ns, count.count)
+        .expect("a histogram that grows by itself takes every value up to 2^53");
+}
+
+fn latencies_of(record: &Record) -> &[Latency] {
+    record.load.as_ref().map_or(&[], |load| &load.latencies)
+}
+
+/// The histograms of these trials, in their order, read by as many threads as there are CPUs.
+fn read_trials(directory: &Path, trials: &[&Record]) -> Vec<Result<Vec<Kind>, String>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = trials.len().div_ceil(threads).max(1);
+    let read = |record: &&Record| read_trial(directory, record.trial, latencies_of(record));
+    thread::scope(|scope| {
+        let parts: Vec<_> = trials
+            .chunks(share)
+            .map(|part| scope.spawn(move || part.iter().map(read).collect::<Vec<_>>()))
+            .collect();
+        let joined = parts.into_iter().flat_map(|part| part.join().expect("reading never panics"));
+        joined.collect()
+    })
 }
 
 /// The histograms of a trial by kind, its intervals added up.
-fn read_trial(
-    directory: &Path,
-    trial: u32,
-    latencies: &[Latency],
-) -> Result<Vec<(String, Histogram<u64>)>, String> {
+fn read_trial(directory: &Path, trial: u32, latencies: &[Latency]) -> Result<Vec<Kind>, String> {
     let path = histogram_path(directory, trial);
     let shown = path.strip_prefix(directory).unwrap_or(&path).display();
     let problem = |problem: &dyn fmt::Display| format!("{shown}: {problem}");
@@ -308,7 +343,8 @@ fn read_trial(
     // A file that was cut off at the end of a line is whole lines still; the counts tell.
     for latency in latencies.iter().filter(|latency| latency.operation != OVERALL_OPERATION) {
         let found = kinds.iter().find(|(kind, _)| *kind == latency.operation);
-        let count = found.map_or(0, |(_, histogram)| histogram.len());
+        let counts = found.map_or(&[][..], |(_, counts)| counts);
+        let count = counts.iter().fold(0, |sum: u64, count| sum.saturating_add(count.count));
         if count != latency.count {
             return Err(problem(&format!(
                 "it holds {count} operations of '{}', and the record {}",
@@ -319,26 +355,23 @@ fn read_trial(
     Ok(kinds)
 }
 
-/// The histograms of a log by tag, in the order of their first line.
-fn parse(log: &[u8]) -> Result<Vec<(String, Histogram<u64>)>, String> {
-    let mut kinds: Vec<(String, Histogram<u64>)> = Vec::new();
+/// The counts of a log by tag, in the order of their first line.
+fn parse(log: &[u8]) -> Result<Vec<Kind>, String> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    let mut plain = Vec::new();
     for (number, entry) in IntervalLogIterator::new(log).enumerate() {
         let interval = match entry {
             Ok(LogEntry::Interval(interval)) => interval,
             Ok(_) => continue,
             Err(_) => return Err(format!("entry {} is no line of such a log", number + 1)),
         };
-        let histogram = decode(interval.encoded_histogram())
-            .map_err(|problem| format!("the histogram of entry {}: {problem}", number + 1))?;
         let kind = interval.tag().map_or("", |tag| tag.as_str());
-        match kinds.iter_mut().find(|(known, _)| known == kind) {
-            Some((_, sum)) => add(sum, &histogram),
-            None => {
-                let mut sum = empty();
-                add(&mut sum, &histogram);
-                kinds.push((kind.to_string(), sum));
-            }
-        }
+        let place = kinds.iter().position(|(known, _)| known == kind).unwrap_or_else(|| {
+            kinds.push((kind.to_string(), Vec::new()));
+            kinds.len() - 1
+        });
+        decode(interval.encoded_histogram(), &mut plain, &mut kinds[place].1)
+            .map_err(|problem| format!("the histogram of entry {}: {problem}", number + 1))?;
     }
     Ok(kinds)
 }
@@ -351,34 +384,93 @@ const PLAIN_COOKIE: [u8; 4] = [0x1c, 0x84, 0x93, 0x13];
 /// bounds and the ratio (8 each).
 const HEAD_BYTES: usize = 40;
 
-/// Decodes one histogram. The library takes the lengths in the bytes at their word, so they are
-/// checked here first.
-fn decode(text: &str) -> Result<Histogram<u64>, String> {
+/// Decodes one histogram and appends its counts; `plain` is room to unpack it in. The library takes
+/// the lengths in the bytes at their word, so they are checked here first.
+fn decode(text: &str, plain: &mut Vec<u8>, counts: &mut Vec<Count>) -> Result<(), String> {
     let packed = STANDARD.decode(text).map_err(|error| format!("no base64: {error}"))?;
-    let plain = match packed.split_at_checked(8) {
+    plain.clear();
+    match packed.split_at_checked(8) {
         Some((head, deflated)) if head[..4] == COMPRESSED_COOKIE => {
-            let mut plain = Vec::new();
             ZlibDecoder::new(deflated)
                 .take(PLAIN_BYTES_MAX)
-                .read_to_end(&mut plain)
+                .read_to_end(plain)
                 .map_err(|error| format!("cannot be unpacked: {error}"))?;
-            plain
         }
-        _ => packed,
-    };
-    let Some((head, counts)) = plain.split_at_checked(HEAD_BYTES) else {
+        _ => plain.extend_from_slice(&packed),
+    }
+    let Some((head, payload)) = plain.split_at_checked(HEAD_BYTES) else {
         return Err(format!("{} bytes are no histogram", plain.len()));
     };
     let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("4 bytes"));
     let bound = |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().expect("8 bytes"));
-    if head[..4] != PLAIN_COOKIE || number(4) as usize != counts.len() {
+    if head[..4] != PLAIN_COOKIE || number(4) as usize != payload.len() {
         return Err("its head does not go with its bytes".into());
     }
     if bound(16) != 1 || bound(24) > VALUE_MAX_NS {
         return Err(format!("latencies of {} to {} ns are none", bound(16), bound(24)));
     }
-    check_counts(counts)?;
-    Deserializer::new().deserialize(&mut &plain[..]).map_err(|error| error.to_string())
+    check_counts(payload)?;
+    let known = counts.len();
+    // No offset, our digits, the ratio 1: what the loads write is read as it stands.
+    let ours = number(8) == 0
+        && number(12) == u32::from(SIGNIFICANT_DIGITS)
+        && bound(32) == 1.0_f64.to_bits();
+    if ours && sparse(payload, bound(24), counts).is_some() {
+        return Ok(());
+    }
+    // Anything else is the library's to read or to refuse.
+    counts.truncate(known);
+    let histogram: Histogram<u64> =
+        Deserializer::new().deserialize(&mut &plain[..]).map_err(|error| error.to_string())?;
+    counts.extend(histogram.iter_recorded().map(|entry| Count {
+        value_ns: histogram.lowest_equivalent(entry.value_iterated_to()),
+        count: entry.count_at_value(),
+    }));
+    Ok(())
+}
+
+/// Buckets of one ns at the beginning of a histogram of three digits: the least power of two that is
+/// twice as many as 10^3.
+const FINE_BUCKETS: u64 = 2048;
+
+/// Appends the counts of a histogram of three digits whose least bound is 1; None where a count lies
+/// beyond its greatest bound or the bytes end within a number. The bytes are numbers of 7 bits a
+/// byte, the lowest first, in zigzag: a count, or the negative length of a run of empty buckets
+/// (HdrHistogram's V2 encoding). Beyond the fine buckets every power of two has half as many, each
+/// twice as wide as before. The numbers are below 2^56, as [`check_counts`] made sure.
+fn sparse(payload: &[u8], high: u64, counts: &mut Vec<Count>) -> Option<()> {
+    let mut covered = FINE_BUCKETS;
+    while covered <= high {
+        covered <<= 1;
+    }
+    let half = FINE_BUCKETS / 2;
+    let (mut bucket, mut number, mut shift) = (0_u64, 0_u64, 0);
+    for byte in payload {
+        number |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte & 0x80 != 0 {
+            continue;
+        }
+        if number & 1 == 1 {
+            bucket = bucket.checked_add((number >> 1) + 1)?;
+        } else {
+            if number > 0 {
+                let value_ns = match bucket < FINE_BUCKETS {
+                    true => bucket,
+                    false => (bucket % half + half)
+                        .checked_shl(u32::try_from(bucket / half - 1).ok()?)
+                        .filter(|_| bucket / half <= 54)?,
+                };
+                if value_ns >= covered {
+                    return None;
+                }
+                counts.push(Count { value_ns, count: number >> 1 });
+            }
+            bucket = bucket.checked_add(1)?;
+        }
+        (number, shift) = (0, 0);
+    }
+    (shift == 0).then_some(())
 }
 
 /// Refuses counts of 2^55 and more, which take 9 bytes: nobody counts so far, and the library

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer, V2Serializer};
 use lab::analysis::analyse;
 use lab::load::LoadReport;
 use lab::record::{Outcome, Phase, PhaseRecord};
@@ -252,7 +252,10 @@ fn lengths_and_counts_are_not_taken_at_their_word() {
     let parsed = |plain: Vec<u8>| parse(line(&plain).as_bytes());
     // A run of 10 zeroes, then a count of 1: the sound one.
     let counts = [19, 2];
-    assert_eq!(parsed(plain(&counts, 2, 1, 4095)).unwrap()[0].1.len(), 1);
+    assert_eq!(
+        parsed(plain(&counts, 2, 1, 4095)).unwrap()[0].1,
+        [Count { value_ns: 10, count: 1 }]
+    );
     let problem = parsed(plain(&counts, u32::MAX, 1, 4095)).unwrap_err();
     assert!(problem.contains("does not go with its bytes"), "{problem}");
     let problem = parsed(plain(&counts, 2, 1, u64::MAX)).unwrap_err();
@@ -263,4 +266,29 @@ fn lengths_and_counts_are_not_taken_at_their_word() {
     // More counts than values.
     assert!(parsed(plain(&[0xff, 0xff, 0xff, 0x7f, 2], 5, 1, 4095)).is_err());
     assert!(parsed(Vec::new()).is_err());
+}
+
+/// What is read here and what the library reads are the same, over all magnitudes.
+#[test]
+fn counts_are_those_that_the_library_reads() {
+    let mut samples: Vec<u64> = (0..52).flat_map(|bit| [1 << bit, (1 << bit) * 3 / 2]).collect();
+    samples.extend((0..5000).map(|number| number * number * 37 % 90_000_000));
+    let mut histogram = Histogram::<u64>::new_with_max(1 << 52, 3).unwrap();
+    samples.iter().for_each(|sample| histogram.record(*sample).unwrap());
+    let mut bytes = Vec::new();
+    V2Serializer::new().serialize(&histogram, &mut bytes).unwrap();
+    let mut counts = Vec::new();
+    sparse(&bytes[HEAD_BYTES..], 1 << 52, &mut counts).unwrap();
+    let expected: Vec<Count> = histogram
+        .iter_recorded()
+        .map(|entry| Count {
+            value_ns: histogram.lowest_equivalent(entry.value_iterated_to()),
+            count: entry.count_at_value(),
+        })
+        .collect();
+    assert!(expected.len() > 1000, "{}", expected.len());
+    assert_eq!(counts, expected);
+    // Beyond the bound, and within a number.
+    assert_eq!(sparse(&bytes[HEAD_BYTES..], 1 << 40, &mut Vec::new()), None);
+    assert_eq!(sparse(&[0x82], 4095, &mut Vec::new()), None);
 }
