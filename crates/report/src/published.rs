@@ -267,8 +267,16 @@ impl Measurements<'_> {
             true => String::new(),
             false => format!("; {}", amounts.join("; ")),
         };
+        let compares =
+            cells().any(|cell| matches!(cell.statistic, Statistic::Ratio | Statistic::Loss));
+        let paired = match compares {
+            true => {
+                "; what is compared is paired within each block, so that it need not be the quotient of the medians beside it"
+            }
+            false => "",
+        };
         Some(format!(
-            "here: {}, {blocks} block{}{amounts}",
+            "here: {}, {blocks} block{}{amounts}{paired}",
             tables::device_text(self.plan),
             if blocks == 1 { "" } else { "s" }
         ))

@@ -99,7 +99,12 @@ fn measured_rows_stand_below_published_ones_in_their_unit() {
     assert_eq!(rows[2], ["ext4 = 1", "1", "1.65", "-"]);
     assert_eq!(rows[3][1], "1.000");
     assert!(rows[3][2].starts_with("2.00") && rows[3][3].starts_with("3.00"), "{rows:?}");
-    assert_eq!(beside[0].notes, ["here: memory (mem:1G), 5 blocks"]);
+    assert_eq!(
+        beside[0].notes,
+        [
+            "here: memory (mem:1G), 5 blocks; what is compared is paired within each block, so that it need not be the quotient of the medians beside it"
+        ]
+    );
     let value = beside[0].table.rows[0][1].value;
     assert_eq!(value, Some(117.62));
 }
