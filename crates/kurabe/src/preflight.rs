@@ -33,7 +33,7 @@ pub fn preflight(study: &Study) -> Result<(), Failure> {
         }
         let least = file_system.size_bytes_min();
         if file_system.needs_device()
-            && let Some(size_bytes) = request.size_bytes()
+            && let Some(size_bytes) = trial::device::size_bytes(&request)
             && size_bytes < least
         {
             problems.push(format!(
@@ -174,7 +174,10 @@ pub fn read_files(study: &mut Study) -> Result<(), Failure> {
 /// directories lies.
 pub fn room(study: &Study, request: &DeviceRequest) -> Option<Room> {
     if needs_device(study) {
-        return Some(Room { bytes: request.size_bytes()?, holder: "the device".into() });
+        return Some(Room {
+            bytes: trial::device::size_bytes(request)?,
+            holder: "the device".into(),
+        });
     }
     let directories = study.contenders.iter().filter_map(|entry| entry.directory.as_ref());
     let rooms = directories.filter_map(|directory| {

@@ -154,11 +154,7 @@ impl Source {
             None => format!("study file {}", self.path.display()),
         };
         if quick {
-            let device = text.device.take();
             *text = text.quickened()?;
-            if text.device.is_none() {
-                text.device = device;
-            }
             profile.push_str(", quick profile");
             if !args.quick {
                 profile.push_str("; --full, --scale or --device for more");

@@ -122,24 +122,6 @@ impl DeviceRequest {
     }
 }
 
-impl DeviceRequest {
-    /// Size in bytes, also of a real device, which is only looked at; absent when there is none.
-    pub fn size_bytes(&self) -> Option<u64> {
-        match self {
-            DeviceRequest::Loop { size_bytes, .. } | DeviceRequest::Memory { size_bytes } => {
-                Some(*size_bytes)
-            }
-            DeviceRequest::Block { path, .. } => {
-                let node = path.canonicalize().ok()?;
-                let size = Path::new("/sys/class/block").join(node.file_name()?).join("size");
-                // In sectors of 512 bytes, whatever the device's own are.
-                let sectors: u64 = std::fs::read_to_string(size).ok()?.trim().parse().ok()?;
-                sectors.checked_mul(512)
-            }
-        }
-    }
-}
-
 impl fmt::Display for DeviceRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

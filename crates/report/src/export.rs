@@ -9,7 +9,7 @@ use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record};
 use serde_json::{Value, json};
 
-use crate::{overhead, tables};
+use crate::{overhead, sentence, tables};
 
 /// One line a trial; times in ns, sizes in bytes, as the units in the heads say. The last columns
 /// are the figures of the loads, in the order in which they first occur.
@@ -236,7 +236,7 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
     }
     for workload in &analysis.workloads {
         let _ = writeln!(out, "## {}\n", workload.workload);
-        let _ = writeln!(out, "**{}**\n", tables::sentence(workload, plan));
+        let _ = writeln!(out, "**{}**\n", sentence::sentence(workload, plan));
         let _ = writeln!(out, "{}", tables::contenders(workload, plan).markdown());
         let lost = overhead::tables(workload);
         let explained = overhead::explained(workload);

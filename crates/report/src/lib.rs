@@ -11,6 +11,7 @@ pub mod html;
 pub mod overhead;
 pub mod page;
 pub mod published;
+pub mod sentence;
 pub mod sittings;
 pub mod source;
 pub mod svg;

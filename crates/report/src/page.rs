@@ -16,7 +16,7 @@ use crate::sittings::{self, kernels, sittings};
 use crate::source::Source;
 use crate::svg::{self, Place};
 use crate::table::{Cell, Table, Tone};
-use crate::{costs, published, tables, text};
+use crate::{costs, published, sentence, tables, text};
 
 mod environment;
 
@@ -155,7 +155,7 @@ fn overview(source: &Source, views: &[View<'_>]) -> String {
             "<li><a href=\"#{}\">{}</a><p>{}</p></li>",
             view.id("answer"),
             escape(&view.analysis.workload),
-            escape(&tables::sentence(view.analysis, &source.plan))
+            escape(&sentence::sentence(view.analysis, &source.plan))
         );
     }
     out.push_str("</ol>\n</nav>\n");
@@ -176,7 +176,7 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
     if let Some(why) = &study.why {
         let _ = writeln!(out, "<p class=\"why\">{}</p>", escape(why));
     }
-    let sentence = tables::sentence(workload, &source.plan);
+    let sentence = sentence::sentence(workload, &source.plan);
     let _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&sentence));
     out.push_str(&html::table(&ranking(view), &format!("Ranking under {}", workload.workload)));
     for gate in source.analysis.gates.iter().filter(|gate| gate.workload == workload.workload) {

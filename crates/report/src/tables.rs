@@ -1,4 +1,4 @@
-//! The tables and the sentence of a result, the same for the terminal and for Markdown.
+//! The tables of a result, the same for the terminal and for Markdown.
 
 use lab::analysis::{
     AmplificationBasis, Analysis, Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis,
@@ -10,6 +10,7 @@ use lab::spec::Device;
 use lab::statistics::Verdict;
 
 use crate::overhead;
+use crate::sentence::sentence;
 use crate::table::{Cell, Table, Tone};
 use crate::text;
 
@@ -76,7 +77,9 @@ pub(crate) fn primary_metric(workload: &WorkloadAnalysis) -> &str {
 }
 
 /// The comparisons of the most important figure.
-fn primary_comparisons(workload: &WorkloadAnalysis) -> impl Iterator<Item = &Comparison> {
+pub(crate) fn primary_comparisons(
+    workload: &WorkloadAnalysis,
+) -> impl Iterator<Item = &Comparison> {
     let primary = primary_metric(workload);
     workload.comparisons.iter().filter(move |comparison| comparison.metric == primary)
 }
@@ -298,7 +301,7 @@ fn comparison_cells(
 }
 
 /// Whether the contender with this label completed no trial.
-fn has_no_figure(workload: &WorkloadAnalysis, label: &str) -> bool {
+pub(crate) fn has_no_figure(workload: &WorkloadAnalysis, label: &str) -> bool {
     let of = |contender: &&ContenderAnalysis| contender.label == label;
     workload.contenders.iter().find(of).is_none_or(|contender| contender.metrics.is_empty())
 }
@@ -354,110 +357,6 @@ pub fn phases(workload: &WorkloadAnalysis) -> Table {
         table.rows.push(row);
     }
     table.without_empty_columns()
-}
-
-/// Who wins, by how much, how sure.
-pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
-    let baseline = plan.baseline_label();
-    let measured = workload.contenders.iter().filter(|c| !c.metrics.is_empty()).count();
-    if measured == 0 {
-        return "No contender completed a trial, so nothing can be said.".into();
-    }
-    if workload.contenders.len() == 1 {
-        return format!("{baseline} stands alone; name a second contender to compare it with.");
-    }
-    if has_no_figure(workload, baseline) {
-        let has_failed =
-            |contender: &ContenderAnalysis| contender.label == baseline && contender.failed > 0;
-        let advice = match workload.contenders.iter().any(has_failed) {
-            true => "; choose another with --baseline",
-            false => "",
-        };
-        return format!(
-            "{baseline}, the baseline, completed no trial, so nothing can be compared{advice}."
-        );
-    }
-    let blocks = primary_comparisons(workload).map(|c| c.blocks).max().unwrap_or(0);
-    let of = |wanted: fn(&Verdict) -> bool| -> Vec<&Comparison> {
-        primary_comparisons(workload)
-            .filter(|comparison| {
-                wanted(&comparison.verdict) && !has_no_figure(workload, &comparison.contender)
-            })
-            .collect()
-    };
-    let mut parts = Vec::new();
-    for (verdict, comparisons) in [
-        ("faster", of(|verdict| matches!(verdict, Verdict::Faster))),
-        ("slower", of(|verdict| matches!(verdict, Verdict::Slower))),
-    ] {
-        for comparison in comparisons {
-            parts.push(decided(comparison, verdict));
-        }
-    }
-    for comparison in of(|verdict| matches!(verdict, Verdict::Same { .. })) {
-        parts.push(format!(
-            "{} is as fast as {baseline} ({})",
-            comparison.contender,
-            verdict_text(&comparison.verdict)
-        ));
-    }
-    for comparison in of(|verdict| matches!(verdict, Verdict::Inconclusive)) {
-        parts.push(undecided(comparison));
-    }
-    for contender in workload.contenders.iter().filter(|contender| contender.metrics.is_empty()) {
-        parts.push(match contender.failed {
-            0 => format!("{} was not tried", contender.label),
-            _ => format!("{} failed whenever it was tried", contender.label),
-        });
-    }
-    match blocks {
-        0 => format!("{}.", text::list(&parts)),
-        blocks => format!("{}. {}", text::list(&parts), certainty(blocks, plan)),
-    }
-}
-
-/// The statement of a decided comparison, as a factor that is always above 1.
-fn decided(comparison: &Comparison, verdict: &str) -> String {
-    let Comparison { contender, baseline, ratio, low, high, .. } = comparison;
-    let (Some(ratio), Some(low), Some(high)) = (ratio, low, high) else {
-        return format!("{contender} is {verdict} than {baseline}");
-    };
-    // A throughput is best told as such; a time as the factor that is above 1.
-    let (words, invert) = match (comparison.unit.more_is_better(), verdict) {
-        (true, _) => (format!("times the {} of", comparison.metric), false),
-        (false, "faster") => ("times as fast as".to_string(), true),
-        (false, _) => ("times as long as".to_string(), false),
-    };
-    let (ratio, low, high) =
-        if invert { (1.0 / ratio, 1.0 / high, 1.0 / low) } else { (*ratio, *low, *high) };
-    let verb = match (comparison.unit.more_is_better(), verdict) {
-        (true, _) => "has",
-        (false, "faster") => "is",
-        (false, _) => "takes",
-    };
-    format!(
-        "{contender} {verb} {} {words} {baseline} ({} to {})",
-        text::ratio(ratio),
-        text::ratio(low),
-        text::ratio(high)
-    )
-}
-
-fn undecided(comparison: &Comparison) -> String {
-    let Comparison { contender, baseline, low, high, .. } = comparison;
-    match (low, high) {
-        (Some(low), Some(high)) => format!(
-            "{contender} against {baseline} is inconclusive (the ratio lies between {} and {})",
-            text::ratio(*low),
-            text::ratio(*high)
-        ),
-        _ => format!("{contender} against {baseline} is inconclusive (too few blocks)"),
-    }
-}
-
-fn certainty(blocks: usize, plan: &Plan) -> String {
-    let family = if plan.study.contenders.len() > 2 { ", jointly for all contenders" } else { "" };
-    format!("Intervals of 95 %{family}, from {blocks} interleaved blocks on {}.", device_text(plan))
 }
 
 /// What the trials stood on, in words.

@@ -23,7 +23,7 @@ pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
 pub use lab::device::{DEFAULT_DEVICE, DeviceRequest, RequestError};
 pub use prepare::{Prepared, prepare};
-pub use real::examine;
+pub use real::{examine, size_bytes};
 
 /// Why a device could not be prepared or attached.
 #[derive(Debug)]

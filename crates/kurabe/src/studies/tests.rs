@@ -51,7 +51,7 @@ fn every_study_reads_and_says_why() {
 fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
     for (name, mut study) in profiles() {
         let request = DeviceRequest::parse(&study.device, None).unwrap();
-        let size_bytes = request.size_bytes().unwrap();
+        let size_bytes = trial::device::size_bytes(&request).unwrap();
         let room = crate::preflight::room(&study, &request);
         for load in &mut study.workloads {
             // The load file of dbench comes with its package.

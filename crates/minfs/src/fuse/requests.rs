@@ -7,6 +7,9 @@
 //!
 //! The root directory is not stored: mode and owner are options of the mount, and its times are
 //! those of the last change of a name under this mount.
+//!
+//! More than 600 lines, since it is one trait of the protocol with one method a request, most of
+//! them only a signature that `fuser` prescribes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

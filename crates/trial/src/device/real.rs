@@ -13,7 +13,7 @@ use block::claim::{Claim, ClaimError, Permission, claim};
 use rustix::fs::OFlags;
 
 use super::fill::{self, Progress};
-use super::{BlockDeviceFacts, DeviceError, DeviceFacts};
+use super::{BlockDeviceFacts, DeviceError, DeviceFacts, DeviceRequest};
 use crate::filesystem;
 use crate::ledger::random_bits;
 use crate::stop::Stop;
@@ -50,6 +50,22 @@ impl Drop for RealDevice {
         // Somebody else's claim comes first; then what is there stays.
         if let Ok(granted) = claim(&self.path, &self.destroy) {
             let _ = fill::wipe_signatures(granted.file(), granted.findings().size_bytes);
+        }
+    }
+}
+
+/// Size in bytes of what is asked for; a real device is only looked at. Absent when there is none.
+pub fn size_bytes(request: &DeviceRequest) -> Option<u64> {
+    match request {
+        DeviceRequest::Loop { size_bytes, .. } | DeviceRequest::Memory { size_bytes } => {
+            Some(*size_bytes)
+        }
+        DeviceRequest::Block { path, .. } => {
+            let node = path.canonicalize().ok()?;
+            let size = Path::new("/sys/class/block").join(node.file_name()?).join("size");
+            // In sectors of 512 bytes, whatever the device's own are.
+            let sectors: u64 = std::fs::read_to_string(size).ok()?.trim().parse().ok()?;
+            sectors.checked_mul(512)
         }
     }
 }
