@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::exit::{self, Failure};
@@ -25,8 +25,15 @@ pub fn man(directory: Option<&Path>) -> Result<u8, Failure> {
 
 /// Prints the completions of a shell.
 pub fn completions(shell: Shell) -> Result<u8, Failure> {
+    // The generators offer hidden subcommands too, which nobody is to type.
+    let all = Cli::command();
+    let shown = all.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
+    let mut command = Command::new("kurabe")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(all.get_arguments())
+        .subcommands(shown);
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "kurabe", &mut text);
+    clap_complete::generate(shell, &mut command, "kurabe", &mut text);
     terminal::print(&String::from_utf8_lossy(&text));
     Ok(exit::OK)
 }

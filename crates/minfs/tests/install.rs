@@ -31,15 +31,19 @@ fn the_system_reaches_an_installed_minfs() {
     let (root, work) = (directory.path().join("root"), directory.path().join("work"));
     fs::create_dir(&work).unwrap();
     let built = Path::new(MINFS).parent().unwrap();
-    let install = Command::new("make")
-        .args(["--silent", "--directory", concat!(env!("CARGO_MANIFEST_DIR"), "/../..")])
-        .arg("install-minfs")
-        .arg(format!("BINARIES={}", built.display()))
-        .arg(format!("DESTDIR={}", root.display()))
-        .args(["PREFIX=/usr/local", "HELPERS=/sbin"])
-        .output()
-        .unwrap();
-    assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stderr));
+    let make = |target: &str| {
+        let made = Command::new("make")
+            .args(["--silent", "--directory", concat!(env!("CARGO_MANIFEST_DIR"), "/../..")])
+            .arg(target)
+            .arg(format!("BINARIES={}", built.display()))
+            .arg(format!("DESTDIR={}", root.display()))
+            .args(["PREFIX=/usr/local", "HELPERS=/sbin"])
+            .env_remove("MAKEFLAGS")
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{target}: {}", String::from_utf8_lossy(&made.stderr));
+    };
+    make("install-minfs");
     for file in [
         "usr/local/bin/minfs",
         "usr/local/share/man/man8/mkfs.minfs.8",
@@ -64,4 +68,8 @@ fn the_system_reaches_an_installed_minfs() {
         text(&output.stdout),
         text(&output.stderr)
     );
+    make("uninstall");
+    let mut find = Command::new("find");
+    let left = find.arg(&root).args(["!", "-type", "d"]).output().unwrap();
+    assert_eq!(text(&left.stdout), "", "left behind by make uninstall");
 }
