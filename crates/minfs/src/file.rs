@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use block::{AlignedBuffer, BlockDevice};
 
+use crate::checksum::crc32c_append;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeState};
 use crate::layout::TAIL_BYTES_MAX;
@@ -79,8 +80,7 @@ impl File {
         if bytes.is_empty() {
             return Ok(());
         }
-        let granule = self.shared.granule;
-        if offset.is_multiple_of(granule) && end.is_multiple_of(granule) {
+        if self.shared.are_whole_blocks(offset, end) {
             let state = self.inode.state.read().expect(NOT_POISONED);
             self.check_whole(&state)?;
             let is_plain = end <= state.live().min(state.recorded_valid)
@@ -296,32 +296,10 @@ impl File {
         if offset > live {
             self.fill_with_zeros(state, live, offset)?;
         }
+        let pending_checksum = Self::pending_checksum(state, bytes, offset, live);
         self.put(state, bytes, offset)?;
-        self.account(state, bytes, offset, end, live);
-        Ok(())
-    }
-
-    /// Brings valid length, size and the checksum of what is not yet recorded up to date.
-    fn account(&self, state: &mut InodeState, bytes: &[u8], offset: u64, end: u64, live: u64) {
-        let valid = state.valid;
-        let is_pending = valid > state.recorded_valid;
-        if is_pending && offset.min(live) < valid && end > state.recorded_valid {
-            state.pending_checksum = None;
-        } else if end > valid {
-            let is_short = end - state.recorded_valid <= TAIL_BYTES_MAX;
-            state.pending_checksum = state.pending_checksum.filter(|_| is_short).map(|checksum| {
-                let mut checksum = checksum;
-                let mut gap = offset.saturating_sub(valid);
-                while gap > 0 {
-                    let step = gap.min(PIECE_BYTES);
-                    checksum = crc32c::crc32c_append(checksum, &ZEROS[..step as usize]);
-                    gap -= step;
-                }
-                let skipped = valid.saturating_sub(offset) as usize;
-                crc32c::crc32c_append(checksum, &bytes[skipped..])
-            });
-        }
-        if end > valid {
+        state.pending_checksum = pending_checksum;
+        if end > state.valid {
             state.valid = end;
             state.is_dirty = true;
         }
@@ -329,6 +307,30 @@ impl File {
             state.size = end;
             state.is_dirty = true;
         }
+        Ok(())
+    }
+
+    /// The checksum of what is not yet recorded, once `bytes` are written at `offset`.
+    fn pending_checksum(state: &InodeState, bytes: &[u8], offset: u64, live: u64) -> Option<u32> {
+        let valid = state.valid;
+        let end = offset + bytes.len() as u64;
+        let is_pending = valid > state.recorded_valid;
+        if is_pending && offset.min(live) < valid && end > state.recorded_valid {
+            return None;
+        }
+        if end <= valid {
+            return state.pending_checksum;
+        }
+        let is_short = end - state.recorded_valid <= TAIL_BYTES_MAX;
+        let mut checksum = state.pending_checksum.filter(|_| is_short)?;
+        let mut gap = offset.saturating_sub(valid);
+        while gap > 0 {
+            let step = gap.min(PIECE_BYTES);
+            checksum = crc32c_append(checksum, &ZEROS[..step as usize]);
+            gap -= step;
+        }
+        let skipped = valid.saturating_sub(offset) as usize;
+        Some(crc32c_append(checksum, &bytes[skipped..]))
     }
 
     /// Writes zeros from `start`, the end of the live bytes, to `end`.
@@ -391,8 +393,11 @@ impl File {
 
     /// Reads bytes that the file holds on the device, at any offset and length.
     fn fetch(&self, state: &InodeState, buffer: &mut [u8], offset: u64) -> Result<()> {
-        let granule = self.shared.granule;
         let end = offset + buffer.len() as u64;
+        if self.shared.are_whole_blocks(offset, end) {
+            return self.fetch_blocks(state, buffer, offset);
+        }
+        let granule = self.shared.granule;
         let mut position = offset;
         while position < end {
             let done = (position - offset) as usize;

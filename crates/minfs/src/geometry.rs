@@ -5,6 +5,7 @@
 
 use block::BlockDevice;
 
+use crate::checksum::crc32c;
 use crate::error::{Error, Result};
 use crate::layout::{
     BLOCK_BYTES, FORMAT_VERSION, GEOMETRY_MAGIC, Geometry, INODES_MAX, LABEL_BYTES_MAX,
@@ -89,7 +90,7 @@ impl VolumeGeometry {
         let mut bytes = block::AlignedBuffer::zeroed(BLOCK_BYTES as usize);
         let mut fields = self.fields.clone();
         fields.encode(&mut bytes);
-        fields.checksum = crc32c::crc32c(&bytes[..Geometry::SIZE - 4]);
+        fields.checksum = crc32c(&bytes[..Geometry::SIZE - 4]);
         fields.encode(&mut bytes);
         bytes
     }
@@ -145,7 +146,7 @@ impl VolumeGeometry {
         if fields.magic != GEOMETRY_MAGIC {
             return Copy::Foreign;
         }
-        if fields.checksum != crc32c::crc32c(&bytes[..Geometry::SIZE - 4]) {
+        if fields.checksum != crc32c(&bytes[..Geometry::SIZE - 4]) {
             return Copy::Damaged("its checksum is wrong".into());
         }
         if fields.version != FORMAT_VERSION {

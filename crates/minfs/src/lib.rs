@@ -28,6 +28,7 @@
 //! `fsck`, and `fuse` (the mount).
 
 mod allocator;
+mod checksum;
 mod error;
 mod file;
 mod fsck;

@@ -7,6 +7,7 @@
 
 use block::AlignedBuffer;
 
+use crate::checksum::{crc32c, crc32c_append};
 use crate::geometry::VolumeGeometry;
 use crate::layout::{
     BLOCK_BYTES, EXTENTS_MAX, EXTENTS_PER_SECTOR, ExtentOnDisk, FLAG_TAIL, GENERATION_END,
@@ -125,7 +126,7 @@ fn sector_checksum(uuid: &[u8; 16], inode: u32, slot: usize, index: usize, secto
     place[16..20].copy_from_slice(&inode.to_le_bytes());
     place[20..22].copy_from_slice(&(slot as u16).to_le_bytes());
     place[22..].copy_from_slice(&(index as u16).to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c(&place), &sector[..SECTOR_BYTES - 4])
+    crc32c_append(crc32c(&place), &sector[..SECTOR_BYTES - 4])
 }
 
 impl Record {
@@ -147,9 +148,9 @@ impl Record {
         }
         // The writer proves what it wrote with the reader's own eyes: a record that a mount would
         // refuse must never reach the medium.
-        match Slot::read(&bytes, geometry, self.inode, slot) {
-            Slot::Whole(back) => assert_eq!(*back, *self, "a record changed on its way to disk"),
-            other => panic!("a record would not be readable: {other:?}"),
+        match Self::checked(&bytes, geometry, self.inode, self.generation) {
+            Ok(back) => assert_eq!(back, *self, "a record changed on its way to disk"),
+            Err(why) => panic!("a record would not be readable: {why}"),
         }
         bytes
     }
@@ -220,7 +221,7 @@ impl Record {
             (has_tail || header.flags == 0, "a flag is unknown"),
             (header.inode == inode, "the record is another inode's"),
             (count <= EXTENTS_MAX, "too many extents"),
-            (header.reserved.iter().all(|byte| *byte == 0), "reserved bytes are not zero"),
+            (is_zero(&header.reserved), "reserved bytes are not zero"),
             (name_length <= NAME_BYTES_MAX, "the name is too long"),
             (generation > header.previous_generation, "the generations do not grow"),
             (generation > header.buried_generation, "a younger record is buried"),
@@ -277,7 +278,7 @@ impl Record {
         };
         let rules = [
             (is_valid_name(name), "the name is not valid"),
-            (padding.iter().all(|byte| *byte == 0), "the name's padding is not zero"),
+            (is_zero(padding), "the name's padding is not zero"),
             (valid <= allocated, "the valid length is beyond the allocated space"),
             (size <= i64::MAX as u64, "the size is out of range"),
             (header.mode <= 0o7777, "the mode is out of range"),
@@ -315,15 +316,9 @@ fn extent_offset(index: usize) -> usize {
 fn checked_extents(bytes: &[u8], count: usize, unit_count: u32) -> Result<Vec<Extent>, String> {
     let mut extents = Vec::with_capacity(count);
     let mut units_in_all = 0_u64;
-    for index in 0..EXTENTS_MAX {
+    for index in 0..count {
         let ExtentOnDisk { start, count: units } =
             ExtentOnDisk::decode(&bytes[extent_offset(index)..]);
-        if index >= count {
-            if start != 0 || units != 0 {
-                return Err("an unused extent is not zero".into());
-            }
-            continue;
-        }
         match start.checked_add(units) {
             Some(end) if units > 0 && end <= unit_count => {
                 units_in_all += u64::from(units);
@@ -336,12 +331,13 @@ fn checked_extents(bytes: &[u8], count: usize, unit_count: u32) -> Result<Vec<Ex
     if units_in_all > u64::from(unit_count) {
         return Err("the extents overlap".into());
     }
-    let used = EXTENTS_PER_SECTOR * ExtentOnDisk::SIZE;
-    let is_padded = bytes
-        .chunks(SECTOR_BYTES)
-        .skip(1)
-        .all(|sector| sector[used..PAYLOAD_BYTES].iter().all(|byte| *byte == 0));
-    if is_padded { Ok(extents) } else { Err("reserved bytes are not zero".into()) }
+    for (sector, bytes) in bytes.chunks(SECTOR_BYTES).skip(1).enumerate() {
+        let used = count.saturating_sub(sector * EXTENTS_PER_SECTOR).min(EXTENTS_PER_SECTOR);
+        if !is_zero(&bytes[used * ExtentOnDisk::SIZE..PAYLOAD_BYTES]) {
+            return Err("unused extents or reserved bytes are not zero".into());
+        }
+    }
+    Ok(extents)
 }
 
 impl Slot {

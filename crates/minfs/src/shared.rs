@@ -172,6 +172,13 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether a range begins and ends between blocks of the device. Every request asks, so it is
+    /// not left to a division: the size of a block is a power of two.
+    #[inline]
+    pub(crate) fn are_whole_blocks(&self, start: u64, end: u64) -> bool {
+        (start | end) & (self.granule - 1) == 0
+    }
+
     /// Whether there is nothing to sync and never was: mounted read-only, or unmounted.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_read_only.load(Ordering::Acquire) && !self.has_failed.load(Ordering::Acquire)

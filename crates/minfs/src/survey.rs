@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use block::{AlignedBuffer, BlockDevice};
 
 use crate::allocator::overlaps;
+use crate::checksum::crc32c_append;
 use crate::error::{Error, Result};
 use crate::geometry::{VolumeGeometry, find};
 use crate::layout::BLOCK_BYTES;
@@ -402,6 +403,7 @@ impl Survey {
 }
 
 /// Calls `visit` with each piece of the file bytes `start..end`: device offset and length.
+#[inline]
 pub(crate) fn for_each_piece<E>(
     geometry: &VolumeGeometry,
     extents: &[Extent],
@@ -449,7 +451,7 @@ fn tail_matches<D: BlockDevice + ?Sized>(
             device.read_at(part, offset).map_err(Error::device(action))
         })?;
         let range = (position - block_start) as usize..(end - block_start) as usize;
-        checksum = crc32c::crc32c_append(checksum, &buffer[range]);
+        checksum = crc32c_append(checksum, &buffer[range]);
         position = end;
     }
     Ok(checksum == tail.checksum)

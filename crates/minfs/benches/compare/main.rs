@@ -3,15 +3,18 @@
 //! Every file system has a loop device (direct I/O) over an image of its own, written once in full.
 //! The library and the bare device share one: what the library reads and writes in its file, the
 //! bare device reads and writes at the same places, so that nothing but the library lies between
-//! the two. `paired` says how times are taken. Three parts: the library against the bare device
-//! alone, in as many rounds as fit; all contenders; files that many threads grow. Needs root,
+//! the two. `paired` says how times are taken. Four parts: the library against the bare device
+//! alone, in as many rounds as fit; files that grow, on the loop device and on a modelled disk; all
+//! contenders; files that many threads grow. Needs root,
 //! mkfs.ext4, mkfs.xfs and mkfs.btrfs; says so and ends otherwise.
 //!
 //! `MINFS_BENCH_DIRECTORY` says where the images lie (a memory file system shows the software's
 //! share, a disk the user's), `MINFS_BENCH_SECONDS` how long each cell of each part lasts (6);
-//! with `MINFS_BENCH_PARTS=library` the first part is all.
+//! `MINFS_BENCH_PARTS=library,extending,all,growth` picks parts, `MINFS_BENCH_CELLS` those cells of
+//! the first whose name contains it.
 //! `cargo bench -p minfs`.
 
+mod modelled;
 mod paired;
 
 use std::fs::{self, File, OpenOptions};
@@ -34,6 +37,7 @@ const AREA_BYTES: u64 = 192 << 20;
 const SEED: u64 = 2024;
 /// The library's time may differ from the bare device's by this share.
 const BOUND: f64 = 0.02;
+const PARTS: [&str; 4] = ["library", "extending", "all", "growth"];
 const MATRIX: [Access; 2] = [Access::RandomRead, Access::RandomWrite];
 const DEPTHS: [usize; 2] = [1, 32];
 const BLOCKS: [u64; 4] = [4 << 10, 64 << 10, 1 << 20, 4 << 20];
@@ -71,8 +75,8 @@ impl Drop for Loop {
 }
 
 /// The bytes of a device from `start` on.
-struct Raw {
-    device: Arc<FileDevice>,
+struct Raw<D> {
+    device: Arc<D>,
     start: u64,
     end: AtomicU64,
     /// Where a record of 4 KiB is written before each sync, as the library does for a file that
@@ -80,7 +84,7 @@ struct Raw {
     record_at: Option<u64>,
 }
 
-impl Target for Raw {
+impl<D: BlockDevice> Target for Raw<D> {
     fn read(&self, buffer: &mut [u8], offset: u64) {
         self.device.read_at(buffer, self.start + offset).expect("read");
     }
@@ -168,23 +172,32 @@ fn prepare(target: &dyn Target) {
 }
 
 /// The library's volume, and the bare device below it.
-struct Pair {
-    device: Arc<FileDevice>,
+struct Pair<D> {
+    device: Arc<D>,
     volume: Volume,
+    /// Where the space of the files begins, behind the slots.
+    data_at: u64,
     /// Where the library's prepared file lies on the device.
     area_at: u64,
     area: Library,
     // Detached last, after everything that has it open.
-    _device_held: Loop,
+    _device_held: Option<Loop>,
 }
 
-impl Pair {
-    fn new(directory: &Path) -> Self {
+impl Pair<FileDevice> {
+    fn on_loop(directory: &Path) -> Self {
         let attached = Loop::new("minfs", directory);
         let options = FileDeviceOptions { exclusive: true, ..Default::default() };
         let device = FileDevice::open(&attached.0, &options).expect("open the loop device");
+        Self::new(device, Some(attached))
+    }
+}
+
+impl<D: BlockDevice + 'static> Pair<D> {
+    fn new(device: D, attached: Option<Loop>) -> Self {
         let device = Arc::new(device);
         mkfs(&device, &MkfsOptions::default()).expect("mkfs");
+        let data_at = minfs::identify(&device).expect("it is a volume").unit_offset(0);
         let volume = Volume::mount(device.clone(), &MountOptions::default()).expect("mount");
         let file = volume.create(b"area", 0o644).expect("create");
         file.preallocate(0, AREA_BYTES, false, true).expect("preallocate");
@@ -192,18 +205,18 @@ impl Pair {
         assert_eq!(pieces.len(), 1, "a fresh volume gives contiguous space");
         let area_at = pieces[0].device_offset;
         let area = Library { files: vec![file], grows: false };
-        Self { device, volume, area_at, area, _device_held: attached }
+        Self { device, volume, data_at, area_at, area, _device_held: attached }
     }
 
     /// The bare device at the same places, or, for files that grow, right behind the prepared one,
     /// where the volume places them as well.
-    fn raw(&self, has_record: bool) -> Raw {
+    fn raw(&self, has_record: bool) -> Raw<D> {
         Raw {
             device: self.device.clone(),
             start: self.area_at,
             end: AtomicU64::new(0),
-            // The last block of the area stands for the slot of an inode.
-            record_at: has_record.then(|| self.area_at + AREA_BYTES - 4096),
+            // A slot that no file of this volume uses.
+            record_at: has_record.then_some(self.data_at - 2 * 4096),
         }
     }
 
@@ -312,11 +325,12 @@ fn cells() -> Vec<Load> {
 }
 
 /// The library against the bare device at the same places.
-fn compare_the_library(pair: &Pair, budget: Duration) {
+fn compare_the_library(pair: &Pair<FileDevice>, budget: Duration) {
+    let wanted = std::env::var("MINFS_BENCH_CELLS").unwrap_or_default();
     println!("\n| library against the bare device | raw, us | ratio [95 %] | rounds | |");
     println!("| --- | ---: | ---: | ---: | --- |");
     for cell in cells() {
-        if cell.access == Access::SyncedAppend {
+        if cell.access == Access::SyncedAppend || !title(cell).contains(&wanted) {
             continue;
         }
         let raw = pair.raw(false);
@@ -331,8 +345,13 @@ fn compare_the_library(pair: &Pair, budget: Duration) {
             verdict(&ratio)
         );
     }
+}
+
+/// Writes at the end, a sync each: beside the bare device, and beside one that writes 4 KiB more
+/// before each flush, which a new length costs a file system without a log.
+fn compare_extending<D: BlockDevice + 'static>(pair: &Pair<D>, medium: &str, budget: Duration) {
     println!(
-        "\n| extending, a sync each | raw, us | raw and 4 KiB | minfs | minfs to raw and 4 KiB | |"
+        "\n| extending, a sync each, {medium} | raw, us | raw and 4 KiB | minfs | minfs to raw and 4 KiB | |"
     );
     println!("| --- | ---: | ---: | ---: | ---: | --- |");
     for block_bytes in [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
@@ -354,7 +373,7 @@ fn compare_the_library(pair: &Pair, budget: Duration) {
 }
 
 /// All contenders, each on a device of its own but for the bare one and the library.
-fn compare_all(pair: &Pair, others: &[FileSystem], budget: Duration) {
+fn compare_all(pair: &Pair<FileDevice>, others: &[FileSystem], budget: Duration) {
     let names: Vec<_> = others.iter().map(|other| other.name).collect();
     println!("\n| ratio to the bare device [95 %] | raw, us | minfs | {} |", names.join(" | "));
     println!("| --- |{}", " ---: |".repeat(names.len() + 2));
@@ -376,7 +395,7 @@ fn compare_all(pair: &Pair, others: &[FileSystem], budget: Duration) {
 }
 
 /// Files that many threads grow by 64 KiB, a sync after each.
-fn compare_growth(pair: &Pair, others: &[FileSystem], budget: Duration) {
+fn compare_growth(pair: &Pair<FileDevice>, others: &[FileSystem], budget: Duration) {
     let names: Vec<_> = others.iter().map(|other| other.name).collect();
     println!(
         "\n| 64 KiB extending, a sync each | raw, us | minfs, one file | minfs, one each | {} |",
@@ -516,15 +535,28 @@ fn main() {
     let budget = Duration::from_secs_f64(seconds.unwrap_or(6.0));
     time_huge_volume(directory.path());
     println!("\nSeed {SEED}, {} s a cell; medians over rounds", budget.as_secs_f64());
-    let pair = Pair::new(directory.path());
-    compare_the_library(&pair, budget);
-    if std::env::var("MINFS_BENCH_PARTS").is_ok_and(|parts| parts == "library") {
+    let pair = Pair::on_loop(directory.path());
+    let parts = std::env::var("MINFS_BENCH_PARTS").unwrap_or_else(|_| PARTS.join(","));
+    let is_wanted = |part: &str| parts.split(',').any(|wanted| wanted == part);
+    if is_wanted("library") {
+        compare_the_library(&pair, budget);
+    }
+    if is_wanted("extending") {
+        compare_extending(&pair, "loop device", budget);
+        let modelled = Pair::new(modelled::Disk::new(IMAGE_BYTES), None);
+        compare_extending(&modelled, "modelled 7200 rpm", budget);
+    }
+    if !is_wanted("all") && !is_wanted("growth") {
         return;
     }
     let others: Vec<_> = ["ext4", "xfs", "btrfs", "minfs-fuse"]
         .into_iter()
         .map(|name| FileSystem::new(name, directory.path()))
         .collect();
-    compare_all(&pair, &others, budget);
-    compare_growth(&pair, &others[..2], budget);
+    if is_wanted("all") {
+        compare_all(&pair, &others, budget);
+    }
+    if is_wanted("growth") {
+        compare_growth(&pair, &others[..2], budget);
+    }
 }
