@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn pieces_give_the_checksum_of_the_whole() {
-        let bytes: Vec<u8> = (0..70_000_u32).map(|index| (index * 31 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..70_000_u32).map(|index| ((index * 31) >> 3) as u8).collect();
         let whole = crc32c(&bytes);
         for cut in [0, 1, 7, 63, 64, 511, 4096, 4097, 65_536, bytes.len()] {
             let (first, second) = bytes.split_at(cut);
