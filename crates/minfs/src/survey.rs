@@ -403,7 +403,6 @@ impl Survey {
 }
 
 /// Calls `visit` with each piece of the file bytes `start..end`: device offset and length.
-#[inline]
 pub(crate) fn for_each_piece<E>(
     geometry: &VolumeGeometry,
     extents: &[Extent],
@@ -424,6 +423,26 @@ pub(crate) fn for_each_piece<E>(
         }
     }
     Ok(())
+}
+
+/// Where the file bytes `start..end` lie on the device, if one extent holds them all.
+#[inline]
+pub(crate) fn contiguous_place(
+    geometry: &VolumeGeometry,
+    extents: &[Extent],
+    start: u64,
+    end: u64,
+) -> Option<u64> {
+    let mut extent_start = 0;
+    for extent in extents {
+        let extent_end = extent_start + u64::from(extent.count) * geometry.unit_bytes();
+        if start < extent_end {
+            let place = geometry.unit_offset(extent.start) + (start - extent_start);
+            return (end <= extent_end).then_some(place);
+        }
+        extent_start = extent_end;
+    }
+    None
 }
 
 /// Whether the bytes on the device are those that the record vouches for.
