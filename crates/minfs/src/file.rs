@@ -5,8 +5,8 @@
 //! lock alone. No byte is copied unless a write or a read cuts through a block of the device.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, RwLockWriteGuard};
 
 use block::{AlignedBuffer, BlockDevice};
 
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeState};
 use crate::layout::TAIL_BYTES_MAX;
 use crate::record::{Attributes, unit_sum};
-use crate::shared::{NOT_POISONED, Shared, display, now_ns};
+use crate::shared::{FlushMark, NOT_POISONED, Shared, display, now_ns};
 use crate::survey::{contiguous_place, for_each_piece};
 use crate::volume::{FileFacts, Sabotage};
 
@@ -98,23 +98,17 @@ impl File {
                 return Ok(());
             }
         }
-        let mut state = self.inode.state.write().expect(NOT_POISONED);
-        self.write_alone(&mut state, bytes, offset, end)?;
-        self.inode.note_write();
+        self.write_alone(|_| offset, bytes)?;
         Ok(())
     }
 
     /// Appends `bytes` at the end, wherever it is by then, and returns their offset.
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
         self.shared.writable()?;
-        let mut state = self.inode.state.write().expect(NOT_POISONED);
-        let offset = state.size;
-        let end = offset + bytes.len() as u64;
-        if !bytes.is_empty() {
-            self.write_alone(&mut state, bytes, offset, end)?;
-            self.inode.note_write();
+        if bytes.is_empty() {
+            return Ok(self.size());
         }
-        Ok(offset)
+        self.write_alone(|state| state.size, bytes)
     }
 
     /// Makes all writes to this file that completed before the call durable: one flush, and one
@@ -126,21 +120,30 @@ impl File {
         }
         let mark = self.shared.flush_mark();
         self.shared.bound_tails()?;
-        {
+        let wanted = {
             let state = self.inode.state.read().expect(NOT_POISONED);
-            if !state.is_dirty || state.is_unlinked {
+            if !state.is_dirty() || state.is_unlinked {
                 drop(state);
                 self.shared.writable()?;
-                return self.shared.flush_since(mark);
+                return self.flush_since(mark);
             }
-        }
-        let mut state = self.inode.state.write().expect(NOT_POISONED);
-        if state.is_dirty && !state.is_unlinked {
-            self.shared.store(&self.inode, &mut state)
+            state.changes
+        };
+        let (turn, state) = self.inode.lock_to_record();
+        // While this thread waited another may have recorded its changes, and others made more.
+        if state.recorded_changes < wanted && !state.is_unlinked {
+            self.shared.store(&self.inode, turn, state)
         } else {
-            drop(state);
-            self.shared.flush_since(mark)
+            drop((state, turn));
+            self.flush_since(mark)
         }
+    }
+
+    /// A record that another thread has written but not flushed yet, or whose flush failed, may
+    /// speak of the bytes that are to be durable: only a flush that begins from here on covers it.
+    fn flush_since(&self, mark: FlushMark) -> Result<()> {
+        let is_recorded = !self.inode.has_unflushed_record.load(Ordering::SeqCst);
+        self.shared.flush_since(if is_recorded { mark } else { self.shared.flush_mark() })
     }
 
     /// Sets the length: one write and one flush. A shorter file gives its space back, also what
@@ -152,7 +155,7 @@ impl File {
             return Err(Error::TooLarge(size));
         }
         let unit_bytes = shared.geometry.unit_bytes();
-        let mut state = self.inode.state.write().expect(NOT_POISONED);
+        let (turn, mut state) = self.inode.lock_to_record();
         self.check_whole(&state)?;
         if size == state.size {
             return Ok(());
@@ -177,7 +180,7 @@ impl File {
         state.attributes.changed_ns = now_ns();
         self.inode.written_ns.store(state.attributes.changed_ns, Ordering::Relaxed);
         if !state.is_unlinked {
-            shared.store_settled(&self.inode, &mut state)?;
+            shared.store_settled(&self.inode, &turn, &mut state)?;
         }
         shared.free_units(&freed);
         Ok(())
@@ -194,7 +197,7 @@ impl File {
         }
         let end = offset.checked_add(length).ok_or(Error::TooLarge(offset))?;
         let unit_bytes = shared.geometry.unit_bytes();
-        let mut state = self.inode.state.write().expect(NOT_POISONED);
+        let (turn, mut state) = self.inode.lock_to_record();
         self.check_whole(&state)?;
         shared.grow(&mut state, end, false)?;
         let units = end.div_ceil(unit_bytes);
@@ -216,7 +219,7 @@ impl File {
         }
         if is_changed && !state.is_unlinked {
             state.attributes.changed_ns = now_ns();
-            shared.store_settled(&self.inode, &mut state)?;
+            shared.store_settled(&self.inode, &turn, &mut state)?;
         }
         Ok(())
     }
@@ -241,7 +244,7 @@ impl File {
     pub fn set_attributes(&self, change: impl FnOnce(&mut Attributes)) -> Result<()> {
         let shared = &self.shared;
         shared.writable()?;
-        let mut state = self.inode.state.write().expect(NOT_POISONED);
+        let (turn, mut state) = self.inode.lock_to_record();
         let written_ns = self.inode.written_ns.swap(0, Ordering::Relaxed);
         if written_ns != 0 {
             state.attributes.modified_ns = written_ns;
@@ -257,7 +260,7 @@ impl File {
         if is_only_times || state.is_unlinked {
             return Ok(());
         }
-        shared.store(&self.inode, &mut state)
+        shared.store(&self.inode, turn, state)
     }
 
     /// Where the file's allocated bytes lie on the device, in order.
@@ -282,22 +285,38 @@ impl File {
         if state.is_damaged { Err(Error::DamagedFile(display(&state.name))) } else { Ok(()) }
     }
 
-    fn write_alone(
+    /// Writes at the offset that `place` tells of the locked file, and returns it.
+    fn write_alone(&self, place: impl Fn(&InodeState) -> u64, bytes: &[u8]) -> Result<u64> {
+        let state = self.inode.state.write().expect(NOT_POISONED);
+        let offset = place(&state);
+        let touches_tail = |state: &InodeState, offset| {
+            state.touches_tail(offset, offset + bytes.len() as u64)
+                && !state.is_unlinked
+                && self.shared.sabotage() != Sabotage::OverwriteTail
+        };
+        if !touches_tail(&state, offset) {
+            return self.write_locked(state, bytes, offset);
+        }
+        drop(state);
+        // A record vouches for these bytes with a checksum, which they are about to leave.
+        let (turn, mut state) = self.inode.lock_to_record();
+        let offset = place(&state);
+        self.check_whole(&state)?;
+        if touches_tail(&state, offset) {
+            self.shared.store_settled(&self.inode, &turn, &mut state)?;
+        }
+        self.write_locked(state, bytes, offset)
+    }
+
+    fn write_locked(
         &self,
-        state: &mut InodeState,
+        mut state: RwLockWriteGuard<'_, InodeState>,
         bytes: &[u8],
         offset: u64,
-        end: u64,
-    ) -> Result<()> {
-        let shared = &self.shared;
+    ) -> Result<u64> {
+        let (shared, state) = (&self.shared, &mut *state);
         self.check_whole(state)?;
-        if state.touches_tail(offset, end)
-            && !state.is_unlinked
-            && shared.sabotage() != Sabotage::OverwriteTail
-        {
-            // A record vouches for these bytes with a checksum, which they are about to leave.
-            shared.store_settled(&self.inode, state)?;
-        }
+        let end = offset + bytes.len() as u64;
         let live = state.live();
         shared.grow(state, end, end > live)?;
         if offset > live {
@@ -306,15 +325,13 @@ impl File {
         let pending_checksum = Self::pending_checksum(state, bytes, offset, live);
         self.put(state, bytes, offset)?;
         state.pending_checksum = pending_checksum;
-        if end > state.valid {
-            state.valid = end;
-            state.is_dirty = true;
+        if end > state.valid.min(state.size) {
+            state.valid = state.valid.max(end);
+            state.size = state.size.max(end);
+            state.changes += 1;
         }
-        if end > state.size {
-            state.size = end;
-            state.is_dirty = true;
-        }
-        Ok(())
+        self.inode.note_write();
+        Ok(offset)
     }
 
     /// The checksum of what is not yet recorded, once `bytes` are written at `offset`.

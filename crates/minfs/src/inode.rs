@@ -1,18 +1,22 @@
-//! A file in memory: what its durable record says and what has changed since.
+//! A file in memory: what its newest record says and what has changed since.
 //!
-//! Knows nothing of devices or locks. Invariants: `recorded_valid <= valid`, `valid` fits the
-//! extents, and a tail ends at `recorded_valid`.
+//! Knows nothing of devices. Invariants: `recorded_valid <= valid`, `valid` fits the extents, and a
+//! tail ends at `recorded_valid`.
 
-use std::sync::RwLock;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use crate::record::{Attributes, Extent, FileRecord, Tail, unit_sum};
-use crate::shared::now_ns;
+use crate::shared::{NOT_POISONED, now_ns};
 
 /// One file; the volume's tables and all handles share it.
 #[derive(Debug)]
 pub(crate) struct Inode {
     pub(crate) number: u32,
+    turn: Mutex<()>,
+    /// A record of the file was written and no flush has made it durable yet, though the state
+    /// says already what it says.
+    pub(crate) has_unflushed_record: AtomicBool,
     /// Held shared while data move, so that no one takes the space away meanwhile.
     pub(crate) state: RwLock<InodeState>,
     /// Outside the lock, so that writers that share it can note their time. Zero: not changed
@@ -20,7 +24,37 @@ pub(crate) struct Inode {
     pub(crate) written_ns: AtomicI64,
 }
 
+/// The right to write a record of one file. Held until the record is durable: the next one goes to
+/// the other slot, which holds the durable one until then. Taken before the state is locked.
+pub(crate) struct Turn<'a> {
+    _held: MutexGuard<'a, ()>,
+}
+
 impl Inode {
+    pub(crate) fn new(number: u32, state: InodeState) -> Self {
+        Self {
+            number,
+            turn: Mutex::new(()),
+            has_unflushed_record: AtomicBool::new(false),
+            state: RwLock::new(state),
+            written_ns: AtomicI64::new(0),
+        }
+    }
+
+    /// Waits until no record of the file is under way, and locks it to write one.
+    pub(crate) fn lock_to_record(&self) -> (Turn<'_>, RwLockWriteGuard<'_, InodeState>) {
+        let turn = Turn { _held: self.turn.lock().expect(NOT_POISONED) };
+        (turn, self.state.write().expect(NOT_POISONED))
+    }
+
+    /// The same, unless somebody is busy with the file.
+    pub(crate) fn try_lock_to_record(
+        &self,
+    ) -> Option<(Turn<'_>, RwLockWriteGuard<'_, InodeState>)> {
+        let turn = Turn { _held: self.turn.try_lock().ok()? };
+        Some((turn, self.state.try_write().ok()?))
+    }
+
     /// Notes the time of a write. It seldom differs from the last one, and what is not written
     /// stays in the caches of all processors that write the file.
     pub(crate) fn note_write(&self) {
@@ -43,14 +77,16 @@ pub(crate) struct InodeState {
     /// Units from the start that belong to the file even if they are beyond the valid length.
     pub(crate) kept_units: u64,
     pub(crate) attributes: Attributes,
-    /// The valid length that the durable record states.
+    /// The valid length that the newest record states.
     pub(crate) recorded_valid: u64,
     /// CRC-32C of the bytes from `recorded_valid` to `valid`, if they were written in order.
     pub(crate) pending_checksum: Option<u32>,
-    /// Where the tail of the durable record starts, if it has one.
+    /// Where the tail of the newest record starts, if it has one; while that is not yet durable,
+    /// where the tail of the one before starts, which lies in front of it.
     pub(crate) tail_start: Option<u64>,
-    /// Size, valid length or space differ from the durable record.
-    pub(crate) is_dirty: bool,
+    /// How often size or valid length have changed, and up to which change the newest record knows.
+    pub(crate) changes: u64,
+    pub(crate) recorded_changes: u64,
     /// Attributes were set that nothing has recorded yet.
     pub(crate) has_new_times: bool,
     pub(crate) handles: u32,
@@ -74,13 +110,19 @@ impl InodeState {
             recorded_valid: file.valid,
             pending_checksum: Some(0),
             tail_start: file.tail.map(|tail| tail.start),
-            is_dirty: false,
+            changes: 0,
+            recorded_changes: 0,
             has_new_times: false,
             handles: 0,
             is_unlinked: false,
             is_damaged: false,
             birth,
         }
+    }
+
+    /// Whether size or valid length differ from the newest record.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.changes > self.recorded_changes
     }
 
     /// Bytes below this hold the file's content on the medium; what follows reads as zeros.
@@ -134,7 +176,7 @@ impl InodeState {
         }
     }
 
-    /// Whether the bytes `start..end` touch the tail of the durable record.
+    /// Whether a record that may count after a crash vouches for any of the bytes `start..end`.
     pub(crate) fn touches_tail(&self, start: u64, end: u64) -> bool {
         self.tail_start.is_some_and(|tail| start < self.recorded_valid && end > tail)
     }

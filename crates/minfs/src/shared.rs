@@ -22,7 +22,7 @@ use block::BlockDevice;
 use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::geometry::VolumeGeometry;
-use crate::inode::{Inode, InodeState};
+use crate::inode::{Inode, InodeState, Turn};
 use crate::layout::{EXTENTS_MAX, TAIL_BYTES_MAX};
 use crate::record::{Burial, Extent, FileRecord, Record, Tail, unit_sum};
 use crate::survey::{Finding, Survey};
@@ -103,12 +103,12 @@ pub(crate) fn display(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Notes that the durable record now states what the memory does.
+/// Notes that the newest record now states what the memory does.
 pub(crate) fn mark_recorded(state: &mut InodeState, tail_start: Option<u64>) {
     state.recorded_valid = state.valid;
     state.pending_checksum = Some(0);
     state.tail_start = tail_start;
-    state.is_dirty = false;
+    state.recorded_changes = state.changes;
     state.has_new_times = false;
 }
 
@@ -441,8 +441,15 @@ impl Shared {
     }
 
     /// Makes the state of a file durable: one record, and one flush unless new bytes were written
-    /// out of order or are too many for a checksum, when a flush goes before.
-    pub(crate) fn store(&self, inode: &Arc<Inode>, state: &mut InodeState) -> Result<()> {
+    /// out of order or are too many for a checksum, when a flush goes before. While the last flush
+    /// lasts the file is not locked: other threads may make it longer, and the next of them to get
+    /// the turn records what all of them have written.
+    pub(crate) fn store(
+        &self,
+        inode: &Arc<Inode>,
+        turn: Turn<'_>,
+        mut state: RwLockWriteGuard<'_, InodeState>,
+    ) -> Result<()> {
         let start = state.recorded_valid;
         let pending_bytes = state.valid - start;
         let has_pending = pending_bytes > 0;
@@ -455,22 +462,35 @@ impl Shared {
         if has_pending && tail.is_none() && !skip {
             self.flush()?;
         }
-        self.take_times(inode, state);
+        self.take_times(inode, &mut state);
         let record = state.to_record(self.geometry.unit_bytes(), tail);
         let unflushed = self.write_record(inode.number, Some(record), None)?;
+        let tail_start = tail.map(|tail| tail.start);
+        // Until the flush the record before counts as well, and vouches for its own tail.
+        let both_tails_start = state.tail_start.or(tail_start);
+        mark_recorded(&mut state, both_tails_start);
+        inode.has_unflushed_record.store(true, Ordering::SeqCst);
+        drop(state);
         self.flush()?;
         self.commit(unflushed);
-        mark_recorded(state, tail.map(|tail| tail.start));
+        inode.has_unflushed_record.store(false, Ordering::SeqCst);
+        inode.state.write().expect(NOT_POISONED).tail_start = tail_start;
         if tail.is_some() {
             let mut tails = self.tails.lock().expect(NOT_POISONED);
             tails.retain(|(other, _)| other.number != inode.number);
             tails.push_back((inode.clone(), pending_bytes));
         }
+        drop(turn);
         Ok(())
     }
 
-    /// Makes the state of a file durable and leaves no tail.
-    pub(crate) fn store_settled(&self, inode: &Arc<Inode>, state: &mut InodeState) -> Result<()> {
+    /// Makes the state of a file durable and leaves no tail; the file stays locked.
+    pub(crate) fn store_settled(
+        &self,
+        inode: &Arc<Inode>,
+        _turn: &Turn<'_>,
+        state: &mut InodeState,
+    ) -> Result<()> {
         if state.valid > state.recorded_valid {
             self.flush()?;
         }
@@ -506,10 +526,10 @@ impl Shared {
             let mut tails = self.tails.lock().expect(NOT_POISONED);
             tails.drain(..).collect()
         };
-        let mut settled: Vec<(Unflushed, RwLockWriteGuard<'_, InodeState>)> = Vec::new();
+        let mut settled = Vec::new();
         let mut busy = Vec::new();
         for (inode, bytes) in &candidates {
-            let Ok(state) = inode.state.try_write() else {
+            let Some((turn, state)) = inode.try_lock_to_record() else {
                 busy.push((inode.clone(), *bytes));
                 continue;
             };
@@ -522,14 +542,14 @@ impl Shared {
                 continue;
             }
             let record = state.to_record(self.geometry.unit_bytes(), None);
-            settled.push((self.write_record(inode.number, Some(record), None)?, state));
+            settled.push((self.write_record(inode.number, Some(record), None)?, turn, state));
         }
         self.tails.lock().expect(NOT_POISONED).extend(busy);
         if settled.is_empty() {
             return Ok(());
         }
         self.flush()?;
-        for (unflushed, mut state) in settled {
+        for (unflushed, _turn, mut state) in settled {
             self.commit(unflushed);
             mark_recorded(&mut state, None);
         }
@@ -540,14 +560,14 @@ impl Shared {
     pub(crate) fn sync_all(&self, with_times: bool) -> Result<()> {
         let inodes: Vec<_> = self.lock_names().by_name.values().cloned().collect();
         for inode in &inodes {
-            let mut state = inode.state.write().expect(NOT_POISONED);
+            let (turn, state) = inode.lock_to_record();
             let has_times = state.has_new_times || inode.written_ns.load(Ordering::Relaxed) != 0;
             if state.is_unlinked || state.is_damaged {
                 continue;
             }
-            if state.is_dirty || (with_times && has_times) {
+            if state.is_dirty() || (with_times && has_times) {
                 self.writable()?;
-                self.store(inode, &mut state)?;
+                self.store(inode, turn, state)?;
             }
         }
         if self.is_settled() {

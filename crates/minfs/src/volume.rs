@@ -4,8 +4,7 @@
 //! that is done. The tables of a mount come from the survey; nothing is replayed.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 
 use block::BlockDevice;
 
@@ -148,8 +147,7 @@ impl Tables {
         // What lies between size and valid length may be bytes of an unsynced write before a
         // crash, so only what is below the size is trusted; `live` sees to that.
         let tail_bytes = state.tail_start.map(|start| state.valid - start);
-        let inode =
-            Arc::new(Inode { number, state: RwLock::new(state), written_ns: AtomicI64::new(0) });
+        let inode = Arc::new(Inode::new(number, state));
         if let Some(tail_bytes) = tail_bytes {
             self.tails.push_back((inode.clone(), tail_bytes));
         }
@@ -299,11 +297,7 @@ impl Volume {
         shared.commit(unflushed);
         names.free.remove(&number);
         names.buried.remove(&number);
-        let inode = Arc::new(Inode {
-            number,
-            state: RwLock::new(InodeState::from_record(&file, birth)),
-            written_ns: AtomicI64::new(0),
-        });
+        let inode = Arc::new(Inode::new(number, InodeState::from_record(&file, birth)));
         names.by_name.insert(name.to_vec(), inode.clone());
         Ok(File::new(shared.clone(), inode))
     }
@@ -316,7 +310,7 @@ impl Volume {
         let inode =
             names.by_name.get(name).cloned().ok_or_else(|| Error::NotFound(display(name)))?;
         shared.writable()?;
-        let mut state = inode.state.write().expect(NOT_POISONED);
+        let (_turn, mut state) = inode.lock_to_record();
         let unflushed = shared.write_record(inode.number, None, None)?;
         if shared.sabotage() == Sabotage::ReuseEarly && state.handles == 0 {
             // The space is available from here on, though the record may never arrive.
@@ -352,15 +346,14 @@ impl Volume {
         if from == to {
             return Ok(());
         }
-        let mut state = inode.state.write().expect(NOT_POISONED);
-        let mut victim_state =
-            victim.as_ref().map(|victim| victim.state.write().expect(NOT_POISONED));
+        let (_turn, mut state) = inode.lock_to_record();
+        let mut locked_victim = victim.as_ref().map(|victim| victim.lock_to_record());
         if let Some(victim) = &victim {
             shared.end_older_burial(inode.number, victim.number)?;
         }
         // Unsynced bytes go first: the record could otherwise vouch for what is not there, and a
         // program that replaces a file this way expects the new content under the name.
-        if state.is_dirty {
+        if state.is_dirty() {
             shared.flush()?;
         }
         let mut record = state.to_record(shared.geometry.unit_bytes(), None);
@@ -376,7 +369,7 @@ impl Volume {
         mark_recorded(&mut state, None);
         names.by_name.remove(from);
         names.by_name.insert(to.to_vec(), inode.clone());
-        if let (Some(victim), Some(victim_state)) = (&victim, &mut victim_state) {
+        if let (Some(victim), Some((_, victim_state))) = (&victim, &mut locked_victim) {
             names.buried.insert(victim.number);
             victim_state.is_unlinked = true;
             if victim_state.handles == 0 {

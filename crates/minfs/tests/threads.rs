@@ -1,8 +1,9 @@
-//! Many threads on one volume: what each was told is durable is so, and waiting syncs share a flush.
+//! Many threads on one volume: what each was told is durable is so, waiting syncs share a flush, and
+//! a file grows while it is being synced. `MINFS_THREAD_RUNS` sets how many schedules are tried.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
 use block::crash::{Unflushed, image_at};
@@ -11,7 +12,7 @@ use minfs::{MkfsOptions, MountOptions, Volume, fsck, mkfs};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-const DEVICE_BYTES: u64 = 8 << 20;
+const DEVICE_BYTES: u64 = 3 << 20;
 const THREADS: usize = 6;
 
 /// A medium that takes its time, so that threads meet in its requests.
@@ -19,13 +20,15 @@ struct Slow {
     inner: RecordingDevice<MemoryDevice>,
     flush_time: Duration,
     flushes: AtomicU64,
+    /// Called in each flush, after it was recorded.
+    in_flush: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Slow {
-    fn new(flush_time: Duration) -> Arc<Self> {
+    fn new(flush_time: Duration) -> Self {
         let inner = RecordingDevice::new(MemoryDevice::new(DEVICE_BYTES, 512));
         mkfs(&inner, &MkfsOptions::default()).unwrap();
-        Arc::new(Self { inner, flush_time, flushes: AtomicU64::new(0) })
+        Self { inner, flush_time, flushes: AtomicU64::new(0), in_flush: Box::new(|| ()) }
     }
 }
 
@@ -40,13 +43,18 @@ impl BlockDevice for Slow {
         self.inner.read_at(buffer, offset)
     }
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_at(buffer, offset)
+        // A write takes a while before it is there, and a while after.
+        std::thread::sleep(self.flush_time / 4);
+        self.inner.write_at(buffer, offset)?;
+        std::thread::sleep(self.flush_time / 8);
+        Ok(())
     }
     fn flush(&self) -> io::Result<()> {
         self.flushes.fetch_add(1, Ordering::SeqCst);
         // What completes from here on is not covered: the recording notes its start.
         let covered = self.inner.flush();
         std::thread::sleep(self.flush_time);
+        (self.in_flush)();
         covered
     }
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -59,73 +67,160 @@ fn mount(device: Arc<dyn BlockDevice>) -> Volume {
 }
 
 /// What a thread was told: after so many events, these bytes are in this file.
+#[derive(Clone)]
 struct Acknowledged {
     events: usize,
+    /// From here on they may be others: the thread has begun to overwrite them.
+    until: usize,
     name: Vec<u8>,
     offset: u64,
     bytes: Vec<u8>,
 }
 
+/// Appends to a common file and to one of its own, overwrites what it has synced there, and writes
+/// into prepared space; a sync after each. Returns what it was told.
+fn work(volume: &Volume, device: &Slow, thread: usize, seed: u64) -> Vec<Acknowledged> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed * 1000 + thread as u64);
+    let own_name = format!("own{thread}").into_bytes();
+    let own = volume.create(&own_name, 0o644).unwrap();
+    let shared = volume.open(b"shared").unwrap();
+    let prepared = volume.open(b"prepared").unwrap();
+    let mut told: Vec<Acknowledged> = Vec::new();
+    for round in 0..12_u64 {
+        let length = random.random_range(1..6000);
+        let mut bytes: Vec<u8> = (0..length).map(|_| random.random_range(1..255)).collect();
+        let earlier = told.iter().rposition(|told| told.until == usize::MAX);
+        let (file, name, offset) = match (random.random_range(0..5), earlier) {
+            (0, _) => {
+                let offset = (thread as u64 * 12 + round) * 8192;
+                prepared.write(&bytes, offset).unwrap();
+                (&prepared, b"prepared".to_vec(), offset)
+            }
+            (1, _) => (&own, own_name.clone(), own.append(&bytes).unwrap()),
+            (2, Some(earlier)) => {
+                let earlier = &mut told[earlier];
+                earlier.until = device.inner.event_count();
+                bytes.resize(earlier.bytes.len(), 7);
+                let name = earlier.name.clone();
+                let file = if name == own_name { &own } else { &shared };
+                let file = if name == b"prepared" { &prepared } else { file };
+                file.write(&bytes, earlier.offset).unwrap();
+                (file, name, earlier.offset)
+            }
+            _ => (&shared, b"shared".to_vec(), shared.append(&bytes).unwrap()),
+        };
+        file.sync().unwrap();
+        let events = device.inner.event_count();
+        told.push(Acknowledged { events, until: usize::MAX, name, offset, bytes });
+    }
+    told
+}
+
 #[test]
 fn what_a_sync_acknowledged_survives_a_crash_whichever_thread_flushed() {
-    let device = Slow::new(Duration::from_micros(200));
-    let volume = mount(device.clone());
-    let shared = volume.create(b"shared", 0o644).unwrap();
-    let prepared = volume.create(b"prepared", 0o644).unwrap();
-    prepared.preallocate(0, 1 << 20, false, true).unwrap();
-    let log = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (volume, log, device) = (&volume, &log, &device);
-            let (shared, prepared) = (&shared, &prepared);
-            scope.spawn(move || {
-                let mut random = ChaCha8Rng::seed_from_u64(thread as u64);
-                let own_name = format!("own{thread}").into_bytes();
-                let own = volume.create(&own_name, 0o644).unwrap();
-                for round in 0..12_u64 {
-                    let length = random.random_range(1..6000);
-                    let bytes: Vec<u8> = (0..length).map(|_| random.random_range(1..255)).collect();
-                    let (file, name, offset) = match round % 3 {
-                        0 => (shared, b"shared".to_vec(), shared.append(&bytes).unwrap()),
-                        1 => (&own, own_name.clone(), own.append(&bytes).unwrap()),
-                        _ => {
-                            let offset = (thread as u64 * 12 + round) * 8192;
-                            prepared.write(&bytes, offset).unwrap();
-                            (prepared, b"prepared".to_vec(), offset)
-                        }
-                    };
-                    file.sync().unwrap();
-                    let events = device.inner.event_count();
-                    log.lock().unwrap().push(Acknowledged { events, name, offset, bytes });
+    let runs = std::env::var("MINFS_THREAD_RUNS").ok().and_then(|text| text.parse().ok());
+    for seed in 0..runs.unwrap_or(3) {
+        let device = Arc::new(Slow::new(Duration::from_micros(200)));
+        let volume = mount(device.clone());
+        drop(volume.create(b"shared", 0o644).unwrap());
+        let prepared = volume.create(b"prepared", 0o644).unwrap();
+        prepared.preallocate(0, 640 << 10, false, true).unwrap();
+        let log = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (volume, log, device) = (&volume, &log, &device);
+                scope.spawn(move || {
+                    let told = work(volume, device, thread, seed);
+                    log.lock().unwrap().extend(told);
+                });
+            }
+        });
+        let events = device.inner.events();
+        let log = log.into_inner().unwrap();
+        assert_eq!(log.len(), THREADS * 12);
+        let base = vec![0; DEVICE_BYTES as usize];
+        for point in log.iter().map(|told| told.events) {
+            for unflushed in
+                [Unflushed::Dropped, Unflushed::OnlyLast, Unflushed::Torn(point as u64)]
+            {
+                let image = image_at(&base, &events, point, unflushed);
+                let device = Arc::new(MemoryDevice::from_image(&image, 512));
+                assert!(fsck(&device, false).unwrap().is_clean());
+                let volume = mount(device);
+                let stands = |told: &&Acknowledged| told.events <= point && point <= told.until;
+                for told in log.iter().filter(stands) {
+                    let file = volume.open(&told.name).unwrap();
+                    let mut found = vec![0; told.bytes.len()];
+                    file.read(&mut found, told.offset).unwrap();
+                    let shown = String::from_utf8_lossy(&told.name);
+                    let at = told.offset;
+                    assert!(found == told.bytes, "seed {seed}: {shown} at {at} ({unflushed:?})");
                 }
-            });
-        }
-    });
-    let events = device.inner.events();
-    let log = log.into_inner().unwrap();
-    assert_eq!(log.len(), THREADS * 12);
-    let base = vec![0; DEVICE_BYTES as usize];
-    for point in log.iter().map(|acknowledged| acknowledged.events) {
-        for unflushed in [Unflushed::Dropped, Unflushed::OnlyLast, Unflushed::Torn(point as u64)] {
-            let image = image_at(&base, &events, point, unflushed);
-            let device = Arc::new(MemoryDevice::from_image(&image, 512));
-            assert!(fsck(&device, false).unwrap().is_clean());
-            let volume = mount(device);
-            for told in log.iter().filter(|told| told.events <= point) {
-                let file = volume.open(&told.name).unwrap();
-                let mut found = vec![0; told.bytes.len()];
-                file.read(&mut found, told.offset).unwrap();
-                let shown = String::from_utf8_lossy(&told.name);
-                assert!(found == told.bytes, "{shown} at {} ({unflushed:?})", told.offset);
             }
         }
     }
 }
 
 #[test]
+fn a_file_grows_while_it_is_being_synced() {
+    let (said, heard) = mpsc::channel();
+    let heard = Mutex::new(heard);
+    let is_watched = Arc::new(AtomicBool::new(false));
+    let mut device = Slow::new(Duration::ZERO);
+    let watched = is_watched.clone();
+    device.in_flush = Box::new(move || {
+        // The flush lasts until another thread has written, and not for ever.
+        if watched.load(Ordering::SeqCst) {
+            let limit = Duration::from_secs(20);
+            heard.lock().unwrap().recv_timeout(limit).expect("a write during the flush");
+        }
+    });
+    let device = Arc::new(device);
+    let volume = mount(device.clone());
+    let file = volume.create(b"log", 0o644).unwrap();
+    file.append(&[1; 4096]).unwrap();
+    is_watched.store(true, Ordering::SeqCst);
+    device.flushes.store(0, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| file.sync().unwrap());
+        while device.flushes.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        file.append(&[2; 4096]).unwrap();
+        is_watched.store(false, Ordering::SeqCst);
+        said.send(()).unwrap();
+    });
+    file.sync().unwrap();
+    assert_eq!(file.size(), 8192);
+    assert_eq!(device.flushes.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn threads_that_grow_one_file_share_records_and_flushes() {
+    const ROUNDS: usize = 10;
+    let device = Arc::new(Slow::new(Duration::from_millis(20)));
+    let volume = mount(device.clone());
+    let file = volume.create(b"log", 0o644).unwrap();
+    device.flushes.store(0, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    file.append(&[7; 4096]).unwrap();
+                    file.sync().unwrap();
+                }
+            });
+        }
+    });
+    // Each on its own would flush once; the writes of all but one wait for a flush together.
+    let flushes = device.flushes.load(Ordering::SeqCst) as usize;
+    assert!(flushes <= THREADS * ROUNDS / 2, "{flushes} flushes");
+}
+
+#[test]
 fn syncs_that_wait_for_each_other_share_a_flush() {
     for is_growing in [true, false] {
-        let device = Slow::new(Duration::from_millis(50));
+        let device = Arc::new(Slow::new(Duration::from_millis(50)));
         let volume = mount(device.clone());
         let file = volume.create(b"log", 0o644).unwrap();
         let barrier = Barrier::new(THREADS);
