@@ -292,7 +292,7 @@ fn check_figure(
     match &reference.figure {
         Figure::Metric(name) => one_of(name, metrics, workload),
         Figure::Operation(name) if !operations.is_empty() => one_of(name, operations, workload),
-        Figure::Operation(_) | Figure::Phase(_) => Ok(()),
+        Figure::Operation(_) | Figure::Phase(_) | Figure::Detail(_) => Ok(()),
     }
 }
 

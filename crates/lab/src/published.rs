@@ -11,12 +11,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::contender::nearest;
-use crate::record::Phase;
+use crate::quantity::parse_duration;
 use crate::study::{StudyError, error};
 
 mod measured;
+mod picture;
+mod reference;
 
 pub use measured::{Measured, Quantity, measure};
+pub use picture::{Draw, Each, Level, LevelText, Picture, PictureText};
+pub use reference::{Figure, NamesText, Reference, ReferenceText, Statistic};
 
 /// A published table as written in a study file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -36,6 +40,16 @@ pub struct PublishedText {
     /// What stands for every cell here.
     #[serde(skip_serializing_if = "ReferenceText::is_empty")]
     pub here: ReferenceText,
+    /// How long the published run counted: each column of counts is followed by their rate then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted: Option<String>,
+    /// Names of series of the table's workloads whose charts over time show what cells without a
+    /// counterpart have no number for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub see: Vec<String>,
+    /// How it is drawn; not at all by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture: Option<PictureText>,
     /// The columns after that of the rows' heads.
     pub columns: Vec<ColumnText>,
     /// The rows.
@@ -85,80 +99,6 @@ pub enum CellText {
     Text(String),
 }
 
-/// What stands for published numbers here, as far as one level of a table says it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
-pub struct ReferenceText {
-    /// Name of the workload, or several names: each has a row of its own then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub workload: Option<NamesText>,
-    /// Label of the contender.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub contender: Option<String>,
-    /// A figure that is compared.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub metric: Option<String>,
-    /// A phase of the trial, whose time is meant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
-    /// A kind of operation, of whose latencies a statistic is meant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub operation: Option<String>,
-    /// `value`, `ratio`, `loss`, `count`, `average`, `p5`, ..., `max`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub statistic: Option<String>,
-    /// Label of the contender that a ratio is to; the study's baseline by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<String>,
-}
-
-/// One name or several.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum NamesText {
-    /// One.
-    One(String),
-    /// Several.
-    Many(Vec<String>),
-}
-
-impl NamesText {
-    /// The names.
-    pub fn names(&self) -> &[String] {
-        match self {
-            NamesText::One(name) => std::slice::from_ref(name),
-            NamesText::Many(names) => names,
-        }
-    }
-}
-
-impl ReferenceText {
-    fn is_empty(&self) -> bool {
-        *self == ReferenceText::default()
-    }
-
-    /// What is said by this level, and by `outer` where this one is silent.
-    fn within(&self, outer: &ReferenceText) -> ReferenceText {
-        let of = |own: &Option<String>, outer: &Option<String>| own.clone().or(outer.clone());
-        let names_figure =
-            self.metric.is_some() || self.phase.is_some() || self.operation.is_some();
-        // Of the three kinds of figure the innermost counts alone.
-        let figure = |own: &Option<String>, outer: &Option<String>| match names_figure {
-            true => own.clone(),
-            false => outer.clone(),
-        };
-        ReferenceText {
-            workload: self.workload.clone().or(outer.workload.clone()),
-            contender: of(&self.contender, &outer.contender),
-            metric: figure(&self.metric, &outer.metric),
-            phase: figure(&self.phase, &outer.phase),
-            operation: figure(&self.operation, &outer.operation),
-            statistic: of(&self.statistic, &outer.statistic),
-            baseline: of(&self.baseline, &outer.baseline),
-        }
-    }
-}
-
 /// A published table, validated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedTable {
@@ -170,10 +110,25 @@ pub struct PublishedTable {
     /// What a reader must know to compare it with what was measured here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Series whose charts over time show what cells without a counterpart have no number for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub see: Vec<See>,
+    /// How it is drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<Picture>,
     /// Heads of the columns after that of the rows' heads.
     pub columns: Vec<String>,
     /// The rows, each as long as `columns`.
     pub rows: Vec<PublishedRow>,
+}
+
+/// A series over time that a published table points at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct See {
+    /// Name of the workload.
+    pub workload: String,
+    /// Name of the series.
+    pub series: String,
 }
 
 /// A row of a published table.
@@ -199,87 +154,15 @@ pub struct PublishedCell {
     pub here: Vec<Reference>,
 }
 
-/// What stands for a published number here.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Reference {
-    /// Name of the workload.
-    pub workload: String,
-    /// Label of the contender.
-    pub contender: String,
-    /// The figure.
-    pub figure: Figure,
-    /// What of it.
-    pub statistic: Statistic,
-    /// Label of the contender that a ratio is to; the plan's baseline when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<String>,
-}
-
-/// A figure of a contender under a workload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Figure {
-    /// A figure that is compared, by its name.
-    Metric(String),
-    /// The time of a phase.
-    Phase(Phase),
-    /// The latencies of a kind of operation, by its name.
-    Operation(String),
-}
-
-/// What is asked of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Statistic {
-    /// The median over the trials.
-    Value,
-    /// The ratio to the baseline.
-    Ratio,
-    /// How much less is done than by the baseline, in percent of that.
-    Loss,
-    /// Operations of one trial.
-    Count,
-    /// Mean latency.
-    Average,
-    /// A percentile of the latency.
-    P5,
-    /// The median latency.
-    P50,
-    /// A percentile of the latency.
-    P90,
-    /// A percentile of the latency.
-    P95,
-    /// A percentile of the latency.
-    P99,
-    /// The 99.9th percentile of the latency.
-    P999,
-    /// The 99.99th percentile of the latency.
-    P9999,
-    /// Greatest latency.
-    Max,
-}
-
-impl Statistic {
-    /// Every statistic with its name in a study file.
-    pub const ALL: &[(&str, Statistic)] = &[
-        ("value", Statistic::Value),
-        ("ratio", Statistic::Ratio),
-        ("loss", Statistic::Loss),
-        ("count", Statistic::Count),
-        ("average", Statistic::Average),
-        ("p5", Statistic::P5),
-        ("p50", Statistic::P50),
-        ("p90", Statistic::P90),
-        ("p95", Statistic::P95),
-        ("p99", Statistic::P99),
-        ("p99.9", Statistic::P999),
-        ("p99.99", Statistic::P9999),
-        ("max", Statistic::Max),
-    ];
-
-    /// Whether the statistic is one of latencies.
-    pub fn is_of_operations(self) -> bool {
-        !matches!(self, Statistic::Value | Statistic::Ratio | Statistic::Loss)
+impl PublishedCell {
+    /// The published number, or the ends of a range such as `10 to 20`; none where the cell holds
+    /// words or nothing.
+    pub fn range(&self) -> Option<(f64, f64)> {
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| n.is_finite());
+        match self.text.split_once(" to ") {
+            Some((low, high)) => Some((number(low)?, number(high)?)),
+            None => number(&self.text).map(|number| (number, number)),
+        }
     }
 }
 
@@ -379,19 +262,45 @@ impl PublishedText {
         for (index, column) in self.columns.iter().enumerate() {
             column.here.check(&format!("{field}.columns[{index}].here"), known)?;
         }
+        let counted_seconds = match &self.counted {
+            None => None,
+            Some(text) => Some(
+                parse_duration(text)
+                    .map_err(|problem| error(format!("{field}.counted"), problem.to_string()))?
+                    .as_secs_f64(),
+            ),
+        };
         let rows = self
             .rows
             .iter()
             .enumerate()
             .map(|(index, row)| {
-                self.resolve_row(row, &format!("{field}.rows[{index}]"), table_unit, known)
+                let place = format!("{field}.rows[{index}]");
+                self.resolve_row(row, &place, table_unit, counted_seconds, known)
             })
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        let columns = self.columns.iter().flat_map(|column| {
+            let rate = counted_seconds.filter(|_| column.counts());
+            [Some(column.head.clone()), rate.map(|_| format!("{}/s", column.head))]
+        });
+        let columns: Vec<String> = columns.flatten().collect();
+        let rows_heads: Vec<&str> = self.rows.iter().map(|row| row.head.as_str()).collect();
+        let column_heads: Vec<&str> = columns.iter().map(String::as_str).collect();
+        let picture = self.picture.as_ref().map(|picture| {
+            picture.resolve(&format!("{field}.picture"), &rows_heads, &column_heads)
+        });
+        let workloads = self.here.workload.iter().flat_map(NamesText::names);
+        let see = workloads.flat_map(|workload| {
+            let see = |series: &String| See { workload: workload.clone(), series: series.clone() };
+            self.see.iter().map(see)
+        });
         Ok(PublishedTable {
             title: self.title.clone(),
             source: self.source.clone().or(source.map(str::to_string)),
             note: self.note.clone(),
-            columns: self.columns.iter().map(|column| column.head.clone()).collect(),
+            see: see.collect(),
+            picture: picture.transpose()?,
+            columns,
             rows,
         })
     }
@@ -401,6 +310,7 @@ impl PublishedText {
         row: &RowText,
         field: &str,
         table_unit: Option<PublishedUnit>,
+        counted_seconds: Option<f64>,
         known: &Known<'_>,
     ) -> Result<PublishedRow, StudyError> {
         row.here.check(&format!("{field}.here"), known)?;
@@ -420,14 +330,45 @@ impl PublishedText {
         for (index, column) in self.columns.iter().enumerate() {
             let place = format!("{field}.cells[{index}]");
             let column_unit = unit(&column.unit, &place)?;
-            cells.push(PublishedCell {
+            let cell = PublishedCell {
                 text: row.cells.get(index).map(CellText::text).unwrap_or_default(),
                 unit: row_unit.or(column_unit).or(table_unit),
                 here: column.here.within(&outer).resolve(&place)?,
-            });
+            };
+            let rate =
+                counted_seconds.filter(|_| column.counts()).map(|seconds| cell.rate(seconds));
+            cells.push(cell);
+            cells.extend(rate);
         }
         Ok(PublishedRow { head: row.head.clone(), cells })
     }
+}
+
+impl ColumnText {
+    /// Whether its cells are counts of operations.
+    fn counts(&self) -> bool {
+        self.here.statistic.as_deref() == Some("count")
+    }
+}
+
+impl PublishedCell {
+    /// The rate that belongs to a count over so many seconds.
+    fn rate(&self, seconds: f64) -> PublishedCell {
+        let text = self.text.parse::<f64>().map(|count| rate_text(count / seconds));
+        let here = self.here.iter().cloned();
+        PublishedCell {
+            text: text.unwrap_or_default(),
+            unit: self.unit,
+            here: here.map(|cell| Reference { statistic: Statistic::Rate, ..cell }).collect(),
+        }
+    }
+}
+
+/// Four significant digits, at most four behind the point.
+fn rate_text(rate: f64) -> String {
+    let magnitude = if rate > 0.0 { rate.log10().floor() } else { 0.0 };
+    let behind = (3.0 - magnitude).clamp(0.0, 4.0) as usize;
+    format!("{rate:.behind$}")
 }
 
 fn unit(text: &Option<String>, field: &str) -> Result<Option<PublishedUnit>, StudyError> {
@@ -447,77 +388,6 @@ impl CellText {
             CellText::Text(text) if text == "-" => String::new(),
             CellText::Text(text) => text.clone(),
         }
-    }
-}
-
-impl ReferenceText {
-    /// Refuses names that this level uses and nothing has.
-    fn check(&self, field: &str, known: &Known<'_>) -> Result<(), StudyError> {
-        for name in self.workload.iter().flat_map(NamesText::names) {
-            known.check(&format!("{field}.workload"), "workload", name, &known.workloads)?;
-        }
-        for (key, label) in [("contender", &self.contender), ("baseline", &self.baseline)] {
-            if let Some(label) = label {
-                known.check(&format!("{field}.{key}"), "contender", label, &known.labels)?;
-            }
-        }
-        if let Some(name) = &self.phase {
-            let names: Vec<&str> = Phase::ALL.iter().map(|phase| phase.name()).collect();
-            known.check(&format!("{field}.phase"), "phase", name, &names)?;
-        }
-        if let Some(name) = &self.statistic {
-            let names: Vec<&str> = Statistic::ALL.iter().map(|(name, _)| *name).collect();
-            known.check(&format!("{field}.statistic"), "statistic", name, &names)?;
-        }
-        let figures = [&self.metric, &self.phase, &self.operation];
-        if figures.iter().filter(|figure| figure.is_some()).count() > 1 {
-            return Err(error(field, "names two of metric, phase and operation; give one of them"));
-        }
-        Ok(())
-    }
-
-    /// The references of a cell, one a workload; none unless workload, contender and figure are
-    /// all said. The names were checked.
-    fn resolve(&self, place: &str) -> Result<Vec<Reference>, StudyError> {
-        let figure = match (&self.metric, &self.phase, &self.operation) {
-            (Some(name), ..) => Figure::Metric(name.clone()),
-            (_, Some(name), _) => match Phase::ALL.iter().find(|phase| phase.name() == name) {
-                Some(phase) => Figure::Phase(*phase),
-                None => return Ok(Vec::new()),
-            },
-            (.., Some(name)) => Figure::Operation(name.clone()),
-            _ => return Ok(Vec::new()),
-        };
-        let (Some(workloads), Some(contender)) = (&self.workload, &self.contender) else {
-            return Ok(Vec::new());
-        };
-        let named = self.statistic.as_deref();
-        let statistic = Statistic::ALL
-            .iter()
-            .find(|(name, _)| named == Some(*name))
-            .map_or(Statistic::Value, |(_, statistic)| *statistic);
-        let of_operations = matches!(figure, Figure::Operation(_));
-        let only_value = matches!(figure, Figure::Phase(_)) && statistic != Statistic::Value;
-        if statistic.is_of_operations() != of_operations || only_value {
-            let name = named.unwrap_or("value");
-            let what = match figure {
-                Figure::Metric(_) => "a metric has value, ratio or loss",
-                Figure::Phase(_) => "a phase has a value only",
-                Figure::Operation(_) => "an operation has count, average, p5 to p99.99 or max",
-            };
-            return Err(error(place, format!("the statistic '{name}' does not fit: {what}")));
-        }
-        Ok(workloads
-            .names()
-            .iter()
-            .map(|workload| Reference {
-                workload: workload.clone(),
-                contender: contender.clone(),
-                figure: figure.clone(),
-                statistic,
-                baseline: self.baseline.clone(),
-            })
-            .collect())
     }
 }
 

@@ -204,13 +204,23 @@ static WORKLOAD_QUICK: Level =
     Level { keys: &["tree", "fio", "scale", "block-size", "size", "time"], inner: &[] };
 
 static PUBLISHED: Level = Level {
-    keys: &["title", "source", "note", "unit", "here", "columns", "rows"],
+    keys: &[
+        "title", "source", "note", "unit", "here", "counted", "see", "picture", "columns", "rows",
+    ],
     inner: &[
         ("here", Inner::One(&HERE)),
+        ("picture", Inner::One(&PICTURE)),
         ("columns", Inner::Many(&COLUMN)),
         ("rows", Inner::Many(&ROW)),
     ],
 };
+
+static PICTURE: Level = Level {
+    keys: &["draw", "each", "of", "reference", "level"],
+    inner: &[("level", Inner::One(&LEVEL))],
+};
+
+static LEVEL: Level = Level { keys: &["at", "text"], inner: &[] };
 
 static COLUMN: Level =
     Level { keys: &["head", "unit", "here"], inner: &[("here", Inner::One(&HERE))] };
@@ -219,7 +229,16 @@ static ROW: Level =
     Level { keys: &["head", "unit", "here", "cells"], inner: &[("here", Inner::One(&HERE))] };
 
 static HERE: Level = Level {
-    keys: &["workload", "contender", "metric", "phase", "operation", "statistic", "baseline"],
+    keys: &[
+        "workload",
+        "contender",
+        "metric",
+        "phase",
+        "operation",
+        "detail",
+        "statistic",
+        "baseline",
+    ],
     inner: &[],
 };
 
@@ -399,6 +418,8 @@ mod tests {
             ("[[published]]\ncolumns = [{ zzz = 1 }]", &COLUMN),
             ("[[published]]\nrows = [{ zzz = 1 }]", &ROW),
             ("[[published]]\nhere = { zzz = 1 }", &HERE),
+            ("[[published]]\npicture = { zzz = 1 }", &PICTURE),
+            ("[[published]]\npicture = { level = { zzz = 1 } }", &LEVEL),
             ("[[claim]]\nzzz = 1", &CLAIM),
         ] {
             assert_eq!(fields(&format!("{head}{text}")), level.keys, "{text}");

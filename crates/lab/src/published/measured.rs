@@ -1,12 +1,14 @@
 //! What was measured in the place of a published number.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{Figure, PublishedUnit, Reference, Statistic};
 use crate::analysis::{Analysis, Comparison, ContenderAnalysis, WorkloadAnalysis};
-use crate::load::{AverageLatency, Latency, Unit};
+use crate::load::{AverageLatency, Latency, Load, Unit};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
+use crate::statistics::summarize;
 
 /// A measured figure, with its interval where the statistics give one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -33,6 +35,8 @@ pub enum Quantity {
     Percent,
     /// A number of operations.
     Count,
+    /// A number in the unit that the load's own report has, or operations a second.
+    Plain,
 }
 
 impl Measured {
@@ -97,10 +101,33 @@ pub fn measure(
             Some(Measured::nanoseconds(*ns))
         }
         (Figure::Operation(name), statistic) => {
-            match contender.latencies.iter().find(|entry| entry.operation == *name) {
-                Some(latency) => of_latency(latency, contender, statistic),
-                None => of_averages(&averages(records, reference, name), statistic),
+            let measured =
+                |statistic| match contender.latencies.iter().find(|entry| entry.operation == *name)
+                {
+                    Some(latency) => of_latency(latency, contender, statistic),
+                    None => of_averages(&averages(records, reference, name), statistic),
+                };
+            match statistic {
+                Statistic::Rate => {
+                    let rate =
+                        measured(Statistic::Count)?.value / counted_seconds(plan, reference)?;
+                    Some(Measured::plain(rate, Quantity::Plain))
+                }
+                other => measured(other),
             }
+        }
+        (Figure::Detail(place), _) => {
+            let trials = trials_of(records, reference);
+            let reports = trials.filter_map(|record| Some(&record.load.as_ref()?.details));
+            let values: Vec<f64> =
+                reports.filter_map(|report| detail(report, place)?.as_f64()).collect();
+            let summary = summarize(&values).ok()?;
+            Some(Measured {
+                value: summary.median,
+                low: summary.median_interval.map(|interval| interval.low),
+                high: summary.median_interval.map(|interval| interval.high),
+                quantity: Quantity::Plain,
+            })
         }
     }
 }
@@ -183,22 +210,61 @@ fn of_latency(
         Statistic::P999 => ns(latency.p99_9_ns),
         Statistic::P9999 => ns(latency.p99_99_ns),
         Statistic::Max => ns(latency.max_ns),
-        Statistic::Value | Statistic::Ratio | Statistic::Loss => None,
+        Statistic::Value | Statistic::Ratio | Statistic::Loss | Statistic::Rate => None,
     }
+}
+
+/// Seconds over which a load counts its operations, of those that run for a time.
+fn counted_seconds(plan: &Plan, reference: &Reference) -> Option<f64> {
+    let mut workloads = plan.study.workloads.iter();
+    match &workloads.find(|workload| workload.name == reference.workload)?.load {
+        Load::Dbench(load) => Some(f64::from(load.seconds)),
+        Load::DbenchReplay(load) => Some(f64::from(load.seconds)),
+        _ => None,
+    }
+}
+
+/// What stands at a place of a load's own report; [`super::ReferenceText::detail`] says how a
+/// place is written.
+fn detail<'a>(report: &'a Value, place: &str) -> Option<&'a Value> {
+    let mut at = report;
+    // The entries of a list that the steps so far left over.
+    let mut kept: Option<Vec<&Value>> = None;
+    for step in place.split('/') {
+        if let Some((key, wanted)) = step.split_once('=') {
+            let mut entries = kept.take().or_else(|| Some(at.as_array()?.iter().collect()))?;
+            entries.retain(|entry| entry.get(key).is_some_and(|found| found == wanted));
+            kept = Some(entries);
+        } else if let Ok(index) = step.parse::<i64>() {
+            let entries = kept.take().or_else(|| Some(at.as_array()?.iter().collect()))?;
+            let from = if index < 0 { entries.len() as i64 } else { 0 };
+            at = entries.get(usize::try_from(from + index).ok()?)?;
+        } else {
+            at = at.get(step)?;
+        }
+    }
+    kept.is_none().then_some(at)
+}
+
+/// The counted trials of a reference's contender under its workload that were completed.
+fn trials_of<'a>(
+    records: &'a [Record],
+    reference: &'a Reference,
+) -> impl Iterator<Item = &'a Record> {
+    let counted =
+        records.iter().filter(|record| !record.warmup && record.outcome == Outcome::Completed);
+    counted.filter(|record| {
+        record.workload == reference.workload && record.contender.label == reference.contender
+    })
 }
 
 /// What the tool that did the work says of an operation, trial by trial.
 fn averages<'a>(
     records: &'a [Record],
-    reference: &Reference,
+    reference: &'a Reference,
     operation: &str,
 ) -> Vec<&'a AverageLatency> {
-    records
-        .iter()
-        .filter(|record| !record.warmup && record.outcome == Outcome::Completed)
-        .filter(|record| {
-            record.workload == reference.workload && record.contender.label == reference.contender
-        })
+    trials_of(records, reference)
         .filter_map(|record| {
             let load = record.load.as_ref()?;
             load.averages.iter().find(|entry| entry.operation == operation)

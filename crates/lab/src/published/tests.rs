@@ -4,6 +4,7 @@ use super::*;
 use crate::analysis::analyse;
 use crate::fixture::{plan_of, records, study_text};
 use crate::load::{AverageLatency, Latency, LoadReport, Unit};
+use crate::record::Phase;
 use crate::study::StudyText;
 
 const TABLE: &str = r#"
@@ -176,4 +177,139 @@ fn latencies_come_from_distributions_or_from_averages() {
     assert_eq!(value("xfs", Statistic::Average), Some(300.0));
     assert_eq!(value("xfs", Statistic::Max), Some(701.0));
     assert_eq!(value("xfs", Statistic::P95), None);
+}
+
+#[test]
+fn counts_get_their_rate_where_the_run_is_bounded_by_time() {
+    let mut text = study(
+        r#"
+title = "Operations"
+unit = "ms"
+counted = "600s"
+here = { workload = "load", contender = "ext4", operation = "Flush" }
+columns = [
+    { head = "Count", here = { statistic = "count" } },
+    { head = "AvgLat", here = { statistic = "average" } },
+]
+rows = [{ head = "Flush", cells = [53235, "38.303"] }, { head = "Mkdir", cells = [12] }]
+"#,
+    );
+    text.workloads[0].command = None;
+    text.workloads[0].dbench = Some(4);
+    text.workloads[0].time = Some("4s".into());
+    let plan = plan_of(&text);
+    let table = &plan.study.published[0];
+    assert_eq!(table.columns, ["Count", "Count/s", "AvgLat"]);
+    let texts = |row: usize| -> Vec<&str> {
+        table.rows[row].cells.iter().map(|cell| cell.text.as_str()).collect()
+    };
+    assert_eq!(texts(0), ["53235", "88.72", "38.303"]);
+    assert_eq!(texts(1), ["12", "0.0200", ""]);
+    let mut records = records(&plan, &[&[100, 100], &[200, 200]]);
+    for record in &mut records {
+        record.load = Some(LoadReport {
+            averages: vec![AverageLatency {
+                operation: "Flush".into(),
+                count: 10,
+                average_ns: 1.0,
+                max_ns: 1.0,
+            }],
+            ..Default::default()
+        });
+    }
+    let analysis = analyse(&plan, &records, None);
+    let rate = measure(&plan, &records, &analysis, &table.rows[0].cells[1].here[0]).unwrap();
+    // 10 operations a trial, in the 4 s that it counts.
+    assert_eq!((rate.value, rate.quantity), (2.5, Quantity::Plain));
+    // Of a command nothing says how long it counted.
+    let plan = plan_of(&study(TABLE));
+    let found = measure(&plan, &records, &analysis, &table.rows[0].cells[1].here[0]);
+    assert_eq!(found, None);
+}
+
+#[test]
+fn details_are_found_in_the_loads_own_report() {
+    let plan = plan_of(&study(TABLE));
+    let mut records = records(&plan, &[&[100, 100, 100], &[200, 200, 200]]);
+    for record in &mut records {
+        let line = |phase: &str, ms| serde_json::json!({ "phase": phase, "latency_ms": ms });
+        let last = 7 + record.block;
+        record.load = Some(LoadReport {
+            details: serde_json::json!({
+                "progress": [line("warmup", 1), line("execute", 2), line("execute", last)],
+                "version": "4.00",
+            }),
+            ..Default::default()
+        });
+    }
+    let analysis = analyse(&plan, &records, None);
+    let value = |place: &str| {
+        let figure = Figure::Detail(place.into());
+        measure(&plan, &records, &analysis, &reference("ext4", figure, Statistic::Value))
+            .map(|measured| measured.value)
+    };
+    assert_eq!(value("progress/phase=warmup/0/latency_ms"), Some(1.0));
+    assert_eq!(value("progress/phase=execute/-2/latency_ms"), Some(2.0));
+    assert_eq!(value("progress/phase=execute/-1/latency_ms"), Some(8.0), "the median of three");
+    assert_eq!(value("progress/2/latency_ms"), Some(8.0));
+    for nowhere in [
+        "progress/phase=warmup/1/latency_ms",
+        "progress/-4/latency_ms",
+        "progress/phase=execute",
+        "progress",
+        "version",
+        "nothing/0",
+        "",
+    ] {
+        assert_eq!(value(nowhere), None, "{nowhere}");
+    }
+}
+
+#[test]
+fn a_detail_goes_on_where_the_level_outside_of_it_ends() {
+    let table = TABLE
+        .replace("metric = \"time\" }", "detail = \"progress/-1\" }")
+        .replace("{ contender = \"ext4\" } },", "{ contender = \"ext4\", detail = \"lines\" } },")
+        .replace("here = { statistic = \"ratio\", baseline = \"ext4\" }, ", "");
+    let study = study(&table).resolve(&["ext4", "xfs"]).unwrap();
+    let figure = |column: usize| study.published[0].rows[0].cells[column].here[0].figure.clone();
+    assert_eq!(figure(0), Figure::Detail("progress/-1/lines".into()));
+    assert_eq!(figure(1), Figure::Detail("progress/-1".into()));
+    // Another kind of figure inside takes its place.
+    let cell = &study.published[0].rows[2].cells[1].here[0];
+    assert_eq!(cell.figure, Figure::Phase(Phase::Run));
+}
+
+#[test]
+fn a_picture_names_rows_and_columns_that_are_there() {
+    let resolved =
+        |picture: &str| study(&format!("picture = {picture}\n{TABLE}")).resolve(&["ext4", "xfs"]);
+    let picture = |text: &str| resolved(text).unwrap().published[0].picture.clone().unwrap();
+    let found = picture("{ draw = \"bars\", each = \"row\", reference = \"two\" }");
+    assert_eq!((found.of, found.reference, found.each), (vec![0, 1, 2], Some(1), Each::Row));
+    let found =
+        picture("{ draw = \"bars\", each = \"column\", of = [\"two\"], reference = \"mkfs\" }");
+    assert_eq!((found.of, found.reference), (vec![1], Some(2)));
+    let found = picture("{ draw = \"curves\", level = { at = 50, text = \"half\" } }");
+    assert_eq!((found.draw, found.level.unwrap().at), (Draw::Curves, 50.0));
+    for (text, said) in [
+        ("{ draw = \"bars\" }", "published[0].picture.each: is missing"),
+        ("{ draw = \"bars\", each = \"row\", of = [\"tim\"] }", "did you mean 'time'"),
+        ("{ draw = \"bars\", each = \"row\", reference = \"time\" }", "the head 'time'"),
+        ("{ draw = \"curves\", each = \"row\" }", "for bars only"),
+        ("{ draw = \"curves\", level = { at = nan, text = \"\" } }", "picture.level.at"),
+    ] {
+        let error = resolved(text).unwrap_err().to_string();
+        assert!(error.contains(said), "{text}: {error}");
+    }
+}
+
+#[test]
+fn cells_hold_numbers_ranges_or_words() {
+    let range = |text: &str| PublishedCell { text: text.into(), unit: None, here: vec![] }.range();
+    assert_eq!(range("1.30"), Some((1.3, 1.3)));
+    assert_eq!(range("10 to 20"), Some((10.0, 20.0)));
+    for words in ["", "about 3", "2 to many", "inf", "about equal"] {
+        assert_eq!(range(words), None, "{words}");
+    }
 }
