@@ -15,7 +15,16 @@
   // plotly.js reads a little HTML in every text; labels are text.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-  function trace(chart, series) {
+  function interval(points, ink, thickness) {
+    return {
+      visible: points.some((point) => point.high !== undefined),
+      type: "data", symmetric: false, color: ink, thickness, width: thickness * 2.4,
+      array: points.map((point) => (point.high === undefined ? 0 : point.high - point.x)),
+      arrayminus: points.map((point) => (point.low === undefined ? 0 : point.x - point.low)),
+    };
+  }
+
+  function trace(chart, series, narrow) {
     const key = chart.keys[series.key];
     const ink = colour("--k" + (key.style % 8));
     const points = series.points;
@@ -36,6 +45,18 @@
         },
       });
     }
+    if (series.mark === "hatched") {
+      return Object.assign(common, {
+        type: "bar", orientation: "h", width: 0.64,
+        x: points.map((point) => point.x - (point.low || 0)),
+        base: points.map((point) => point.low || 0),
+        y: points.map((point) => point.y),
+        marker: {
+          color: colour("--paper"), line: { width: 1.4, color: ink },
+          pattern: { shape: "/", size: 6, solidity: 0.3, fgcolor: ink, bgcolor: colour("--paper"), fillmode: "replace" },
+        },
+      });
+    }
     const lines = { line: { color: ink, dash: dashes[key.style % 8], width: 2 } };
     const marker = (size, opacity) => ({
       marker: { color: ink, size, opacity, symbol: symbols[key.style % 7], line: { width: 0 } },
@@ -46,14 +67,25 @@
       case "faint": return Object.assign(common, place, { mode: "lines", opacity: 0.3, line: { color: ink, width: 1, dash: lines.line.dash } });
       case "steps": return Object.assign(common, place, lines, marker(8, 1), { mode: "lines+markers" });
       case "dots": return Object.assign(common, place, marker(7, 0.55), { mode: "markers" });
+      case "hollow": return Object.assign(common, place, {
+        mode: "markers",
+        marker: { symbol: symbols[key.style % 7] + "-open", size: 11, color: ink, line: { width: 2, color: ink } },
+        error_x: interval(points, ink, 2.5),
+      });
+      case "whisker": return Object.assign(common, place, {
+        mode: "markers", hoverinfo: "skip", marker: { size: 1, opacity: 0 },
+        error_x: interval(points, colour("--ink"), 1.4),
+      });
+      case "label": return Object.assign(common, place, {
+        mode: "text", hoverinfo: "skip", cliponaxis: false, textposition: "middle right",
+        // Beside a narrow picture there is room for the figure alone.
+        text: points.map((point) => " " + plain(narrow ? point.text.split(" (")[0] : point.text)),
+        textfont: { size: 11, color: colour("--ink") },
+      });
       case "ring": return Object.assign(common, place, { mode: "markers", marker: { symbol: "circle-open", size: 15, color: colour("--ink"), line: { width: 2 } } });
       case "interval": return Object.assign(common, place, marker(13, 1), {
         mode: "markers",
-        error_x: {
-          type: "data", symmetric: false, color: ink, thickness: 2.5, width: 6,
-          array: points.map((point) => (point.high === undefined ? 0 : point.high - point.x)),
-          arrayminus: points.map((point) => (point.low === undefined ? 0 : point.x - point.low)),
-        },
+        error_x: interval(points, ink, 2.5),
       });
     }
     return Object.assign(common, place, { mode: "markers" });
@@ -61,7 +93,9 @@
 
   function axis(data, narrow) {
     const log = data.logarithmic;
-    const cut = (text) => (narrow && text.length > 13 ? text.slice(0, 12) + "…" : text);
+    // Beside a narrow picture what follows the last comma goes first.
+    const short = (text) => (text.length > 13 ? text.replace(/, [^,]*$/, "") : text);
+    const cut = (text) => (narrow && short(text).length > 13 ? short(text).slice(0, 12) + "…" : narrow ? short(text) : text);
     const found = {
       title: { text: plain(data.title), font: { size: 12, color: colour("--faint") }, standoff: 8 },
       type: log ? "log" : "linear", range: data.range.map((end) => (log ? Math.log10(end) : end)),
@@ -84,6 +118,9 @@
     for (const guide of chart.guides) {
       if (guide.kind === "band") {
         shapes.push({ type: "rect", layer: "below", xref: "x", yref: "paper", x0: guide.from, x1: guide.to, y0: 0, y1: 1, fillcolor: colour("--rule"), opacity: 0.55, line: { width: 0 } });
+      } else if (guide.kind === "named-level") {
+        shapes.push({ type: "line", layer: "below", xref: "paper", yref: "y", x0: 0, x1: 1, y0: guide.y, y1: guide.y, line: { color: colour("--ink"), width: 1, dash: "6px,4px" } });
+        annotations.push({ text: plain(guide.text), xref: "paper", yref: "y", x: 1, y: guide.y, yanchor: "bottom", xanchor: "right", showarrow: false, font: { size: 11, color: colour("--faint") } });
       } else if (guide.kind === "level") {
         shapes.push({ type: "line", layer: "below", xref: "paper", yref: "y", x0: 0, x1: 1, y0: guide.y, y1: guide.y, line: { color: colour("--ink"), width: 1 } });
       } else {
@@ -111,7 +148,7 @@
     live.hidden = false;
     still.hidden = true;
     const shown = chart.keys.map((key) => !key.hidden);
-    const traces = chart.series.map((series) => Object.assign(trace(chart, series), { visible: shown[series.key] }));
+    const traces = chart.series.map((series) => Object.assign(trace(chart, series, live.clientWidth < 520), { visible: shown[series.key] }));
     Plotly.react(live, traces, layout(chart, live.clientWidth), config);
     live.querySelectorAll(".modebar-btn").forEach((button) => button.setAttribute("tabindex", "-1"));
   }

@@ -103,6 +103,14 @@ pub enum Mark {
     Bars,
     /// A ring around a place that is pointed out.
     Ring,
+    /// Horizontal bars like `Bars`, in outline and hatched: numbers of another origin.
+    Hatched,
+    /// Symbols in outline, with a horizontal interval where there is one: likewise.
+    Hollow,
+    /// The horizontal interval from `low` to `high` alone.
+    Whisker,
+    /// The point's text, to the right of its place.
+    Label,
 }
 
 /// One point.
@@ -154,6 +162,13 @@ pub enum Guide {
     Level {
         /// Where.
         y: f64,
+    },
+    /// A horizontal dashed line with a label.
+    NamedLevel {
+        /// Where.
+        y: f64,
+        /// Its label.
+        text: String,
     },
     /// A vertical band.
     Band {

@@ -27,37 +27,62 @@ const SCRIPT: &str = include_str!("../assets/report.js");
 /// plotly.js, whose licence notice stands in its first and last lines.
 const PLOTLY: &str = include_str!("../assets/plotly-basic.min.js");
 
+/// How the titles of charts of series begin.
+const OVER_TIME: &str = "Over time: ";
+
 /// Most figures that are shown unasked.
 const FIGURES_OPEN_MAX: usize = 14;
 
 /// The page of one result.
 pub fn page(source: &Source) -> String {
     let mut body = masthead(source);
-    let mut all = Vec::new();
     let views = View::all(source);
-    if views.len() > 1 {
+    let of_views: Vec<Vec<Chart>> = views.iter().map(charts::of_workload).collect();
+    let over_time: Vec<published::OverTime> =
+        views.iter().zip(&of_views).flat_map(|(view, charts)| over_time(view, charts)).collect();
+    let published = published::section(&source.plan, &source.records, &source.analysis, &over_time);
+    // Where a publication's figures come between, the answer is told before them.
+    if views.len() > 1 || !published.navigation.is_empty() {
         body.push_str(&overview(source, &views));
     }
-    for view in &views {
-        let charts = charts::of_workload(view);
+    body.push_str(&published.navigation);
+    body.push_str(&published.html);
+    let mut all = published.charts;
+    for (view, charts) in views.iter().zip(of_views) {
         body.push_str(&workload(view, &charts, all.len(), views.len() > 1));
         all.extend(charts);
     }
-    body.push_str(&published::section(&source.plan, &source.records, &source.analysis));
     body.push_str(&environment::section(source));
     document(&source.plan.study.name, &body, &all)
 }
 
 /// Every chart of a result as a picture: the name of its file, and the SVG.
 pub fn pictures(source: &Source) -> Vec<(String, String)> {
-    let mut pictures = Vec::new();
+    let drawn = |chart: &Chart| (format!("{}.svg", chart.id), svg::draw(chart, Place::File));
+    let published = published::tables(&source.plan, &source.records, &source.analysis);
+    let mut pictures: Vec<(String, String)> =
+        published.iter().flat_map(|beside| &beside.charts).map(drawn).collect();
     for view in &View::all(source) {
         for chart in charts::of_workload(view) {
-            pictures.push((format!("{}.svg", chart.id), svg::draw(&chart, Place::File)));
+            pictures.push(drawn(&chart));
         }
         pictures.extend(charts::matrix::pictures(view));
     }
     pictures
+}
+
+/// The charts of a workload's series.
+fn over_time(view: &View<'_>, charts: &[Chart]) -> Vec<published::OverTime> {
+    let workload = &view.analysis.workload;
+    let charts = charts.iter().filter_map(|chart| {
+        let series = chart.title.strip_prefix(OVER_TIME)?;
+        Some(published::OverTime {
+            workload: workload.clone(),
+            series: series.into(),
+            id: chart.id.clone(),
+        })
+    });
+    charts.collect()
 }
 
 /// A page around a body. The charts are those that the body holds figures of, in order.
@@ -441,7 +466,7 @@ fn figure(chart: &Chart, index: usize) -> String {
             let _ = write!(
                 out,
                 "<span class=\"key\" data-key=\"{place}\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
-                svg::swatch(chart, key.style, Place::Page, 0.0, 6.0),
+                svg::swatch(chart, place, Place::Page, 0.0, 6.0),
                 escape(&key.name)
             );
         }

@@ -1,30 +1,36 @@
-//! A publication's tables with, below each of its rows, what was measured here; its conclusions,
-//! with what the measurements say of them; and what was left out on this machine.
+//! A publication's tables with, below each of its rows, what was measured here; its pictures; its
+//! conclusions, with what the measurements say of them; and what was left out on this machine.
 //!
-//! The published numbers are data of the study (`lab::published`); this file only lays them out.
+//! The published numbers are data of the study (`lab::published`); this room only lays them out: the
+//! tables in this file and `row`, the pictures in `picture`, everything as text or page in `write`.
 //! Published and measured numbers share a table, never a row.
 
-use std::fmt::Write;
-
 use lab::analysis::Analysis;
-use lab::claim::{self, Judgement, Outcome};
 use lab::load::{Load, TreeSource};
 use lab::plan::Plan;
 use lab::published::{
-    Figure, Measured, PublishedCell, PublishedRow, PublishedTable, PublishedUnit, Quantity,
-    Reference, Statistic, measure,
+    Figure, Measured, PublishedCell, PublishedRow, PublishedTable, Reference, Statistic, measure,
 };
 use lab::quantity::size_text;
 use lab::record::Record;
 use lab::spec::Workload;
 
-use crate::html::{self, escape};
-use crate::table::{Cell, Table, Tone, paint};
+use crate::chart::Chart;
+use crate::table::{Cell, Table};
 use crate::{tables, text};
+
+mod picture;
+mod row;
+mod write;
+
+use row::{Shown, common_unit, layer_name, layers, published_row};
+pub use write::{OverTime, Section, left_out, markdown, section, terminal};
 
 /// A published table beside what was measured here.
 #[derive(Debug, Clone)]
 pub struct Beside {
+    /// Identifier, unique in a page.
+    pub id: String,
     /// What the publication calls it, or what it shows.
     pub title: String,
     /// Where it was published.
@@ -33,6 +39,10 @@ pub struct Beside {
     pub notes: Vec<String>,
     /// Published rows, each followed by the measured ones.
     pub table: Table,
+    /// Its pictures.
+    pub charts: Vec<Chart>,
+    /// Workload and name of each series whose chart over time shows what the table has not.
+    pub see: Vec<(String, String)>,
 }
 
 /// What everything here is made from.
@@ -46,13 +56,8 @@ struct Measurements<'a> {
 /// The study's published tables, in its order.
 pub fn tables(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Beside> {
     let measurements = Measurements { plan, records, analysis };
-    plan.study.published.iter().map(|table| measurements.beside(table)).collect()
-}
-
-/// What was left out of the study on this machine, a line each.
-pub fn left_out(plan: &Plan) -> Vec<String> {
-    let left = plan.study.left_out.iter();
-    left.map(|left| format!("{} {}: {}", left.what, left.name, left.missing.join("; "))).collect()
+    let tables = plan.study.published.iter().enumerate();
+    tables.map(|(index, table)| measurements.beside(table, index)).collect()
 }
 
 /// Along what the contenders of a table lie.
@@ -105,15 +110,8 @@ fn of_contender(reference: &Reference, label: &str) -> Reference {
     Reference { contender: label.to_string(), ..reference.clone() }
 }
 
-/// The unit that all numbered cells share, when they do.
-fn common_unit<'a>(cells: impl Iterator<Item = &'a PublishedCell>) -> Option<PublishedUnit> {
-    let mut units = cells.filter(|c| !(c.text.is_empty() && c.here.is_empty())).map(|c| c.unit);
-    let first = units.next()??;
-    units.all(|unit| unit == Some(first)).then_some(first)
-}
-
 impl Measurements<'_> {
-    fn beside(self, published: &PublishedTable) -> Beside {
+    fn beside(self, published: &PublishedTable, index: usize) -> Beside {
         let along = along(published);
         let others = match along {
             Along::Neither => Vec::new(),
@@ -128,10 +126,22 @@ impl Measurements<'_> {
         .chain(others.iter().filter(|_| along == Along::Columns).map(|label| label.to_string()));
         let mut table = Table { heads: heads.collect(), rows: Vec::new() };
         let mut measured = false;
+        let mut quotients = Vec::new();
+        let with_medians = published.rows.iter().flat_map(|row| &row.cells).flat_map(|c| &c.here);
+        let with_medians: Vec<&Reference> =
+            with_medians.filter(|cell| cell.statistic == Statistic::Value).collect();
+        let has_counterparts =
+            published.rows.iter().flat_map(|row| &row.cells).any(|cell| !cell.here.is_empty());
         for row in &published.rows {
-            table.rows.push(published_row(row, shared.is_some(), table.heads.len()));
+            // A row of which nothing was published has a head, and nothing to say.
+            let is_published = row.cells.iter().any(|cell| !cell.text.is_empty());
+            if is_published {
+                let width = table.heads.len();
+                table.rows.push(published_row(row, shared.is_some(), has_counterparts, width));
+            }
             let more = if along == Along::Columns { others.as_slice() } else { &[] };
-            let here = self.here_rows(row, more);
+            let head = if is_published { "  here".into() } else { format!("{}, here", row.head) };
+            let here = self.here_rows(row, &head, more, &with_medians, &mut quotients);
             measured |= !here.is_empty();
             table.rows.extend(here);
         }
@@ -141,41 +151,96 @@ impl Measurements<'_> {
             table.rows.extend(rows);
         }
         let mut notes: Vec<String> = published.note.iter().cloned().collect();
-        notes.extend(self.explanation(published, measured));
+        notes.extend(row::quotients_explained(&quotients));
+        notes.push(self.explanation(published, measured));
+        let id = format!("published-{}", index + 1);
         Beside {
+            charts: self.charts(published, &id),
+            id,
             title: published.title.clone(),
             source: published.source.clone(),
             notes,
             table: table.without_empty_columns(),
+            see: self.see(published),
+        }
+    }
+
+    /// The series that the table points at, where it has a cell that was published and not measured.
+    fn see(self, published: &PublishedTable) -> Vec<(String, String)> {
+        let missing = |cell: &PublishedCell| {
+            !cell.text.is_empty() && cell.here.iter().all(|here| self.measure(here).is_none())
+        };
+        let mut cells = published.rows.iter().flat_map(|row| &row.cells);
+        match cells.any(missing) {
+            true => published.see.iter().map(|s| (s.workload.clone(), s.series.clone())).collect(),
+            false => Vec::new(),
         }
     }
 
     /// The measured rows that belong under a published one: as many as its cells have counterparts,
-    /// which are one a workload.
-    fn here_rows(self, row: &PublishedRow, others: &[&str]) -> Vec<Vec<Cell>> {
+    /// which are one a workload. `quotients` gets what must be said of ratios.
+    fn here_rows(
+        self,
+        row: &PublishedRow,
+        head: &str,
+        others: &[&str],
+        with_medians: &[&Reference],
+        quotients: &mut Vec<row::Quotient>,
+    ) -> Vec<Vec<Cell>> {
         let mut rows = Vec::new();
         for layer in 0..layers(row) {
-            let mut cells: Vec<Option<Shown>> = row
-                .cells
-                .iter()
-                .map(|cell| Some((self.measure(cell.here.get(layer)?)?, cell.unit)))
+            let references = row.cells.iter().map(|cell| Some((cell.here.get(layer)?, cell.unit)));
+            let mut wanted: Vec<Option<(Reference, _)>> = references
+                .map(|found| found.map(|(reference, unit)| (reference.clone(), unit)))
                 .collect();
-            let first = row.cells.iter().find_map(|cell| Some((cell.here.get(layer)?, cell.unit)));
+            let first = wanted.iter().flatten().next().cloned();
             for label in others {
-                cells.push(first.and_then(|(reference, unit)| {
-                    Some((self.measure_other(reference, label)?, unit))
+                let other = first.as_ref().map(|(one, unit)| (of_contender(one, label), *unit));
+                wanted.push(other.filter(|(other, _)| !self.is_to_itself(other)));
+            }
+            let mut cells: Vec<Option<Shown>> = Vec::new();
+            for wanted in &wanted {
+                cells.push(wanted.as_ref().and_then(|(reference, unit)| {
+                    let measured = self.measure(reference)?;
+                    let quotient = self.quotient_aside(reference, &measured, with_medians);
+                    let marked = quotient.is_some();
+                    quotients.extend(quotient);
+                    Some(Shown { measured, unit: *unit, marked })
                 }));
             }
             if cells.iter().all(Option::is_none) {
                 continue;
             }
-            let head = match layer_name(row, layer) {
-                Some(workload) => format!("  here, {workload}"),
-                None => "  here".to_string(),
-            };
-            rows.push(measured_row(head, &cells));
+            let compares = wanted.iter().flatten().any(|(r, _)| r.statistic == Statistic::Ratio);
+            let workload = layer_name(row, layer).map(|name| format!(", {name}"));
+            let paired = if compares { ": ratio, paired within blocks" } else { "" };
+            let head = format!("{head}{}{paired}", workload.unwrap_or_default());
+            rows.push(row::measured_row(head, &cells));
         }
         rows
+    }
+
+    /// The quotient of the medians in the same table, where it lies outside of a ratio's interval.
+    fn quotient_aside(
+        self,
+        reference: &Reference,
+        ratio: &Measured,
+        with_medians: &[&Reference],
+    ) -> Option<row::Quotient> {
+        let same = |cell: &&Reference| {
+            cell.workload == reference.workload && cell.figure == reference.figure
+        };
+        if reference.statistic != Statistic::Ratio || !with_medians.iter().any(same) {
+            return None;
+        }
+        let baseline = reference.baseline.as_deref().unwrap_or(self.plan.baseline_label());
+        let median = |label: &str| {
+            let value = Reference { statistic: Statistic::Value, ..of_contender(reference, label) };
+            self.measure(&value).map(|measured| measured.value)
+        };
+        let quotient = median(&reference.contender)? / median(baseline)?;
+        let label = reference.contender.clone();
+        row::is_aside(quotient, ratio).then_some(row::Quotient { label, quotient })
     }
 
     /// Rows of the contenders that the publication has not: as many for each as its first
@@ -195,8 +260,8 @@ impl Measurements<'_> {
                         .cells
                         .iter()
                         .map(|cell| {
-                            let reference = cell.here.get(layer)?;
-                            Some((self.measure_other(reference, label)?, cell.unit))
+                            let measured = self.measure_other(cell.here.get(layer)?, label)?;
+                            Some(Shown { measured, unit: cell.unit, marked: false })
                         })
                         .collect();
                     if cells.iter().all(Option::is_none) {
@@ -205,6 +270,10 @@ impl Measurements<'_> {
                     let operation = row.cells.iter().flat_map(|cell| &cell.here).find_map(|r| {
                         match &r.figure {
                             Figure::Operation(name) => Some(format!(" {name}")),
+                            Figure::Detail(_) => row.head.split_once(',').map(|(_, what)| {
+                                // What tells the rows of one contender apart stands in their heads.
+                                format!(",{what}")
+                            }),
                             _ => None,
                         }
                     });
@@ -214,21 +283,24 @@ impl Measurements<'_> {
                         operation.unwrap_or_default(),
                         workload.unwrap_or_default()
                     );
-                    rows.push(measured_row(head, &cells));
+                    rows.push(row::measured_row(head, &cells));
                 }
             }
         }
         rows
     }
 
-    /// The same figure of another contender; not what the baseline is to itself.
-    fn measure_other(self, reference: &Reference, label: &str) -> Option<Measured> {
+    /// Whether a comparison is of the baseline with itself.
+    fn is_to_itself(self, reference: &Reference) -> bool {
         let baseline = reference.baseline.as_deref().unwrap_or(self.plan.baseline_label());
         let compares = matches!(reference.statistic, Statistic::Ratio | Statistic::Loss);
-        if compares && label == baseline {
-            return None;
-        }
-        self.measure(&of_contender(reference, label))
+        compares && reference.contender == baseline
+    }
+
+    /// The same figure of another contender; not what the baseline is to itself.
+    fn measure_other(self, reference: &Reference, label: &str) -> Option<Measured> {
+        let other = of_contender(reference, label);
+        if self.is_to_itself(&other) { None } else { self.measure(&other) }
     }
 
     fn measure(self, reference: &Reference) -> Option<Measured> {
@@ -236,9 +308,11 @@ impl Measurements<'_> {
     }
 
     /// What "here" is: the device, the blocks, and how much of each load; or why there is nothing.
-    fn explanation(self, published: &PublishedTable, measured: bool) -> Option<String> {
+    fn explanation(self, published: &PublishedTable, measured: bool) -> String {
         let cells = || published.rows.iter().flat_map(|row| &row.cells).flat_map(|c| &c.here);
-        cells().next()?;
+        if cells().next().is_none() {
+            return "published only: nothing stands for it here".into();
+        }
         let mut workloads: Vec<&str> = Vec::new();
         for reference in cells() {
             if !workloads.contains(&reference.workload.as_str()) {
@@ -250,10 +324,10 @@ impl Measurements<'_> {
                 self.plan.study.left_out.iter().find(|left| {
                     cells().all(|r| r.contender == left.name || r.workload == left.name)
                 });
-            return Some(match left {
+            return match left {
                 Some(left) => format!("not measured here: {} was left out", left.name),
                 None => "not measured here".into(),
-            });
+            };
         }
         let amounts: Vec<String> = workloads
             .iter()
@@ -275,11 +349,11 @@ impl Measurements<'_> {
             }
             false => "",
         };
-        Some(format!(
+        format!(
             "here: {}, {blocks} block{}{amounts}{paired}",
             tables::device_text(self.plan),
             if blocks == 1 { "" } else { "s" }
-        ))
+        )
     }
 }
 
@@ -307,286 +381,6 @@ fn amount(workload: &Workload) -> Option<String> {
         Load::Objects(_) | Load::Fio(_) | Load::Command { .. } | Load::Bonnie(_) => return None,
     };
     Some(format!("{name}: {words}"))
-}
-
-/// A measured figure with the unit that it is shown in.
-type Shown = (Measured, Option<PublishedUnit>);
-
-/// How many counterparts a cell of the row has at most.
-fn layers(row: &PublishedRow) -> usize {
-    row.cells.iter().map(|cell| cell.here.len()).max().unwrap_or(0)
-}
-
-/// The workload of a layer, where cells have several counterparts.
-fn layer_name(row: &PublishedRow, layer: usize) -> Option<&str> {
-    let several = row.cells.iter().find(|cell| cell.here.len() > 1)?;
-    several.here.get(layer).map(|reference| reference.workload.as_str())
-}
-
-fn published_row(row: &PublishedRow, unit_is_told: bool, width: usize) -> Vec<Cell> {
-    let mut head = row.head.clone();
-    if let (false, Some(unit)) = (unit_is_told, common_unit(row.cells.iter())) {
-        let _ = write!(head, ", {}", unit.name());
-    }
-    if row.cells.iter().all(|cell| cell.here.is_empty()) {
-        head.push_str(" (published only)");
-    }
-    let mut cells: Vec<Cell> = vec![head.into()];
-    cells.extend(row.cells.iter().map(|cell| match cell.text.as_str() {
-        "" => Cell::from("-"),
-        // Text that is no number stays text.
-        text => Cell::from(text).valued(text.parse().ok()),
-    }));
-    cells.resize(width, "-".into());
-    cells
-}
-
-fn measured_row(head: String, cells: &[Option<(Measured, Option<PublishedUnit>)>]) -> Vec<Cell> {
-    let mut row = vec![Cell::toned(head, Tone::Strong)];
-    row.extend(cells.iter().map(|cell| match cell {
-        Some((measured, unit)) => shown(*measured, *unit),
-        None => "-".into(),
-    }));
-    row
-}
-
-/// A measured figure in the unit of the published one; in its own where the two do not go
-/// together.
-fn shown(measured: Measured, unit: Option<PublishedUnit>) -> Cell {
-    let (figure, words): (Measured, fn(f64) -> String) =
-        match (measured.in_unit(unit), measured.quantity) {
-            (Some(converted), _) => (converted, digits),
-            (None, Quantity::Ratio) => (measured, text::ratio),
-            (None, Quantity::Percent) => (measured, digits),
-            (None, Quantity::Count) => {
-                return Cell::from(format!("{:.0}", measured.value)).valued(Some(measured.value));
-            }
-            (None, Quantity::Of(unit)) => {
-                let interval = measured.low.zip(measured.high);
-                let words = text::figure_with_interval(measured.value, interval, unit);
-                return Cell::from(words).valued(Some(measured.value));
-            }
-        };
-    let text = match figure.low.zip(figure.high) {
-        Some((low, high)) => {
-            format!("{} [{}, {}]", words(figure.value), words(low), words(high))
-        }
-        None => words(figure.value),
-    };
-    Cell::from(text).valued(Some(figure.value))
-}
-
-/// Four significant digits, at most four behind the point.
-fn digits(value: f64) -> String {
-    let magnitude = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
-    let behind = (3.0 - magnitude).clamp(0.0, 4.0) as usize;
-    format!("{value:.behind$}")
-}
-
-/// The heading of everything that concerns the publication.
-const HEADING: &str = "Beside the published figures";
-/// The heading of the conclusions.
-const CLAIMS_HEADING: &str = "What the publication concluded, and what it left open";
-/// The heading of what differs.
-const DIFFERS_HEADING: &str = "What differs here";
-/// Width of prose in a terminal.
-const PROSE_COLUMNS: usize = 100;
-
-/// The name of a source where it is not the study's own.
-fn own_source<'a>(plan: &Plan, source: &'a Option<String>) -> Option<&'a str> {
-    source.as_deref().filter(|text| plan.study.source.as_deref() != Some(text))
-}
-
-/// Everything as text for a terminal; empty for a study without a publication that left nothing
-/// out.
-pub fn terminal(plan: &Plan, records: &[Record], analysis: &Analysis, colour: bool) -> String {
-    let mut out = String::new();
-    for line in left_out(plan) {
-        out.push_str(&prose("  ", &format!("Left out: {line}")));
-    }
-    let study = &plan.study;
-    if study.published.is_empty() && study.claims.is_empty() {
-        return out;
-    }
-    let _ = writeln!(out, "\n{}", paint(HEADING, Tone::Strong, colour));
-    if let Some(source) = &study.source {
-        out.push_str(&prose("  ", source));
-    }
-    if !study.differs.is_empty() {
-        let _ = writeln!(out, "\n  {DIFFERS_HEADING}:");
-        for line in &study.differs {
-            out.push_str(&prose("  - ", line));
-        }
-    }
-    for beside in tables(plan, records, analysis) {
-        let _ = writeln!(out, "\n  {}", paint(&beside.title, Tone::Strong, colour));
-        if let Some(source) = own_source(plan, &beside.source) {
-            out.push_str(&prose("  ", source));
-        }
-        let _ = write!(out, "{}", beside.table.terminal(colour));
-        for note in &beside.notes {
-            out.push_str(&prose("    ", note));
-        }
-    }
-    let judgements = claim::judge(plan, records, analysis);
-    if !judgements.is_empty() {
-        let _ = writeln!(out, "\n{}", paint(CLAIMS_HEADING, Tone::Strong, colour));
-    }
-    for judged in &judgements {
-        let words = paint(judged.outcome.words(), tone_of(judged.outcome), colour);
-        out.push_str(&prose("  ", &format!("“{}”{}", judged.claim.text, cited(plan, judged))));
-        let _ = writeln!(out, "    {words}");
-        for line in judged.evidence.iter().chain(&judged.claim.note) {
-            out.push_str(&prose("    ", line));
-        }
-    }
-    out
-}
-
-/// ` (conclusion 1)` where the claim has a source of its own.
-fn cited(plan: &Plan, judged: &Judgement) -> String {
-    own_source(plan, &judged.claim.source).map(|text| format!(" ({text})")).unwrap_or_default()
-}
-
-fn tone_of(outcome: Outcome) -> Tone {
-    match outcome {
-        Outcome::Holds | Outcome::Answered => Tone::Good,
-        Outcome::Fails => Tone::Bad,
-        Outcome::Inconclusive => Tone::Doubtful,
-        Outcome::Untested => Tone::Faint,
-    }
-}
-
-/// A paragraph of at most [`PROSE_COLUMNS`], its first line after `lead`, the others below it.
-fn prose(lead: &str, text: &str) -> String {
-    let indent = " ".repeat(lead.chars().count());
-    let mut out = String::new();
-    let mut line = lead.to_string();
-    let mut empty = true;
-    for word in text.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > PROSE_COLUMNS {
-            let _ = writeln!(out, "{line}");
-            line.clone_from(&indent);
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    let _ = writeln!(out, "{line}");
-    out
-}
-
-/// Everything as Markdown; empty for a study without a publication that left nothing out.
-pub fn markdown(plan: &Plan, records: &[Record], analysis: &Analysis) -> String {
-    let mut out = String::new();
-    for line in left_out(plan) {
-        let _ = writeln!(out, "- Left out: {line}");
-    }
-    let study = &plan.study;
-    if study.published.is_empty() && study.claims.is_empty() {
-        return out;
-    }
-    let _ = writeln!(out, "\n## {HEADING}\n");
-    if let Some(source) = &study.source {
-        let _ = writeln!(out, "{source}\n");
-    }
-    if !study.differs.is_empty() {
-        let _ = writeln!(out, "{DIFFERS_HEADING}:\n");
-        for line in &study.differs {
-            let _ = writeln!(out, "- {line}");
-        }
-    }
-    for beside in tables(plan, records, analysis) {
-        let _ = writeln!(out, "\n### {}\n\n{}", beside.title, beside.table.markdown());
-        for note in own_source(plan, &beside.source)
-            .into_iter()
-            .chain(beside.notes.iter().map(String::as_str))
-        {
-            let _ = writeln!(out, "- {note}");
-        }
-    }
-    let _ = writeln!(out, "\n### {CLAIMS_HEADING}\n");
-    for judged in claim::judge(plan, records, analysis) {
-        let _ = writeln!(
-            out,
-            "- “{}”{}: **{}**",
-            judged.claim.text,
-            cited(plan, &judged),
-            judged.outcome.words()
-        );
-        for line in judged.evidence.iter().chain(&judged.claim.note) {
-            let _ = writeln!(out, "  - {line}");
-        }
-    }
-    out
-}
-
-/// Everything as a section of a page; empty for a study without a publication that left nothing
-/// out.
-pub fn section(plan: &Plan, records: &[Record], analysis: &Analysis) -> String {
-    let mut out = String::new();
-    let left = left_out(plan);
-    if !left.is_empty() {
-        out.push_str("<ul class=\"remarks\" aria-label=\"What was left out\">\n");
-        for line in left {
-            let _ = writeln!(out, "<li><b>Left out:</b> {}</li>", escape(&line));
-        }
-        out.push_str("</ul>\n");
-    }
-    let study = &plan.study;
-    if study.published.is_empty() && study.claims.is_empty() {
-        return out;
-    }
-    let _ = writeln!(
-        out,
-        "<section aria-labelledby=\"published\">\n<h2 id=\"published\">{HEADING}</h2>"
-    );
-    if let Some(source) = &study.source {
-        let _ = writeln!(out, "<p>{}</p>", escape(source));
-    }
-    if !study.differs.is_empty() {
-        let _ = writeln!(out, "<details><summary>{DIFFERS_HEADING}</summary>\n<ul>");
-        for line in &study.differs {
-            let _ = writeln!(out, "<li>{}</li>", escape(line));
-        }
-        out.push_str("</ul>\n</details>\n");
-    }
-    let judgements = claim::judge(plan, records, analysis);
-    if !judgements.is_empty() {
-        let _ = writeln!(out, "<h3>{CLAIMS_HEADING}</h3>\n<dl class=\"claims\">");
-        for judged in &judgements {
-            let _ = writeln!(
-                out,
-                "<dt>“{}”{}</dt>\n<dd><b>{}</b>",
-                escape(&judged.claim.text),
-                escape(&cited(plan, judged)),
-                judged.outcome.words()
-            );
-            let lines: Vec<&String> = judged.evidence.iter().chain(&judged.claim.note).collect();
-            if !lines.is_empty() {
-                out.push_str("<ul class=\"small\">\n");
-                for line in lines {
-                    let _ = writeln!(out, "<li>{}</li>", escape(line));
-                }
-                out.push_str("</ul>\n");
-            }
-            out.push_str("</dd>\n");
-        }
-        out.push_str("</dl>\n");
-    }
-    for beside in tables(plan, records, analysis) {
-        let _ = writeln!(out, "<h3>{}</h3>", escape(&beside.title));
-        out.push_str(&html::table(&beside.table, &beside.title));
-        let source = own_source(plan, &beside.source);
-        for note in source.into_iter().chain(beside.notes.iter().map(String::as_str)) {
-            let _ = writeln!(out, "<p class=\"small\">{}</p>", escape(note));
-        }
-    }
-    out.push_str("</section>\n");
-    out
 }
 
 #[cfg(test)]

@@ -46,6 +46,10 @@ impl Place {
         if self == Place::Page { "var(--ink)" } else { INK }
     }
 
+    fn paper(self) -> &'static str {
+        if self == Place::Page { "var(--paper)" } else { "#fff" }
+    }
+
     fn faint(self) -> &'static str {
         if self == Place::Page { "var(--faint)" } else { FAINT }
     }
@@ -119,6 +123,7 @@ pub fn draw(chart: &Chart, place: Place) -> String {
     }
     drawing.guides();
     drawing.axes();
+    drawing.hatches();
     let clip = format!("clip-{}", chart.id);
     let Frame { left, top, right, bottom } = drawing.frame;
     let _ = writeln!(
@@ -192,9 +197,8 @@ impl Drawing<'_> {
         for (row, keys) in rows.iter().enumerate() {
             let (mut x, y) = (14.0, TITLE_HEIGHT + row as f64 * LEGEND_HEIGHT + 14.0);
             for index in keys {
-                let key = &self.chart.keys[*index];
-                let (name, style) = (key.name.clone(), key.style);
-                self.out.push_str(&swatch(self.chart, style, self.place, x, y - 4.0));
+                let name = self.chart.keys[*index].name.clone();
+                self.out.push_str(&swatch(self.chart, *index, self.place, x, y - 4.0));
                 self.text(x + 34.0, y, "start", INK, &name, "");
                 x += key_width(&name);
             }
@@ -219,6 +223,12 @@ impl Drawing<'_> {
                 Guide::Level { y } => {
                     let (y, ink) = (self.y(*y), self.place.ink());
                     self.line((left, y), (right, y), &format!("stroke:{ink};stroke-width:1"));
+                }
+                Guide::NamedLevel { y, text } => {
+                    let (y, ink, faint) = (self.y(*y), self.place.ink(), self.place.faint());
+                    let dashed = format!("stroke:{ink};stroke-width:1;stroke-dasharray:6 4");
+                    self.line((left, y), (right, y), &dashed);
+                    self.text(right - 4.0, y - 5.0, "end", faint, text, " font-size=\"11\"");
                 }
                 Guide::Line { x, text } => {
                     let (x, ink, faint) = (self.x(*x), self.place.ink(), self.place.faint());
@@ -288,6 +298,28 @@ impl Drawing<'_> {
                     self.bar(point, style, &name);
                 }
             }
+            Mark::Hatched => {
+                for point in &series.points {
+                    self.hatched_bar(point, series.key);
+                }
+            }
+            Mark::Hollow => {
+                for point in &series.points {
+                    self.interval(point, style);
+                }
+                self.hollow_symbols(series, style);
+            }
+            Mark::Whisker => {
+                for point in &series.points {
+                    self.whisker(point);
+                }
+            }
+            Mark::Label => {
+                for point in &series.points {
+                    let (x, y, ink) = (self.x(point.x), self.y(point.y), self.place.ink());
+                    self.text(x + 7.0, y + 4.0, "start", ink, &point.text, " font-size=\"11\"");
+                }
+            }
             Mark::Ring => {
                 for point in &series.points {
                     let _ = writeln!(
@@ -342,6 +374,48 @@ impl Drawing<'_> {
         }
     }
 
+    fn hollow_symbols(&mut self, series: &Series, style: usize) {
+        for point in &series.points {
+            let (x, y) = (self.x(point.x), self.y(point.y));
+            if x.is_finite() && y.is_finite() {
+                let _ = writeln!(
+                    self.out,
+                    "<path d=\"{}\" style=\"fill:{};stroke:{};stroke-width:1.8\"><title>{}</title></path>",
+                    symbol(style, x, y, 5.2),
+                    self.place.paper(),
+                    self.place.colour(style),
+                    escape(&point.text)
+                );
+            }
+        }
+    }
+
+    /// The patterns of the hatched series.
+    fn hatches(&mut self) {
+        for (index, key) in self.chart.keys.iter().enumerate() {
+            let mut series = self.chart.series.iter();
+            if series.any(|series| series.key == index && series.mark == Mark::Hatched) {
+                let _ = writeln!(
+                    self.out,
+                    "<pattern id=\"hatch-{}-{index}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><path d=\"M1 0V6\" style=\"stroke:{};stroke-width:1.6\"/></pattern>",
+                    self.chart.id,
+                    self.place.colour(key.style)
+                );
+            }
+        }
+    }
+
+    /// A thin interval in ink, which is seen on a bar as well as beside it.
+    fn whisker(&mut self, point: &Point) {
+        if let (Some(low), Some(high)) = (point.low, point.high) {
+            let (low, high, y) = (self.x(low), self.x(high), self.y(point.y));
+            let stroke = format!("stroke:{};stroke-width:1.4", self.place.ink());
+            self.line((low, y), (high, y), &stroke);
+            self.line((low, y - 4.0), (low, y + 4.0), &stroke);
+            self.line((high, y - 4.0), (high, y + 4.0), &stroke);
+        }
+    }
+
     fn interval(&mut self, point: &Point, style: usize) {
         if let (Some(low), Some(high)) = (point.low, point.high) {
             let (low, high, y) = (self.x(low), self.x(high), self.y(point.y));
@@ -352,19 +426,36 @@ impl Drawing<'_> {
         }
     }
 
-    /// A piece of a bar, with its name in it where there is room: colour is not the only mark.
-    fn bar(&mut self, point: &Point, style: usize, name: &str) {
-        let (from, to) = (self.x(point.low.unwrap_or(0.0)), self.x(point.x));
-        let (middle, rows) = (self.y(point.y), self.chart.y.ticks.len().max(1) as f64);
+    /// The rectangle of a bar: its left end, its top, its width and its height.
+    fn bar_frame(&self, point: &Point) -> (f64, f64, f64, f64) {
+        let (start, end) = (self.x(point.low.unwrap_or(0.0)), self.x(point.x));
+        let rows = self.chart.y.ticks.len().max(1) as f64;
         let half = ((self.frame.bottom - self.frame.top) / rows * 0.32).min(13.0);
+        let width = (end - start).abs().max(0.5);
+        (start.min(end), self.y(point.y) - half, width, 2.0 * half)
+    }
+
+    fn hatched_bar(&mut self, point: &Point, key: usize) {
+        let (left, top, width, height) = self.bar_frame(point);
         let _ = writeln!(
             self.out,
-            "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" style=\"fill:{};stroke:{};stroke-width:0.7\"><title>{}</title></rect>",
-            middle - half,
-            (to - from).max(0.5),
-            2.0 * half,
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" style=\"fill:url(#hatch-{}-{});stroke:{};stroke-width:1.4\"><title>{}</title></rect>",
+            self.chart.id,
+            key,
+            self.place.colour(self.chart.keys[key].style),
+            escape(&point.text)
+        );
+    }
+
+    /// A piece of a bar, with its name in it where there is room: colour is not the only mark.
+    fn bar(&mut self, point: &Point, style: usize, name: &str) {
+        let (from, top, width, height) = self.bar_frame(point);
+        let (middle, to) = (top + height / 2.0, from + width);
+        let _ = writeln!(
+            self.out,
+            "<rect x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" style=\"fill:{};stroke:{};stroke-width:0.7\"><title>{}</title></rect>",
             self.place.colour(style),
-            if self.place == Place::Page { "var(--paper)" } else { "#fff" },
+            self.place.paper(),
             escape(&point.text)
         );
         let needed = name.chars().count() as f64 * LETTER_WIDTH + 8.0;
@@ -420,13 +511,34 @@ fn symbol(style: usize, x: f64, y: f64, radius: f64) -> String {
 
 /// The mark of a key, for legends; its left end at `x`: a piece of line with the symbol of the
 /// style, or a piece of bar.
-pub fn swatch(chart: &Chart, style: usize, place: Place, x: f64, y: f64) -> String {
+pub fn swatch(chart: &Chart, key: usize, place: Place, x: f64, y: f64) -> String {
+    let style = chart.keys[key].style;
     let colour = place.colour(style);
-    if chart.series.iter().all(|series| series.mark == Mark::Bars) {
+    let drawn = |mark| chart.series.iter().any(|s| s.key == key && s.mark == mark);
+    if drawn(Mark::Hatched) {
+        // Without a pattern: that of the picture is gone when the picture is not shown.
+        return format!(
+            "<path d=\"M{0:.1} {1:.1}h14v10h-14zM{0:.1} {2:.1}l5 -5M{0:.1} {3:.1}l9 -9M{4:.1} {3:.1}l9 -9M{5:.1} {3:.1}l4 -4\" style=\"fill:none;stroke:{colour};stroke-width:1.2\"/>",
+            x + 14.0,
+            y - 5.0,
+            y,
+            y + 5.0,
+            x + 18.5,
+            x + 24.0
+        );
+    }
+    if drawn(Mark::Bars) {
         return format!(
             "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"10\" style=\"fill:{colour}\"/>",
             x + 14.0,
             y - 5.0
+        );
+    }
+    if drawn(Mark::Hollow) {
+        return format!(
+            "<path d=\"{}\" style=\"fill:{};stroke:{colour};stroke-width:1.6\"/>",
+            symbol(style, x + 14.0, y, 4.2),
+            place.paper()
         );
     }
     format!(

@@ -208,6 +208,109 @@ fn the_numbers_in_the_page_are_those_of_the_records() {
     }
 }
 
+/// A publication with a picture of every kind: bars by their reference, symbols on a scale of factors,
+/// and curves with a level.
+const PUBLISHED: &str = r#"
+name = "published"
+source = "A page of 2011"
+contenders = ["ext4", "xfs", "btrfs"]
+runs = 5
+
+[[workload]]
+name = "load"
+command = "true"
+
+[[published]]
+title = "Times"
+unit = "s"
+here = { workload = "load", metric = "time" }
+picture = { draw = "bars", each = "row", reference = "ext4" }
+columns = [
+    { head = "ext4", here = { contender = "ext4" } },
+    { head = "xfs", here = { contender = "xfs" } },
+    { head = "JFS" },
+]
+rows = [{ head = "time", cells = ["100", "150", "175"] }]
+
+[[published]]
+title = "By system"
+unit = "s"
+here = { workload = "load", metric = "time" }
+picture = { draw = "bars", each = "column" }
+columns = [{ head = "time" }]
+rows = [{ head = "UFS", cells = [6330] }, { head = "ext4", here = { contender = "ext4" }, cells = [231] }]
+
+[[published]]
+title = "Curves"
+unit = "%"
+here = { workload = "load", metric = "time", statistic = "loss", baseline = "ext4" }
+picture = { draw = "curves", level = { at = 50, text = "half" } }
+columns = [{ head = "4K" }, { head = "8K" }]
+rows = [{ head = "xfs", here = { contender = "xfs" }, cells = [10, 20] }]
+"#;
+
+#[test]
+fn the_pictures_of_a_publication_show_its_numbers_and_those_of_the_records() {
+    let Some(browser) = browser() else { return };
+    let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
+    let text = lab::study_file::parse(Path::new("s"), PUBLISHED).unwrap();
+    let made = make(&text, |record| {
+        let time = time_ns(record, &LABELS);
+        complete(record, time);
+        true
+    });
+    let html = rendered(&made);
+    let seen = open(&browser, place.path(), &html);
+    assert_eq!((seen.console, seen.requests), (Vec::<String>::new(), Vec::<String>::new()));
+    let figures = html.matches("<figure ").count();
+    let drawn = seen.dom.matches("class=\"live js-plotly-plot").count();
+    let folded = html.split("<summary>More charts").nth(1).map_or(0, |rest| {
+        rest.split("</details>\n<details class=\"more\"")
+            .next()
+            .unwrap()
+            .matches("<figure ")
+            .count()
+    });
+    assert!(drawn + folded >= figures && drawn >= 3, "{drawn} of {figures}, {folded} folded");
+    // What the pictures show, to the last bit.
+    let analysis = Source::read(&made.directory()).unwrap().analysis;
+    let median = |label: &str| {
+        let mut contenders = analysis.workloads[0].contenders.iter();
+        contenders.find(|entry| entry.label == label).unwrap().metrics[0].summary.median
+    };
+    let ratio = |label: &str| {
+        let mut comparisons = analysis.workloads[0].comparisons.iter();
+        comparisons.find(|entry| entry.contender == label).unwrap().ratio.unwrap()
+    };
+    let shown = |title: &str, column: usize| -> Vec<(String, f64)> {
+        let rows = table(&seen.dom, title);
+        rows.into_iter().map(|row| (row[0].clone(), row[column].parse().unwrap())).collect()
+    };
+    let expected = [
+        ("ext4, published", 1.0),
+        ("ext4, here", 1.0),
+        ("xfs, published", 1.5),
+        ("xfs, here", ratio("xfs")),
+        ("JFS, published", 1.75),
+        ("btrfs, here", ratio("btrfs")),
+    ];
+    assert_eq!(shown("Times: time", 2), expected.map(|(name, value)| (name.to_string(), value)));
+    let expected = [
+        ("UFS, published", 6330.0),
+        ("ext4, published", 231.0),
+        ("ext4, here", median("ext4") / 1e9),
+        ("xfs, here", median("xfs") / 1e9),
+        ("btrfs, here", median("btrfs") / 1e9),
+    ];
+    assert_eq!(
+        shown("By system: time", 2),
+        expected.map(|(name, value)| (name.to_string(), value))
+    );
+    // Published numbers are told from others by more than their colour.
+    assert!(seen.dom.contains("url(#hatch-published-1-picture-1-0)"));
+    assert!(seen.dom.contains(">half</text>"));
+}
+
 #[test]
 fn a_hostile_name_does_nothing_in_a_browser() {
     let Some(browser) = browser() else { return };

@@ -207,6 +207,45 @@ fn several_loads_have_an_overview_and_a_section_each() {
     assert_eq!(ids.len(), count);
 }
 
+#[test]
+fn the_publication_comes_right_after_the_answers() {
+    let text = lab::study_file::parse(
+        std::path::Path::new("s"),
+        "source = 'A page'\ncontenders = ['ext4', 'xfs', 'btrfs']\nruns = 4\n\
+         [[workload]]\nname = 'load'\ncommand = 'true'\n\
+         [[published]]\ntitle = 'Times'\nhere = { workload = 'load', metric = 'time' }\n\
+         unit = 's'\npicture = { draw = 'bars', each = 'row' }\n\
+         columns = [{ head = 'ext4', here = { contender = 'ext4' } }]\n\
+         rows = [{ head = 'time', cells = [117] }]\n",
+    );
+    let made = make(&text.unwrap(), |record| {
+        complete(record, time_ns(record, &LABELS));
+        true
+    });
+    let source = Source::read(&made.directory()).unwrap();
+    let text = own(&page(&source));
+    in_order(
+        &text,
+        &[
+            "<nav aria-label=\"The answers\">",
+            "btrfs takes 1.5",
+            "<nav class=\"published\"",
+            "href=\"#published-1\">Times</a>",
+            "href=\"#published-1-picture-1\"",
+            "<h2 id=\"published\">",
+            "<h3 id=\"published-1\">",
+            "<figure id=\"published-1-picture-1\" data-chart=\"0\"",
+            "<h2 id=\"w1-load-answer\">",
+            "data-chart=\"1\"",
+            "The environment",
+        ],
+    );
+    let pictures = kurabe_report::page::pictures(&source);
+    assert_eq!(pictures[0].0, "published-1-picture-1.svg");
+    well_formed(&pictures[0].1);
+    assert!(!pictures[0].1.contains("var(--"));
+}
+
 /// Checks that every element is closed in order and every attribute quoted, as XML has it.
 fn well_formed(text: &str) {
     let mut open: Vec<&str> = Vec::new();

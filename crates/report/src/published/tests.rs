@@ -1,5 +1,7 @@
 //! Published tables as they are laid out, from a plan and records made by hand.
 
+use super::row::digits;
+use super::write::{PROSE_COLUMNS, prose};
 use super::*;
 
 use lab::analysis::analyse;
@@ -58,19 +60,28 @@ note = "no Linux makes it"
 "#;
 
 /// xfs takes twice as long as ext4, and btrfs three times.
+fn times(contender: u64, block: u64) -> u64 {
+    1_000_000_000 * (contender + 1) + block * 1_000
+}
+
 fn measured() -> (Plan, Vec<Record>, Analysis) {
-    let text = study_file::parse(Path::new("s"), STUDY).unwrap();
+    measured_of(STUDY, times)
+}
+
+/// A study whose runs take so many ns, by contender and block.
+fn measured_of(study: &str, time_ns: fn(u64, u64) -> u64) -> (Plan, Vec<Record>, Analysis) {
+    let text = study_file::parse(Path::new("s"), study).unwrap();
     let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
     let mut records = Vec::new();
     for block in &plan.blocks {
         for trial in &block.trials {
             let spec = plan.spec(block, *trial, &Device::None, "/nowhere".into());
             let mut record = Record::begun(&spec, 0);
-            let factor = trial.contender as u64 + 1;
-            record.phases = [(Phase::Run, 1_000_000_000 * factor), (Phase::Sync, 1)]
+            let run_ns = time_ns(trial.contender as u64, u64::from(block.block));
+            record.phases = [(Phase::Run, run_ns), (Phase::Sync, 1)]
                 .map(|(phase, elapsed_ns)| PhaseRecord {
                     phase,
-                    elapsed_ns: elapsed_ns + u64::from(block.block) * 1_000,
+                    elapsed_ns,
                     device: None,
                     machine_cpu_ns: None,
                 })
@@ -167,7 +178,89 @@ fn several_counterparts_of_a_cell_have_a_row_each() {
         .iter()
         .map(|row| row[0].text.clone())
         .collect();
-    assert_eq!(heads, ["time, s", "  here, load", "  here, other", "ext4 = 1", "  here"]);
+    assert_eq!(
+        heads,
+        [
+            "time, s",
+            "  here, load",
+            "  here, other",
+            "ext4 = 1",
+            "  here: ratio, paired within blocks"
+        ]
+    );
+}
+
+#[test]
+fn a_row_of_which_nothing_was_published_says_what_was_measured_or_nothing() {
+    let text = STUDY
+        .replace("cells = [6330]", "cells = [\"-\"]")
+        .replace("contender = \"ext4\" }, cells = [231]", "contender = \"ext4\" }");
+    let (plan, records, analysis) = measured_of(&text, times);
+    let beside = &tables(&plan, &records, &analysis)[1];
+    assert_eq!(
+        words(&beside.table),
+        [["ext4, here", "1000"], ["  here: xfs", "2000"], ["  here: btrfs", "3000"]]
+    );
+    // Where nothing was measured either, the page has the title and the reason, and no empty table.
+    let nothing = analyse(&plan, &[], None);
+    assert!(tables(&plan, &[], &nothing)[1].table.rows.is_empty());
+    let page = section(&plan, &[], &nothing, &[]).html;
+    assert!(!page.contains("<caption>By system"), "{page}");
+    assert!(page.contains(">By system</h3>") && page.contains("not measured here"), "{page}");
+}
+
+#[test]
+fn a_ratio_that_is_not_the_quotient_of_the_medians_above_it_is_marked() {
+    // xfs takes twice as long in every block but that one in the middle of all times, where it takes
+    // 2.4 times as long: the medians divide to 2.4.
+    fn slow_in_the_middle(contender: u64, block: u64) -> u64 {
+        let ext4_ms = [1000, 1001, 1002, 1003, 5000, 9000, 9001, 9002, 9003][block as usize];
+        let percent = if block == 4 { 240 } else { 200 + block % 3 };
+        1_000_000 * ext4_ms * if contender == 1 { percent } else { 100 } / 100
+    }
+    let text = STUDY.replace("runs = 5", "runs = 9");
+    let (plan, records, analysis) = measured_of(&text, slow_in_the_middle);
+    let beside = &tables(&plan, &records, &analysis)[0];
+    let rows = words(&beside.table);
+    assert_eq!(rows[3][0], "  here: ratio, paired within blocks");
+    assert!(rows[3][2].starts_with("2.0") && rows[3][2].ends_with("] †"), "{rows:?}");
+    // btrfs took as long as ext4, block for block.
+    assert!(!rows[3][1].contains('†') && !rows[3][3].contains('†'), "{rows:?}");
+    assert!(
+        beside.notes[0].starts_with("† ") && beside.notes[0].contains("xfs 2.40"),
+        "{beside:?}"
+    );
+    // Without its medians in the table there is nothing to misread.
+    let alone = text
+        .replace("    { head = \"time\", unit = \"s\", cells = [\"117.62\", \"194.82\"] },\n", "");
+    assert_ne!(alone, text);
+    let (plan, records, analysis) = measured_of(&alone, slow_in_the_middle);
+    let beside = &tables(&plan, &records, &analysis)[0];
+    assert!(!words(&beside.table)[1][2].contains('†'), "{beside:?}");
+}
+
+#[test]
+fn what_has_no_counterpart_points_at_the_chart_over_time() {
+    let text = STUDY.replace(
+        "note = \"of long ago\"\n",
+        "note = \"of long ago\"\nhere = { workload = \"load\" }\nsee = [\"throughput\"]\n",
+    );
+    let (plan, records, analysis) = measured_of(&text, times);
+    let over_time = |series: &str| OverTime {
+        workload: "load".into(),
+        series: series.into(),
+        id: "w1-load-series-0".into(),
+    };
+    let page = section(&plan, &records, &analysis, &[over_time("throughput")]).html;
+    assert!(
+        page.contains("<a href=\"#w1-load-series-0\">throughput of load over time</a>"),
+        "{page}"
+    );
+    let text = terminal(&plan, &records, &analysis, false).replace("\n    ", " ");
+    assert!(text.contains("throughput of load over time"), "{text}");
+    // A chart that is not there is not pointed at.
+    let page = section(&plan, &records, &analysis, &[over_time("p99")]).html;
+    assert!(!page.contains("over time"), "{page}");
 }
 
 #[test]
@@ -194,7 +287,7 @@ fn terminal_markdown_and_page_say_the_same() {
     let (plan, records, analysis) = measured();
     let terminal = terminal(&plan, &records, &analysis, false);
     let markdown = markdown(&plan, &records, &analysis);
-    let page = section(&plan, &records, &analysis);
+    let page = section(&plan, &records, &analysis, &[]).html;
     for text in [&terminal, &markdown, &page] {
         for part in [
             "117.62",
@@ -221,7 +314,9 @@ fn a_study_without_a_publication_says_nothing() {
     plan.study.claims.clear();
     assert_eq!(terminal(&plan, &records, &analysis, false), "");
     assert_eq!(markdown(&plan, &records, &analysis), "");
-    assert_eq!(section(&plan, &records, &analysis), "");
+    let section = section(&plan, &records, &analysis, &[]);
+    assert_eq!((section.html.as_str(), section.navigation.as_str()), ("", ""));
+    assert!(section.charts.is_empty());
 }
 
 #[test]
@@ -246,3 +341,5 @@ fn prose_breaks_between_words() {
     assert!(text.lines().nth(1).unwrap().starts_with("    word"), "{text}");
     assert_eq!(text.split_whitespace().count(), 41);
 }
+
+mod pictures;

@@ -1,0 +1,321 @@
+//! Draws what a published table's picture holds: bars, symbols or curves, the published ones in
+//! outline. Knows nothing of where the numbers came from.
+
+use lab::published::{Picture, PublishedTable, PublishedUnit};
+
+use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Tick, extremes};
+use crate::published::row;
+use crate::table::{Cell, Table};
+use crate::text;
+
+/// Greatest quotient of the largest and the smallest number whose bars can both be read.
+const LINEAR_SPREAD_MAX: f64 = 20.0;
+/// How far beyond the largest number intervals are drawn, as a factor.
+const INTERVAL_REACH_MAX: f64 = 1.6;
+/// Part of the axis that is left for the labels to the right of the bars.
+const LABEL_ROOM: f64 = 0.32;
+/// Styles of the published numbers, and of those measured here, one a workload.
+pub const PUBLISHED_STYLE: usize = 7;
+const HERE_STYLES: [usize; 3] = [0, 3, 6];
+/// One number of a picture.
+#[derive(Debug, Clone)]
+pub struct Bar {
+    /// Who or what.
+    pub label: String,
+    /// 0 for a published number, from 1 on for the counterparts.
+    pub key: usize,
+    /// The number that is drawn, the middle of a range.
+    pub value: f64,
+    /// Its interval, or the ends of a published range.
+    pub interval: Option<(f64, f64)>,
+    /// The number in the table's unit, where a multiple is drawn instead.
+    pub absolute: Option<f64>,
+}
+
+/// What the numbers of a picture are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Scale {
+    /// Multiples of one of them; the numbers themselves have this unit.
+    Multiple(Option<PublishedUnit>),
+    /// Numbers in a unit.
+    Absolute(Option<PublishedUnit>),
+}
+
+/// How the numbers lie on the axis.
+struct Ground {
+    axis: Axis,
+    /// Where bars begin; none where symbols are drawn instead.
+    bars_from: Option<f64>,
+    /// Where intervals end at the latest.
+    intervals_to: f64,
+}
+
+fn ground(title: String, scale: Scale, bars: &[Bar]) -> Ground {
+    let ends = || bars.iter().filter_map(|bar| bar.interval).flat_map(|(low, high)| [low, high]);
+    let base = if matches!(scale, Scale::Multiple(_)) { Some(1.0) } else { None };
+    let values = || bars.iter().map(|bar| bar.value).chain(base);
+    let (low, high) = extremes(values()).unwrap_or((0.0, 1.0));
+    if low > 0.0 && high / low > LINEAR_SPREAD_MAX {
+        let (low, high) =
+            extremes(values().chain(ends().filter(|end| *end > 0.0))).unwrap_or((low, high));
+        let room = high * (high / low).powf(LABEL_ROOM / (1.0 - LABEL_ROOM));
+        if let Some(axis) = Axis::logarithmic(title.clone(), [low, room].into_iter(), text::plain) {
+            return Ground { axis, bars_from: base, intervals_to: high };
+        }
+    }
+    // An interval that goes far beyond all numbers would leave no room for them.
+    let (_, furthest) = extremes(ends().chain([high])).unwrap_or((low, high));
+    let (low, high) = (low.min(0.0), furthest.min(high * INTERVAL_REACH_MAX).max(0.0));
+    let room = (high - low) / (1.0 - LABEL_ROOM);
+    let axis = Axis::linear(title, low, low + room);
+    Ground { axis, bars_from: Some(0.0), intervals_to: high }
+}
+
+pub fn draw_bars(
+    id: String,
+    title: String,
+    axis: String,
+    scale: Scale,
+    layers: Vec<String>,
+    bars: Vec<Bar>,
+) -> Chart {
+    let Ground { axis, bars_from, intervals_to } = ground(axis, scale, &bars);
+    let mut keys = vec![key("published", PUBLISHED_STYLE)];
+    let several = layers.len() > 1;
+    keys.extend(layers.iter().zip(HERE_STYLES).map(|(workload, style)| match several {
+        true => key(format!("here, {workload}"), style),
+        false => key("here", style),
+    }));
+    let mut series: Vec<Series> = Vec::new();
+    for (place, bar) in bars.iter().enumerate() {
+        let words = words(bar, scale);
+        let ends = bar.interval.map(|(low, high)| (low, high.min(intervals_to)));
+        let further = bar.interval.filter(|(_, high)| *high > intervals_to);
+        let further = further.map(|(_, high)| format!(", interval to {}", text::ratio(high)));
+        let point = Point {
+            x: bar.value,
+            y: place as f64,
+            low: bars_from,
+            high: None,
+            text: format!("{}: {words}", bar.label),
+        };
+        let with_ends =
+            Point { low: ends.map(|ends| ends.0), high: ends.map(|ends| ends.1), ..point.clone() };
+        let key = bar.key.min(keys.len() - 1);
+        let mark = match (bars_from.is_some(), bar.key) {
+            (true, 0) => Mark::Hatched,
+            (true, _) => Mark::Bars,
+            (false, 0) => Mark::Hollow,
+            (false, _) => Mark::Interval,
+        };
+        let drawn = match (bars_from, ends) {
+            // A published range reaches from end to end; nothing was said of its middle.
+            (Some(_), Some((low, high))) if bar.key == 0 => {
+                Point { x: high, low: Some(low), ..point }
+            }
+            (Some(_), _) => point,
+            (None, _) => with_ends.clone(),
+        };
+        series.push(Series { key, mark, points: vec![drawn] });
+        if bars_from.is_some() && ends.is_some() && bar.key != 0 {
+            series.push(Series { key, mark: Mark::Whisker, points: vec![with_ends] });
+        }
+        // A bar to the left of where bars begin has its label where it begins.
+        let right =
+            [bar.value, ends.map_or(bar.value, |ends| ends.1), bars_from.unwrap_or(bar.value)];
+        let right = right.into_iter().fold(f64::MIN, f64::max);
+        let label = Point::at(right, place as f64, words + &further.unwrap_or_default());
+        series.push(Series { key, mark: Mark::Label, points: vec![label] });
+    }
+    let labels: Vec<&str> = bars.iter().map(|bar| bar.label.as_str()).collect();
+    let guides = match scale {
+        Scale::Multiple(_) => vec![Guide::Line { x: 1.0, text: "1".into() }],
+        Scale::Absolute(_) => Vec::new(),
+    };
+    Chart {
+        says: says(&bars, scale, axis.logarithmic),
+        id,
+        title,
+        x: axis,
+        y: Axis::rows(&labels),
+        height: 70 + 26 * bars.len() as u32,
+        keys,
+        legend: true,
+        folded: false,
+        series,
+        guides,
+        numbers: numbers(&bars, scale),
+    }
+}
+
+fn key(name: impl Into<String>, style: usize) -> Key {
+    Key { name: name.into(), style, hidden: false }
+}
+
+/// A number; a multiple with the number itself behind it.
+fn words(bar: &Bar, scale: Scale) -> String {
+    // What was published keeps its digits.
+    let exact = if bar.key == 0 { text::plain } else { row::digits };
+    let (Scale::Multiple(unit) | Scale::Absolute(unit)) = scale;
+    let unit = unit.map(|unit| format!(" {}", unit.name())).unwrap_or_default();
+    let own = match (scale, bar.interval) {
+        (_, Some((low, high))) if bar.key == 0 => {
+            format!("{} to {}", text::plain(low), text::plain(high))
+        }
+        (Scale::Multiple(_), _) if bar.value == 1.0 => "1".to_string(),
+        (Scale::Multiple(_), _) if bar.key != 0 || bar.absolute.is_some() => text::ratio(bar.value),
+        _ => exact(bar.value),
+    };
+    match (scale, bar.absolute) {
+        (_, Some(absolute)) => format!("{own} ({}{unit})", exact(absolute)),
+        (Scale::Multiple(_), None) => own,
+        (Scale::Absolute(_), None) => own + &unit,
+    }
+}
+
+/// The picture in words: every number, and how to read them.
+fn says(bars: &[Bar], scale: Scale, logarithmic: bool) -> String {
+    let of = |published: bool| {
+        let bars = bars.iter().filter(|bar| (bar.key == 0) == published);
+        let mut said = Vec::new();
+        for bar in bars {
+            let name = bar.label.trim_end_matches(", published").trim_end_matches(", here");
+            said.push(format!("{name} {}", words(bar, scale)));
+        }
+        said
+    };
+    let mut parts = Vec::new();
+    for (published, head) in [(true, "Published (in outline)"), (false, "Here (filled)")] {
+        let said = of(published);
+        parts.push(match said.is_empty() {
+            true if published => "Nothing was published in numbers.".to_string(),
+            true => "Nothing of it was measured here.".to_string(),
+            false => format!("{head}: {}.", said.join("; ")),
+        });
+    }
+    if bars.iter().any(|bar| bar.absolute.is_some()) {
+        parts.push(
+            "Each is a multiple of its own reference, published or measured, with the number itself behind it: machine and amount of work differ, factors compare.".into(),
+        );
+    }
+    if logarithmic {
+        parts.push("Equal distances are equal factors.".into());
+    }
+    parts.join(" ")
+}
+
+fn numbers(bars: &[Bar], scale: Scale) -> Table {
+    let figure = match scale {
+        Scale::Multiple(_) => "multiple".to_string(),
+        Scale::Absolute(Some(unit)) => unit.name().to_string(),
+        Scale::Absolute(None) => "number".to_string(),
+    };
+    let mut table = Table::new(&["of", "origin", &figure, "from", "to", "number itself"]);
+    for bar in bars {
+        let number = |value: Option<f64>| match value {
+            Some(value) => Cell::number(value, row::digits(value)),
+            None => "-".into(),
+        };
+        table.rows.push(vec![
+            bar.label.as_str().into(),
+            if bar.key == 0 { "published" } else { "here" }.into(),
+            number(Some(bar.value).filter(|_| bar.key != 0 || bar.interval.is_none())),
+            number(bar.interval.map(|ends| ends.0)),
+            number(bar.interval.map(|ends| ends.1)),
+            number(bar.absolute.filter(|_| bar.key != 0 || bar.interval.is_none())),
+        ]);
+    }
+    table.without_empty_columns()
+}
+
+/// A row of a table as a curve.
+pub struct Curve {
+    pub name: String,
+    pub style: usize,
+    pub published: bool,
+    pub values: Vec<Option<f64>>,
+}
+
+pub fn draw_curves(
+    id: String,
+    table: &PublishedTable,
+    picture: &Picture,
+    unit: Option<PublishedUnit>,
+    curves: &[Curve],
+) -> Option<Chart> {
+    let columns: Vec<usize> = (0..table.columns.len())
+        .filter(|column| curves.iter().any(|curve| curve.values[*column].is_some()))
+        .collect();
+    let unit_name = unit.map_or("", PublishedUnit::name);
+    let mut keys = Vec::new();
+    let mut series = Vec::new();
+    let mut numbers = Table { heads: vec![format!("in {unit_name}")], rows: Vec::new() };
+    numbers.heads.extend(columns.iter().map(|column| table.columns[*column].clone()));
+    let mut said = Vec::new();
+    for curve in curves.iter().filter(|curve| curve.values.iter().any(Option::is_some)) {
+        let points: Vec<Point> = columns
+            .iter()
+            .enumerate()
+            .filter_map(|(place, column)| {
+                let value = curve.values[*column]?;
+                let head = &table.columns[*column];
+                let words = format!("{}, {head}: {} {unit_name}", curve.name, row::digits(value));
+                Some(Point::at(place as f64, value, words))
+            })
+            .collect();
+        let values = columns.iter().map(|column| match curve.values[*column] {
+            Some(value) => Cell::number(value, row::digits(value)),
+            None => "-".into(),
+        });
+        numbers.rows.push(std::iter::once(curve.name.as_str().into()).chain(values).collect());
+        let known = points.iter().map(|point| row::digits(point.y)).collect::<Vec<_>>();
+        said.push(format!("{} {}", curve.name, known.join(", ")));
+        let key_place = keys.len();
+        keys.push(key(curve.name.clone(), curve.style));
+        let mark = if curve.published { Mark::Line } else { Mark::Steps };
+        series.push(Series { key: key_place, mark, points: points.clone() });
+        if curve.published {
+            series.push(Series { key: key_place, mark: Mark::Hollow, points });
+        }
+    }
+    let level = picture.level.as_ref();
+    let values = series.iter().flat_map(|series: &Series| &series.points).map(|point| point.y);
+    let (low, high) = extremes(values)?;
+    let (low, high) = extremes([low, high, 0.0].into_iter().chain(level.map(|l| l.at)))?;
+    let room = ((high - low) * 0.08).max(1.0);
+    let heads: Vec<&str> = columns.iter().map(|column| table.columns[*column].as_str()).collect();
+    let ticks = heads.iter().enumerate();
+    let mut guides = vec![Guide::Level { y: 0.0 }];
+    guides.extend(level.map(|level| Guide::NamedLevel { y: level.at, text: level.text.clone() }));
+    let without = match curves
+        .iter()
+        .any(|curve| curve.published && curve.values.iter().any(Option::is_some))
+    {
+        true => "",
+        false => " The publication's curves carry no numbers.",
+    };
+    Some(Chart {
+        id,
+        title: super::short(&table.title).to_string(),
+        says: format!(
+            "At {}: {}. Their intervals stand in the table.{without}",
+            heads.join(", "),
+            said.join("; ")
+        ),
+        x: Axis {
+            title: String::new(),
+            logarithmic: false,
+            range: (-0.3, columns.len() as f64 - 0.7),
+            ticks: ticks.map(|(at, head)| Tick { at: at as f64, text: head.to_string() }).collect(),
+            fixed: true,
+        },
+        y: Axis::linear(unit_name, low - room, high + room),
+        height: 300,
+        keys,
+        legend: true,
+        folded: false,
+        series,
+        guides,
+        numbers,
+    })
+}

@@ -1,0 +1,145 @@
+//! Rows of a published table: the published ones as they were published, the measured ones in the
+//! same unit.
+
+use std::fmt::Write;
+
+use lab::published::{Measured, PublishedCell, PublishedRow, PublishedUnit, Quantity};
+
+use crate::table::{Cell, Tone};
+use crate::text;
+
+/// Marks a ratio that is not the quotient of the medians in the same table.
+const MARK: &str = " †";
+
+/// A measured figure as it is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// The figure.
+    pub measured: Measured,
+    /// The unit that it is shown in.
+    pub unit: Option<PublishedUnit>,
+    /// Whether the reader must know that it is not the quotient of the medians in the table.
+    pub marked: bool,
+}
+
+/// A quotient of medians that lies outside of the interval of the paired ratio.
+#[derive(Debug, Clone)]
+pub struct Quotient {
+    /// Label of the contender.
+    pub label: String,
+    /// Its median by that of the baseline.
+    pub quotient: f64,
+}
+
+/// Whether a quotient of medians lies outside of what is shown as the paired ratio: of its interval,
+/// or, where it has none, of its last digit.
+pub fn is_aside(quotient: f64, ratio: &Measured) -> bool {
+    const ROUNDING: f64 = 0.005;
+    match ratio.low.zip(ratio.high) {
+        Some((low, high)) => !(low..=high).contains(&quotient),
+        None => (quotient / ratio.value - 1.0).abs() > ROUNDING,
+    }
+}
+
+/// What the mark means, in the table that has one.
+pub fn quotients_explained(quotients: &[Quotient]) -> Option<String> {
+    let each = quotients.iter();
+    let each: Vec<String> =
+        each.map(|one| format!("{} {}", one.label, text::ratio(one.quotient))).collect();
+    (!each.is_empty()).then(|| {
+        format!(
+            "{} the medians of the row above divide to another number, outside of what is shown here: {}. The ratio is paired: each block's trials are divided first, so that a slow block slows both sides",
+            MARK.trim(),
+            text::list(&each)
+        )
+    })
+}
+
+/// The unit that all numbered cells share, when they do.
+pub fn common_unit<'a>(cells: impl Iterator<Item = &'a PublishedCell>) -> Option<PublishedUnit> {
+    let mut units = cells.filter(|c| !(c.text.is_empty() && c.here.is_empty())).map(|c| c.unit);
+    let first = units.next()??;
+    units.all(|unit| unit == Some(first)).then_some(first)
+}
+
+/// How many counterparts a cell of the row has at most.
+pub fn layers(row: &PublishedRow) -> usize {
+    row.cells.iter().map(|cell| cell.here.len()).max().unwrap_or(0)
+}
+
+/// The workload of a layer, where cells have several counterparts.
+pub fn layer_name(row: &PublishedRow, layer: usize) -> Option<&str> {
+    let several = row.cells.iter().find(|cell| cell.here.len() > 1)?;
+    several.here.get(layer).map(|reference| reference.workload.as_str())
+}
+
+/// A row as it was published.
+///
+/// `others_are_measured`: whether anything stands for another row here.
+pub fn published_row(
+    row: &PublishedRow,
+    unit_is_told: bool,
+    others_are_measured: bool,
+    width: usize,
+) -> Vec<Cell> {
+    let mut head = row.head.clone();
+    if let (false, Some(unit)) = (unit_is_told, common_unit(row.cells.iter())) {
+        let _ = write!(head, ", {}", unit.name());
+    }
+    if others_are_measured && row.cells.iter().all(|cell| cell.here.is_empty()) {
+        head.push_str(" (published only)");
+    }
+    let mut cells: Vec<Cell> = vec![head.into()];
+    cells.extend(row.cells.iter().map(|cell| match cell.text.as_str() {
+        "" => Cell::from("-"),
+        // Text that is no number stays text.
+        text => Cell::from(text).valued(text.parse().ok()),
+    }));
+    cells.resize(width, "-".into());
+    cells
+}
+
+/// A row of what was measured.
+pub fn measured_row(head: String, cells: &[Option<Shown>]) -> Vec<Cell> {
+    let mut row = vec![Cell::toned(head, Tone::Strong)];
+    row.extend(cells.iter().map(|cell| match cell {
+        Some(cell) => shown(cell),
+        None => "-".into(),
+    }));
+    row
+}
+
+/// A measured figure in the unit of the published one; in its own where the two do not go
+/// together.
+fn shown(cell: &Shown) -> Cell {
+    let Shown { measured, unit, marked } = *cell;
+    let (figure, words): (Measured, fn(f64) -> String) =
+        match (measured.in_unit(unit), measured.quantity) {
+            (Some(converted), _) => (converted, digits),
+            (None, Quantity::Ratio) => (measured, text::ratio),
+            (None, Quantity::Percent | Quantity::Plain) => (measured, digits),
+            (None, Quantity::Count) => {
+                return Cell::from(format!("{:.0}", measured.value)).valued(Some(measured.value));
+            }
+            (None, Quantity::Of(unit)) => {
+                let interval = measured.low.zip(measured.high);
+                let words = text::figure_with_interval(measured.value, interval, unit);
+                return Cell::from(words).valued(Some(measured.value));
+            }
+        };
+    let text = match figure.low.zip(figure.high) {
+        Some((low, high)) => {
+            format!("{} [{}, {}]", words(figure.value), words(low), words(high))
+        }
+        None => words(figure.value),
+    };
+    let mark = if marked { MARK } else { "" };
+    Cell::from(text + mark).valued(Some(figure.value))
+}
+
+/// Four significant digits, at most four behind the point.
+pub fn digits(value: f64) -> String {
+    let magnitude = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
+    let behind = (3.0 - magnitude).clamp(0.0, 4.0) as usize;
+    format!("{value:.behind$}")
+}

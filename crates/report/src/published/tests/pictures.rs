@@ -1,0 +1,173 @@
+//! The pictures of published tables, and what leads to them.
+
+use super::*;
+
+use crate::chart::{Mark, Point, Series};
+use crate::published::picture::draw::{Bar, Scale, draw_bars};
+use crate::svg::{self, Place};
+
+/// The charts of the first table, drawn as this says.
+fn charts(picture: &str) -> Vec<Chart> {
+    let text = STUDY.replacen(
+        "title = \"Times\"\n",
+        &format!("title = \"Times\"\npicture = {picture}\n"),
+        1,
+    );
+    let (plan, records, analysis) = measured_of(&text, times);
+    tables(&plan, &records, &analysis).remove(0).charts
+}
+
+fn values(chart: &Chart, mark: Mark) -> Vec<f64> {
+    let series = chart.series.iter().filter(|series| series.mark == mark);
+    series.flat_map(|series: &Series| &series.points).map(|point| point.x).collect()
+}
+
+fn near(found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len(), "{found:?} {expected:?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((found / expected - 1.0).abs() < 1e-3, "{found} {expected}");
+    }
+}
+
+#[test]
+fn bars_are_multiples_of_the_reference_of_their_own_origin() {
+    let charts =
+        charts("{ draw = \"bars\", each = \"row\", of = [\"time\"], reference = \"one\" }");
+    let [chart] = charts.as_slice() else { panic!("{charts:?}") };
+    near(&values(chart, Mark::Hatched), &[1.0, 194.82 / 117.62]);
+    // ext4 is the reference; btrfs, which the publication has not, follows.
+    near(&values(chart, Mark::Bars), &[1.0, 2.0, 3.0]);
+    let ticks: Vec<&str> = chart.y.ticks.iter().map(|tick| tick.text.as_str()).collect();
+    assert_eq!(
+        ticks,
+        ["one, published", "ext4, here", "two, published", "xfs, here", "btrfs, here"]
+    );
+    let intervals = chart.series.iter().filter(|series| series.mark == Mark::Whisker);
+    let ends: Vec<(f64, f64)> =
+        intervals.flat_map(|s| &s.points).map(|p| (p.low.unwrap(), p.high.unwrap())).collect();
+    assert_eq!(ends.len(), 2, "the baseline has no interval: {ends:?}");
+    assert!(ends[0].0 <= 2.0001 && ends[0].1 >= 1.9999, "{ends:?}");
+    for part in
+        ["one 1 (117.62 s)", "two 1.656 (194.82 s)", "xfs 2.000 (2.000 s)", "factors compare"]
+    {
+        assert!(chart.says.contains(part), "no '{part}' in {}", chart.says);
+    }
+    let table = words(&chart.numbers);
+    assert_eq!(table[2][..2], ["two, published", "published"]);
+    assert_eq!(chart.numbers.rows[3][2].value.map(f64::round), Some(2.0));
+}
+
+#[test]
+fn numbers_of_like_size_are_bars_and_others_are_symbols_on_a_scale_of_factors() {
+    let charts = charts("{ draw = \"bars\", each = \"row\" }");
+    let [time, ratio] = charts.as_slice() else { panic!("{charts:?}") };
+    // 1 to 3 s here and up to 194 s there.
+    assert!(time.x.logarithmic && values(time, Mark::Bars).is_empty());
+    near(&values(time, Mark::Hollow), &[117.62, 194.82]);
+    near(&values(time, Mark::Interval), &[1.0, 2.0, 3.0]);
+    assert!(!ratio.x.logarithmic && ratio.x.range.0 == 0.0, "{:?}", ratio.x);
+    near(&values(ratio, Mark::Hatched), &[1.0, 1.65]);
+    // A ratio of the table stays what it is.
+    near(&values(ratio, Mark::Bars), &[1.0, 2.0, 3.0]);
+}
+
+#[test]
+fn published_ranges_and_noughts_are_drawn() {
+    let text = STUDY.replacen("cells = [\"117.62\", \"194.82\"]", "cells = [\"10 to 20\", 0]", 1);
+    let text = text.replacen(
+        "title = \"Times\"\n",
+        "title = \"Times\"\npicture = { draw = \"bars\", each = \"row\", of = [\"time\"] }\n",
+        1,
+    );
+    let (plan, _, _) = measured_of(&text, times);
+    let analysis = analyse(&plan, &[], None);
+    let beside = tables(&plan, &[], &analysis).remove(0);
+    let [chart] = beside.charts.as_slice() else { panic!("{:?}", beside.charts) };
+    let bars: Vec<&Point> =
+        chart.series.iter().filter(|s| s.mark == Mark::Hatched).flat_map(|s| &s.points).collect();
+    assert_eq!((bars[0].low, bars[0].x, bars[1].x), (Some(10.0), 20.0, 0.0));
+    assert_eq!(
+        words(&chart.numbers)[0][2..],
+        ["-", "10.00", "20.00"],
+        "its middle was not published"
+    );
+    assert!(chart.says.contains("one 10 to 20 s; two 0 s"), "{}", chart.says);
+    assert!(chart.says.contains("Nothing of it was measured here"), "{}", chart.says);
+}
+
+#[test]
+fn curves_run_over_the_columns_that_are_known() {
+    let charts =
+        charts("{ draw = \"curves\", of = [\"time\"], level = { at = 50, text = \"half\" } }");
+    let [chart] = charts.as_slice() else { panic!("{charts:?}") };
+    let names: Vec<&str> = chart.keys.iter().map(|key| key.name.as_str()).collect();
+    assert_eq!(names, ["time, published", "time, here"]);
+    let points = |mark| {
+        let series = chart.series.iter().find(|series| series.mark == mark).unwrap();
+        series.points.iter().map(|point| point.y).collect::<Vec<_>>()
+    };
+    near(&points(Mark::Hollow), &[117.62, 194.82]);
+    near(&points(Mark::Steps), &[1.0, 2.0]);
+    assert!(svg::draw(chart, Place::File).contains(">half</text>"));
+}
+
+#[test]
+fn what_is_published_is_told_from_what_was_measured_without_colour() {
+    let charts = charts("{ draw = \"bars\", each = \"row\", of = [\"ext4 = 1\"] }");
+    let file = svg::draw(&charts[0], Place::File);
+    assert_eq!(
+        file.matches("style=\"fill:url(#hatch-published-1-picture-1-0)").count(),
+        2,
+        "{file}"
+    );
+    assert_eq!(file.matches("<pattern id=\"hatch-published-1-picture-1-0\"").count(), 1);
+    assert!(!file.contains("var(--") && file.contains(">1.65</text>"), "{file}");
+}
+
+#[test]
+fn every_way_in_the_navigation_leads_somewhere() {
+    let text = STUDY.replace(
+        "unit = \"ms\"\n",
+        "unit = \"ms\"\npicture = { draw = \"bars\", each = \"column\" }\n",
+    );
+    let (plan, records, analysis) = measured_of(&text, times);
+    let section = section(&plan, &records, &analysis, &[]);
+    assert_eq!(section.charts.len(), 1);
+    let ways: Vec<&str> = section
+        .navigation
+        .split("href=\"#")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    assert_eq!(
+        ways,
+        ["published", "conclusions", "published-1", "published-2", "published-2-picture-1"]
+    );
+    for way in ways {
+        assert_eq!(section.html.matches(&format!(" id=\"{way}\"")).count(), 1, "{way}");
+    }
+    assert!(section.html.contains("data-chart=\"0\""), "{}", section.html);
+}
+
+#[test]
+fn an_interval_far_beyond_all_numbers_leaves_them_room() {
+    let bar =
+        |value: f64, interval| Bar { label: "x".into(), key: 1, value, interval, absolute: None };
+    let bars = vec![bar(0.5, Some((0.4, 0.6))), bar(0.7, Some((0.1, 20.0)))];
+    let chart = draw_bars(
+        "id".into(),
+        "title".into(),
+        "axis".into(),
+        Scale::Multiple(None),
+        vec!["load".into()],
+        bars,
+    );
+    assert!(!chart.x.logarithmic && chart.x.range.1 < 3.0, "{:?}", chart.x);
+    let points = |mark| chart.series.iter().filter(move |s| s.mark == mark).flat_map(|s| &s.points);
+    let highs: Vec<f64> = points(Mark::Whisker).map(|point| point.high.unwrap()).collect();
+    assert_eq!(highs, [0.6, 1.6]);
+    let labels: Vec<&str> = points(Mark::Label).map(|point| point.text.as_str()).collect();
+    assert_eq!(labels, ["0.500", "0.700, interval to 20.0"]);
+    // The numbers keep their whole intervals.
+    assert_eq!(chart.numbers.rows[1][4].value, Some(20.0));
+}
