@@ -79,7 +79,7 @@
       case "label": return Object.assign(common, place, {
         mode: "text", hoverinfo: "skip", cliponaxis: false, textposition: "middle right",
         // Beside a narrow picture there is room for the figure alone.
-        text: points.map((point) => " " + plain(narrow ? point.text.split(" (")[0] : point.text)),
+        text: points.map((point) => "\u00a0\u00a0" + plain(narrow ? point.text.split(" (")[0] : point.text)),
         textfont: { size: 11, color: colour("--ink") },
       });
       case "ring": return Object.assign(common, place, { mode: "markers", marker: { symbol: "circle-open", size: 15, color: colour("--ink"), line: { width: 2 } } });

@@ -53,7 +53,12 @@ struct Ground {
 fn ground(title: String, scale: Scale, bars: &[Bar]) -> Ground {
     let ends = || bars.iter().filter_map(|bar| bar.interval).flat_map(|(low, high)| [low, high]);
     let base = if matches!(scale, Scale::Multiple(_)) { Some(1.0) } else { None };
-    let values = || bars.iter().map(|bar| bar.value).chain(base);
+    // A published range is a number with two ends.
+    let number = |bar: &Bar| match (bar.key, bar.interval) {
+        (0, Some((_, high))) => high,
+        _ => bar.value,
+    };
+    let values = || bars.iter().map(number).chain(base);
     let (low, high) = extremes(values()).unwrap_or((0.0, 1.0));
     if low > 0.0 && high / low > LINEAR_SPREAD_MAX {
         let (low, high) =
@@ -71,6 +76,8 @@ fn ground(title: String, scale: Scale, bars: &[Bar]) -> Ground {
     Ground { axis, bars_from: Some(0.0), intervals_to: high }
 }
 
+/// Draws the numbers of one row or column, each in a row of the picture. `layers` are the workloads
+/// of the counterparts.
 pub fn draw_bars(
     id: String,
     title: String,
@@ -79,54 +86,19 @@ pub fn draw_bars(
     layers: Vec<String>,
     bars: Vec<Bar>,
 ) -> Chart {
-    let Ground { axis, bars_from, intervals_to } = ground(axis, scale, &bars);
+    let ground = ground(axis, scale, &bars);
     let mut keys = vec![key("published", PUBLISHED_STYLE)];
     let several = layers.len() > 1;
     keys.extend(layers.iter().zip(HERE_STYLES).map(|(workload, style)| match several {
         true => key(format!("here, {workload}"), style),
         false => key("here", style),
     }));
-    let mut series: Vec<Series> = Vec::new();
-    for (place, bar) in bars.iter().enumerate() {
-        let words = words(bar, scale);
-        let ends = bar.interval.map(|(low, high)| (low, high.min(intervals_to)));
-        let further = bar.interval.filter(|(_, high)| *high > intervals_to);
-        let further = further.map(|(_, high)| format!(", interval to {}", text::ratio(high)));
-        let point = Point {
-            x: bar.value,
-            y: place as f64,
-            low: bars_from,
-            high: None,
-            text: format!("{}: {words}", bar.label),
-        };
-        let with_ends =
-            Point { low: ends.map(|ends| ends.0), high: ends.map(|ends| ends.1), ..point.clone() };
-        let key = bar.key.min(keys.len() - 1);
-        let mark = match (bars_from.is_some(), bar.key) {
-            (true, 0) => Mark::Hatched,
-            (true, _) => Mark::Bars,
-            (false, 0) => Mark::Hollow,
-            (false, _) => Mark::Interval,
-        };
-        let drawn = match (bars_from, ends) {
-            // A published range reaches from end to end; nothing was said of its middle.
-            (Some(_), Some((low, high))) if bar.key == 0 => {
-                Point { x: high, low: Some(low), ..point }
-            }
-            (Some(_), _) => point,
-            (None, _) => with_ends.clone(),
-        };
-        series.push(Series { key, mark, points: vec![drawn] });
-        if bars_from.is_some() && ends.is_some() && bar.key != 0 {
-            series.push(Series { key, mark: Mark::Whisker, points: vec![with_ends] });
-        }
-        // A bar to the left of where bars begin has its label where it begins.
-        let right =
-            [bar.value, ends.map_or(bar.value, |ends| ends.1), bars_from.unwrap_or(bar.value)];
-        let right = right.into_iter().fold(f64::MIN, f64::max);
-        let label = Point::at(right, place as f64, words + &further.unwrap_or_default());
-        series.push(Series { key, mark: Mark::Label, points: vec![label] });
-    }
+    let last = keys.len() - 1;
+    let all = bars.iter().enumerate();
+    let series: Vec<Series> = all
+        .flat_map(|(place, bar)| series_of(bar, place as f64, bar.key.min(last), scale, &ground))
+        .collect();
+    let axis = ground.axis;
     let labels: Vec<&str> = bars.iter().map(|bar| bar.label.as_str()).collect();
     let guides = match scale {
         Scale::Multiple(_) => vec![Guide::Line { x: 1.0, text: "1".into() }],
@@ -146,6 +118,41 @@ pub fn draw_bars(
         guides,
         numbers: numbers(&bars, scale),
     }
+}
+
+/// A number in its row: a bar with its interval, or a symbol where bars say nothing; and its label.
+fn series_of(bar: &Bar, row: f64, key: usize, scale: Scale, ground: &Ground) -> Vec<Series> {
+    let (bars_from, intervals_to) = (ground.bars_from, ground.intervals_to);
+    let words = words(bar, scale);
+    let ends = bar.interval.map(|(low, high)| (low, high.min(intervals_to)));
+    let point = Point {
+        x: bar.value,
+        y: row,
+        low: bars_from,
+        high: None,
+        text: format!("{}: {words}", bar.label),
+    };
+    let with_ends =
+        Point { low: ends.map(|ends| ends.0), high: ends.map(|ends| ends.1), ..point.clone() };
+    let one = |mark, point| Series { key, mark, points: vec![point] };
+    let mut series = match (bars_from, bar.key, ends) {
+        // A published range reaches from end to end; nothing was said of its middle.
+        (Some(_), 0, Some((low, high))) => {
+            vec![one(Mark::Hatched, Point { x: high, low: Some(low), ..point })]
+        }
+        (Some(_), 0, None) => vec![one(Mark::Hatched, point)],
+        (Some(_), _, None) => vec![one(Mark::Bars, point)],
+        (Some(_), _, Some(_)) => vec![one(Mark::Bars, point), one(Mark::Whisker, with_ends)],
+        (None, 0, _) => vec![one(Mark::Hollow, with_ends)],
+        (None, ..) => vec![one(Mark::Interval, with_ends)],
+    };
+    // A bar to the left of where bars begin has its label where it begins.
+    let right = [bar.value, ends.map_or(bar.value, |ends| ends.1), bars_from.unwrap_or(bar.value)];
+    let right = right.into_iter().fold(f64::MIN, f64::max);
+    let further = bar.interval.filter(|(_, high)| *high > intervals_to);
+    let further = further.map(|(_, high)| format!(", interval to {}", text::ratio(high)));
+    series.push(one(Mark::Label, Point::at(right, row, words + &further.unwrap_or_default())));
+    series
 }
 
 fn key(name: impl Into<String>, style: usize) -> Key {
@@ -236,6 +243,7 @@ pub struct Curve {
     pub values: Vec<Option<f64>>,
 }
 
+/// Draws the rows of a table as curves over those columns of which anything is known.
 pub fn draw_curves(
     id: String,
     table: &PublishedTable,
