@@ -79,6 +79,8 @@ const TITLE_HEIGHT: f64 = 30.0;
 const LEGEND_HEIGHT: f64 = 22.0;
 /// About the width of a letter of 12 px.
 const LETTER_WIDTH: f64 = 6.6;
+/// The same where nothing may be cut off: fonts differ.
+const LETTER_WIDTH_MAX: f64 = 7.3;
 
 /// Draws a chart.
 pub fn draw(chart: &Chart, place: Place) -> String {
@@ -91,7 +93,7 @@ pub fn draw(chart: &Chart, place: Place) -> String {
     let widest = chart.y.ticks.iter().map(|tick| tick.text.chars().count()).max().unwrap_or(0);
     let beside = if chart.y.title.is_empty() { 14.0 } else { 34.0 };
     let frame = Frame {
-        left: beside + widest as f64 * LETTER_WIDTH,
+        left: beside + widest as f64 * LETTER_WIDTH_MAX,
         top: head + 14.0,
         right: f64::from(WIDTH) - 18.0,
         bottom: height - 46.0,
@@ -123,6 +125,7 @@ pub fn draw(chart: &Chart, place: Place) -> String {
     }
     drawing.guides();
     drawing.axes();
+    drawing.named_levels();
     drawing.hatches();
     let clip = format!("clip-{}", chart.id);
     let Frame { left, top, right, bottom } = drawing.frame;
@@ -224,12 +227,7 @@ impl Drawing<'_> {
                     let (y, ink) = (self.y(*y), self.place.ink());
                     self.line((left, y), (right, y), &format!("stroke:{ink};stroke-width:1"));
                 }
-                Guide::NamedLevel { y, text } => {
-                    let (y, ink, faint) = (self.y(*y), self.place.ink(), self.place.faint());
-                    let dashed = format!("stroke:{ink};stroke-width:1;stroke-dasharray:6 4");
-                    self.line((left, y), (right, y), &dashed);
-                    self.text(right - 4.0, y - 5.0, "end", faint, text, " font-size=\"11\"");
-                }
+                Guide::NamedLevel { .. } => {}
                 Guide::Line { x, text } => {
                     let (x, ink, faint) = (self.x(*x), self.place.ink(), self.place.faint());
                     if (left..=right).contains(&x) {
@@ -239,6 +237,19 @@ impl Drawing<'_> {
                         self.text(x + shift, top - 3.0, anchor, faint, text, " font-size=\"11\"");
                     }
                 }
+            }
+        }
+    }
+
+    /// Levels with a name, on the lines of the axes.
+    fn named_levels(&mut self) {
+        let Frame { left, right, .. } = self.frame;
+        for guide in &self.chart.guides {
+            if let Guide::NamedLevel { y, text } = guide {
+                let (y, ink, faint) = (self.y(*y), self.place.ink(), self.place.faint());
+                let dashed = format!("stroke:{ink};stroke-width:1;stroke-dasharray:6 4");
+                self.line((left, y), (right, y), &dashed);
+                self.text(right - 4.0, y - 5.0, "end", faint, text, " font-size=\"11\"");
             }
         }
     }
@@ -293,7 +304,10 @@ impl Drawing<'_> {
             }
             Mark::Bars => {
                 let name = &self.chart.keys[series.key].name;
-                let name = if self.chart.legend { name.clone() } else { String::new() };
+                // Where bars have labels beside them, a name in them would be one too many.
+                let labelled = self.chart.series.iter().any(|other| other.mark == Mark::Label);
+                let named = self.chart.legend && !labelled;
+                let name = if named { name.clone() } else { String::new() };
                 for point in &series.points {
                     self.bar(point, style, &name);
                 }

@@ -13,7 +13,7 @@ const LINEAR_SPREAD_MAX: f64 = 20.0;
 /// How far beyond the largest number intervals are drawn, as a factor.
 const INTERVAL_REACH_MAX: f64 = 1.6;
 /// Part of the axis that is left for the labels to the right of the bars.
-const LABEL_ROOM: f64 = 0.32;
+const LABEL_ROOM: f64 = 0.36;
 /// Styles of the published numbers, and of those measured here, one a workload.
 pub const PUBLISHED_STYLE: usize = 7;
 const HERE_STYLES: [usize; 3] = [0, 3, 6];
@@ -150,7 +150,7 @@ fn series_of(bar: &Bar, row: f64, key: usize, scale: Scale, ground: &Ground) -> 
     let right = [bar.value, ends.map_or(bar.value, |ends| ends.1), bars_from.unwrap_or(bar.value)];
     let right = right.into_iter().fold(f64::MIN, f64::max);
     let further = bar.interval.filter(|(_, high)| *high > intervals_to);
-    let further = further.map(|(_, high)| format!(", interval to {}", text::ratio(high)));
+    let further = further.map(|(_, high)| format!(", up to {}", text::ratio(high)));
     series.push(one(Mark::Label, Point::at(right, row, words + &further.unwrap_or_default())));
     series
 }
@@ -162,22 +162,29 @@ fn key(name: impl Into<String>, style: usize) -> Key {
 /// A number; a multiple with the number itself behind it.
 fn words(bar: &Bar, scale: Scale) -> String {
     // What was published keeps its digits.
-    let exact = if bar.key == 0 { text::plain } else { row::digits };
+    let exact = if bar.key == 0 { as_published } else { row::digits };
     let (Scale::Multiple(unit) | Scale::Absolute(unit)) = scale;
     let unit = unit.map(|unit| format!(" {}", unit.name())).unwrap_or_default();
     let own = match (scale, bar.interval) {
         (_, Some((low, high))) if bar.key == 0 => {
-            format!("{} to {}", text::plain(low), text::plain(high))
+            let write = if bar.absolute.is_some() { text::ratio } else { as_published };
+            format!("{} to {}", write(low), write(high))
         }
         (Scale::Multiple(_), _) if bar.value == 1.0 => "1".to_string(),
         (Scale::Multiple(_), _) if bar.key != 0 || bar.absolute.is_some() => text::ratio(bar.value),
         _ => exact(bar.value),
     };
     match (scale, bar.absolute) {
+        (_, Some(_)) if bar.key == 0 && bar.interval.is_some() => own,
         (_, Some(absolute)) => format!("{own} ({}{unit})", exact(absolute)),
         (Scale::Multiple(_), None) => own,
         (Scale::Absolute(_), None) => own + &unit,
     }
+}
+
+/// All digits that were published.
+fn as_published(value: f64) -> String {
+    value.to_string()
 }
 
 /// The picture in words: every number, and how to read them.
@@ -219,17 +226,21 @@ fn numbers(bars: &[Bar], scale: Scale) -> Table {
     };
     let mut table = Table::new(&["of", "origin", &figure, "from", "to", "number itself"]);
     for bar in bars {
-        let number = |value: Option<f64>| match value {
+        let number = |value: Option<f64>, is_published: bool| match value {
+            Some(value) if is_published => Cell::number(value, as_published(value)),
             Some(value) => Cell::number(value, row::digits(value)),
             None => "-".into(),
         };
+        // A multiple of a published number was not published itself, nor was the middle of a range.
+        let as_it_is = bar.key == 0 && bar.absolute.is_none();
+        let is_one = bar.key != 0 || bar.interval.is_none();
         table.rows.push(vec![
             bar.label.as_str().into(),
             if bar.key == 0 { "published" } else { "here" }.into(),
-            number(Some(bar.value).filter(|_| bar.key != 0 || bar.interval.is_none())),
-            number(bar.interval.map(|ends| ends.0)),
-            number(bar.interval.map(|ends| ends.1)),
-            number(bar.absolute.filter(|_| bar.key != 0 || bar.interval.is_none())),
+            number(Some(bar.value).filter(|_| is_one), as_it_is),
+            number(bar.interval.map(|ends| ends.0), as_it_is),
+            number(bar.interval.map(|ends| ends.1), as_it_is),
+            number(bar.absolute.filter(|_| is_one), bar.key == 0),
         ]);
     }
     table.without_empty_columns()
