@@ -2,9 +2,8 @@
 //! over the trials by workload, contender and operation. A percentile is read from the merged
 //! histogram and never averaged.
 //!
-//! Reads `histograms/trial-N.hlog` of a result directory: HdrHistogram's interval log (V2,
-//! compressed, base64), latencies in nanoseconds, the kind of operation as the tag, one line a
-//! kind and interval. Knows nothing of what was measured.
+//! Reads `histograms/trial-N.hlog` of a result directory ([`log`]). Knows nothing of what was
+//! measured.
 //!
 //! Invariants: the trials that count are those that the analysis compares; a trial's histograms
 //! are merged all or none, and those of a file that is missing, damaged, or of other counts than
@@ -12,22 +11,19 @@
 //! panics nor takes more memory than a histogram has.
 
 use std::fmt;
-use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::thread;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
-use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use lab::analysis::{Analysis, ContenderAnalysis, completed_trials};
 use lab::load::{Latency, OVERALL_OPERATION};
 use lab::plan::Plan;
 use lab::record::Record;
 use lab::result::histogram_path;
+
+use log::{Kind, LogReader, highest_of, histogram_of};
+
+mod log;
 
 /// The merged histograms of a result.
 #[derive(Debug, Clone, Default)]
@@ -132,71 +128,35 @@ impl MergedHistogram {
 }
 
 impl Histograms {
-    /// Reads and merges the histograms of the trials that the analysis compares.
+    /// Reads and merges the histograms of the trials that the analysis compares, on all CPUs.
     pub fn read(directory: &Path, plan: &Plan, records: &[Record]) -> Histograms {
         let workloads = 0..plan.study.workloads.len();
         let trials: Vec<&Record> = workloads
             .flat_map(|workload| completed_trials(plan, records, workload).into_iter().flatten())
             .filter(|record| !latencies_of(record).is_empty())
             .collect();
-        let mut found = Histograms::default();
-        // A part at a time, so that no more of the files than that is in memory at once.
-        for part in trials.chunks(TRIALS_AT_ONCE) {
-            for (record, kinds) in part.iter().zip(read_trials(directory, part)) {
-                found.add_trial(record, kinds);
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let share = trials.len().div_ceil(threads).max(1);
+        let mut sums = Sums::default();
+        thread::scope(|scope| {
+            let parts: Vec<_> = trials
+                .chunks(share)
+                .map(|part| scope.spawn(move || Sums::read(directory, part)))
+                .collect();
+            for part in parts {
+                sums.append(part.join().expect("reading never panics"));
             }
-        }
-        found
-    }
-
-    fn add_trial(&mut self, record: &Record, kinds: Result<Vec<Kind>, String>) {
-        let latencies = latencies_of(record);
-        match kinds {
-            Ok(kinds) => {
-                for (operation, counts) in &kinds {
-                    self.merge(record, operation, counts, latencies);
-                    self.merge(record, OVERALL_OPERATION, counts, latencies);
-                }
-                for merged in self.merged.iter_mut().filter(|merged| merged.is_of(record)) {
-                    let in_trial = |(operation, _): &Kind| *operation == merged.operation;
-                    if merged.operation == OVERALL_OPERATION || kinds.iter().any(in_trial) {
-                        merged.trials += 1;
-                    }
-                }
-            }
-            Err(problem) => self.damage.push(HistogramDamage {
-                workload: record.workload.clone(),
-                contender: record.contender.label.clone(),
-                trial: record.trial,
-                problem,
-            }),
-        }
-    }
-
-    fn merge(&mut self, record: &Record, operation: &str, counts: &[Count], latencies: &[Latency]) {
-        let known =
-            |merged: &MergedHistogram| merged.is_of(record) && merged.operation == operation;
-        let place = self.merged.iter().position(known).unwrap_or_else(|| {
-            self.merged.push(MergedHistogram {
-                workload: record.workload.clone(),
-                contender: record.contender.label.clone(),
-                operation: operation.to_string(),
-                trials: 0,
-                max_ns: 0,
-                histogram: empty(),
-            });
-            self.merged.len() - 1
         });
-        let merged = &mut self.merged[place];
-        for count in counts {
-            add(&mut merged.histogram, *count);
-        }
-        let own_max = latencies.iter().find(|latency| latency.operation == operation);
-        let highest = || {
-            let highest_ns = counts.iter().map(|count| count.value_ns).max();
-            highest_ns.map_or(0, |value_ns| merged.histogram.highest_equivalent(value_ns))
-        };
-        merged.max_ns = merged.max_ns.max(own_max.map_or_else(highest, |latency| latency.max_ns));
+        sums.sum_kinds();
+        let merged = sums.sums.into_iter().map(|sum| MergedHistogram {
+            histogram: histogram_of(&sum.counts),
+            workload: sum.workload,
+            contender: sum.contender,
+            operation: sum.operation,
+            trials: sum.trials,
+            max_ns: sum.max_ns,
+        });
+        Histograms { merged: merged.collect(), damage: sums.damage }
     }
 
     /// All of them: by workload and contender in the study's order, then by operation in the order
@@ -271,80 +231,145 @@ impl Histograms {
     }
 }
 
-impl MergedHistogram {
-    fn is_of(&self, record: &Record) -> bool {
-        self.workload == record.workload && self.contender == record.contender.label
+/// A [`MergedHistogram`] on the way: its operations by bucket.
+struct Sum {
+    workload: String,
+    contender: String,
+    operation: String,
+    trials: usize,
+    max_ns: u64,
+    counts: Vec<u64>,
+}
+
+/// What was read of some trials, in the order of their first use.
+#[derive(Default)]
+struct Sums {
+    sums: Vec<Sum>,
+    damage: Vec<HistogramDamage>,
+}
+
+impl Sums {
+    /// The kinds of these trials; those of all kinds together have no counts yet.
+    fn read(directory: &Path, trials: &[&Record]) -> Sums {
+        let mut found = Sums::default();
+        let mut reader = LogReader::default();
+        for record in trials {
+            match read_trial(&mut reader, directory, record) {
+                Ok(()) => found.add_trial(record, reader.kinds()),
+                Err(problem) => found.damage.push(HistogramDamage {
+                    workload: record.workload.clone(),
+                    contender: record.contender.label.clone(),
+                    trial: record.trial,
+                    problem,
+                }),
+            }
+        }
+        found
+    }
+
+    fn add_trial(&mut self, record: &Record, kinds: &[Kind]) {
+        for kind in kinds {
+            let sum = self.of(record, &kind.name);
+            add(&mut sum.counts, &kind.counts);
+            sum.raise_max(record, &kind.counts);
+            // The counts of all kinds together are summed up in the end, out of the kinds' own.
+            self.of(record, OVERALL_OPERATION).raise_max(record, &kind.counts);
+        }
+        for sum in self.sums.iter_mut().filter(|sum| sum.is_of(record)) {
+            let in_trial = |kind: &Kind| kind.name == sum.operation;
+            if sum.operation == OVERALL_OPERATION || kinds.iter().any(in_trial) {
+                sum.trials += 1;
+            }
+        }
+    }
+
+    /// The one of an operation of a trial, which is begun where there is none yet.
+    fn of(&mut self, record: &Record, operation: &str) -> &mut Sum {
+        let known = |sum: &Sum| sum.is_of(record) && sum.operation == operation;
+        let place = self.sums.iter().position(known).unwrap_or_else(|| {
+            self.sums.push(Sum {
+                workload: record.workload.clone(),
+                contender: record.contender.label.clone(),
+                operation: operation.to_string(),
+                trials: 0,
+                max_ns: 0,
+                counts: Vec::new(),
+            });
+            self.sums.len() - 1
+        });
+        &mut self.sums[place]
+    }
+
+    /// Adds what was read of later trials.
+    fn append(&mut self, later: Sums) {
+        for part in later.sums {
+            let alike = |sum: &&mut Sum| {
+                sum.workload == part.workload
+                    && sum.contender == part.contender
+                    && sum.operation == part.operation
+            };
+            match self.sums.iter_mut().find(alike) {
+                None => self.sums.push(part),
+                Some(sum) => {
+                    sum.trials += part.trials;
+                    sum.max_ns = sum.max_ns.max(part.max_ns);
+                    add(&mut sum.counts, &part.counts);
+                }
+            }
+        }
+        self.damage.extend(later.damage);
+    }
+
+    fn sum_kinds(&mut self) {
+        for place in 0..self.sums.len() {
+            if self.sums[place].operation != OVERALL_OPERATION {
+                continue;
+            }
+            let all = &self.sums[place];
+            let kinds = self.sums.iter().filter(|sum| {
+                sum.workload == all.workload
+                    && sum.contender == all.contender
+                    && sum.operation != OVERALL_OPERATION
+            });
+            let mut counts = Vec::new();
+            kinds.for_each(|kind| add(&mut counts, &kind.counts));
+            self.sums[place].counts = counts;
+        }
     }
 }
 
-// ---------------------------------------------------------------------------------------------
-// One file
-// ---------------------------------------------------------------------------------------------
+impl Sum {
+    fn is_of(&self, record: &Record) -> bool {
+        self.workload == record.workload && self.contender == record.contender.label
+    }
 
-/// Significant digits of the merged histograms: those that the loads record with.
-const SIGNIFICANT_DIGITS: u8 = 3;
-
-/// Latencies are recorded up to 2^52 ns; more is no latency of ours.
-const VALUE_MAX_NS: u64 = 1 << 53;
-
-/// Bytes of a histogram of such values with 5 digits, each count in 9 bytes, are below this.
-const PLAIN_BYTES_MAX: u64 = 64 << 20;
-
-fn empty() -> Histogram<u64> {
-    Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are within 0 to 5")
+    /// Raises the maximum to that which the record keeps, or else to that of the counts.
+    fn raise_max(&mut self, record: &Record, counts: &[u64]) {
+        let own = latencies_of(record).iter().find(|latency| latency.operation == self.operation);
+        let highest = || counts.iter().rposition(|count| *count > 0).map_or(0, highest_of);
+        self.max_ns = self.max_ns.max(own.map_or_else(highest, |latency| latency.max_ns));
+    }
 }
 
-/// Trials that are read before they are merged.
-const TRIALS_AT_ONCE: usize = 64;
-
-/// Operations in one bucket of a file's histogram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Count {
-    /// Least latency of the bucket.
-    value_ns: u64,
-    count: u64,
+fn add(sums: &mut Vec<u64>, counts: &[u64]) {
+    sums.resize(sums.len().max(counts.len()), 0);
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum = sum.saturating_add(*count);
+    }
 }
 
-/// A kind of operation, and its counts of all intervals, one interval after the other. A histogram
-/// has tens of thousands of buckets and an interval fills a hundred of them, so only these are kept.
-type Kind = (String, Vec<Count>);
-
-fn add(sum: &mut Histogram<u64>, count: Count) {
-    sum.record_n(count.value_ns, count.count)
-        .expect("a histogram that grows by itself takes every value up to 2^53");
-}
-
-fn latencies_of(record: &Record) -> &[Latency] {
-    record.load.as_ref().map_or(&[], |load| &load.latencies)
-}
-
-/// The histograms of these trials, in their order, read by as many threads as there are CPUs.
-fn read_trials(directory: &Path, trials: &[&Record]) -> Vec<Result<Vec<Kind>, String>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let share = trials.len().div_ceil(threads).max(1);
-    let read = |record: &&Record| read_trial(directory, record.trial, latencies_of(record));
-    thread::scope(|scope| {
-        let parts: Vec<_> = trials
-            .chunks(share)
-            .map(|part| scope.spawn(move || part.iter().map(read).collect::<Vec<_>>()))
-            .collect();
-        let joined = parts.into_iter().flat_map(|part| part.join().expect("reading never panics"));
-        joined.collect()
-    })
-}
-
-/// The histograms of a trial by kind, its intervals added up.
-fn read_trial(directory: &Path, trial: u32, latencies: &[Latency]) -> Result<Vec<Kind>, String> {
-    let path = histogram_path(directory, trial);
+/// Reads the log of a trial and holds it against its record.
+fn read_trial(reader: &mut LogReader, directory: &Path, record: &Record) -> Result<(), String> {
+    let path = histogram_path(directory, record.trial);
     let shown = path.strip_prefix(directory).unwrap_or(&path).display();
     let problem = |problem: &dyn fmt::Display| format!("{shown}: {problem}");
-    let bytes = fs::read(&path).map_err(|error| problem(&error))?;
-    let kinds = parse(&bytes).map_err(|error| problem(&error))?;
+    reader.read_file(&path).map_err(|error| problem(&error))?;
+    let latencies = latencies_of(record).iter();
     // A file that was cut off at the end of a line is whole lines still; the counts tell.
-    for latency in latencies.iter().filter(|latency| latency.operation != OVERALL_OPERATION) {
-        let found = kinds.iter().find(|(kind, _)| *kind == latency.operation);
-        let counts = found.map_or(&[][..], |(_, counts)| counts);
-        let count = counts.iter().fold(0, |sum: u64, count| sum.saturating_add(count.count));
+    for latency in latencies.filter(|latency| latency.operation != OVERALL_OPERATION) {
+        let found = reader.kinds().iter().find(|kind| kind.name == latency.operation);
+        let counts = found.map_or(&[][..], |kind| &kind.counts);
+        let count = counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
         if count != latency.count {
             return Err(problem(&format!(
                 "it holds {count} operations of '{}', and the record {}",
@@ -352,141 +377,11 @@ fn read_trial(directory: &Path, trial: u32, latencies: &[Latency]) -> Result<Vec
             )));
         }
     }
-    Ok(kinds)
-}
-
-/// The counts of a log by tag, in the order of their first line.
-fn parse(log: &[u8]) -> Result<Vec<Kind>, String> {
-    let mut kinds: Vec<Kind> = Vec::new();
-    let mut plain = Vec::new();
-    for (number, entry) in IntervalLogIterator::new(log).enumerate() {
-        let interval = match entry {
-            Ok(LogEntry::Interval(interval)) => interval,
-            Ok(_) => continue,
-            Err(_) => return Err(format!("entry {} is no line of such a log", number + 1)),
-        };
-        let kind = interval.tag().map_or("", |tag| tag.as_str());
-        let place = kinds.iter().position(|(known, _)| known == kind).unwrap_or_else(|| {
-            kinds.push((kind.to_string(), Vec::new()));
-            kinds.len() - 1
-        });
-        decode(interval.encoded_histogram(), &mut plain, &mut kinds[place].1)
-            .map_err(|problem| format!("the histogram of entry {}: {problem}", number + 1))?;
-    }
-    Ok(kinds)
-}
-
-/// First bytes of a histogram that is compressed, and of one that is not, both with their counts
-/// in variable length (HdrHistogram's V2 encoding).
-const COMPRESSED_COOKIE: [u8; 4] = [0x1c, 0x84, 0x93, 0x14];
-const PLAIN_COOKIE: [u8; 4] = [0x1c, 0x84, 0x93, 0x13];
-/// Bytes before the counts: cookie, their length, the normalizing offset, the digits (4 each), the
-/// bounds and the ratio (8 each).
-const HEAD_BYTES: usize = 40;
-
-/// Decodes one histogram and appends its counts; `plain` is room to unpack it in. The library takes
-/// the lengths in the bytes at their word, so they are checked here first.
-fn decode(text: &str, plain: &mut Vec<u8>, counts: &mut Vec<Count>) -> Result<(), String> {
-    let packed = STANDARD.decode(text).map_err(|error| format!("no base64: {error}"))?;
-    plain.clear();
-    match packed.split_at_checked(8) {
-        Some((head, deflated)) if head[..4] == COMPRESSED_COOKIE => {
-            ZlibDecoder::new(deflated)
-                .take(PLAIN_BYTES_MAX)
-                .read_to_end(plain)
-                .map_err(|error| format!("cannot be unpacked: {error}"))?;
-        }
-        _ => plain.extend_from_slice(&packed),
-    }
-    let Some((head, payload)) = plain.split_at_checked(HEAD_BYTES) else {
-        return Err(format!("{} bytes are no histogram", plain.len()));
-    };
-    let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("4 bytes"));
-    let bound = |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().expect("8 bytes"));
-    if head[..4] != PLAIN_COOKIE || number(4) as usize != payload.len() {
-        return Err("its head does not go with its bytes".into());
-    }
-    if bound(16) != 1 || bound(24) > VALUE_MAX_NS {
-        return Err(format!("latencies of {} to {} ns are none", bound(16), bound(24)));
-    }
-    check_counts(payload)?;
-    let known = counts.len();
-    // No offset, our digits, the ratio 1: what the loads write is read as it stands.
-    let ours = number(8) == 0
-        && number(12) == u32::from(SIGNIFICANT_DIGITS)
-        && bound(32) == 1.0_f64.to_bits();
-    if ours && sparse(payload, bound(24), counts).is_some() {
-        return Ok(());
-    }
-    // Anything else is the library's to read or to refuse.
-    counts.truncate(known);
-    let histogram: Histogram<u64> =
-        Deserializer::new().deserialize(&mut &plain[..]).map_err(|error| error.to_string())?;
-    counts.extend(histogram.iter_recorded().map(|entry| Count {
-        value_ns: histogram.lowest_equivalent(entry.value_iterated_to()),
-        count: entry.count_at_value(),
-    }));
     Ok(())
 }
 
-/// Buckets of one ns at the beginning of a histogram of three digits: the least power of two that is
-/// twice as many as 10^3.
-const FINE_BUCKETS: u64 = 2048;
-
-/// Appends the counts of a histogram of three digits whose least bound is 1; None where a count lies
-/// beyond its greatest bound or the bytes end within a number. The bytes are numbers of 7 bits a
-/// byte, the lowest first, in zigzag: a count, or the negative length of a run of empty buckets
-/// (HdrHistogram's V2 encoding). Beyond the fine buckets every power of two has half as many, each
-/// twice as wide as before. The numbers are below 2^56, as [`check_counts`] made sure.
-fn sparse(payload: &[u8], high: u64, counts: &mut Vec<Count>) -> Option<()> {
-    let mut covered = FINE_BUCKETS;
-    while covered <= high {
-        covered <<= 1;
-    }
-    let half = FINE_BUCKETS / 2;
-    let (mut bucket, mut number, mut shift) = (0_u64, 0_u64, 0);
-    for byte in payload {
-        number |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte & 0x80 != 0 {
-            continue;
-        }
-        if number & 1 == 1 {
-            bucket = bucket.checked_add((number >> 1) + 1)?;
-        } else {
-            if number > 0 {
-                let value_ns = match bucket < FINE_BUCKETS {
-                    true => bucket,
-                    false => (bucket % half + half)
-                        .checked_shl(u32::try_from(bucket / half - 1).ok()?)
-                        .filter(|_| bucket / half <= 54)?,
-                };
-                if value_ns >= covered {
-                    return None;
-                }
-                counts.push(Count { value_ns, count: number >> 1 });
-            }
-            bucket = bucket.checked_add(1)?;
-        }
-        (number, shift) = (0, 0);
-    }
-    (shift == 0).then_some(())
-}
-
-/// Refuses counts of 2^55 and more, which take 9 bytes: nobody counts so far, and the library
-/// negates them.
-fn check_counts(counts: &[u8]) -> Result<(), String> {
-    let mut length = 0;
-    for byte in counts {
-        length += 1;
-        if length == 9 {
-            return Err("a count is beyond all measure".into());
-        }
-        if byte & 0x80 == 0 {
-            length = 0;
-        }
-    }
-    Ok(())
+fn latencies_of(record: &Record) -> &[Latency] {
+    record.load.as_ref().map_or(&[], |load| &load.latencies)
 }
 
 #[cfg(test)]

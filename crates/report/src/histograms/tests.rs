@@ -1,9 +1,14 @@
 //! Result directories made by hand: what is merged, and what damage comes to.
 
+use std::fs;
 use std::time::{Duration, SystemTime};
 
-use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer, V2Serializer};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::serialization::interval_log::{
+    IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
+};
+use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 use lab::analysis::analyse;
 use lab::load::LoadReport;
 use lab::record::{Outcome, Phase, PhaseRecord};
@@ -24,6 +29,10 @@ fn plan(runs: u32) -> Plan {
         ..Default::default()
     };
     Plan::new(text.resolve(&["ext4", "xfs"]).unwrap(), 7)
+}
+
+fn empty() -> Histogram<u64> {
+    Histogram::new(3).unwrap()
 }
 
 fn latency(operation: &str, samples: &[u64]) -> Latency {
@@ -214,81 +223,65 @@ fn without_any_histogram_the_medians_stay_and_it_is_said() {
     assert!(ext4.findings[0].contains("median of the trials' own"), "{:?}", ext4.findings);
 }
 
-#[test]
-fn no_damaged_byte_panics() {
-    let whole = log(&[("put", &rising(200)), ("get", GETS)]);
-    assert_eq!(parse(&whole).unwrap().len(), 2);
-    for length in 0..whole.len() {
-        let _ = parse(&whole[..length]);
+/// Numbers that look random: SplitMix64.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Latencies of all magnitudes up to a random one, some of them often.
+fn random_samples(state: &mut u64) -> Vec<u64> {
+    let magnitude = 1 + random(state) % 40;
+    let mut samples = Vec::new();
+    for _ in 0..1 + random(state) % 3000 {
+        let value = random(state) & ((1 << (1 + random(state) % magnitude)) - 1);
+        let times = if random(state).is_multiple_of(50) { 300 } else { 1 };
+        samples.extend(std::iter::repeat_n(value, times));
     }
-    for place in 0..whole.len() {
-        for mask in [0x01, 0x10, 0x80] {
-            let mut damaged = whole.clone();
-            damaged[place] ^= mask;
-            let _ = parse(&damaged);
+    samples
+}
+
+/// A whole result is read as the library reads it, histogram by histogram.
+#[test]
+fn merged_histograms_are_those_of_the_library() {
+    for seed in 0..8 {
+        println!("seed {seed}");
+        let mut state = seed;
+        let samples: Vec<Vec<u64>> = (0..9).map(|_| random_samples(&mut state)).collect();
+        let labels = ["ext4", "xfs", "ext4", "ext4", "xfs", "xfs", "ext4", "xfs", "ext4"];
+        let trials: Vec<(&str, &[u64])> =
+            labels.into_iter().zip(samples.iter().map(Vec::as_slice)).collect();
+        let stored = stored(&trials);
+        let found = stored.read();
+        assert_eq!(found.damage(), []);
+        for contender in ["ext4", "xfs"] {
+            let (mut put, mut get) = (empty(), empty());
+            let of = stored.records.iter().filter(|record| record.contender.label == contender);
+            for record in of.clone() {
+                let log = fs::read(histogram_path(stored.directory.path(), record.trial)).unwrap();
+                for entry in IntervalLogIterator::new(&log) {
+                    let LogEntry::Interval(interval) = entry.unwrap() else { continue };
+                    let bytes = STANDARD.decode(interval.encoded_histogram()).unwrap();
+                    let one: Histogram<u64> =
+                        Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+                    let is_put = interval.tag().unwrap().as_str() == "put";
+                    *(if is_put { &mut put } else { &mut get }) += one;
+                }
+            }
+            let mut all = put.clone();
+            all += &get;
+            for (operation, expected) in [("put", put), ("get", get), (OVERALL_OPERATION, all)] {
+                let merged = found.get("w", contender, operation).unwrap();
+                assert_eq!(merged.trials, of.clone().count());
+                assert_eq!(merged.histogram, expected, "{contender} {operation}");
+                assert_eq!(merged.histogram.max(), expected.max());
+                for share in [0.0, 0.05, 0.5, 0.9, 0.99, 0.999, 1.0] {
+                    let of_the_library = expected.value_at_quantile(share).min(merged.max_ns);
+                    assert_eq!(merged.value_at(share), of_the_library, "{operation} {share}");
+                }
+            }
         }
     }
-}
-
-/// A line with a histogram that is not compressed, so that every byte of it can be chosen.
-fn line(plain: &[u8]) -> String {
-    format!("Tag=put,0.000,1.000,1.000,{}\n", STANDARD.encode(plain))
-}
-
-fn plain(counts: &[u8], length: u32, low: u64, high: u64) -> Vec<u8> {
-    let mut plain = PLAIN_COOKIE.to_vec();
-    plain.extend(length.to_be_bytes());
-    plain.extend(0_u32.to_be_bytes());
-    plain.extend(3_u32.to_be_bytes());
-    plain.extend(low.to_be_bytes());
-    plain.extend(high.to_be_bytes());
-    plain.extend(1.0_f64.to_be_bytes());
-    plain.extend(counts);
-    plain
-}
-
-#[test]
-fn lengths_and_counts_are_not_taken_at_their_word() {
-    let parsed = |plain: Vec<u8>| parse(line(&plain).as_bytes());
-    // A run of 10 zeroes, then a count of 1: the sound one.
-    let counts = [19, 2];
-    assert_eq!(
-        parsed(plain(&counts, 2, 1, 4095)).unwrap()[0].1,
-        [Count { value_ns: 10, count: 1 }]
-    );
-    let problem = parsed(plain(&counts, u32::MAX, 1, 4095)).unwrap_err();
-    assert!(problem.contains("does not go with its bytes"), "{problem}");
-    let problem = parsed(plain(&counts, 2, 1, u64::MAX)).unwrap_err();
-    assert!(problem.contains("are none"), "{problem}");
-    // The most negative number, which has no positive counterpart.
-    let problem = parsed(plain(&[0xff; 9], 9, 1, 4095)).unwrap_err();
-    assert!(problem.contains("beyond all measure"), "{problem}");
-    // More counts than values.
-    assert!(parsed(plain(&[0xff, 0xff, 0xff, 0x7f, 2], 5, 1, 4095)).is_err());
-    assert!(parsed(Vec::new()).is_err());
-}
-
-/// What is read here and what the library reads are the same, over all magnitudes.
-#[test]
-fn counts_are_those_that_the_library_reads() {
-    let mut samples: Vec<u64> = (0..52).flat_map(|bit| [1 << bit, (1 << bit) * 3 / 2]).collect();
-    samples.extend((0..5000).map(|number| number * number * 37 % 90_000_000));
-    let mut histogram = Histogram::<u64>::new_with_max(1 << 52, 3).unwrap();
-    samples.iter().for_each(|sample| histogram.record(*sample).unwrap());
-    let mut bytes = Vec::new();
-    V2Serializer::new().serialize(&histogram, &mut bytes).unwrap();
-    let mut counts = Vec::new();
-    sparse(&bytes[HEAD_BYTES..], 1 << 52, &mut counts).unwrap();
-    let expected: Vec<Count> = histogram
-        .iter_recorded()
-        .map(|entry| Count {
-            value_ns: histogram.lowest_equivalent(entry.value_iterated_to()),
-            count: entry.count_at_value(),
-        })
-        .collect();
-    assert!(expected.len() > 1000, "{}", expected.len());
-    assert_eq!(counts, expected);
-    // Beyond the bound, and within a number.
-    assert_eq!(sparse(&bytes[HEAD_BYTES..], 1 << 40, &mut Vec::new()), None);
-    assert_eq!(sparse(&[0x82], 4095, &mut Vec::new()), None);
 }

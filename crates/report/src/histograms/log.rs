@@ -1,0 +1,285 @@
+//! One log of histograms: HdrHistogram's interval log (V2, compressed, base64), latencies in
+//! nanoseconds, the kind of operation as the tag, one line a kind and interval.
+//!
+//! A report of a thousand trials reads a hundred thousand small histograms, so what the loads write
+//! is added up as it is unpacked, into plain arrays; what is of another shape goes through the
+//! library. Knows nothing of trials.
+//!
+//! Invariant: whatever the bytes are, reading them neither panics nor takes more memory than the
+//! histograms have.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::{Decompress, FlushDecompress, Status};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use lab::load::OVERALL_OPERATION;
+
+/// Significant digits of the histograms: those that the loads record with.
+const SIGNIFICANT_DIGITS: u8 = 3;
+/// Buckets of one ns at the beginning of a histogram of three digits: the least power of two that is
+/// twice as many as 10^3. Beyond them every power of two has half as many, each twice as wide as
+/// before.
+const FINE_BUCKETS: usize = 2048;
+const HALF: usize = FINE_BUCKETS / 2;
+
+/// Latencies are recorded up to 2^52 ns; more is no latency of ours.
+const VALUE_MAX_NS: u64 = 1 << 53;
+
+/// First bytes of a histogram that is compressed, and of one that is not, both with their counts
+/// in variable length (HdrHistogram's V2 encoding).
+const COMPRESSED_COOKIE: [u8; 4] = [0x1c, 0x84, 0x93, 0x14];
+const PLAIN_COOKIE: [u8; 4] = [0x1c, 0x84, 0x93, 0x13];
+/// Bytes before the counts: cookie, their length, the normalizing offset, the digits (4 each), the
+/// bounds and the ratio (8 each).
+const HEAD_BYTES: usize = 40;
+/// Room that nearly every histogram fits in once it is unpacked.
+const PLAIN_BYTES_COMMON: usize = 16 << 10;
+/// Bytes of a histogram of such values with 5 digits, each count in 9 bytes, are below this.
+const PLAIN_BYTES_MAX: usize = 64 << 20;
+
+/// A kind of operation, and how many operations each bucket has, over all intervals.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pub(super) name: String,
+    pub(super) counts: Vec<u64>,
+}
+
+/// Reads one log after the other. The room that it needs is kept from log to log.
+pub(super) struct LogReader {
+    kinds: Vec<Kind>,
+    spare: Vec<Vec<u64>>,
+    inflater: Decompress,
+    file: Vec<u8>,
+    packed: Vec<u8>,
+    plain: Vec<u8>,
+}
+
+impl Default for LogReader {
+    fn default() -> LogReader {
+        LogReader {
+            kinds: Vec::new(),
+            spare: Vec::new(),
+            inflater: Decompress::new(true),
+            file: Vec::new(),
+            packed: Vec::new(),
+            plain: Vec::new(),
+        }
+    }
+}
+
+impl LogReader {
+    /// The kinds of the log that was read last, in the order of their first line.
+    pub(super) fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// Reads a file.
+    pub(super) fn read_file(&mut self, path: &Path) -> Result<(), String> {
+        let mut bytes = std::mem::take(&mut self.file);
+        bytes.clear();
+        let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+        let done = read.map_err(|error| error.to_string()).and_then(|_| self.read(&bytes));
+        self.file = bytes;
+        done
+    }
+
+    /// Reads the bytes of a log.
+    pub(super) fn read(&mut self, log: &[u8]) -> Result<(), String> {
+        self.spare.extend(self.kinds.drain(..).map(|kind| kind.counts));
+        for (number, entry) in IntervalLogIterator::new(log).enumerate() {
+            let interval = match entry {
+                Ok(LogEntry::Interval(interval)) => interval,
+                Ok(_) => continue,
+                Err(_) => return Err(format!("entry {} is no line of such a log", number + 1)),
+            };
+            let name = interval.tag().map_or("", |tag| tag.as_str());
+            if name == OVERALL_OPERATION {
+                return Err(format!("'{name}' stands for all kinds and is none of them"));
+            }
+            let known = self.kinds.iter().position(|kind| kind.name == name);
+            let place = known.unwrap_or_else(|| self.begin(name));
+            self.decode(interval.encoded_histogram(), place)
+                .map_err(|problem| format!("the histogram of entry {}: {problem}", number + 1))?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, name: &str) -> usize {
+        let mut counts = self.spare.pop().unwrap_or_default();
+        counts.clear();
+        self.kinds.push(Kind { name: name.to_string(), counts });
+        self.kinds.len() - 1
+    }
+
+    /// Decodes one histogram and adds its counts to the kind at `place`. The library takes the
+    /// lengths in the bytes at their word, so they are checked here first.
+    fn decode(&mut self, text: &str, place: usize) -> Result<(), String> {
+        self.packed.clear();
+        STANDARD
+            .decode_vec(text, &mut self.packed)
+            .map_err(|error| format!("no base64: {error}"))?;
+        let plain = match self.packed.split_at_checked(8) {
+            Some((head, deflated)) if head[..4] == COMPRESSED_COOKIE => {
+                inflate(&mut self.inflater, deflated, &mut self.plain)
+                    .map_err(|problem| format!("cannot be unpacked: {problem}"))?
+            }
+            _ => &self.packed,
+        };
+        let Some((head, payload)) = plain.split_at_checked(HEAD_BYTES) else {
+            return Err(format!("{} bytes are no histogram", plain.len()));
+        };
+        let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("4 bytes"));
+        let bound = |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().expect("8 bytes"));
+        if head[..4] != PLAIN_COOKIE || number(4) as usize != payload.len() {
+            return Err("its head does not go with its bytes".into());
+        }
+        let high_ns = bound(24);
+        if bound(16) != 1 || high_ns > VALUE_MAX_NS {
+            return Err(format!("latencies of {} to {high_ns} ns are none", bound(16)));
+        }
+        let counts = &mut self.kinds[place].counts;
+        // No offset, our digits, the ratio 1: what the loads write is read as it stands.
+        let ours = number(8) == 0
+            && number(12) == u32::from(SIGNIFICANT_DIGITS)
+            && bound(32) == 1.0_f64.to_bits();
+        if ours {
+            return add_payload(payload, high_ns, counts).map_err(str::to_string);
+        }
+        // Anything else is the library's to read or to refuse.
+        check_counts(payload)?;
+        let histogram: Histogram<u64> =
+            Deserializer::new().deserialize(&mut &plain[..]).map_err(|error| error.to_string())?;
+        add_histogram(&histogram, counts);
+        Ok(())
+    }
+}
+
+/// Unpacks a zlib stream into `plain`, which grows as far as needed, and gives what it fills of it.
+/// In one go, since the inflater then needs no window of its own.
+fn inflate<'a>(
+    inflater: &mut Decompress,
+    deflated: &[u8],
+    plain: &'a mut Vec<u8>,
+) -> Result<&'a [u8], String> {
+    plain.resize(plain.len().max(PLAIN_BYTES_COMMON), 0);
+    loop {
+        inflater.reset(true);
+        let status = inflater.decompress(deflated, plain, FlushDecompress::Finish);
+        let filled = inflater.total_out() as usize;
+        match status {
+            Ok(Status::StreamEnd) => return Ok(&plain[..filled]),
+            Ok(_) if filled < plain.len() => return Err("it breaks off".into()),
+            Ok(_) if plain.len() >= PLAIN_BYTES_MAX => return Err("it is too long".into()),
+            Ok(_) => plain.resize(plain.len() * 2, 0),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Adds the counts of a histogram of three digits whose bounds are 1 and `high_ns`. The bytes are
+/// numbers of 7 bits a byte, the lowest first, in zigzag: a count, or the negative length of a run of
+/// empty buckets (HdrHistogram's V2 encoding). Which of both comes next nobody can guess, a processor
+/// neither, so both are done without a branch.
+fn add_payload(payload: &[u8], high_ns: u64, counts: &mut Vec<u64>) -> Result<(), &'static str> {
+    let mut covered = FINE_BUCKETS as u64;
+    while covered <= high_ns {
+        covered <<= 1;
+    }
+    let end = bucket_of(covered);
+    let mut bucket = 0_usize;
+    let mut bytes = payload.iter();
+    while let Some(first) = bytes.next() {
+        let mut number = u64::from(first & 0x7f);
+        let (mut byte, mut shift) = (*first, 7);
+        while byte & 0x80 != 0 {
+            byte = *bytes.next().ok_or("it ends within a number")?;
+            number |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if shift > LONGEST_NUMBER_BYTES * 7 {
+                return Err(BEYOND_MEASURE);
+            }
+        }
+        let is_run = number & 1;
+        let half = number >> 1;
+        let count = half & is_run.wrapping_sub(1);
+        let step = 1 + half * is_run;
+        if bucket >= counts.len() && count > 0 {
+            if bucket >= end {
+                return Err("it has more counts than buckets");
+            }
+            counts.resize((bucket + 1).next_multiple_of(HALF), 0);
+        }
+        if let Some(sum) = counts.get_mut(bucket) {
+            *sum = sum.saturating_add(count);
+        }
+        bucket = bucket.saturating_add(step as usize);
+    }
+    Ok(())
+}
+
+/// Counts of 2^55 and more take 9 bytes: nobody counts so far, and the library negates them.
+const LONGEST_NUMBER_BYTES: u32 = 8;
+const BEYOND_MEASURE: &str = "a count is beyond all measure";
+
+/// Refuses numbers that are too long.
+fn check_counts(payload: &[u8]) -> Result<(), &'static str> {
+    let mut length = 0;
+    for byte in payload {
+        length += 1;
+        if length > LONGEST_NUMBER_BYTES {
+            return Err(BEYOND_MEASURE);
+        }
+        if byte & 0x80 == 0 {
+            length = 0;
+        }
+    }
+    Ok(())
+}
+
+fn add_histogram(histogram: &Histogram<u64>, counts: &mut Vec<u64>) {
+    for entry in histogram.iter_recorded() {
+        let bucket = bucket_of(histogram.lowest_equivalent(entry.value_iterated_to()));
+        if bucket >= counts.len() {
+            counts.resize((bucket + 1).next_multiple_of(HALF), 0);
+        }
+        counts[bucket] = counts[bucket].saturating_add(entry.count_at_value());
+    }
+}
+
+/// The bucket that a latency falls into.
+fn bucket_of(value_ns: u64) -> usize {
+    let doublings = (value_ns / FINE_BUCKETS as u64).checked_ilog2().map_or(0, |log| log + 1);
+    doublings as usize * HALF + (value_ns >> doublings) as usize
+}
+
+/// The least latency of a bucket.
+fn lowest_of(bucket: usize) -> u64 {
+    let doublings = (bucket / HALF).saturating_sub(1);
+    ((bucket - doublings * HALF) as u64) << doublings
+}
+
+/// The greatest latency of a bucket.
+pub(super) fn highest_of(bucket: usize) -> u64 {
+    lowest_of(bucket + 1) - 1
+}
+
+/// The histogram that has these counts.
+pub(super) fn histogram_of(counts: &[u64]) -> Histogram<u64> {
+    let mut histogram =
+        Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are within 0 to 5");
+    for (bucket, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        histogram
+            .record_n(lowest_of(bucket), *count)
+            .expect("a histogram that grows by itself takes every value up to 2^53");
+    }
+    histogram
+}
+
+#[cfg(test)]
+mod tests;
