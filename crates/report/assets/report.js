@@ -83,6 +83,8 @@
         textfont: { size: 11, color: colour("--ink") },
       });
       case "ring": return Object.assign(common, place, { mode: "markers", marker: { symbol: "circle-open", size: 15, color: colour("--ink"), line: { width: 2 } } });
+      case "small-ring": return Object.assign(common, place, { mode: "markers", marker: { symbol: "circle-open", size: 9, color: colour("--ink"), line: { width: 1.2 } } });
+      case "crossed-ring": return Object.assign(common, place, { mode: "markers", marker: { symbol: "circle-x-open", size: 9, color: colour("--ink"), line: { width: 1.2 } } });
       case "interval": return Object.assign(common, place, marker(13, 1), {
         mode: "markers",
         error_x: interval(points, ink, 2.5),
@@ -115,6 +117,8 @@
     const rows = chart.y.fixed && !chart.y.logarithmic;
     if (rows) y.showgrid = false;
     const shapes = [], annotations = [];
+    // Lines lie over bars, which would hide them.
+    const layer = chart.series.every((series) => series.mark === "bars") ? "above" : "below";
     for (const guide of chart.guides) {
       if (guide.kind === "band") {
         shapes.push({ type: "rect", layer: "below", xref: "x", yref: "paper", x0: guide.from, x1: guide.to, y0: 0, y1: 1, fillcolor: colour("--rule"), opacity: 0.55, line: { width: 0 } });
@@ -122,9 +126,9 @@
         shapes.push({ type: "line", layer: "below", xref: "paper", yref: "y", x0: 0, x1: 1, y0: guide.y, y1: guide.y, line: { color: colour("--ink"), width: 1, dash: "6px,4px" } });
         annotations.push({ text: plain(guide.text), xref: "paper", yref: "y", x: 1, y: guide.y, yanchor: "bottom", xanchor: "right", showarrow: false, font: { size: 11, color: colour("--faint") } });
       } else if (guide.kind === "level") {
-        shapes.push({ type: "line", layer: "below", xref: "paper", yref: "y", x0: 0, x1: 1, y0: guide.y, y1: guide.y, line: { color: colour("--ink"), width: 1 } });
+        shapes.push({ type: "line", layer, xref: "paper", yref: "y", x0: 0, x1: 1, y0: guide.y, y1: guide.y, line: { color: colour("--ink"), width: 1 } });
       } else {
-        shapes.push({ type: "line", layer: "below", xref: "x", yref: "paper", x0: guide.x, x1: guide.x, y0: 0, y1: 1, line: { color: colour("--ink"), width: 1 } });
+        shapes.push({ type: "line", layer, xref: "x", yref: "paper", x0: guide.x, x1: guide.x, y0: 0, y1: 1, line: { color: colour("--ink"), width: 1 } });
         annotations.push({ text: plain(guide.text), xref: "x", yref: "paper", x: chart.x.logarithmic ? Math.log10(guide.x) : guide.x, y: 1, yanchor: "bottom", xanchor: "left", showarrow: false, font: { size: 11, color: colour("--faint") } });
       }
     }
@@ -153,7 +157,18 @@
     live.querySelectorAll(".modebar-btn").forEach((button) => button.setAttribute("tabindex", "-1"));
   }
 
-  // A hidden contender is taken out of the chart it was hidden in.
+  // A hidden contender is taken out of every chart that names it in its legend.
+  const buttons = [];
+  function toggle(group, name, hidden, first) {
+    const changed = buttons.filter((entry) => entry.key.group === group && entry.key.name === name);
+    changed.forEach((entry) => {
+      entry.key.hidden = hidden;
+      entry.button.setAttribute("aria-pressed", String(!hidden));
+    });
+    draw(first);
+    soon(changed.map((entry) => entry.figure).filter((figure) => figure !== first && drawn.has(figure)), draw);
+  }
+
   function legend(figure) {
     const chart = charts[Number(figure.dataset.chart)];
     figure.querySelectorAll(".legend [data-key]").forEach((entry) => {
@@ -162,14 +177,21 @@
       button.type = "button";
       button.innerHTML = entry.innerHTML;
       button.setAttribute("aria-pressed", String(!key.hidden));
-      button.title = "show or hide";
-      button.addEventListener("click", () => {
-        key.hidden = !key.hidden;
-        button.setAttribute("aria-pressed", String(!key.hidden));
-        draw(figure);
-      });
+      button.title = "show or hide in all charts";
+      button.addEventListener("click", () => toggle(key.group, key.name, !key.hidden, figure));
+      buttons.push({ key, button, figure });
       entry.replaceWith(button);
     });
+  }
+
+  // One after the other, so that the page answers in between.
+  function soon(figures, act) {
+    setTimeout(function next() {
+      const figure = figures.shift();
+      if (!figure) return;
+      act(figure);
+      setTimeout(next, 20);
+    }, 20);
   }
 
   const figures = Array.from(document.querySelectorAll("figure[data-chart]"));
@@ -185,13 +207,14 @@
     entries.filter((entry) => entry.isIntersecting).forEach((entry) => drawOnce(entry.target));
   }, { rootMargin: "400px 0px" });
   figures.forEach((figure) => { legend(figure); watcher.observe(figure); });
-  const waiting = figures.filter((figure) => !figure.closest("details:not([open])"));
-  setTimeout(function next() {
-    const figure = waiting.shift();
-    if (!figure) return;
-    drawOnce(figure);
-    setTimeout(next, 20);
-  }, 100);
+  soon(figures.filter((figure) => !figure.closest("details:not([open])")), drawOnce);
+
+  // What need not be scrolled is no stop on the way of the Tab key.
+  const fits = new ResizeObserver((entries) => entries.forEach(({ target }) => {
+    if (target.scrollWidth > target.clientWidth) target.setAttribute("tabindex", "0");
+    else target.removeAttribute("tabindex");
+  }));
+  document.querySelectorAll(".scroll").forEach((element) => fits.observe(element));
 
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     drawn.forEach(draw);

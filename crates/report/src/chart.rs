@@ -33,6 +33,9 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Lines and bands behind the series.
     pub guides: Vec<Guide>,
+    /// The marks that the legend explains.
+    #[serde(skip)]
+    pub signs: Vec<Sign>,
     /// The numbers that are drawn.
     #[serde(skip)]
     pub numbers: Table,
@@ -72,6 +75,8 @@ pub struct Key {
     pub style: usize,
     /// Whether it is left out until a reader asks for it.
     pub hidden: bool,
+    /// What is hidden together, in all charts, is what has this and the name in common.
+    pub group: &'static str,
 }
 
 /// Points that are drawn alike.
@@ -111,6 +116,19 @@ pub enum Mark {
     Whisker,
     /// The point's text, to the right of its place.
     Label,
+    /// A small ring, for a place on a single trial.
+    SmallRing,
+    /// A crossed ring, for something found about a single trial.
+    CrossedRing,
+}
+
+/// What a mark stands for that is no contender's alone: an entry of the legend.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sign {
+    /// The mark.
+    pub mark: Mark,
+    /// What it says.
+    pub text: String,
 }
 
 /// One point.
@@ -131,6 +149,11 @@ pub struct Point {
 }
 
 impl Chart {
+    /// Whether all that it has is bars.
+    pub fn is_of_bars(&self) -> bool {
+        self.series.iter().all(|series| series.mark == Mark::Bars)
+    }
+
     /// Places of the keys of which anything is drawn.
     pub fn keys_drawn(&self) -> Vec<usize> {
         let drawn = |key: &usize| {

@@ -48,7 +48,12 @@ impl View<'_> {
     pub fn keys(&self) -> Vec<Key> {
         let contenders = self.analysis.contenders.iter().enumerate();
         contenders
-            .map(|(style, contender)| Key { name: contender.label.clone(), style, hidden: false })
+            .map(|(style, contender)| Key {
+                name: contender.label.clone(),
+                style,
+                hidden: false,
+                group: "contender",
+            })
             .collect()
     }
 

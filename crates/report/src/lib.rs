@@ -6,6 +6,7 @@ pub mod chart;
 pub mod charts;
 pub mod costs;
 pub mod export;
+pub mod heat;
 pub mod histograms;
 pub mod html;
 pub mod overhead;

@@ -232,7 +232,7 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
     out.push_str("<p class=\"small\">In the run and the sync after it.</p>\n");
     out.push_str(&html::table(&costs::table(source, workload), "What it cost"));
     out.push_str(&certainty(view));
-    out.push_str(&charts::matrix::maps(view));
+    out.push_str(&charts::matrix::section(view));
     out.push_str(&all_figures(charts, first_chart));
     let latencies = tables::latencies(workload);
     if !latencies.rows.is_empty() {
@@ -460,7 +460,7 @@ fn figure(chart: &Chart, index: usize) -> String {
         escape(&chart.says)
     );
     if chart.legend {
-        out.push_str("<div class=\"legend\">");
+        out.push_str("<div class=\"legend\" role=\"group\" aria-label=\"Legend\">");
         for place in chart.keys_drawn() {
             let key = &chart.keys[place];
             let _ = write!(
@@ -468,6 +468,14 @@ fn figure(chart: &Chart, index: usize) -> String {
                 "<span class=\"key\" data-key=\"{place}\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
                 svg::swatch(chart, place, Place::Page, 0.0, 6.0),
                 escape(&key.name)
+            );
+        }
+        for sign in &chart.signs {
+            let _ = write!(
+                out,
+                "<span class=\"key\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
+                svg::sign(sign.mark, Place::Page, 0.0, 6.0),
+                escape(&sign.text)
             );
         }
         out.push_str("</div>\n");

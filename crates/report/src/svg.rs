@@ -9,8 +9,17 @@ use std::fmt::Write;
 use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
 use crate::html::escape;
 
+mod legend;
+
+use legend::ring;
+pub use legend::{sign, swatch};
+
 /// Width of a picture in px.
 pub const WIDTH: u32 = 760;
+
+/// The letters of all pictures, as an attribute.
+pub const FONT: &str =
+    "font-family=\"system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif\"";
 
 /// Colours by the style of a key, for light paper.
 pub const COLOURS: [&str; 8] =
@@ -42,7 +51,8 @@ impl Place {
         }
     }
 
-    fn ink(self) -> &'static str {
+    /// Colour of letters.
+    pub fn ink(self) -> &'static str {
         if self == Place::Page { "var(--ink)" } else { INK }
     }
 
@@ -50,7 +60,8 @@ impl Place {
         if self == Place::Page { "var(--paper)" } else { "#fff" }
     }
 
-    fn faint(self) -> &'static str {
+    /// Colour of letters of less weight.
+    pub fn faint(self) -> &'static str {
         if self == Place::Page { "var(--faint)" } else { FAINT }
     }
 
@@ -101,7 +112,7 @@ pub fn draw(chart: &Chart, place: Place) -> String {
     let mut drawing = Drawing { chart, place, frame, out: String::new() };
     let _ = write!(
         drawing.out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" font-family=\"system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif\" font-size=\"12\""
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" {FONT} font-size=\"12\""
     );
     if place == Place::File {
         let _ = write!(drawing.out, " width=\"{WIDTH}\" height=\"{height}\"");
@@ -123,7 +134,7 @@ pub fn draw(chart: &Chart, place: Place) -> String {
         );
         drawing.legend(&legend);
     }
-    drawing.guides();
+    drawing.bands();
     drawing.axes();
     drawing.named_levels();
     drawing.hatches();
@@ -141,29 +152,41 @@ pub fn draw(chart: &Chart, place: Place) -> String {
             drawing.series(series);
         }
     }
-    drawing.out.push_str("</g>\n</svg>\n");
+    drawing.out.push_str("</g>\n");
+    // Lines lie over the bars, which would hide them.
+    if drawing.chart.is_of_bars() {
+        drawing.lines();
+    }
+    drawing.out.push_str("</svg>\n");
     drawing.out
 }
 
-/// The keys that are shown, broken into rows that fit.
-fn legend_rows(chart: &Chart) -> Vec<Vec<usize>> {
-    let mut rows: Vec<Vec<usize>> = Vec::new();
+/// An entry of a legend, by its place among the keys or the signs.
+#[derive(Debug, Clone, Copy)]
+enum Entry {
+    Key(usize),
+    Sign(usize),
+}
+
+/// The keys that are shown and the signs, broken into rows that fit.
+fn legend_rows(chart: &Chart) -> Vec<Vec<Entry>> {
+    let mut rows: Vec<Vec<Entry>> = Vec::new();
     if !chart.legend {
         return rows;
     }
     let mut filled = f64::INFINITY;
-    for index in chart.keys_drawn() {
-        let key = &chart.keys[index];
-        if key.hidden {
-            continue;
-        }
-        let width = key_width(&key.name);
+    let keys = chart.keys_drawn().into_iter().filter(|index| !chart.keys[*index].hidden);
+    let keys = keys.map(|index| (Entry::Key(index), chart.keys[index].name.as_str()));
+    let signs = chart.signs.iter().enumerate();
+    let signs = signs.map(|(index, sign)| (Entry::Sign(index), sign.text.as_str()));
+    for (entry, name) in keys.chain(signs) {
+        let width = key_width(name);
         if filled + width > f64::from(WIDTH) - 28.0 {
             rows.push(Vec::new());
             filled = 0.0;
         }
         filled += width;
-        rows.last_mut().expect("a row was pushed").push(index);
+        rows.last_mut().expect("a row was pushed").push(entry);
     }
     rows
 }
@@ -196,42 +219,62 @@ impl Drawing<'_> {
         );
     }
 
-    fn legend(&mut self, rows: &[Vec<usize>]) {
-        for (row, keys) in rows.iter().enumerate() {
+    fn legend(&mut self, rows: &[Vec<Entry>]) {
+        let chart = self.chart;
+        for (row, entries) in rows.iter().enumerate() {
             let (mut x, y) = (14.0, TITLE_HEIGHT + row as f64 * LEGEND_HEIGHT + 14.0);
-            for index in keys {
-                let name = self.chart.keys[*index].name.clone();
-                self.out.push_str(&swatch(self.chart, *index, self.place, x, y - 4.0));
-                self.text(x + 34.0, y, "start", INK, &name, "");
-                x += key_width(&name);
+            for entry in entries {
+                let (name, mark) = match *entry {
+                    Entry::Key(index) => {
+                        let key = &chart.keys[index];
+                        (&key.name, swatch(chart, index, self.place, x, y - 4.0))
+                    }
+                    Entry::Sign(index) => {
+                        let shown = &chart.signs[index];
+                        (&shown.text, sign(shown.mark, self.place, x, y - 4.0))
+                    }
+                };
+                self.out.push_str(&mark);
+                self.text(x + 34.0, y, "start", INK, name, "");
+                x += key_width(name);
             }
         }
     }
 
-    fn guides(&mut self) {
+    fn bands(&mut self) {
         let Frame { top, bottom, left, right } = self.frame;
         for guide in &self.chart.guides {
+            if let Guide::Band { from, to } = guide {
+                let (from, to) = (self.x(*from).clamp(left, right), self.x(*to).clamp(left, right));
+                let _ = writeln!(
+                    self.out,
+                    "<rect x=\"{from:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" style=\"fill:{};opacity:0.55\"/>",
+                    to - from,
+                    bottom - top,
+                    self.place.rule()
+                );
+            }
+        }
+        if !self.chart.is_of_bars() {
+            self.lines();
+        }
+    }
+
+    fn lines(&mut self) {
+        let Frame { top, bottom, left, right } = self.frame;
+        let (ink, faint) = (self.place.ink(), self.place.faint());
+        let stroke = format!("stroke:{ink};stroke-width:1");
+        for guide in &self.chart.guides {
             match guide {
-                Guide::Band { from, to } => {
-                    let (from, to) =
-                        (self.x(*from).clamp(left, right), self.x(*to).clamp(left, right));
-                    let _ = writeln!(
-                        self.out,
-                        "<rect x=\"{from:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" style=\"fill:{};opacity:0.55\"/>",
-                        to - from,
-                        bottom - top,
-                        self.place.rule()
-                    );
-                }
+                Guide::Band { .. } | Guide::NamedLevel { .. } => {}
                 Guide::Level { y } => {
-                    let (y, ink) = (self.y(*y), self.place.ink());
-                    self.line((left, y), (right, y), &format!("stroke:{ink};stroke-width:1"));
+                    let y = self.y(*y);
+                    self.line((left, y), (right, y), &stroke);
                 }
-                Guide::NamedLevel { .. } => {}
                 Guide::Line { x, text } => {
-                    let (x, ink, faint) = (self.x(*x), self.place.ink(), self.place.faint());
+                    let x = self.x(*x);
                     if (left..=right).contains(&x) {
-                        self.line((x, top), (x, bottom), &format!("stroke:{ink};stroke-width:1"));
+                        self.line((x, top), (x, bottom), &stroke);
                         let anchor = if x > right - 80.0 { "end" } else { "start" };
                         let shift = if anchor == "end" { -4.0 } else { 4.0 };
                         self.text(x + shift, top - 3.0, anchor, faint, text, " font-size=\"11\"");
@@ -334,16 +377,11 @@ impl Drawing<'_> {
                     self.text(x + 7.0, y + 4.0, "start", ink, &point.text, " font-size=\"11\"");
                 }
             }
-            Mark::Ring => {
+            Mark::Ring | Mark::SmallRing | Mark::CrossedRing => {
                 for point in &series.points {
-                    let _ = writeln!(
-                        self.out,
-                        "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"7\" style=\"fill:none;stroke:{};stroke-width:2\"><title>{}</title></circle>",
-                        self.x(point.x),
-                        self.y(point.y),
-                        self.place.ink(),
-                        escape(&point.text)
-                    );
+                    let ring = ring(series.mark, self.place, self.x(point.x), self.y(point.y));
+                    let title = escape(&point.text);
+                    let _ = writeln!(self.out, "<g><title>{title}</title>{ring}</g>");
                 }
             }
         }
@@ -521,48 +559,6 @@ fn symbol(style: usize, x: f64, y: f64, radius: f64) -> String {
         let _ = write!(path, "{letter}{:.1} {:.1}", x + across * radius, y + down * radius);
     }
     path + "Z"
-}
-
-/// The mark of a key, for legends; its left end at `x`: a piece of line with the symbol of the
-/// style, or a piece of bar.
-pub fn swatch(chart: &Chart, key: usize, place: Place, x: f64, y: f64) -> String {
-    let style = chart.keys[key].style;
-    let colour = place.colour(style);
-    let drawn = |mark| chart.series.iter().any(|s| s.key == key && s.mark == mark);
-    if drawn(Mark::Hatched) {
-        // Without a pattern: that of the picture is gone when the picture is not shown.
-        return format!(
-            "<path d=\"M{0:.1} {1:.1}h14v10h-14zM{0:.1} {2:.1}l5 -5M{0:.1} {3:.1}l9 -9M{4:.1} {3:.1}l9 -9M{5:.1} {3:.1}l4 -4\" style=\"fill:none;stroke:{colour};stroke-width:1.2\"/>",
-            x + 14.0,
-            y - 5.0,
-            y,
-            y + 5.0,
-            x + 18.5,
-            x + 24.0
-        );
-    }
-    if drawn(Mark::Bars) {
-        return format!(
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"10\" style=\"fill:{colour}\"/>",
-            x + 14.0,
-            y - 5.0
-        );
-    }
-    if drawn(Mark::Hollow) {
-        return format!(
-            "<path d=\"{}\" style=\"fill:{};stroke:{colour};stroke-width:1.6\"/>",
-            symbol(style, x + 14.0, y, 4.2),
-            place.paper()
-        );
-    }
-    format!(
-        "<path d=\"M{x:.1} {y:.1}h28\" style=\"fill:none;stroke:{colour};stroke-width:2;stroke-dasharray:{}\"/><path d=\"{}\" style=\"fill:{colour}\"/>",
-        match DASHES[style % DASHES.len()] {
-            "" => "none",
-            dash => dash,
-        },
-        symbol(style, x + 14.0, y, 4.0)
-    )
 }
 
 /// Whether a chart's axes can be drawn at all; an empty one is not shown.

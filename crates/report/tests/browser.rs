@@ -168,6 +168,46 @@ fn the_page_runs_without_an_error_and_without_a_network() {
     assert_eq!(html.matches("<desc>").count(), figures);
 }
 
+/// Whether each button of this name in a legend is pressed.
+fn pressed(dom: &str, name: &str) -> Vec<bool> {
+    let buttons = dom.split("<button ").skip(1).filter_map(|rest| rest.split("</button>").next());
+    let named = buttons.filter(|button| button.ends_with(&format!("</svg>{name}")));
+    named.map(|button| button.contains("aria-pressed=\"true\"")).collect()
+}
+
+#[test]
+fn a_contender_that_is_hidden_is_hidden_in_every_chart() {
+    let Some(browser) = browser() else { return };
+    let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
+    let html = rendered(&everything());
+    let before = pressed(&open(&browser, place.path(), &html).dom, "xfs");
+    assert!(before.len() > 5 && before.iter().all(|pressed| *pressed), "{before:?}");
+    let click = "<script>setTimeout(() => Array.from(document.querySelectorAll(\".legend button\")).find((button) => button.textContent === \"xfs\").click(), 3000)</script></body>";
+    let seen = open(&browser, place.path(), &html.replace("</body>", click));
+    assert_eq!(seen.console, Vec::<String>::new());
+    assert_eq!(pressed(&seen.dom, "xfs"), vec![false; before.len()]);
+    assert!(pressed(&seen.dom, "ext4").iter().all(|pressed| *pressed));
+    // Of the phases nothing is hidden but what was from the first.
+    assert!(pressed(&seen.dom, "run").iter().all(|pressed| *pressed));
+}
+
+#[test]
+fn only_what_can_be_scrolled_is_a_stop_of_the_tab_key() {
+    let Some(browser) = browser() else { return };
+    let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
+    let count = "<script>setTimeout(() => {
+        const fits = Array.from(document.querySelectorAll('.scroll'))
+            .filter((table) => table.checkVisibility() && table.scrollWidth <= table.clientWidth);
+        const stops = fits.filter((table) => table.hasAttribute('tabindex'));
+        document.title = stops.length + ' of ' + fits.length;
+    }, 5000)</script></body>";
+    let html = rendered(&everything()).replace("</body>", count);
+    let dom = open(&browser, place.path(), &html).dom;
+    let title = dom.split("<title>").nth(1).unwrap().split("</title>").next().unwrap();
+    let (stops, fits) = title.split_once(" of ").unwrap();
+    assert!(stops == "0" && fits.parse::<usize>().unwrap() > 1, "{title}");
+}
+
 #[test]
 fn the_numbers_in_the_page_are_those_of_the_records() {
     let Some(browser) = browser() else { return };

@@ -6,7 +6,9 @@ mod harness;
 use harness::{Made, complete, damage, load_report, make, study, time_ns};
 use kurabe_report::page::page;
 use kurabe_report::source::Source;
+use lab::load::{Drift, LoadReport, Metric, Unit};
 use lab::record::{Outcome, Phase};
+use lab::study::WorkloadText;
 
 fn rendered(made: &Made) -> String {
     page(&Source::read(&made.directory()).unwrap())
@@ -161,7 +163,12 @@ fn a_load_with_figures_shows_them_over_time() {
     let made = make(&study(&LABELS, &["true"], 5), |record| {
         let time = time_ns(record, &LABELS);
         complete(record, time);
-        record.load = Some(load_report(1e17 / time as f64));
+        let mut load = load_report(1e17 / time as f64);
+        load.drift = Some(match (record.contender.label.as_str(), record.block) {
+            ("xfs", 2) => Drift::Changed { words: "throughput sank".into() },
+            _ => Drift::NoneCertain,
+        });
+        record.load = Some(load);
         true
     });
     let text = own(&rendered(&made));
@@ -174,9 +181,69 @@ fn a_load_with_figures_shows_them_over_time() {
             "verified 25000 objects",
             "Over time: throughput",
             "steady state",
+            "a trial is steady from here",
+            "of this trial changed within the run",
+            "trials with a drift",
+            "1 of 5",
             "Latencies",
         ],
     );
+}
+
+/// A matrix of two cells: in one xfs has a third of the raw device's operations in every block, in the
+/// other as often more as less.
+fn matrix() -> Made {
+    let mut text = study(&["raw", "xfs"], &[], 4);
+    text.baseline = Some("raw".into());
+    text.workloads = vec![WorkloadText { fio_matrix: true, ..Default::default() }];
+    make(&text, |record| {
+        complete(record, 1_000_000_000);
+        let xfs = record.contender.label == "xfs";
+        let wobble = 1.0 + f64::from(record.block) * 0.001;
+        let undecided = if record.block.is_multiple_of(2) { 2000.0 } else { 500.0 };
+        let cell = |name: &str, value| Metric {
+            name: name.into(),
+            value,
+            unit: Unit::OperationsPerSecond,
+        };
+        record.load = Some(LoadReport {
+            metrics: vec![
+                cell("randread-psync-1-4k", if xfs { 1000.0 * wobble } else { 3000.0 }),
+                cell("randread-psync-1-64k", if xfs { undecided } else { 1000.0 }),
+            ],
+            ..Default::default()
+        });
+        true
+    })
+}
+
+#[test]
+fn a_matrix_is_a_map_in_the_page_and_a_picture() {
+    let made = matrix();
+    let text = own(&rendered(&made));
+    in_order(
+        &text,
+        &[
+            "Overhead against raw",
+            "<figure id=\"w1-fio-matrix-map-0\"",
+            "Decided: 1 of 2 cells",
+            "role=\"columnheader\"",
+            ">4K<",
+            ">64K<",
+            "role=\"cell\" aria-label=\"randread, one by one (psync), 4K: 66.6 % fewer",
+            "color-mix",
+            ">67</text>",
+            "not decided",
+            "stroke-dasharray",
+            ">0?</text>",
+            "The numbers",
+        ],
+    );
+    let pictures = kurabe_report::page::pictures(&Source::read(&made.directory()).unwrap());
+    let (_, map) = pictures.iter().find(|(name, _)| name.ends_with("map-0.svg")).unwrap();
+    well_formed(map);
+    assert!(map.contains(">67</text>") && !map.contains("var(--"), "{map}");
+    assert!(map.contains("more operations than raw") && map.contains("≥ 50"), "{map}");
 }
 
 #[test]

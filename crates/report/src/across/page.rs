@@ -103,7 +103,9 @@ fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usize) -> Vec<C
 /// One key a result.
 fn keys(across: &Across<'_>) -> Vec<Key> {
     let names = across.names.iter().enumerate();
-    names.map(|(style, name)| Key { name: name.clone(), style, hidden: false }).collect()
+    names
+        .map(|(style, name)| Key { name: name.clone(), style, hidden: false, group: "result" })
+        .collect()
 }
 
 fn ratios(across: &Across<'_>, figure: &AcrossFigure, id: String) -> Option<Chart> {
@@ -165,6 +167,7 @@ fn ratios(across: &Across<'_>, figure: &AcrossFigure, id: String) -> Option<Char
             Guide::Band { from: margin.recip(), to: margin },
             Guide::Line { x: 1.0, text: format!("{before} = 1") },
         ],
+        signs: Vec::new(),
         numbers,
     })
 }
@@ -232,6 +235,7 @@ fn trials(across: &Across<'_>, figure: &AcrossFigure, id: String) -> Option<Char
         folded: false,
         series,
         guides: Vec::new(),
+        signs: Vec::new(),
         numbers,
     })
 }

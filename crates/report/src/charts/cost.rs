@@ -79,6 +79,7 @@ fn bars(
         folded: false,
         series,
         guides: Vec::new(),
+        signs: Vec::new(),
         numbers,
     })
 }

@@ -106,7 +106,7 @@ fn percentiles(view: &View<'_>, operation: &str, place: usize) -> Option<Chart> 
     let last = series.iter().flat_map(|s| s.points.last()).map(|p| p.x).fold(0.5, f64::max);
     let values = series.iter().flat_map(|series| &series.points).map(|point| point.y);
     let y = Axis::logarithmic("latency", values, text::round_time)?;
-    let shares = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 0.9999999];
+    let shares = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 0.9999999];
     let ticks = shares.into_iter().map(|share| Tick { at: nines(share), text: share_text(share) });
     let x = Axis {
         title: "share of the operations that take at most so long".into(),
@@ -130,6 +130,7 @@ fn percentiles(view: &View<'_>, operation: &str, place: usize) -> Option<Chart> 
         folded: place > 0,
         series,
         guides: Vec::new(),
+        signs: Vec::new(),
         numbers,
     })
 }
@@ -237,6 +238,7 @@ fn density(view: &View<'_>, operation: &str) -> Option<Chart> {
         folded: false,
         series,
         guides: Vec::new(),
+        signs: Vec::new(),
         numbers,
     })
 }

@@ -70,6 +70,7 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
         name: phase.name().into(),
         style: style_of(*phase),
         hidden: !shown(*phase),
+        group: "phase",
     });
     Some(Chart {
         id: view.id("phases"),
@@ -86,6 +87,7 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
         folded: false,
         series,
         guides: Vec::new(),
+        signs: Vec::new(),
         numbers,
     })
 }

@@ -86,6 +86,7 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         folded: false,
         series,
         guides,
+        signs: Vec::new(),
         numbers,
     })
 }
@@ -158,6 +159,7 @@ pub fn every_figure(view: &View<'_>) -> Option<Chart> {
             Guide::Band { from: margin.recip(), to: margin },
             Guide::Line { x: 1.0, text: format!("{baseline} = 1") },
         ],
+        signs: Vec::new(),
         numbers,
     })
 }
@@ -220,6 +222,7 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
         folded: false,
         series,
         guides: Vec::new(),
+        signs: Vec::new(),
         numbers,
     })
 }

@@ -1,11 +1,11 @@
 //! Throughput and latency within the trials, over time: where they settle, and where they drift.
 
-use lab::load::{Series as Measured, Unit};
+use lab::load::{Drift, Series as Measured, Unit};
 use lab::record::Record;
 use lab::statistics::steady_state;
 
 use super::{View, better, figure, scale_of};
-use crate::chart::{Axis, Chart, Mark, Point, Series};
+use crate::chart::{Axis, Chart, Mark, Point, Series, Sign};
 use crate::table::{Cell, Table};
 use crate::text;
 
@@ -26,19 +26,47 @@ fn series_of(record: &Record) -> &[Measured] {
     record.load.as_ref().map_or(&[], |load| &load.series)
 }
 
+/// A trial's series, and what the load found of its drift.
+struct Trial<'a> {
+    number: u32,
+    measured: &'a Measured,
+    drift: Option<&'a Drift>,
+}
+
+impl Trial<'_> {
+    fn seconds(&self, index: usize) -> f64 {
+        (index + 1) as f64 * self.measured.interval_ns as f64 / 1e9
+    }
+
+    /// Seconds and value where it came to a steady state that it kept to the end.
+    fn steady(&self) -> Option<(f64, f64)> {
+        let round = steady_state(&self.measured.values).ok()?.kept_from?;
+        Some((self.seconds(round), self.measured.values[round]))
+    }
+
+    /// Seconds and value at the end, and the load's words, where throughput changed within the run.
+    fn drifted(&self) -> Option<(f64, f64, &str)> {
+        let Some(Drift::Changed { words }) = self.drift else { return None };
+        let (last, value) = self.measured.values.iter().enumerate().next_back()?;
+        // The verdict is one on throughput.
+        let is_throughput = self.measured.unit.more_is_better();
+        is_throughput.then_some((self.seconds(last), *value, words.as_str()))
+    }
+}
+
 /// A series of the median trial: at each time the median over the trials that lasted so long.
 struct Middle {
     /// Seconds at the end of each interval, and the value.
     points: Vec<(f64, f64)>,
 }
 
-fn middle_of(trials: &[&Measured]) -> Middle {
-    let length = trials.iter().map(|series| series.values.len()).max().unwrap_or(0);
-    let interval = trials.first().map_or(1.0, |series| series.interval_ns as f64 / 1e9);
+fn middle_of(trials: &[Trial<'_>]) -> Middle {
+    let length = trials.iter().map(|trial| trial.measured.values.len()).max().unwrap_or(0);
+    let interval = trials.first().map_or(1.0, |trial| trial.measured.interval_ns as f64 / 1e9);
     let points = (0..length).filter_map(|index| {
         let mut values: Vec<f64> = trials
             .iter()
-            .filter_map(|series| series.values.get(index).copied())
+            .filter_map(|trial| trial.measured.values.get(index).copied())
             .filter(|value| value.is_finite())
             .collect();
         // Where most of the trials are over, the rest is not the middle of anything.
@@ -64,22 +92,16 @@ fn chart(
     unit: Unit,
     place: usize,
 ) -> Option<Chart> {
-    let trials: Vec<Vec<&Measured>> = records
-        .iter()
-        .map(|records| {
-            let all = records.iter().flat_map(|record| series_of(record));
-            all.filter(|series| series.name == name && series.interval_ns > 0).collect()
-        })
-        .collect();
-    let longest = trials.iter().flatten().map(|series| series.values.len()).max()?;
+    let trials: Vec<Vec<Trial<'_>>> = records.iter().map(|r| trials_of(r, name)).collect();
+    let longest = trials.iter().flatten().map(|trial| trial.measured.values.len()).max()?;
     if longest < 3 {
         return None;
     }
-    let all = || trials.iter().flatten().flat_map(|series| &series.values).copied();
+    let all = || trials.iter().flatten().flat_map(|trial| &trial.measured.values).copied();
     let largest = all().filter(|value| value.is_finite()).fold(0.0, f64::max);
     let (unit_name, size) = scale_of(unit, largest);
     let mut series = Vec::new();
-    let mut rings = Vec::new();
+    let mut marks: Vec<Series> = Vec::new();
     let mut said = Vec::new();
     let mut numbers = Table::new(&[
         "contender",
@@ -88,18 +110,20 @@ fn chart(
         "median at the start",
         "median at the end",
         "change",
-        "steady from",
+        "median steady from",
+        "trials steady",
+        "trials with a drift",
     ]);
     for (key, trials) in trials.iter().enumerate().filter(|(_, trials)| !trials.is_empty()) {
         let label = &view.analysis.contenders[key].label;
-        for (trial, measured) in trials.iter().enumerate().filter(|_| trials.len() > 1) {
-            let interval = measured.interval_ns as f64 / 1e9;
-            let points = measured.values.iter().enumerate().map(|(index, value)| {
-                let words = format!("{label}, trial {}: {}", trial + 1, figure(*value, unit));
-                Point::at((index + 1) as f64 * interval, value / size, words)
+        for trial in trials.iter().filter(|_| trials.len() > 1) {
+            let points = trial.measured.values.iter().enumerate().map(|(index, value)| {
+                let words = format!("{label}, trial {}: {}", trial.number, figure(*value, unit));
+                Point::at(trial.seconds(index), value / size, words)
             });
             series.push(Series { key, mark: Mark::Faint, points: points.collect() });
         }
+        marks.extend(marks_of(key, label, trials, size));
         let middle = middle_of(trials);
         let points = middle.points.iter().map(|(seconds, value)| {
             let words = format!("{label}, median after {seconds:.0} s: {}", figure(*value, unit));
@@ -112,7 +136,7 @@ fn chart(
         if let Some((seconds, value)) = reached.and_then(|round| middle.points.get(round)) {
             let words =
                 format!("{label}: steady from {seconds:.0} s on (SNIA's rule on the median)");
-            rings.push(Series {
+            marks.push(Series {
                 key,
                 mark: Mark::Ring,
                 points: vec![Point::at(*seconds, value / size, words)],
@@ -124,14 +148,15 @@ fn chart(
         }
         numbers.rows.push(number_row(
             label,
-            trials.len(),
+            trials,
             &values,
             change,
             unit,
             reached.and_then(|round| middle.points.get(round)).map(|point| point.0),
         ));
     }
-    series.extend(rings);
+    let signs = signs_of(&marks);
+    series.extend(marks);
     let drift = match said.is_empty() {
         true => String::new(),
         false => format!(" From the first fifth to the last: {}.", text::list(&said)),
@@ -141,7 +166,7 @@ fn chart(
         id: view.id(&format!("series-{place}")),
         title: format!("Over time: {name}"),
         says: format!(
-            "The thick line is the median of the trials, the thin ones are the trials; a ring marks where the median came to a steady state that it kept to the end (SNIA: five intervals within 20 %, slope within 10 %).{drift}"
+            "The thick line is the median of the trials, the thin ones are the trials. A ring marks where one came to a steady state that it kept to the end (SNIA: five intervals within 20 %, slope within 10 %).{drift}"
         ),
         x: Axis::from_zero("time in the run, s", std::iter::once(last)),
         y: Axis::from_zero(
@@ -154,13 +179,63 @@ fn chart(
         folded: false,
         series,
         guides: Vec::new(),
+        signs,
         numbers,
     })
 }
 
+fn trials_of<'a>(records: &[&'a Record], name: &str) -> Vec<Trial<'a>> {
+    let mut trials = Vec::new();
+    for record in records {
+        let drift = record.load.as_ref().and_then(|load| load.drift.as_ref());
+        let named = series_of(record).iter().filter(|s| s.name == name && s.interval_ns > 0);
+        trials.extend(named.map(|measured| Trial { number: record.trial, measured, drift }));
+    }
+    trials
+}
+
+/// Where each trial came to a steady state, and those whose throughput changed within the run.
+fn marks_of(key: usize, label: &str, trials: &[Trial<'_>], size: f64) -> [Series; 2] {
+    let steady = trials.iter().filter(|_| trials.len() > 1).filter_map(|trial| {
+        let (seconds, value) = trial.steady()?;
+        let words = format!("{label}, trial {}: steady from {seconds:.0} s on", trial.number);
+        Some(Point::at(seconds, value / size, words))
+    });
+    let drifted = trials.iter().filter_map(|trial| {
+        let (seconds, value, words) = trial.drifted()?;
+        Some(Point::at(seconds, value / size, format!("{label}, trial {}: {words}", trial.number)))
+    });
+    [(Mark::SmallRing, steady.collect()), (Mark::CrossedRing, drifted.collect())]
+        .map(|(mark, points)| Series { key, mark, points })
+}
+
+/// What the legend says of the marks that are there.
+fn signs_of(marks: &[Series]) -> Vec<Sign> {
+    let signs = [
+        (Mark::Ring, "the median is steady from here"),
+        (Mark::SmallRing, "a trial is steady from here"),
+        (Mark::CrossedRing, "throughput of this trial changed within the run"),
+    ];
+    let is_there = |mark| marks.iter().any(|s| s.mark == mark && !s.points.is_empty());
+    let signs = signs.into_iter().filter(|(mark, _)| is_there(*mark));
+    signs.map(|(mark, text)| Sign { mark, text: text.into() }).collect()
+}
+
+/// `2 of 5`; the verdicts are those of the load, where it looks for a drift.
+fn drift_text(trials: &[Trial<'_>]) -> String {
+    let judged = trials.iter().filter_map(|trial| trial.drift);
+    let long = judged.clone().filter(|drift| **drift != Drift::TooShort).count();
+    let changed = judged.clone().filter(|d| matches!(d, Drift::Changed { .. })).count();
+    match (judged.count(), long) {
+        (0, _) => "not looked for".into(),
+        (_, 0) => "too short to tell".into(),
+        _ => format!("{changed} of {long}"),
+    }
+}
+
 fn number_row(
     label: &str,
-    trials: usize,
+    trials: &[Trial<'_>],
     values: &[f64],
     change: Option<f64>,
     unit: Unit,
@@ -172,7 +247,7 @@ fn number_row(
     };
     vec![
         label.into(),
-        Cell::number(trials as f64, trials.to_string()),
+        Cell::number(trials.len() as f64, trials.len().to_string()),
         Cell::number(values.len() as f64, values.len().to_string()),
         value(values.first()),
         value(values.last()),
@@ -180,6 +255,8 @@ fn number_row(
         steady_seconds.map_or("not steady".into(), |seconds| {
             Cell::number(seconds, format!("{seconds:.0} s"))
         }),
+        format!("{} of {}", trials.iter().filter_map(Trial::steady).count(), trials.len()).into(),
+        drift_text(trials).into(),
     ]
 }
 
@@ -211,8 +288,37 @@ mod tests {
     #[test]
     fn the_middle_ends_where_most_trials_end() {
         let trials = [[1.0, 2.0, 3.0].as_slice(), &[3.0, 4.0], &[5.0, 9.0]].map(measured);
-        let middle = middle_of(&trials.iter().collect::<Vec<_>>());
+        let middle = middle_of(&trials.each_ref().map(|measured| trial(measured, None)));
         assert_eq!(middle.points, [(1.0, 3.0), (2.0, 4.0)]);
+    }
+
+    fn trial<'a>(measured: &'a Measured, drift: Option<&'a Drift>) -> Trial<'a> {
+        Trial { number: 1, measured, drift }
+    }
+
+    #[test]
+    fn every_trial_has_marks_of_its_own() {
+        let [calm, wild] =
+            [&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0][..], &[1.0, 9.0, 1.0, 9.0, 1.0, 9.0]].map(measured);
+        let changed = Drift::Changed { words: "throughput sank".into() };
+        let trials = [trial(&calm, Some(&Drift::NoneCertain)), trial(&wild, Some(&changed))];
+        let marks = marks_of(2, "xfs", &trials, 1.0);
+        let places = marks
+            .each_ref()
+            .map(|series| series.points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>());
+        assert_eq!(places, [vec![(6.0, 5.0)], vec![(6.0, 9.0)]]);
+        assert!(marks[1].points[0].text.contains("throughput sank"));
+        let signs: Vec<Mark> = signs_of(&marks).iter().map(|sign| sign.mark).collect();
+        assert_eq!(signs, [Mark::SmallRing, Mark::CrossedRing]);
+        assert_eq!(drift_text(&trials), "1 of 2");
+        assert_eq!(drift_text(&[trial(&calm, Some(&Drift::TooShort))]), "too short to tell");
+        assert_eq!(drift_text(&[trial(&calm, None)]), "not looked for");
+        // The median's mark alone where there is one trial, and no verdict of throughput on a time.
+        assert!(
+            marks_of(2, "xfs", &trials[..1], 1.0).iter().all(|series| series.points.is_empty())
+        );
+        let times = Measured { unit: Unit::Nanoseconds, ..wild.clone() };
+        assert!(trial(&times, Some(&changed)).drifted().is_none());
     }
 
     #[test]

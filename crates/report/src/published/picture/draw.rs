@@ -116,6 +116,7 @@ pub fn draw_bars(
         folded: false,
         series,
         guides,
+        signs: Vec::new(),
         numbers: numbers(&bars, scale),
     }
 }
@@ -156,7 +157,7 @@ fn series_of(bar: &Bar, row: f64, key: usize, scale: Scale, ground: &Ground) -> 
 }
 
 fn key(name: impl Into<String>, style: usize) -> Key {
-    Key { name: name.into(), style, hidden: false }
+    Key { name: name.into(), style, hidden: false, group: "publication" }
 }
 
 /// A number; a multiple with the number itself behind it.
@@ -335,6 +336,7 @@ pub fn draw_curves(
         folded: false,
         series,
         guides,
+        signs: Vec::new(),
         numbers,
     })
 }

@@ -1,0 +1,264 @@
+//! A heat map as data and as a picture: rows and columns of values around zero, each printed in its
+//! cell. It is drawn here and not by the script of the page, whose charting library is built without
+//! heat maps, and since it can do without a script: every cell says what it is.
+//!
+//! Orange is above zero and blue below, which differ for the colour-blind too, and the sign is in the
+//! number besides. Only a cell that is decided is filled; one that is not has a dashed edge and `?`.
+
+use std::fmt::Write;
+
+use crate::html::escape;
+use crate::svg::{COLOURS, FONT, Place};
+use crate::table::Table;
+
+/// A heat map.
+#[derive(Debug, Clone)]
+pub struct HeatMap {
+    /// Identifier, unique in a page; also the name of the SVG file.
+    pub id: String,
+    /// Heading.
+    pub title: String,
+    /// What is to be seen: the text alternative.
+    pub says: String,
+    /// What the columns are.
+    pub column_title: String,
+    /// Heads of the columns.
+    pub columns: Vec<String>,
+    /// Heads of the rows.
+    pub rows: Vec<String>,
+    /// The cells by row and column; None where nothing was measured.
+    pub cells: Vec<Vec<Option<HeatCell>>>,
+    /// The value, above or below zero, that gets the full colour.
+    pub full: f64,
+    /// What a value above zero is, and one below.
+    pub signs: (String, String),
+    /// The numbers that are drawn.
+    pub numbers: Table,
+}
+
+/// A cell.
+#[derive(Debug, Clone)]
+pub struct HeatCell {
+    /// What is coloured.
+    pub value: f64,
+    /// The value as it is printed.
+    pub text: String,
+    /// Whether the value is known to differ from zero.
+    pub decided: bool,
+    /// Everything about it, in words.
+    pub says: String,
+}
+
+const CELL_WIDTH: f64 = 60.0;
+const CELL_HEIGHT: f64 = 28.0;
+/// The share of the hue in the full colour: letters on it stay readable.
+const FULL_SHARE: f64 = 0.62;
+/// About the width of a letter of 12 px.
+const LETTER_WIDTH: f64 = 6.6;
+/// Widths of the marks under the map, and of the words beside them.
+const SCALE_STEPS: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
+const SCALE_WIDTH: f64 = 44.0;
+
+impl HeatMap {
+    /// Width in px at which its letters have their size.
+    pub fn width(&self) -> f64 {
+        let map = self.beside() + self.columns.len() as f64 * CELL_WIDTH + 14.0;
+        map.max(self.scale_end() + 14.0)
+    }
+
+    fn beside(&self) -> f64 {
+        let longest = self.rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);
+        14.0 + longest as f64 * LETTER_WIDTH + 12.0
+    }
+
+    fn scale_end(&self) -> f64 {
+        let words = self.signs.0.chars().count() + self.signs.1.chars().count();
+        14.0 + (words as f64 + 2.0) * LETTER_WIDTH + SCALE_STEPS.len() as f64 * SCALE_WIDTH
+    }
+
+    /// The map as a picture.
+    pub fn draw(&self, place: Place) -> String {
+        let head = if place == Place::File { 32.0 } else { 4.0 };
+        let top = head + 40.0;
+        let bottom = top + self.rows.len() as f64 * CELL_HEIGHT;
+        let (width, height) = (self.width(), bottom + 62.0);
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" role=\"table\" aria-label=\"{0}\" {FONT} font-size=\"12\">\n<desc>{1}</desc>\n",
+            escape(&self.title),
+            escape(&self.says),
+        );
+        if place == Place::File {
+            let _ = writeln!(
+                out,
+                "<rect width=\"{width:.0}\" height=\"{height:.0}\" style=\"fill:#fff\"/>\n<text x=\"14\" y=\"21\" font-weight=\"600\" font-size=\"14\">{}</text>",
+                escape(&self.title)
+            );
+        }
+        let (ink, faint) = (place.ink(), place.faint());
+        let middle = self.beside() + self.columns.len() as f64 * CELL_WIDTH / 2.0;
+        let _ = writeln!(
+            out,
+            "<text x=\"{middle:.0}\" y=\"{:.0}\" text-anchor=\"middle\" aria-hidden=\"true\" style=\"fill:{faint}\">{}</text>\n<g role=\"row\">",
+            head + 12.0,
+            escape(&self.column_title)
+        );
+        for (column, name) in self.columns.iter().enumerate() {
+            let x = self.beside() + (column as f64 + 0.5) * CELL_WIDTH - 1.0;
+            let _ = writeln!(
+                out,
+                "<text role=\"columnheader\" x=\"{x:.0}\" y=\"{:.0}\" text-anchor=\"middle\" style=\"fill:{faint}\">{}</text>",
+                top - 9.0,
+                escape(name)
+            );
+        }
+        out.push_str("</g>\n");
+        for (line, (name, cells)) in self.rows.iter().zip(&self.cells).enumerate() {
+            let y = top + line as f64 * CELL_HEIGHT;
+            let _ = writeln!(
+                out,
+                "<g role=\"row\">\n<text role=\"rowheader\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\" style=\"fill:{ink}\">{}</text>",
+                self.beside() - 12.0,
+                y + 18.0,
+                escape(name)
+            );
+            for (column, cell) in cells.iter().enumerate() {
+                let x = self.beside() + column as f64 * CELL_WIDTH;
+                out.push_str(&self.cell(cell.as_ref(), place, x, y));
+            }
+            out.push_str("</g>\n");
+        }
+        self.scale(&mut out, place, bottom + 12.0);
+        out.push_str("</svg>\n");
+        out
+    }
+
+    fn cell(&self, cell: Option<&HeatCell>, place: Place, x: f64, y: f64) -> String {
+        let Some(cell) = cell else { return "<g role=\"cell\" aria-label=\"-\"></g>\n".into() };
+        let says = escape(&cell.says);
+        let style = if cell.decided {
+            format!("fill:{}", self.colour(cell.value, place))
+        } else {
+            format!("fill:none;stroke:{};stroke-dasharray:3 3", place.faint())
+        };
+        let mark = if cell.decided { "" } else { "?" };
+        format!(
+            "<g role=\"cell\" aria-label=\"{says}\"><title>{says}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" style=\"{style}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" style=\"fill:{}\">{}{mark}</text></g>\n",
+            x + 0.5,
+            y + 0.5,
+            CELL_WIDTH - 3.0,
+            CELL_HEIGHT - 3.0,
+            x + CELL_WIDTH / 2.0 - 1.0,
+            y + 18.0,
+            if cell.decided { place.ink() } else { place.faint() },
+            escape(&cell.text)
+        )
+    }
+
+    /// What the colours are, under the map.
+    fn scale(&self, out: &mut String, place: Place, y: f64) {
+        let (ink, faint) = (place.ink(), place.faint());
+        let below_width = self.signs.1.chars().count() as f64 * LETTER_WIDTH;
+        let start = 14.0 + below_width + LETTER_WIDTH;
+        let _ = writeln!(
+            out,
+            "<g aria-hidden=\"true\"><text x=\"14\" y=\"{:.0}\" style=\"fill:{faint}\">{}</text>",
+            y + 14.0,
+            escape(&self.signs.1)
+        );
+        for (step, share) in SCALE_STEPS.iter().enumerate() {
+            let x = start + step as f64 * SCALE_WIDTH;
+            let value = share * self.full;
+            let sign = match *share {
+                share if share <= -1.0 => "≤ ",
+                share if share >= 1.0 => "≥ ",
+                _ => "",
+            };
+            let _ = writeln!(
+                out,
+                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"20\" rx=\"2\" style=\"fill:{}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"11\" style=\"fill:{ink}\">{sign}{value:.0}</text>",
+                SCALE_WIDTH - 2.0,
+                self.colour(value, place),
+                x + SCALE_WIDTH / 2.0 - 1.0,
+                y + 14.0
+            );
+        }
+        let end = start + SCALE_STEPS.len() as f64 * SCALE_WIDTH;
+        let _ = writeln!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.0}\" style=\"fill:{faint}\">{}</text>\n<rect x=\"{start:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"18\" rx=\"2\" style=\"fill:none;stroke:{faint};stroke-dasharray:3 3\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" style=\"fill:{faint}\">?</text><text x=\"{:.1}\" y=\"{:.1}\" style=\"fill:{faint}\">its interval does not decide</text></g>",
+            end + LETTER_WIDTH,
+            y + 14.0,
+            escape(&self.signs.0),
+            y + 26.0,
+            SCALE_WIDTH - 2.0,
+            start + SCALE_WIDTH / 2.0 - 1.0,
+            y + 39.0,
+            start + SCALE_WIDTH + LETTER_WIDTH,
+            y + 39.0
+        );
+    }
+
+    fn colour(&self, value: f64, place: Place) -> String {
+        let style = usize::from(value > 0.0);
+        let share = (value.abs() / self.full).min(1.0) * FULL_SHARE;
+        match place {
+            Place::Page => {
+                format!("color-mix(in srgb,var(--k{style}) {:.0}%,var(--wash))", share * 100.0)
+            }
+            Place::File => over_white(COLOURS[style], share),
+        }
+    }
+}
+
+/// A colour `#rrggbb` thinned with white to this share.
+fn over_white(colour: &str, share: f64) -> String {
+    let part = |at: usize| u8::from_str_radix(&colour[at..at + 2], 16).expect("a known colour");
+    let thin = |part: u8| (255.0 - (255.0 - f64::from(part)) * share).round() as u8;
+    format!("#{:02x}{:02x}{:02x}", thin(part(1)), thin(part(3)), thin(part(5)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(values: &[(f64, bool)]) -> HeatMap {
+        let cell = |&(value, decided): &(f64, bool)| {
+            let text = format!("{value:.0}");
+            Some(HeatCell { value, text, decided, says: format!("<{value}>") })
+        };
+        HeatMap {
+            id: "m".into(),
+            title: "a & b".into(),
+            says: "something".into(),
+            column_title: "block size".into(),
+            columns: values.iter().map(|(value, _)| value.to_string()).collect(),
+            rows: vec!["row".into()],
+            cells: vec![values.iter().map(cell).chain([None]).collect()],
+            full: 50.0,
+            signs: ("fewer".into(), "more".into()),
+            numbers: Table::new(&["%"]),
+        }
+    }
+
+    #[test]
+    fn colours_go_to_both_sides_and_no_further_than_the_full_one() {
+        let map = map(&[]);
+        let colour = |value| map.colour(value, Place::File);
+        assert_eq!(colour(0.0), "#ffffff");
+        assert_eq!(colour(50.0), colour(5000.0));
+        assert_ne!(colour(25.0), colour(50.0));
+        assert_ne!(colour(-25.0), colour(25.0));
+        assert_eq!(over_white("#d55e00", 1.0), "#d55e00");
+    }
+
+    #[test]
+    fn a_cell_has_its_number_its_words_and_no_colour_while_undecided() {
+        let drawn = map(&[(40.0, true), (-12.0, false)]).draw(Place::File);
+        let cells: Vec<&str> = drawn.split("<g role=\"cell\"").skip(1).collect();
+        assert_eq!(cells.len(), 3);
+        assert!(cells[0].contains("&lt;40&gt;") && cells[0].contains(">40</text>"), "{}", cells[0]);
+        assert!(cells[1].contains(">-12?</text>"), "{}", cells[1]);
+        assert!(cells[0].contains("fill:#") && cells[1].contains("fill:none"), "{drawn}");
+        assert!(!drawn.contains("var(--"), "a file has no style sheet");
+    }
+}
