@@ -184,7 +184,7 @@ fn confine_option(option: &JobOption, target: &Target) -> Result<Option<JobOptio
                 Ok(Some(option.clone()))
             } else {
                 refuse_value(format!(
-                    "this engine can reach beyond the files of the job; these cannot: {}",
+                    "it is none of the engines that are known to stay within the files of the job: {}",
                     ENGINES.join(", ")
                 ))
             }
@@ -315,7 +315,11 @@ fn same_devices(list: &str, device: &Path) -> Result<(), String> {
 
 /// A path below a directory, relative to it, with no way out by `..` or by a symbolic link.
 fn below(path: &Path, directory: &Path) -> Result<PathBuf, String> {
-    let outside = || format!("it is outside of {}", directory.display());
+    // Without its name: before the trial it has none, and in it one that says nothing to anybody.
+    let outside = || {
+        "it is outside of the directory that each contender gives the job; name it relative to that"
+            .to_owned()
+    };
     let relative_path = if path.is_absolute() {
         let canonical = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
         let stripped = path.strip_prefix(directory).or_else(|_| path.strip_prefix(&canonical));
@@ -414,13 +418,13 @@ mod tests {
     #[test]
     fn what_leads_outside_is_refused_with_its_place() {
         for (given, column, reason) in [
-            ("directory=/mnt", 11, "outside of /mnt/target"),
-            ("directory=/mnt/targetx", 11, "outside of /mnt/target"),
-            ("directory=/mnt/target:/tmp", 11, "outside of /mnt/target"),
+            ("directory=/mnt", 11, "outside of the directory"),
+            ("directory=/mnt/targetx", 11, "outside of the directory"),
+            ("directory=/mnt/target:/tmp", 11, "outside of the directory"),
             ("directory=a/../../b", 11, "`..` leads outside"),
             ("directory=", 11, "no directory"),
-            ("filename=/dev/sda", 10, "outside of /mnt/target"),
-            ("filename=x:/etc/passwd", 10, "outside of /mnt/target"),
+            ("filename=/dev/sda", 10, "outside of the directory"),
+            ("filename=x:/etc/passwd", 10, "outside of the directory"),
             ("filename = ../x", 12, "`..` leads outside"),
             ("filename=-", 10, "standard"),
             ("filename=/mnt/target", 10, "the target directory itself"),
@@ -434,10 +438,10 @@ mod tests {
             ("write_iolog=/tmp/x", 13, "outside of the target"),
             ("write_bw_log=../x", 14, "outside of the target"),
             ("write_hist_log=/x", 16, "outside of the target"),
-            ("ioengine=net", 10, "can reach beyond"),
-            ("ioengine=exec", 10, "can reach beyond"),
-            ("ioengine=external:/tmp/evil.so", 10, "can reach beyond"),
-            ("ioengine=/tmp/evil.so", 10, "can reach beyond"),
+            ("ioengine=net", 10, "none of the engines"),
+            ("ioengine=exec", 10, "none of the engines"),
+            ("ioengine=external:/tmp/evil.so", 10, "none of the engines"),
+            ("ioengine=/tmp/evil.so", 10, "none of the engines"),
             ("mem=mmapshared:/dev/sda", 5, "maps a file"),
             ("iomem=mmap:x", 7, "maps a file"),
             ("profile=tiobench", 1, "jobs of its own"),

@@ -10,7 +10,9 @@ use lab::quantity::size_text;
 use loads::fio::jobfile::System;
 use loads::fio::matrix::{Cell, CellResult, FILES, Matrix, Pattern, QueueEngine, Submission};
 use loads::fio::size::need;
-use loads::fio::{Fio, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out};
+use loads::fio::{
+    Fio, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out, understood,
+};
 use loads::latency::Recording;
 use loads::tool::Tool;
 
@@ -27,11 +29,14 @@ pub(super) fn read(load: &mut FioLoad) -> Result<(), String> {
         load.text = std::fs::read_to_string(path)
             .map_err(|error| format!("job file {}: {error}", path.display()))?;
     }
-    let job = job(load)?;
-    // Any directory will do to see whether the job stays within it.
-    guard::confine(&job, &Target::Directory("/target".into()))
-        .map_err(|error| error.to_string())?;
-    Ok(())
+    confined(load).map(drop)
+}
+
+/// The job as it may run in some directory. The directory's name is one that no job can give: fio
+/// would take its `#` for the begin of a comment.
+fn confined(load: &FioLoad) -> Result<JobFile, String> {
+    let somewhere = Target::Directory("/#".into());
+    guard::confine(&job(load)?, &somewhere).map_err(|error| error.to_string())
 }
 
 fn job(load: &FioLoad) -> Result<JobFile, String> {
@@ -42,9 +47,10 @@ fn job(load: &FioLoad) -> Result<JobFile, String> {
     .map_err(|error| error.to_string())
 }
 
-/// Refuses jobs whose files are larger than their room.
+/// Refuses jobs that the installed fio does not understand, or whose files are larger than their
+/// room.
 pub(super) fn check(load: &FioLoad, room: Option<&Room>) -> Result<(), String> {
-    Tool::Fio.locate().map_err(|error| error.to_string())?;
+    understood(&confined(load)?).map_err(|error| error.to_string())?;
     check_room(need(&job(load)?).bytes, room)
 }
 

@@ -1,0 +1,150 @@
+//! Asks the installed fio whether it understands a job, before anything is touched.
+//!
+//! fio reads the job from its standard input, says what it thinks of it and ends: it opens none of
+//! the job's files and writes nothing. What it does not find by that, and a run does: an engine
+//! that this fio cannot load, values that do not go together (a block size that direct I/O
+//! refuses). What it never finds, because it reads a number as far as it is one (`4q` is 4), is
+//! told here for the sizes.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::process::{Command, Output};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::jobfile::{JobFile, JobFileError, JobOption};
+use super::run::FioError;
+use super::size::parse_bytes;
+use crate::tool::{Tool, ToolError};
+
+/// Refuses a job that the installed fio does not understand, at the option that it is about. The
+/// job must be confined (see [`super::guard::confine`]).
+///
+/// # Errors
+/// [`FioError::JobFile`] with fio's own words; fio is missing or cannot be started.
+pub fn understood(job: &JobFile) -> Result<(), FioError> {
+    let program = Tool::Fio.locate()?;
+    let output = ask(Command::new(program), job).map_err(|source| {
+        FioError::Tool(ToolError::Spawn { program: Tool::Fio.program().to_owned(), source })
+    })?;
+    if !output.status.success() {
+        return Err(complaint(job, &output).into());
+    }
+    match options(job).find(|option| is_misread(option)) {
+        Some(option) => Err(JobFileError {
+            place: option.value_place(),
+            reason: format!(
+                "`{option}` is no size: fio would take the digits alone; write it like 4k, 16m or 1g"
+            ),
+        }
+        .into()),
+        None => Ok(()),
+    }
+}
+
+fn ask(mut fio: Command, job: &JobFile) -> io::Result<Output> {
+    let mut text = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
+    text.write_all(job.to_string().as_bytes())?;
+    text.rewind()?;
+    fio.args(["--parse-only", "-"]).env("LC_ALL", "C").stdin(text).output()
+}
+
+fn options(job: &JobFile) -> impl Iterator<Item = &JobOption> {
+    job.sections.iter().flat_map(|section| &section.options)
+}
+
+/// What fio said, at the option that it said it of.
+fn complaint(job: &JobFile, output: &Output) -> JobFileError {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let mut culprit = None;
+    let mut is_unknown = false;
+    let mut words = Vec::new();
+    for line in said.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(option) = line.strip_prefix("fio: failed parsing ") {
+            culprit = culprit.or(Some(option));
+        } else if let Some(option) = line.strip_prefix("Bad option <") {
+            culprit = culprit.or(Some(option.trim_end_matches('>')));
+            is_unknown = true;
+            words.push("it has no option of this name".to_owned());
+        } else if !(line.starts_with("fio: job ") && line.ends_with(" dropped")) {
+            words.push(line.to_owned());
+        }
+    }
+    let listed = String::from_utf8_lossy(&output.stdout);
+    let values = valid_values(&listed);
+    if !values.is_empty() {
+        words.push(format!("its values are {}", values.join(", ")));
+    }
+    let option =
+        culprit.and_then(|culprit| options(job).find(|option| option.to_string() == culprit));
+    if words.is_empty() {
+        let name = option.map_or("all", |option| option.name.as_str());
+        words.push(format!("see `fio --cmdhelp={name}`"));
+    }
+    let (place, what) = match option {
+        Some(option) if is_unknown => (option.place.clone(), format!("`{option}`")),
+        Some(option) => (option.value_place(), format!("`{option}`")),
+        None => (job.sections[0].place.clone(), culprit.unwrap_or("the job").to_owned()),
+    };
+    JobFileError { place, reason: format!("fio does not take {what}: {}", words.join("; ")) }
+}
+
+/// The first words of fio's list of an option's values, which is one a line:
+/// `valid values: read       Sequential read`, `: write      Sequential write`.
+fn valid_values(printed: &str) -> Vec<&str> {
+    let of_list = printed
+        .lines()
+        .map(str::trim_start)
+        .filter_map(|line| line.strip_prefix("valid values:").or_else(|| line.strip_prefix(':')));
+    of_list.filter_map(|rest| rest.split_whitespace().next()).collect()
+}
+
+/// Options whose values are sizes, several with `,` for reads, writes and trims, or with `-` for a
+/// range.
+const SIZES: [&str; 7] =
+    ["bs", "blocksize", "bsrange", "blocksize_range", "size", "filesize", "io_size"];
+
+/// Whether fio would take a number for what has other letters behind it.
+fn is_misread(option: &JobOption) -> bool {
+    let is_number_with_letters = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_digit())
+            && part.ends_with(|c: char| c.is_ascii_alphabetic())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '.')
+    };
+    // `10z` are ten zones.
+    let is_size = |part: &str| parse_bytes(part.trim_end_matches('z'), false).is_some();
+    SIZES.contains(&option.name.as_str())
+        && option
+            .value
+            .as_deref()
+            .unwrap_or_default()
+            .split([',', '-', ':'])
+            .any(|part| is_number_with_letters(part) && !is_size(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio::jobfile::System;
+
+    #[test]
+    fn sizes_that_fio_would_misread_are_told() {
+        for (option, misread) in [
+            ("bs=4q", true),
+            ("bs=4k,8q", true),
+            ("size=1o0m", true),
+            ("filesize=1k-2kk", true),
+            ("bs=4k,,8KiB", false),
+            ("size=20%", false),
+            ("size=10z", false),
+            ("bs=0x1000", false),
+            ("size=(2*4k)", false),
+            ("bs=$pagesize", false),
+            ("runtime=5s", false),
+            ("name=4q", false),
+        ] {
+            let job = JobFile::from_options(option, "a", &System).unwrap();
+            assert_eq!(options(&job).any(is_misread), misread, "{option}");
+        }
+    }
+}
