@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use disk::{FaultyDisk, MIDDLE};
-use harness::{Ran, Site, root, wait_until};
+use harness::{Ran, Site, failure, kinds, root, wait_until};
 use serde_json::Value;
 
 /// Whether the test can have a disk of its own; says why it is skipped when not.
@@ -22,19 +22,6 @@ fn can_fail() -> bool {
         eprintln!("skipped: /dev/fuse is not there, and the faulty disk is a FUSE file system");
     }
     fuse && root()
-}
-
-/// Phase, message and output of a failed record.
-#[track_caller]
-fn failure(record: &Value) -> (String, String, String) {
-    let outcome = &record["outcome"];
-    assert_eq!(outcome["kind"], "failed", "{outcome}");
-    let text = |name: &str| outcome[name].as_str().unwrap_or_default().to_string();
-    (text("phase"), text("message"), text("output"))
-}
-
-fn kinds(records: &[Value]) -> Vec<&str> {
-    records.iter().map(|record| record["outcome"]["kind"].as_str().unwrap()).collect()
 }
 
 /// What holds after every fault: the result can be read again, and nothing is taken any more.

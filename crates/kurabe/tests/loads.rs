@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::{KURABE, Ran, Site, root, signal, wait_until};
+use harness::{KURABE, Ran, Site, phase, root, signal, wait_until, written_bytes};
 use serde_json::Value;
 
 /// Where a tool is installed; says why a test is skipped when it is not.
@@ -47,17 +47,6 @@ fn metric_names(load: &Value) -> Vec<&str> {
     let metrics = load["metrics"].as_array().expect("it has figures");
     assert!(metrics.iter().all(|metric| metric["value"].as_f64().unwrap() > 0.0), "{metrics:#?}");
     metrics.iter().map(|metric| metric["name"].as_str().unwrap()).collect()
-}
-
-#[track_caller]
-fn phase<'a>(record: &'a Value, name: &str) -> &'a Value {
-    let phases = record["phases"].as_array().unwrap();
-    let found = phases.iter().find(|phase| phase["phase"] == name);
-    found.unwrap_or_else(|| panic!("no phase '{name}' in {phases:#?}"))
-}
-
-fn written_bytes(record: &Value, name: &str) -> u64 {
-    phase(record, name)["device"]["written_bytes"].as_u64().unwrap()
 }
 
 /// Puts, gets, overwrites and deletes a few megabytes.
@@ -293,8 +282,18 @@ fn faulty_and_foreign_files_are_named_with_their_place() {
     refused(&program, &["ext4"], &["--objects", "p.obj"], &["p.obj:2:13", "Nwe", "New"]);
     if tool("fio").is_some() {
         let outside = [("job.fio", "[a]\nrw=write\nsize=1m\nfilename=/etc/hostname\n")];
-        refused(&outside, &["ext4"], &["--fio", "job.fio"], &["job.fio:4:", "/etc/hostname"]);
+        refused(
+            &outside,
+            &["ext4"],
+            &["--fio", "job.fio"],
+            &["job.fio:4:", "/etc/hostname", "name it relative"],
+        );
         refused(&[], &["ext4"], &["--fio", "rw=read size=1m exec_prerun=reboot"], &["exec_prerun"]);
+        let typo = ["--fio", "rw=randreed size=1m"];
+        let says = ["the fio options:1:4: ", "`rw=randreed`", "randread"];
+        refused(&[], &["ext4"], &typo, &says);
+        let typo = [("job.fio", "[a]\nrw=read\nsize=1m\nbs=4q\n")];
+        refused(&typo, &["raw"], &["--fio", "job.fio"], &["job.fio:4:4: ", "`bs=4q`", "4k"]);
     }
     refused(&[], &["ext4"], &["--tree", "no.tar"], &["no.tar: No such file"]);
     refused(&[("no.tar", "no archive")], &["ext4"], &["--tree", "no.tar"], &["tar"]);

@@ -6,7 +6,7 @@ mod harness;
 use std::fs;
 use std::process::Stdio;
 
-use harness::{Ran, Site};
+use harness::{Ran, Site, memory_directory, phase, two_contenders};
 use serde_json::Value;
 
 /// A small study of two directories in memory; needs no root.
@@ -18,13 +18,8 @@ struct Two {
 
 impl Two {
     fn new() -> Two {
-        let place =
-            tempfile::Builder::new().prefix("test-of-kurabe-").tempdir_in("/dev/shm").unwrap();
-        let contenders = ["a", "b"].map(|name| {
-            let directory = place.path().join(name);
-            fs::create_dir(&directory).unwrap();
-            format!("{name}: dir:{}", directory.display())
-        });
+        let place = memory_directory();
+        let contenders = two_contenders(place.path());
         Two { site: Site::new(), _place: place, contenders }
     }
 
@@ -164,8 +159,7 @@ fn exports_hold_every_trial() {
         assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{csv}");
         let column = |name: &str| rows[0].iter().position(|head| *head == name).unwrap();
         for (row, record) in rows[1..].iter().zip(two.site.records()) {
-            let run_ns = record["phases"].as_array().unwrap().iter().find(|p| p["phase"] == "run");
-            let run_ns = run_ns.unwrap()["elapsed_ns"].to_string();
+            let run_ns = phase(&record, "run")["elapsed_ns"].to_string();
             assert_eq!(row[column("run_ns")], run_ns, "{csv}");
             assert_eq!(row[column("trial")], record["trial"].to_string());
             assert_eq!(row[column("contender")], record["contender"]["label"]);
@@ -187,6 +181,26 @@ fn exports_hold_every_trial() {
     report.extend(&flags[4..]);
     two.site.run(&report).expect(0);
     check();
+}
+
+#[test]
+fn where_there_is_no_live_line_each_block_begins_with_what_is_left() {
+    let two = Two::new();
+    let told = |flags: &[&str]| {
+        let ran = two.compare(flags, &["sleep 0.06"]).expect(0);
+        let lines = ran.stderr.lines().filter(|line| line.contains(" done"));
+        lines.map(str::to_string).collect::<Vec<String>>()
+    };
+    let lines = told(&["--runs", "3"]);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert_eq!(lines[0], "0 of 6 trials done; the first block will tell how long they take");
+    assert!(lines[1].starts_with("2 of 6 trials done, about "), "{lines:?}");
+    assert!(lines[2].starts_with("4 of 6 trials done, about "), "{lines:?}");
+    assert!(lines[2].ends_with("s left"), "{lines:?}");
+    let flags = ["--runs", "1", "--warmup", "1", "--budget", "10m", "--out", "other"];
+    let lines = told(&flags);
+    assert!(lines[0].starts_with("0 of 4 trials done, at most "), "{lines:?}");
+    assert!(lines[1].starts_with("2 of 4 trials done, about "), "{lines:?}");
 }
 
 /// Of a load with figures of its own the lines show the one that is compared, not the wall time.

@@ -6,25 +6,14 @@ mod harness;
 use std::fs;
 use std::time::Duration;
 
-use harness::{Site, root, wait_until};
+use harness::{
+    Site, failure, memory_directory, phase, phase_names, root, two_contenders, wait_until,
+    written_bytes,
+};
 use serde_json::Value;
-
-/// Phase, message and output of a failed record.
-#[track_caller]
-fn failure(record: &Value) -> (String, String, String) {
-    let outcome = &record["outcome"];
-    assert_eq!(outcome["kind"], "failed", "{outcome}");
-    let text = |name: &str| outcome[name].as_str().unwrap_or_default().to_string();
-    (text("phase"), text("message"), text("output"))
-}
 
 fn completed(record: &Value) -> bool {
     record["outcome"]["kind"] == "completed"
-}
-
-/// A directory in memory, where a `dir:` contender's sync waits for nobody else's writes.
-fn memory_directory() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("test-of-kurabe-").tempdir_in("/dev/shm").unwrap()
 }
 
 #[test]
@@ -42,22 +31,11 @@ fn a_trial_of_every_file_system_of_the_kernel() {
         assert!(ran.stdout.contains(label), "{}", ran.stdout);
         let record = site.record_of(label);
         assert!(completed(&record), "{record:#}");
-        let phases: Vec<&str> = record["phases"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|phase| phase["phase"].as_str().unwrap())
-            .collect();
+        let phases = phase_names(&record);
         let expected = ["mkfs", "mount", "settle", "run", "sync", "unmount", "check"];
         assert_eq!(phases, expected, "{label}");
         // The file reached the device by the end of the sync, and the counters saw it.
-        let written_bytes: u64 = record["phases"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|phase| phase["phase"] == "run" || phase["phase"] == "sync")
-            .map(|phase| phase["device"]["written_bytes"].as_u64().unwrap())
-            .sum();
+        let written_bytes = written_bytes(&record, "run") + written_bytes(&record, "sync");
         assert!(written_bytes >= 2_000_000, "{label}: {written_bytes}");
         assert!(record["command"]["storage_written_bytes"].as_u64().unwrap() >= 2_000_000);
         assert!(record["commands"].as_array().unwrap().len() >= 4, "{label}");
@@ -136,7 +114,8 @@ fn a_command_that_is_killed_or_cannot_be_started_is_recorded() {
     assert!(message.contains("signal 9"), "{message}");
 
     let other = Site::new();
-    other.compare(&["ext2"], &[], &["./made-by-no-setup", "argument"]).expect(1);
+    let setup = ["--setup", "true"];
+    other.compare(&["ext2"], &setup, &["./made-by-no-setup", "argument"]).expect(1);
     let (phase, message, _) = failure(&other.record_of("ext2"));
     assert_eq!(phase, "run");
     assert!(message.contains("'./made-by-no-setup' cannot be started"), "{message}");
@@ -251,8 +230,7 @@ fn setup_prepare_and_cleanup_run_in_their_order_with_the_environment() {
             assert_eq!(rest[2..4].join(" "), "my own");
             assert_eq!(rest.get(4).copied().unwrap_or(""), there);
         }
-        let phases: Vec<&Value> =
-            record["phases"].as_array().unwrap().iter().map(|phase| &phase["phase"]).collect();
+        let phases = phase_names(record);
         let expected = [
             "mkfs", "mount", "setup", "settle", "prepare", "run", "sync", "cleanup", "unmount",
             "check",
@@ -277,9 +255,7 @@ fn caches_are_cold_unless_they_are_wanted_warm() {
         // read; what kurabe itself did can.
         let commands = record["commands"].to_string();
         assert_eq!(commands.contains("vm.drop_caches=3"), is_cold, "--cache {cache}: {commands}");
-        let phases = record["phases"].as_array().unwrap();
-        let run = phases.iter().find(|phase| phase["phase"] == "run").unwrap();
-        let read_bytes = run["device"]["read_bytes"].as_u64().unwrap();
+        let read_bytes = phase(&record, "run")["device"]["read_bytes"].as_u64().unwrap();
         assert!(read_bytes >= 20_000_000 || !is_cold, "--cache {cache}: {read_bytes} bytes");
     }
 }
@@ -329,11 +305,7 @@ fn parameters_make_contenders_and_workloads() {
 fn gated(flags: &[&str]) -> (Site, Option<i32>) {
     let site = Site::new();
     let place = memory_directory();
-    let contenders = ["a", "b"].map(|name| {
-        let directory = place.path().join(name);
-        fs::create_dir(&directory).unwrap();
-        format!("{name}: dir:{}", directory.display())
-    });
+    let contenders = two_contenders(place.path());
     let contenders = contenders.each_ref().map(String::as_str);
     let command = "case $KURABE_CONTENDER in a) sleep 0.05;; b) sleep 1.5;; esac";
     let ran = site.compare(&contenders, flags, &[command]);

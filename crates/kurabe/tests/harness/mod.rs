@@ -31,6 +31,20 @@ pub fn root() -> bool {
     root
 }
 
+/// A directory in memory, where a `dir:` contender's sync waits for nobody else's writes.
+pub fn memory_directory() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("test-of-kurabe-").tempdir_in("/dev/shm").unwrap()
+}
+
+/// Two `dir:` contenders, `a` and `b`, in directories that are made here.
+pub fn two_contenders(place: &Path) -> [String; 2] {
+    ["a", "b"].map(|name| {
+        let directory = place.join(name);
+        fs::create_dir(&directory).unwrap();
+        format!("{name}: dir:{}", directory.display())
+    })
+}
+
 /// What a kurabe that ended yielded.
 #[derive(Debug)]
 pub struct Ran {
@@ -286,6 +300,39 @@ impl Drop for Site {
             let _ = self.kurabe(&["clean"]).output();
         }
     }
+}
+
+/// How each record ended.
+pub fn kinds(records: &[Value]) -> Vec<&str> {
+    records.iter().map(|record| record["outcome"]["kind"].as_str().unwrap()).collect()
+}
+
+/// Phase, message and output of a failed record.
+#[track_caller]
+pub fn failure(record: &Value) -> (String, String, String) {
+    let outcome = &record["outcome"];
+    assert_eq!(outcome["kind"], "failed", "{outcome}");
+    let text = |name: &str| outcome[name].as_str().unwrap_or_default().to_string();
+    (text("phase"), text("message"), text("output"))
+}
+
+/// The phases of a record, in order.
+pub fn phase_names(record: &Value) -> Vec<&str> {
+    let phases = record["phases"].as_array().unwrap();
+    phases.iter().map(|phase| phase["phase"].as_str().unwrap()).collect()
+}
+
+/// A phase of a record, which must have it.
+#[track_caller]
+pub fn phase<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let phases = record["phases"].as_array().unwrap();
+    let found = phases.iter().find(|phase| phase["phase"] == name);
+    found.unwrap_or_else(|| panic!("no phase '{name}' in {phases:#?}"))
+}
+
+/// What the device was given to write in a phase.
+pub fn written_bytes(record: &Value, name: &str) -> u64 {
+    phase(record, name)["device"]["written_bytes"].as_u64().unwrap()
 }
 
 /// A kurabe that was started and not yet waited for.

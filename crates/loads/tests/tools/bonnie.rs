@@ -6,17 +6,11 @@ use std::sync::atomic::AtomicBool;
 use kurabe_loads::bonnie::{Bonnie, BonnieError, bonnie};
 use kurabe_loads::tool::Tool;
 
-fn is_installed() -> bool {
-    let found = Tool::Bonnie.locate().is_ok();
-    if !found {
-        eprintln!("bonnie++ is not installed; nothing is run");
-    }
-    found
-}
+use super::{installed, tells_both_sizes};
 
 #[test]
 fn the_installed_one_is_run_and_read() {
-    if !is_installed() {
+    if !installed(Tool::Bonnie) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -34,7 +28,7 @@ fn the_installed_one_is_run_and_read() {
 
 #[test]
 fn its_own_complaint_is_shown() {
-    if !is_installed() {
+    if !installed(Tool::Bonnie) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -48,7 +42,7 @@ fn its_own_complaint_is_shown() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_both_sizes() {
-    if !is_installed() {
+    if !installed(Tool::Bonnie) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -58,6 +52,5 @@ fn what_does_not_fit_is_refused_with_both_sizes() {
     let BonnieError::TooBig { needed_bytes, available_bytes, .. } = &error else {
         panic!("{error}");
     };
-    assert!(error.to_string().contains(&needed_bytes.to_string()));
-    assert!(error.to_string().contains(&available_bytes.to_string()));
+    tells_both_sizes(&error, *needed_bytes, *available_bytes);
 }

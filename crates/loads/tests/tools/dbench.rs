@@ -6,27 +6,21 @@ use std::sync::atomic::AtomicBool;
 use kurabe_loads::dbench::real::{Dbench, DbenchError, dbench};
 use kurabe_loads::tool::{Tool, ToolError};
 
-fn is_installed() -> bool {
-    let found = Tool::Dbench.locate().is_ok();
-    if !found {
-        eprintln!("dbench is not installed; nothing is run");
-    }
-    found
+use super::{installed, tells_both_sizes};
+
+/// Its own load file, and no options.
+fn plan(directory: &Path, clients: u32, execute_seconds: u32) -> Dbench<'_> {
+    Dbench { directory, clients, execute_seconds, load_file: None, options: &[] }
 }
 
 #[test]
 fn the_installed_one_is_run_and_read() {
-    if !is_installed() {
+    if !installed(Tool::Dbench) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let plan = Dbench {
-        directory: directory.path(),
-        clients: 2,
-        execute_seconds: 2,
-        load_file: None,
-        options: &["-F".to_owned()],
-    };
+    let options = ["-F".to_owned()];
+    let plan = Dbench { options: &options, ..plan(directory.path(), 2, 2) };
     let mut seconds = 0;
     let report = dbench(&plan, &AtomicBool::new(false), &mut |_| seconds += 1).unwrap();
     assert_eq!(report.version, "4.00");
@@ -39,34 +33,23 @@ fn the_installed_one_is_run_and_read() {
 
 #[test]
 fn its_own_complaint_is_shown() {
-    if !is_installed() {
+    if !installed(Tool::Dbench) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let plan = Dbench {
-        directory: directory.path(),
-        clients: 1,
-        execute_seconds: 1,
-        load_file: Some(Path::new("/nonexistent/load")),
-        options: &[],
-    };
+    let load_file = Some(Path::new("/nonexistent/load"));
+    let plan = Dbench { load_file, ..plan(directory.path(), 1, 1) };
     let error = dbench(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/load"), "{error}");
 }
 
 #[test]
 fn a_raised_stop_ends_its_clients_too() {
-    if !is_installed() {
+    if !installed(Tool::Dbench) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let plan = Dbench {
-        directory: directory.path(),
-        clients: 3,
-        execute_seconds: 600,
-        load_file: None,
-        options: &[],
-    };
+    let plan = plan(directory.path(), 3, 600);
     let stop = AtomicBool::new(false);
     let error = dbench(&plan, &stop, &mut |_| {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -87,21 +70,14 @@ fn a_raised_stop_ends_its_clients_too() {
 
 #[test]
 fn clients_that_do_not_fit_are_refused_with_both_sizes() {
-    if !is_installed() {
+    if !installed(Tool::Dbench) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let plan = Dbench {
-        directory: directory.path(),
-        clients: 1 << 30,
-        execute_seconds: 1,
-        load_file: None,
-        options: &[],
-    };
+    let plan = plan(directory.path(), 1 << 30, 1);
     let error = dbench(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     let DbenchError::TooBig { needed_bytes, available_bytes, .. } = &error else {
         panic!("{error}");
     };
-    assert!(error.to_string().contains(&needed_bytes.to_string()));
-    assert!(error.to_string().contains(&available_bytes.to_string()));
+    tells_both_sizes(&error, *needed_bytes, *available_bytes);
 }

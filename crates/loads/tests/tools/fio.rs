@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use kurabe_loads::fio::jobfile::System;
-use kurabe_loads::fio::{Fio, FioError, FioOutcome, JobFile, Step, Target, fio, lay_out};
+use kurabe_loads::fio::{
+    Fio, FioError, FioOutcome, JobFile, Step, Target, fio, lay_out, understood,
+};
 use kurabe_loads::tool::{Tool, ToolError};
+
+use super::{installed, tells_both_sizes};
 
 struct Places {
     _keep: tempfile::TempDir,
@@ -24,15 +28,6 @@ fn places() -> Places {
     Places { target: Target::Directory(target), scratch, _keep: keep }
 }
 
-/// False, with a word about it, where fio is not installed.
-fn has_fio() -> bool {
-    let found = Tool::Fio.locate().is_ok();
-    if !found {
-        eprintln!("fio is not installed; nothing is run");
-    }
-    found
-}
-
 fn run_text(text: &str, places: &Places) -> Result<FioOutcome, FioError> {
     let job = JobFile::parse(text.as_bytes(), Path::new("job.fio"), &System).unwrap();
     run_job(&job, places)
@@ -45,7 +40,7 @@ fn run_job(job: &JobFile, places: &Places) -> Result<FioOutcome, FioError> {
 
 #[test]
 fn a_job_file_is_laid_out_run_and_read() {
-    if !has_fio() {
+    if !installed(Tool::Fio) {
         return;
     }
     let places = places();
@@ -88,7 +83,7 @@ unlink=1
 
 #[test]
 fn files_that_were_laid_out_before_are_used_as_they_are() {
-    if !has_fio() {
+    if !installed(Tool::Fio) {
         return;
     }
     let places = places();
@@ -113,7 +108,7 @@ fn files_that_were_laid_out_before_are_used_as_they_are() {
 
 #[test]
 fn a_series_holds_what_was_done() {
-    if !has_fio() {
+    if !installed(Tool::Fio) {
         return;
     }
     let places = places();
@@ -130,7 +125,7 @@ fn a_series_holds_what_was_done() {
 
 #[test]
 fn a_load_that_does_not_fit_is_refused_with_both_sizes() {
-    if !has_fio() {
+    if !installed(Tool::Fio) {
         return;
     }
     let places = places();
@@ -139,13 +134,13 @@ fn a_load_that_does_not_fit_is_refused_with_both_sizes() {
         panic!("{error}");
     };
     assert_eq!(*needed_bytes, 900 << 40);
-    assert!(error.to_string().contains(&available_bytes.to_string()));
+    tells_both_sizes(&error, *needed_bytes, *available_bytes);
     assert_eq!(fs::read_dir(places.target.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn fios_own_errors_are_shown() {
-    if !has_fio() {
+    if !installed(Tool::Fio) {
         return;
     }
     let places = places();
@@ -174,7 +169,7 @@ fn a_job_that_leaves_its_directory_is_refused_before_anything_is_made() {
 
 #[test]
 fn a_raised_stop_ends_fio() {
-    if !has_fio() {
+    if !installed(Tool::Fio) {
         return;
     }
     let places = places();
@@ -206,7 +201,7 @@ fn a_raised_stop_ends_fio() {
 
 #[test]
 fn a_file_stands_for_a_device() {
-    if !has_fio() {
+    if !installed(Tool::Fio) {
         return;
     }
     let places = places();
@@ -221,4 +216,41 @@ fn a_file_stands_for_a_device() {
     assert!(image[512 << 10..].iter().all(|byte| *byte == 0));
     let error = run_text("[a]\nrw=read\nsize=2m\n", &places).unwrap_err();
     assert!(matches!(error, FioError::TooBig { available_bytes: 1_048_576, .. }), "{error}");
+}
+
+#[test]
+fn what_fio_does_not_take_is_told_with_its_place_and_touches_nothing() {
+    if !installed(Tool::Fio) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file").display().to_string();
+    let told = |text: &str| {
+        let text = format!("[global]\nfilename={file}\nsize=1m\n[a]\n{text}\n");
+        let job = JobFile::parse(text.as_bytes(), Path::new("job.fio"), &System).unwrap();
+        let result = understood(&job).map_err(|error| error.to_string());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "{text}");
+        result
+    };
+    for good in [
+        "rw=randrw\nbs=4k,8k\ndirect=1\nruntime=5\ntime_based",
+        "rw=write\nbssplit=4k/60:8k/40\nverify=crc32c\nwrite_iolog=log",
+        "rw=read\nsize=20%\nbs=16KiB",
+    ] {
+        assert_eq!(told(good), Ok(()), "{good}");
+    }
+    for (bad, says) in [
+        ("bs=4k\nrw=randreed", &["job.fio:6:4: ", "`rw=randreed`", "randread", "randwrite"][..]),
+        ("iodepth=many", &["job.fio:5:9: ", "`iodepth=many`", "fio --cmdhelp=iodepth"]),
+        ("direct=2", &["job.fio:5:8: ", "max value out of range: 2 (1 max)"]),
+        ("direct", &["job.fio:5:", "Option direct requires an argument"]),
+        ("verify = crc99", &["job.fio:5:10: ", "`verify=crc99`", "crc32c"]),
+        ("bz=4k", &["job.fio:5:1: ", "`bz=4k`", "no option of this name"]),
+        ("bs=4q", &["job.fio:5:4: ", "`bs=4q` is no size", "4k"]),
+    ] {
+        let error = told(bad).expect_err(bad);
+        for text in says {
+            assert!(error.contains(text), "no '{text}' in {bad}: {error}");
+        }
+    }
 }

@@ -9,3 +9,23 @@ mod dbench;
 mod fio;
 mod tool;
 mod tree;
+
+use kurabe_loads::tool::Tool;
+
+/// Whether a tool is installed; says that nothing is run when it is not.
+fn installed(tool: Tool) -> bool {
+    let found = tool.locate().is_ok();
+    if !found {
+        eprintln!("skipped: {} is not installed", tool.program());
+    }
+    found
+}
+
+/// Checks that a refusal tells what is needed and what there is.
+#[track_caller]
+fn tells_both_sizes(error: &dyn std::error::Error, needed_bytes: u64, available_bytes: u64) {
+    let text = error.to_string();
+    for bytes in [needed_bytes, available_bytes] {
+        assert!(text.contains(&bytes.to_string()), "no {bytes} in: {text}");
+    }
+}
