@@ -168,7 +168,7 @@ pub struct OtherLoadArgs {
     #[arg(long, group = "load")]
     pub fio_matrix: bool,
     /// Run the installed dbench with so many clients.
-    #[arg(long, value_name = "CLIENTS", group = "load")]
+    #[arg(long, value_name = "CLIENTS", group = "load", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub dbench: Option<u32>,
     /// Replay a dbench load file, with percentiles.
     #[arg(long, value_name = "CLIENTS[:LOADFILE]", group = "load")]
@@ -180,7 +180,7 @@ pub struct OtherLoadArgs {
     #[arg(long, value_name = "NAME", requires = "objects")]
     pub store: Option<String>,
     /// Factor on the counts of --objects, such as 0.02.
-    #[arg(long, value_name = "FACTOR", requires = "objects")]
+    #[arg(long, value_name = "FACTOR", requires = "objects", value_parser = decimal, allow_negative_numbers = true)]
     pub scale: Option<f64>,
     /// Check the contents of every object of --objects.
     #[arg(long, requires = "objects")]
@@ -223,16 +223,16 @@ pub struct StudyArgs {
     #[arg(short, long, value_name = "LABEL")]
     pub baseline: Option<String>,
     /// Carry out exactly so many blocks (one trial of every contender each).
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub runs: Option<u32>,
     /// Carry out at least so many blocks. [default: 5]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub min_runs: Option<u32>,
     /// Carry out at most so many blocks. [default: 20]
-    #[arg(short = 'M', long, value_name = "N")]
+    #[arg(short = 'M', long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub max_runs: Option<u32>,
     /// Blocks to carry out first and not to count. [default: 0]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub warmup: Option<u32>,
     /// Hard bound on the whole study, such as 10m.
     #[arg(long, value_name = "TIME")]
@@ -247,10 +247,10 @@ pub struct StudyArgs {
     #[arg(long, value_name = "STATE")]
     pub cache: Option<String>,
     /// Seed of the order. [default: random, recorded]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Margin within which two contenders count as the same, in percent. [default: 5]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = decimal, allow_negative_numbers = true)]
     pub same_within: Option<f64>,
     /// Condition on the cost against the baseline, such as 'xfs <= 1.10' (of a throughput: the
     /// baseline's over the contender's): exit 0 when all hold, 3 when one fails, 4 when one is
@@ -334,7 +334,7 @@ pub struct RunArgs {
     pub full: bool,
     /// Multiply the work of every load: counts of objects and files, sizes, times. An image is
     /// scaled along, unless --device names one.
-    #[arg(long, value_name = "FACTOR", help_heading = "The study")]
+    #[arg(long, value_name = "FACTOR", help_heading = "The study", value_parser = decimal, allow_negative_numbers = true)]
     pub scale: Option<f64>,
     /// Options that override the study's.
     #[command(flatten)]
@@ -430,6 +430,20 @@ impl CompareArgs {
         self.present.apply(&mut text);
         text
     }
+}
+
+/// A whole number, for clap; the error says what was expected.
+fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+    let number = text.parse::<u64>().ok().and_then(|number| N::try_from(number).ok());
+    number.ok_or_else(|| {
+        let bits = 8 * size_of::<N>();
+        format!("expected a whole number such as 5, from 0 to {}", u64::MAX >> (64 - bits))
+    })
+}
+
+/// A number with or without a fraction, for clap.
+fn decimal(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "expected a number such as 5 or 0.5".into())
 }
 
 /// Overwrites `target` where a flag was given.

@@ -1,7 +1,8 @@
 //! Refuses what cannot be done, before anything is touched: tools, sizes, rights and programs that
 //! are missing. Knows what the trials need and nothing of how they are carried out.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use lab::load::{TreeLoad, TreeSource};
 use lab::quantity::size_text;
@@ -116,39 +117,113 @@ fn directory_problem(directory: &Path) -> Option<String> {
     }
 }
 
-/// Programs that are named but nowhere to be found. A relative path may be made by the setup, and
-/// a shell line is the shell's business.
+/// Programs that are named but nowhere to be found, each with the flag that names it. Every trial
+/// begins in an empty directory, so that a relative path has to be made by an earlier command.
 fn command_problems(workload: &Workload) -> Vec<String> {
     let command = match &workload.load {
         Load::Command { command } => Some(command),
         _ => None,
     };
-    [command, workload.setup.as_ref(), workload.prepare.as_ref(), workload.cleanup.as_ref()]
-        .into_iter()
-        .flatten()
-        .filter_map(missing_program)
-        .map(|program| {
-            format!(
-                "workload '{}': the program '{program}' is not found; install it or name its path",
+    let mut problems = Vec::new();
+    let mut is_empty = true;
+    for (name, line) in [
+        ("--setup", workload.setup.as_ref()),
+        ("--prepare", workload.prepare.as_ref()),
+        ("COMMAND", command),
+        ("--cleanup", workload.cleanup.as_ref()),
+    ] {
+        let Some(line) = line else { continue };
+        let problem =
+            missing_program(line).map(|program| (program, missing_words(program))).or_else(|| {
+                relative_program(line).filter(|_| is_empty).map(|p| (p, relative_words(p)))
+            });
+        if let Some((program, words)) = problem {
+            problems.push(format!(
+                "workload '{}': {name}: the program '{program}' {words}",
                 workload.name
-            )
-        })
-        .collect()
+            ));
+        }
+        is_empty = false;
+    }
+    problems
 }
 
-/// The program of a command when it is nowhere to be found.
+fn missing_words(program: &str) -> String {
+    if Path::new(program).is_file() && program.contains('/') {
+        format!("is not executable; chmod +x {program}, or name the program that reads it")
+    } else {
+        "is not found; install it or name its path".into()
+    }
+}
+
+fn relative_words(program: &str) -> String {
+    let here = std::env::current_dir().unwrap_or_default().join(program);
+    let next = match here.is_file() {
+        true => {
+            format!("name its whole path, {}", here.components().collect::<PathBuf>().display())
+        }
+        false => "name its whole path, or make it by --setup".into(),
+    };
+    format!("is looked for in the trial's directory, which is empty; {next}")
+}
+
+/// The program of a command when it is nowhere to be found. Of a line for a shell the shell itself
+/// is asked, and only where the answer is certain; a relative path is no affair of this function.
 pub fn missing_program(line: &CommandLine) -> Option<&str> {
+    match line {
+        CommandLine::Words(words) => Some(words[0].as_str()).filter(|program| !is_there(program)),
+        CommandLine::Shell { shell, .. } if !is_there(&shell[0]) => Some(&shell[0]),
+        CommandLine::Shell { shell, line } => {
+            simple_command(line).filter(|program| is_unknown_to(shell, program))
+        }
+    }
+}
+
+/// The program of a command when it is a path relative to the trial's directory.
+fn relative_program(line: &CommandLine) -> Option<&str> {
     let program = match line {
-        CommandLine::Words(words) => &words[0],
-        CommandLine::Shell { shell, .. } => &shell[0],
+        CommandLine::Words(words) => Some(words[0].as_str()),
+        CommandLine::Shell { line, .. } => simple_command(line),
     };
-    let found = match program.contains('/') {
-        true => !program.starts_with('/') || Path::new(program).exists(),
+    program.filter(|program| program.contains('/') && !program.starts_with('/'))
+}
+
+/// Whether a program can be started, as far as that can be told before the trial.
+fn is_there(program: &str) -> bool {
+    let is_executable = |path: &Path| {
+        path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    };
+    match program.contains('/') {
+        true => !program.starts_with('/') || is_executable(Path::new(program)),
         false => std::env::var_os("PATH").is_some_and(|path| {
-            std::env::split_paths(&path).any(|place| place.join(program).is_file())
+            std::env::split_paths(&path).any(|place| is_executable(&place.join(program)))
         }),
-    };
-    (!found).then_some(program.as_str())
+    }
+}
+
+/// The first word of a line that is one simple command, where it means itself to every shell.
+fn simple_command(line: &str) -> Option<&str> {
+    const GRAMMAR: [char; 9] = ['|', '&', ';', '\n', '(', ')', '{', '}', '`'];
+    let word = line.split_whitespace().next()?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+./".contains(c);
+    (!line.contains(GRAMMAR) && word.chars().all(is_plain)).then_some(word)
+}
+
+/// Whether a shell that can be asked knows no program, builtin or keyword of this name.
+fn is_unknown_to(shell: &[String], program: &str) -> bool {
+    const ASKED: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
+    let [shell] = shell else { return false };
+    let name = Path::new(shell).file_name().unwrap_or_default();
+    if !ASKED.iter().any(|asked| name == *asked) {
+        return false;
+    }
+    if program.contains('/') {
+        return !is_there(program);
+    }
+    let mut asked = Command::new(shell);
+    asked.args(["-c", "command -v \"$1\"", shell, program]);
+    asked.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    asked.status().is_ok_and(|status| status.code() == Some(1) || status.code() == Some(127))
 }
 
 /// An archive of this size takes tar seconds to look through when it is compressed, so the user is

@@ -38,8 +38,11 @@ fn contenders() {
 fn flags_and_subcommands() {
     refused(&["ext4"], &["--bugdet", "10m"], &["--bugdet", "'--budget'"]);
     refused(&["ext4"], &["--style", "fancy"], &["--style", "'fancy'", "full"]);
-    refused(&["ext4"], &["--runs", "many"], &["--runs", "'many'"]);
-    refused(&["ext4"], &["--seed", "x"], &["--seed", "'x'"]);
+    refused(&["ext4"], &["--runs", "many"], &["--runs", "'many'", "a whole number such as 5"]);
+    refused(&["ext4"], &["--seed", "x"], &["--seed", "'x'", "a whole number such as 5"]);
+    refused(&["ext4"], &["--warmup", "4294967296"], &["--warmup", "from 0 to 4294967295"]);
+    refused(&["ext4"], &["--max-runs", "-3"], &["--max-runs", "'-3'", "a whole number"]);
+    refused(&["ext4"], &["--same-within", "5%"], &["--same-within", "'5%'", "such as 5 or 0.5"]);
     refused(&["ext4"], &["-N", "--shell", "sh"], &["-N", "--shell"]);
     let site = Site::new();
     site.run(&["comapre", "ext4", "--", "true"]).expect(2).says(&["comapre", "'compare'"]);
@@ -101,20 +104,45 @@ fn gates_labels_and_parameters() {
 #[test]
 fn programs_that_are_not_there() {
     let site = Site::new();
-    for (flags, program) in [
-        (&["--", "no-such-program-of-kurabe"][..], "no-such-program-of-kurabe"),
-        (&["-N", "--", "/no/such/program --help"], "/no/such/program"),
-        (&["--shell", "no-such-shell", "--", "true"], "no-such-shell"),
+    fs::write(site.work().join("mine.sh"), "#!/bin/sh\n").unwrap();
+    let mine = site.work().join("mine.sh").display().to_string();
+    let absent = "no-such-program-of-kurabe";
+    let line = format!("{absent} --fast");
+    for (flags, says) in [
+        (&["--", absent, "argument"][..], &["COMMAND", absent, "is not found; install it"][..]),
+        (&["--", &line], &["COMMAND", absent, "is not found; install it"]),
+        (&["--shell", "bash", "--", &line], &["COMMAND", absent, "is not found"]),
+        (&["-N", "--", "/no/such/program --help"], &["/no/such/program", "is not found"]),
+        (&["--", "/no/such/program --help"], &["/no/such/program", "is not found"]),
+        (&["--shell", "no-such-shell", "--", "true"], &["no-such-shell", "is not found"]),
+        (&["--setup", &line, "--", "true"], &["--setup", absent, "is not found"]),
+        (&["--", &mine, "x"], &["COMMAND", &mine, "is not executable; chmod +x"]),
+        (&["--", "./mine.sh"], &["COMMAND", "'./mine.sh'", "is empty; name its whole path", &mine]),
+        (&["--", "./other", "x"], &["'./other'", "is empty", "or make it by --setup"]),
     ] {
-        let mut arguments = vec!["compare", "dir:/tmp"];
-        // A single word is a line for the shell, which is there.
-        arguments.extend(flags);
-        if flags[0] == "--" {
-            arguments.push("argument");
-        }
-        site.run(&arguments).expect(2).says(&[program, "is not found", "install it"]);
+        let arguments = [&["compare", "dir:/tmp"], flags].concat();
+        site.run(&arguments).expect(2).says(says);
     }
-    site.expect_untouched(&[]);
+    site.expect_untouched(&["mine.sh"]);
+}
+
+/// What only the shell can know is not refused.
+#[test]
+fn lines_that_only_the_shell_understands_are_tried() {
+    let absent = "no-such-program-of-kurabe";
+    let fallback = format!("{absent} 2>/dev/null || true");
+    let made = "printf '#!/bin/sh\\n' >made; chmod +x made";
+    for (flags, line) in [
+        (&[][..], fallback.as_str()),
+        (&[], "cd ."),
+        (&[], "command -v sh"),
+        (&["--shell", "bash"], "time true"),
+        (&[], "MINE=1 true"),
+        (&[], "\"true\""),
+        (&["--setup", made], "./made"),
+    ] {
+        Site::new().compare(&["dir:."], flags, &[line]).expect(0);
+    }
 }
 
 #[test]
