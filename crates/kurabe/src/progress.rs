@@ -54,6 +54,8 @@ pub struct Progress {
     contender: String,
     estimates: BTreeMap<(String, String), String>,
     several_workloads: bool,
+    /// The block of which the plain lines have told how much is left.
+    block: Option<(bool, u32)>,
 }
 
 impl Progress {
@@ -74,6 +76,7 @@ impl Progress {
             contender: String::new(),
             estimates: BTreeMap::new(),
             several_workloads,
+            block: None,
         }
     }
 
@@ -128,9 +131,33 @@ pub fn rough(duration: Duration) -> String {
     }
 }
 
+/// How much there is to do, at the begin of a block:
+/// `3 of 15 to 60 trials done, about 36s to 4m 12s left`.
+fn outlook(position: &Position<'_>) -> String {
+    let span = |least: String, most: String| match least == most {
+        true => least,
+        false => format!("{least} to {most}"),
+    };
+    let most = position.trials_max;
+    let trials = span(position.trials_expected.to_string(), most.to_string());
+    let plural = if most == 1 { "trial" } else { "trials" };
+    let head = format!("{} of {trials} {plural} done", position.trials_done);
+    match (position.time_left(), position.budget_left) {
+        (Some((least, most)), _) => {
+            format!("{head}, about {} left", span(rough(least), rough(most)))
+        }
+        (None, Some(budget)) => format!("{head}, at most {} left", rough(budget)),
+        (None, None) => format!("{head}; the first block will tell how long they take"),
+    }
+}
+
 impl Observer for Progress {
     fn trial_begins(&mut self, position: &Position<'_>) {
         let spec = position.spec;
+        if !self.look.live && self.block != Some((spec.warmup, spec.block)) {
+            self.block = Some((spec.warmup, spec.block));
+            self.say(&outlook(position));
+        }
         self.contender = spec.contender.label.clone();
         let kind = if spec.warmup { "warm-up block" } else { "block" };
         let mut prefix = format!(
@@ -139,11 +166,8 @@ impl Observer for Progress {
             position.trials_done + 1,
             position.trials_expected.max(position.trials_done + 1)
         );
-        match (position.time_left, position.budget_left) {
-            (Some(left), Some(budget)) => {
-                prefix.push_str(&format!(", about {} left", rough(left.min(budget))));
-            }
-            (Some(left), None) => prefix.push_str(&format!(", about {} left", rough(left))),
+        match (position.time_left(), position.budget_left) {
+            (Some((left, _)), _) => prefix.push_str(&format!(", about {} left", rough(left))),
             (None, Some(budget)) => {
                 prefix.push_str(&format!(", at most {} left", rough(budget)));
             }
@@ -204,6 +228,56 @@ impl Observer for Progress {
                     );
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::plan::Plan;
+    use lab::spec::Device;
+    use lab::study::{CommandText, StudyText, WorkloadText};
+
+    use super::*;
+
+    #[test]
+    fn the_outlook_spans_the_least_and_the_greatest_number_of_blocks() {
+        let text = StudyText {
+            contenders: vec!["ext4".into(), "xfs".into()],
+            workloads: vec![WorkloadText {
+                command: Some(CommandText::Line("true".into())),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let plan = Plan::new(text.resolve(&["ext4", "xfs"]).unwrap(), 1);
+        let block = &plan.blocks[0];
+        let spec = plan.spec(block, block.trials[0], &Device::None, "/nowhere".into());
+        let told = |trials_done, trials_expected, trial_time: Option<u64>, budget: Option<u64>| {
+            outlook(&Position {
+                spec: &spec,
+                trials_done,
+                trials_expected,
+                trials_max: 40,
+                budget_left: budget.map(Duration::from_secs),
+                trial_time: trial_time.map(Duration::from_secs),
+            })
+        };
+        for (expected, told) in [
+            (
+                "0 of 10 to 40 trials done; the first block will tell how long they take",
+                told(0, 10, None, None),
+            ),
+            ("0 of 10 to 40 trials done, at most 10m 00s left", told(0, 10, None, Some(600))),
+            ("2 of 10 to 40 trials done, about 1m 20s to 6m 20s left", told(2, 10, Some(10), None)),
+            (
+                "2 of 10 to 40 trials done, about 1m 20s to 5m 00s left",
+                told(2, 10, Some(10), Some(300)),
+            ),
+            ("2 of 10 to 40 trials done, about 1m 00s left", told(2, 10, Some(10), Some(60))),
+            ("38 of 40 trials done, about 20s left", told(38, 40, Some(10), None)),
+        ] {
+            assert_eq!(told, expected);
         }
     }
 }

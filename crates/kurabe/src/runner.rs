@@ -41,12 +41,26 @@ pub struct Position<'a> {
     pub spec: &'a TrialSpec,
     /// Trials that ended so far, in this sitting and before.
     pub trials_done: usize,
-    /// Trials until the least number of blocks, at most until the greatest.
+    /// Trials until the least number of blocks; later, until the end of the current block.
     pub trials_expected: usize,
+    /// Trials until the greatest number of blocks.
+    pub trials_max: usize,
     /// Time that the study may still take, when it is bounded.
     pub budget_left: Option<Duration>,
-    /// Expected time of the remaining trials, once every contender has been seen.
-    pub time_left: Option<Duration>,
+    /// Expected time of a trial, once every contender has been seen.
+    pub trial_time: Option<Duration>,
+}
+
+impl Position<'_> {
+    /// Expected time until the least number of blocks, and until the greatest; neither longer than
+    /// the budget.
+    pub fn time_left(&self) -> Option<(Duration, Duration)> {
+        let left = |trials: usize| {
+            let left = self.trial_time? * trials.saturating_sub(self.trials_done) as u32;
+            Some(self.budget_left.map_or(left, |budget| left.min(budget)))
+        };
+        Some((left(self.trials_expected)?, left(self.trials_max)?))
+    }
 }
 
 /// Why the loop ended.
@@ -131,8 +145,9 @@ pub fn run(
                     spec: &spec,
                     trials_done: records.iter().filter(|record| record.has_ended()).count(),
                     trials_expected: trials_expected(plan, block),
+                    trials_max: plan.blocks.iter().map(|block| block.trials.len()).sum(),
                     budget_left,
-                    time_left: time_left(plan, records, block),
+                    trial_time: trial_time(plan, records),
                 });
                 let record = carry_out(plan, surroundings, executor, observer, &spec);
                 let interrupted = !record.has_ended();
@@ -343,16 +358,14 @@ fn trials_expected(plan: &Plan, current: &PlannedBlock) -> usize {
         .sum()
 }
 
-/// Mean time of the trials seen so far, times the trials expected.
-fn time_left(plan: &Plan, records: &[Record], current: &PlannedBlock) -> Option<Duration> {
+/// Mean time of the trials so far, once there are as many as a block has.
+fn trial_time(plan: &Plan, records: &[Record]) -> Option<Duration> {
     let per_block = plan.study.workloads.len() * plan.study.contenders.len();
     if records.len() < per_block {
         return None;
     }
     let total_ns: u64 = records.iter().map(|record| record.elapsed_ns).sum();
-    let done = records.iter().filter(|record| record.has_ended()).count();
-    let left = trials_expected(plan, current).saturating_sub(done);
-    Some(Duration::from_nanos(total_ns / records.len() as u64 * left as u64))
+    Some(Duration::from_nanos(total_ns / records.len() as u64))
 }
 
 #[cfg(test)]
