@@ -31,6 +31,9 @@ pub struct WorkloadAnalysis {
     pub workload: String,
     /// Counted blocks of which at least one trial ended.
     pub blocks: u32,
+    /// Of these, the ones of which the trials of all contenders ended.
+    #[serde(default)]
+    pub blocks_whole: u32,
     /// The contenders, in the study's order.
     pub contenders: Vec<ContenderAnalysis>,
     /// The comparisons with the baseline, in the study's order.
@@ -196,6 +199,13 @@ impl<'a> Samples<'a> {
         Samples { records: by_contender }
     }
 
+    /// Number of the blocks of which the trials of all contenders ended.
+    fn whole_blocks(&self) -> usize {
+        let blocks = self.records.first().map_or(0, Vec::len);
+        let is_whole = |block: &usize| self.records.iter().all(|trials| trials[*block].is_some());
+        (0..blocks).filter(is_whole).count()
+    }
+
     /// The figures that the workload's records have, from the first completed one.
     fn metrics(&self) -> Vec<(String, Unit)> {
         let completed = (0..self.records.len()).find_map(|c| self.completed(c).next());
@@ -240,7 +250,8 @@ fn blocks_reached(plan: &Plan, records: &[Record], workload: usize) -> usize {
         .unwrap_or(0)
 }
 
-fn options(plan: &Plan) -> ComparisonOptions {
+/// How sure the study's comparisons have to be.
+pub(crate) fn options(plan: &Plan) -> ComparisonOptions {
     ComparisonOptions { same_within: plan.study.same_within, ..Default::default() }
 }
 
@@ -258,24 +269,39 @@ pub fn completed_trials<'a>(
         .collect()
 }
 
-/// A figure as a cost (less is better) by contender in the study's order and by block: `metric`, or
-/// the workload's most important figure. Empty for a workload that the plan does not have.
+/// A figure as a cost (less is better).
+pub(crate) struct Costs {
+    /// Its name and its unit.
+    pub metric: (String, Unit),
+    /// By contender in the study's order and by block.
+    pub values: Vec<Vec<Option<f64>>>,
+}
+
+/// A figure as a cost: `metric`, or the workload's most important figure. Without values for a
+/// workload or a figure that there is not.
 pub(crate) fn costs(
     plan: &Plan,
     records: &[Record],
     workload: &str,
     metric: Option<&str>,
-) -> Vec<Vec<Option<f64>>> {
+) -> Costs {
+    let nothing = || Costs {
+        metric: (metric.unwrap_or(TIME_METRIC).to_string(), Unit::Nanoseconds),
+        values: Vec::new(),
+    };
     let Some(place) = plan.study.workloads.iter().position(|entry| entry.name == workload) else {
-        return Vec::new();
+        return nothing();
     };
     let samples = Samples::new(plan, records, place, blocks_reached(plan, records, place));
     let mut metrics = samples.metrics().into_iter();
     match metrics.find(|(name, _)| metric.is_none_or(|metric| metric == name)) {
-        Some((name, unit)) => (0..plan.study.contenders.len())
-            .map(|contender| samples.costs(contender, &name, unit))
-            .collect(),
-        None => Vec::new(),
+        Some((name, unit)) => Costs {
+            values: (0..plan.study.contenders.len())
+                .map(|contender| samples.costs(contender, &name, unit))
+                .collect(),
+            metric: (name, unit),
+        },
+        None => nothing(),
     }
 }
 
@@ -330,6 +356,7 @@ fn analyse_workload(
     WorkloadAnalysis {
         workload: plan.study.workloads[workload].name.clone(),
         blocks: blocks as u32,
+        blocks_whole: samples.whole_blocks() as u32,
         contenders,
         comparisons,
         overhead,

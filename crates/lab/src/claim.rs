@@ -3,19 +3,22 @@
 //! Each claim names a rule, a pure function of the records and their analysis, that says whether
 //! the claim holds here, does not, or cannot be decided, with the numbers; an open question is
 //! answered with numbers instead. A rule decides by intervals: where they do not exclude the
-//! contrary, the outcome is *inconclusive*. A claim about many holds when it holds of each, which
-//! needs no correction; it fails when one is surely otherwise, and the intervals that say so are
-//! corrected for the number of those that were looked at. Of what is absent nothing is known:
-//! a claim about it does not hold, and it is named.
+//! contrary, the outcome is *inconclusive*. A comparison that the analysis has is quoted from it,
+//! with its interval and in its direction. A claim about many holds when it holds of each, which
+//! needs no correction; it fails when one is surely otherwise, also by an interval that is
+//! corrected for the number of those that were looked at, and where that one is the wider, the
+//! evidence says so. Of what is absent nothing is known: a claim about it does not hold, and it is
+//! named.
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Analysis, WorkloadAnalysis};
+use crate::analysis::{Analysis, ContenderAnalysis, WorkloadAnalysis};
 use crate::plan::Plan;
 use crate::published::{Known, NamesText};
 use crate::record::Record;
 use crate::statistics::{self, ComparisonOptions};
 use crate::study::{StudyError, error};
+use crate::words::{self, list};
 
 mod access;
 mod matrix;
@@ -225,6 +228,15 @@ impl ClaimText {
                 return Err(error(field, "has a rule that is about a contender; name it"));
             }
         }
+        let is_order = matches!(rule, Some(Rule::Fastest | Rule::Slowest));
+        if !self.than.is_empty() && !is_order {
+            return Err(error(at("than"), "belongs to the rules fastest and slowest alone"));
+        }
+        let excepts = is_order || matches!(rule, Some(Rule::Sinks | Rule::SameAccess));
+        if !self.except.is_empty() && !excepts {
+            let problem = "belongs to the rules fastest, slowest, sinks and same-access alone";
+            return Err(error(at("except"), problem));
+        }
         if let Some(by) = self.by {
             if !rule.is_some_and(Rule::takes_margin) {
                 return Err(error(at("by"), "belongs to the rules fastest and slowest alone"));
@@ -249,6 +261,7 @@ impl ClaimText {
 }
 
 /// What a rule found.
+#[derive(Debug)]
 struct Finding {
     outcome: Outcome,
     evidence: Vec<String>,
@@ -288,19 +301,20 @@ fn of_all(outcomes: &[Outcome]) -> Outcome {
     }
 }
 
-/// A ratio of paired samples, one of several that a claim is about.
+/// A ratio, one of several that a claim is about.
 struct Ratio {
     ratio: f64,
-    /// Its interval by itself, by which a claim about all of them is seen to hold: the claim needs
-    /// each of them, so that a false "holds" is no likelier than for a single one.
+    /// The interval that is printed, by which a claim about all of them is seen to hold: the claim
+    /// needs each of them, so that a false "holds" is no likelier than for a single one.
     alone: Option<(f64, f64)>,
-    /// Its interval corrected by Bonferroni for the number of ratios, by which one of them
-    /// contradicts the claim: the more are looked at, the likelier one of them does by chance.
+    /// The interval of the claim's family, by which one of them contradicts the claim: the more are
+    /// looked at, the likelier one of them does by chance.
     among_all: Option<(f64, f64)>,
 }
 
 impl Ratio {
-    /// Of every pair of samples the second over the first; none without a common block.
+    /// Of every pair of samples the second over the first, its own interval of 95 % and the one
+    /// that is corrected by Bonferroni for the number of pairs; none without a common block.
     fn of_each(samples: &[(Vec<f64>, Vec<f64>)]) -> Vec<Option<Ratio>> {
         let plain = ComparisonOptions::default();
         let count = samples.iter().filter(|(under, _)| !under.is_empty()).count().max(1);
@@ -325,7 +339,7 @@ impl Ratio {
     fn below(&self, bar: f64) -> Outcome {
         match (self.alone, self.among_all) {
             (Some((_, high)), _) if high < bar => Outcome::Holds,
-            (_, Some((low, _))) if low > bar => Outcome::Fails,
+            (Some(_), Some((low, _))) if low > bar && self.contradicts_below(bar) => Outcome::Fails,
             _ => Outcome::Inconclusive,
         }
     }
@@ -334,17 +348,21 @@ impl Ratio {
     fn above(&self, bar: f64) -> Outcome {
         match (self.alone, self.among_all) {
             (Some((low, _)), _) if low > bar => Outcome::Holds,
-            (_, Some((_, high))) if high < bar => Outcome::Fails,
+            (Some(_), Some((_, high))) if high < bar && self.contradicts_above(bar) => {
+                Outcome::Fails
+            }
             _ => Outcome::Inconclusive,
         }
     }
 
-    /// `0.62 (0.58 to 0.66)`.
-    fn words(&self) -> String {
-        match self.alone {
-            Some((low, high)) => format!("{:.2} ({low:.2} to {high:.2})", self.ratio),
-            None => format!("{:.2}", self.ratio),
-        }
+    /// Whether the printed interval says that it is not below `bar`.
+    fn contradicts_below(&self, bar: f64) -> bool {
+        self.alone.is_some_and(|(low, _)| low > bar)
+    }
+
+    /// Whether the printed interval says that it is not above `bar`.
+    fn contradicts_above(&self, bar: f64) -> bool {
+        self.alone.is_some_and(|(_, high)| high < bar)
     }
 }
 
@@ -398,7 +416,7 @@ fn find(claim: &Claim, plan: &Plan, records: &[Record], analysis: &Analysis) -> 
         Rule::Percentiles => percentiles(&workloads),
         Rule::Sinks => sinking::sinks(&workloads, plan, records, claim),
         Rule::WhySinks => sinking::why(&workloads, plan, records),
-        Rule::SameAccess => access::same_access(&workloads, plan, records),
+        Rule::SameAccess => access::same_access(&workloads, plan, records, claim),
     };
     finding.without(&absent)
 }
@@ -413,6 +431,7 @@ fn all_labels(plan: &Plan) -> Vec<&str> {
 
 /// The percentiles of all operations together, by contender.
 fn percentiles(workloads: &[&WorkloadAnalysis]) -> Finding {
+    let pooled = |contender: &ContenderAnalysis| contender.trials - contender.failed;
     let time = |ns: u64| match ns {
         ns if ns >= 1_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
         ns => format!("{:.1} µs", ns as f64 / 1e3),
@@ -423,29 +442,22 @@ fn percentiles(workloads: &[&WorkloadAnalysis]) -> Finding {
             // All operations together stand last.
             let Some(all) = contender.latencies.last() else { continue };
             evidence.push(format!(
-                "{}: {}: 5 % {}, 50 % {}, 95 % {}, 99 % {}, maximum {}",
+                "{}: {}: 5 % {}, 50 % {}, 95 % {}, 99 % {}, maximum {} ({} operations of {} together)",
                 workload.workload,
                 contender.label,
                 time(all.p5_ns),
                 time(all.p50_ns),
                 time(all.p95_ns),
                 time(all.p99_ns),
-                time(all.max_ns)
+                time(all.max_ns),
+                all.count,
+                words::counted(pooled(contender), "trial")
             ));
         }
     }
     match evidence.is_empty() {
         true => Finding::untested("no latencies were kept"),
         false => Finding::new(Outcome::Answered, evidence),
-    }
-}
-
-/// `a`, `a and b`, `a, b and c`.
-fn list(words: &[String]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => one.clone(),
-        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
     }
 }
 

@@ -22,3 +22,4 @@ pub mod statistics;
 pub mod study;
 pub mod study_file;
 pub mod warning;
+pub mod words;

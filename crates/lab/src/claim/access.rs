@@ -1,10 +1,29 @@
 //! Whether the contenders made the device do the same work under the same program.
+//!
+//! The answer is a sentence by thresholds on medians over the trials (`docs/statistics.md`), then
+//! the numbers.
 
-use super::{Finding, Outcome};
+use super::{Claim, Finding, Outcome};
 use crate::analysis::{self, WorkloadAnalysis};
-use crate::load::STORE_PLACE;
+use crate::load::StorePlace;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Outcome as TrialOutcome, Record};
+
+/// Up to this factor between the greatest and the least the device had the same work.
+const FAIR_FACTOR_MAX: f64 = 1.1;
+/// From this factor on it had other work.
+const UNFAIR_FACTOR_MIN: f64 = 2.0;
+/// Bytes read or written below this share of all bytes are the file systems' own records, which
+/// say nothing of the store.
+const SHARE_MIN: f64 = 0.01;
+/// A file that is spread over more than so many times its bytes makes a disk seek further.
+const SPREAD_FACTOR_MAX: f64 = 2.0;
+/// Share of pieces before the one that they follow from which an order in the file is none on the
+/// device.
+const OUT_OF_ORDER_SHARE_MIN: f64 = 0.1;
+/// File systems that put the store in one piece by their nature: the device itself, and minfs, of
+/// which the store gets the whole space.
+const ONE_PIECE: [&str; 2] = ["raw", "minfs"];
 
 /// What a contender's device did under a workload, in the median trial.
 struct Work {
@@ -15,51 +34,161 @@ struct Work {
     written_bytes: f64,
 }
 
-/// Bytes and requests of the device by contender, and where each file system put the store.
+/// What speaks against calling the patterns fair.
+#[derive(Default)]
+struct Doubts {
+    unfair: Vec<String>,
+    open: Vec<String>,
+}
+
+/// Whether the access patterns were the same, with the bytes and requests of the device by
+/// contender, and where each file system put the store.
 pub(super) fn same_access(
     workloads: &[&WorkloadAnalysis],
     plan: &Plan,
     records: &[Record],
+    claim: &Claim,
 ) -> Finding {
     let mut evidence = Vec::new();
     for workload in workloads {
-        let all: Vec<Work> = plan
-            .study
-            .contenders
-            .iter()
-            .filter_map(|contender| work(&workload.workload, &contender.label, records))
-            .collect();
+        let name = &workload.workload;
+        let contenders = &plan.study.contenders;
+        let all: Vec<Work> =
+            contenders.iter().filter_map(|entry| work(name, &entry.label, records)).collect();
         if all.is_empty() {
             continue;
         }
-        let words: Vec<String> = all.iter().map(words).collect();
-        evidence.push(format!(
-            "{}: {}; {} and {}",
-            workload.workload,
-            words.join(", "),
-            apart("bytes read", all.iter().map(|work| work.read_bytes)),
-            apart("bytes written", all.iter().map(|work| work.written_bytes)),
-        ));
-        for contender in &workload.contenders {
-            let places = contender.findings.iter().filter(|text| text.starts_with(STORE_PLACE));
-            evidence.extend(
-                places.map(|place| format!("{}: {}: {place}", workload.workload, contender.label)),
-            );
+        let is_judged = |label: &str| !claim.except.iter().any(|named| named == label);
+        let judged: Vec<&Work> = all.iter().filter(|work| is_judged(&work.label)).collect();
+        let mut doubts = Doubts::default();
+        compare_work(&judged, &mut doubts);
+        let mut places = Vec::new();
+        for entry in contenders {
+            let place = worst_place(name, &entry.label, records);
+            places.extend(place.map(|place| format!("{name}: {}: {place}", entry.label)));
+            let took_part = judged.iter().any(|work| work.label == entry.label);
+            if took_part && !ONE_PIECE.contains(&entry.file_system.as_str()) {
+                judge_place(&entry.label, place, &mut doubts);
+            }
         }
+        evidence.push(format!("{name}: {}", verdict(judged.len(), &doubts)));
+        let words: Vec<String> = all.iter().map(words).collect();
+        evidence.push(format!("{name}: {}", words.join(", ")));
+        evidence.extend(places);
     }
     if evidence.is_empty() {
         return Finding::untested("the device's requests were not counted");
     }
+    if !claim.except.is_empty() {
+        evidence.push(format!("not judged, as the claim has it: {}", claim.except.join(", ")));
+    }
     Finding::new(Outcome::Answered, evidence)
 }
 
-fn work(workload: &str, label: &str, records: &[Record]) -> Option<Work> {
-    let deltas: Vec<DeviceDelta> = records
+/// The answer in a sentence.
+fn verdict(count: usize, doubts: &Doubts) -> String {
+    let fair = (FAIR_FACTOR_MAX - 1.0) * 100.0;
+    match (doubts.unfair.as_slice(), doubts.open.as_slice()) {
+        _ if count < 2 => {
+            "whether the access patterns were fair cannot be told: the device's requests of two contenders at least are needed".into()
+        }
+        ([], []) => format!(
+            "the access patterns were fair: requests, bytes read and bytes written differ by at most {fair:.0} %, and every store's file lies in its order on the device"
+        ),
+        ([], open) => format!(
+            "whether the access patterns were fair cannot be told: {} (fair is within {fair:.0} %, unfair from a factor of {UNFAIR_FACTOR_MIN} on)",
+            open.join("; ")
+        ),
+        (unfair, _) => format!(
+            "the access patterns were unfair: {} (a factor of {UNFAIR_FACTOR_MIN} or more counts as unfair)",
+            unfair.join("; ")
+        ),
+    }
+}
+
+/// Compares the device's requests and bytes.
+fn compare_work(all: &[&Work], doubts: &mut Doubts) {
+    let bytes_max = all.iter().map(|work| work.read_bytes + work.written_bytes).fold(0.0, f64::max);
+    type Figure = fn(&Work) -> f64;
+    let figures: [(&str, Figure, f64); 3] = [
+        ("bytes read", |work| work.read_bytes, bytes_max * SHARE_MIN),
+        ("bytes written", |work| work.written_bytes, bytes_max * SHARE_MIN),
+        ("requests", |work| work.reads + work.writes, 0.0),
+    ];
+    for (what, figure, counts_from) in figures {
+        let by = |one: &&&Work, other: &&&Work| figure(one).total_cmp(&figure(other));
+        let (Some(least), Some(greatest)) = (all.iter().min_by(by), all.iter().max_by(by)) else {
+            continue;
+        };
+        if figure(greatest) <= counts_from {
+            continue;
+        }
+        let factor = figure(greatest) / figure(least);
+        let words = match factor {
+            factor if factor < UNFAIR_FACTOR_MIN => format!(
+                "{what} differ by {:.0} % ({} the most, {} the least)",
+                (factor - 1.0) * 100.0,
+                greatest.label,
+                least.label
+            ),
+            factor if factor.is_finite() => {
+                format!("{} had {factor:.1} times the {what} of {}", greatest.label, least.label)
+            }
+            _ => format!("{} had {what} and {} had none", greatest.label, least.label),
+        };
+        if factor >= UNFAIR_FACTOR_MIN {
+            doubts.unfair.push(words);
+        } else if factor > FAIR_FACTOR_MAX {
+            doubts.open.push(words);
+        }
+    }
+}
+
+/// Judges where a file system put the store.
+fn judge_place(label: &str, place: Option<StorePlace>, doubts: &mut Doubts) {
+    let Some(place) = place else {
+        doubts.open.push(format!("where the store's file lies on {label} is not known"));
+        return;
+    };
+    let back = place.pieces_back as f64 / place.pieces.max(1) as f64;
+    let spread = place.span_bytes as f64 / place.bytes.max(1) as f64;
+    if back >= OUT_OF_ORDER_SHARE_MIN {
+        doubts.unfair.push(format!(
+            "on {label} {} of {} pieces of the store's file lie before the one that they follow",
+            place.pieces_back, place.pieces
+        ));
+    } else if place.pieces_back > 0 {
+        doubts.open.push(format!("on {label} the store's file lies in its order but for some"));
+    }
+    if spread > SPREAD_FACTOR_MAX {
+        doubts.open.push(format!(
+            "on {label} the store's file is spread over {spread:.1} times its bytes, so that a disk seeks further"
+        ));
+    }
+}
+
+/// The counted, completed trials of a contender under a workload.
+fn counted<'a>(
+    workload: &'a str,
+    label: &'a str,
+    records: &'a [Record],
+) -> impl Iterator<Item = &'a Record> {
+    records
         .iter()
         .filter(|record| !record.warmup && record.outcome == TrialOutcome::Completed)
-        .filter(|record| record.workload == workload && record.contender.label == label)
-        .filter_map(Record::run_device)
-        .collect();
+        .filter(move |record| record.workload == workload && record.contender.label == label)
+}
+
+/// The store's place in the trial in which the most of its pieces lay out of order.
+fn worst_place(workload: &str, label: &str, records: &[Record]) -> Option<StorePlace> {
+    let places =
+        counted(workload, label, records).filter_map(|record| record.load.as_ref()?.store_place);
+    places.max_by_key(|place| (place.pieces_back, place.span_bytes))
+}
+
+fn work(workload: &str, label: &str, records: &[Record]) -> Option<Work> {
+    let deltas: Vec<DeviceDelta> =
+        counted(workload, label, records).filter_map(Record::run_device).collect();
     // The same median as that of the costs in the tables, so that no page has two.
     let median = |figure: fn(&DeviceDelta) -> u64| {
         analysis::median(deltas.iter().map(|delta| figure(delta) as f64))
@@ -88,16 +217,5 @@ fn words(work: &Work) -> String {
         false => {
             format!("{} {}", work.label, requests(work.writes, work.written_bytes, "writes"))
         }
-    }
-}
-
-/// `bytes read differ by up to 3 %`: the greatest over the least.
-fn apart(what: &str, values: impl Iterator<Item = f64> + Clone) -> String {
-    let greatest = values.clone().fold(0.0, f64::max);
-    let least = values.fold(f64::INFINITY, f64::min);
-    match greatest > 0.0 {
-        false => format!("no {what}"),
-        true if least <= 0.0 => format!("{what} up to {:.0} MiB", greatest / 1_048_576.0),
-        true => format!("{what} differ by up to {:.0} %", (greatest / least - 1.0) * 100.0),
     }
 }

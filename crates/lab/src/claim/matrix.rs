@@ -2,15 +2,17 @@
 //!
 //! What is lost in a cell is the overhead of the analysis: 1 less the ratio of operations a second
 //! to the device's, whatever the study's baseline. A claim about every cell holds by the intervals
-//! of the single cells; wherever one cell of many decides or is picked, the interval is the one
-//! that is corrected for the number of cells.
+//! of the single cells, which are those of the table; wherever one cell of many decides or is
+//! picked, the interval is the one that is corrected for the number of cells. What is said by the
+//! wider one says so, beside what the table has.
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Outcome, list};
+use super::{Finding, Outcome};
 use crate::analysis::{CellOverhead, Overhead, WorkloadAnalysis};
 use crate::load::MatrixCell;
 use crate::quantity::size_text;
+use crate::words::{self, list, loss_interval};
 
 fn cell_words(cell: &MatrixCell) -> String {
     let how = match cell.depth {
@@ -45,30 +47,64 @@ pub(super) struct Loss {
 }
 
 impl Loss {
-    /// The loss as one that was picked out of many.
-    fn words(&self) -> String {
-        let percent = |share: f64| share * 100.0;
-        match self.low_among_all.zip(self.high_among_all) {
-            Some((low, high)) => {
-                format!("{:.0} % ({:.0} to {:.0})", percent(self.lost), percent(low), percent(high))
-            }
-            None => format!("{:.0} %", percent(self.lost)),
+    /// The loss as the table has it, and its interval where it is one that was picked out of
+    /// `cells`: `loses 60 % [55 %, 65 %]; [48 %, 70 %] with all 18 cells deciding together`.
+    fn words(&self, cells: usize) -> String {
+        let percent = |low: f64, high: f64| loss_interval((low * 100.0, high * 100.0));
+        let mut text = words::loss(self.lost * 100.0);
+        let alone = self.low.zip(self.high).map(|(low, high)| percent(low, high));
+        text.extend(alone.iter().map(|alone| format!(" {alone}")));
+        if let Some((low, high)) = self.low_among_all.zip(self.high_among_all)
+            && cells > 1
+            && Some(percent(low, high)) != alone
+        {
+            let wider = percent(low, high);
+            text.push_str(&format!(", and {wider} {}", together(cells)));
         }
+        text
+    }
+
+    /// Whether it is above 0 by its own interval, as in the table.
+    fn is_loss_alone(&self) -> bool {
+        self.low.is_some_and(|low| low > 0.0)
+    }
+
+    /// Whether it is below 0 by its own interval, as in the table.
+    fn is_gain_alone(&self) -> bool {
+        self.high.is_some_and(|high| high < 0.0)
     }
 
     /// Whether it is above 0 however many cells there are.
     fn is_loss(&self) -> bool {
-        self.low_among_all.is_some_and(|low| low > 0.0)
+        self.is_loss_alone() && self.low_among_all.is_some_and(|low| low > 0.0)
     }
 
     /// Whether it is below 0 however many cells there are.
     fn is_gain(&self) -> bool {
-        self.high_among_all.is_some_and(|high| high < 0.0)
+        self.is_gain_alone() && self.high_among_all.is_some_and(|high| high < 0.0)
     }
 }
 
-/// What is said of the intervals where one of many is picked.
-const AMONG_ALL: &str = "intervals that allow for all cells";
+/// What is said of the wider intervals, where one of many cells decides or is picked.
+fn together(cells: usize) -> String {
+    format!(
+        "by the interval that is wider than in the table, because {cells} cells decide together"
+    )
+}
+
+/// How many cells are surely below and above the device: by the table's intervals, and by those
+/// that allow for all of them.
+fn counts(losses: &[&Loss]) -> String {
+    let count = |is: fn(&Loss) -> bool| losses.iter().filter(|loss| is(loss)).count();
+    format!(
+        "below the device: {} of {} cells by the table's intervals (no ? there), each by itself, and {} by the wider ones that allow for all cells together; above it: {} and {}",
+        count(Loss::is_loss_alone),
+        losses.len(),
+        count(Loss::is_loss),
+        count(Loss::is_gain_alone),
+        count(Loss::is_gain)
+    )
+}
 
 /// The losses of every contender but the device in every cell; none where the device itself did
 /// not take part.
@@ -131,13 +167,11 @@ pub(super) fn loses_half(losses: &[Loss]) -> Finding {
         .filter_map(|label| {
             let own = of(losses, label);
             let worst = greatest(&own, |loss| loss.lost)?;
-            let sure = own.iter().filter(|loss| loss.is_loss()).count();
-            let gains = own.iter().filter(|loss| loss.is_gain()).count();
             Some(format!(
-                "{label}: the most is lost in {}: {}; surely slower than the device in {sure} of {} cells, surely faster in {gains} ({AMONG_ALL})",
+                "{label}: the most is lost in {}: {}; {}",
                 cell_words(&worst.cell),
-                worst.words(),
-                own.len(),
+                worst.words(own.len()),
+                counts(&own)
             ))
         })
         .collect();
@@ -174,7 +208,7 @@ pub(super) fn loses_less_under_load(losses: &[Loss]) -> Finding {
         shrinks += surely_less;
         grows += surely_more;
         evidence.push(format!(
-            "{label}: with {deepest} at once less is lost than one by one in {less} of {count} pairs of cells, surely in {surely_less}; surely more in {surely_more}"
+            "{label}: with {deepest} at once less is lost than one by one in {less} of {count} pairs of cells, surely in {surely_less}; surely more in {surely_more} (surely: the two intervals of the table lie apart)"
         ));
     }
     let outcome = if pairs > 0 && shrinks * 2 > pairs {
@@ -200,6 +234,7 @@ pub(super) fn varies_most_alone(losses: &[Loss]) -> Finding {
     let mut evidence = Vec::new();
     for label in contenders(losses) {
         let own = of(losses, label);
+        let cells = own.len();
         let mut lines: BTreeMap<(u32, &str), Vec<&Loss>> = BTreeMap::new();
         for loss in own {
             lines.entry((loss.cell.depth, &loss.cell.pattern)).or_default().push(loss);
@@ -227,9 +262,10 @@ pub(super) fn varies_most_alone(losses: &[Loss]) -> Finding {
             _ => Outcome::Inconclusive,
         });
         evidence.push(format!(
-            "{label}: over the block sizes what is lost differs by up to {:.0} percentage points one by one, and by up to {:.0} in queues",
+            "{label}: over the block sizes what is lost differs by up to {:.0} percentage points one by one, and by up to {:.0} in queues; decided by what the intervals leave possible that are wider than in the table, because {} cells decide together",
             alone * 100.0,
-            queued * 100.0
+            queued * 100.0,
+            cells
         ));
     }
     let all = |wanted| !outcomes.is_empty() && outcomes.iter().all(|outcome| *outcome == wanted);
@@ -274,24 +310,18 @@ pub(super) fn always_loses(losses: &[Loss]) -> Finding {
     if losses.is_empty() {
         return Finding::untested(NONE_COMPARED);
     }
-    let below = losses.iter().filter(|loss| loss.low.is_some_and(|low| low > 0.0)).count();
     let above: Vec<&Loss> = losses.iter().filter(|loss| loss.is_gain()).collect();
-    let outcome = match (below == losses.len(), above.is_empty()) {
+    let outcome = match (losses.iter().all(Loss::is_loss_alone), above.is_empty()) {
         (true, _) => Outcome::Holds,
         (_, false) => Outcome::Fails,
         _ => Outcome::Inconclusive,
     };
-    let mut evidence = vec![format!(
-        "surely below the device in {below} of {} cells, each taken by itself; surely above in {} ({AMONG_ALL})",
-        losses.len(),
-        above.len()
-    )];
+    let mut evidence = vec![counts(&losses.iter().collect::<Vec<_>>())];
     if let Some(best) = above.iter().min_by(|one, other| one.lost.total_cmp(&other.lost)) {
         evidence.push(format!(
-            "furthest above in {}: {:.0} % more, at least {:.0} %",
+            "furthest above in {}: {}",
             cell_words(&best.cell),
-            -best.lost * 100.0,
-            -best.high_among_all.unwrap_or(0.0) * 100.0
+            best.words(losses.len())
         ));
     }
     Finding::new(outcome, evidence)
@@ -314,19 +344,20 @@ pub(super) fn which_calls(losses: &[Loss]) -> Finding {
             .map(|((pattern, depth), line)| {
                 let mean = line.iter().map(|loss| loss.lost).sum::<f64>() / line.len() as f64;
                 let how = if depth == 1 { "one by one".into() } else { format!("{depth} at once") };
-                (mean, format!("{} {how} {:.0} %", pattern_words(pattern), mean * 100.0))
+                (mean, format!("{} {how} {}", pattern_words(pattern), words::loss(mean * 100.0)))
             })
             .collect();
         means.sort_by(|one, other| other.0.total_cmp(&one.0));
-        let words: Vec<String> = means.into_iter().map(|(_, words)| words).collect();
-        let sure: Vec<String> = surest(&own);
+        let means: Vec<String> = means.into_iter().map(|(_, words)| words).collect();
+        let sure = surest(&own);
         let sure = match sure.is_empty() {
-            true => "no single cell is surely below the device".to_string(),
-            false => format!("surest: {} ({AMONG_ALL})", list(&sure)),
+            true => String::new(),
+            false => format!("; surest {}: {}", together(own.len()), list(&sure)),
         };
         evidence.push(format!(
-            "{label} loses on average over the block sizes, the most first: {}; {sure}",
-            words.join(", ")
+            "{label}, on average over the block sizes, the most suffering first: {}; {}{sure}",
+            means.join(", "),
+            counts(&own)
         ));
     }
     Finding::new(Outcome::Answered, evidence)
@@ -339,11 +370,14 @@ const SUREST_SHOWN: usize = 3;
 fn surest(losses: &[&Loss]) -> Vec<String> {
     let mut sure: Vec<(&Loss, f64)> = losses
         .iter()
-        .filter_map(|loss| Some((*loss, loss.low_among_all.filter(|low| *low > 0.0)?)))
+        .filter(|loss| loss.is_loss())
+        .filter_map(|loss| Some((*loss, loss.low_among_all?)))
         .collect();
     sure.sort_by(|one, other| other.1.total_cmp(&one.1));
     sure.truncate(SUREST_SHOWN);
     sure.into_iter()
-        .map(|(loss, low)| format!("{} at least {:.0} %", cell_words(&loss.cell), low * 100.0))
+        .map(|(loss, low)| {
+            format!("{} loses at least {:.0} %", cell_words(&loss.cell), low * 100.0)
+        })
         .collect()
 }

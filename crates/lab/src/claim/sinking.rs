@@ -1,10 +1,11 @@
 //! Whether throughput sinks within a run, and why.
 
-use super::{Claim, Finding, Outcome, Ratio, all_labels, list, of_all};
+use super::{Claim, Finding, Outcome, Ratio, all_labels, of_all};
 use crate::analysis::WorkloadAnalysis;
 use crate::load::Drift;
 use crate::plan::Plan;
 use crate::record::{Outcome as TrialOutcome, Record};
+use crate::words::{interval, list, ratio_with_interval};
 
 /// A change of less than a tenth does not count: seconds differ by as much.
 const LEVEL: f64 = 0.9;
@@ -46,6 +47,7 @@ pub(super) fn sinks(
         }
     }
     let ratios = Ratio::of_each(&samples);
+    let count = ratios.iter().flatten().count();
     let (mut outcomes, mut evidence, mut absent) = (Vec::new(), Vec::new(), Vec::new());
     for workload in workloads {
         let mut words = Vec::new();
@@ -57,8 +59,19 @@ pub(super) fn sinks(
                 absent.push(format!("{label} under {name}"));
                 continue;
             };
-            outcomes.push(ratio.below(LEVEL));
-            words.push(format!("{label} {}", ratio.words()));
+            let outcome = ratio.below(LEVEL);
+            outcomes.push(outcome);
+            let mut said = format!("{label} {}", ratio_with_interval(ratio.ratio, ratio.alone));
+            // By itself it contradicts; of as many it does not.
+            if let Some(wider) = ratio.among_all.filter(|_| ratio.contradicts_below(LEVEL))
+                && outcome == Outcome::Inconclusive
+            {
+                said.push_str(&format!(
+                    " (wider, {}, because {count} such ratios decide together)",
+                    interval(wider)
+                ));
+            }
+            words.push(said);
         }
         if !words.is_empty() {
             evidence.push(format!(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, FileDevice, FileDeviceOptions};
 use lab::load::{
-    Latency, LoadReport, LoadTask, Metric, ObjectsLoad, STORE_PLACE, Series, Target, Unit,
+    Latency, LoadReport, LoadTask, Metric, ObjectsLoad, Series, StorePlace, Target, Unit,
 };
 use lab::record::Phase::Verify;
 use loads::latency::Series as RecordedSeries;
@@ -207,7 +207,8 @@ pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<Lo
         Outcome::Completed | Outcome::TimeLimit => {
             let mut translated = LoadReport { aside, ..translate(report) };
             if let Place::Directory(directory) = &place {
-                translated.findings.extend(place_words(directory));
+                translated.store_place = store_place(directory);
+                translated.findings.extend(translated.store_place.map(|place| place.to_string()));
             }
             Ok(translated)
         }
@@ -223,29 +224,21 @@ pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<Lo
     }
 }
 
-/// Where the store's one file lies on the device, in words: whether an order in the file is an
-/// order on the disk. Nothing for a store of many files, or where the file system does not tell.
-fn place_words(directory: &Path) -> Option<String> {
+/// Where the store's one file lies on the device. Nothing for a store of many files, or where the
+/// file system does not tell.
+fn store_place(directory: &Path) -> Option<StorePlace> {
     let mut files = std::fs::read_dir(directory).ok()?.flatten();
     let only = files.next().filter(|_| files.next().is_none())?;
     let pieces = joined(&extents(&std::fs::File::open(only.path()).ok()?).ok()?);
-    let (first, rest) = pieces.split_first()?;
-    let bytes: u64 = pieces.iter().map(|piece| piece.length).sum();
     let from = pieces.iter().map(|piece| piece.physical).min()?;
     let to = pieces.iter().map(|piece| piece.physical + piece.length).max()?;
-    let steps = std::iter::once(first).chain(rest).zip(rest);
-    let back = steps.filter(|(one, next)| next.physical < one.physical).count();
-    let order = match (rest.is_empty(), back) {
-        (true, _) => "in one piece".to_string(),
-        (_, 0) => format!("in {} pieces, in the order of the file", pieces.len()),
-        _ => format!("in {} pieces, {back} of them before the one that they follow", pieces.len()),
-    };
-    let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    Some(format!(
-        "{STORE_PLACE} {order}: {:.0} MiB over {:.0} MiB of the device",
-        mebibytes(bytes),
-        mebibytes(to - from)
-    ))
+    let is_back = |pair: &&[Extent]| pair[1].physical < pair[0].physical;
+    Some(StorePlace {
+        pieces: pieces.len() as u64,
+        pieces_back: pieces.windows(2).filter(is_back).count() as u64,
+        bytes: pieces.iter().map(|piece| piece.length).sum(),
+        span_bytes: to - from,
+    })
 }
 
 /// The pieces with those put together that follow each other in the file and on the device; holes
@@ -344,7 +337,7 @@ mod tests {
     #[test]
     fn the_place_of_the_only_file_is_told() {
         let home = tempfile::tempdir_in("/var/tmp").unwrap();
-        assert_eq!(place_words(home.path()), None);
+        assert_eq!(store_place(home.path()), None);
         let mut file = std::fs::File::create(home.path().join("store")).unwrap();
         file.write_all(&vec![7; 3 << 20]).unwrap();
         file.sync_all().unwrap();
@@ -352,9 +345,11 @@ mod tests {
             eprintln!("skipped: the file system of /var/tmp does not tell where files lie");
             return;
         }
-        let words = place_words(home.path()).unwrap();
-        assert!(words.starts_with(STORE_PLACE) && words.contains(": 3 MiB over"), "{words}");
+        let place = store_place(home.path()).unwrap();
+        assert_eq!(place.bytes, 3 << 20);
+        assert!(place.pieces > place.pieces_back && place.span_bytes >= place.bytes, "{place:?}");
+        assert!(place.to_string().contains(": 3 MiB over"), "{place}");
         std::fs::write(home.path().join("other"), "x").unwrap();
-        assert_eq!(place_words(home.path()), None);
+        assert_eq!(store_place(home.path()), None);
     }
 }

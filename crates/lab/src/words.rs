@@ -1,0 +1,103 @@
+//! Ratios, losses and their intervals in words, the same in claims as in every table.
+//!
+//! Invariant: what is printed of an interval depends on the interval alone, so that one comparison
+//! reads alike wherever it stands.
+
+/// What stands in the place of an interval that says nothing.
+pub const TOO_FEW_BLOCKS: &str = "too few blocks to tell";
+
+/// An interval of a ratio that allows for no difference and spans more than this factor, ten times
+/// either way of its middle, says nothing: its digits would only look like a finding.
+const TELLING_FACTOR_MAX: f64 = 100.0;
+
+/// Whether an interval of a ratio says anything: it excludes 1, or it spans a factor of at most
+/// ten either way.
+pub fn is_telling(low: f64, high: f64) -> bool {
+    low > 1.0 || high < 1.0 || high / low <= TELLING_FACTOR_MAX
+}
+
+/// A ratio: `1.083`, `12.4`.
+pub fn ratio(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value if value >= 2.0 => format!("{value:.2}"),
+        value => format!("{value:.3}"),
+    }
+}
+
+/// An interval of a ratio: `[0.993, 1.059]`, or `[too few blocks to tell]`.
+pub fn interval((low, high): (f64, f64)) -> String {
+    match is_telling(low, high) {
+        true => format!("[{}, {}]", ratio(low), ratio(high)),
+        false => format!("[{TOO_FEW_BLOCKS}]"),
+    }
+}
+
+/// A ratio with its interval, where there is one: `1.025 [0.993, 1.059]`.
+pub fn ratio_with_interval(value: f64, ends: Option<(f64, f64)>) -> String {
+    match ends {
+        Some(ends) => format!("{} {}", ratio(value), interval(ends)),
+        None => ratio(value),
+    }
+}
+
+/// An interval of a loss in percent of a performance: `[52 %, 66 %]`, by the same rule.
+pub fn loss_interval((low, high): (f64, f64)) -> String {
+    match is_telling_loss(low, high) {
+        true => format!("[{low:.0} %, {high:.0} %]"),
+        false => format!("[{TOO_FEW_BLOCKS}]"),
+    }
+}
+
+/// Whether an interval of a loss in percent says anything: [`is_telling`] of the performance that
+/// is left.
+pub fn is_telling_loss(low: f64, high: f64) -> bool {
+    is_telling(1.0 - high / 100.0, 1.0 - low / 100.0)
+}
+
+/// What is lost in percent, with the word for its sign: `loses 20 %`, `gains 20 %`.
+pub fn loss(percent: f64) -> String {
+    match percent < 0.0 {
+        true => format!("gains {:.0} %", -percent),
+        false => format!("loses {percent:.0} %"),
+    }
+}
+
+/// `1 block`, `5 blocks`.
+pub fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub fn list(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_that_spans_too_much_keeps_no_digits() {
+        assert_eq!(interval((0.993, 1.059)), "[0.993, 1.059]");
+        assert_eq!(interval((0.05, 21.0)), "[too few blocks to tell]");
+        assert_eq!(interval((0.2, 19.0)), "[0.200, 19.0]");
+        // However wide, one that excludes 1 has found something.
+        assert_eq!(interval((1.5, 900.0)), "[1.500, 900]");
+        assert_eq!(ratio_with_interval(2.0, None), "2.00");
+    }
+
+    #[test]
+    fn a_loss_is_judged_by_the_performance_that_is_left() {
+        // From a hundredth of the performance to 21 times it.
+        assert_eq!(loss_interval((-2000.0, 99.0)), "[too few blocks to tell]");
+        assert_eq!(loss_interval((-20.0, 66.0)), "[-20 %, 66 %]");
+        assert_eq!(loss_interval((55.0, 99.9)), "[55 %, 100 %]");
+        assert_eq!((loss(-20.2).as_str(), loss(20.2).as_str()), ("gains 20 %", "loses 20 %"));
+    }
+}
