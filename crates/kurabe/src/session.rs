@@ -62,15 +62,16 @@ fn print_plan(mut study: Study) -> Result<u8, Failure> {
 pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     let source = studies::open(&args.study_file)?;
     let path = &source.path;
-    let (mut text, study) =
+    let (mut text, whole) =
         study_file::load(path, &source.text, &filesystem::names()).map_err(Failure::refused)?;
-    studies::check_figures(&study)
+    studies::check_figures(&whole)
         .map_err(|error| Failure::refused(study_file::locate(path, &source.text, &error)))?;
     let profile = source.profile(args, &mut text).map_err(in_flags)?;
     args.study.apply(&mut text);
     args.present.apply(&mut text);
     // What was wrong in the file itself was found above; what is wrong now came from a flag.
-    let study = text.resolve(&filesystem::names()).map_err(in_flags)?;
+    let mut study = text.resolve(&filesystem::names()).map_err(in_flags)?;
+    study.reduced = profile.reduces(&whole, &study);
     if args.print_study {
         terminal::print(&study_file::print(&text));
         return Ok(exit::OK);
@@ -79,7 +80,7 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
         return print_plan(study);
     }
     if args.present.show.style != Some(Style::None) {
-        terminal::note(&profile);
+        terminal::note(&profile.words);
     }
     begin(&text, study)
 }

@@ -13,7 +13,7 @@ use lab::load::Load;
 use lab::published::{Figure, Reference};
 use lab::quantity::parse_duration;
 use lab::statistics::parse_gate;
-use lab::study::{LeftOut, Study, StudyError, StudyText};
+use lab::study::{LeftOut, Reduced, Study, StudyError, StudyText};
 use lab::study_file;
 use trial::filesystem;
 use trial::workload::{metric_names, missing, operation_names, read_files};
@@ -144,20 +144,38 @@ pub fn open(name: &Path) -> Result<Source, Failure> {
     }
 }
 
+/// Which profile of a study is taken.
+#[derive(Debug)]
+pub struct Profile {
+    /// Which study under which profile it is.
+    pub words: String,
+    /// Whether it is the quick one.
+    pub quick: bool,
+    /// What carries all of the study out.
+    pub remedy: &'static str,
+}
+
+impl Profile {
+    /// What of the whole study the one that is carried out is.
+    pub fn reduces(&self, whole: &Study, here: &Study) -> Option<Reduced> {
+        Reduced::between(whole, here, self.quick, self.remedy)
+    }
+}
+
 impl Source {
-    /// Takes the profile that the flags ask for, and says which study under which profile it is.
-    pub fn profile(&self, args: &RunArgs, text: &mut StudyText) -> Result<String, StudyError> {
+    /// Takes the profile that the flags ask for.
+    pub fn profile(&self, args: &RunArgs, text: &mut StudyText) -> Result<Profile, StudyError> {
         let chosen = args.full || args.scale.is_some() || args.study.device.is_some();
         let quick = args.quick || (self.bundled.is_some() && !chosen && text.quick.is_some());
-        let mut profile = match self.bundled {
+        let mut words = match self.bundled {
             Some(name) => format!("bundled study {name} (kurabe studies {name} prints its file)"),
             None => format!("study file {}", self.path.display()),
         };
         if quick {
             *text = text.quickened()?;
-            profile.push_str(", quick profile");
+            words.push_str(", quick profile");
             if !args.quick {
-                profile.push_str("; --full, --scale or --device for more");
+                words.push_str("; --full, --scale or --device for more");
             }
         }
         if let Some(factor) = args.scale {
@@ -165,9 +183,14 @@ impl Source {
             if !quick && args.study.device.is_none() {
                 text.scale_device(factor);
             }
-            profile.push_str(&format!(", scaled by {factor}"));
+            words.push_str(&format!(", scaled by {factor}"));
         }
-        Ok(profile)
+        let remedy = match (self.bundled, quick) {
+            (Some(_), _) => "--full runs it all",
+            (None, true) => "without --quick all of it runs",
+            (None, false) => "without --scale all of it runs",
+        };
+        Ok(Profile { words, quick, remedy })
     }
 }
 

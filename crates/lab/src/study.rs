@@ -19,9 +19,11 @@ use crate::spec::{Cache, Output, Workload};
 use crate::statistics::parse_gate;
 
 pub mod profile;
+pub mod reduced;
 pub mod workload;
 
 pub use profile::{QuickText, WorkloadQuickText};
+pub use reduced::Reduced;
 pub use workload::{CommandText, WorkloadText};
 use workload::{expand, placeholders};
 
@@ -146,6 +148,9 @@ pub struct Study {
     pub contenders: Vec<Contender>,
     /// Index of the baseline in `contenders`.
     pub baseline: usize,
+    /// What of the whole study this one carries out; None for all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduced: Option<Reduced>,
     /// Whether what this machine lacks is left out instead of refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leave_out_missing: bool,
@@ -279,6 +284,7 @@ impl StudyText {
             source: self.source.clone(),
             differs: self.differs.clone(),
             baseline,
+            reduced: None,
             leave_out_missing: self.leave_out_missing,
             left_out: Vec::new(),
             device: self.resolve_device()?,

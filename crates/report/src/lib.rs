@@ -11,6 +11,7 @@ pub mod histograms;
 pub mod html;
 pub mod overhead;
 pub mod page;
+pub mod profile;
 pub mod published;
 pub mod sentence;
 pub mod sittings;

@@ -244,3 +244,25 @@ fn studies_are_found_by_file_first() {
     assert!(message("canyls").contains("did you mean 'cannyls'"), "{}", message("canyls"));
     assert!(message("no-such.toml").contains("study file no-such.toml"));
 }
+
+#[test]
+fn a_quick_profile_says_what_of_every_bundled_study_runs() {
+    let profile = Profile { words: String::new(), quick: true, remedy: "--full runs it all" };
+    for bundled in &BUNDLED {
+        let (text, whole) = load(bundled);
+        let quick = text.quickened().unwrap().resolve(&filesystem::names()).unwrap();
+        let reduced = profile.reduces(&whole, &quick).unwrap();
+        let shares = reduced.shares(&quick);
+        let expected = match bundled.name {
+            "cannyls" => "0.4 % of the program's counts",
+            "operating-systems" => {
+                "tree: 0.83 % of the files (500 of 60000); fio randrw: 20 % of fio's size (20M of 100M); fio read: all of it"
+            }
+            "flash-overhead" => {
+                "6.7 % of the time of a cell (0.2 s of 3 s), 22 % of the block sizes (2 of 9) and 1.6 % of the files' size (128M of 8G)"
+            }
+            _ => "0.5 % of the counted time (3 s of 600 s)",
+        };
+        assert_eq!(shares, expected, "{}", bundled.name);
+    }
+}
