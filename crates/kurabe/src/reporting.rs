@@ -42,6 +42,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     if let Some(directory) = &args.svg {
         write_pictures(directory, report::page::pictures(&source))?;
     }
+    terminal::print(&report::sittings::terminal(&source, presentation.look.colour));
     terminal::print(&report::tables::terminal(
         &source.plan,
         &source.analysis,
@@ -66,6 +67,9 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
     let sources = args.directories.iter().map(|directory| read(directory));
     let sources = sources.collect::<Result<Vec<Source>, Failure>>()?;
     let across = Across::new(&sources);
+    if let Some(why) = across.nothing_in_common() {
+        return Err(Failure::refused(why));
+    }
     if let Some(path) = &args.html {
         replace(path, report::across::page(&across).as_bytes()).map_err(Failure::broken)?;
     }
@@ -96,9 +100,9 @@ fn read(directory: &Path) -> Result<Source, Failure> {
     Ok(source)
 }
 
-/// Writes the page into its result directory and yields its path.
-pub fn write_page(directory: &Path) -> Result<PathBuf, ResultError> {
+/// Writes the page of a result into its directory and yields its path.
+pub fn write_page(directory: &Path, source: &Source) -> Result<PathBuf, ResultError> {
     let path = directory.join(PAGE_FILE);
-    replace(&path, report::page::page(&Source::read(directory)?).as_bytes())?;
+    replace(&path, report::page::page(source).as_bytes())?;
     Ok(path)
 }

@@ -15,7 +15,7 @@ use lab::spec::Device;
 use lab::statistics::GateOutcome;
 use lab::study::Study;
 use report::histograms::Histograms;
-use report::source::{analysed, memory_bytes};
+use report::source::{Source, analysed, memory_bytes};
 use serde_json::{Value, json};
 use trial::device::{DeviceError, Prepared, prepare};
 use trial::facts::Machine;
@@ -93,15 +93,19 @@ impl Sitting {
         let directory = self.writer.directory();
         let (analysis, _) = analysed(directory, &self.plan, &self.records, &self.facts);
         self.publish(&analysis).map_err(Failure::broken)?;
+        let source = Source::read(directory);
         if look.live || look.lines {
             // The progress went to standard error; on a terminal both end up on one screen.
             terminal::note("");
+        }
+        if let Ok(source) = &source {
+            terminal::print(&report::sittings::terminal(source, look.colour));
         }
         terminal::print(&report::tables::terminal(&self.plan, &analysis, look.colour));
         let beside = report::published::terminal(&self.plan, &self.records, &analysis, look.colour);
         terminal::print(&beside);
         // The records are safe; a page that cannot be written can be made again.
-        match reporting::write_page(self.writer.directory()) {
+        match source.and_then(|source| reporting::write_page(directory, &source)) {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
             Err(error) => progress.say(&format!("the report could not be written: {error}")),
         }

@@ -10,6 +10,8 @@ use lab::statistics::{
     ComparisonOptions, Summary, UnpairedComparison, Verdict, compare_unpaired_family, summarize,
 };
 
+use lab::words::ratio_with_interval;
+
 use crate::sittings::{Fact, facts, sittings};
 use crate::source::{Source, value_of};
 use crate::table::{Cell, Table, Tone};
@@ -101,6 +103,49 @@ impl<'a> Across<'a> {
             names,
             origins: sources.iter().map(crate::page::origin).collect(),
         }
+    }
+}
+
+impl Across<'_> {
+    /// Why nothing of these results can be compared; None where something can.
+    pub fn nothing_in_common(&self) -> Option<String> {
+        let figures = || self.workloads.iter().flat_map(|workload| &workload.figures);
+        if figures().any(|figure| !figure.contenders.is_empty()) {
+            return None;
+        }
+        let of_each = |of: &dyn Fn(&Source) -> Vec<String>| {
+            let each = self.sources.iter().zip(&self.names);
+            let words =
+                each.map(|(source, name)| format!("{name} has {}", text::list(&of(source))));
+            words.collect::<Vec<_>>().join("; ")
+        };
+        let loads = |source: &Source| -> Vec<String> {
+            source.plan.study.workloads.iter().map(|load| load.name.clone()).collect()
+        };
+        let contenders = |source: &Source| -> Vec<String> {
+            source.plan.study.contenders.iter().map(|entry| entry.label.clone()).collect()
+        };
+        let why = if self.workloads.is_empty() {
+            format!("no load of {} is in another ({})", self.names[0], of_each(&loads))
+        } else if !self.sources[1..]
+            .iter()
+            .flat_map(contenders)
+            .any(|label: String| contenders(&self.sources[0]).contains(&label))
+        {
+            format!("no contender of {} is in another ({})", self.names[0], of_each(&contenders))
+        } else {
+            "no contender completed a trial of one load in two of them".to_string()
+        };
+        let names: Vec<String> = self
+            .names
+            .iter()
+            .zip(self.sources)
+            .map(|(name, source)| format!("{name}, {}", source.name))
+            .collect();
+        Some(format!(
+            "nothing of these results can be compared ({}): {why}; name results that have a load and a contender of the same names",
+            names.join("; ")
+        ))
     }
 }
 
@@ -293,13 +338,8 @@ pub fn cost_table(across: &Across<'_>, workload: &str) -> Table {
 }
 
 fn ratio_text(comparison: &UnpairedComparison) -> String {
-    let ratio = comparison.ratio.map_or("-".into(), text::ratio);
-    match &comparison.interval {
-        Some(interval) => {
-            format!("{ratio} [{}, {}]", text::ratio(interval.low), text::ratio(interval.high))
-        }
-        None => ratio,
-    }
+    let ends = comparison.interval.map(|interval| (interval.low, interval.high));
+    comparison.ratio.map_or("-".into(), |ratio| ratio_with_interval(ratio, ends))
 }
 
 /// What changed, in a sentence.
@@ -337,6 +377,9 @@ pub fn sentence(across: &Across<'_>, workload: &AcrossWorkload) -> String {
 /// Everything for the terminal.
 pub fn terminal(across: &Across<'_>, colour: bool) -> String {
     use std::fmt::Write;
+    if let Some(why) = across.nothing_in_common() {
+        return format!("{why}\n");
+    }
     let mut out = String::new();
     let warning = crate::table::paint("Warning:", Tone::Doubtful, colour);
     for (name, origin) in across.names.iter().zip(&across.origins) {
@@ -352,9 +395,6 @@ pub fn terminal(across: &Across<'_>, colour: bool) -> String {
         let _ = writeln!(out, "{}", cost_table(across, &workload.name).terminal(colour));
         let sentence = sentence(across, workload);
         let _ = writeln!(out, "  {}\n", crate::table::paint(&sentence, Tone::Strong, colour));
-    }
-    if across.workloads.is_empty() {
-        out.push_str("  The results have no load in common.\n\n");
     }
     let _ = writeln!(out, "  {warning} {NOT_INTERLEAVED}");
     for remark in across.remarks.iter().chain(&across.doubts) {

@@ -9,7 +9,7 @@ use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record};
 use serde_json::{Value, json};
 
-use crate::{overhead, sentence, tables};
+use crate::{overhead, profile, sentence, tables};
 
 /// One line a trial; times in ns, sizes in bytes, as the units in the heads say. The last columns
 /// are the figures of the loads, in the order in which they first occur.
@@ -233,6 +233,9 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
     let mut out = format!("# {}\n\n", plan.study.name);
     if let Some(why) = &plan.study.why {
         let _ = writeln!(out, "{why}\n");
+    }
+    if let Some(line) = profile::line(plan, analysis) {
+        let _ = writeln!(out, "**{line}**\n");
     }
     for workload in &analysis.workloads {
         let _ = writeln!(out, "## {}\n", workload.workload);

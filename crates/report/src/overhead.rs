@@ -69,7 +69,7 @@ pub fn explained(workload: &WorkloadAnalysis) -> String {
     let blocks = workload.overhead.iter().flat_map(|overhead| &overhead.cells);
     let blocks = blocks.map(|entry| entry.blocks).max().unwrap_or(0);
     format!(
-        "operations a second lost against {raw}, in percent of {raw}'s, paired over {blocks} blocks; below 0: faster than {raw}; ?: 0 lies within the interval (95 %, in the CSV), or fewer than 3 blocks"
+        "operations a second lost against {raw}, in percent of {raw}'s, paired over {blocks} blocks; below 0: faster than {raw}; ?: 0 lies within the cell's interval (95 %, corrected for the contenders, in the CSV), or fewer than 3 blocks; each cell is taken by itself here, and conclusions that pick one of all cells use wider intervals and say so"
     )
 }
 

@@ -8,6 +8,7 @@
 use std::fmt::Write;
 
 use lab::record::{Outcome, Phase, Record};
+use lab::study::reduced;
 
 use crate::chart::Chart;
 use crate::charts::{self, View};
@@ -16,7 +17,7 @@ use crate::sittings::{self, kernels, sittings};
 use crate::source::Source;
 use crate::svg::{self, Place};
 use crate::table::{Cell, Table, Tone};
-use crate::{costs, published, sentence, tables, text};
+use crate::{costs, profile, published, sentence, tables, text};
 
 mod environment;
 
@@ -118,12 +119,11 @@ fn footer(with_charts: bool) -> String {
 fn masthead(source: &Source) -> String {
     let study = &source.plan.study;
     let labels: Vec<String> = study.contenders.iter().map(|c| c.label.clone()).collect();
-    let blocks = source.analysis.workloads.iter().map(|workload| workload.blocks).max();
     let mut under = vec![
         text::list(&labels),
         tables::device_text(&source.plan),
-        counted(blocks.unwrap_or(0) as usize, "block"),
-        counted(source.records.len(), "trial"),
+        tables::all_blocks_text(source.analysis.workloads.iter()),
+        text::counted(source.records.len(), "trial"),
     ];
     let sittings = sittings(source);
     under.extend(kernels(&sittings));
@@ -133,6 +133,9 @@ fn masthead(source: &Source) -> String {
         escape(&study.name),
         escape(&under.join(" · "))
     );
+    if let Some(line) = profile::line(&source.plan, &source.analysis) {
+        let _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&line));
+    }
     if let Some(why) = &study.why {
         let _ = writeln!(out, "<p class=\"why\">{}</p>", escape(why));
     }
@@ -166,11 +169,6 @@ pub(crate) fn origin(source: &Source) -> String {
     parts.join(", ")
 }
 
-/// `1 block`, `5 blocks`.
-fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
-}
-
 /// The answers of all workloads at a glance.
 fn overview(source: &Source, views: &[View<'_>]) -> String {
     let mut out = String::from("<nav aria-label=\"The answers\">\n<ol>\n");
@@ -200,6 +198,9 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
     }
     if let Some(why) = &study.why {
         let _ = writeln!(out, "<p class=\"why\">{}</p>", escape(why));
+    }
+    if let Some(amount) = reduced::amount(&study.load) {
+        let _ = writeln!(out, "<p class=\"under\">What ran: {}</p>", escape(&amount));
     }
     let sentence = sentence::sentence(workload, &source.plan);
     let _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&sentence));
@@ -243,7 +244,7 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
     let _ = writeln!(
         out,
         "<details class=\"more\"><summary>All {} of this load</summary>\n{}</details>",
-        counted(trials_of(view).count(), "trial"),
+        text::counted(trials_of(view).count(), "trial"),
         html::table(&trials(view), "All trials")
     );
     out.push_str("</section>\n");
@@ -317,7 +318,7 @@ fn method(view: &View<'_>, is_without_remark: bool) -> String {
     };
     format!(
         "{}, each with the contenders in random order, {fresh}.{few} Intervals of ratios are of 95 %, corrected for the number of contenders; within {} % two count as the same.{nothing}",
-        counted(workload.blocks as usize, "block"),
+        tables::blocks_text(workload),
         text::plain(study.same_within * 100.0),
     )
 }

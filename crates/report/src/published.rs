@@ -17,7 +17,7 @@ use lab::spec::Workload;
 
 use crate::chart::Chart;
 use crate::table::{Cell, Table};
-use crate::{tables, text};
+use crate::{profile, tables, text};
 
 mod picture;
 mod row;
@@ -153,6 +153,7 @@ impl Measurements<'_> {
         let mut notes: Vec<String> = published.note.iter().cloned().collect();
         notes.extend(row::quotients_explained(&quotients));
         notes.push(self.explanation(published, measured));
+        notes.extend(profile::pooled(published).filter(|_| measured));
         let id = format!("published-{}", index + 1);
         Beside {
             charts: self.charts(published, &id),
@@ -336,7 +337,7 @@ impl Measurements<'_> {
             .collect();
         let entries = self.analysis.workloads.iter();
         let of_table = entries.filter(|entry| workloads.contains(&entry.workload.as_str()));
-        let blocks = of_table.map(|entry| entry.blocks).max().unwrap_or(0);
+        let blocks = tables::all_blocks_text(of_table);
         let amounts = match amounts.is_empty() {
             true => String::new(),
             false => format!("; {}", amounts.join("; ")),
@@ -349,11 +350,7 @@ impl Measurements<'_> {
             }
             false => "",
         };
-        format!(
-            "here: {}, {blocks} block{}{amounts}{paired}",
-            tables::device_text(self.plan),
-            if blocks == 1 { "" } else { "s" }
-        )
+        format!("here: {}, {blocks}{amounts}{paired}", tables::device_text(self.plan))
     }
 }
 

@@ -4,6 +4,7 @@
 use lab::analysis::{Comparison, ContenderAnalysis, WorkloadAnalysis};
 use lab::plan::Plan;
 use lab::statistics::Verdict;
+use lab::words::{TOO_FEW_BLOCKS, is_telling};
 
 use crate::tables::{device_text, has_no_figure, primary_comparisons, verdict_text};
 use crate::text;
@@ -29,7 +30,7 @@ pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
             "{baseline}, the baseline, completed no trial, so nothing can be compared{advice}."
         );
     }
-    let blocks = primary_comparisons(workload).map(|c| c.blocks).max().unwrap_or(0);
+    let compared = || primary_comparisons(workload).map(|c| c.blocks).filter(|blocks| *blocks > 0);
     let of = |wanted: fn(&Verdict) -> bool| -> Vec<&Comparison> {
         primary_comparisons(workload)
             .filter(|comparison| {
@@ -62,52 +63,55 @@ pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
             _ => format!("{} failed whenever it was tried", contender.label),
         });
     }
-    match blocks {
-        0 => format!("{}.", text::list(&parts)),
-        blocks => format!("{}. {}", text::list(&parts), certainty(blocks, plan)),
+    match compared().min().zip(compared().max()) {
+        None => format!("{}.", text::list(&parts)),
+        Some(blocks) => {
+            format!("{}. {}", text::list(&parts), certainty(blocks, workload.blocks, plan))
+        }
     }
 }
 
-/// The statement of a decided comparison, as a factor that is always above 1.
+/// The statement of a decided comparison: its ratio and interval as in the table.
 fn decided(comparison: &Comparison, verdict: &str) -> String {
     let Comparison { contender, baseline, ratio, low, high, .. } = comparison;
     let (Some(ratio), Some(low), Some(high)) = (ratio, low, high) else {
         return format!("{contender} is {verdict} than {baseline}");
     };
-    // A throughput is best told as such; a time as the factor that is above 1.
-    let (words, invert) = match (comparison.unit.more_is_better(), verdict) {
-        (true, _) => (format!("times the {} of", comparison.metric), false),
-        (false, "faster") => ("times as fast as".to_string(), true),
-        (false, _) => ("times as long as".to_string(), false),
-    };
-    let (ratio, low, high) =
-        if invert { (1.0 / ratio, 1.0 / high, 1.0 / low) } else { (*ratio, *low, *high) };
-    let verb = match (comparison.unit.more_is_better(), verdict) {
-        (true, _) => "has",
-        (false, "faster") => "is",
-        (false, _) => "takes",
+    let (verb, words) = match comparison.unit.more_is_better() {
+        true => ("has", format!("times the {} of", comparison.metric)),
+        false => ("takes", "times as long as".to_string()),
     };
     format!(
         "{contender} {verb} {} {words} {baseline} ({} to {})",
-        text::ratio(ratio),
-        text::ratio(low),
-        text::ratio(high)
+        text::ratio(*ratio),
+        text::ratio(*low),
+        text::ratio(*high)
     )
 }
 
 fn undecided(comparison: &Comparison) -> String {
     let Comparison { contender, baseline, low, high, .. } = comparison;
     match (low, high) {
-        (Some(low), Some(high)) => format!(
+        (Some(low), Some(high)) if is_telling(*low, *high) => format!(
             "{contender} against {baseline} is inconclusive (the ratio lies between {} and {})",
             text::ratio(*low),
             text::ratio(*high)
         ),
-        _ => format!("{contender} against {baseline} is inconclusive (too few blocks)"),
+        _ => format!("{contender} against {baseline} is inconclusive ({TOO_FEW_BLOCKS})"),
     }
 }
 
-fn certainty(blocks: usize, plan: &Plan) -> String {
+/// What the intervals are and from how many blocks. `least` and `most`: blocks in which both of a
+/// pair completed a trial, which are fewer than were begun where a trial failed or time ran out.
+fn certainty((least, most): (usize, usize), begun: u32, plan: &Plan) -> String {
     let family = if plan.study.contenders.len() > 2 { ", jointly for all contenders" } else { "" };
-    format!("Intervals of 95 %{family}, from {blocks} interleaved blocks on {}.", device_text(plan))
+    let blocks = match least == most {
+        true => text::counted(most, "interleaved block"),
+        false => format!("{least} to {most} interleaved blocks"),
+    };
+    let of = match least < begun as usize {
+        true => format!(" (of {begun} that were begun)"),
+        false => String::new(),
+    };
+    format!("Intervals of 95 %{family}, from {blocks}{of} on {}.", device_text(plan))
 }

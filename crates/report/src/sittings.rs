@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::page::flatten;
 use crate::source::Source;
-use crate::table::{Cell, Table};
+use crate::table::{Cell, Table, Tone, paint};
 use crate::text;
 
 /// Groups that stand among the facts and tell nothing of what was measured.
@@ -124,6 +124,13 @@ pub fn sentence(sittings: &[Sitting<'_>]) -> Option<String> {
         names => format!("these facts are not the same in all: {}", text::list(names)),
     };
     Some(format!("the study was resumed, its trials are {}; {consequence}", text::list(&parts)))
+}
+
+/// What is said of several sittings, as a note for the terminal; empty for a single one.
+pub fn terminal(source: &Source, colour: bool) -> String {
+    let said = sentence(&sittings(source));
+    said.map(|said| format!("  {} {said}\n\n", paint("Note:", Tone::Faint, colour)))
+        .unwrap_or_default()
 }
 
 /// The kernels of the sittings, each once, in their order.

@@ -8,11 +8,12 @@ use lab::plan::Plan;
 use lab::record::{Phase, TIME_METRIC};
 use lab::spec::Device;
 use lab::statistics::Verdict;
+use lab::words::ratio_with_interval;
 
-use crate::overhead;
 use crate::sentence::sentence;
 use crate::table::{Cell, Table, Tone};
 use crate::text;
+use crate::{overhead, profile};
 
 /// The table of a workload: one row a contender, the fastest first.
 pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
@@ -133,6 +134,9 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     table
 }
 
+/// Bytes in a MiB, the unit of every rate here; published numbers keep their own.
+const MEBIBYTE: f64 = 1_048_576.0;
+
 /// More kinds of operation than these (those of a fio matrix) are not shown as a table.
 const LATENCY_KINDS_MAX: usize = 40;
 
@@ -142,7 +146,7 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
     let mut table = Table::new(&[
         "latency",
         "contender",
-        "count",
+        "count, all trials",
         "5 %",
         "50 %",
         "90 %",
@@ -151,7 +155,7 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
         "99.9 %",
         "99.99 %",
         "max",
-        "MB/s",
+        "MiB/s",
     ]);
     let kinds = latency_kinds(workload);
     if kinds.len() > LATENCY_KINDS_MAX {
@@ -164,13 +168,14 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
                 continue;
             };
             let time = |ns: u64| Cell::from(text::time(ns as f64));
-            // What one client saw: bytes over the sum of the latencies; 10^6 bytes as the
-            // publications have it. Of all kinds together it would mean nothing: a reader and a
+            // What one client saw: bytes over the sum of the latencies. Of all kinds together it would mean nothing: a reader and a
             // writer side by side move more than either, and their latencies add up all the same.
             let rate = match (latency.bytes, latency.total_ns) {
                 (0, _) | (_, 0) => "-".to_string(),
                 _ if kind == OVERALL_OPERATION => "-".to_string(),
-                (bytes, total_ns) => format!("{:.1}", bytes as f64 * 1e3 / total_ns as f64),
+                (bytes, total_ns) => {
+                    format!("{:.1}", bytes as f64 / MEBIBYTE * 1e9 / total_ns as f64)
+                }
             };
             table.rows.push(vec![
                 kind.replace('_', " ").into(),
@@ -212,7 +217,7 @@ pub fn latencies_left_out(workload: &WorkloadAnalysis) -> Option<String> {
 }
 
 /// How the trials are put together in [`latencies`].
-pub const LATENCIES_EXPLAINED: &str = "of all trials together: their histograms are merged, no percentile is averaged; MB/s of a kind: 10^6 bytes over the sum of its latencies, what one client saw";
+pub const LATENCIES_EXPLAINED: &str = "of all trials together: their histograms are merged, no percentile is averaged, and the count is of all of them too; MiB/s of a kind: its bytes over the sum of its latencies, what one client saw";
 
 /// What the loads found, a line each with the contender's label; what all found alike, such as the
 /// proof that they did the same work, stands once.
@@ -264,11 +269,8 @@ pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
 
 /// `1.025 [0.993, 1.059]`.
 fn ratio_text(comparison: &Comparison) -> String {
-    let ratio = comparison.ratio.map_or("-".into(), text::ratio);
-    match comparison.low.zip(comparison.high) {
-        Some((low, high)) => format!("{ratio} [{}, {}]", text::ratio(low), text::ratio(high)),
-        None => ratio,
-    }
+    let ends = comparison.low.zip(comparison.high);
+    comparison.ratio.map_or("-".into(), |ratio| ratio_with_interval(ratio, ends))
 }
 
 /// Ratio and verdict. Where one of the two completed no trial there is nothing to compare, and the
@@ -359,6 +361,35 @@ pub fn phases(workload: &WorkloadAnalysis) -> Table {
     table.without_empty_columns()
 }
 
+/// The blocks of a workload: `3 blocks`, or, where a block was begun and not finished, `3 whole
+/// blocks and a part of another`.
+pub fn blocks_text(workload: &WorkloadAnalysis) -> String {
+    all_blocks_text(std::iter::once(workload))
+}
+
+/// The blocks of all workloads: `3 to 4 blocks` where they have not the same number.
+pub fn all_blocks_text<'a>(
+    workloads: impl Iterator<Item = &'a WorkloadAnalysis> + Clone,
+) -> String {
+    let whole = || workloads.clone().map(|workload| workload.blocks_whole);
+    let range = (whole().min().unwrap_or(0), whole().max().unwrap_or(0));
+    let mut parted = workloads.clone().filter(|one| one.blocks > one.blocks_whole);
+    let begun = parted.next().map_or(range.1, |_| range.1 + 1);
+    blocks_words(range, begun)
+}
+
+fn blocks_words((least, most): (u32, u32), begun: u32) -> String {
+    let whole = if begun > most { "whole block" } else { "block" };
+    let count = match least == most {
+        true => text::counted(most as usize, whole),
+        false => format!("{least} to {most} {whole}s"),
+    };
+    match begun > most {
+        true => format!("{count} and a part of another"),
+        false => count,
+    }
+}
+
 /// What the trials stood on, in words.
 pub(crate) fn device_text(plan: &Plan) -> String {
     match plan.study.device.split_once(':') {
@@ -402,6 +433,9 @@ pub fn is_memory(device: &Device) -> bool {
 pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
     use std::fmt::Write;
     let mut out = String::new();
+    if let Some(line) = profile::line(plan, analysis) {
+        let _ = writeln!(out, "  {}\n", crate::table::paint(&line, Tone::Strong, colour));
+    }
     for workload in &analysis.workloads {
         if analysis.workloads.len() > 1 {
             let _ =
@@ -467,86 +501,4 @@ pub fn gate_text(outcome: &lab::statistics::GateOutcome) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use lab::analysis::analyse;
-    use lab::record::{Outcome, PhaseRecord, Record};
-    use lab::study::{CommandText, StudyText, WorkloadText};
-
-    /// What the tables say of three blocks of ext4, xfs and btrfs, of which `failing` completed no
-    /// trial and `untried` was not begun.
-    fn shown(failing: &[&str], untried: &str) -> (String, String) {
-        let command = Some(CommandText::Line("true".into()));
-        let text = StudyText {
-            contenders: ["ext4", "xfs", "btrfs"].map(String::from).into(),
-            runs: Some(3),
-            workloads: vec![WorkloadText { command, ..Default::default() }],
-            ..Default::default()
-        };
-        let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
-        let mut records = Vec::new();
-        for block in &plan.blocks {
-            for trial in &block.trials {
-                let spec = plan.spec(block, *trial, &Device::None, "/nowhere".into());
-                let mut record = Record::begun(&spec, 0);
-                if record.contender.label == untried {
-                    continue;
-                }
-                record.phases = [Phase::Run, Phase::Sync]
-                    .map(|phase| PhaseRecord {
-                        phase,
-                        elapsed_ns: 1_000_000_000 + u64::from(record.trial),
-                        device: None,
-                        machine_cpu_ns: None,
-                    })
-                    .into();
-                if failing.contains(&record.contender.label.as_str()) {
-                    let (message, output) = ("it broke".into(), String::new());
-                    record.outcome = Outcome::Failed { phase: Phase::Run, message, output };
-                }
-                records.push(record);
-            }
-        }
-        let analysis = analyse(&plan, &records, None);
-        let workload = &analysis.workloads[0];
-        (contenders(workload, &plan).terminal(false), sentence(workload, &plan))
-    }
-
-    fn row<'a>(table: &'a str, label: &str) -> Vec<&'a str> {
-        let row = table.lines().find(|line| line.trim_start().starts_with(label)).unwrap();
-        row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
-    }
-
-    #[test]
-    fn a_contender_that_failed_is_called_failed_and_not_inconclusive() {
-        let (table, sentence) = shown(&["xfs"], "");
-        assert_eq!(row(&table, "xfs"), ["xfs", "failed 3×", "-", "failed"]);
-        assert_eq!(row(&table, "ext4")[2..], ["1", "baseline"]);
-        assert!(sentence.contains("btrfs is as fast as ext4"), "{sentence}");
-        assert!(sentence.contains("xfs failed whenever it was tried"), "{sentence}");
-        assert!(sentence.contains("from 3 interleaved blocks"), "{sentence}");
-        // With nothing left to compare, no interval is spoken of.
-        let (_, sentence) = shown(&["xfs", "btrfs"], "");
-        assert_eq!(
-            sentence,
-            "xfs failed whenever it was tried and btrfs failed whenever it was tried."
-        );
-    }
-
-    #[test]
-    fn without_a_baseline_there_is_no_ratio() {
-        let (table, sentence) = shown(&["ext4"], "");
-        // A column in which no row says anything is left out.
-        assert_eq!(row(&table, "ext4"), ["ext4", "failed 3×", "baseline failed"]);
-        assert_eq!(row(&table, "xfs")[2..], ["no baseline"]);
-        assert!(sentence.starts_with("ext4, the baseline, completed no trial"), "{sentence}");
-        assert!(sentence.contains("--baseline"), "{sentence}");
-    }
-
-    #[test]
-    fn a_contender_that_was_not_tried_is_not_called_failed() {
-        let (table, sentence) = shown(&[], "btrfs");
-        assert_eq!(row(&table, "btrfs"), ["btrfs", "-", "-", "-"]);
-        assert!(sentence.contains("btrfs was not tried"), "{sentence}");
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! Numbers as people read them: three or four significant digits, units that suit the size.
 
 use lab::load::Unit;
+pub use lab::words::{counted, list, ratio};
 
 /// A time in ns: `1.932 s`, `51.30 ms`, `812.0 µs`.
 pub fn time(ns: f64) -> String {
@@ -118,25 +119,6 @@ pub fn small(value: f64) -> String {
     }
 }
 
-/// A ratio: `1.083`, `12.4`.
-pub fn ratio(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value if value >= 2.0 => format!("{value:.2}"),
-        value => format!("{value:.3}"),
-    }
-}
-
-/// `a`, `a and b`, `a, b and c`.
-pub fn list(words: &[String]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => one.clone(),
-        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,8 +144,8 @@ mod tests {
         assert_eq!([1e3, 2e9, 1.5e6, 999.0].map(round_time), ["1 µs", "2 s", "1.5 ms", "999 ns"]);
         assert_eq!(plain(7.5) + &plain(5.0), "7.55");
         assert_eq!([0.0, 0.000_04, 0.0123, 2.0].map(small), ["0", "4.0e-5", "0.0123", "2.00"]);
-        assert_eq!(ratio(1.0834), "1.083");
-        assert_eq!(ratio(12.44), "12.4");
+        assert_eq!([1.0834, 12.44, 2.0, 250.0].map(ratio), ["1.083", "12.4", "2.00", "250"]);
+        assert_eq!([1, 2].map(|count| counted(count, "block")), ["1 block", "2 blocks"]);
         assert_eq!(list(&["a".into(), "b".into(), "c".into()]), "a, b and c");
     }
 }

@@ -69,6 +69,21 @@ fn more_is_better_where_it_is() {
 }
 
 #[test]
+fn results_with_nothing_in_common_are_told_in_a_sentence() {
+    let why = |one: &Made, other: &Made| Across::new(&read(&[one, other])).nothing_in_common();
+    let first = result(&["ext4", "xfs"], "true", &[1000, 1000], 3);
+    assert_eq!(why(&first, &first), None);
+    let load = why(&first, &result(&["ext4"], "false", &[1000], 3)).unwrap();
+    assert!(load.contains("no load of A is in another (A has true; B has false)"), "{load}");
+    let contender = why(&first, &result(&["btrfs"], "true", &[1000], 3)).unwrap();
+    assert!(contender.contains("(A has ext4 and xfs; B has btrfs)"), "{contender}");
+    let failed = make(&study(&["ext4"], &["true"], 3), |_| false);
+    let none = why(&first, &failed).unwrap();
+    assert!(none.contains("no contender completed a trial of one load in two"), "{none}");
+    assert_eq!(none.lines().count(), 1);
+}
+
+#[test]
 fn what_does_not_match_is_named() {
     let before = result(&["ext4", "xfs", "btrfs"], "true", &[1000, 1000, 1000], 3);
     let after = result(&["ext4", "xfs: xfs -m crc=0"], "true", &[1000, 1000], 3);
@@ -89,7 +104,7 @@ fn what_does_not_match_is_named() {
     assert_eq!(across.workloads.len(), 1);
     assert!(page(&across).contains("btrfs"));
     let nothing = read(&[&after, &other]);
-    assert!(terminal(&Across::new(&nothing), false).contains("no load in common"));
+    assert!(terminal(&Across::new(&nothing), false).contains("no load of A is in another"));
 }
 
 /// A doubt about one result is one about the comparison; only the load's author's words are none.
@@ -173,6 +188,9 @@ fn the_facts_of_every_sitting_are_told() {
     assert_eq!(across.doubts[0], format!("of A: {said}"));
     let html = kurabe_report::page::page(&sources[0]);
     assert!(html.contains(said) && html.contains("What differs between the sittings"));
+    let note = |source: &Source| kurabe_report::sittings::terminal(source, false);
+    assert_eq!(note(&sources[0]), format!("  Note: {said}\n\n"));
+    assert_eq!(note(&sources[1]), "");
     assert!(html.contains("kurabe compare ext4") && html.contains("\nkurabe resume here</pre>"));
     assert!(!kurabe_report::page::page(&sources[1]).contains("sitting 1"));
 

@@ -9,6 +9,7 @@ use crate::load::{AverageLatency, Latency, Load, Unit};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
 use crate::statistics::summarize;
+use crate::words;
 
 /// A measured figure, with its interval where the statistics give one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -46,6 +47,15 @@ impl Measured {
 
     fn nanoseconds(value: f64) -> Measured {
         Measured::plain(value, Quantity::Of(Unit::Nanoseconds))
+    }
+
+    /// Whether its interval says anything; true without one, and of a figure that is no comparison.
+    pub fn is_telling(&self) -> bool {
+        match (self.low.zip(self.high), self.quantity) {
+            (Some((low, high)), Quantity::Ratio) => words::is_telling(low, high),
+            (Some((low, high)), Quantity::Percent) => words::is_telling_loss(low, high),
+            _ => true,
+        }
     }
 
     /// The figure in the unit of the published one; as it is where the two do not go together.

@@ -31,6 +31,8 @@ use super::replay::Second;
 
 /// A change of the level that is smaller than this is no drift, however certain it is.
 pub const CHANGE_MIN: f64 = 0.1;
+/// Bytes in a MiB, the unit in which evidence is told.
+const MEBIBYTE: f64 = 1_048_576.0;
 /// The least number of intervals from which a drift can be told.
 pub const INTERVALS_MIN: usize = 20;
 /// The part at either end in which no cut is looked for.
@@ -422,10 +424,10 @@ impl<'a> Account<'a> {
         let early_growth = (at_change - first.1) / early_seconds;
         let late_growth = (last.1 - at_change) / late_seconds;
         self.evidence.push(format!(
-            "dirty page cache: {:.0} MB at the start, {:.0} MB at the change, {:.0} MB at the end",
-            first.1 / 1e6,
-            at_change / 1e6,
-            last.1 / 1e6
+            "dirty page cache: {:.0} MiB at the start, {:.0} MiB at the change, {:.0} MiB at the end",
+            first.1 / MEBIBYTE,
+            at_change / MEBIBYTE,
+            last.1 / MEBIBYTE
         ));
         at_change > 1.5 * first.1 && early_growth > 1e6 && late_growth < early_growth / 4.0
     }
@@ -458,11 +460,12 @@ impl<'a> Account<'a> {
 
     fn describe(&mut self, early: &Part, late: &Part, shares: &Shares) {
         let pair = |figure: &dyn Fn(&Part) -> f64| (figure(early), figure(late));
-        let (written_early, written_late) = pair(&|part| part.written_bytes / part.seconds / 1e6);
-        let (read_early, read_late) = pair(&|part| part.read_bytes / part.seconds / 1e6);
+        let (written_early, written_late) =
+            pair(&|part| part.written_bytes / part.seconds / MEBIBYTE);
+        let (read_early, read_late) = pair(&|part| part.read_bytes / part.seconds / MEBIBYTE);
         self.evidence.push(format!(
-            "the device wrote {written_early:.1} MB/s before and {written_late:.1} MB/s after, \
-             and read {read_early:.1} and {read_late:.1} MB/s"
+            "the device wrote {written_early:.1} MiB/s before and {written_late:.1} MiB/s after, \
+             and read {read_early:.1} and {read_late:.1} MiB/s"
         ));
         let (busy_early, busy_late) = pair(&|part| 100.0 * part.busy_seconds / part.seconds);
         let (size_early, size_late) =

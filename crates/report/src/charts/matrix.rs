@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use lab::analysis::{CellOverhead, Overhead};
 use lab::quantity::size_text;
+use lab::words::loss_interval;
 
 use super::View;
 use crate::chart::{Axis, Chart, Guide, Mark, Point, Series, Tick, extremes};
@@ -92,7 +93,7 @@ fn map(
 /// `12.3 % fewer operations a second than raw, between 10.1 % and 14.5 %, 5 blocks`.
 fn in_words(entry: &CellOverhead, raw: &str) -> String {
     let interval = match entry.low_percent.zip(entry.high_percent) {
-        Some((low, high)) => format!("between {low:.1} % and {high:.1} %"),
+        Some(ends) => format!("interval {}", loss_interval(ends)),
         None => "no interval".into(),
     };
     let decided = if entry.is_decided() { "" } else { ", not decided" };

@@ -2,6 +2,7 @@
 
 use lab::analysis::Comparison;
 use lab::record::Record;
+use lab::words::{TOO_FEW_BLOCKS, is_telling};
 
 use super::{View, better, figure, scale_of};
 use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
@@ -241,6 +242,9 @@ fn estimate_text(comparison: &Comparison) -> String {
     let ratio = comparison.ratio.map_or("-".into(), text::ratio);
     let verdict = tables::verdict_text(&comparison.verdict);
     match comparison.low.zip(comparison.high) {
+        Some((low, high)) if !is_telling(low, high) => {
+            format!("{ratio}, {TOO_FEW_BLOCKS}: {verdict}")
+        }
         Some((low, high)) => {
             format!("{ratio}, between {} and {}: {verdict}", text::ratio(low), text::ratio(high))
         }

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use lab::published::{Measured, PublishedCell, PublishedRow, PublishedUnit, Quantity};
+use lab::words::TOO_FEW_BLOCKS;
 
 use crate::table::{Cell, Tone};
 use crate::text;
@@ -128,9 +129,10 @@ fn shown(cell: &Shown) -> Cell {
             }
         };
     let text = match figure.low.zip(figure.high) {
-        Some((low, high)) => {
+        Some((low, high)) if figure.is_telling() => {
             format!("{} [{}, {}]", words(figure.value), words(low), words(high))
         }
+        Some(_) => format!("{} [{TOO_FEW_BLOCKS}]", words(figure.value)),
         None => words(figure.value),
     };
     let mark = if marked { MARK } else { "" };

@@ -11,8 +11,8 @@ use lab::record::Record;
 use super::{Beside, picture, tables};
 use crate::chart::Chart;
 use crate::html::{self, escape};
-use crate::page;
 use crate::table::{Table, Tone, paint};
+use crate::{page, profile};
 
 /// What was left out of the study on this machine, a line each.
 pub fn left_out(plan: &Plan) -> Vec<String> {
@@ -51,9 +51,10 @@ pub fn terminal(plan: &Plan, records: &[Record], analysis: &Analysis, colour: bo
     if let Some(source) = &study.source {
         out.push_str(&prose("  ", source));
     }
-    if !study.differs.is_empty() {
+    let differs = profile::differs(plan);
+    if !differs.is_empty() {
         let _ = writeln!(out, "\n  {DIFFERS_HEADING}:");
-        for line in &study.differs {
+        for line in &differs {
             out.push_str(&prose("  - ", line));
         }
     }
@@ -132,9 +133,10 @@ pub fn markdown(plan: &Plan, records: &[Record], analysis: &Analysis) -> String 
     if let Some(source) = &study.source {
         let _ = writeln!(out, "{source}\n");
     }
-    if !study.differs.is_empty() {
+    let differs = profile::differs(plan);
+    if !differs.is_empty() {
         let _ = writeln!(out, "{DIFFERS_HEADING}:\n");
-        for line in &study.differs {
+        for line in &differs {
             let _ = writeln!(out, "- {line}");
         }
     }
@@ -213,9 +215,10 @@ pub fn section(
     if let Some(source) = &study.source {
         let _ = writeln!(out, "<p>{}</p>", escape(source));
     }
-    if !study.differs.is_empty() {
+    let differs = profile::differs(plan);
+    if !differs.is_empty() {
         let _ = writeln!(out, "<details><summary>{DIFFERS_HEADING}</summary>\n<ul>");
-        for line in &study.differs {
+        for line in &differs {
             let _ = writeln!(out, "<li>{}</li>", escape(line));
         }
         out.push_str("</ul>\n</details>\n");

@@ -1,0 +1,164 @@
+//! What the tables and the sentence say of records made by hand.
+
+use super::*;
+use lab::analysis::analyse;
+use lab::record::{Outcome, PhaseRecord, Record};
+use lab::study::{CommandText, StudyText, WorkloadText};
+
+/// A study of ext4, xfs and btrfs.
+fn study(blocks: u32) -> StudyText {
+    let command = Some(CommandText::Line("true".into()));
+    StudyText {
+        contenders: ["ext4", "xfs", "btrfs"].map(String::from).into(),
+        runs: Some(blocks),
+        workloads: vec![WorkloadText { command, ..Default::default() }],
+        ..Default::default()
+    }
+}
+
+/// Completed records of every trial of the plan, whose runs and syncs take `time_ns` each.
+fn records(plan: &Plan, time_ns: impl Fn(&Record) -> u64) -> Vec<Record> {
+    let mut records = Vec::new();
+    for block in &plan.blocks {
+        for trial in &block.trials {
+            let spec = plan.spec(block, *trial, &Device::None, "/nowhere".into());
+            let mut record = Record::begun(&spec, 0);
+            let elapsed_ns = time_ns(&record);
+            record.phases = [Phase::Run, Phase::Sync]
+                .map(|phase| PhaseRecord { phase, elapsed_ns, device: None, machine_cpu_ns: None })
+                .into();
+            records.push(record);
+        }
+    }
+    records
+}
+
+/// What the tables say of three blocks of ext4, xfs and btrfs, of which `failing` completed no
+/// trial and `untried` was not begun.
+fn shown(failing: &[&str], untried: &str) -> (String, String) {
+    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let mut records = records(&plan, |record| 1_000_000_000 + u64::from(record.trial));
+    records.retain(|record| record.contender.label != untried);
+    for record in &mut records {
+        if failing.contains(&record.contender.label.as_str()) {
+            let (message, output) = ("it broke".into(), String::new());
+            record.outcome = Outcome::Failed { phase: Phase::Run, message, output };
+        }
+    }
+    let analysis = analyse(&plan, &records, None);
+    let workload = &analysis.workloads[0];
+    (contenders(workload, &plan).terminal(false), sentence(workload, &plan))
+}
+
+fn row<'a>(table: &'a str, label: &str) -> Vec<&'a str> {
+    let row = table.lines().find(|line| line.trim_start().starts_with(label)).unwrap();
+    row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+}
+
+#[test]
+fn a_contender_that_failed_is_called_failed_and_not_inconclusive() {
+    let (table, sentence) = shown(&["xfs"], "");
+    assert_eq!(row(&table, "xfs"), ["xfs", "failed 3×", "-", "failed"]);
+    assert_eq!(row(&table, "ext4")[2..], ["1", "baseline"]);
+    assert!(sentence.contains("btrfs is as fast as ext4"), "{sentence}");
+    assert!(sentence.contains("xfs failed whenever it was tried"), "{sentence}");
+    assert!(sentence.contains("from 3 interleaved blocks"), "{sentence}");
+    // With nothing left to compare, no interval is spoken of.
+    let (_, sentence) = shown(&["xfs", "btrfs"], "");
+    assert_eq!(
+        sentence,
+        "xfs failed whenever it was tried and btrfs failed whenever it was tried."
+    );
+}
+
+#[test]
+fn without_a_baseline_there_is_no_ratio() {
+    let (table, sentence) = shown(&["ext4"], "");
+    // A column in which no row says anything is left out.
+    assert_eq!(row(&table, "ext4"), ["ext4", "failed 3×", "baseline failed"]);
+    assert_eq!(row(&table, "xfs")[2..], ["no baseline"]);
+    assert!(sentence.starts_with("ext4, the baseline, completed no trial"), "{sentence}");
+    assert!(sentence.contains("--baseline"), "{sentence}");
+}
+
+#[test]
+fn the_sentence_has_the_ratio_of_the_table_in_its_direction() {
+    // Three blocks; xfs takes about 0.8 times as long.
+    let text = study(3);
+    let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let records = records(&plan, |record| match record.contender.label.as_str() {
+        "xfs" => 800_000_000 + u64::from(record.block) * 1_000_000,
+        _ => 1_000_000_000,
+    });
+    let workload = analyse(&plan, &records, None).workloads.remove(0);
+    let said = sentence(&workload, &plan);
+    let comparison = &workload.comparisons[0];
+    assert_eq!(comparison.verdict, Verdict::Faster);
+    let ends = [comparison.ratio, comparison.low, comparison.high];
+    let [ratio, low, high] = ends.map(|value| text::ratio(value.unwrap()));
+    let expected = format!("xfs takes {ratio} times as long as ext4 ({low} to {high})");
+    assert!(said.starts_with(&expected), "no '{expected}' in {said}");
+    let table = contenders(&workload, &plan).terminal(false);
+    assert!(table.contains(&format!("{ratio} [{low}, {high}]")), "{table}");
+}
+
+#[test]
+fn an_interval_that_says_nothing_keeps_no_digits() {
+    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let records = records(&plan, |record| match record.contender.label.as_str() {
+        "xfs" => [1, 900, 30][record.block as usize] * 10_000_000,
+        _ => 1_000_000_000,
+    });
+    let workload = analyse(&plan, &records, None).workloads.remove(0);
+    let table = contenders(&workload, &plan).terminal(false);
+    assert!(row(&table, "xfs")[2].ends_with("[too few blocks to tell]"), "{table}");
+    let said = sentence(&workload, &plan);
+    assert!(said.contains("xfs against ext4 is inconclusive (too few blocks to tell)"), "{said}");
+    assert!(workload.comparisons[0].low.is_some(), "the numbers stay in the analysis");
+}
+
+#[test]
+fn blocks_are_counted_alike_in_text_and_tables() {
+    let plan = Plan::new(study(4).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let mut records = records(&plan, |_| 1_000_000_000);
+    let analysis = analyse(&plan, &records, None);
+    assert_eq!(blocks_text(&analysis.workloads[0]), "4 blocks");
+    assert!(sentence(&analysis.workloads[0], &plan).contains("from 4 interleaved blocks on"));
+    // The budget ended in the last block, after the trial of ext4 alone.
+    records.retain(|record| record.block < 3 || record.contender.label == "ext4");
+    let analysis = analyse(&plan, &records, None);
+    let expected = "3 whole blocks and a part of another";
+    assert_eq!(blocks_text(&analysis.workloads[0]), expected);
+    assert_eq!(all_blocks_text(analysis.workloads.iter()), expected);
+    let said = sentence(&analysis.workloads[0], &plan);
+    assert!(said.contains("from 3 interleaved blocks (of 4 that were begun) on"), "{said}");
+}
+
+#[test]
+fn a_part_of_a_study_is_announced_above_its_numbers() {
+    let full = study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap();
+    let load = |seconds| {
+        let mut study = full.clone();
+        study.workloads[0].load =
+            lab::load::Load::Dbench(lab::load::DbenchLoad { clients: 4, seconds, load_file: None });
+        study
+    };
+    let mut here = load(3);
+    here.reduced = lab::study::Reduced::between(&load(600), &here, true, "--full runs it all");
+    let plan = Plan::new(here, 1);
+    let analysis = analyse(&plan, &records(&plan, |_| 1_000_000_000), None);
+    let said = terminal(&plan, &analysis, false);
+    let line = "  Quick profile, not the study's full size: 0.5 % of the counted time (3 s of 600 s); 3 blocks; --full runs it all.\n";
+    assert!(said.starts_with(line), "{said}");
+    assert!(crate::export::markdown(&plan, &analysis).contains(line.trim()));
+    let whole = Plan::new(load(600), 1);
+    let analysis = analyse(&whole, &records(&whole, |_| 1_000_000_000), None);
+    assert!(!terminal(&whole, &analysis, false).contains("profile"));
+}
+
+#[test]
+fn a_contender_that_was_not_tried_is_not_called_failed() {
+    let (table, sentence) = shown(&[], "btrfs");
+    assert_eq!(row(&table, "btrfs"), ["btrfs", "-", "-", "-"]);
+    assert!(sentence.contains("btrfs was not tried"), "{sentence}");
+}
