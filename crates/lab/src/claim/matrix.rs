@@ -262,7 +262,7 @@ pub(super) fn varies_most_alone(losses: &[Loss]) -> Finding {
             _ => Outcome::Inconclusive,
         });
         evidence.push(format!(
-            "{label}: over the block sizes what is lost differs by up to {:.0} percentage points one by one, and by up to {:.0} in queues; decided by what the intervals leave possible that are wider than in the table, because {} cells decide together",
+            "{label}: over the block sizes what is lost differs by up to {:.0} percentage points one by one, and by up to {:.0} in queues; decided by the intervals that are wider than in the table, because {} cells decide together",
             alone * 100.0,
             queued * 100.0,
             cells
