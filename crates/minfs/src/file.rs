@@ -116,9 +116,13 @@ impl File {
     /// one waited. The time of the last write alone is no reason for a metadata write.
     pub fn sync(&self) -> Result<()> {
         if self.shared.is_settled() {
-            return Ok(());
+            let state = self.inode.state.read().expect(NOT_POISONED);
+            // What was written while another thread unmounted came too late for its last sync.
+            let is_late = state.is_dirty() || self.inode.written_ns() != 0;
+            return if is_late && !state.is_unlinked { self.shared.writable() } else { Ok(()) };
         }
         let mark = self.shared.flush_mark();
+        self.inode.written_ns();
         self.shared.bound_tails()?;
         let wanted = {
             let state = self.inode.state.read().expect(NOT_POISONED);
@@ -134,8 +138,10 @@ impl File {
         if state.recorded_changes < wanted && !state.is_unlinked {
             self.shared.store(&self.inode, turn, state)
         } else {
-            drop((state, turn));
-            self.flush_since(mark)
+            drop(state);
+            let outcome = self.flush_since(mark);
+            drop(turn);
+            outcome
         }
     }
 
@@ -178,7 +184,7 @@ impl File {
         state.size = size;
         state.kept_units = units;
         state.attributes.changed_ns = now_ns();
-        self.inode.written_ns.store(state.attributes.changed_ns, Ordering::Relaxed);
+        self.inode.set_written_ns(state.attributes.changed_ns);
         if !state.is_unlinked {
             shared.store_settled(&self.inode, &turn, &mut state)?;
         }
@@ -245,7 +251,7 @@ impl File {
         let shared = &self.shared;
         shared.writable()?;
         let (turn, mut state) = self.inode.lock_to_record();
-        let written_ns = self.inode.written_ns.swap(0, Ordering::Relaxed);
+        let written_ns = self.inode.take_written_ns();
         if written_ns != 0 {
             state.attributes.modified_ns = written_ns;
         }
@@ -319,10 +325,13 @@ impl File {
         let end = offset + bytes.len() as u64;
         let live = state.live();
         shared.grow(state, end, end > live)?;
+        // A write that fails half-way, at a block that it must read first, say, leaves bytes that no
+        // checksum knows; the next sync then flushes them before it records them.
+        let pending_checksum = Self::pending_checksum(state, bytes, offset, live);
+        state.pending_checksum = None;
         if offset > live {
             self.fill_with_zeros(state, live, offset)?;
         }
-        let pending_checksum = Self::pending_checksum(state, bytes, offset, live);
         self.put(state, bytes, offset)?;
         state.pending_checksum = pending_checksum;
         if end > state.valid.min(state.size) {

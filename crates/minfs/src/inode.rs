@@ -19,9 +19,10 @@ pub(crate) struct Inode {
     pub(crate) has_unflushed_record: AtomicBool,
     /// Held shared while data move, so that no one takes the space away meanwhile.
     pub(crate) state: RwLock<InodeState>,
-    /// Outside the lock, so that writers that share it can note their time. Zero: not changed
-    /// since the attributes were last set.
-    pub(crate) written_ns: AtomicI64,
+    /// Outside the lock, so that writers that share it can note that they wrote: since the time
+    /// below was taken, and when, or zero.
+    was_written: AtomicBool,
+    written_ns: AtomicI64,
 }
 
 /// The right to write a record of one file. Held until the record is durable: the next one goes to
@@ -37,6 +38,7 @@ impl Inode {
             turn: Mutex::new(()),
             has_unflushed_record: AtomicBool::new(false),
             state: RwLock::new(state),
+            was_written: AtomicBool::new(false),
             written_ns: AtomicI64::new(0),
         }
     }
@@ -55,13 +57,36 @@ impl Inode {
         Some((turn, self.state.try_write().ok()?))
     }
 
-    /// Notes the time of a write. It seldom differs from the last one, and what is not written
-    /// stays in the caches of all processors that write the file.
+    /// Notes that the file was written. Its time is taken when somebody next asks for it, at the
+    /// next sync or close, as POSIX has it for the times of files: a write is spared the clock.
     pub(crate) fn note_write(&self) {
-        let now = now_ns();
-        if self.written_ns.load(Ordering::Relaxed) != now {
-            self.written_ns.store(now, Ordering::Relaxed);
+        // What is not written stays in the caches of all processors that write the file.
+        if !self.was_written.load(Ordering::Relaxed) {
+            self.was_written.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// When the file was last written, in nanoseconds since 1970 UTC; zero if it was not since the
+    /// attributes were last set.
+    pub(crate) fn written_ns(&self) -> i64 {
+        if self.was_written.load(Ordering::Relaxed) {
+            self.was_written.store(false, Ordering::Relaxed);
+            self.written_ns.store(now_ns(), Ordering::Relaxed);
+        }
+        self.written_ns.load(Ordering::Relaxed)
+    }
+
+    /// The same, and forgets it.
+    pub(crate) fn take_written_ns(&self) -> i64 {
+        let written_ns = self.written_ns();
+        self.written_ns.store(0, Ordering::Relaxed);
+        written_ns
+    }
+
+    /// Takes another change of the content as a write at that time.
+    pub(crate) fn set_written_ns(&self, written_ns: i64) {
+        self.was_written.store(false, Ordering::Relaxed);
+        self.written_ns.store(written_ns, Ordering::Relaxed);
     }
 }
 

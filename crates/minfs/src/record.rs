@@ -146,8 +146,8 @@ impl Record {
                 sector_checksum(&geometry.fields.uuid, self.inode, slot, index, sector);
             trailer.encode(&mut sector[PAYLOAD_BYTES..]);
         }
-        // The writer proves what it wrote with the reader's own eyes: a record that a mount would
-        // refuse must never reach the medium.
+        // The writer proves the content with the reader's own eyes: a record that a mount would
+        // refuse must never reach the medium. The checksums just taken are not taken again.
         match Self::checked(&bytes, geometry, self.inode, self.generation) {
             Ok(back) => assert_eq!(back, *self, "a record changed on its way to disk"),
             Err(why) => panic!("a record would not be readable: {why}"),

@@ -9,7 +9,8 @@
 //! - a record that moves the valid length names the checksum of the bytes it adds, or is written
 //!   only after a flush that covers them.
 //!
-//! Locks are taken in the order names, inode, slot or allocator. After an error of the device on
+//! Locks are taken in the order names, the turn to record a file, its state, then slot, allocator,
+//! tails or the turn to flush; two turns only under the names, or by trying. After an error of the device on
 //! a write or a flush nothing more is written: what is on the medium is then unknown. Knows
 //! nothing of what the names mean to a caller.
 
@@ -234,7 +235,7 @@ impl Shared {
         let unit_bytes = self.geometry.unit_bytes();
         let extents = state.first_extents(state.needed_units(unit_bytes));
         let mut attributes = state.attributes.clone();
-        let written_ns = inode.written_ns.load(Ordering::Relaxed);
+        let written_ns = inode.written_ns();
         if written_ns != 0 {
             attributes.modified_ns = written_ns;
             attributes.changed_ns = attributes.changed_ns.max(written_ns);
@@ -357,6 +358,7 @@ impl Shared {
     pub(crate) fn close(&self, inode: &Arc<Inode>) {
         let mut names = self.lock_names();
         let mut state = inode.state.write().expect(NOT_POISONED);
+        inode.written_ns();
         state.handles -= 1;
         if state.handles > 0 {
             return;
@@ -504,7 +506,7 @@ impl Shared {
     }
 
     fn take_times(&self, inode: &Inode, state: &mut InodeState) {
-        let written_ns = inode.written_ns.swap(0, Ordering::Relaxed);
+        let written_ns = inode.take_written_ns();
         if written_ns != 0 {
             state.attributes.modified_ns = written_ns;
             state.attributes.changed_ns = state.attributes.changed_ns.max(written_ns);
@@ -561,7 +563,7 @@ impl Shared {
         let inodes: Vec<_> = self.lock_names().by_name.values().cloned().collect();
         for inode in &inodes {
             let (turn, state) = inode.lock_to_record();
-            let has_times = state.has_new_times || inode.written_ns.load(Ordering::Relaxed) != 0;
+            let has_times = state.has_new_times || inode.written_ns() != 0;
             if state.is_unlinked || state.is_damaged {
                 continue;
             }

@@ -175,6 +175,34 @@ fn a_failed_write_or_flush_turns_the_volume_read_only_and_loses_nothing_acknowle
 }
 
 #[test]
+fn a_write_that_fails_at_a_read_spoils_no_later_sync() {
+    let memory = Arc::new(MemoryDevice::new(8 << 20, 4096));
+    mkfs(&memory, &MkfsOptions::default()).unwrap();
+    let path_to_failure = |fault: Vec<Fault>| {
+        let device = Arc::new(FaultyDevice::new(memory.clone(), fault));
+        let volume = mount(&device);
+        let _ = volume.unlink(b"log");
+        let file = volume.create(b"log", 0o644).unwrap();
+        file.write(&[1; 65536], 0).unwrap();
+        let (reads, _, _) = device.request_counts();
+        // Whole blocks, then one that is cut and must be read first.
+        let outcome = file.write(&[2; 6000], 4096);
+        if outcome.is_err() {
+            file.sync().unwrap();
+            // What a crash would leave: the volume is not unmounted.
+            let after = mount(&memory);
+            assert_eq!(after.open(b"log").unwrap().size(), 65536);
+            std::mem::forget(after);
+        }
+        (reads, outcome.is_err())
+    };
+    let (reads, _) = path_to_failure(Vec::new());
+    let failed =
+        (reads..reads + 4).filter(|read| path_to_failure(vec![Fault::FailRead(*read)]).1).count();
+    assert!(failed > 0, "no read of the overwriting failed");
+}
+
+#[test]
 fn a_corrupt_slot_pair_names_the_file_and_leaves_the_rest_readable() {
     let device = new_device();
     let volume = mount(&device);

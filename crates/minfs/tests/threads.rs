@@ -241,3 +241,23 @@ fn syncs_that_wait_for_each_other_share_a_flush() {
         assert!((1..=3).contains(&flushes), "{flushes} flushes for {THREADS} threads");
     }
 }
+
+#[test]
+fn what_is_written_while_another_thread_unmounts_is_not_acknowledged() {
+    // The last flush of the unmount lets another thread write; its sync comes after the end.
+    let late: Arc<Mutex<Option<minfs::File>>> = Arc::default();
+    let mut device = Slow::new(Duration::ZERO);
+    let writer = late.clone();
+    device.in_flush = Box::new(move || {
+        if let Some(file) = writer.lock().unwrap().as_ref() {
+            file.write(&[9; 4096], 0).unwrap();
+        }
+    });
+    let volume = mount(Arc::new(device));
+    let file = volume.create(b"log", 0o644).unwrap();
+    file.preallocate(0, 64 << 10, false, true).unwrap();
+    *late.lock().unwrap() = Some(file.clone());
+    volume.unmount().unwrap();
+    assert!(file.sync().is_err());
+    late.lock().unwrap().take();
+}
