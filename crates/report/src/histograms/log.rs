@@ -209,10 +209,10 @@ fn add_payload(payload: &[u8], high_ns: u64, counts: &mut Vec<u64>) -> Result<()
         let half = number >> 1;
         let count = half & is_run.wrapping_sub(1);
         let step = 1 + half * is_run;
-        if bucket >= counts.len() && count > 0 {
-            if bucket >= end {
-                return Err("it has more counts than buckets");
-            }
+        if count > 0 && bucket >= end {
+            return Err("it has more counts than buckets");
+        }
+        if count > 0 && bucket >= counts.len() {
             counts.resize((bucket + 1).next_multiple_of(HALF), 0);
         }
         if let Some(sum) = counts.get_mut(bucket) {

@@ -83,6 +83,19 @@ fn lengths_and_counts_are_not_taken_at_their_word() {
     assert!(parsed(Vec::new()).is_err());
 }
 
+/// The room of a kind that was counted in before is larger than that of a histogram of lower bounds.
+#[test]
+fn counts_beyond_the_bounds_are_refused_whatever_was_read_before() {
+    // A run of 5000 zeroes, then a count of 1: within 1 to 2^40, beyond 1 to 4095.
+    let counts = [0x8f, 0x4e, 2];
+    let [sound, damaged] = [1 << 40, 4095].map(|high| line(&plain(&counts, 3, 1, high)));
+    assert_eq!(filled(&parse(sound.as_bytes()).unwrap()[0]), [(5000, 1)]);
+    for before in ["", &sound] {
+        let problem = parse(format!("{before}{damaged}").as_bytes()).unwrap_err();
+        assert!(problem.contains("more counts than buckets"), "{problem}");
+    }
+}
+
 fn serialized(histogram: &Histogram<u64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     V2Serializer::new().serialize(histogram, &mut bytes).unwrap();
