@@ -110,6 +110,19 @@ fn of_contender(reference: &Reference, label: &str) -> Reference {
     Reference { contender: label.to_string(), ..reference.clone() }
 }
 
+fn is_comparison(reference: &Reference) -> bool {
+    matches!(reference.statistic, Statistic::Ratio | Statistic::Loss)
+}
+
+/// How what stands together was compared: the statistics pair the plan's baseline with each other
+/// contender, and nothing else.
+struct Compared {
+    /// Whether anything was paired within blocks.
+    paired: bool,
+    /// Labels of the contenders of which there is the quotient of the medians.
+    quotients: Vec<String>,
+}
+
 impl Measurements<'_> {
     fn beside(self, published: &PublishedTable, index: usize) -> Beside {
         let along = along(published);
@@ -152,7 +165,7 @@ impl Measurements<'_> {
         }
         let mut notes: Vec<String> = published.note.iter().cloned().collect();
         notes.extend(row::quotients_explained(&quotients));
-        notes.push(self.explanation(published, measured));
+        notes.push(self.explanation(published, &others, measured));
         notes.extend(profile::pooled(published).filter(|_| measured));
         let id = format!("published-{}", index + 1);
         Beside {
@@ -212,10 +225,22 @@ impl Measurements<'_> {
             if cells.iter().all(Option::is_none) {
                 continue;
             }
-            let compares = wanted.iter().flatten().any(|(r, _)| r.statistic == Statistic::Ratio);
+            let measured = wanted.iter().zip(&cells).filter(|(_, cell)| cell.is_some());
+            let ratios = measured.filter_map(|(wanted, _)| Some(&wanted.as_ref()?.0));
+            let ratios = ratios.filter(|reference| reference.statistic == Statistic::Ratio);
+            let how = match self.how_compared(ratios) {
+                None => String::new(),
+                Some(Compared { paired: true, quotients }) if quotients.is_empty() => {
+                    ": ratio, paired within blocks".into()
+                }
+                Some(Compared { paired: true, quotients }) => format!(
+                    ": ratio, paired within blocks; of {} the quotient of the medians",
+                    text::list(&quotients)
+                ),
+                Some(Compared { paired: false, .. }) => ": ratio, quotient of the medians".into(),
+            };
             let workload = layer_name(row, layer).map(|name| format!(", {name}"));
-            let paired = if compares { ": ratio, paired within blocks" } else { "" };
-            let head = format!("{head}{}{paired}", workload.unwrap_or_default());
+            let head = format!("{head}{}{how}", workload.unwrap_or_default());
             rows.push(row::measured_row(head, &cells));
         }
         rows
@@ -294,8 +319,22 @@ impl Measurements<'_> {
     /// Whether a comparison is of the baseline with itself.
     fn is_to_itself(self, reference: &Reference) -> bool {
         let baseline = reference.baseline.as_deref().unwrap_or(self.plan.baseline_label());
-        let compares = matches!(reference.statistic, Statistic::Ratio | Statistic::Loss);
-        compares && reference.contender == baseline
+        is_comparison(reference) && reference.contender == baseline
+    }
+
+    /// How these were compared; None where nothing was, or only something with itself.
+    fn how_compared<'a>(self, all: impl Iterator<Item = &'a Reference>) -> Option<Compared> {
+        let plans = self.plan.baseline_label();
+        let mut how = Compared { paired: false, quotients: Vec::new() };
+        for one in all.filter(|one| !self.is_to_itself(one)) {
+            let baseline = one.baseline.as_deref().unwrap_or(plans);
+            if [baseline, one.contender.as_str()].contains(&plans) {
+                how.paired = true;
+            } else if !how.quotients.contains(&one.contender) {
+                how.quotients.push(one.contender.clone());
+            }
+        }
+        (how.paired || !how.quotients.is_empty()).then_some(how)
     }
 
     /// The same figure of another contender; not what the baseline is to itself.
@@ -309,7 +348,7 @@ impl Measurements<'_> {
     }
 
     /// What "here" is: the device, the blocks, and how much of each load; or why there is nothing.
-    fn explanation(self, published: &PublishedTable, measured: bool) -> String {
+    fn explanation(self, published: &PublishedTable, others: &[&str], measured: bool) -> String {
         let cells = || published.rows.iter().flat_map(|row| &row.cells).flat_map(|c| &c.here);
         if cells().next().is_none() {
             return "published only: nothing stands for it here".into();
@@ -342,15 +381,34 @@ impl Measurements<'_> {
             true => String::new(),
             false => format!("; {}", amounts.join("; ")),
         };
-        let compares =
-            cells().any(|cell| matches!(cell.statistic, Statistic::Ratio | Statistic::Loss));
-        let paired = match compares {
-            true => {
-                "; what is compared is paired within each block, so that it need not be the quotient of the medians beside it"
-            }
-            false => "",
+        let of_others =
+            cells().flat_map(|cell| others.iter().map(|label| of_contender(cell, label)));
+        let all: Vec<Reference> = cells().cloned().chain(of_others).collect();
+        let compared = all.iter().filter(|one| is_comparison(one) && self.measure(one).is_some());
+        let only = || {
+            let baseline = self.plan.baseline_label();
+            format!("since only pairs with {baseline}, the baseline of this run, are paired")
         };
-        format!("here: {}, {blocks}{amounts}{paired}", tables::device_text(self.plan))
+        let how = match self.how_compared(compared) {
+            None => String::new(),
+            Some(Compared { paired: false, .. }) => {
+                format!("; what is compared is the quotient of the medians, {}", only())
+            }
+            Some(Compared { quotients, .. }) => {
+                let of_these = match quotients.is_empty() {
+                    true => String::new(),
+                    false => format!(
+                        "; of {} it is the quotient of the medians, {}",
+                        text::list(&quotients),
+                        only()
+                    ),
+                };
+                format!(
+                    "; what is compared is paired within each block, so that it need not be the quotient of the medians beside it{of_these}"
+                )
+            }
+        };
+        format!("here: {}, {blocks}{amounts}{how}", tables::device_text(self.plan))
     }
 }
 

@@ -240,6 +240,38 @@ fn a_ratio_that_is_not_the_quotient_of_the_medians_above_it_is_marked() {
 }
 
 #[test]
+fn only_ratios_with_the_baseline_of_the_plan_are_called_paired() {
+    const CONTENDERS: &str = "contenders = [\"ext4\", \"xfs\", \"btrfs\"]";
+    let said = |contenders: &str, left_out: &str| {
+        let text = STUDY.replace(CONTENDERS, contenders);
+        let (plan, mut records, _) = measured_of(&text, times);
+        records.retain(|record| record.contender.label != left_out);
+        let analysis = analyse(&plan, &records, None);
+        let beside = tables(&plan, &records, &analysis).remove(0);
+        (beside.table.rows[3][0].text.clone(), beside.notes.last().unwrap().clone())
+    };
+    // The plan's baseline is the first contender; the table's is ext4.
+    let (head, note) = said(CONTENDERS, "");
+    assert_eq!(head, "  here: ratio, paired within blocks");
+    assert!(note.contains("; what is compared is paired") && !note.contains("; of "), "{note}");
+    let (head, note) = said("contenders = [\"xfs\", \"ext4\", \"btrfs\"]", "");
+    assert_eq!(head, "  here: ratio, paired within blocks; of btrfs the quotient of the medians");
+    assert!(note.contains("paired within each block"), "{note}");
+    assert!(
+        note.ends_with("; of btrfs it is the quotient of the medians, since only pairs with xfs, the baseline of this run, are paired"),
+        "{note}"
+    );
+    let (head, note) = said("contenders = [\"btrfs\", \"ext4\", \"xfs\"]", "");
+    assert_eq!(head, "  here: ratio, paired within blocks; of xfs the quotient of the medians");
+    assert!(note.contains("only pairs with btrfs"), "{note}");
+    // Where the plan's baseline was not measured, nothing is paired.
+    let (head, note) = said("contenders = [\"btrfs\", \"ext4\", \"xfs\"]", "btrfs");
+    assert_eq!(head, "  here: ratio, quotient of the medians");
+    assert!(note.contains("; what is compared is the quotient of the medians, since"), "{note}");
+    assert!(!note.contains("paired within"), "{note}");
+}
+
+#[test]
 fn what_has_no_counterpart_points_at_the_chart_over_time() {
     let text = STUDY.replace(
         "note = \"of long ago\"\n",
