@@ -6,14 +6,12 @@
 //! Published and measured numbers share a table, never a row.
 
 use lab::analysis::Analysis;
-use lab::load::{Load, TreeSource};
 use lab::plan::Plan;
 use lab::published::{
     Figure, Measured, PublishedCell, PublishedRow, PublishedTable, Reference, Statistic, measure,
 };
-use lab::quantity::size_text;
 use lab::record::Record;
-use lab::spec::Workload;
+use lab::study::reduced::amount;
 
 use crate::chart::Chart;
 use crate::table::{Cell, Table};
@@ -372,7 +370,7 @@ impl Measurements<'_> {
         let amounts: Vec<String> = workloads
             .iter()
             .filter_map(|name| self.plan.study.workloads.iter().find(|entry| entry.name == *name))
-            .filter_map(amount)
+            .filter_map(|entry| Some(format!("{}: {}", entry.name, amount(&entry.load)?)))
             .collect();
         let entries = self.analysis.workloads.iter();
         let of_table = entries.filter(|entry| workloads.contains(&entry.workload.as_str()));
@@ -410,32 +408,6 @@ impl Measurements<'_> {
         };
         format!("here: {}, {blocks}{amounts}{how}", tables::device_text(self.plan))
     }
-}
-
-/// How much of a load was done here, in words.
-fn amount(workload: &Workload) -> Option<String> {
-    let name = &workload.name;
-    let words = match &workload.load {
-        Load::Objects(load) if load.scale != 1.0 => {
-            format!("{} of the program's counts", load.scale)
-        }
-        Load::Tree(load) => match &load.source {
-            TreeSource::Synthetic { files, .. } => format!("a tree of {files} files"),
-            TreeSource::Tarball(path) => path.display().to_string(),
-        },
-        Load::Fio(load) if load.path.is_none() => load.text.clone(),
-        Load::FioMatrix(load) => format!(
-            "cells of {} over {}",
-            text::time(load.cell_ns as f64),
-            size_text(load.size_bytes)
-        ),
-        Load::Dbench(load) => format!("{} clients, {} s counted", load.clients, load.seconds),
-        Load::DbenchReplay(load) => {
-            format!("{} clients, {} s counted", load.clients, load.seconds)
-        }
-        Load::Objects(_) | Load::Fio(_) | Load::Command { .. } | Load::Bonnie(_) => return None,
-    };
-    Some(format!("{name}: {words}"))
 }
 
 #[cfg(test)]
