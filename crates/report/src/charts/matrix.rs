@@ -15,6 +15,7 @@ use crate::html::{self, escape};
 use crate::overhead::{explained, row_name};
 use crate::svg::Place;
 use crate::table::{Cell, Table};
+use crate::text::counted;
 
 /// Loss in percent that gets the full colour: half of the bare device's operations.
 const FULL_COLOUR_PERCENT: f64 = 50.0;
@@ -97,7 +98,8 @@ fn in_words(entry: &CellOverhead, raw: &str) -> String {
         None => "no interval".into(),
     };
     let decided = if entry.is_decided() { "" } else { ", not decided" };
-    format!("{}, {interval}, {} blocks{decided}", less_or_more(entry.percent, raw), entry.blocks)
+    let blocks = counted(entry.blocks, "block");
+    format!("{}, {interval}, {blocks}{decided}", less_or_more(entry.percent, raw))
 }
 
 fn less_or_more(percent: f64, raw: &str) -> String {
