@@ -7,9 +7,10 @@
 //! nothing, equal distances are equal factors.
 
 use lab::published::{
-    Draw, Each, Figure, Picture, PublishedCell, PublishedTable, PublishedUnit, Quantity, Reference,
-    Statistic,
+    Draw, Each, Figure, Measured, Picture, PublishedCell, PublishedTable, PublishedUnit, Quantity,
+    Reference, Statistic,
 };
+use lab::words::TOO_FEW_BLOCKS;
 
 use super::{Along, Measurements, along, of_contender, row, unnamed};
 use crate::chart::Chart;
@@ -157,14 +158,7 @@ impl Measurements<'_> {
             (None, Quantity::Of(_) | Quantity::Percent) => return None,
         };
         let Some(base) = base else {
-            let interval = shown.low.zip(shown.high);
-            return Some(Bar {
-                label,
-                key: layer + 1,
-                value: shown.value,
-                interval,
-                absolute: None,
-            });
+            return Some(drawn(label, layer, &shown, None));
         };
         let of_metric =
             matches!(one.figure, Figure::Metric(_)) && one.statistic == Statistic::Value;
@@ -177,18 +171,10 @@ impl Measurements<'_> {
             // No statistics compare it: the quotient of the medians.
             false => {
                 let quotient = measured.value / self.measure(base)?.value;
-                lab::published::Measured { value: quotient, low: None, high: None, ..measured }
+                Measured { value: quotient, low: None, high: None, ..measured }
             }
         };
-        let interval = ratio.low.zip(ratio.high);
-        let absolute = Some(shown.value);
-        ratio.value.is_finite().then_some(Bar {
-            label,
-            key: layer + 1,
-            value: ratio.value,
-            interval,
-            absolute,
-        })
+        ratio.value.is_finite().then(|| drawn(label, layer, &ratio, Some(shown.value)))
     }
 
     /// The rows as curves over those columns of which anything is known.
@@ -265,6 +251,19 @@ fn layer_names(cells: &[(&str, &PublishedCell)]) -> Vec<String> {
     most.into_iter().flatten().map(|reference| reference.workload.clone()).collect()
 }
 
+/// A measured figure as a bar; like in the table, without an interval that says nothing.
+fn drawn(label: String, layer: usize, measured: &Measured, absolute: Option<f64>) -> Bar {
+    let telling = measured.is_telling();
+    Bar {
+        label,
+        key: layer + 1,
+        value: measured.value,
+        interval: measured.low.zip(measured.high).filter(|_| telling),
+        absolute,
+        instead: (!telling).then_some(TOO_FEW_BLOCKS),
+    }
+}
+
 fn published_bar(
     head: &str,
     cell: &PublishedCell,
@@ -287,5 +286,6 @@ fn published_bar(
         value: middle / divisor,
         interval: (low < high).then_some((low / divisor, high / divisor)),
         absolute: base.map(|_| middle),
+        instead: None,
     })
 }

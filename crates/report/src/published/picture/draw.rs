@@ -1,6 +1,8 @@
 //! Draws what a published table's picture holds: bars, symbols or curves, the published ones in
 //! outline. Knows nothing of where the numbers came from.
 
+use std::fmt::Write;
+
 use lab::published::{Picture, PublishedTable, PublishedUnit};
 
 use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Tick, extremes};
@@ -30,6 +32,8 @@ pub struct Bar {
     pub interval: Option<(f64, f64)>,
     /// The number in the table's unit, where a multiple is drawn instead.
     pub absolute: Option<f64>,
+    /// What stands in the place of an interval that says nothing.
+    pub instead: Option<&'static str>,
 }
 
 /// What the numbers of a picture are.
@@ -46,8 +50,8 @@ struct Ground {
     axis: Axis,
     /// Where bars begin; none where symbols are drawn instead.
     bars_from: Option<f64>,
-    /// Where intervals end at the latest.
-    intervals_to: f64,
+    /// Between what intervals are drawn.
+    intervals: (f64, f64),
 }
 
 fn ground(title: String, scale: Scale, bars: &[Bar]) -> Ground {
@@ -65,15 +69,17 @@ fn ground(title: String, scale: Scale, bars: &[Bar]) -> Ground {
             extremes(values().chain(ends().filter(|end| *end > 0.0))).unwrap_or((low, high));
         let room = high * (high / low).powf(LABEL_ROOM / (1.0 - LABEL_ROOM));
         if let Some(axis) = Axis::logarithmic(title.clone(), [low, room].into_iter(), text::plain) {
-            return Ground { axis, bars_from: base, intervals_to: high };
+            return Ground { axis, bars_from: base, intervals: (low, high) };
         }
     }
     // An interval that goes far beyond all numbers would leave no room for them.
     let (_, furthest) = extremes(ends().chain([high])).unwrap_or((low, high));
+    let published = bars.iter().filter(|bar| bar.key == 0).filter_map(|bar| bar.interval);
+    let low = published.fold(low, |low, ends| low.min(ends.0));
     let (low, high) = (low.min(0.0), furthest.min(high * INTERVAL_REACH_MAX).max(0.0));
     let room = (high - low) / (1.0 - LABEL_ROOM);
     let axis = Axis::linear(title, low, low + room);
-    Ground { axis, bars_from: Some(0.0), intervals_to: high }
+    Ground { axis, bars_from: Some(0.0), intervals: (low, high) }
 }
 
 /// Draws the numbers of one row or column, each in a row of the picture. `layers` are the workloads
@@ -122,13 +128,13 @@ pub fn draw_bars(
 }
 
 /// A number in its row: a bar with its interval, or a symbol where bars say nothing; and its label.
-fn series_of(bar: &Bar, row: f64, key: usize, scale: Scale, ground: &Ground) -> Vec<Series> {
-    let (bars_from, intervals_to) = (ground.bars_from, ground.intervals_to);
+fn series_of(bar: &Bar, place: f64, key: usize, scale: Scale, ground: &Ground) -> Vec<Series> {
+    let (bars_from, (least, most)) = (ground.bars_from, ground.intervals);
     let words = words(bar, scale);
-    let ends = bar.interval.map(|(low, high)| (low, high.min(intervals_to)));
+    let ends = bar.interval.map(|(low, high)| (low.clamp(least, most), high.clamp(least, most)));
     let point = Point {
         x: bar.value,
-        y: row,
+        y: place,
         low: bars_from,
         high: None,
         text: format!("{}: {words}", bar.label),
@@ -150,9 +156,20 @@ fn series_of(bar: &Bar, row: f64, key: usize, scale: Scale, ground: &Ground) -> 
     // A bar to the left of where bars begin has its label where it begins.
     let right = [bar.value, ends.map_or(bar.value, |ends| ends.1), bars_from.unwrap_or(bar.value)];
     let right = right.into_iter().fold(f64::MIN, f64::max);
-    let further = bar.interval.filter(|(_, high)| *high > intervals_to);
-    let further = further.map(|(_, high)| format!(", up to {}", text::ratio(high)));
-    series.push(one(Mark::Label, Point::at(right, row, words + &further.unwrap_or_default())));
+    let end = |value| match scale {
+        Scale::Multiple(_) => text::ratio(value),
+        Scale::Absolute(_) => row::digits(value),
+    };
+    let mut label = words;
+    // The ends of a published range are in its words.
+    let here = bar.interval.filter(|_| bar.key != 0);
+    if let Some((low, _)) = here.filter(|(low, _)| *low < least) {
+        let _ = write!(label, ", down to {}", end(low));
+    }
+    if let Some((_, high)) = here.filter(|(_, high)| *high > most) {
+        let _ = write!(label, ", up to {}", end(high));
+    }
+    series.push(one(Mark::Label, Point::at(right, place, label)));
     series
 }
 
@@ -175,11 +192,15 @@ fn words(bar: &Bar, scale: Scale) -> String {
         (Scale::Multiple(_), _) if bar.key != 0 || bar.absolute.is_some() => text::ratio(bar.value),
         _ => exact(bar.value),
     };
-    match (scale, bar.absolute) {
+    let said = match (scale, bar.absolute) {
         (_, Some(_)) if bar.key == 0 && bar.interval.is_some() => own,
         (_, Some(absolute)) => format!("{own} ({}{unit})", exact(absolute)),
         (Scale::Multiple(_), None) => own,
         (Scale::Absolute(_), None) => own + &unit,
+    };
+    match bar.instead {
+        Some(instead) => format!("{said} [{instead}]"),
+        None => said,
     }
 }
 

@@ -146,19 +146,52 @@ fn every_way_in_the_navigation_leads_somewhere() {
     assert!(section.html.contains("data-chart=\"0\""), "{}", section.html);
 }
 
+fn bar(key: usize, value: f64, interval: Option<(f64, f64)>) -> Bar {
+    Bar { label: "x".into(), key, value, interval, absolute: None, instead: None }
+}
+
+fn drawn(scale: Scale, layers: &[&str], bars: Vec<Bar>) -> Chart {
+    let layers = layers.iter().map(|layer| layer.to_string()).collect();
+    draw_bars("id".into(), "title".into(), "axis".into(), scale, layers, bars)
+}
+
+#[test]
+fn an_interval_far_below_all_numbers_says_how_far_it_reaches() {
+    let bars = vec![bar(1, 20.0, Some((-300.0, 25.0))), bar(1, 30.0, Some((28.0, 32.0)))];
+    let chart = drawn(Scale::Absolute(None), &["load"], bars);
+    let points = |mark| chart.series.iter().filter(move |s| s.mark == mark).flat_map(|s| &s.points);
+    let lows: Vec<f64> = points(Mark::Whisker).map(|point| point.low.unwrap()).collect();
+    assert_eq!((lows, chart.x.range.0), (vec![0.0, 28.0], 0.0));
+    let labels: Vec<&str> = points(Mark::Label).map(|point| point.text.as_str()).collect();
+    assert_eq!(labels, ["20.00, down to -300.0", "30.00"]);
+}
+
+#[test]
+fn an_interval_that_says_nothing_is_not_drawn() {
+    // xfs takes between a hundredth and a hundred times as long as ext4, from block to block.
+    fn wild(contender: u64, block: u64) -> u64 {
+        let factor = [1, 10_000, 100, 2, 9_000][block as usize];
+        10_000_000 * if contender == 1 { factor } else { 100 }
+    }
+    let of = "picture = { draw = \"bars\", each = \"row\", of = [\"ext4 = 1\"] }";
+    let text = STUDY.replacen("title = \"Times\"\n", &format!("title = \"Times\"\n{of}\n"), 1);
+    let (plan, records, analysis) = measured_of(&text, wild);
+    let beside = tables(&plan, &records, &analysis).remove(0);
+    let cell = &words(&beside.table)[3][2];
+    assert!(cell.contains("[too few blocks to tell]"), "{cell}");
+    let [chart] = beside.charts.as_slice() else { panic!("{:?}", beside.charts) };
+    let points = |mark| chart.series.iter().filter(move |s| s.mark == mark).flat_map(|s| &s.points);
+    // That of btrfs, which takes as long as ext4 in each block.
+    assert_eq!(points(Mark::Whisker).count(), 1, "{:?}", chart.series);
+    let label = points(Mark::Label).map(|point| &point.text).find(|text| text.contains("few"));
+    assert!(label.is_some_and(|text| text.ends_with(" [too few blocks to tell]")), "{label:?}");
+    assert!(chart.says.contains("xfs") && chart.says.contains("[too few blocks to tell]"));
+}
+
 #[test]
 fn an_interval_far_beyond_all_numbers_leaves_them_room() {
-    let bar =
-        |value: f64, interval| Bar { label: "x".into(), key: 1, value, interval, absolute: None };
-    let bars = vec![bar(0.5, Some((0.4, 0.6))), bar(0.7, Some((0.1, 20.0)))];
-    let chart = draw_bars(
-        "id".into(),
-        "title".into(),
-        "axis".into(),
-        Scale::Multiple(None),
-        vec!["load".into()],
-        bars,
-    );
+    let bars = vec![bar(1, 0.5, Some((0.4, 0.6))), bar(1, 0.7, Some((0.1, 20.0)))];
+    let chart = drawn(Scale::Multiple(None), &["load"], bars);
     assert!(!chart.x.logarithmic && chart.x.range.1 < 3.0, "{:?}", chart.x);
     let points = |mark| chart.series.iter().filter(move |s| s.mark == mark).flat_map(|s| &s.points);
     let highs: Vec<f64> = points(Mark::Whisker).map(|point| point.high.unwrap()).collect();
