@@ -20,11 +20,11 @@ pub struct Reduced {
     /// The whole study's device, where it is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The loads of which another amount was done.
+    /// The loads of which another amount was done, or in whose place another was.
     pub loads: Vec<ReducedLoad>,
 }
 
-/// A load of which another amount was done.
+/// A load of which another amount was done, or in whose place another was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReducedLoad {
     /// Name of the workload.
@@ -33,13 +33,14 @@ pub struct ReducedLoad {
     pub parts: Vec<Part>,
 }
 
-/// One measure of a load.
+/// One measure of a load, or that it is another one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// What is meant: `the counted time`.
     pub what: String,
-    /// Here over that of the whole study.
-    pub share: f64,
+    /// Here over that of the whole study; absent where the two cannot be compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// Both amounts, `3 s of 600 s`, where they are more than the share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amounts: Option<String>,
@@ -53,7 +54,10 @@ impl Reduced {
             .iter()
             .filter_map(|workload| {
                 let other = whole.workloads.iter().find(|other| other.name == workload.name)?;
-                let parts = parts(&other.load, &workload.load);
+                let mut parts = parts(&other.load, &workload.load);
+                if parts.is_empty() && !is_same(&other.load, &workload.load) {
+                    parts.push(Part { what: "another load".into(), share: None, amounts: None });
+                }
                 let workload = workload.name.clone();
                 (!parts.is_empty()).then_some(ReducedLoad { workload, parts })
             })
@@ -95,7 +99,8 @@ impl Reduced {
 impl Part {
     fn words(&self) -> String {
         let amounts = self.amounts.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
-        format!("{} of {}{amounts}", percent(self.share), self.what)
+        let share = self.share.map(|share| format!("{} of ", percent(share))).unwrap_or_default();
+        format!("{share}{}{amounts}", self.what)
     }
 }
 
@@ -141,12 +146,36 @@ fn parts(whole: &Load, here: &Load) -> Vec<Part> {
     }
 }
 
+/// Whether two loads are the same; of fio's options, also where an amount is written in other words.
+fn is_same(whole: &Load, here: &Load) -> bool {
+    let option = |word: &str| {
+        let amount = word.split_once('=').and_then(|(key, value)| {
+            let amount = match key.trim_start_matches('-') {
+                "size" | "filesize" | "io_size" => u128::from(parse_size(value).ok()?),
+                "runtime" => parse_duration(value).ok()?.as_nanos(),
+                _ => return None,
+            };
+            Some(format!("{key}={amount}"))
+        });
+        amount.unwrap_or_else(|| word.to_string())
+    };
+    match (whole, here) {
+        (Load::Fio(whole), Load::Fio(here)) => {
+            let options = |load: &FioLoad| -> Vec<String> {
+                load.text.split_whitespace().map(option).collect()
+            };
+            whole.path == here.path && options(whole) == options(here)
+        }
+        _ => whole == here,
+    }
+}
+
 /// None where the two are equal, or nothing is to be divided by.
 fn part(what: &str, whole: f64, here: f64, words: impl Fn(f64) -> String) -> Option<Part> {
     let amounts = (words(here), words(whole));
     (whole != here && whole > 0.0).then(|| Part {
         what: what.into(),
-        share: here / whole,
+        share: Some(here / whole),
         amounts: (!amounts.0.is_empty()).then(|| format!("{} of {}", amounts.0, amounts.1)),
     })
 }
@@ -288,6 +317,27 @@ mod tests {
         assert_eq!(reduced.shares(&only), "0.5 % of the counted time (3 s of 600 s)");
         // The whole study is reduced by nothing.
         assert_eq!(Reduced::between(&whole, &whole, false, ""), None);
+    }
+
+    #[test]
+    fn another_load_is_not_called_all_of_it() {
+        let said = |whole: &str, here: &str| {
+            let study = |load: &str| {
+                let text = format!("contenders = ['ext4']\n[[workload]]\nname = 'x'\n{load}");
+                let text = crate::study_file::parse(Path::new("s"), &text).unwrap();
+                text.resolve(&["ext4"]).unwrap()
+            };
+            let here = study(here);
+            Reduced::between(&study(whole), &here, true, "").unwrap().shares(&here)
+        };
+        let synthetic = "tree = 'synthetic:500'";
+        assert_eq!(said("tree = '/path/linux-4.10.1.tar.xz'", synthetic), "another load");
+        assert_eq!(said("fio = 'rw=read size=1G'", "fio = 'rw=write size=1G'"), "another load");
+        assert_eq!(said("command = 'true'", "command = 'false'"), "another load");
+        // The same amount in other words is the same load.
+        let fio = "fio = 'rw=read size=1024M runtime=60s'";
+        assert_eq!(said(fio, "fio = 'rw=read  size=1G runtime=60'"), "all of it");
+        assert_eq!(said(synthetic, synthetic), "all of it");
     }
 
     #[test]
