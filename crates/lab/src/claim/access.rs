@@ -3,7 +3,7 @@
 //! The answer is a sentence by thresholds on medians over the trials (`docs/statistics.md`), then
 //! the numbers.
 
-use super::{Claim, Finding, Outcome};
+use super::{Claim, Finding, Outcome, all_labels};
 use crate::analysis::{self, WorkloadAnalysis};
 use crate::load::StorePlace;
 use crate::plan::Plan;
@@ -61,6 +61,11 @@ pub(super) fn same_access(
         let is_judged = |label: &str| !claim.except.iter().any(|named| named == label);
         let judged: Vec<&Work> = all.iter().filter(|work| is_judged(&work.label)).collect();
         let mut doubts = Doubts::default();
+        let is_absent = |label: &&str| all.iter().all(|work| work.label != *label);
+        for label in all_labels(plan).into_iter().filter(|label| is_judged(label)).filter(is_absent)
+        {
+            doubts.open.push(format!("{label} was not measured"));
+        }
         compare_work(&judged, &mut doubts);
         let mut places = Vec::new();
         for entry in contenders {

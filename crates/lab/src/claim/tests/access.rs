@@ -5,7 +5,9 @@ use super::three;
 use crate::analysis;
 use crate::fixture::run_of;
 use crate::load::{LoadReport, StorePlace};
-use crate::record::DeviceDelta;
+use crate::plan::Plan;
+use crate::record::{DeviceDelta, Record};
+use crate::study::LeftOut;
 
 #[test]
 fn the_device_s_work_is_the_median_of_the_tables() {
@@ -28,8 +30,18 @@ fn the_device_s_work_is_the_median_of_the_tables() {
 /// The answer on the access patterns after xfs wrote `factor` times the bytes and requests of the
 /// others, and put the store's file as `place` says.
 fn access(factor: f64, place: Option<StorePlace>, claim: &str) -> Vec<String> {
+    access_after(factor, place, claim, |_, _| ())
+}
+
+/// The same after a change to the plan and the records.
+fn access_after(
+    factor: f64,
+    place: Option<StorePlace>,
+    claim: &str,
+    change: impl Fn(&mut Plan, &mut Vec<Record>),
+) -> Vec<String> {
     let claim = format!("text = 'x'\nrule = 'same-access'\nworkload = 'load'\n{claim}");
-    let (plan, mut records) = three(&claim);
+    let (mut plan, mut records) = three(&claim);
     let in_order =
         StorePlace { pieces: 4, pieces_back: 0, bytes: 1 << 30, span_bytes: (1 << 30) + 4096 };
     for record in &mut records {
@@ -45,6 +57,7 @@ fn access(factor: f64, place: Option<StorePlace>, claim: &str) -> Vec<String> {
         let store_place = if is_xfs { place } else { Some(in_order) };
         record.load = Some(LoadReport { store_place, ..Default::default() });
     }
+    change(&mut plan, &mut records);
     let analysis = analysis::analyse(&plan, &records, None);
     let judged = judge(&plan, &records, &analysis).remove(0);
     assert_eq!(judged.outcome, Outcome::Answered);
@@ -74,6 +87,32 @@ fn whether_the_access_patterns_were_fair_is_a_sentence_by_thresholds() {
     assert!(excepted[0].starts_with(fair), "{excepted:?}");
     assert!(excepted[1].contains("xfs 100 reads"), "{excepted:?}");
     assert_eq!(excepted.last().unwrap(), "not judged, as the claim has it: xfs");
+}
+
+#[test]
+fn who_was_not_measured_keeps_access_patterns_from_being_called_fair() {
+    let in_order =
+        Some(StorePlace { pieces: 4, pieces_back: 0, bytes: 1 << 30, span_bytes: 1 << 30 });
+    let fair = "load: the access patterns were fair: ";
+    type Change = fn(&mut Plan, &mut Vec<Record>);
+    let uncounted: Change = |_, records| {
+        let of_btrfs = records.iter_mut().filter(|record| record.contender.label == "btrfs");
+        of_btrfs.for_each(|record| run_of(record).device = None);
+    };
+    let left_out: Change = |plan, _| {
+        let (what, name) = ("contender".into(), "zfs".into());
+        plan.study.left_out = vec![LeftOut { what, name, missing: vec!["a tool".into()] }];
+    };
+    for (label, change) in [("btrfs", uncounted), ("zfs", left_out)] {
+        let said = access_after(1.0, in_order, "", change).remove(0);
+        assert!(said.contains(&format!("cannot be told: {label} was not measured (")), "{said}");
+        let but_for_it = |plan: &mut Plan, records: &mut Vec<Record>| {
+            change(plan, records);
+            plan.study.claims[0].except = vec![label.into()];
+        };
+        let excepted = access_after(1.0, in_order, "", but_for_it).remove(0);
+        assert!(excepted.starts_with(fair), "{excepted}");
+    }
 }
 
 #[test]
