@@ -117,8 +117,9 @@ fn directory_problem(directory: &Path) -> Option<String> {
     }
 }
 
-/// Programs that are named but nowhere to be found, each with the flag that names it. Every trial
-/// begins in an empty directory, so that a relative path has to be made by an earlier command.
+/// Programs that are named but nowhere to be found, each with the step that names it, in words for
+/// flags and for the keys of a study file alike. Every trial begins in an empty directory, so that
+/// a relative path has to be made by an earlier command.
 fn command_problems(workload: &Workload) -> Vec<String> {
     let command = match &workload.load {
         Load::Command { command } => Some(command),
@@ -127,10 +128,10 @@ fn command_problems(workload: &Workload) -> Vec<String> {
     let mut problems = Vec::new();
     let mut is_empty = true;
     for (name, line) in [
-        ("--setup", workload.setup.as_ref()),
-        ("--prepare", workload.prepare.as_ref()),
-        ("COMMAND", command),
-        ("--cleanup", workload.cleanup.as_ref()),
+        ("setup", workload.setup.as_ref()),
+        ("prepare", workload.prepare.as_ref()),
+        ("the command", command),
+        ("cleanup", workload.cleanup.as_ref()),
     ] {
         let Some(line) = line else { continue };
         let problem =
@@ -162,7 +163,7 @@ fn relative_words(program: &str) -> String {
         true => {
             format!("name its whole path, {}", here.components().collect::<PathBuf>().display())
         }
-        false => "name its whole path, or make it by --setup".into(),
+        false => "name its whole path, or make it in the setup".into(),
     };
     format!("is looked for in the trial's directory, which is empty; {next}")
 }

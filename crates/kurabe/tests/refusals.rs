@@ -108,17 +108,18 @@ fn programs_that_are_not_there() {
     let mine = site.work().join("mine.sh").display().to_string();
     let absent = "no-such-program-of-kurabe";
     let line = format!("{absent} --fast");
+    let command = "the command: ";
     for (flags, says) in [
-        (&["--", absent, "argument"][..], &["COMMAND", absent, "is not found; install it"][..]),
-        (&["--", &line], &["COMMAND", absent, "is not found; install it"]),
-        (&["--shell", "bash", "--", &line], &["COMMAND", absent, "is not found"]),
+        (&["--", absent, "argument"][..], &[command, absent, "is not found; install it"][..]),
+        (&["--", &line], &[command, absent, "is not found; install it"]),
+        (&["--shell", "bash", "--", &line], &[command, absent, "is not found"]),
         (&["-N", "--", "/no/such/program --help"], &["/no/such/program", "is not found"]),
         (&["--", "/no/such/program --help"], &["/no/such/program", "is not found"]),
         (&["--shell", "no-such-shell", "--", "true"], &["no-such-shell", "is not found"]),
-        (&["--setup", &line, "--", "true"], &["--setup", absent, "is not found"]),
-        (&["--", &mine, "x"], &["COMMAND", &mine, "is not executable; chmod +x"]),
-        (&["--", "./mine.sh"], &["COMMAND", "'./mine.sh'", "is empty; name its whole path", &mine]),
-        (&["--", "./other", "x"], &["'./other'", "is empty", "or make it by --setup"]),
+        (&["--setup", &line, "--", "true"], &["': setup: ", absent, "is not found"]),
+        (&["--", &mine, "x"], &[command, &mine, "is not executable; chmod +x"]),
+        (&["--", "./mine.sh"], &[command, "'./mine.sh'", "is empty; name its whole path", &mine]),
+        (&["--", "./other", "x"], &["'./other'", "is empty", "or make it in the setup"]),
     ] {
         let arguments = [&["compare", "dir:/tmp"], flags].concat();
         site.run(&arguments).expect(2).says(says);
