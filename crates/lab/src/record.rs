@@ -453,6 +453,18 @@ impl Record {
     }
 }
 
+/// The counted, completed trials of a contender under a workload.
+pub(crate) fn counted_trials<'a>(
+    records: &'a [Record],
+    workload: &'a str,
+    label: &'a str,
+) -> impl Iterator<Item = &'a Record> {
+    records
+        .iter()
+        .filter(|record| !record.warmup && record.outcome == Outcome::Completed)
+        .filter(move |record| record.workload == workload && record.contender.label == label)
+}
+
 /// What is left of a number when a part that was counted in it is taken out.
 fn less(whole: Option<u64>, part: Option<u64>) -> Option<u64> {
     match (whole, part) {

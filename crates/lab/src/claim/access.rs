@@ -7,7 +7,7 @@ use super::{Claim, Finding, Outcome, all_labels};
 use crate::analysis::{self, WorkloadAnalysis};
 use crate::load::StorePlace;
 use crate::plan::Plan;
-use crate::record::{DeviceDelta, Outcome as TrialOutcome, Record};
+use crate::record::{DeviceDelta, Record, counted_trials};
 
 /// Up to this factor between the greatest and the least the device had the same work.
 const FAIR_FACTOR_MAX: f64 = 1.1;
@@ -172,28 +172,16 @@ fn judge_place(label: &str, place: Option<StorePlace>, doubts: &mut Doubts) {
     }
 }
 
-/// The counted, completed trials of a contender under a workload.
-fn counted<'a>(
-    workload: &'a str,
-    label: &'a str,
-    records: &'a [Record],
-) -> impl Iterator<Item = &'a Record> {
-    records
-        .iter()
-        .filter(|record| !record.warmup && record.outcome == TrialOutcome::Completed)
-        .filter(move |record| record.workload == workload && record.contender.label == label)
-}
-
 /// The store's place in the trial in which the most of its pieces lay out of order.
 fn worst_place(workload: &str, label: &str, records: &[Record]) -> Option<StorePlace> {
-    let places =
-        counted(workload, label, records).filter_map(|record| record.load.as_ref()?.store_place);
+    let places = counted_trials(records, workload, label)
+        .filter_map(|record| record.load.as_ref()?.store_place);
     places.max_by_key(|place| (place.pieces_back, place.span_bytes))
 }
 
 fn work(workload: &str, label: &str, records: &[Record]) -> Option<Work> {
     let deltas: Vec<DeviceDelta> =
-        counted(workload, label, records).filter_map(Record::run_device).collect();
+        counted_trials(records, workload, label).filter_map(Record::run_device).collect();
     // The same median as that of the costs in the tables, so that no page has two.
     let median = |figure: fn(&DeviceDelta) -> u64| {
         analysis::median(deltas.iter().map(|delta| figure(delta) as f64))

@@ -4,7 +4,7 @@ use super::{Claim, Finding, Outcome, Ratio, all_labels, of_all};
 use crate::analysis::WorkloadAnalysis;
 use crate::load::Drift;
 use crate::plan::Plan;
-use crate::record::{Outcome as TrialOutcome, Record};
+use crate::record::{Record, counted_trials};
 use crate::words::{interval, list, ratio_with_interval};
 
 /// A change of less than a tenth does not count: seconds differ by as much.
@@ -91,21 +91,9 @@ pub(super) fn sinks(
 const TOO_SHORT: &str =
     "the runs are too short for a beginning and an end; give more time, by --full or --scale";
 
-/// The counted, completed trials of a contender under a workload.
-fn counted<'a>(
-    records: &'a [Record],
-    workload: &'a str,
-    label: &'a str,
-) -> impl Iterator<Item = &'a Record> {
-    records
-        .iter()
-        .filter(|record| !record.warmup && record.outcome == TrialOutcome::Completed)
-        .filter(move |record| record.workload == workload && record.contender.label == label)
-}
-
 /// Of each counted trial the first and the last third's throughput.
 fn ends_of_trials(records: &[Record], workload: &str, label: &str) -> (Vec<f64>, Vec<f64>) {
-    counted(records, workload, label).filter_map(ends).unzip()
+    counted_trials(records, workload, label).filter_map(ends).unzip()
 }
 
 /// "What is that?": the drifts that the loads found in their own counters, with their causes. A
@@ -114,7 +102,7 @@ pub(super) fn why(workloads: &[&WorkloadAnalysis], plan: &Plan, records: &[Recor
     let (mut evidence, mut quiet, mut short) = (Vec::new(), Vec::new(), Vec::new());
     for workload in workloads {
         for entry in &plan.study.contenders {
-            let drifts: Vec<&Drift> = counted(records, &workload.workload, &entry.label)
+            let drifts: Vec<&Drift> = counted_trials(records, &workload.workload, &entry.label)
                 .filter_map(|record| record.load.as_ref()?.drift.as_ref())
                 .collect();
             let place = || format!("{} under {}", entry.label, workload.workload);

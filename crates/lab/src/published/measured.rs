@@ -7,7 +7,7 @@ use super::{Figure, PublishedUnit, Reference, Statistic};
 use crate::analysis::{Analysis, Comparison, ContenderAnalysis, WorkloadAnalysis};
 use crate::load::{AverageLatency, Latency, Load, Unit};
 use crate::plan::Plan;
-use crate::record::{Outcome, Record};
+use crate::record::{Record, counted_trials};
 use crate::statistics::summarize;
 use crate::words;
 
@@ -127,7 +127,7 @@ pub fn measure(
             }
         }
         (Figure::Detail(place), _) => {
-            let trials = trials_of(records, reference);
+            let trials = counted_trials(records, &reference.workload, &reference.contender);
             let reports = trials.filter_map(|record| Some(&record.load.as_ref()?.details));
             let values: Vec<f64> =
                 reports.filter_map(|report| detail(report, place)?.as_f64()).collect();
@@ -256,25 +256,13 @@ fn detail<'a>(report: &'a Value, place: &str) -> Option<&'a Value> {
     kept.is_none().then_some(at)
 }
 
-/// The counted trials of a reference's contender under its workload that were completed.
-fn trials_of<'a>(
-    records: &'a [Record],
-    reference: &'a Reference,
-) -> impl Iterator<Item = &'a Record> {
-    let counted =
-        records.iter().filter(|record| !record.warmup && record.outcome == Outcome::Completed);
-    counted.filter(|record| {
-        record.workload == reference.workload && record.contender.label == reference.contender
-    })
-}
-
 /// What the tool that did the work says of an operation, trial by trial.
 fn averages<'a>(
     records: &'a [Record],
     reference: &'a Reference,
     operation: &str,
 ) -> Vec<&'a AverageLatency> {
-    trials_of(records, reference)
+    counted_trials(records, &reference.workload, &reference.contender)
         .filter_map(|record| {
             let load = record.load.as_ref()?;
             load.averages.iter().find(|entry| entry.operation == operation)
