@@ -5,14 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::{Latency, Unit};
 use crate::plan::Plan;
-use crate::record::{DeviceDelta, Outcome, Phase, Record, TIME_METRIC};
+use crate::record::{DeviceDelta, Phase, Record, TIME_METRIC};
 use crate::statistics::{self, ComparisonOptions, Decision, Interval, Summary, Verdict};
 use crate::warning::Warning;
 
 mod overhead;
+mod samples;
 mod warnings;
 
 pub use overhead::{CellOverhead, Overhead};
+pub use samples::completed_trials;
+pub(crate) use samples::costs;
+use samples::{Samples, blocks_reached};
 
 /// Everything that the records say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -176,133 +180,9 @@ pub struct GateAnalysis {
     pub outcome: statistics::GateOutcome,
 }
 
-/// The counted records of a workload, by contender and block.
-struct Samples<'a> {
-    /// `[contender][block]`
-    records: Vec<Vec<Option<&'a Record>>>,
-}
-
-impl<'a> Samples<'a> {
-    fn new(plan: &Plan, records: &'a [Record], workload: usize, blocks: usize) -> Samples<'a> {
-        let name = &plan.study.workloads[workload].name;
-        let mut by_contender = vec![vec![None; blocks]; plan.study.contenders.len()];
-        for record in records {
-            let counted = !record.warmup && record.workload == *name && record.has_ended();
-            let contender =
-                plan.study.contenders.iter().position(|c| c.label == record.contender.label);
-            if let (true, Some(contender)) = (counted, contender)
-                && let Some(slot) = by_contender[contender].get_mut(record.block as usize)
-            {
-                *slot = Some(record);
-            }
-        }
-        Samples { records: by_contender }
-    }
-
-    /// Number of the blocks of which the trials of all contenders ended.
-    fn whole_blocks(&self) -> usize {
-        let blocks = self.records.first().map_or(0, Vec::len);
-        let is_whole = |block: &usize| self.records.iter().all(|trials| trials[*block].is_some());
-        (0..blocks).filter(is_whole).count()
-    }
-
-    /// The figures that the workload's records have, from the first completed one.
-    fn metrics(&self) -> Vec<(String, Unit)> {
-        let completed = (0..self.records.len()).find_map(|c| self.completed(c).next());
-        let metrics = completed.map(Record::metrics).unwrap_or_default();
-        metrics.into_iter().map(|metric| (metric.name, metric.unit)).collect()
-    }
-
-    /// The values of a figure by block.
-    fn values(&self, contender: usize, metric: &str) -> Vec<Option<f64>> {
-        let value = |record: &Option<&Record>| {
-            let metrics = record.map(Record::metrics).unwrap_or_default();
-            let value = metrics.into_iter().find(|entry| entry.name == metric)?.value;
-            // A figure of nothing (no operation in an interval) cannot be compared.
-            (value.is_finite() && value > 0.0).then_some(value)
-        };
-        self.records[contender].iter().map(value).collect()
-    }
-
-    /// The values as costs, of which less is better.
-    fn costs(&self, contender: usize, metric: &str, unit: Unit) -> Vec<Option<f64>> {
-        let mut values = self.values(contender, metric);
-        if unit.more_is_better() {
-            values.iter_mut().flatten().for_each(|value| *value = value.recip());
-        }
-        values
-    }
-
-    fn completed(&self, contender: usize) -> impl Iterator<Item = &'a Record> + '_ {
-        let all = self.records[contender].iter().flatten().copied();
-        all.filter(|record| record.outcome == Outcome::Completed)
-    }
-}
-
-/// Counted blocks that the records reach into, over one workload.
-fn blocks_reached(plan: &Plan, records: &[Record], workload: usize) -> usize {
-    let name = &plan.study.workloads[workload].name;
-    records
-        .iter()
-        .filter(|record| !record.warmup && record.workload == *name && record.has_ended())
-        .map(|record| record.block as usize + 1)
-        .max()
-        .unwrap_or(0)
-}
-
 /// How sure the study's comparisons have to be.
 pub(crate) fn options(plan: &Plan) -> ComparisonOptions {
     ComparisonOptions { same_within: plan.study.same_within, ..Default::default() }
-}
-
-/// The counted, completed trials of a workload in the order of their blocks, by contender in the
-/// study's order: the trials whose figures are compared.
-pub fn completed_trials<'a>(
-    plan: &Plan,
-    records: &'a [Record],
-    workload: usize,
-) -> Vec<Vec<&'a Record>> {
-    let blocks = blocks_reached(plan, records, workload);
-    let samples = Samples::new(plan, records, workload, blocks);
-    (0..plan.study.contenders.len())
-        .map(|contender| samples.completed(contender).collect())
-        .collect()
-}
-
-/// A figure as a cost (less is better).
-pub(crate) struct Costs {
-    /// Its name and its unit.
-    pub metric: (String, Unit),
-    /// By contender in the study's order and by block.
-    pub values: Vec<Vec<Option<f64>>>,
-}
-
-/// A figure as a cost: `metric`, or the workload's most important figure. Without values for a
-/// workload or a figure that there is not.
-pub(crate) fn costs(
-    plan: &Plan,
-    records: &[Record],
-    workload: &str,
-    metric: Option<&str>,
-) -> Costs {
-    let nothing = || Costs {
-        metric: (metric.unwrap_or(TIME_METRIC).to_string(), Unit::Nanoseconds),
-        values: Vec::new(),
-    };
-    let Some(place) = plan.study.workloads.iter().position(|entry| entry.name == workload) else {
-        return nothing();
-    };
-    let samples = Samples::new(plan, records, place, blocks_reached(plan, records, place));
-    let mut metrics = samples.metrics().into_iter();
-    match metrics.find(|(name, _)| metric.is_none_or(|metric| metric == name)) {
-        Some((name, unit)) => Costs {
-            values: (0..plan.study.contenders.len())
-                .map(|contender| samples.costs(contender, &name, unit))
-                .collect(),
-            metric: (name, unit),
-        },
-        None => nothing(),
-    }
 }
 
 /// Whether a workload needs the block with number `block`: the stop rule looks at the whole blocks

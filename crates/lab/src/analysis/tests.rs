@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixture::{self, MILLISECOND_NS, fail, plan, records, run_of};
-use crate::record::{IdleWait, Space};
+use crate::record::{IdleWait, Outcome, Space};
 use crate::statistics::GateOutcome;
 
 /// Six blocks of about 100 ms and of about twice as much, without anything to warn of.
