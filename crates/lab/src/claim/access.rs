@@ -49,7 +49,7 @@ pub(super) fn same_access(
     records: &[Record],
     claim: &Claim,
 ) -> Finding {
-    let mut evidence = Vec::new();
+    let (mut answers, mut evidence) = (Vec::new(), Vec::new());
     for workload in workloads {
         let name = &workload.workload;
         let contenders = &plan.study.contenders;
@@ -76,18 +76,19 @@ pub(super) fn same_access(
                 judge_place(&entry.label, place, &mut doubts);
             }
         }
-        evidence.push(format!("{name}: {}", verdict(judged.len(), &doubts)));
+        answers.push(format!("{name}: {}", verdict(judged.len(), &doubts)));
         let words: Vec<String> = all.iter().map(words).collect();
         evidence.push(format!("{name}: {}", words.join(", ")));
         evidence.extend(places);
     }
-    if evidence.is_empty() {
+    if answers.is_empty() {
         return Finding::untested("the device's requests were not counted");
     }
     if !claim.except.is_empty() {
         evidence.push(format!("not judged, as the claim has it: {}", claim.except.join(", ")));
     }
-    Finding::new(Outcome::Answered, evidence)
+    answers.extend(evidence);
+    Finding::new(Outcome::Answered, answers)
 }
 
 /// The answer in a sentence.

@@ -268,17 +268,21 @@ fn conclusions(plan: &Plan, judgements: &[Judgement]) -> String {
             judged.outcome.words()
         );
         let lines: Vec<&String> = judged.evidence.iter().chain(&judged.claim.note).collect();
-        let items = lines.iter().map(|line| format!("<li>{}</li>\n", escape(line)));
-        let list = format!("<ul class=\"small\">\n{}</ul>\n", items.collect::<String>());
-        match lines.len() {
-            0 => {}
-            few if few <= EVIDENCE_OPEN_MAX => out.push_str(&list),
-            many => {
-                let _ = writeln!(
-                    out,
-                    "<details><summary>the evidence, {many} lines</summary>\n{list}</details>"
-                );
-            }
+        let list = |lines: &[&String]| {
+            let items = lines.iter().map(|line| format!("<li>{}</li>\n", escape(line)));
+            format!("<ul class=\"small\">\n{}</ul>\n", items.collect::<String>())
+        };
+        let (open, folded) = lines.split_at(lines.len().min(EVIDENCE_OPEN_MAX));
+        if !open.is_empty() {
+            out.push_str(&list(open));
+        }
+        if !folded.is_empty() {
+            let _ = writeln!(
+                out,
+                "<details><summary>{} more</summary>\n{}</details>",
+                lab::words::counted(folded.len(), "line"),
+                list(folded)
+            );
         }
         out.push_str("</dd>\n");
     }

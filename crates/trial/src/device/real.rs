@@ -23,7 +23,11 @@ impl From<ClaimError> for DeviceError {
         match error {
             ClaimError::System { path, error } => {
                 // Nothing was touched, and nothing will be.
-                DeviceError::Refused(format!("{} cannot be claimed: {error}", path.display()))
+                DeviceError::Refused(format!(
+                    "{} cannot be claimed: {error}; `lsblk` lists the devices, and loop:4G makes one \
+                     of an image file",
+                    path.display()
+                ))
             }
             refused => DeviceError::Refused(refused.to_string()),
         }
