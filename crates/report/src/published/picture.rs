@@ -260,6 +260,7 @@ fn drawn(label: String, layer: usize, measured: &Measured, absolute: Option<f64>
         value: measured.value,
         interval: measured.low.zip(measured.high).filter(|_| telling),
         absolute,
+        published: None,
         instead: (!telling).then_some(TOO_FEW_BLOCKS),
     }
 }
@@ -275,6 +276,7 @@ fn published_bar(
         Some(reference) => Some(reference.range()?.0),
         None => None,
     };
+    let (first, last) = cell.text.split_once(" to ").unwrap_or((&cell.text, &cell.text));
     let middle = (low + high) / 2.0;
     // The hatching tells where it is from, and where there is room its label too.
     let long = format!("{head}, published");
@@ -286,6 +288,7 @@ fn published_bar(
         value: middle / divisor,
         interval: (low < high).then_some((low / divisor, high / divisor)),
         absolute: base.map(|_| middle),
+        published: Some((first.trim().into(), last.trim().into())),
         instead: None,
     })
 }

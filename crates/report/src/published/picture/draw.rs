@@ -32,6 +32,8 @@ pub struct Bar {
     pub interval: Option<(f64, f64)>,
     /// The number in the table's unit, where a multiple is drawn instead.
     pub absolute: Option<f64>,
+    /// As it was published, the number or both ends of its range; none of a measured one.
+    pub published: Option<(String, String)>,
     /// What stands in the place of an interval that says nothing.
     pub instead: Option<&'static str>,
 }
@@ -177,19 +179,22 @@ fn key(name: impl Into<String>, style: usize) -> Key {
     Key { name: name.into(), style, hidden: false, group: "publication" }
 }
 
-/// A number; a multiple with the number itself behind it.
+/// A number; a multiple with the number itself behind it. What was published keeps its digits.
 fn words(bar: &Bar, scale: Scale) -> String {
-    // What was published keeps its digits.
-    let exact = if bar.key == 0 { as_published } else { row::digits };
     let (Scale::Multiple(unit) | Scale::Absolute(unit)) = scale;
     let unit = unit.map(|unit| format!(" {}", unit.name())).unwrap_or_default();
-    let own = match (scale, bar.interval) {
-        (_, Some((low, high))) if bar.key == 0 => {
-            let write = if bar.absolute.is_some() { text::ratio } else { as_published };
-            format!("{} to {}", write(low), write(high))
+    let exact = |value| match &bar.published {
+        Some((text, _)) => text.clone(),
+        None => row::digits(value),
+    };
+    let own = match (&bar.published, bar.interval) {
+        (Some(_), Some((low, high))) if bar.absolute.is_some() => {
+            format!("{} to {}", text::ratio(low), text::ratio(high))
         }
-        (Scale::Multiple(_), _) if bar.value == 1.0 => "1".to_string(),
-        (Scale::Multiple(_), _) if bar.key != 0 || bar.absolute.is_some() => text::ratio(bar.value),
+        (Some((low, high)), Some(_)) => format!("{low} to {high}"),
+        (Some((text, _)), None) if bar.absolute.is_none() => text.clone(),
+        _ if matches!(scale, Scale::Multiple(_)) && bar.value == 1.0 => "1".to_string(),
+        _ if matches!(scale, Scale::Multiple(_)) => text::ratio(bar.value),
         _ => exact(bar.value),
     };
     let said = match (scale, bar.absolute) {
@@ -202,11 +207,6 @@ fn words(bar: &Bar, scale: Scale) -> String {
         Some(instead) => format!("{said} [{instead}]"),
         None => said,
     }
-}
-
-/// All digits that were published.
-fn as_published(value: f64) -> String {
-    value.to_string()
 }
 
 /// The picture in words: every number, and how to read them.
@@ -248,21 +248,22 @@ fn numbers(bars: &[Bar], scale: Scale) -> Table {
     };
     let mut table = Table::new(&["of", "origin", &figure, "from", "to", "number itself"]);
     for bar in bars {
-        let number = |value: Option<f64>, is_published: bool| match value {
-            Some(value) if is_published => Cell::number(value, as_published(value)),
-            Some(value) => Cell::number(value, row::digits(value)),
-            None => "-".into(),
+        let number = |value: Option<f64>, text: Option<&String>| match (value, text) {
+            (Some(value), Some(text)) => Cell::number(value, text.clone()),
+            (Some(value), None) => Cell::number(value, row::digits(value)),
+            (None, _) => "-".into(),
         };
         // A multiple of a published number was not published itself, nor was the middle of a range.
-        let as_it_is = bar.key == 0 && bar.absolute.is_none();
+        let (low, high) = bar.published.as_ref().map(|(low, high)| (low, high)).unzip();
+        let as_it_is = |text| if bar.absolute.is_none() { text } else { None };
         let is_one = bar.key != 0 || bar.interval.is_none();
         table.rows.push(vec![
             bar.label.as_str().into(),
             if bar.key == 0 { "published" } else { "here" }.into(),
-            number(Some(bar.value).filter(|_| is_one), as_it_is),
-            number(bar.interval.map(|ends| ends.0), as_it_is),
-            number(bar.interval.map(|ends| ends.1), as_it_is),
-            number(bar.absolute.filter(|_| is_one), bar.key == 0),
+            number(Some(bar.value).filter(|_| is_one), as_it_is(low)),
+            number(bar.interval.map(|ends| ends.0), as_it_is(low)),
+            number(bar.interval.map(|ends| ends.1), as_it_is(high)),
+            number(bar.absolute.filter(|_| is_one), low),
         ]);
     }
     table.without_empty_columns()

@@ -73,6 +73,21 @@ fn numbers_of_like_size_are_bars_and_others_are_symbols_on_a_scale_of_factors() 
 }
 
 #[test]
+fn published_numbers_keep_the_noughts_they_were_published_with() {
+    let text = STUDY.replacen("\"117.62\", \"194.82\"", "\"1.0 to 1.50\", \"1.30\"", 1);
+    let picture = "title = \"Times\"\npicture = { draw = \"bars\", each = \"row\" }\n";
+    let text =
+        text.replacen("title = \"Times\"\n", picture, 1).replace("[1, \"1.65\"]", "[1, \"1.60\"]");
+    let (plan, records, analysis) = measured_of(&text, times);
+    let charts = tables(&plan, &records, &analysis).remove(0).charts;
+    assert!(charts[0].says.contains("one 1.0 to 1.50 s; two 1.30 s."), "{}", charts[0].says);
+    assert!(charts[1].says.contains("one 1; two 1.60."), "{}", charts[1].says);
+    let table = words(&charts[0].numbers);
+    assert_eq!(table[0][2..5], ["-", "1.0", "1.50"]);
+    assert!(table.iter().any(|row| row[2] == "1.30"), "{table:?}");
+}
+
+#[test]
 fn published_ranges_and_noughts_are_drawn() {
     let text = STUDY.replacen("cells = [\"117.62\", \"194.82\"]", "cells = [\"10 to 20\", 0]", 1);
     let text = text.replacen(
@@ -147,7 +162,7 @@ fn every_way_in_the_navigation_leads_somewhere() {
 }
 
 fn bar(key: usize, value: f64, interval: Option<(f64, f64)>) -> Bar {
-    Bar { label: "x".into(), key, value, interval, absolute: None, instead: None }
+    Bar { label: "x".into(), key, value, interval, absolute: None, published: None, instead: None }
 }
 
 fn drawn(scale: Scale, layers: &[&str], bars: Vec<Bar>) -> Chart {
