@@ -16,9 +16,11 @@ const LINEAR_SPREAD_MAX: f64 = 20.0;
 const INTERVAL_REACH_MAX: f64 = 1.6;
 /// Part of the axis that is left for the labels to the right of the bars.
 const LABEL_ROOM: f64 = 0.36;
-/// Styles of the published numbers, and of those measured here, one a workload.
+/// Styles of the published numbers, and of those measured here, one a workload; more of them begin
+/// again.
 pub const PUBLISHED_STYLE: usize = 7;
-const HERE_STYLES: [usize; 3] = [0, 3, 6];
+const HERE_STYLES: [usize; 7] = [0, 3, 6, 1, 2, 4, 5];
+
 /// One number of a picture.
 #[derive(Debug, Clone)]
 pub struct Bar {
@@ -97,14 +99,15 @@ pub fn draw_bars(
     let ground = ground(axis, scale, &bars);
     let mut keys = vec![key("published", PUBLISHED_STYLE)];
     let several = layers.len() > 1;
-    keys.extend(layers.iter().zip(HERE_STYLES).map(|(workload, style)| match several {
-        true => key(format!("here, {workload}"), style),
-        false => key("here", style),
+    keys.extend(layers.iter().zip(HERE_STYLES.into_iter().cycle()).map(|(workload, style)| {
+        match several {
+            true => key(format!("here, {workload}"), style),
+            false => key("here", style),
+        }
     }));
-    let last = keys.len() - 1;
     let all = bars.iter().enumerate();
     let series: Vec<Series> = all
-        .flat_map(|(place, bar)| series_of(bar, place as f64, bar.key.min(last), scale, &ground))
+        .flat_map(|(place, bar)| series_of(bar, place as f64, bar.key, scale, &ground))
         .collect();
     let axis = ground.axis;
     let labels: Vec<&str> = bars.iter().map(|bar| bar.label.as_str()).collect();

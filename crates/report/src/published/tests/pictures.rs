@@ -171,6 +171,19 @@ fn drawn(scale: Scale, layers: &[&str], bars: Vec<Bar>) -> Chart {
 }
 
 #[test]
+fn every_load_has_a_key_of_its_own() {
+    let loads = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let bars = (1..=loads.len()).map(|key| bar(key, key as f64, None)).collect();
+    let chart = drawn(Scale::Absolute(None), &loads, bars);
+    let drawn = chart.series.iter().filter(|series| series.mark == Mark::Bars);
+    let names: Vec<&str> = drawn.map(|series| chart.keys[series.key].name.as_str()).collect();
+    assert_eq!(names, loads.map(|load| format!("here, {load}")));
+    let styles: std::collections::BTreeSet<usize> =
+        chart.keys[..loads.len()].iter().map(|key| key.style).collect();
+    assert_eq!(styles.len(), loads.len(), "as many as there are beside the published one's");
+}
+
+#[test]
 fn an_interval_far_below_all_numbers_says_how_far_it_reaches() {
     let bars = vec![bar(1, 20.0, Some((-300.0, 25.0))), bar(1, 30.0, Some((28.0, 32.0)))];
     let chart = drawn(Scale::Absolute(None), &["load"], bars);
