@@ -5,6 +5,7 @@ pub mod across;
 pub mod chart;
 pub mod charts;
 pub mod costs;
+mod edge;
 pub mod export;
 pub mod heat;
 pub mod histograms;

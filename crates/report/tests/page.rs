@@ -193,6 +193,11 @@ fn a_load_with_figures_shows_them_over_time() {
 /// A matrix of two cells: in one xfs has a third of the raw device's operations in every block, in the
 /// other as often more as less.
 fn matrix() -> Made {
+    make_matrix(2000.0)
+}
+
+/// The same, with another number of operations in the blocks of the second cell that have more.
+fn make_matrix(more: f64) -> Made {
     let mut text = study(&["raw", "xfs"], &[], 4);
     text.baseline = Some("raw".into());
     text.workloads = vec![WorkloadText { fio_matrix: true, ..Default::default() }];
@@ -200,7 +205,7 @@ fn matrix() -> Made {
         complete(record, 1_000_000_000);
         let xfs = record.contender.label == "xfs";
         let wobble = 1.0 + f64::from(record.block) * 0.001;
-        let undecided = if record.block.is_multiple_of(2) { 2000.0 } else { 500.0 };
+        let undecided = if record.block.is_multiple_of(2) { more } else { more / 4.0 };
         let cell = |name: &str, value| Metric {
             name: name.into(),
             value,
@@ -244,6 +249,16 @@ fn a_matrix_is_a_map_in_the_page_and_a_picture() {
     well_formed(map);
     assert!(map.contains(">67</text>") && !map.contains("var(--"), "{map}");
     assert!(map.contains("more operations than raw") && map.contains("≥ 50"), "{map}");
+}
+
+#[test]
+fn a_cell_far_beyond_the_others_does_not_press_the_curves_together() {
+    let made = make_matrix(16000.0);
+    let pictures = kurabe_report::page::pictures(&Source::read(&made.directory()).unwrap());
+    let (_, curves) = pictures.iter().find(|(name, _)| name.ends_with("overhead-0.svg")).unwrap();
+    well_formed(curves);
+    assert!(curves.contains(">-700 %</text>"), "{curves}");
+    assert!(curves.contains(">-100</text>") && !curves.contains(">-200</text>"), "{curves}");
 }
 
 #[test]

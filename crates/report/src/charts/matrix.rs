@@ -10,6 +10,7 @@ use lab::words::loss_interval;
 
 use super::View;
 use crate::chart::{Axis, Chart, Guide, Mark, Point, Series, Tick, extremes};
+use crate::edge;
 use crate::heat::{HeatCell, HeatMap};
 use crate::html::{self, escape};
 use crate::overhead::{explained, row_name};
@@ -202,13 +203,16 @@ fn curve(view: &View<'_>, sizes: &[u64], row: &str, index: usize) -> Option<Char
         }
         series.push(Series { key, mark: Mark::Steps, points });
     }
+    let beyond = edge::bound(&mut series);
     let (low, high) = extremes(series.iter().flat_map(|s| &s.points).map(|point| point.y))?;
     let room = ((high.max(0.0) - low.min(0.0)) * 0.08).max(1.0);
     let ticks = sizes.iter().enumerate();
     Some(Chart {
         id: view.id(&format!("overhead-{index}")),
         title: format!("Overhead by block size: {row}"),
-        says: format!("Percent fewer operations a second than {raw}; at 0 as many, below it more."),
+        says: format!(
+            "Percent fewer operations a second than {raw}; at 0 as many, below it more.{beyond}"
+        ),
         x: Axis {
             title: "block size".into(),
             logarithmic: false,

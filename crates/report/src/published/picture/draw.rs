@@ -6,6 +6,7 @@ use std::fmt::Write;
 use lab::published::{Picture, PublishedTable, PublishedUnit};
 
 use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Tick, extremes};
+use crate::edge;
 use crate::published::row;
 use crate::table::{Cell, Table};
 use crate::text;
@@ -323,6 +324,10 @@ pub fn draw_curves(
             series.push(Series { key: key_place, mark: Mark::Hollow, points });
         }
     }
+    let beyond = match unit {
+        Some(PublishedUnit::Percent) => edge::bound(&mut series),
+        _ => String::new(),
+    };
     let level = picture.level.as_ref();
     let values = series.iter().flat_map(|series: &Series| &series.points).map(|point| point.y);
     let (low, high) = extremes(values)?;
@@ -343,7 +348,7 @@ pub fn draw_curves(
         id,
         title: super::short(&table.title).to_string(),
         says: format!(
-            "At {}: {}. Their intervals stand in the table.{without}",
+            "At {}: {}. Their intervals stand in the table.{without}{beyond}",
             heads.join(", "),
             said.join("; ")
         ),
