@@ -4,7 +4,7 @@
 //! reads alike wherever it stands.
 
 /// What stands in the place of an interval that says nothing.
-pub const TOO_FEW_BLOCKS: &str = "too few blocks to tell";
+pub const TOO_WIDE: &str = "too wide to tell";
 
 /// An interval of a ratio that allows for no difference and spans more than this factor, ten times
 /// either way of its middle, says nothing: its digits would only look like a finding.
@@ -26,11 +26,11 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// An interval of a ratio: `[0.993, 1.059]`, or `[too few blocks to tell]`.
+/// An interval of a ratio: `[0.993, 1.059]`, or `[too wide to tell]`.
 pub fn interval((low, high): (f64, f64)) -> String {
     match is_telling(low, high) {
         true => format!("[{}, {}]", ratio(low), ratio(high)),
-        false => format!("[{TOO_FEW_BLOCKS}]"),
+        false => format!("[{TOO_WIDE}]"),
     }
 }
 
@@ -46,7 +46,7 @@ pub fn ratio_with_interval(value: f64, ends: Option<(f64, f64)>) -> String {
 pub fn loss_interval((low, high): (f64, f64)) -> String {
     match is_telling_loss(low, high) {
         true => format!("[{low:.0} %, {high:.0} %]"),
-        false => format!("[{TOO_FEW_BLOCKS}]"),
+        false => format!("[{TOO_WIDE}]"),
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn an_interval_that_spans_too_much_keeps_no_digits() {
         assert_eq!(interval((0.993, 1.059)), "[0.993, 1.059]");
-        assert_eq!(interval((0.05, 21.0)), "[too few blocks to tell]");
+        assert_eq!(interval((0.05, 21.0)), "[too wide to tell]");
         assert_eq!(interval((0.2, 19.0)), "[0.200, 19.0]");
         // However wide, one that excludes 1 has found something.
         assert_eq!(interval((1.5, 900.0)), "[1.500, 900]");
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_loss_is_judged_by_the_performance_that_is_left() {
         // From a hundredth of the performance to 21 times it.
-        assert_eq!(loss_interval((-2000.0, 99.0)), "[too few blocks to tell]");
+        assert_eq!(loss_interval((-2000.0, 99.0)), "[too wide to tell]");
         assert_eq!(loss_interval((-20.0, 66.0)), "[-20 %, 66 %]");
         assert_eq!(loss_interval((55.0, 99.9)), "[55 %, 100 %]");
         assert_eq!((loss(-20.2).as_str(), loss(20.2).as_str()), ("gains 20 %", "loses 20 %"));

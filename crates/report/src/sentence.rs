@@ -4,7 +4,7 @@
 use lab::analysis::{Comparison, ContenderAnalysis, WorkloadAnalysis};
 use lab::plan::Plan;
 use lab::statistics::Verdict;
-use lab::words::{TOO_FEW_BLOCKS, is_telling};
+use lab::words::{TOO_WIDE, is_telling};
 
 use crate::tables::{device_text, has_no_figure, primary_comparisons, verdict_text};
 use crate::text;
@@ -97,7 +97,7 @@ fn undecided(comparison: &Comparison) -> String {
             text::ratio(*low),
             text::ratio(*high)
         ),
-        _ => format!("{contender} against {baseline} is inconclusive ({TOO_FEW_BLOCKS})"),
+        _ => format!("{contender} against {baseline} is inconclusive (its interval is {TOO_WIDE})"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use lab::analysis::Comparison;
 use lab::record::Record;
-use lab::words::{TOO_FEW_BLOCKS, is_telling};
+use lab::words::{TOO_WIDE, is_telling};
 
 use super::{View, better, figure, scale_of};
 use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
@@ -243,7 +243,7 @@ fn estimate_text(comparison: &Comparison) -> String {
     let verdict = tables::verdict_text(&comparison.verdict);
     match comparison.low.zip(comparison.high) {
         Some((low, high)) if !is_telling(low, high) => {
-            format!("{ratio}, {TOO_FEW_BLOCKS}: {verdict}")
+            format!("{ratio}, {TOO_WIDE}: {verdict}")
         }
         Some((low, high)) => {
             format!("{ratio}, between {} and {}: {verdict}", text::ratio(low), text::ratio(high))

@@ -10,7 +10,7 @@ use lab::published::{
     Draw, Each, Figure, Measured, Picture, PublishedCell, PublishedTable, PublishedUnit, Quantity,
     Reference, Statistic,
 };
-use lab::words::TOO_FEW_BLOCKS;
+use lab::words::TOO_WIDE;
 
 use super::{Along, Measurements, along, of_contender, row, unnamed};
 use crate::chart::Chart;
@@ -261,7 +261,7 @@ fn drawn(label: String, layer: usize, measured: &Measured, absolute: Option<f64>
         interval: measured.low.zip(measured.high).filter(|_| telling),
         absolute,
         published: None,
-        instead: (!telling).then_some(TOO_FEW_BLOCKS),
+        instead: (!telling).then_some(TOO_WIDE),
     }
 }
 

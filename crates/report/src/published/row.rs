@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use lab::published::{Measured, PublishedCell, PublishedRow, PublishedUnit, Quantity};
-use lab::words::TOO_FEW_BLOCKS;
+use lab::words::TOO_WIDE;
 
 use crate::table::{Cell, Tone};
 use crate::text;
@@ -132,7 +132,7 @@ fn shown(cell: &Shown) -> Cell {
         Some((low, high)) if figure.is_telling() => {
             format!("{} [{}, {}]", words(figure.value), words(low), words(high))
         }
-        Some(_) => format!("{} [{TOO_FEW_BLOCKS}]", words(figure.value)),
+        Some(_) => format!("{} [{TOO_WIDE}]", words(figure.value)),
         None => words(figure.value),
     };
     let mark = if marked { MARK } else { "" };

@@ -206,14 +206,14 @@ fn an_interval_that_says_nothing_is_not_drawn() {
     let (plan, records, analysis) = measured_of(&text, wild);
     let beside = tables(&plan, &records, &analysis).remove(0);
     let cell = &words(&beside.table)[3][2];
-    assert!(cell.contains("[too few blocks to tell]"), "{cell}");
+    assert!(cell.contains("[too wide to tell]"), "{cell}");
     let [chart] = beside.charts.as_slice() else { panic!("{:?}", beside.charts) };
     let points = |mark| chart.series.iter().filter(move |s| s.mark == mark).flat_map(|s| &s.points);
     // That of btrfs, which takes as long as ext4 in each block.
     assert_eq!(points(Mark::Whisker).count(), 1, "{:?}", chart.series);
     let label = points(Mark::Label).map(|point| &point.text).find(|text| text.contains("few"));
-    assert!(label.is_some_and(|text| text.ends_with(" [too few blocks to tell]")), "{label:?}");
-    assert!(chart.says.contains("xfs") && chart.says.contains("[too few blocks to tell]"));
+    assert!(label.is_some_and(|text| text.ends_with(" [too wide to tell]")), "{label:?}");
+    assert!(chart.says.contains("xfs") && chart.says.contains("[too wide to tell]"));
 }
 
 #[test]
