@@ -211,7 +211,7 @@ fn an_interval_that_says_nothing_is_not_drawn() {
     let points = |mark| chart.series.iter().filter(move |s| s.mark == mark).flat_map(|s| &s.points);
     // That of btrfs, which takes as long as ext4 in each block.
     assert_eq!(points(Mark::Whisker).count(), 1, "{:?}", chart.series);
-    let label = points(Mark::Label).map(|point| &point.text).find(|text| text.contains("few"));
+    let label = points(Mark::Label).map(|point| &point.text).find(|text| text.contains("too wide"));
     assert!(label.is_some_and(|text| text.ends_with(" [too wide to tell]")), "{label:?}");
     assert!(chart.says.contains("xfs") && chart.says.contains("[too wide to tell]"));
 }
