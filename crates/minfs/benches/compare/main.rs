@@ -9,7 +9,8 @@
 //! mkfs.ext4, mkfs.xfs and mkfs.btrfs; says so and ends otherwise.
 //!
 //! `MINFS_BENCH_DIRECTORY` says where the images lie (a memory file system shows the software's
-//! share, a disk the user's), `MINFS_BENCH_SECONDS` how long each cell of each part lasts (6);
+//! share, a disk the user's), `MINFS_BENCH_SECONDS` how long each cell lasts at least (6; 15 times
+//! that where the interval stays wide, three quarters of an hour in all);
 //! `MINFS_BENCH_PARTS=library,extending,all,growth` picks parts, `MINFS_BENCH_CELLS` those cells of
 //! the first whose name contains it.
 //! `cargo bench -p minfs`.
@@ -23,12 +24,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use block::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
 use minfs::{MkfsOptions, MountOptions, Volume, mkfs};
-use paired::{Access, Load, Ratio, Target, measure};
+use paired::{Access, Budget, Load, Ratio, Target, measure};
 
 const MINFS: &str = env!("CARGO_BIN_EXE_minfs");
 const IMAGE_BYTES: u64 = 640 << 20;
@@ -37,6 +38,8 @@ const AREA_BYTES: u64 = 192 << 20;
 const SEED: u64 = 2024;
 /// The library's time may differ from the bare device's by this share.
 const BOUND: f64 = 0.02;
+/// Intervals are wide enough to tell 2 % when they are no wider.
+const INTERVAL_WIDTH: f64 = 0.012;
 const PARTS: [&str; 4] = ["library", "extending", "all", "growth"];
 const MATRIX: [Access; 2] = [Access::RandomRead, Access::RandomWrite];
 const DEPTHS: [usize; 2] = [1, 32];
@@ -79,9 +82,15 @@ struct Raw<D> {
     device: Arc<D>,
     start: u64,
     end: AtomicU64,
-    /// Where a record of 4 KiB is written before each sync, as the library does for a file that
-    /// grew; `None` for the bare device as it is.
-    record_at: Option<u64>,
+    /// What is written before each sync, if anything.
+    record: Option<RawRecord>,
+}
+
+/// A block of 4 KiB that takes turns on two places, as the library's record of a file that grew.
+struct RawRecord {
+    bytes: AlignedBuffer,
+    places: [u64; 2],
+    count: AtomicUsize,
 }
 
 impl<D: BlockDevice> Target for Raw<D> {
@@ -92,8 +101,9 @@ impl<D: BlockDevice> Target for Raw<D> {
         self.device.write_at(buffer, self.start + offset).expect("write");
     }
     fn sync(&self) {
-        if let Some(offset) = self.record_at {
-            self.device.write_at(&AlignedBuffer::zeroed(4096), offset).expect("write");
+        if let Some(record) = &self.record {
+            let place = record.places[record.count.fetch_add(1, Ordering::Relaxed) % 2];
+            self.device.write_at(&record.bytes, place).expect("write");
         }
         self.device.flush().expect("flush");
     }
@@ -175,10 +185,12 @@ fn prepare(target: &dyn Target) {
 struct Pair<D> {
     device: Arc<D>,
     volume: Volume,
-    /// Where the space of the files begins, behind the slots.
-    data_at: u64,
+    /// Both slots of an inode right behind those that growing files use, which stays free.
+    free_slots: [u64; 2],
     /// Where the library's prepared file lies on the device.
     area_at: u64,
+    /// Where its files grow.
+    growing_at: u64,
     area: Library,
     // Detached last, after everything that has it open.
     _device_held: Option<Loop>,
@@ -197,7 +209,8 @@ impl<D: BlockDevice + 'static> Pair<D> {
     fn new(device: D, attached: Option<Loop>) -> Self {
         let device = Arc::new(device);
         mkfs(&device, &MkfsOptions::default()).expect("mkfs");
-        let data_at = minfs::identify(&device).expect("it is a volume").unit_offset(0);
+        let geometry = minfs::identify(&device).expect("it is a volume");
+        let free_slots = [0, 1].map(|slot| geometry.slot_offset(2, slot));
         let volume = Volume::mount(device.clone(), &MountOptions::default()).expect("mount");
         let file = volume.create(b"area", 0o644).expect("create");
         file.preallocate(0, AREA_BYTES, false, true).expect("preallocate");
@@ -205,19 +218,24 @@ impl<D: BlockDevice + 'static> Pair<D> {
         assert_eq!(pieces.len(), 1, "a fresh volume gives contiguous space");
         let area_at = pieces[0].device_offset;
         let area = Library { files: vec![file], grows: false };
-        Self { device, volume, data_at, area_at, area, _device_held: attached }
+        let growing = volume.create(b"growing", 0o644).expect("create");
+        growing.append(&AlignedBuffer::zeroed(4096)).expect("append");
+        let growing_at = growing.pieces()[0].device_offset;
+        Self { device, volume, free_slots, area_at, growing_at, area, _device_held: attached }
     }
 
-    /// The bare device at the same places, or, for files that grow, right behind the prepared one,
-    /// where the volume places them as well.
-    fn raw(&self, has_record: bool) -> Raw<D> {
-        Raw {
-            device: self.device.clone(),
-            start: self.area_at,
-            end: AtomicU64::new(0),
-            // A slot that no file of this volume uses.
-            record_at: has_record.then_some(self.data_at - 2 * 4096),
-        }
+    /// The bare device where the library works under `load`.
+    fn raw(&self, load: Load) -> Raw<D> {
+        let grows = load.access == Access::SyncedAppend;
+        let start = if grows { self.growing_at } else { self.area_at };
+        Raw { device: self.device.clone(), start, end: AtomicU64::new(0), record: None }
+    }
+
+    /// The bare device where files grow, with the write that a new length takes.
+    fn raw_with_record(&self, load: Load) -> Raw<D> {
+        let (bytes, count) = (AlignedBuffer::zeroed(4096), AtomicUsize::new(0));
+        let record = RawRecord { bytes, places: self.free_slots, count };
+        Raw { record: Some(record), ..self.raw(load) }
     }
 
     fn growing(&self, names: &[&str]) -> Library {
@@ -225,7 +243,12 @@ impl<D: BlockDevice + 'static> Pair<D> {
             let _ = self.volume.unlink(name.as_bytes());
             self.volume.create(name.as_bytes(), 0o644).expect("create")
         };
-        Library { files: names.iter().map(create).collect(), grows: true }
+        let files: Vec<_> = names.iter().map(create).collect();
+        if let [file] = &files[..] {
+            file.append(&AlignedBuffer::zeroed(4096)).expect("append");
+            assert_eq!(file.pieces()[0].device_offset, self.growing_at, "beside the bare device");
+        }
+        Library { files, grows: true }
     }
 }
 
@@ -325,7 +348,7 @@ fn cells() -> Vec<Load> {
 }
 
 /// The library against the bare device at the same places.
-fn compare_the_library(pair: &Pair<FileDevice>, budget: Duration) {
+fn compare_the_library(pair: &Pair<FileDevice>, budget: Budget) {
     let wanted = std::env::var("MINFS_BENCH_CELLS").unwrap_or_default();
     println!("\n| library against the bare device | raw, us | ratio [95 %] | rounds | |");
     println!("| --- | ---: | ---: | ---: | --- |");
@@ -333,7 +356,7 @@ fn compare_the_library(pair: &Pair<FileDevice>, budget: Duration) {
         if cell.access == Access::SyncedAppend || !title(cell).contains(&wanted) {
             continue;
         }
-        let raw = pair.raw(false);
+        let raw = pair.raw(cell);
         let times = measure(&[&raw, &pair.area], cell, budget);
         let ratio = times.ratio(1, 0);
         println!(
@@ -349,14 +372,14 @@ fn compare_the_library(pair: &Pair<FileDevice>, budget: Duration) {
 
 /// Writes at the end, a sync each: beside the bare device, and beside one that writes 4 KiB more
 /// before each flush, which a new length costs a file system without a log.
-fn compare_extending<D: BlockDevice + 'static>(pair: &Pair<D>, medium: &str, budget: Duration) {
+fn compare_extending<D: BlockDevice + 'static>(pair: &Pair<D>, medium: &str, budget: Budget) {
     println!(
         "\n| extending, a sync each, {medium} | raw, us | raw and 4 KiB | minfs | minfs to raw and 4 KiB | |"
     );
     println!("| --- | ---: | ---: | ---: | ---: | --- |");
     for block_bytes in [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
         let cell = load(Access::SyncedAppend, block_bytes, 1);
-        let (raw, with_record) = (pair.raw(false), pair.raw(true));
+        let (raw, with_record) = (pair.raw(cell), pair.raw_with_record(cell));
         let growing = pair.growing(&["growing"]);
         let times = measure(&[&raw, &with_record, &growing], cell, budget);
         let ratio = times.ratio(2, 1);
@@ -373,13 +396,13 @@ fn compare_extending<D: BlockDevice + 'static>(pair: &Pair<D>, medium: &str, bud
 }
 
 /// All contenders, each on a device of its own but for the bare one and the library.
-fn compare_all(pair: &Pair<FileDevice>, others: &[FileSystem], budget: Duration) {
+fn compare_all(pair: &Pair<FileDevice>, others: &[FileSystem], budget: Budget) {
     let names: Vec<_> = others.iter().map(|other| other.name).collect();
     println!("\n| ratio to the bare device [95 %] | raw, us | minfs | {} |", names.join(" | "));
     println!("| --- |{}", " ---: |".repeat(names.len() + 2));
     let prepared: Vec<_> = others.iter().map(|other| other.file("area", false)).collect();
     for cell in cells() {
-        let raw = pair.raw(false);
+        let raw = pair.raw(cell);
         let growing = pair.growing(&["growing"]);
         let grown: Vec<_> = others.iter().map(|other| other.file("growing", true)).collect();
         let grows = cell.access == Access::SyncedAppend;
@@ -395,7 +418,7 @@ fn compare_all(pair: &Pair<FileDevice>, others: &[FileSystem], budget: Duration)
 }
 
 /// Files that many threads grow by 64 KiB, a sync after each.
-fn compare_growth(pair: &Pair<FileDevice>, others: &[FileSystem], budget: Duration) {
+fn compare_growth(pair: &Pair<FileDevice>, others: &[FileSystem], budget: Budget) {
     let names: Vec<_> = others.iter().map(|other| other.name).collect();
     println!(
         "\n| 64 KiB extending, a sync each | raw, us | minfs, one file | minfs, one each | {} |",
@@ -405,7 +428,7 @@ fn compare_growth(pair: &Pair<FileDevice>, others: &[FileSystem], budget: Durati
     let own = ["g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7"];
     for threads in [1, 2, 4, 8] {
         let cell = load(Access::SyncedAppend, 64 << 10, threads);
-        let raw = pair.raw(false);
+        let raw = pair.raw(cell);
         let (one, each) = (pair.growing(&["growing"]), pair.growing(&own[..threads]));
         let grown: Vec<_> = others.iter().map(|other| other.file("growing", true)).collect();
         let mut targets: Vec<&dyn Target> = vec![&raw, &one, &each];
@@ -532,9 +555,15 @@ fn main() {
     }
     .expect("a directory for the images");
     let seconds = std::env::var("MINFS_BENCH_SECONDS").ok().and_then(|text| text.parse().ok());
-    let budget = Duration::from_secs_f64(seconds.unwrap_or(6.0));
+    let least = Duration::from_secs_f64(seconds.unwrap_or(6.0));
+    let budget = Budget { least, most: 15 * least, width: INTERVAL_WIDTH };
     time_huge_volume(directory.path());
-    println!("\nSeed {SEED}, {} s a cell; medians over rounds", budget.as_secs_f64());
+    println!(
+        "\nSeed {SEED}, {} s a cell, up to {} s while the interval is wider than {INTERVAL_WIDTH}; \
+         medians over rounds",
+        budget.least.as_secs_f64(),
+        budget.most.as_secs_f64()
+    );
     let pair = Pair::on_loop(directory.path());
     let parts = std::env::var("MINFS_BENCH_PARTS").unwrap_or_else(|_| PARTS.join(","));
     let is_wanted = |part: &str| parts.split(',').any(|wanted| wanted == part);

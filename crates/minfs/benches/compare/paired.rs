@@ -1,13 +1,15 @@
 //! Times one load on several targets so that a small difference shows on a noisy machine.
 //!
 //! A round visits every target twice, in an order and back again (A B B A), in slices of a
-//! fraction of a millisecond to some milliseconds, so that whatever drifts over a round meets all of them alike; every other round
-//! begins at the other end. A round yields one ratio for each target. The figure is the median
-//! of the ratios; its interval is that of the order statistics, which assumes nothing of their
-//! distribution but that the rounds are alike. Knows nothing of file systems.
+//! fraction of a millisecond to some milliseconds, so that whatever drifts over a round meets all
+//! of them alike; every other round begins at the other end. Before each slice its target works
+//! for a while untimed: a target would otherwise pay for the caches that its neighbour left cold,
+//! and the first in the order, which is its own neighbour, would not. A round yields one ratio for
+//! each target. The figure is the median of the ratios; its interval is that of the order
+//! statistics, which assumes nothing of their distribution but that the rounds are alike. Rounds
+//! go on until that interval is narrow, whatever it says. Knows nothing of file systems.
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use block::AlignedBuffer;
@@ -19,6 +21,8 @@ use rand_chacha::ChaCha8Rng;
 const SLICE: Duration = Duration::from_micros(400);
 /// How long one of many threads should, which have to be woken first.
 const CREW_SLICE: Duration = Duration::from_millis(5);
+/// The share of a slice's operations that its target does untimed before it.
+const WARM_SHARE: u64 = 4;
 /// Rounds below which no interval is worth printing.
 const ROUNDS_MIN: u64 = 12;
 
@@ -61,7 +65,8 @@ pub struct Load {
 
 impl Load {
     /// What one thread does in one slice.
-    fn work(&self, target: &dyn Target, thread: usize, operations: u64, seed: u64) {
+    fn work(&self, target: &dyn Target, thread: usize, slice: Slice) {
+        let Slice { operations, seed, .. } = slice;
         let mut random = ChaCha8Rng::seed_from_u64(seed.wrapping_mul(1000) + thread as u64);
         let mut buffer = AlignedBuffer::zeroed(self.block_bytes as usize);
         let blocks = self.area_bytes / self.block_bytes;
@@ -81,6 +86,15 @@ impl Load {
             }
         }
     }
+}
+
+/// How long the rounds of one cell go on.
+#[derive(Clone, Copy)]
+pub struct Budget {
+    pub least: Duration,
+    pub most: Duration,
+    /// Between the two, until the interval of the second target's ratio to the first is no wider.
+    pub width: f64,
 }
 
 /// The seconds that each target took in each round.
@@ -120,94 +134,112 @@ impl Times {
     }
 }
 
+/// What all threads do at once.
+#[derive(Clone, Copy, Default)]
+struct Slice {
+    target: usize,
+    operations: u64,
+    seed: u64,
+}
+
 /// Threads that do a slice together when the main thread lets them.
 struct Crew<'a> {
     start: Barrier,
     end: Barrier,
-    target: AtomicUsize,
-    operations: AtomicU64,
-    seed: AtomicU64,
+    /// `None`: nothing more to do.
+    slice: Mutex<Option<Slice>>,
     targets: &'a [&'a dyn Target],
     load: Load,
 }
-
-/// For `Crew::target`: nothing more to do.
-const DISMISSED: usize = usize::MAX;
 
 impl Crew<'_> {
     fn serve(&self, thread: usize) {
         loop {
             self.start.wait();
-            let target = self.target.load(Ordering::Acquire);
-            if target == DISMISSED {
-                return;
-            }
-            let operations = self.operations.load(Ordering::Acquire);
-            let seed = self.seed.load(Ordering::Acquire);
-            self.load.work(self.targets[target], thread, operations, seed);
+            let Some(slice) = *self.slice.lock().expect("no thread panics") else { return };
+            self.load.work(self.targets[slice.target], thread, slice);
             self.end.wait();
         }
     }
 
-    fn slice(&self, target: usize, operations: u64, seed: u64) -> f64 {
-        self.targets[target].rewind();
+    /// The seconds of `slice`.
+    fn run(&self, slice: Slice) -> f64 {
         if self.load.depth == 1 {
             let start = Instant::now();
-            self.load.work(self.targets[target], 0, operations, seed);
+            self.load.work(self.targets[slice.target], 0, slice);
             return start.elapsed().as_secs_f64();
         }
-        self.target.store(target, Ordering::Release);
-        self.operations.store(operations, Ordering::Release);
-        self.seed.store(seed, Ordering::Release);
+        *self.slice.lock().expect("no thread panics") = Some(slice);
         let start = Instant::now();
         self.start.wait();
         self.end.wait();
         start.elapsed().as_secs_f64()
     }
 
-    fn rounds(&self, budget: Duration) -> Times {
-        let mut operations = 1;
-        // Twice as many until a slice is long enough, or the appended bytes fill the area.
-        let most = (self.load.area_bytes / self.load.block_bytes / self.load.depth as u64).max(1);
-        let slice = if self.load.depth == 1 { SLICE } else { CREW_SLICE };
-        while self.slice(0, operations, 0) < slice.as_secs_f64() && operations * 2 <= most {
-            operations *= 2;
+    /// The seconds of `slice` on a target that is warm.
+    fn run_warm(&self, slice: Slice) -> f64 {
+        self.targets[slice.target].rewind();
+        let operations = slice.operations.div_ceil(WARM_SHARE);
+        // Other places than those that are timed.
+        self.run(Slice { operations, seed: !slice.seed, ..slice });
+        self.run(slice)
+    }
+
+    /// How many operations make a slice long enough.
+    fn operations(&self) -> u64 {
+        // What is appended has to fit into the area.
+        let most = (self.load.area_bytes / self.load.block_bytes / self.load.depth as u64) / 2;
+        let enough = if self.load.depth == 1 { SLICE } else { CREW_SLICE };
+        let mut slice = Slice { operations: 1, ..Default::default() };
+        while self.run_warm(slice) < enough.as_secs_f64() && slice.operations * 2 <= most {
+            slice.operations *= 2;
         }
+        slice.operations
+    }
+
+    fn round(&self, number: u64, operations: u64) -> Vec<f64> {
         let order: Vec<usize> = (0..self.targets.len()).collect();
-        let mut rounds = Vec::new();
-        let begun = Instant::now();
-        let mut number = 0;
-        while begun.elapsed() < budget || number <= ROUNDS_MIN {
-            let mut seconds = vec![0.0; order.len()];
-            let seed = self.load.seed + 2 * number;
-            let (there, back): (Vec<_>, Vec<_>) = if number % 2 == 0 {
-                (order.clone(), order.iter().rev().copied().collect())
-            } else {
-                (order.iter().rev().copied().collect(), order.clone())
-            };
-            for (seed, targets) in [(seed, there), (seed + 1, back)] {
-                for target in targets {
-                    seconds[target] += self.slice(target, operations, seed);
-                }
+        let back: Vec<usize> = order.iter().rev().copied().collect();
+        let ways = if number % 2 == 0 { [&order, &back] } else { [&back, &order] };
+        let mut seconds = vec![0.0; order.len()];
+        for (seed, way) in (self.load.seed + 2 * number..).zip(ways) {
+            for &target in way {
+                seconds[target] += self.run_warm(Slice { target, operations, seed });
             }
-            // The first round warms everything up.
-            if number > 0 {
-                rounds.push(seconds);
-            }
-            number += 1;
         }
-        Times { rounds, operations: 2 * operations * self.load.depth as u64 }
+        seconds
+    }
+
+    fn rounds(&self, budget: Budget) -> Times {
+        let operations = self.operations();
+        let work = 2 * operations * self.load.depth as u64;
+        let mut times = Times { rounds: Vec::new(), operations: work };
+        // The first round warms everything up.
+        self.round(0, operations);
+        let begun = Instant::now();
+        let mut looked = Duration::ZERO;
+        for number in 1.. {
+            times.rounds.push(self.round(number, operations));
+            let spent = begun.elapsed();
+            if number < ROUNDS_MIN || spent < budget.least || spent < looked + budget.least / 4 {
+                continue;
+            }
+            looked = spent;
+            let ratio = times.ratio(1, 0);
+            if ratio.high - ratio.low <= budget.width || spent >= budget.most {
+                break;
+            }
+        }
+        times
     }
 }
 
-/// Runs rounds of `load` on all targets for about `budget`.
-pub fn measure(targets: &[&dyn Target], load: Load, budget: Duration) -> Times {
+/// Runs rounds of `load` on all targets, the first of which is the base.
+pub fn measure(targets: &[&dyn Target], load: Load, budget: Budget) -> Times {
     let crew = Crew {
         start: Barrier::new(load.depth + 1),
         end: Barrier::new(load.depth + 1),
-        target: AtomicUsize::new(0),
-        operations: AtomicU64::new(0),
-        seed: AtomicU64::new(0),
+        slice: Mutex::default(),
         targets,
         load,
     };
@@ -220,7 +252,7 @@ pub fn measure(targets: &[&dyn Target], load: Load, budget: Duration) -> Times {
             scope.spawn(move || crew.serve(thread));
         }
         let times = crew.rounds(budget);
-        crew.target.store(DISMISSED, Ordering::Release);
+        *crew.slice.lock().expect("no thread panics") = None;
         crew.start.wait();
         times
     })
