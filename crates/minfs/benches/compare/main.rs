@@ -12,7 +12,7 @@
 //! share, a disk the user's), `MINFS_BENCH_SECONDS` how long each cell lasts at least (6; 15 times
 //! that where the interval stays wide, three quarters of an hour in all);
 //! `MINFS_BENCH_PARTS=library,extending,all,growth` picks parts, `MINFS_BENCH_CELLS` those cells of
-//! the first whose name contains it.
+//! library and all whose name contains it.
 //! `cargo bench -p minfs`.
 
 mod modelled;
@@ -332,7 +332,7 @@ fn shown(ratio: &Ratio) -> String {
     format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high)
 }
 
-/// All cells of the first two parts.
+/// All cells that are wanted of the parts that have a matrix.
 fn cells() -> Vec<Load> {
     let mut cells = Vec::new();
     for access in MATRIX {
@@ -344,16 +344,17 @@ fn cells() -> Vec<Load> {
         cells.push(load(Access::SyncedInOrder, block_bytes, 1));
         cells.push(load(Access::SyncedAppend, block_bytes, 1));
     }
+    let wanted = std::env::var("MINFS_BENCH_CELLS").unwrap_or_default();
+    cells.retain(|cell| title(*cell).contains(&wanted));
     cells
 }
 
 /// The library against the bare device at the same places.
 fn compare_the_library(pair: &Pair<FileDevice>, budget: Budget) {
-    let wanted = std::env::var("MINFS_BENCH_CELLS").unwrap_or_default();
     println!("\n| library against the bare device | raw, us | ratio [95 %] | rounds | |");
     println!("| --- | ---: | ---: | ---: | --- |");
     for cell in cells() {
-        if cell.access == Access::SyncedAppend || !title(cell).contains(&wanted) {
+        if cell.access == Access::SyncedAppend {
             continue;
         }
         let raw = pair.raw(cell);

@@ -46,7 +46,7 @@ pub trait Target: Send + Sync {
 pub enum Access {
     RandomRead,
     RandomWrite,
-    /// From the start of the area, one after the other, a sync after each.
+    /// From somewhere in the area on, one after the other, a sync after each.
     SyncedInOrder,
     /// At the end, a sync after each.
     SyncedAppend,
@@ -65,26 +65,35 @@ pub struct Load {
 
 impl Load {
     /// What one thread does in one slice.
-    fn work(&self, target: &dyn Target, thread: usize, slice: Slice) {
+    fn work(&self, target: &dyn Target, thread: usize, slice: Slice, buffer: &mut [u8]) {
         let Slice { operations, seed, .. } = slice;
         let mut random = ChaCha8Rng::seed_from_u64(seed.wrapping_mul(1000) + thread as u64);
-        let mut buffer = AlignedBuffer::zeroed(self.block_bytes as usize);
         let blocks = self.area_bytes / self.block_bytes;
+        // Other places each time, as at random: else a target that follows one which shares its
+        // places would find them in the processor's caches more often than the others.
+        let first = random.random_range(0..blocks);
         for index in 0..operations {
             let mut place = || random.random_range(0..blocks) * self.block_bytes;
             match self.access {
-                Access::RandomRead => target.read(&mut buffer, place()),
-                Access::RandomWrite => target.write(&buffer, place()),
+                Access::RandomRead => target.read(buffer, place()),
+                Access::RandomWrite => target.write(buffer, place()),
                 Access::SyncedInOrder => {
-                    target.write(&buffer, index % blocks * self.block_bytes);
+                    target.write(buffer, (first + index) % blocks * self.block_bytes);
                     target.sync();
                 }
                 Access::SyncedAppend => {
-                    target.append(thread, &buffer);
+                    target.append(thread, buffer);
                     target.sync_end(thread);
                 }
             }
         }
+    }
+
+    /// The buffer of one thread. It is kept, since fresh memory costs as much as the request.
+    fn buffer(&self) -> AlignedBuffer {
+        let mut buffer = AlignedBuffer::zeroed(self.block_bytes as usize);
+        buffer.fill(0x5a);
+        buffer
     }
 }
 
@@ -148,16 +157,19 @@ struct Crew<'a> {
     end: Barrier,
     /// `None`: nothing more to do.
     slice: Mutex<Option<Slice>>,
+    /// Of the only thread, if there is but one.
+    buffer: Mutex<AlignedBuffer>,
     targets: &'a [&'a dyn Target],
     load: Load,
 }
 
 impl Crew<'_> {
     fn serve(&self, thread: usize) {
+        let mut buffer = self.load.buffer();
         loop {
             self.start.wait();
             let Some(slice) = *self.slice.lock().expect("no thread panics") else { return };
-            self.load.work(self.targets[slice.target], thread, slice);
+            self.load.work(self.targets[slice.target], thread, slice, &mut buffer);
             self.end.wait();
         }
     }
@@ -165,8 +177,9 @@ impl Crew<'_> {
     /// The seconds of `slice`.
     fn run(&self, slice: Slice) -> f64 {
         if self.load.depth == 1 {
+            let mut buffer = self.buffer.lock().expect("no thread panics");
             let start = Instant::now();
-            self.load.work(self.targets[slice.target], 0, slice);
+            self.load.work(self.targets[slice.target], 0, slice, &mut buffer);
             return start.elapsed().as_secs_f64();
         }
         *self.slice.lock().expect("no thread panics") = Some(slice);
@@ -240,6 +253,7 @@ pub fn measure(targets: &[&dyn Target], load: Load, budget: Budget) -> Times {
         start: Barrier::new(load.depth + 1),
         end: Barrier::new(load.depth + 1),
         slice: Mutex::default(),
+        buffer: Mutex::new(load.buffer()),
         targets,
         load,
     };
