@@ -12,10 +12,11 @@ use block::{AlignedBuffer, BlockDevice};
 
 use crate::checksum::crc32c_append;
 use crate::error::{Error, Result};
+use crate::flushes::FlushMark;
 use crate::inode::{Inode, InodeState};
 use crate::layout::TAIL_BYTES_MAX;
 use crate::record::{Attributes, unit_sum};
-use crate::shared::{FlushMark, NOT_POISONED, Shared, display, now_ns};
+use crate::shared::{NOT_POISONED, Shared, display, now_ns};
 use crate::survey::{contiguous_place, for_each_piece};
 use crate::volume::{FileFacts, Sabotage};
 

@@ -1,7 +1,7 @@
 //! A volume behind FUSE: the options of a mount, and how it comes and goes.
 //!
 //! Knows the kernel's mount(2) and `fuser`, and nothing of the format; what the kernel asks of a
-//! mounted volume is answered in `requests`.
+//! mounted volume is answered in `requests`, from what `served` keeps.
 
 use std::ffi::CString;
 use std::io;
@@ -13,9 +13,10 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use crate::volume::Volume;
-use requests::FuseVolume;
+use served::FuseVolume;
 
 mod requests;
+mod served;
 
 /// How the mount behaves.
 #[derive(Clone, Debug)]

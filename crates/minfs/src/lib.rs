@@ -31,6 +31,7 @@ mod allocator;
 mod checksum;
 mod error;
 mod file;
+mod flushes;
 mod fsck;
 #[cfg(feature = "mount")]
 pub mod fuse;

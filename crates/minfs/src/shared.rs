@@ -10,8 +10,8 @@
 //!   only after a flush that covers them.
 //!
 //! Locks are taken in the order names, the turn to record a file, its state, then slot, allocator,
-//! tails or the turn to flush; two turns only under the names, or by trying. After an error of the device on
-//! a write or a flush nothing more is written: what is on the medium is then unknown. Knows
+//! tails or the flushes; two turns only under the names, or by trying. After an error of the device
+//! on a write or a flush nothing more is written: what is on the medium is then unknown. Knows
 //! nothing of what the names mean to a caller.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,6 +22,7 @@ use block::BlockDevice;
 
 use crate::allocator::Allocator;
 use crate::error::{Error, Result};
+use crate::flushes::{FlushMark, Flushes};
 use crate::geometry::VolumeGeometry;
 use crate::inode::{Inode, InodeState, Turn};
 use crate::layout::{EXTENTS_MAX, TAIL_BYTES_MAX};
@@ -83,15 +84,8 @@ pub(crate) struct Shared {
     tails: Mutex<VecDeque<(Arc<Inode>, u64)>>,
     pub(crate) findings: Vec<Finding>,
     is_unmounted: AtomicBool,
-    /// How many flushes have begun, and the number of the youngest of those that succeeded.
-    flushes_begun: AtomicU64,
-    flushes_done: AtomicU64,
-    flush_turn: Mutex<()>,
+    flushes: Flushes,
 }
-
-/// Where the time stood when a sync was asked for, counted in flushes.
-#[derive(Clone, Copy)]
-pub(crate) struct FlushMark(u64);
 
 /// The time in nanoseconds since 1970 UTC, as fine as the kernel's file systems take it: that of
 /// the last tick of the clock, which costs a write a few nanoseconds instead of some twenty.
@@ -139,9 +133,7 @@ impl Shared {
             findings: survey.findings,
             geometry: survey.geometry,
             is_unmounted: AtomicBool::new(false),
-            flushes_begun: AtomicU64::new(0),
-            flushes_done: AtomicU64::new(0),
-            flush_turn: Mutex::new(()),
+            flushes: Flushes::default(),
         }
     }
 
@@ -200,30 +192,22 @@ impl Shared {
         self.flush_since(self.flush_mark())
     }
 
-    /// Taken before a sync waits for anything.
     pub(crate) fn flush_mark(&self) -> FlushMark {
-        FlushMark(self.flushes_begun.load(Ordering::SeqCst))
+        self.flushes.mark()
     }
 
-    /// Flushes, unless a flush that began after `mark` has succeeded meanwhile: it covers all that
-    /// had been written when the mark was taken. One flush is under way at a time, so of many
-    /// threads that wait for it the next one's flush covers all of them.
+    /// Flushes, unless a flush that began after `mark` has succeeded meanwhile.
     pub(crate) fn flush_since(&self, mark: FlushMark) -> Result<()> {
         if self.options.sabotage == Sabotage::SkipFlush {
             return Ok(());
         }
-        let _turn = self.flush_turn.lock().expect(NOT_POISONED);
-        if self.flushes_done.load(Ordering::SeqCst) > mark.0 {
-            return Ok(());
-        }
-        // After a flush that failed the next one would succeed and mean nothing.
-        self.writable()?;
-        let number = self.flushes_begun.fetch_add(1, Ordering::SeqCst) + 1;
-        self.device.flush().map_err(|source| {
-            self.fail(Error::Device { action: "flush the device".into(), source })
-        })?;
-        self.flushes_done.store(number, Ordering::SeqCst);
-        Ok(())
+        self.flushes.since(mark, || {
+            // After a flush that failed the next one would succeed and mean nothing.
+            self.writable()?;
+            self.device.flush().map_err(|source| {
+                self.fail(Error::Device { action: "flush the device".into(), source })
+            })
+        })
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Result<Arc<Inode>> {

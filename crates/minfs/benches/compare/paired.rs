@@ -213,7 +213,7 @@ impl Crew<'_> {
     fn round(&self, number: u64, operations: u64) -> Vec<f64> {
         let order: Vec<usize> = (0..self.targets.len()).collect();
         let back: Vec<usize> = order.iter().rev().copied().collect();
-        let ways = if number % 2 == 0 { [&order, &back] } else { [&back, &order] };
+        let ways = if number.is_multiple_of(2) { [&order, &back] } else { [&back, &order] };
         let mut seconds = vec![0.0; order.len()];
         for (seed, way) in (self.load.seed + 2 * number..).zip(ways) {
             for &target in way {
