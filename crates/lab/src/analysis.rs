@@ -153,8 +153,9 @@ pub struct Comparison {
     pub unit: Unit,
     /// Blocks in which both have a completed trial.
     pub blocks: usize,
-    /// The contender's value over the baseline's, paired over blocks; absent without pairs. For a
-    /// time less is better, for a throughput more; the verdict says which is meant.
+    /// The contender's value over the baseline's, paired over blocks; absent without pairs, and
+    /// where fewer than three of them leave out other trials. For a time less is better, for a
+    /// throughput more; the verdict says which is meant.
     pub ratio: Option<f64>,
     /// Lower end of the interval, corrected for the number of contenders.
     pub low: Option<f64>,

@@ -11,7 +11,8 @@
 //!
 //! Invariants: an estimate lies inside its interval; exchanging baseline and contender gives the
 //! reciprocal; multiplying every sample by one factor changes no ratio; below
-//! [`BLOCKS_MIN_FOR_INTERVAL`] pairs there is neither interval nor verdict.
+//! [`BLOCKS_MIN_FOR_INTERVAL`] pairs there is neither interval nor verdict, and no ratio either
+//! where a side has samples outside of the pairs.
 
 mod compare;
 mod distribution;

@@ -155,7 +155,7 @@ pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
                     entry.cell.depth.to_string(),
                     entry.cell.block_size_bytes.to_string(),
                     entry.blocks.to_string(),
-                    format!("{:.3}", entry.percent),
+                    optional(entry.percent),
                     optional(entry.low_percent),
                     optional(entry.high_percent),
                 ]));
@@ -241,12 +241,15 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
         let _ = writeln!(out, "## {}\n", workload.workload);
         let _ = writeln!(out, "**{}**\n", sentence::sentence(workload, plan));
         let _ = writeln!(out, "{}", tables::contenders(workload, plan).markdown());
+        for note in tables::contenders_explained(workload) {
+            let _ = writeln!(out, "({note})\n");
+        }
         let lost = overhead::tables(workload);
         let explained = overhead::explained(workload);
-        for (table, explained) in
-            std::iter::once((tables::metrics(workload, plan), tables::MARKS_EXPLAINED))
-                .chain(lost.into_iter().map(|table| (table, explained.as_str())))
-                .chain([(tables::latencies(workload), tables::LATENCIES_EXPLAINED)])
+        let marks = tables::metrics_explained(workload);
+        for (table, explained) in std::iter::once((tables::metrics(workload, plan), marks.as_str()))
+            .chain(lost.into_iter().map(|table| (table, explained.as_str())))
+            .chain([(tables::latencies(workload), tables::LATENCIES_EXPLAINED)])
         {
             if !table.rows.is_empty() {
                 let _ = writeln!(out, "{}\n({explained})\n", table.markdown());

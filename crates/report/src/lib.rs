@@ -14,6 +14,7 @@ pub mod overhead;
 pub mod page;
 pub mod profile;
 pub mod published;
+pub mod quotient;
 pub mod sentence;
 pub mod sittings;
 pub mod source;

@@ -7,7 +7,9 @@ use lab::analysis::{CellOverhead, Overhead, WorkloadAnalysis};
 use lab::load::MatrixCell;
 use lab::quantity::size_text;
 
+use crate::quotient;
 use crate::table::{Cell, Table, Tone};
+use crate::text::counted;
 
 /// The tables of a workload, one a contender; none where there is no overhead to be told.
 pub fn tables(workload: &WorkloadAnalysis) -> Vec<Table> {
@@ -50,12 +52,9 @@ pub(crate) fn row_name(cell: &MatrixCell) -> String {
 }
 
 fn cell(entry: &CellOverhead) -> Cell {
-    let text = if entry.percent.abs() < 9.95 {
-        format!("{:.1}", entry.percent)
-    } else {
-        format!("{:.0}", entry.percent)
-    };
-    match (entry.is_decided(), entry.percent > 0.0) {
+    let Some(percent) = entry.percent else { return Cell::toned("?", Tone::Doubtful) };
+    let text = if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") };
+    match (entry.is_decided(), percent > 0.0) {
         (false, _) => Cell::toned(format!("{text}?"), Tone::Doubtful),
         (true, true) => Cell::toned(text, Tone::Bad),
         (true, false) => Cell::toned(text, Tone::Good),
@@ -66,10 +65,19 @@ fn cell(entry: &CellOverhead) -> Cell {
 pub fn explained(workload: &WorkloadAnalysis) -> String {
     let first = workload.overhead.first();
     let raw = first.map_or("raw", |overhead| overhead.raw.as_str());
-    let blocks = workload.overhead.iter().flat_map(|overhead| &overhead.cells);
-    let blocks = blocks.map(|entry| entry.blocks).max().unwrap_or(0);
+    let cells = || workload.overhead.iter().flat_map(|overhead| &overhead.cells);
+    let blocks = || cells().map(|entry| entry.blocks);
+    let (least, most) = (blocks().min().unwrap_or(0), blocks().max().unwrap_or(0));
+    let over = match least == most {
+        true => counted(most, "block"),
+        false => format!("{least} to {most} blocks"),
+    };
+    let withheld = match cells().any(|entry| entry.percent.is_none()) {
+        true => format!("; ? without a number: {}", quotient::withheld_explained()),
+        false => String::new(),
+    };
     format!(
-        "operations a second lost against {raw}, in percent of {raw}'s, paired over {blocks} blocks; below 0: faster than {raw}; ?: 0 lies within the cell's interval (95 %, corrected for the contenders, in the CSV), or fewer than 3 blocks; each cell is taken by itself here, and conclusions that pick one of all cells use wider intervals and say so"
+        "operations a second lost against {raw}, in percent of {raw}'s, paired over {over}; below 0: faster than {raw}; ?: 0 lies within the cell's interval (95 %, corrected for the contenders, in the CSV), or fewer than 3 blocks{withheld}; each cell is taken by itself here, and conclusions that pick one of all cells use wider intervals and say so"
     )
 }
 
@@ -77,7 +85,7 @@ pub fn explained(workload: &WorkloadAnalysis) -> String {
 mod tests {
     use super::*;
 
-    fn entry(name: &str, percent: f64, interval: Option<(f64, f64)>) -> CellOverhead {
+    fn entry(name: &str, percent: Option<f64>, interval: Option<(f64, f64)>) -> CellOverhead {
         CellOverhead {
             cell: name.parse().unwrap(),
             blocks: 5,
@@ -95,16 +103,17 @@ mod tests {
             contender: "ext4".into(),
             raw: "raw".into(),
             cells: vec![
-                entry("randread-psync-1-64k", 12.34, Some((10.0, 14.0))),
-                entry("randread-psync-1-4k", 3.21, Some((-1.0, 7.0))),
-                entry("randrw-70-30-io_uring-32-4k", -20.5, Some((-30.0, -10.0))),
+                entry("randread-psync-1-64k", Some(12.34), Some((10.0, 14.0))),
+                entry("randread-psync-1-4k", Some(3.21), Some((-1.0, 7.0))),
+                entry("randread-psync-1-128k", None, None),
+                entry("randrw-70-30-io_uring-32-4k", Some(-20.5), Some((-30.0, -10.0))),
             ],
         };
         assert_eq!(
             table(&overhead).terminal(false),
-            "  overhead of ext4, %                     4K  64K\n\
-             \x20 randread, one by one (psync)          3.2?   12\n\
-             \x20 randrw 70/30, queue of 32 (io_uring)   -20    -\n"
+            "  overhead of ext4, %                     4K  64K  128K\n\
+             \x20 randread, one by one (psync)          3.2?   12     ?\n\
+             \x20 randrw 70/30, queue of 32 (io_uring)   -20    -     -\n"
         );
     }
 }

@@ -205,6 +205,9 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
     let sentence = sentence::sentence(workload, &source.plan);
     let _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&sentence));
     out.push_str(&html::table(&ranking(view), &format!("Ranking under {}", workload.workload)));
+    for note in tables::contenders_explained(workload) {
+        let _ = writeln!(out, "<p class=\"small\">{}.</p>", escape(&note));
+    }
     for gate in source.analysis.gates.iter().filter(|gate| gate.workload == workload.workload) {
         let _ = writeln!(
             out,
@@ -216,7 +219,7 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
     let figures = tables::metrics(workload, &source.plan);
     if !figures.rows.is_empty() {
         let table = html::table(&figures, "Every figure of the load");
-        let marks = escape(tables::MARKS_EXPLAINED);
+        let marks = escape(&tables::metrics_explained(workload));
         let many = figures.rows.len() > FIGURES_OPEN_MAX;
         let _ = match many {
             true => writeln!(

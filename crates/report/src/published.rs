@@ -15,7 +15,7 @@ use lab::study::reduced::amount;
 
 use crate::chart::Chart;
 use crate::table::{Cell, Table};
-use crate::{profile, tables, text};
+use crate::{profile, quotient, tables, text};
 
 mod picture;
 mod row;
@@ -264,7 +264,8 @@ impl Measurements<'_> {
         };
         let quotient = median(&reference.contender)? / median(baseline)?;
         let label = reference.contender.clone();
-        row::is_aside(quotient, ratio).then_some(row::Quotient { label, quotient })
+        let ends = ratio.low.zip(ratio.high);
+        quotient::is_aside(quotient, ratio.value, ends).then_some(row::Quotient { label, quotient })
     }
 
     /// Rows of the contenders that the publication has not: as many for each as its first

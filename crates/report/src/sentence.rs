@@ -3,7 +3,7 @@
 
 use lab::analysis::{Comparison, ContenderAnalysis, WorkloadAnalysis};
 use lab::plan::Plan;
-use lab::statistics::Verdict;
+use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, Verdict};
 use lab::words::{TOO_WIDE, is_telling};
 
 use crate::tables::{device_text, has_no_figure, primary_comparisons, verdict_text};
@@ -90,14 +90,20 @@ fn decided(comparison: &Comparison, verdict: &str) -> String {
 }
 
 fn undecided(comparison: &Comparison) -> String {
-    let Comparison { contender, baseline, low, high, .. } = comparison;
+    let Comparison { contender, baseline, low, high, blocks, .. } = comparison;
     match (low, high) {
         (Some(low), Some(high)) if is_telling(*low, *high) => format!(
             "{contender} against {baseline} is inconclusive (the ratio lies between {} and {})",
             text::ratio(*low),
             text::ratio(*high)
         ),
-        _ => format!("{contender} against {baseline} is inconclusive (its interval is {TOO_WIDE})"),
+        (Some(_), Some(_)) => {
+            format!("{contender} against {baseline} is inconclusive (its interval is {TOO_WIDE})")
+        }
+        _ => format!(
+            "{contender} against {baseline} is inconclusive (no interval: {} with a completed trial of both, {BLOCKS_MIN_FOR_INTERVAL} are needed)",
+            text::counted(*blocks, "block")
+        ),
     }
 }
 
@@ -113,5 +119,9 @@ fn certainty((least, most): (usize, usize), begun: u32, plan: &Plan) -> String {
         true => format!(" (of {begun} that were begun)"),
         false => String::new(),
     };
-    format!("Intervals of 95 %{family}, from {blocks}{of} on {}.", device_text(plan))
+    let device = device_text(plan);
+    match most < BLOCKS_MIN_FOR_INTERVAL {
+        true => format!("That is of only {blocks}{of} on {device}."),
+        false => format!("Intervals of 95 %{family}, from {blocks}{of} on {device}."),
+    }
 }

@@ -13,7 +13,7 @@ use lab::words::ratio_with_interval;
 use crate::sentence::sentence;
 use crate::table::{Cell, Table, Tone};
 use crate::text;
-use crate::{overhead, profile};
+use crate::{overhead, profile, quotient};
 
 /// The table of a workload: one row a contender, the fastest first.
 pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
@@ -93,6 +93,52 @@ fn metric_cell(metric: &MetricAnalysis) -> Cell {
     )
 }
 
+/// The medians of a contender and of the baseline divided, where both have the figure.
+fn quotient_of_medians(workload: &WorkloadAnalysis, comparison: &Comparison) -> Option<f64> {
+    let median = |label: &str| {
+        let contender = workload.contenders.iter().find(|contender| contender.label == label)?;
+        let metric = contender.metrics.iter().find(|metric| metric.name == comparison.metric)?;
+        Some(metric.summary.median)
+    };
+    Some(median(&comparison.contender)? / median(&comparison.baseline)?)
+}
+
+/// The mark of a ratio with which the medians beside it disagree; empty where they agree.
+fn aside_mark(workload: &WorkloadAnalysis, comparison: &Comparison) -> &'static str {
+    let ends = comparison.low.zip(comparison.high);
+    let both = comparison.ratio.zip(quotient_of_medians(workload, comparison));
+    match both.is_some_and(|(ratio, medians)| quotient::is_aside(medians, ratio, ends)) {
+        true => quotient::MARK,
+        false => "",
+    }
+}
+
+/// What must be said below a table of medians and ratios: of the ratios that the medians do not
+/// divide to, and of those that are withheld.
+fn ratio_notes<'a>(
+    workload: &WorkloadAnalysis,
+    mut shown: impl Iterator<Item = &'a Comparison> + Clone,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if shown.clone().any(|comparison| !aside_mark(workload, comparison).is_empty()) {
+        notes.push(quotient::mark_explained());
+    }
+    let is_withheld = |comparison: &Comparison| {
+        comparison.ratio.is_none() && quotient_of_medians(workload, comparison).is_some()
+    };
+    if shown.any(is_withheld) {
+        notes.push(quotient::withheld_explained());
+    }
+    notes
+}
+
+/// What must be said below [`contenders`], a line each.
+pub fn contenders_explained(workload: &WorkloadAnalysis) -> Vec<String> {
+    let primary = primary_metric(workload);
+    let all = workload.comparisons.iter();
+    ratio_notes(workload, all.filter(|comparison| comparison.metric == primary))
+}
+
 /// The figures of a workload that has several: one row a figure, one column a contender, with the
 /// ratio to the baseline and a mark for the verdict.
 pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
@@ -118,15 +164,19 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
             row.push(match (metric, comparison) {
                 (None, _) => "-".into(),
                 (Some(metric), None) => text::figure(metric.summary.median, metric.unit).into(),
-                (Some(metric), Some(comparison)) => Cell::toned(
-                    format!(
-                        "{} ×{} {}",
-                        text::figure(metric.summary.median, metric.unit),
-                        comparison.ratio.map_or("?".into(), text::ratio),
-                        verdict_mark(&comparison.verdict)
-                    ),
-                    tone_of(&comparison.verdict),
-                ),
+                (Some(metric), Some(comparison)) => {
+                    let ratio = match comparison.ratio {
+                        Some(ratio) => format!(
+                            "×{}{} {}",
+                            text::ratio(ratio),
+                            aside_mark(workload, comparison),
+                            verdict_mark(&comparison.verdict)
+                        ),
+                        None => quotient::WITHHELD.into(),
+                    };
+                    let figure = text::figure(metric.summary.median, metric.unit);
+                    Cell::toned(format!("{figure} {ratio}"), tone_of(&comparison.verdict))
+                }
             });
         }
         table.rows.push(row);
@@ -240,7 +290,7 @@ pub fn findings(workload: &WorkloadAnalysis) -> Vec<String> {
     lines
 }
 
-/// A verdict in one character, for narrow cells; explained by [`MARKS_EXPLAINED`].
+/// A verdict in one character, for narrow cells; explained by [`metrics_explained`].
 fn verdict_mark(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Faster => "+",
@@ -251,8 +301,13 @@ fn verdict_mark(verdict: &Verdict) -> &'static str {
 }
 
 /// What the marks of [`metrics`] mean.
-pub const MARKS_EXPLAINED: &str =
-    "×ratio to the baseline: + better, - worse, = the same within the margin, ? inconclusive";
+pub fn metrics_explained(workload: &WorkloadAnalysis) -> String {
+    let marks =
+        "×ratio to the baseline: + better, - worse, = the same within the margin, ? inconclusive";
+    let mut said = vec![marks.to_string()];
+    said.extend(ratio_notes(workload, workload.comparisons.iter()));
+    said.join("; ")
+}
 
 /// The contenders, the best median first, those without one last.
 pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
@@ -296,8 +351,12 @@ fn comparison_cells(
         primary_comparisons(workload).find(|comparison| comparison.contender == contender.label);
     let Some(comparison) = comparison else { return none("-", Tone::Plain) };
     let verdict = &comparison.verdict;
+    let ratio = match comparison.ratio {
+        Some(_) => ratio_text(comparison) + aside_mark(workload, comparison),
+        None => quotient::WITHHELD.into(),
+    };
     [
-        Cell::from(ratio_text(comparison)).valued(comparison.ratio),
+        Cell::from(ratio).valued(comparison.ratio),
         Cell::toned(verdict_text(verdict), tone_of(verdict)),
     ]
 }
@@ -442,9 +501,13 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
                 writeln!(out, "{}", crate::table::paint(&workload.workload, Tone::Strong, colour));
         }
         let _ = writeln!(out, "{}", contenders(workload, plan).terminal(colour));
+        for note in contenders_explained(workload) {
+            let _ = writeln!(out, "  {note}\n");
+        }
         let figures = metrics(workload, plan);
         if !figures.rows.is_empty() {
-            let _ = writeln!(out, "{}  {MARKS_EXPLAINED}\n", figures.terminal(colour));
+            let explained = metrics_explained(workload);
+            let _ = writeln!(out, "{}  {explained}\n", figures.terminal(colour));
         }
         for lost in overhead::tables(workload) {
             let _ = writeln!(out, "{}", lost.terminal(colour));

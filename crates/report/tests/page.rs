@@ -252,6 +252,50 @@ fn a_matrix_is_a_map_in_the_page_and_a_picture() {
 }
 
 #[test]
+fn a_cell_whose_only_pair_stands_beside_another_trial_of_the_device_has_no_ratio() {
+    // As it was reported: the medians 8662 and 9391, and a single pair that says x1.262.
+    let mut text = study(&["raw", "xfs"], &[], 2);
+    text.baseline = Some("raw".into());
+    text.workloads = vec![WorkloadText { fio_matrix: true, ..Default::default() }];
+    let made = make(&text, |record| {
+        complete(record, 1_000_000_000);
+        let per_second = match (record.contender.label.as_str(), record.block) {
+            ("raw", 0) => 6864.0,
+            ("raw", _) => 11918.0,
+            (_, 0) => 8662.0,
+            _ => return false,
+        };
+        let metric = |name: &str| Metric {
+            name: name.into(),
+            value: per_second,
+            unit: Unit::OperationsPerSecond,
+        };
+        record.load = Some(LoadReport {
+            metrics: vec![metric("randread-psync-1-4k"), metric("randread-psync-1-64k")],
+            ..Default::default()
+        });
+        true
+    });
+    let text = own(&rendered(&made));
+    assert!(!text.contains("1.262") && !text.contains("-26"), "{text}");
+    assert!(!text.contains("Ratio to raw"), "a chart of nothing: {text}");
+    in_order(
+        &text,
+        &[
+            "9391/s",
+            "8662/s",
+            "no ratio",
+            "inconclusive",
+            "no ratio: fewer than 3 blocks have a completed trial of both",
+            "8662/s no ratio",
+            "Overhead against raw",
+            "? without a number: no ratio",
+            "aria-label=\"randread, one by one (psync), 4K: no ratio",
+        ],
+    );
+}
+
+#[test]
 fn a_cell_far_beyond_the_others_does_not_press_the_curves_together() {
     let made = make_matrix(16000.0);
     let pictures = kurabe_report::page::pictures(&Source::read(&made.directory()).unwrap());

@@ -29,8 +29,9 @@ pub struct CellOverhead {
     pub cell: MatrixCell,
     /// Blocks in which both have a figure.
     pub blocks: usize,
-    /// How many percent fewer operations a second than the bare device; below 0 when more.
-    pub percent: f64,
+    /// How many percent fewer operations a second than the bare device; below 0 when more. Absent
+    /// where the ratio is withheld: fewer than three blocks, beside trials in other ones.
+    pub percent: Option<f64>,
     /// Lower end of the interval, corrected for the number of contenders; absent below three
     /// blocks.
     pub low_percent: Option<f64>,
@@ -90,11 +91,13 @@ pub(super) fn overhead(plan: &Plan, samples: &Samples<'_>, workload: usize) -> V
         };
         let pairs = compare(&plain).into_iter().zip(compare(&among_all));
         for (overhead, (compared, corrected)) in overheads.iter_mut().zip(pairs) {
-            let Some(ratio) = compared.ratio else { continue };
+            if compared.pairs == 0 {
+                continue;
+            }
             overhead.cells.push(CellOverhead {
                 cell: cell.clone(),
                 blocks: compared.pairs,
-                percent: percent(ratio),
+                percent: compared.ratio.map(percent),
                 low_percent: compared.interval.map(|interval| percent(interval.low)),
                 high_percent: compared.interval.map(|interval| percent(interval.high)),
                 low_percent_among_all: corrected.interval.map(|interval| percent(interval.low)),
@@ -158,7 +161,7 @@ mod tests {
         assert_eq!((found[0].contender.as_str(), found[0].raw.as_str()), ("ext4", "xfs"));
         let [cell, _] = &found[0].cells[..] else { panic!("{found:?}") };
         assert_eq!((cell.cell.to_string().as_str(), cell.blocks), ("randread-psync-1-4k", 4));
-        assert!((cell.percent - 25.0).abs() < 0.1, "{cell:?}");
+        assert!((cell.percent.unwrap() - 25.0).abs() < 0.1, "{cell:?}");
         let (low, high) = (cell.low_percent.unwrap(), cell.high_percent.unwrap());
         assert!(20.0 < low && low < 25.0 && 25.0 < high && high < 30.0, "{cell:?}");
         assert!(cell.is_decided());
@@ -166,8 +169,19 @@ mod tests {
         let of_all = cell.low_percent_among_all.zip(cell.high_percent_among_all);
         let (lower, higher) = of_all.unwrap();
         assert!(lower < low && high < higher && higher < 30.0, "{cell:?}");
+        // A single pair beside another trial of the bare device says nothing, and is said to.
+        let mut few = records.clone();
+        few.retain(|record| {
+            record.block == 0 || (record.block == 1 && record.contender.label == "xfs")
+        });
+        let withheld = &analyse(&plan, &few, None).workloads[0].overhead[0].cells[0];
+        assert_eq!((withheld.blocks, withheld.percent), (1, None));
+        assert!(!withheld.is_decided());
+        few.retain(|record| record.block == 0);
+        let kept = &analyse(&plan, &few, None).workloads[0].overhead[0].cells[0];
+        assert!((kept.percent.unwrap() - 25.0).abs() < 1e-6, "{kept:?}");
         // Twice as many operations: 100 % of the bare device's more.
-        assert!((found[1].cells[0].percent + 100.0).abs() < 1e-6);
+        assert!((found[1].cells[0].percent.unwrap() + 100.0).abs() < 1e-6);
     }
 
     #[test]
@@ -175,7 +189,7 @@ mod tests {
         let cell = CellOverhead {
             cell: "randwrite-libaio-32-1024k".parse().unwrap(),
             blocks: 5,
-            percent: 2.0,
+            percent: Some(2.0),
             low_percent: Some(-1.0),
             high_percent: Some(5.0),
             low_percent_among_all: None,

@@ -92,18 +92,29 @@ fn together(cells: usize) -> String {
     )
 }
 
-/// How many cells are surely below and above the device: by the table's intervals, and by those
-/// that allow for all of them.
+/// How many cells surely differ from the device, by the table's intervals; and, where that is
+/// another number, how many of them still do by those that allow for all cells.
 fn counts(losses: &[&Loss]) -> String {
     let count = |is: fn(&Loss) -> bool| losses.iter().filter(|loss| is(loss)).count();
-    format!(
-        "below the device: {} of {} cells by the table's intervals (no ? there), each by itself, and {} by the wider ones that allow for all cells together; above it: {} and {}",
-        count(Loss::is_loss_alone),
-        losses.len(),
-        count(Loss::is_loss),
-        count(Loss::is_gain_alone),
-        count(Loss::is_gain)
-    )
+    let (cells, slower, faster) =
+        (losses.len(), count(Loss::is_loss_alone), count(Loss::is_gain_alone));
+    let open = cells - slower - faster;
+    if open == cells {
+        return format!(
+            "of none of the {} is it sure that it is slower or faster than the device (? in the table)",
+            words::counted(cells, "cell")
+        );
+    }
+    let mut text = format!(
+        "surely slower than the device in {slower} of {cells} cells, surely faster in {faster}, undecided (? in the table) in {open}"
+    );
+    let (still_slower, still_faster) = (count(Loss::is_loss), count(Loss::is_gain));
+    if (still_slower, still_faster) != (slower, faster) {
+        text.push_str(&format!(
+            "; of so many cells some look sure by chance: allowing for that, slower in {still_slower} and faster in {still_faster}"
+        ));
+    }
+    text
 }
 
 /// The losses of every contender but the device in every cell; none where the device itself did
@@ -111,16 +122,18 @@ fn counts(losses: &[&Loss]) -> String {
 pub(super) fn losses(workload: &WorkloadAnalysis) -> Vec<Loss> {
     let of_contender = |overhead: &Overhead| {
         let contender = overhead.contender.clone();
-        let loss = move |cell: &CellOverhead| Loss {
-            contender: contender.clone(),
-            cell: cell.cell.clone(),
-            lost: cell.percent / 100.0,
-            low: cell.low_percent.map(|percent| percent / 100.0),
-            high: cell.high_percent.map(|percent| percent / 100.0),
-            low_among_all: cell.low_percent_among_all.map(|percent| percent / 100.0),
-            high_among_all: cell.high_percent_among_all.map(|percent| percent / 100.0),
+        let loss = move |cell: &CellOverhead| {
+            Some(Loss {
+                contender: contender.clone(),
+                cell: cell.cell.clone(),
+                lost: cell.percent? / 100.0,
+                low: cell.low_percent.map(|percent| percent / 100.0),
+                high: cell.high_percent.map(|percent| percent / 100.0),
+                low_among_all: cell.low_percent_among_all.map(|percent| percent / 100.0),
+                high_among_all: cell.high_percent_among_all.map(|percent| percent / 100.0),
+            })
         };
-        overhead.cells.iter().map(loss).collect::<Vec<_>>()
+        overhead.cells.iter().filter_map(loss).collect::<Vec<_>>()
     };
     workload.overhead.iter().flat_map(of_contender).collect()
 }
@@ -144,7 +157,7 @@ fn greatest<'a>(losses: &[&'a Loss], by: fn(&Loss) -> f64) -> Option<&'a Loss> {
     losses.iter().copied().max_by(|one, other| by(one).total_cmp(&by(other)))
 }
 
-const NONE_COMPARED: &str = "no cell was compared with the device itself";
+const NONE_COMPARED: &str = "no cell has a ratio to the device itself";
 
 /// Half of the device's performance.
 const HALF: f64 = 0.5;
@@ -327,7 +340,8 @@ pub(super) fn always_loses(losses: &[Loss]) -> Finding {
     Finding::new(outcome, evidence)
 }
 
-/// Which calls lose most: what is lost on average over the block sizes, by pattern and depth.
+/// Which calls lose most: what is lost on average over the block sizes, by pattern and depth. It is
+/// answered when of some cell it is sure, however many there are; else the order may be chance.
 pub(super) fn which_calls(losses: &[Loss]) -> Finding {
     if losses.is_empty() {
         return Finding::untested(NONE_COMPARED);
@@ -355,12 +369,13 @@ pub(super) fn which_calls(losses: &[Loss]) -> Finding {
             false => format!("; surest {}: {}", together(own.len()), list(&sure)),
         };
         evidence.push(format!(
-            "{label}, on average over the block sizes, the most suffering first: {}; {}{sure}",
+            "{label}, on average over the block sizes, as measured, the most suffering first: {}; {}{sure}",
             means.join(", "),
             counts(&own)
         ));
     }
-    Finding::new(Outcome::Answered, evidence)
+    let is_sure = losses.iter().any(|loss| loss.is_loss() || loss.is_gain());
+    Finding::new(if is_sure { Outcome::Answered } else { Outcome::Inconclusive }, evidence)
 }
 
 /// Cells that are named as the surest losses.

@@ -150,12 +150,12 @@ fn a_matrix_is_judged_against_the_device_and_of_the_contender_that_is_named() {
 
 #[test]
 fn the_calls_are_named_the_most_suffering_first() {
-    let evidence = matrix::which_calls(&[
+    let Finding { outcome, evidence } = matrix::which_calls(&[
         loss("randread-libaio-32-4k", -0.05, 0.01),
         loss("randwrite-psync-1-4k", 0.40, 0.05),
         loss("randwrite-psync-1-8k", 0.20, 0.05),
-    ])
-    .evidence;
+    ]);
+    assert_eq!(outcome, Outcome::Answered);
     assert!(
         evidence[0]
             .contains("random writes one by one loses 30 %, random reads 32 at once gains 5 %"),
@@ -175,12 +175,28 @@ fn what_the_wider_intervals_say_stands_beside_what_the_table_says() {
     for found in
         [matrix::which_calls(&losses), matrix::loses_half(&losses), matrix::always_loses(&losses)]
     {
-        let said = "below the device: 1 of 2 cells by the table's intervals (no ? there), each by itself, and 0 by the wider ones that allow for all cells together; above it: 1 and 0";
+        let said = "surely slower than the device in 1 of 2 cells, surely faster in 1, undecided (? in the table) in 0; of so many cells some look sure by chance: allowing for that, slower in 0 and faster in 0";
         assert!(found.evidence[0].contains(said), "{found:?}");
     }
+    // A question of which is not answered by cells that only look sure.
+    assert_eq!(matrix::which_calls(&losses).outcome, Outcome::Inconclusive);
     let picked = matrix::loses_half(&losses).evidence.remove(0);
     let both = "loses 20 % [15 %, 25 %], and [-30 %, 70 %] by the interval that is wider than in the table, because 2 cells decide together";
     assert!(picked.contains(both), "{picked}");
+}
+
+#[test]
+fn where_no_cell_is_decided_no_call_is_named_as_the_answer() {
+    let found = matrix::which_calls(&[
+        loss("randread-psync-1-4k", 0.2, 0.3),
+        loss("randwrite-psync-1-4k", -0.3, 0.4),
+    ]);
+    assert_eq!(found.outcome, Outcome::Inconclusive);
+    let said = "of none of the 2 cells is it sure that it is slower or faster than the device";
+    assert!(found.evidence[0].contains(said), "{found:?}");
+    // Nor where ratios have no interval at all.
+    let bare = without_interval("randread-psync-1-4k", 0.2);
+    assert_eq!(matrix::which_calls(&[bare]).outcome, Outcome::Inconclusive);
 }
 
 /// ext4 (the baseline), xfs and btrfs under one command; xfs takes twice as long, btrfs the same.

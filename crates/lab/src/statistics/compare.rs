@@ -90,7 +90,9 @@ pub struct Comparison {
     /// Number of blocks in which both have a sample.
     pub pairs: usize,
     /// The ratio contender / baseline: the geometric mean over the pairs, trimmed where
-    /// `trimmed_per_side` says so. None without a pair.
+    /// `trimmed_per_side` says so. None without a pair, and below three pairs that leave out other
+    /// samples of either side: the medians of all samples may then point the other way, and
+    /// nothing tells which is right.
     pub ratio: Option<f64>,
     /// Interval of the ratio, corrected for the number of contenders; None below three pairs.
     pub interval: Option<Interval>,
@@ -121,7 +123,7 @@ pub fn compare(
     }
     options.check()?;
     let location = log_ratio_location(baseline, contender)?;
-    Ok(judge(&[(baseline.len(), location)], options)[0])
+    Ok(judge(&[Located { pairs: baseline.len(), location }], options)[0])
 }
 
 /// Compares every contender of a workload with the baseline, as one family: the comparisons are in
@@ -129,7 +131,8 @@ pub fn compare(
 /// (Holm 1979), so that the chance of *any* false faster or slower is at most 1 - confidence.
 ///
 /// A sample that is missing (`None`, or a shorter slice) takes its block out for that contender
-/// only. Contenders with fewer than three pairs take no part in the correction.
+/// only. Contenders with fewer than three pairs take no part in the correction, and have no ratio
+/// either where that leaves samples without a partner.
 pub fn compare_family<S: AsRef<[Option<f64>]>>(
     baseline: &[Option<f64>],
     contenders: &[S],
@@ -138,8 +141,12 @@ pub fn compare_family<S: AsRef<[Option<f64>]>>(
     options.check()?;
     let mut located = Vec::with_capacity(contenders.len());
     for contender in contenders {
-        let (baseline, contender) = pairs(baseline, contender.as_ref());
-        located.push((baseline.len(), log_ratio_location(&baseline, &contender)?));
+        let (under, over) = pairs(baseline, contender.as_ref());
+        let location = log_ratio_location(&under, &over)?;
+        let count = |samples: &[Option<f64>]| samples.iter().flatten().count();
+        let all_paired = count(baseline).max(count(contender.as_ref())) == under.len();
+        let tells = all_paired || under.len() >= BLOCKS_MIN_FOR_INTERVAL;
+        located.push(Located { pairs: under.len(), location: location.filter(|_| tells) });
     }
     Ok(judge(&located, options))
 }
@@ -161,11 +168,17 @@ pub(super) fn log_ratio_location(
     Ok((!logs.is_empty()).then(|| locate(&logs)))
 }
 
+/// A member of a family: its pairs, and the location of their logarithms where it tells anything.
+struct Located {
+    pairs: usize,
+    location: Option<Location>,
+}
+
 /// Turns the locations of a family into comparisons.
-fn judge(family: &[(usize, Option<Location>)], options: &ComparisonOptions) -> Vec<Comparison> {
+fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
     let p_values: Vec<Option<f64>> = family
         .iter()
-        .map(|(pairs, location)| {
+        .map(|Located { pairs, location }| {
             location.filter(|_| *pairs >= BLOCKS_MIN_FOR_INTERVAL).map(|found| found.p_value())
         })
         .collect();
@@ -174,7 +187,7 @@ fn judge(family: &[(usize, Option<Location>)], options: &ComparisonOptions) -> V
         .iter()
         .zip(p_values)
         .zip(corrected)
-        .map(|(((pairs, location), p_value), corrected)| {
+        .map(|((Located { pairs, location }, p_value), corrected)| {
             let ratio = location.map(|found| found.estimate.exp());
             let interval = location.zip(corrected).map(|(found, corrected)| {
                 let half_width = found.half_width(corrected.alpha);
@@ -287,6 +300,28 @@ mod tests {
         assert!((interval.low - 2.0 * (-half_width).exp()).abs() < 1e-9, "{interval:?}");
         assert!((interval.high - 2.0 * half_width.exp()).abs() < 1e-9, "{interval:?}");
         assert_eq!(comparison.verdict, Verdict::Slower);
+    }
+
+    #[test]
+    fn a_ratio_of_one_or_two_pairs_is_withheld_beside_samples_of_other_blocks() {
+        // The reported case: alone in the second block the baseline is faster, so that the medians
+        // say "slower" and the one pair says "faster".
+        let baseline = [Some(1.0 / 6864.0), Some(1.0 / 11918.0), None, None];
+        let contenders = [
+            vec![Some(1.0 / 8662.0)],
+            vec![Some(1.0 / 8662.0), Some(1.0 / 8662.0)],
+            vec![Some(1.0 / 8662.0), Some(1.0 / 8662.0), Some(1.0 / 8662.0)],
+            vec![None, None, Some(1.0 / 8662.0)],
+        ];
+        let found = compare_family(&baseline, &contenders, &ComparisonOptions::default()).unwrap();
+        let said: Vec<_> = found.iter().map(|one| (one.pairs, one.ratio.is_some())).collect();
+        assert_eq!(said, [(1, false), (2, true), (2, false), (0, false)]);
+        assert!(found.iter().all(|one| one.verdict == Verdict::Inconclusive));
+        // Three pairs have an interval, which says how sure they are, whatever is without partner.
+        let four = [Some(1.0), Some(1.0), Some(1.0), Some(9.0)];
+        let three = [[Some(2.0), Some(2.1), Some(1.9), None]];
+        let found = &compare_family(&four, &three, &ComparisonOptions::default()).unwrap()[0];
+        assert!(found.ratio.is_some() && found.interval.is_some(), "{found:?}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::edge;
 use crate::heat::{HeatCell, HeatMap};
 use crate::html::{self, escape};
 use crate::overhead::{explained, row_name};
+use crate::quotient::withheld_explained;
 use crate::svg::Place;
 use crate::table::{Cell, Table};
 use crate::text::counted;
@@ -69,9 +70,9 @@ fn map(
                 numbers.rows.push(numbers_row);
             }
             line.push(entry.map(|entry| HeatCell {
-                value: entry.percent,
+                value: entry.percent.unwrap_or(0.0),
                 // Plus zero, so that a little less than nothing is not a negative zero.
-                text: format!("{:.0}", entry.percent.round() + 0.0),
+                text: entry.percent.map_or(String::new(), |p| format!("{:.0}", p.round() + 0.0)),
                 decided: entry.is_decided(),
                 says: format!("{row}, {}: {}", size_text(*size), in_words(entry, raw)),
             }));
@@ -94,13 +95,14 @@ fn map(
 
 /// `12.3 % fewer operations a second than raw, between 10.1 % and 14.5 %, 5 blocks`.
 fn in_words(entry: &CellOverhead, raw: &str) -> String {
+    let Some(percent) = entry.percent else { return withheld_explained() };
     let interval = match entry.low_percent.zip(entry.high_percent) {
         Some(ends) => format!("interval {}", loss_interval(ends)),
         None => "no interval".into(),
     };
     let decided = if entry.is_decided() { "" } else { ", not decided" };
     let blocks = counted(entry.blocks, "block");
-    format!("{}, {interval}, {blocks}{decided}", less_or_more(entry.percent, raw))
+    format!("{}, {interval}, {blocks}{decided}", less_or_more(percent, raw))
 }
 
 fn less_or_more(percent: f64, raw: &str) -> String {
@@ -110,21 +112,24 @@ fn less_or_more(percent: f64, raw: &str) -> String {
 
 /// The cell that lost most, the one that gained most, and how many are decided at all.
 fn summary(overhead: &Overhead) -> String {
-    let decided: Vec<&CellOverhead> =
-        overhead.cells.iter().filter(|entry| entry.is_decided()).collect();
-    let by_percent =
-        |one: &&&CellOverhead, other: &&&CellOverhead| one.percent.total_cmp(&other.percent);
+    let decided: Vec<(f64, &CellOverhead)> = overhead
+        .cells
+        .iter()
+        .filter(|entry| entry.is_decided())
+        .filter_map(|entry| Some((entry.percent?, entry)))
+        .collect();
+    let all = || decided.iter();
     let ends = [
-        decided.iter().max_by(by_percent).filter(|entry| entry.percent > 0.0),
-        decided.iter().min_by(by_percent).filter(|entry| entry.percent < 0.0),
+        all().max_by(|one, other| one.0.total_cmp(&other.0)).filter(|(percent, _)| *percent > 0.0),
+        all().min_by(|one, other| one.0.total_cmp(&other.0)).filter(|(percent, _)| *percent < 0.0),
     ];
     let mut said = format!("Decided: {} of {} cells", decided.len(), overhead.cells.len());
-    for (place, entry) in ends.into_iter().flatten().enumerate() {
+    for (place, (percent, entry)) in ends.into_iter().flatten().enumerate() {
         let size = size_text(entry.cell.block_size_bytes);
         said.push_str(if place == 0 { "; the outermost: " } else { ", and " });
         said.push_str(&format!(
             "{} ({}, {size})",
-            less_or_more(entry.percent, &overhead.raw),
+            less_or_more(*percent, &overhead.raw),
             row_name(&entry.cell)
         ));
     }
@@ -137,7 +142,7 @@ fn number_cells(entry: &CellOverhead) -> [Cell; 4] {
         value.map_or("-".into(), |value| Cell::number(value, format!("{value:.1}")))
     };
     [
-        number(Some(entry.percent)),
+        number(entry.percent),
         number(entry.low_percent),
         number(entry.high_percent),
         Cell::number(entry.blocks as f64, entry.blocks.to_string()),
@@ -196,7 +201,7 @@ fn curve(view: &View<'_>, sizes: &[u64], row: &str, index: usize) -> Option<Char
             let Some(entry) = cell_at(overhead, row, *size) else { continue };
             let size = size_text(*size);
             let words = format!("{label}, {size}: {}", in_words(entry, raw));
-            points.push(Point::at(place as f64, entry.percent, words));
+            points.extend(entry.percent.map(|percent| Point::at(place as f64, percent, words)));
             let mut row = vec![label.into(), size.into()];
             row.extend(number_cells(entry));
             numbers.rows.push(row);

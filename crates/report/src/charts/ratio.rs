@@ -8,7 +8,7 @@ use super::{View, better, figure, scale_of};
 use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
 use crate::source::value_of;
 use crate::table::{Cell, Table};
-use crate::{tables, text};
+use crate::{quotient, tables, text};
 
 /// Most figures that are shown in one chart.
 const FIGURES_MAX: usize = 14;
@@ -38,6 +38,11 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
             .comparisons
             .iter()
             .find(|comparison| comparison.contender == label && comparison.metric == metric);
+        // A ratio that is withheld is not shown as a dot either.
+        if found.is_some_and(|comparison| comparison.ratio.is_none()) {
+            said.push(format!("{label}: {}", quotient::WITHHELD));
+            continue;
+        }
         let pairs = paired(&records[study.baseline], &records[*contender], metric);
         let dots = pairs.iter().enumerate().map(|(place, (block, ratio))| {
             // Spread a little, so that equal ratios do not hide one another.
@@ -64,6 +69,9 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
             said.push(words);
             numbers.rows.push(comparison_row(label, comparison));
         }
+    }
+    if series.is_empty() {
+        return None;
     }
     let values = series.iter().flat_map(|series: &Series| &series.points);
     let values = values.flat_map(|point| [Some(point.x), point.low, point.high]);

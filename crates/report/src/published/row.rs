@@ -6,11 +6,9 @@ use std::fmt::Write;
 use lab::published::{Measured, PublishedCell, PublishedRow, PublishedUnit, Quantity};
 use lab::words::TOO_WIDE;
 
+use crate::quotient::{MARK, PAIRED};
 use crate::table::{Cell, Tone};
 use crate::text;
-
-/// Marks a ratio that is not the quotient of the medians in the same table.
-const MARK: &str = " †";
 
 /// A measured figure as it is shown.
 #[derive(Debug, Clone, Copy)]
@@ -32,16 +30,6 @@ pub struct Quotient {
     pub quotient: f64,
 }
 
-/// Whether a quotient of medians lies outside of what is shown as the paired ratio: of its interval,
-/// or, where it has none, of its last digit.
-pub fn is_aside(quotient: f64, ratio: &Measured) -> bool {
-    const ROUNDING: f64 = 0.005;
-    match ratio.low.zip(ratio.high) {
-        Some((low, high)) => !(low..=high).contains(&quotient),
-        None => (quotient / ratio.value - 1.0).abs() > ROUNDING,
-    }
-}
-
 /// What the mark means, in the table that has one.
 pub fn quotients_explained(quotients: &[Quotient]) -> Option<String> {
     let each = quotients.iter();
@@ -49,7 +37,7 @@ pub fn quotients_explained(quotients: &[Quotient]) -> Option<String> {
         each.map(|one| format!("{} {}", one.label, text::ratio(one.quotient))).collect();
     (!each.is_empty()).then(|| {
         format!(
-            "{} the medians of the row above divide to another number, outside of what is shown here: {}. The ratio is paired: each block's trials are divided first, so that a slow block slows both sides",
+            "{} the medians of the row above divide to another number, outside of what is shown here: {}. {PAIRED}",
             MARK.trim(),
             text::list(&each)
         )

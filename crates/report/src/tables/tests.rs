@@ -165,3 +165,59 @@ fn a_contender_that_was_not_tried_is_not_called_failed() {
     assert_eq!(row(&table, "btrfs"), ["btrfs", "-", "-", "-"]);
     assert!(sentence.contains("btrfs was not tried"), "{sentence}");
 }
+
+/// Blocks of which the trials of xfs take this, and those of ext4 and btrfs that, in ms.
+fn of_times(xfs_ms: &[u64], ext4_ms: &[u64]) -> (Plan, WorkloadAnalysis) {
+    let plan =
+        Plan::new(study(ext4_ms.len() as u32).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let of = |record: &Record| match record.contender.label.as_str() {
+        "xfs" => xfs_ms.get(record.block as usize).copied(),
+        _ => Some(ext4_ms[record.block as usize]),
+    };
+    // Run and sync take half of it each.
+    let mut all = records(&plan, |record| of(record).unwrap_or(0) * 500_000);
+    all.retain(|record| of(record).is_some());
+    let workload = analyse(&plan, &all, None).workloads.remove(0);
+    (plan, workload)
+}
+
+#[test]
+fn a_ratio_that_points_another_way_than_the_medians_beside_it_is_marked_and_explained() {
+    // Both say that xfs is faster, by other numbers within the interval.
+    let (plan, workload) = of_times(&[900, 5000, 3300], &[1000, 4000, 3900]);
+    let table = contenders(&workload, &plan).terminal(false);
+    assert!(!row(&table, "xfs")[2].contains('†'), "{table}");
+    assert!(contenders_explained(&workload).is_empty());
+    // The medians say 900 against 1000, the pairs that xfs takes longer.
+    let (plan, workload) = of_times(&[900, 1500, 800], &[1000, 700, 1100]);
+    let table = contenders(&workload, &plan).terminal(false);
+    assert!(row(&table, "xfs")[2].ends_with('†'), "{table}");
+    assert!(!row(&table, "btrfs")[2].contains('†'), "{table}");
+    assert!(contenders_explained(&workload)[0].starts_with("† the medians shown divide"));
+    assert!(
+        terminal(&plan, &Analysis { workloads: vec![workload], gates: vec![] }, false)
+            .contains("  † ")
+    );
+}
+
+#[test]
+fn one_pair_beside_another_trial_of_the_baseline_has_no_ratio() {
+    let (plan, workload) = of_times(&[1000], &[1300, 600]);
+    let table = contenders(&workload, &plan).terminal(false);
+    assert_eq!(row(&table, "xfs")[2..], ["no ratio", "inconclusive"], "{table}");
+    let said = sentence(&workload, &plan);
+    assert!(
+        said.contains("xfs against ext4 is inconclusive (no interval: 1 block with a completed trial of both, 3 are needed)"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("That is of only 1 to 2 interleaved blocks (of 2 that were begun) on an image file (loop:8G)."),
+        "{said}"
+    );
+    assert!(contenders_explained(&workload)[0].starts_with("no ratio: fewer than 3 blocks"));
+    // A pair alone is what stands beside it.
+    let (plan, workload) = of_times(&[1000], &[1300]);
+    let table = contenders(&workload, &plan).terminal(false);
+    assert_eq!(row(&table, "xfs")[2..], ["0.769", "inconclusive"], "{table}");
+    assert!(contenders_explained(&workload).is_empty());
+}
