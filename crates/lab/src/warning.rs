@@ -19,11 +19,11 @@ pub enum Warning {
         /// Of how many.
         trials: usize,
     },
-    /// A trial is too short to be told from the cost of starting it.
+    /// The run with its sync is too short to be told from the cost of starting it.
     ShortTrial {
         /// Label of the contender with the shortest trials.
         contender: String,
-        /// Median time in ns.
+        /// Median time of run and sync in ns.
         median_ns: f64,
     },
     /// The first block took longer than the others.
@@ -145,7 +145,7 @@ impl fmt::Display for Warning {
             ),
             Warning::ShortTrial { contender, median_ns } => write!(
                 f,
-                "{contender}: a trial takes {} only, which starting the command and timer noise can dominate; give the load more to do (at least 50 ms)",
+                "{contender}: from the start of the load to the end of its sync it is only {} (median; the load's own figures may count less), which starting the command and timer noise can dominate; give the load more to do (at least 50 ms)",
                 milliseconds(*median_ns)
             ),
             Warning::SlowFirstBlock { contender, ratio } => write!(
