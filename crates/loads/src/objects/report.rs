@@ -42,7 +42,7 @@ pub struct Report {
     pub commands: u64,
     /// Statements that were skipped, because no object was live.
     pub skipped: u64,
-    /// Making the store.
+    /// Making the store, and making it durable.
     pub create_ns: u64,
     /// From the first command's beginning to the last one's end.
     pub elapsed_ns: u64,
@@ -52,6 +52,10 @@ pub struct Report {
     pub bytes_written: u64,
     /// Bytes of the objects that were read, without those read to verify.
     pub bytes_read: u64,
+    /// Bytes that the store wrote to the file or device that it lies on, during the commands and
+    /// the sync: the objects and its own journal. Absent where the store does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_written_bytes: Option<u64>,
     /// Objects that are live at the end.
     pub live_objects: u64,
     /// Latencies of each kind of command and of all together.

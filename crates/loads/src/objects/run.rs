@@ -153,9 +153,17 @@ pub fn run(
 
     let setup = Clock::start();
     let store = (kind.create)(place, &store_options)?;
+    make_durable(store.as_ref(), kind, place)?;
     let create_ns = setup.now_ns();
     let store_facts = store.facts();
+    let made_of_bytes = store.written_bytes();
 
+    let begun = progress(&Progress {
+        commands: 0,
+        expected: plan.commands.exact(),
+        elapsed_ns: 0,
+        phase: Phase::Running,
+    });
     let started = SystemTime::now();
     let clock = Clock::start();
     let mut measured = Run {
@@ -165,9 +173,12 @@ pub fn run(
         classes: Stream::new(program).classes().iter().map(|size| size.label()).collect(),
         clock,
         progress_commands: (0..threads(program)).map(|_| AtomicU64::new(0)).collect(),
+        is_cancelled: AtomicBool::new(begun.is_break()),
     }
     .carry_out(program, &plan, progress);
     let sync_ns = measured.sync(store.as_ref(), clock, progress);
+    let store_written_bytes =
+        store.written_bytes().zip(made_of_bytes).map(|(all, made_of)| all - made_of);
     drop(store);
     let again = Again { kind, place, options: &store_options };
     let verification = measured.sweep(&again, options, clock, progress);
@@ -195,6 +206,7 @@ pub fn run(
         sync_ns,
         bytes_written: measured.bytes_written,
         bytes_read: measured.bytes_read,
+        store_written_bytes,
         live_objects: measured.stream.live().len() as u64,
         latencies: measured.recording.summary(),
         series: measured.recording.series(),
@@ -306,9 +318,13 @@ fn fitted(
         return Ok((Fit::Fits { needed_bytes: 0, available_bytes: 0 }, store_options));
     }
     let mut available = available_bytes(place)?;
-    if matches!(place, Place::Directory(_)) && kind.takes_device {
-        // The store is one file, of the size asked for or of one that suits the program.
-        let usable = (available as f64 * USABLE_SHARE) as u64;
+    if kind.takes_device {
+        // The store has the size asked for or one that suits the program, on a file and on a device
+        // alike: its journal is a share of it.
+        let usable = match place {
+            Place::Directory(_) => (available as f64 * USABLE_SHARE) as u64,
+            Place::Device(_) | Place::Open(_) => available,
+        };
         let comfortable = space.map_or(u64::MAX, |space| space.comfortable_bytes);
         let block = u64::from(store_options.block_size_bytes).max(1);
         let capacity = store_options.capacity_bytes.unwrap_or(comfortable.min(usable));
@@ -327,6 +343,18 @@ fn fitted(
             Err(RunError::TooLarge { store: kind.name, needed_bytes, available_bytes })
         }
         fit => Ok((fit, store_options)),
+    }
+}
+
+/// Makes a new store durable, with all that the file system below did for it, so that the commands
+/// pay for nothing that was owed before them.
+fn make_durable(store: &dyn Store, kind: &StoreKind, place: &Place) -> Result<(), RunError> {
+    store.sync()?;
+    match place {
+        Place::Directory(directory) if kind.keeps_contents => std::fs::File::open(directory)
+            .and_then(|opened| Ok(rustix::fs::syncfs(&opened)?))
+            .map_err(|source| RunError::Place { path: directory.display().to_string(), source }),
+        _ => Ok(()),
     }
 }
 
@@ -371,6 +399,8 @@ struct Run<'a> {
     clock: Clock,
     /// Commands that each thread has carried out.
     progress_commands: Vec<AtomicU64>,
+    /// Whether the caller has ended the run.
+    is_cancelled: AtomicBool,
 }
 
 /// What came of a run.
@@ -387,10 +417,10 @@ struct Measured {
 
 impl Run<'_> {
     fn carry_out(&self, program: &Program, plan: &Plan, progress: Listener<'_>) -> Measured {
-        let cancelled = AtomicBool::new(false);
         let settings = &program.settings;
         let (rate, limit_ns) = (settings.rate, settings.duration_ns);
-        let feed = Feed::new(Stream::new(program), rate, settings.seed, limit_ns, &cancelled);
+        let feed =
+            Feed::new(Stream::new(program), rate, settings.seed, limit_ns, &self.is_cancelled);
         let threads = self.progress_commands.len();
         let tick = &mut |commands| {
             let now = Progress {
@@ -400,10 +430,9 @@ impl Run<'_> {
                 phase: Phase::Running,
             };
             if progress(&now).is_break() {
-                cancelled.store(true, Ordering::Relaxed);
+                self.is_cancelled.store(true, Ordering::Relaxed);
             }
         };
-        tick(0);
         let (worked, feed) = if threads == 1 {
             let mut results = self.work(vec![Source::Alone(Box::new(feed))], tick);
             match results.pop() {

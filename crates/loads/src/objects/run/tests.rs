@@ -134,6 +134,24 @@ fn a_store_as_large_as_the_program_asks_suffices_for_all_threads() {
 }
 
 #[test]
+fn a_store_is_the_same_in_a_directory_and_on_a_device_of_any_size() {
+    let directory = tempfile::tempdir().unwrap();
+    let on_device = |bytes| Place::Open(Arc::new(MemoryDevice::new(bytes, 512)));
+    let places =
+        [Place::Directory(directory.path().to_owned()), on_device(64 << 20), on_device(300 << 20)];
+    let program = program("Command { 20.times { New(64K); Get; }; }");
+    let told = places.map(|place| {
+        let report = run(&program, &Options::default(), &place, "cannyls", &mut quietly).unwrap();
+        let facts =
+            ["capacity_bytes", "journal_bytes"].map(|fact| report.store_facts[fact].clone());
+        (facts, report.store_written_bytes)
+    });
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0], told[2]);
+    assert!(told[0].1.is_some_and(|bytes| bytes > 20 << 16), "{told:?}");
+}
+
+#[test]
 fn every_put_durable_loses_nothing_either() {
     for store_name in ["files", "cannyls"] {
         let directory = tempfile::tempdir().unwrap();
@@ -391,6 +409,7 @@ fn measure(store: &dyn Store, program: &Program, keeps_contents: bool) -> Measur
         classes: Stream::new(program).classes().iter().map(|size| size.label()).collect(),
         clock: Clock::start(),
         progress_commands: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+        is_cancelled: AtomicBool::new(false),
     };
     run.carry_out(program, &Plan::of(program), &mut quietly)
 }

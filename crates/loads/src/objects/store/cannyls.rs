@@ -6,6 +6,11 @@
 //! lock, as requests queue at the thread that CannyLS itself puts in front of a storage. Contents
 //! are prepared in memory that is aligned as the storage wants it, before the lock is taken.
 //!
+//! A new store's header and journal are written whole, with zeros, before CannyLS makes its store
+//! there: the first object lies behind the journal, and where a file system keeps one valid length
+//! a file (minfs) it would have to fill that gap within the first put. Every place gets the same
+//! bytes, so that none is prepared better than another.
+//!
 //! Journal sync: the storage writes its journal and issues a flush after every so many records. Its
 //! default is 4096; an interval of 0 is what makes every record durable before the put returns (an
 //! interval of 1 syncs every second one only); a test counts the flushes.
@@ -16,6 +21,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::cannyls::ErrorKind;
@@ -75,7 +81,8 @@ fn space(options: &StoreOptions, demand: &Demand) -> Space {
 fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let device = Device::open(place, options, options.capacity_bytes)?;
     let mut builder = builder(options)?;
-    let capacity = device.memory.len();
+    let memory = Memory::whole(&device, options);
+    let capacity = memory.length;
     let share = options.journal_bytes as f64 / capacity as f64;
     if share > 0.9 {
         return Err(StoreError::Full(format!(
@@ -83,10 +90,27 @@ fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, Store
             options.journal_bytes
         )));
     }
-    builder.journal_region_ratio(share.max(JOURNAL_SHARE));
-    let memory = Memory::whole(&device, options);
+    let ratio = share.max(JOURNAL_SHARE);
+    builder.journal_region_ratio(ratio);
+    let head_bytes = head_bytes(capacity, memory.block_size, ratio).min(capacity);
+    block::write_zeros(memory.device.as_ref(), 0, head_bytes)
+        .map_err(|error| StoreError::Failed(format!("writing the journal's place: {error}")))?;
     let storage = builder.create(memory).map_err(failure)?;
+    let header = storage.header();
+    assert_eq!(
+        head_bytes,
+        header.region_size() + header.journal_region_size,
+        "the data must begin where the zeros end"
+    );
     Ok(Box::new(Cannyls::new(storage, device, options)))
+}
+
+/// Bytes before the data, by the sums of CannyLS, which tells them only of a store that is made: a
+/// block of header, and the journal.
+fn head_bytes(capacity: u64, block_size: BlockSize, journal_ratio: f64) -> u64 {
+    let header_bytes = u64::from(block_size.as_u16());
+    let body_bytes = capacity.saturating_sub(header_bytes);
+    header_bytes + block_size.ceil_align((body_bytes as f64 * journal_ratio) as u64)
 }
 
 fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
@@ -125,7 +149,7 @@ fn failure(error: ::cannyls::Error) -> StoreError {
 
 /// What the store lies on.
 struct Device {
-    memory: Arc<dyn BlockDevice>,
+    memory: Arc<Counted>,
     path: Option<PathBuf>,
     direct: Option<bool>,
 }
@@ -144,8 +168,7 @@ impl Device {
         };
         let path = match place {
             Place::Open(device) => {
-                let device = Device { memory: Arc::clone(device), path: None, direct: None };
-                return device.checked(options);
+                return Device::new(Arc::clone(device), None, None).checked(options);
             }
             Place::Device(path) => path.clone(),
             Place::Directory(directory) => {
@@ -159,10 +182,15 @@ impl Device {
         if file.is_direct() && !options.block_size_bytes.is_multiple_of(file.block_size()) {
             let finer = FinerFile::over(&file).map_err(failed)?;
             if finer.is_taken() {
-                return Ok(Device { memory: Arc::new(finer), path: Some(path), direct });
+                return Ok(Device::new(Arc::new(finer), Some(path), direct));
             }
         }
-        Device { memory: Arc::new(file), path: Some(path), direct }.checked(options)
+        Device::new(Arc::new(file), Some(path), direct).checked(options)
+    }
+
+    fn new(below: Arc<dyn BlockDevice>, path: Option<PathBuf>, direct: Option<bool>) -> Device {
+        let memory = Arc::new(Counted { below, written_bytes: AtomicU64::new(0) });
+        Device { memory, path, direct }
     }
 
     fn checked(self, options: &StoreOptions) -> Result<Device, StoreError> {
@@ -176,6 +204,46 @@ impl Device {
                 options.block_size_bytes
             )))
         }
+    }
+}
+
+/// What the store lies on, with a count of the bytes that the store writes to it. A file system
+/// that works in the store's process (minfs) writes its own records besides, which the kernel
+/// cannot tell from the store's.
+struct Counted {
+    below: Arc<dyn BlockDevice>,
+    written_bytes: AtomicU64,
+}
+
+impl BlockDevice for Counted {
+    fn len(&self) -> u64 {
+        self.below.len()
+    }
+
+    fn block_size(&self) -> u32 {
+        self.below.block_size()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.below.write_at(buffer, offset)?;
+        self.written_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.below.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.below.discard(offset, length)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.below.is_read_only()
     }
 }
 
@@ -233,6 +301,7 @@ impl BlockDevice for FinerFile {
 
 struct Cannyls {
     storage: Mutex<Storage<Memory>>,
+    memory: Arc<Counted>,
     facts: BTreeMap<String, String>,
 }
 
@@ -258,7 +327,7 @@ impl Cannyls {
         if let Some(path) = device.path {
             facts.insert("path".to_owned(), path.display().to_string());
         }
-        Cannyls { storage: Mutex::new(storage), facts }
+        Cannyls { storage: Mutex::new(storage), memory: device.memory, facts }
     }
 
     /// The storage. A panic of another thread within it ends the run anyway, so that a poisoned
@@ -286,6 +355,10 @@ impl Store for Cannyls {
 
     fn keys(&self) -> Result<Vec<u64>, StoreError> {
         self.storage().list().into_iter().map(key).collect()
+    }
+
+    fn written_bytes(&self) -> Option<u64> {
+        Some(self.memory.written_bytes.load(Ordering::Relaxed))
     }
 
     fn facts(&self) -> BTreeMap<String, String> {
@@ -339,7 +412,7 @@ impl Session for CannylsSession<'_> {
 
 /// A range of a device with a cursor, as CannyLS wants its memory.
 struct Memory {
-    device: Arc<dyn BlockDevice>,
+    device: Arc<Counted>,
     block_size: BlockSize,
     start: u64,
     length: u64,
@@ -352,7 +425,8 @@ impl Memory {
         let block_size = block_size(options.block_size_bytes)
             .expect("the block size was refused before if it is none");
         let device = Arc::clone(&device.memory);
-        let length = block_size.floor_align(device.len());
+        let length = device.len().min(options.capacity_bytes.unwrap_or(u64::MAX));
+        let length = block_size.floor_align(length);
         Memory { device, block_size, start: 0, length, position: 0 }
     }
 

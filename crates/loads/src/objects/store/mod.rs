@@ -31,6 +31,12 @@ pub trait Store: Send + Sync {
     /// The keys of all objects, ascending.
     fn keys(&self) -> Result<Vec<u64>, StoreError>;
 
+    /// Bytes that it has written so far to the file or device that it lies on; `None` for a store
+    /// that does not count them.
+    fn written_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// What the store says of itself: sizes, options in force.
     fn facts(&self) -> BTreeMap<String, String>;
 }
@@ -75,7 +81,8 @@ pub struct StoreOptions {
     pub sync_every_put: bool,
     /// Whether a store on one file goes past the page cache.
     pub direct: bool,
-    /// Size of a store on one file, in bytes; `None` lets the runner choose by the program.
+    /// Size of a store on one file or device, in bytes; `None` lets the runner choose by the
+    /// program.
     pub capacity_bytes: Option<u64>,
     /// Journal that the program needs at the most, in bytes; the runner fills it in.
     pub journal_bytes: u64,

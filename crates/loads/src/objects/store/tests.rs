@@ -128,6 +128,46 @@ fn cannyls_flushes_once_a_put_when_asked_and_hardly_otherwise() {
 
 #[cfg(feature = "cannyls")]
 #[test]
+fn cannyls_is_made_whole_up_to_where_its_first_object_begins() {
+    for (block_size_bytes, journal_bytes) in
+        [(512, 0), (4096, 0), (512, 3_000_001), (4096, 5 << 20)]
+    {
+        let recording = Arc::new(RecordingDevice::new(MemoryDevice::new(16 << 20, 512)));
+        let place = Place::Open(Arc::clone(&recording) as Arc<dyn BlockDevice>);
+        let options = StoreOptions { block_size_bytes, journal_bytes, ..StoreOptions::default() };
+        let store = (kind("cannyls").unwrap().create)(&place, &options).unwrap();
+        let made = recording.events();
+        let mut writes: Vec<(u64, u64)> = made.iter().filter_map(write_of).collect();
+        writes.sort_unstable();
+        // Without a gap, and durable.
+        let end = writes.iter().fold(0, |end, (offset, length)| {
+            assert!(*offset <= end, "a gap at {end}");
+            end.max(offset + length)
+        });
+        assert!(end > journal_bytes && end < 2 * journal_bytes + (1 << 20), "{end}");
+        assert!(matches!(made.last(), Some(Event::Flush { .. })), "{made:?}");
+        let made_of: u64 = writes.iter().map(|(_, length)| length).sum();
+        assert_eq!(store.written_bytes(), Some(made_of));
+
+        let mut session = store.session().unwrap();
+        put(session.as_mut(), 0, &[1; 700], false);
+        let first = recording.events()[made.len()..].iter().find_map(write_of).unwrap();
+        assert_eq!(first.0, end);
+        assert_eq!(store.written_bytes(), Some(made_of + first.1));
+    }
+}
+
+/// Offset and length of a write.
+#[cfg(feature = "cannyls")]
+fn write_of(event: &Event) -> Option<(u64, u64)> {
+    match event {
+        Event::Write { offset, bytes } => Some((*offset, bytes.len() as u64)),
+        _ => None,
+    }
+}
+
+#[cfg(feature = "cannyls")]
+#[test]
 fn cannyls_refuses_blocks_smaller_than_the_devices_and_says_when_it_is_full() {
     let cannyls = kind("cannyls").unwrap();
     let place = Place::Open(Arc::new(MemoryDevice::new(16 << 20, 4096)));
