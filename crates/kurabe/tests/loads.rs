@@ -78,8 +78,32 @@ fn objects_are_verified_on_every_kind_of_contender() {
         assert!(verified.contains("30 in the sweep at the end; no mismatch"), "{verified}");
         // The sweep is no part of the bill: it is a phase of its own, and reads every object.
         let swept_bytes = phase(record, "verify")["device"]["read_bytes"].as_u64().unwrap();
-        let on_device = record["contender"]["label"] != "ext4";
+        let label = record["contender"]["label"].as_str().unwrap();
+        let on_device = label != "ext4";
         assert!(!on_device || swept_bytes > 20 * 65536, "{swept_bytes}");
+        // Nor is the making of the store, which is the same for all.
+        let facts = &load["details"]["store_facts"];
+        assert_eq!(
+            facts["capacity_bytes"],
+            load_of(&records[0])["details"]["store_facts"]["capacity_bytes"]
+        );
+        let journal_bytes: u64 = facts["journal_bytes"].as_str().unwrap().parse().unwrap();
+        assert!(written_bytes(record, "layout") > journal_bytes, "{label}");
+        let by_store = load["written_bytes"].as_u64().unwrap();
+        let by_device = written_bytes(record, "run") + written_bytes(record, "sync");
+        let records_bytes = match label {
+            "raw" => 0..1,
+            "minfs" => 4096..4 * 4096,
+            _ => 0..1 << 20,
+        };
+        let beyond =
+            by_device.checked_sub(by_store).expect("the device writes what the store does");
+        assert!(records_bytes.contains(&beyond), "{label}: {by_device} for {by_store}");
+        if label == "minfs" {
+            // Its slots are read by its mount, and not by the load.
+            assert!(phase(record, "mount")["device"]["read_bytes"].as_u64().unwrap() > 4096);
+            assert!(phase(record, "unmount")["elapsed_ns"].as_u64().unwrap() > 0);
+        }
         let path = format!("result/histograms/trial-{}.hlog", record["trial"]);
         assert!(fs::read_to_string(site.work().join(path)).unwrap().contains("Tag=Put(65536)"));
     }

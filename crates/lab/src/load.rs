@@ -299,10 +299,14 @@ pub struct LoadReport {
     /// did not do the same work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
-    /// What the load did within its run for the laboratory's sake; moved into a phase of its own
-    /// when the record is made.
+    /// Bytes that the load handed to the file system or the device, counted where it did so. Absent
+    /// for a load that does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub aside: Option<Aside>,
+    pub written_bytes: Option<u64>,
+    /// What the load's process did that is not the load, in order; moved into phases of their own
+    /// when the record is made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asides: Vec<Aside>,
     /// The load's own report, in its own form.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub details: serde_json::Value,
@@ -312,7 +316,8 @@ pub struct LoadReport {
     pub histogram_log: Option<String>,
 }
 
-/// Work within the run that is not the load's: it is taken out of the run's bill.
+/// Work within the run that is not the load: making the store, unmounting its volume, reading
+/// everything back. It is taken out of the run's bill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aside {
     /// The phase that it makes.

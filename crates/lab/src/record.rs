@@ -20,7 +20,7 @@ pub enum Phase {
     Mount,
     /// The user's `--setup`.
     Setup,
-    /// Laying out what the load needs.
+    /// Laying out what the load needs: its files, its store.
     Layout,
     /// Dropping caches and waiting for the device to be idle.
     Settle,
@@ -373,8 +373,8 @@ impl Record {
         }
     }
 
-    /// Takes what the load did for the laboratory's sake out of the run's bill and makes a phase
-    /// of its own of it.
+    /// Takes what the load's process did besides the load out of the run's bill and makes a phase of
+    /// its own of it, before or after the run as it belongs.
     pub fn set_aside(&mut self, aside: Aside) {
         let Aside { phase, usage } = aside;
         let Some(place) = self.phases.iter().position(|entry| entry.phase == Phase::Run) else {
@@ -387,7 +387,13 @@ impl Record {
             (run, _) => run,
         };
         run.machine_cpu_ns = less(run.machine_cpu_ns, phase.machine_cpu_ns);
-        self.phases.insert(place + 1, phase);
+        // Asides come in the order in which they happened, and all within the run.
+        let behind = self.phases[place + 1..].iter().position(|entry| entry.phase == Phase::Sync);
+        let place = match phase.phase < Phase::Run {
+            true => place,
+            false => behind.map_or(self.phases.len(), |behind| place + 1 + behind),
+        };
+        self.phases.insert(place, phase);
         if let Some(command) = &mut self.command {
             command.user_ns = command.user_ns.saturating_sub(usage.user_ns);
             command.system_ns = command.system_ns.saturating_sub(usage.system_ns);
@@ -486,20 +492,26 @@ mod tests {
         fixture::run_of(&mut record).device = device(100);
         record.command =
             Some(CommandUsage { user_ns: 50, storage_read_bytes: Some(90), ..Default::default() });
-        let phase = PhaseRecord {
-            phase: Phase::Verify,
-            elapsed_ns: 300,
-            device: device(60),
-            machine_cpu_ns: None,
-        };
-        let usage =
-            CommandUsage { user_ns: 20, storage_read_bytes: Some(60), ..Default::default() };
-        record.set_aside(Aside { phase, usage });
+        let work = [
+            (Phase::Mount, 100, 20, 5),
+            (Phase::Layout, 50, 1, 5),
+            (Phase::Verify, 300, 60, 20),
+            (Phase::Unmount, 50, 1, 0),
+        ];
+        for (phase, elapsed_ns, read_bytes, user_ns) in work {
+            let device = device(read_bytes);
+            let phase = PhaseRecord { phase, elapsed_ns, device, machine_cpu_ns: None };
+            let storage_read_bytes = Some(read_bytes);
+            let usage = CommandUsage { user_ns, storage_read_bytes, ..Default::default() };
+            record.set_aside(Aside { phase, usage });
+        }
         let phases: Vec<_> = record.phases.iter().map(|entry| entry.phase).collect();
-        assert_eq!(phases, [Phase::Run, Phase::Verify, Phase::Sync]);
-        assert_eq!(record.time_ns(), Some(700));
-        assert_eq!(record.run_device().unwrap().read_bytes, 40);
+        let before = [Phase::Mount, Phase::Layout];
+        let after = [Phase::Run, Phase::Verify, Phase::Unmount, Phase::Sync];
+        assert_eq!(phases, [&before[..], &after[..]].concat());
+        assert_eq!(record.time_ns(), Some(500));
+        assert_eq!(record.run_device().unwrap().read_bytes, 18);
         let command = record.command.unwrap();
-        assert_eq!((command.user_ns, command.storage_read_bytes), (30, Some(30)));
+        assert_eq!((command.user_ns, command.storage_read_bytes), (20, Some(8)));
     }
 }

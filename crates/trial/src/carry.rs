@@ -195,7 +195,7 @@ impl Trial<'_> {
         if !matches!(spec.workload.load, Load::Command { .. }) {
             // Only now: reading it before the sync would give the device time that nobody bills.
             let mut report = self.load_report()?;
-            if let Some(aside) = report.aside.take() {
+            for aside in std::mem::take(&mut report.asides) {
                 self.record.set_aside(aside);
             }
             self.record.load = Some(report);

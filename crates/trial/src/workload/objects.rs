@@ -3,13 +3,11 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use block::{BlockDevice, FileDevice, FileDeviceOptions};
 use lab::load::{
     Latency, LoadReport, LoadTask, Metric, ObjectsLoad, Series, StorePlace, Target, Unit,
 };
-use lab::record::Phase::Verify;
+use lab::record::Phase::{Layout, Mount, Unmount, Verify};
 use loads::latency::Series as RecordedSeries;
 use loads::objects::stream::Stream;
 use loads::objects::{
@@ -17,13 +15,13 @@ use loads::objects::{
     store,
 };
 
-use minfs::{MountOptions, Volume};
-
 use super::aside::AsideBegun;
 use super::latencies;
 use super::room::{self, Room};
 use crate::stop::Stop;
 use crate::sys::extents::{Extent, extents};
+
+mod volume;
 
 /// Reads the program's file into the load, unless the study has its text, and parses it.
 pub(super) fn read(load: &mut ObjectsLoad) -> Result<(), String> {
@@ -117,75 +115,24 @@ fn empty_place(directory: &Path) -> Result<PathBuf, String> {
     Ok(below)
 }
 
-/// The file and the volume that it lies on, which must outlive it.
-struct MinfsFile {
-    file: minfs::File,
-    _volume: Volume,
-}
-
-impl BlockDevice for MinfsFile {
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn block_size(&self) -> u32 {
-        self.file.block_size()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        self.file.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, buffer: &[u8], offset: u64) -> std::io::Result<()> {
-        self.file.write_at(buffer, offset)
-    }
-
-    fn flush(&self) -> std::io::Result<()> {
-        self.file.flush()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> std::io::Result<()> {
-        self.file.discard(offset, length)
-    }
-
-    fn zero_range(&self, offset: u64, length: u64) -> std::io::Result<()> {
-        BlockDevice::zero_range(&self.file, offset, length)
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.file.is_read_only()
-    }
-}
-
-/// Share of a fresh volume's free space that its one file takes; the rest is for its records.
-const FILE_SHARE_PERCENT: u64 = 95;
-
-/// One file over a fresh volume of minfs, its space reserved, as a block device.
-fn minfs_file(device: &Path) -> Result<Arc<dyn BlockDevice>, String> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| {
-        format!("{what} on {}: {error}", device.display())
-    };
-    let opened = FileDevice::open(device, &FileDeviceOptions::default())
-        .map_err(|error| failed("opening the device", &error))?;
-    let volume = Volume::mount(Arc::new(opened), &MountOptions::default())
-        .map_err(|error| failed("mounting minfs", &error))?;
-    let size = volume.space().free_bytes / 100 * FILE_SHARE_PERCENT;
-    let size = size / FILE_UNIT_BYTES * FILE_UNIT_BYTES;
-    let file =
-        volume.create(b"store", 0o600).map_err(|error| failed("creating the file", &error))?;
-    file.preallocate(0, size, false, false)
-        .map_err(|error| failed("reserving the file's space", &error))?;
-    Ok(Arc::new(MinfsFile { file, _volume: volume }))
-}
-
-/// The file's size is a multiple of this.
-const FILE_UNIT_BYTES: u64 = 1 << 20;
-
 pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
-    let place = match &task.target {
-        Target::Directory(directory) => Place::Directory(empty_place(directory)?),
-        Target::Device(device) => Place::Device(device.clone()),
-        Target::Minfs(device) => Place::Open(minfs_file(device)?),
+    // What comes before the first command is no work of the load: mounting, which for others was a
+    // phase of the trial, and making the store's file and the store.
+    let mut asides = Vec::new();
+    let volume = match &task.target {
+        Target::Minfs(device) => {
+            let mounting = AsideBegun::now(task);
+            let volume = volume::mount(device)?;
+            asides.push(mounting.end(Mount));
+            Some(volume)
+        }
+        _ => None,
+    };
+    let mut making = Some(AsideBegun::now(task));
+    let place = match (&task.target, &volume) {
+        (_, Some(volume)) => Place::Open(volume::make_file(volume)?),
+        (Target::Directory(directory), None) => Place::Directory(empty_place(directory)?),
+        (Target::Device(device) | Target::Minfs(device), None) => Place::Device(device.clone()),
     };
     let options = Options {
         store: store_options(load),
@@ -195,22 +142,32 @@ pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<Lo
     };
     let mut sweep = None;
     let report = run_program(&program(load)?, &options, &place, &load.store, &mut |progress| {
-        // The comparison at the end is the laboratory's work and not the store's.
-        if load.verify && progress.phase == Phase::Sweeping && sweep.is_none() {
-            sweep = Some(AsideBegun::now(task));
+        match progress.phase {
+            Phase::Running => asides.extend(making.take().map(|making| making.end(Layout))),
+            // The comparison at the end is the laboratory's work and not the store's.
+            Phase::Sweeping if load.verify && sweep.is_none() => {
+                sweep = Some(AsideBegun::now(task));
+            }
+            _ => {}
         }
         if stop.raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
     .map_err(|error| error.to_string())?;
-    let aside = sweep.map(|sweep| sweep.end(Verify));
+    asides.extend(sweep.map(|sweep| sweep.end(Verify)));
     match &report.outcome {
         Outcome::Completed | Outcome::TimeLimit => {
-            let mut translated = LoadReport { aside, ..translate(report) };
+            let mut translated = translate(report);
             if let Place::Directory(directory) = &place {
                 translated.store_place = store_place(directory);
                 translated.findings.extend(translated.store_place.map(|place| place.to_string()));
             }
-            Ok(translated)
+            if let Some(volume) = volume {
+                let unmounting = AsideBegun::now(task);
+                drop(place);
+                volume::unmount(volume)?;
+                asides.push(unmounting.end(Unmount));
+            }
+            Ok(LoadReport { asides, ..translated })
         }
         Outcome::Cancelled => Err("stopped".into()),
         Outcome::Failed(failure) => {
@@ -299,6 +256,7 @@ fn translate(mut report: Report) -> LoadReport {
         latencies: all,
         series,
         findings,
+        written_bytes: report.store_written_bytes,
         details: serde_json::to_value(&report).expect("a report has a JSON form"),
         histogram_log,
         ..LoadReport::default()
