@@ -66,6 +66,9 @@ pub struct ContenderAnalysis {
     pub time: Option<Summary>,
     /// Median of every phase's time, in ns.
     pub phases: Vec<(Phase, f64)>,
+    /// What the device did in every phase in which it was counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phase_devices: Vec<PhaseDevice>,
     /// Latencies by kind of operation: counts, bytes, sums and the maximum of all trials together;
     /// for each percentile the median of the trials', until a reader of the histograms beside the
     /// records puts the merged ones in their place.
@@ -87,6 +90,20 @@ pub struct MetricAnalysis {
     pub unit: Unit,
     /// The samples' summary.
     pub summary: Summary,
+}
+
+/// What the device did in one phase, medians over the completed trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseDevice {
+    /// The phase.
+    pub phase: Phase,
+    /// Bytes read.
+    pub read_bytes: f64,
+    /// Bytes written.
+    pub written_bytes: f64,
+    /// Flush requests; absent where the kernel counts none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flushes: Option<f64>,
 }
 
 /// Medians over the completed trials; what was not measured is absent.
@@ -131,6 +148,9 @@ pub struct Cost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AmplificationBasis {
+    /// Bytes that the load handed to the file system or the device, by its own count. The kernel
+    /// cannot tell them from those of a file system that works in the load's process.
+    LoadWrites,
     /// Pages made dirty and direct writes (`write_bytes` of `/proc/PID/io`).
     StorageWrites,
     /// Bytes passed to write calls, pipes included (`wchar`): all that is known of a file system
@@ -317,10 +337,29 @@ fn summarise(plan: &Plan, samples: &Samples<'_>, contender: usize) -> ContenderA
             .collect(),
         time: statistics::summarize(&times).ok(),
         phases,
+        phase_devices: phase_devices(&completed),
         latencies: latencies(&completed),
         findings: findings(&completed),
         cost: cost(&completed),
     }
+}
+
+fn phase_devices(records: &[&Record]) -> Vec<PhaseDevice> {
+    let of_phase = |phase: Phase| {
+        let of =
+            |figure: fn(&Record, DeviceDelta) -> Option<u64>| {
+                median(records.iter().filter_map(|record| {
+                    Some(figure(record, record.phase(phase)?.device?)? as f64)
+                }))
+            };
+        Some(PhaseDevice {
+            phase,
+            read_bytes: of(|_, device| Some(device.read_bytes))?,
+            written_bytes: of(|_, device| Some(device.written_bytes))?,
+            flushes: of(|record, device| (!record.flushes_uncounted).then_some(device.flushes)),
+        })
+    };
+    Phase::ALL.iter().filter_map(|phase| of_phase(*phase)).collect()
 }
 
 /// The kinds of the first trial. Counts, bytes and sums are of all trials, the maximum is that of
@@ -403,14 +442,20 @@ fn cost(records: &[&Record]) -> Cost {
     let device = |value: fn(&DeviceDelta) -> u64| {
         of(&|record: &Record| record.run_device().map(|delta| value(&delta) as f64))
     };
-    let basis = records.first().and_then(|record| record.counts_write_bytes).map(|counts| {
-        if counts { AmplificationBasis::StorageWrites } else { AmplificationBasis::WriteCalls }
-    });
+    let by_load = |record: &Record| record.load.as_ref()?.written_bytes;
+    let basis =
+        records.first().and_then(|record| match (by_load(record), record.counts_write_bytes) {
+            (Some(_), _) => Some(AmplificationBasis::LoadWrites),
+            (None, Some(true)) => Some(AmplificationBasis::StorageWrites),
+            (None, Some(false)) => Some(AmplificationBasis::WriteCalls),
+            (None, None) => None,
+        });
     let written = |record: &Record| {
-        let usage = record.command.as_ref()?;
+        let usage = || record.command.as_ref();
         let bytes = match basis? {
-            AmplificationBasis::StorageWrites => usage.storage_written_bytes?,
-            AmplificationBasis::WriteCalls => usage.write_call_bytes?,
+            AmplificationBasis::LoadWrites => by_load(record)?,
+            AmplificationBasis::StorageWrites => usage()?.storage_written_bytes?,
+            AmplificationBasis::WriteCalls => usage()?.write_call_bytes?,
         };
         Some(bytes as f64)
     };

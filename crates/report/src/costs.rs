@@ -1,8 +1,9 @@
-//! What a result cost: CPU, memory, device bytes, flushes, amplification, as one table a workload.
+//! What a result cost: CPU, memory, device bytes, flushes, amplification, and what the device did in each phase; a
+//! table of each a workload.
 
-use lab::analysis::{ContenderAnalysis, WorkloadAnalysis};
+use lab::analysis::{ContenderAnalysis, PhaseDevice, WorkloadAnalysis};
 use lab::load::OVERALL_OPERATION;
-use lab::record::Record;
+use lab::record::{Phase, Record};
 
 use crate::source::Source;
 use crate::table::{Cell, Table};
@@ -48,6 +49,41 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
         table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
     }
     table
+}
+
+/// What the device did in each phase: one row a contender, one column a phase, the best first;
+/// medians over the trials.
+pub fn phases(workload: &WorkloadAnalysis) -> Table {
+    let ranked = tables::ranked(workload);
+    let of = |contender: &'_ ContenderAnalysis, phase: Phase| {
+        contender.phase_devices.iter().find(|entry| entry.phase == phase).map(phase_words)
+    };
+    let mut table = Table::new(&["the device, by phase"]);
+    table.heads.extend(Phase::ALL.iter().map(|phase| phase.name().to_string()));
+    for contender in ranked {
+        let cells = Phase::ALL.iter().map(|phase| of(contender, *phase).unwrap_or("-".into()));
+        let label = Cell::from(contender.label.as_str());
+        table.rows.push(std::iter::once(label).chain(cells.map(Cell::from)).collect());
+    }
+    table.without_empty_columns()
+}
+
+/// What is nothing is not named: "10 MiB written, 3 flushes".
+fn phase_words(device: &PhaseDevice) -> String {
+    let bytes =
+        |count: f64, what: &str| (count > 0.0).then(|| format!("{} {what}", text::bytes(count)));
+    let flushes = device.flushes.filter(|count| *count > 0.0);
+    let words: Vec<String> = [
+        bytes(device.read_bytes, "read"),
+        bytes(device.written_bytes, "written"),
+        flushes.map(|count| {
+            format!("{} {}", text::count(count), if count == 1.0 { "flush" } else { "flushes" })
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if words.is_empty() { "nothing".into() } else { words.join(", ") }
 }
 
 /// Median over the trials of the device's flushes over the load's operations. None where the load

@@ -9,7 +9,7 @@ use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record};
 use serde_json::{Value, json};
 
-use crate::{overhead, profile, sentence, tables};
+use crate::{costs, overhead, profile, sentence, tables};
 
 /// One line a trial; times in ns, sizes in bytes, as the units in the heads say. The last columns
 /// are the figures of the loads, in the order in which they first occur.
@@ -260,6 +260,10 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
         }
         let _ =
             writeln!(out, "\nMedians of the phases:\n\n{}", tables::phases(workload).markdown());
+        let devices = costs::phases(workload);
+        if devices.heads.len() > 1 {
+            let _ = writeln!(out, "\n{}", devices.markdown());
+        }
         for note in tables::footnotes(workload) {
             let _ = writeln!(out, "- {note}");
         }

@@ -235,6 +235,14 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
     out.push_str("<h3>What it cost</h3>\n");
     out.push_str("<p class=\"small\">In the run and the sync after it.</p>\n");
     out.push_str(&html::table(&costs::table(source, workload), "What it cost"));
+    let phases = costs::phases(workload);
+    if phases.heads.len() > 1 {
+        let _ = writeln!(
+            out,
+            "<details class=\"more\"><summary>What the device did in each phase</summary>\n<p class=\"small\">Medians of the trials. What comes before the run is in no other cost.</p>\n{}</details>",
+            html::table(&phases, "What the device did in each phase")
+        );
+    }
     out.push_str(&certainty(view));
     out.push_str(&charts::matrix::section(view));
     out.push_str(&all_figures(charts, first_chart));

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::fixture::{self, MILLISECOND_NS, fail, plan, records, run_of};
-use crate::record::{IdleWait, Outcome, Space};
+use crate::load::LoadReport;
+use crate::record::{IdleWait, Outcome, PhaseRecord, Space};
 use crate::statistics::GateOutcome;
 
 /// Six blocks of about 100 ms and of about twice as much, without anything to warn of.
@@ -418,6 +419,18 @@ fn amplification_counts_what_the_file_system_can_tell() {
     assert_eq!((kernel.write_amplification, user.write_amplification), (Some(4.0), Some(2.0)));
     assert_eq!(kernel.device_written_bytes, Some((4 << 20) as f64));
 
+    // A load that counts what it hands on is believed before the kernel, to which the records of a
+    // file system in the load's process are the load's own.
+    let mut counting = all.clone();
+    for record in &mut counting {
+        let load = LoadReport { written_bytes: Some(3 << 20), ..Default::default() };
+        record.load = Some(load);
+    }
+    let cost = of(&analysed(&plan, &counting), "ext4").cost.clone();
+    assert_eq!(cost.amplification_basis, Some(AmplificationBasis::LoadWrites));
+    assert_eq!(cost.command_written_bytes, Some((3 << 20) as f64));
+    assert_eq!(cost.write_amplification, Some(4.0 / 3.0));
+
     // Below 64 KiB the ratio says nothing, and what was not counted has none.
     for (written_bytes, expected) in
         [(Some(65_536), Some(64.0)), (Some(65_535), None), (None, None)]
@@ -431,6 +444,33 @@ fn amplification_counts_what_the_file_system_can_tell() {
     let found = analysed(&plan, &all);
     let cost = &of(&found, "ext4").cost;
     assert_eq!((cost.write_amplification, cost.device_flushes), (None, None));
+}
+
+#[test]
+fn every_phase_has_what_the_device_did_in_it() {
+    let (plan, mut all) = steady();
+    for record in &mut all {
+        let written_bytes = 4096 * u64::from(record.block);
+        let device =
+            DeviceDelta { written_bytes, read_bytes: 512, flushes: 3, ..Default::default() };
+        let layout = PhaseRecord { device: Some(device), ..record.phases[0].clone() };
+        record.phases.insert(0, PhaseRecord { phase: Phase::Layout, ..layout });
+        record.flushes_uncounted = is_xfs(record);
+        record.phases.last_mut().unwrap().device = None;
+    }
+    let found = analysed(&plan, &all);
+    let expected = PhaseDevice {
+        phase: Phase::Layout,
+        read_bytes: 512.0,
+        written_bytes: 2.5 * 4096.0,
+        flushes: Some(3.0),
+    };
+    let phases = |label| of(&found, label).phase_devices.clone();
+    assert_eq!(phases("ext4")[0], expected);
+    assert_eq!(phases("xfs")[0], PhaseDevice { flushes: None, ..expected });
+    // Nothing is made up of a phase that was not counted.
+    let names: Vec<Phase> = phases("ext4").iter().map(|entry| entry.phase).collect();
+    assert_eq!(names, [Phase::Layout, Phase::Run]);
 }
 
 #[test]
