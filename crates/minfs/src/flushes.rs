@@ -21,6 +21,7 @@ struct Counts {
     /// The number of the youngest flush that succeeded.
     done: u64,
     is_under_way: bool,
+    waiting: usize,
 }
 
 /// Where the time stood when a sync was asked for, counted in flushes.
@@ -42,7 +43,9 @@ impl Flushes {
     pub(crate) fn since(&self, mark: FlushMark, flush: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut counts = self.lock();
         while counts.is_under_way && counts.done <= mark.0 {
+            counts.waiting += 1;
             counts = self.ended.wait(counts).expect(NOT_POISONED);
+            counts.waiting -= 1;
         }
         if counts.done > mark.0 {
             return Ok(());
@@ -57,8 +60,12 @@ impl Flushes {
         if outcome.is_ok() {
             counts.done = number;
         }
+        let has_waiting = counts.waiting > 0;
         drop(counts);
-        self.ended.notify_all();
+        // Waking nobody is a system call all the same.
+        if has_waiting {
+            self.ended.notify_all();
+        }
         outcome
     }
 }

@@ -102,7 +102,7 @@ impl Load {
 pub struct Budget {
     pub least: Duration,
     pub most: Duration,
-    /// Between the two, until the interval of the second target's ratio to the first is no wider.
+    /// Between the two, until the interval of the ratio that matters is no wider.
     pub width: f64,
 }
 
@@ -223,7 +223,7 @@ impl Crew<'_> {
         seconds
     }
 
-    fn rounds(&self, budget: Budget) -> Times {
+    fn rounds(&self, [target, base]: [usize; 2], budget: Budget) -> Times {
         let operations = self.operations();
         let work = 2 * operations * self.load.depth as u64;
         let mut times = Times { rounds: Vec::new(), operations: work };
@@ -238,7 +238,7 @@ impl Crew<'_> {
                 continue;
             }
             looked = spent;
-            let ratio = times.ratio(1, 0);
+            let ratio = times.ratio(target, base);
             if ratio.high - ratio.low <= budget.width || spent >= budget.most {
                 break;
             }
@@ -247,8 +247,8 @@ impl Crew<'_> {
     }
 }
 
-/// Runs rounds of `load` on all targets, the first of which is the base.
-pub fn measure(targets: &[&dyn Target], load: Load, budget: Budget) -> Times {
+/// Runs rounds of `load` on all targets; `matters` are the two whose ratio has to be narrow.
+pub fn measure(targets: &[&dyn Target], load: Load, matters: [usize; 2], budget: Budget) -> Times {
     let crew = Crew {
         start: Barrier::new(load.depth + 1),
         end: Barrier::new(load.depth + 1),
@@ -258,14 +258,14 @@ pub fn measure(targets: &[&dyn Target], load: Load, budget: Budget) -> Times {
         load,
     };
     if load.depth == 1 {
-        return crew.rounds(budget);
+        return crew.rounds(matters, budget);
     }
     std::thread::scope(|scope| {
         for thread in 0..load.depth {
             let crew = &crew;
             scope.spawn(move || crew.serve(thread));
         }
-        let times = crew.rounds(budget);
+        let times = crew.rounds(matters, budget);
         *crew.slice.lock().expect("no thread panics") = None;
         crew.start.wait();
         times
