@@ -16,12 +16,29 @@
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   function interval(points, ink, thickness) {
+    // An interval that goes on has no ends across it: `beyond` draws what it has.
+    const cap = points.some((point) => point.cut) ? 0 : thickness * 2.4;
     return {
       visible: points.some((point) => point.high !== undefined),
-      type: "data", symmetric: false, color: ink, thickness, width: thickness * 2.4,
+      type: "data", symmetric: false, color: ink, thickness, width: cap,
       array: points.map((point) => (point.high === undefined ? 0 : point.high - point.x)),
       arrayminus: points.map((point) => (point.low === undefined ? 0 : point.x - point.low)),
     };
+  }
+
+  // The ends of intervals of which one goes on beyond the picture: an arrow there, a dash elsewhere.
+  function beyond(chart, series) {
+    const ink = colour(series.mark === "whisker" ? "--ink" : "--k" + (chart.keys[series.key].style % 8));
+    const cut = series.points.filter((point) => point.cut);
+    const ends = cut.flatMap((point) => [
+      { x: point.low, y: point.y, symbol: point.cut[0] ? "triangle-left" : "line-ns" },
+      { x: point.high, y: point.y, symbol: point.cut[1] ? "triangle-right" : "line-ns" },
+    ]);
+    return ends.length === 0 ? [] : [{
+      type: "scatter", mode: "markers", hoverinfo: "skip", showlegend: false, cliponaxis: false,
+      x: ends.map((end) => end.x), y: ends.map((end) => end.y),
+      marker: { symbol: ends.map((end) => end.symbol), size: 9, color: ink, line: { width: 1.4, color: ink } },
+    }];
   }
 
   function trace(chart, series, narrow) {
@@ -33,36 +50,27 @@
       hoverinfo: "text", hovertext: points.map((point) => plain(point.text)),
       hoverlabel: { align: "left" },
     };
-    if (series.mark === "bars") {
-      return Object.assign(common, {
-        type: "bar", orientation: "h", width: 0.64,
-        x: points.map((point) => point.x - (point.low || 0)),
-        base: points.map((point) => point.low || 0),
-        y: points.map((point) => point.y),
-        marker: {
-          color: ink, line: { width: 1, color: colour("--paper") },
-          pattern: chart.legend ? { shape: patterns[key.style % 8], size: 6, solidity: 0.18, fgcolor: colour("--paper"), fillmode: "overlay" } : {},
-        },
-      });
-    }
-    if (series.mark === "hatched") {
-      return Object.assign(common, {
-        type: "bar", orientation: "h", width: 0.64,
-        x: points.map((point) => point.x - (point.low || 0)),
-        base: points.map((point) => point.low || 0),
-        y: points.map((point) => point.y),
-        marker: {
-          color: colour("--paper"), line: { width: 1.4, color: ink },
-          pattern: { shape: "/", size: 6, solidity: 0.3, fgcolor: ink, bgcolor: colour("--paper"), fillmode: "replace" },
-        },
-      });
-    }
+    const bars = (marker) => Object.assign(common, {
+      type: "bar", orientation: "h", width: 0.64,
+      x: points.map((point) => point.x - (point.low || 0)),
+      base: points.map((point) => point.low || 0),
+      y: points.map((point) => point.y),
+      marker,
+    });
     const lines = { line: { color: ink, dash: dashes[key.style % 8], width: 2 } };
     const marker = (size, opacity) => ({
       marker: { color: ink, size, opacity, symbol: symbols[key.style % 7], line: { width: 0 } },
     });
     const place = { type: "scatter", x: points.map((point) => point.x), y: points.map((point) => point.y) };
     switch (series.mark) {
+      case "bars": return bars({
+        color: ink, line: { width: 1, color: colour("--paper") },
+        pattern: chart.legend ? { shape: patterns[key.style % 8], size: 6, solidity: 0.18, fgcolor: colour("--paper"), fillmode: "overlay" } : {},
+      });
+      case "hatched": return bars({
+        color: colour("--paper"), line: { width: 1.4, color: ink },
+        pattern: { shape: "/", size: 6, solidity: 0.3, fgcolor: ink, bgcolor: colour("--paper"), fillmode: "replace" },
+      });
       case "line": return Object.assign(common, place, lines, { mode: "lines" });
       case "faint": return Object.assign(common, place, { mode: "lines", opacity: 0.3, line: { color: ink, width: 1, dash: lines.line.dash } });
       case "steps": return Object.assign(common, place, lines, marker(8, 1), { mode: "lines+markers" });
@@ -152,7 +160,9 @@
     live.hidden = false;
     still.hidden = true;
     const shown = chart.keys.map((key) => !key.hidden);
-    const traces = chart.series.map((series) => Object.assign(trace(chart, series, live.clientWidth < 520), { visible: shown[series.key] }));
+    const narrow = live.clientWidth < 520;
+    const drawn = (series) => [trace(chart, series, narrow), ...beyond(chart, series)];
+    const traces = chart.series.flatMap((series) => drawn(series).map((one) => Object.assign(one, { visible: shown[series.key] })));
     Plotly.react(live, traces, layout(chart, live.clientWidth), config);
     live.querySelectorAll(".modebar-btn").forEach((button) => button.setAttribute("tabindex", "-1"));
   }

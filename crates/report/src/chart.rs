@@ -144,6 +144,10 @@ pub struct Point {
     /// Upper end of its interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
+    /// Whether the interval goes on beyond `low` and beyond `high`, where the picture ends: an
+    /// arrow is drawn there, and no end.
+    #[serde(skip_serializing_if = "is_whole")]
+    pub cut: [bool; 2],
     /// What is said when it is pointed at.
     pub text: String,
 }
@@ -166,8 +170,12 @@ impl Chart {
 impl Point {
     /// A point without an interval.
     pub fn at(x: f64, y: f64, text: impl Into<String>) -> Point {
-        Point { x, y, low: None, high: None, text: text.into() }
+        Point { x, y, low: None, high: None, cut: [false; 2], text: text.into() }
     }
+}
+
+fn is_whole(cut: &[bool; 2]) -> bool {
+    *cut == [false; 2]
 }
 
 /// Something behind the series that they are read against.

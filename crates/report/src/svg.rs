@@ -340,9 +340,7 @@ impl Drawing<'_> {
             }
             Mark::Dots => self.symbols(series, style, 3.4, 0.55),
             Mark::Interval => {
-                for point in &series.points {
-                    self.interval(point, style);
-                }
+                self.intervals(series, style);
                 self.symbols(series, style, 6.0, 1.0);
             }
             Mark::Bars => {
@@ -361,14 +359,13 @@ impl Drawing<'_> {
                 }
             }
             Mark::Hollow => {
-                for point in &series.points {
-                    self.interval(point, style);
-                }
+                self.intervals(series, style);
                 self.hollow_symbols(series, style);
             }
+            // In ink, which is seen on a bar as well as beside it.
             Mark::Whisker => {
                 for point in &series.points {
-                    self.whisker(point);
+                    self.interval(point, self.place.ink(), 1.4, 4.0);
                 }
             }
             Mark::Label => {
@@ -457,24 +454,30 @@ impl Drawing<'_> {
         }
     }
 
-    /// A thin interval in ink, which is seen on a bar as well as beside it.
-    fn whisker(&mut self, point: &Point) {
-        if let (Some(low), Some(high)) = (point.low, point.high) {
-            let (low, high, y) = (self.x(low), self.x(high), self.y(point.y));
-            let stroke = format!("stroke:{};stroke-width:1.4", self.place.ink());
-            self.line((low, y), (high, y), &stroke);
-            self.line((low, y - 4.0), (low, y + 4.0), &stroke);
-            self.line((high, y - 4.0), (high, y + 4.0), &stroke);
+    fn intervals(&mut self, series: &Series, style: usize) {
+        for point in &series.points {
+            self.interval(point, &self.place.colour(style), 2.5, 6.0);
         }
     }
 
-    fn interval(&mut self, point: &Point, style: usize) {
-        if let (Some(low), Some(high)) = (point.low, point.high) {
-            let (low, high, y) = (self.x(low), self.x(high), self.y(point.y));
-            let stroke = format!("stroke:{};stroke-width:2.5", self.place.colour(style));
-            self.line((low, y), (high, y), &stroke);
-            self.line((low, y - 6.0), (low, y + 6.0), &stroke);
-            self.line((high, y - 6.0), (high, y + 6.0), &stroke);
+    /// A line from end to end: across it where the interval ends, an arrow where it goes on.
+    fn interval(&mut self, point: &Point, colour: &str, width: f64, half: f64) {
+        let (Some(low), Some(high)) = (point.low, point.high) else { return };
+        let (low, high, y) = (self.x(low), self.x(high), self.y(point.y));
+        let stroke = format!("stroke:{colour};stroke-width:{width}");
+        self.line((low, y), (high, y), &stroke);
+        for (end, outwards, is_cut) in [(low, -1.0, point.cut[0]), (high, 1.0, point.cut[1])] {
+            if is_cut {
+                let back = end - outwards * 1.8 * half;
+                let _ = writeln!(
+                    self.out,
+                    "<path class=\"beyond\" d=\"M{end:.1} {y:.1}L{back:.1} {:.1}L{back:.1} {:.1}Z\" style=\"fill:{colour}\"/>",
+                    y - half,
+                    y + half
+                );
+            } else {
+                self.line((end, y - half), (end, y + half), &stroke);
+            }
         }
     }
 

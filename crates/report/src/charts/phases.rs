@@ -47,11 +47,12 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
                 starts[row] += ns / size;
             }
             points.push(Point {
-                x: low + ns / size,
-                y: row as f64,
                 low: Some(low),
-                high: None,
-                text: format!("{label}, {}: {}", phase.name(), text::time(*ns)),
+                ..Point::at(
+                    low + ns / size,
+                    row as f64,
+                    format!("{label}, {}: {}", phase.name(), text::time(*ns)),
+                )
             });
         }
         series.push(Series { key, mark: Mark::Bars, points });

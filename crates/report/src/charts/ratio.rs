@@ -59,11 +59,9 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
                 key: *contender,
                 mark: Mark::Interval,
                 points: vec![Point {
-                    x: ratio,
-                    y: row as f64 - 0.14,
                     low: comparison.low,
                     high: comparison.high,
-                    text: words.clone(),
+                    ..Point::at(ratio, row as f64 - 0.14, words.clone())
                 }],
             });
             said.push(words);
@@ -129,12 +127,11 @@ pub fn every_figure(view: &View<'_>) -> Option<Chart> {
                 .position(|contender| contender.label == comparison.contender)?;
             let aside = (place as f64 + 0.5) / others as f64 - 0.5;
             let label = &comparison.contender;
+            let words = format!("{name}, {label}: {}", estimate_text(comparison));
             let point = Point {
-                x: ratio,
-                y: row as f64 + aside * 0.7,
                 low: comparison.low,
                 high: comparison.high,
-                text: format!("{name}, {label}: {}", estimate_text(comparison)),
+                ..Point::at(ratio, row as f64 + aside * 0.7, words)
             };
             match series.iter_mut().find(|series| series.key == key) {
                 Some(series) => series.points.push(point),

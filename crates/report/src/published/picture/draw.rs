@@ -135,18 +135,20 @@ pub fn draw_bars(
 
 /// A number in its row: a bar with its interval, or a symbol where bars say nothing; and its label.
 fn series_of(bar: &Bar, place: f64, key: usize, scale: Scale, ground: &Ground) -> Vec<Series> {
-    let (bars_from, (least, most)) = (ground.bars_from, ground.intervals);
+    let (least, most) = ground.intervals;
+    // A bar that ends where bars begin, that of the reference itself, would not be seen.
+    let is_unseen = ground.axis.logarithmic && bar.interval.is_none();
+    let bars_from = ground.bars_from.filter(|from| !(is_unseen && *from == bar.value));
     let words = words(bar, scale);
     let ends = bar.interval.map(|(low, high)| (low.clamp(least, most), high.clamp(least, most)));
-    let point = Point {
-        x: bar.value,
-        y: place,
-        low: bars_from,
-        high: None,
-        text: format!("{}: {words}", bar.label),
+    let said = format!("{}: {words}", bar.label);
+    let point = Point { low: bars_from, ..Point::at(bar.value, place, said) };
+    let with_ends = Point {
+        low: ends.map(|ends| ends.0),
+        high: ends.map(|ends| ends.1),
+        cut: bar.interval.map_or([false; 2], |(low, high)| [low < least, high > most]),
+        ..point.clone()
     };
-    let with_ends =
-        Point { low: ends.map(|ends| ends.0), high: ends.map(|ends| ends.1), ..point.clone() };
     let one = |mark, point| Series { key, mark, points: vec![point] };
     let mut series = match (bars_from, bar.key, ends) {
         // A published range reaches from end to end; nothing was said of its middle.
@@ -348,7 +350,7 @@ pub fn draw_curves(
         id,
         title: super::short(&table.title).to_string(),
         says: format!(
-            "At {}: {}. Their intervals stand in the table.{without}{beyond}",
+            "At {}: {}. Intervals stand in the table, where there are any.{without}{beyond}",
             heads.join(", "),
             said.join("; ")
         ),

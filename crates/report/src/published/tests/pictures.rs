@@ -184,12 +184,27 @@ fn every_load_has_a_key_of_its_own() {
 }
 
 #[test]
+fn the_reference_is_seen_where_bars_begin_at_it() {
+    // Far apart, so that the axis is one of factors, and bars begin at 1.
+    let bars = vec![bar(0, 1.0, None), bar(1, 1.0, None), bar(1, 30.0, Some((28.0, 32.0)))];
+    let chart = drawn(Scale::Multiple(None), &["load"], bars);
+    assert!(chart.x.logarithmic);
+    let of = |mark| values(&chart, mark);
+    assert_eq!((of(Mark::Hollow), of(Mark::Interval)), (vec![1.0], vec![1.0]));
+    assert_eq!((of(Mark::Hatched), of(Mark::Bars)), (vec![], vec![30.0]));
+}
+
+#[test]
 fn an_interval_far_below_all_numbers_says_how_far_it_reaches() {
     let bars = vec![bar(1, 20.0, Some((-300.0, 25.0))), bar(1, 30.0, Some((28.0, 32.0)))];
     let chart = drawn(Scale::Absolute(None), &["load"], bars);
     let points = |mark| chart.series.iter().filter(move |s| s.mark == mark).flat_map(|s| &s.points);
     let lows: Vec<f64> = points(Mark::Whisker).map(|point| point.low.unwrap()).collect();
     assert_eq!((lows, chart.x.range.0), (vec![0.0, 28.0], 0.0));
+    let cut: Vec<[bool; 2]> = points(Mark::Whisker).map(|point| point.cut).collect();
+    assert_eq!(cut, [[true, false], [false, false]]);
+    let drawn = svg::draw(&chart, Place::File);
+    assert_eq!(drawn.matches("class=\"beyond\"").count(), 1, "{drawn}");
     let labels: Vec<&str> = points(Mark::Label).map(|point| point.text.as_str()).collect();
     assert_eq!(labels, ["20.00, down to -300.0", "30.00"]);
 }
@@ -224,6 +239,8 @@ fn an_interval_far_beyond_all_numbers_leaves_them_room() {
     let points = |mark| chart.series.iter().filter(move |s| s.mark == mark).flat_map(|s| &s.points);
     let highs: Vec<f64> = points(Mark::Whisker).map(|point| point.high.unwrap()).collect();
     assert_eq!(highs, [0.6, 1.6]);
+    let cut: Vec<[bool; 2]> = points(Mark::Whisker).map(|point| point.cut).collect();
+    assert_eq!(cut, [[false, false], [false, true]]);
     let labels: Vec<&str> = points(Mark::Label).map(|point| point.text.as_str()).collect();
     assert_eq!(labels, ["0.500", "0.700, up to 20.0"]);
     // The numbers keep their whole intervals.
