@@ -6,12 +6,11 @@
 /// What stands in the place of an interval that says nothing.
 pub const TOO_WIDE: &str = "too wide to tell";
 
-/// An interval of a ratio that allows for no difference and spans more than this factor, ten times
-/// either way of its middle, says nothing: its digits would only look like a finding.
-const TELLING_FACTOR_MAX: f64 = 100.0;
+/// An interval of a ratio that allows for no difference and spans more than this factor says
+/// nothing, neither a direction nor an order of magnitude: its digits would only look like a finding.
+const TELLING_FACTOR_MAX: f64 = 10.0;
 
-/// Whether an interval of a ratio says anything: it excludes 1, or it spans a factor of at most
-/// ten either way.
+/// Whether an interval of a ratio says anything: it excludes 1, or it spans a factor of at most ten.
 pub fn is_telling(low: f64, high: f64) -> bool {
     low > 1.0 || high < 1.0 || high / low <= TELLING_FACTOR_MAX
 }
@@ -86,7 +85,8 @@ mod tests {
     fn an_interval_that_spans_too_much_keeps_no_digits() {
         assert_eq!(interval((0.993, 1.059)), "[0.993, 1.059]");
         assert_eq!(interval((0.05, 21.0)), "[too wide to tell]");
-        assert_eq!(interval((0.2, 19.0)), "[0.200, 19.0]");
+        assert_eq!(interval((0.2, 1.9)), "[0.200, 1.900]");
+        assert_eq!(interval((0.2, 2.1)), "[too wide to tell]");
         // However wide, one that excludes 1 has found something.
         assert_eq!(interval((1.5, 900.0)), "[1.500, 900]");
         assert_eq!(ratio_with_interval(2.0, None), "2.00");
@@ -96,6 +96,8 @@ mod tests {
     fn a_loss_is_judged_by_the_performance_that_is_left() {
         // From a hundredth of the performance to 21 times it.
         assert_eq!(loss_interval((-2000.0, 99.0)), "[too wide to tell]");
+        // From an eighth of it to more than ten times it.
+        assert_eq!(loss_interval((-965.0, 88.0)), "[too wide to tell]");
         assert_eq!(loss_interval((-20.0, 66.0)), "[-20 %, 66 %]");
         assert_eq!(loss_interval((55.0, 99.9)), "[55 %, 100 %]");
         assert_eq!((loss(-20.2).as_str(), loss(20.2).as_str()), ("gains 20 %", "loses 20 %"));
