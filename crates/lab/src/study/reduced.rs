@@ -55,8 +55,12 @@ impl Reduced {
             .filter_map(|workload| {
                 let other = whole.workloads.iter().find(|other| other.name == workload.name)?;
                 let mut parts = parts(&other.load, &workload.load);
-                if parts.is_empty() && !is_same(&other.load, &workload.load) {
-                    parts.push(Part { what: "another load".into(), share: None, amounts: None });
+                if !is_same(&other.load, &levelled(&other.load, &workload.load)) {
+                    let what = match parts.is_empty() {
+                        true => "another load",
+                        false => "other settings besides",
+                    };
+                    parts.push(Part { what: what.into(), share: None, amounts: None });
                 }
                 let workload = workload.name.clone();
                 (!parts.is_empty()).then_some(ReducedLoad { workload, parts })
@@ -146,13 +150,66 @@ fn parts(whole: &Load, here: &Load) -> Vec<Part> {
     }
 }
 
+/// `here` with the amounts of `whole`: what is another load still is so by more than its amount.
+fn levelled(whole: &Load, here: &Load) -> Load {
+    let mut level = here.clone();
+    match (whole, &mut level) {
+        (Load::Objects(whole), Load::Objects(level)) => level.scale = whole.scale,
+        (Load::Tree(whole), Load::Tree(level)) => {
+            if let (
+                TreeSource::Synthetic { files: whole, .. },
+                TreeSource::Synthetic { files, .. },
+            ) = (&whole.source, &mut level.source)
+            {
+                *files = *whole;
+            }
+        }
+        (Load::Fio(whole), Load::Fio(level)) if level.path.is_none() => {
+            let words = level.text.split_whitespace().map(|word| {
+                let amount = word.split_once('=').filter(|(key, _)| is_amount(key));
+                let other = amount.and_then(|(key, _)| option_word(whole, key));
+                other.unwrap_or(word)
+            });
+            level.text = words.collect::<Vec<_>>().join(" ");
+        }
+        (Load::FioMatrix(whole), Load::FioMatrix(level)) => {
+            level.cell_ns = whole.cell_ns;
+            level.size_bytes = whole.size_bytes;
+            level.block_sizes_bytes.clone_from(&whole.block_sizes_bytes);
+        }
+        (Load::Dbench(whole), Load::Dbench(level)) => level.seconds = whole.seconds,
+        (Load::DbenchReplay(whole), Load::DbenchReplay(level)) => level.seconds = whole.seconds,
+        (Load::Bonnie(whole), Load::Bonnie(level)) => level.size_bytes = whole.size_bytes,
+        _ => {}
+    }
+    level
+}
+
+/// fio's options that are sizes of the whole, and those that are sizes or times.
+const SIZES: [&str; 3] = ["size", "filesize", "io_size"];
+const RUNTIME: &str = "runtime";
+
+fn is_amount(key: &str) -> bool {
+    let name = key.trim_start_matches('-');
+    SIZES.contains(&name) || name == RUNTIME
+}
+
+/// The word of fio's options with this name.
+fn option_word<'a>(load: &'a FioLoad, key: &str) -> Option<&'a str> {
+    let has_name = |word: &&str| {
+        word.split_once('=')
+            .is_some_and(|(name, _)| name.trim_start_matches('-') == key.trim_start_matches('-'))
+    };
+    load.text.split_whitespace().find(has_name)
+}
+
 /// Whether two loads are the same; of fio's options, also where an amount is written in other words.
 fn is_same(whole: &Load, here: &Load) -> bool {
     let option = |word: &str| {
         let amount = word.split_once('=').and_then(|(key, value)| {
             let amount = match key.trim_start_matches('-') {
-                "size" | "filesize" | "io_size" => u128::from(parse_size(value).ok()?),
-                "runtime" => parse_duration(value).ok()?.as_nanos(),
+                name if SIZES.contains(&name) => u128::from(parse_size(value).ok()?),
+                RUNTIME => parse_duration(value).ok()?.as_nanos(),
                 _ => return None,
             };
             Some(format!("{key}={amount}"))
@@ -207,16 +264,14 @@ fn matrix(whole: &FioMatrixLoad, here: &FioMatrixLoad) -> Vec<Part> {
 /// Options of fio with another size or length.
 fn fio(whole: &FioLoad, here: &FioLoad) -> Vec<Part> {
     let value = |load: &FioLoad, key: &str| -> Option<String> {
-        let mut pairs = load.text.split_whitespace().filter_map(|word| word.split_once('='));
-        let found = pairs.find(|(name, _)| name.trim_start_matches('-') == key)?;
-        Some(found.1.to_string())
+        Some(option_word(load, key)?.split_once('=')?.1.to_string())
     };
     let both = |key: &str| value(whole, key).zip(value(here, key));
-    let sizes = ["size", "filesize", "io_size"].into_iter().filter_map(|key| {
+    let sizes = SIZES.into_iter().filter_map(|key| {
         let (whole, here) = both(key)?;
         size(&format!("fio's {key}"), parse_size(&whole).ok()?, parse_size(&here).ok()?)
     });
-    let runtime = both("runtime").and_then(|(whole, here)| {
+    let runtime = both(RUNTIME).and_then(|(whole, here)| {
         let seconds = |text: &str| parse_duration(text).ok().map(|time| time.as_secs_f64());
         let words = |seconds: f64| format!("{seconds} s");
         part("fio's runtime", seconds(&whole)?, seconds(&here)?, words)
@@ -334,6 +389,15 @@ mod tests {
         assert_eq!(said("tree = '/path/linux-4.10.1.tar.xz'", synthetic), "another load");
         assert_eq!(said("fio = 'rw=read size=1G'", "fio = 'rw=write size=1G'"), "another load");
         assert_eq!(said("command = 'true'", "command = 'false'"), "another load");
+        // Less of it, and another pattern.
+        assert_eq!(
+            said("fio = 'rw=read size=1G'", "fio = 'rw=write size=256M'"),
+            "25 % of fio's size (256M of 1G) and other settings besides"
+        );
+        assert_eq!(
+            said("dbench = 4\ntime = '600s'", "dbench = 2\ntime = '60s'"),
+            "10 % of the counted time (60 s of 600 s) and other settings besides"
+        );
         // The same amount in other words is the same load.
         let fio = "fio = 'rw=read size=1024M runtime=60s'";
         assert_eq!(said(fio, "fio = 'rw=read  size=1G runtime=60'"), "all of it");
