@@ -120,8 +120,8 @@ impl Report {
     /// The table: for each kind what CannylsBencher prints, in its words and order, and after that
     /// what it does not print.
     ///
-    /// MB/s of a kind are its bytes over the sum of its latencies (what one thread saw); overall,
-    /// over the time that passed. A MB is 10^6 bytes.
+    /// MiB/s of a kind are its bytes over the sum of its latencies (what one thread saw); overall,
+    /// over the time that passed.
     pub fn table(&self) -> String {
         let mut table = String::new();
         let mut kinds: Vec<&KindSummary> = self.latencies.kinds.iter().collect();
@@ -155,6 +155,9 @@ impl Report {
     }
 }
 
+/// Bytes in a MiB.
+const MEBIBYTE: f64 = 1_048_576.0;
+
 /// The percentiles that everyone expects, then the others.
 fn figures(kind: &KindSummary, over_ns: u64) -> String {
     let time = |nanoseconds: u64| format!("{:?}", Duration::from_nanos(nanoseconds));
@@ -170,8 +173,8 @@ fn figures(kind: &KindSummary, over_ns: u64) -> String {
         time(kind.max_ns)
     );
     if kind.bytes > 0 && over_ns > 0 {
-        let rate = kind.bytes as f64 / 1e6 / (over_ns as f64 / 1e9);
-        let _ = write!(figures, ", MB/s = {rate:.1}");
+        let rate = kind.bytes as f64 / MEBIBYTE / (over_ns as f64 / 1e9);
+        let _ = write!(figures, ", MiB/s = {rate:.1}");
     }
     figures
 }

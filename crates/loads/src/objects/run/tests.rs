@@ -537,7 +537,7 @@ fn a_report_survives_json_and_prints_the_known_table() {
     assert!(lines[2].starts_with("kind = Delete, count = 5, 50% = "), "{table}");
     assert!(lines[3].starts_with("[Overall 30] 50% = "), "{table}");
     assert!(lines[4].starts_with("Total Elapsed Time by Commands = "), "{table}");
-    for part in [", 90% = ", ", 95% = ", ", 99% = ", ", 99.99% = ", ", max = ", ", MB/s = "] {
+    for part in [", 90% = ", ", 95% = ", ", 99% = ", ", 99.99% = ", ", max = ", ", MiB/s = "] {
         assert!(lines[0].contains(part), "{part} is not in {}", lines[0]);
     }
     // The log holds the histogram of each kind.
