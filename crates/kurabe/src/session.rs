@@ -31,6 +31,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     }
     let study = text.resolve(&filesystem::names()).map_err(in_flags)?;
     if args.print_study {
+        check_options(&study)?;
         terminal::print(&study_file::print(&text));
         return Ok(exit::OK);
     }
@@ -45,9 +46,20 @@ fn in_flags(error: StudyError) -> Failure {
     Failure::refused(format!("{}: {}", flag_of_field(&error.field), error.problem))
 }
 
+/// Refuses options that a tool would refuse later, so that nothing is printed that cannot run.
+fn check_options(study: &Study) -> Result<(), Failure> {
+    for workload in &study.workloads {
+        trial::workload::check_options(&workload.load).map_err(|problem| {
+            Failure::refused(format!("workload '{}': {problem}", workload.name))
+        })?;
+    }
+    Ok(())
+}
+
 /// What the loads are going to do, without doing it.
 fn print_plan(mut study: Study) -> Result<u8, Failure> {
     read_files(&mut study)?;
+    check_options(&study)?;
     let room = room(&study, &device_request(&study)?);
     for workload in &study.workloads {
         let refused =
@@ -73,6 +85,7 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     let mut study = text.resolve(&filesystem::names()).map_err(in_flags)?;
     study.reduced = profile.reduces(&whole, &study);
     if args.print_study {
+        check_options(&study)?;
         terminal::print(&study_file::print(&text));
         return Ok(exit::OK);
     }

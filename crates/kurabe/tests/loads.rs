@@ -412,3 +412,20 @@ fn a_plan_is_told_for_every_load_and_nothing_is_touched() {
     assert!(ran.stdout.contains("and the file system of ."), "{}", ran.stdout);
     site.expect_untouched(&["p.obj"]);
 }
+
+#[test]
+fn options_that_fio_refuses_are_no_study_to_print() {
+    if tool("fio").is_none() {
+        return;
+    }
+    for print in ["--print-study", "--print-plan"] {
+        let site = Site::new();
+        let flags = ["compare", "ext4", "--fio", "rw=read size=1M direct=2", print];
+        let says = ["workload 'fio rw=read", "`direct=2`", "max value out of range: 2 (1 max)"];
+        let ran = site.run(&flags).expect(2).says(&says);
+        assert_eq!(ran.stdout, "");
+        let flags = ["compare", "ext4", "--fio", "rw=read size=1M runtime=abc", print];
+        site.run(&flags).expect(2).says(&["`runtime=abc`", "write it like `runtime=10s`"]);
+        site.expect_untouched(&[]);
+    }
+}

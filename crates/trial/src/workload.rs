@@ -66,6 +66,19 @@ pub fn check(load: &Load, room: Option<&Room>) -> Result<(), String> {
     }
 }
 
+/// Refuses options that the installed tool does not take, of a load whose files were read or that
+/// has none. Nothing is refused where the tool is missing.
+///
+/// # Errors
+///
+/// The option and its value, with the tool's words and the next step.
+pub fn check_options(load: &Load) -> Result<(), String> {
+    match load {
+        Load::Fio(load) => fio::check_options(load),
+        _ => Ok(()),
+    }
+}
+
 /// What this machine lacks for a load, a line each with the next step; empty when nothing. A
 /// command's program is the caller's business.
 pub fn missing(load: &Load) -> Vec<String> {

@@ -79,6 +79,7 @@ fn complaint(job: &JobFile, output: &Output) -> JobFileError {
         culprit.and_then(|culprit| options(job).find(|option| option.to_string() == culprit));
     if words.is_empty() {
         let name = option.map_or("all", |option| option.name.as_str());
+        words.extend(option.and_then(|_| wanted(name, &help(name))));
         words.push(format!("see `fio --cmdhelp={name}`"));
     }
     let (place, what) = match option {
@@ -87,6 +88,25 @@ fn complaint(job: &JobFile, output: &Output) -> JobFileError {
         None => (job.sections[0].place.clone(), culprit.unwrap_or("the job").to_owned()),
     };
     JobFileError { place, reason: format!("fio does not take {what}: {}", words.join("; ")) }
+}
+
+/// What fio says of an option; nothing where it cannot be asked.
+fn help(name: &str) -> String {
+    let Ok(program) = Tool::Fio.locate() else { return String::new() };
+    let asked = Command::new(program).arg(format!("--cmdhelp={name}")).env("LC_ALL", "C").output();
+    asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
+/// What an option takes, by the line `type: string with time postfix (opt=10s)` of fio's help, with
+/// the example as the next step.
+fn wanted(name: &str, help: &str) -> Option<String> {
+    let kind = help.lines().find_map(|line| line.trim_start().strip_prefix("type: "))?.trim();
+    Some(match kind.split_once(" (opt=") {
+        Some((kind, example)) => {
+            format!("it takes: {kind}; write it like `{name}={}`", example.trim_end_matches(')'))
+        }
+        None => format!("it takes: {kind}"),
+    })
 }
 
 /// The first words of fio's list of an option's values, which is one a line:
@@ -126,6 +146,15 @@ fn is_misread(option: &JobOption) -> bool {
 mod tests {
     use super::*;
     use crate::fio::jobfile::System;
+
+    #[test]
+    fn what_an_option_takes_is_told_with_an_example() {
+        let help = "             runtime: Stop workload when this amount of time has passed\n                type: string with time postfix (opt=10s)\n             default: 0\n";
+        let said = "it takes: string with time postfix; write it like `runtime=10s`";
+        assert_eq!(wanted("runtime", help).as_deref(), Some(said));
+        assert_eq!(wanted("x", "type: empty\n").as_deref(), Some("it takes: empty"));
+        assert_eq!(wanted("x", ""), None);
+    }
 
     #[test]
     fn sizes_that_fio_would_misread_are_told() {

@@ -242,6 +242,10 @@ fn what_fio_does_not_take_is_told_with_its_place_and_touches_nothing() {
     for (bad, says) in [
         ("bs=4k\nrw=randreed", &["job.fio:6:4: ", "`rw=randreed`", "randread", "randwrite"][..]),
         ("iodepth=many", &["job.fio:5:9: ", "`iodepth=many`", "fio --cmdhelp=iodepth"]),
+        (
+            "runtime=abc",
+            &["job.fio:5:9: ", "`runtime=abc`", "with time postfix; write it like `runtime=10s`"],
+        ),
         ("direct=2", &["job.fio:5:8: ", "max value out of range: 2 (1 max)"]),
         ("direct", &["job.fio:5:", "Option direct requires an argument"]),
         ("verify = crc99", &["job.fio:5:10: ", "`verify=crc99`", "crc32c"]),

@@ -54,7 +54,15 @@ pub(super) fn check(load: &FioLoad, room: Option<&Room>) -> Result<(), String> {
     check_room(need(&job(load)?).bytes, room)
 }
 
-/// The same for the matrix.
+/// Refuses options that the installed fio does not take, where there is one and the job is at hand.
+pub(super) fn check_options(load: &FioLoad) -> Result<(), String> {
+    if Tool::Fio.locate().is_err() || load.text.is_empty() {
+        return Ok(());
+    }
+    understood(&confined(load)?).map_err(|error| error.to_string())
+}
+
+/// The same as [`check`] for the matrix.
 pub(super) fn check_matrix(load: &FioMatrixLoad, room: Option<&Room>) -> Result<(), String> {
     Tool::Fio.locate().map_err(|error| error.to_string())?;
     matrix(load)?;
