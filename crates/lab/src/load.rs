@@ -338,6 +338,10 @@ pub enum Drift {
     Changed {
         /// When, by how much and why, in words for a reader; among the findings too.
         words: String,
+        /// The instant in the load's series, where the change lies within it; older records and
+        /// changes in a warm-up have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_ns: Option<u64>,
     },
 }
 

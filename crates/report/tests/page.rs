@@ -170,7 +170,9 @@ fn a_load_with_figures_shows_them_over_time() {
         complete(record, time);
         let mut load = load_report(1e17 / time as f64);
         load.drift = Some(match (record.contender.label.as_str(), record.block) {
-            ("xfs", 2) => Drift::Changed { words: "throughput sank".into() },
+            ("xfs", 2) => {
+                Drift::Changed { words: "throughput sank".into(), at_ns: Some(2_000_000_000) }
+            }
             _ => Drift::NoneCertain,
         });
         record.load = Some(load);
@@ -187,7 +189,7 @@ fn a_load_with_figures_shows_them_over_time() {
             "Over time: throughput",
             "steady state",
             "a trial is steady from here",
-            "of this trial changed within the run",
+            "of this trial changed here",
             "trials with a drift",
             "1 of 5",
             "Latencies",

@@ -244,9 +244,14 @@ fn directory_of(target: &lab::load::Target) -> Result<&Path, String> {
     }
 }
 
+/// Bytes in a MiB.
+const MEBIBYTE: f64 = 1_048_576.0;
+
 /// What a verdict on drift comes to, and the findings for a reader: when, how much and why, and
 /// the figures behind that. A steady or a short series has none.
-fn drift_of(verdict: &DriftVerdict) -> (Drift, Vec<String>) {
+///
+/// `counted_from_ns`: where the series that is kept begins, which a warm-up comes before.
+fn drift_of(verdict: &DriftVerdict, counted_from_ns: u64) -> (Drift, Vec<String>) {
     let drift = match verdict {
         DriftVerdict::TooShort { .. } => return (Drift::TooShort, Vec::new()),
         DriftVerdict::Steady { .. } => return (Drift::NoneCertain, Vec::new()),
@@ -261,15 +266,16 @@ fn drift_of(verdict: &DriftVerdict) -> (Drift, Vec<String>) {
         Cause::Unexplained => "the counters do not account for it",
     };
     let words = format!(
-        "throughput {} by {:.0} % after {:.0} s ({:.1} to {:.1} MB/s): {cause}",
+        "throughput {} by {:.0} % after {:.0} s ({:.1} to {:.1} MiB/s): {cause}",
         if drift.change < 0.0 { "sank" } else { "rose" },
         drift.change.abs() * 100.0,
         drift.changed_at_ns as f64 / 1e9,
-        drift.early_bytes_per_second / 1e6,
-        drift.late_bytes_per_second / 1e6,
+        drift.early_bytes_per_second / MEBIBYTE,
+        drift.late_bytes_per_second / MEBIBYTE,
     );
     let findings = std::iter::once(words.clone()).chain(drift.evidence.iter().cloned()).collect();
-    (Drift::Changed { words }, findings)
+    let at_ns = drift.changed_at_ns.checked_sub(counted_from_ns);
+    (Drift::Changed { words, at_ns }, findings)
 }
 
 #[cfg(test)]
@@ -278,17 +284,24 @@ mod tests {
 
     #[test]
     fn a_drift_a_steady_series_and_a_short_one_are_three_things() {
-        assert_eq!(drift_of(&DriftVerdict::TooShort { intervals: 4 }).0, Drift::TooShort);
+        assert_eq!(drift_of(&DriftVerdict::TooShort { intervals: 4 }, 0).0, Drift::TooShort);
         let steady = DriftVerdict::Steady { change: 0.02, statistic: 1.0 };
-        assert_eq!(drift_of(&steady), (Drift::NoneCertain, Vec::new()));
+        assert_eq!(drift_of(&steady, 0), (Drift::NoneCertain, Vec::new()));
         let drifted = serde_json::json!({
             "verdict": "drifted", "changed_at_ns": 30_000_000_000_u64, "shape": "step",
             "early_bytes_per_second": 100e6, "late_bytes_per_second": 69e6, "change": -0.31,
             "statistic": 50.0, "cause": "device", "shares": null, "evidence": ["figures"],
         });
-        let (drift, findings) = drift_of(&serde_json::from_value(drifted).unwrap());
-        let words = "throughput sank by 31 % after 30 s (100.0 to 69.0 MB/s): the device did the same work more slowly";
-        assert_eq!(drift, Drift::Changed { words: words.into() });
+        let drifted: DriftVerdict = serde_json::from_value(drifted).unwrap();
+        let (drift, findings) = drift_of(&drifted, 6_000_000_000);
+        let words = "throughput sank by 31 % after 30 s (95.4 to 65.8 MiB/s): the device did the same work more slowly";
+        let at_ns = Some(24_000_000_000);
+        assert_eq!(drift, Drift::Changed { words: words.into(), at_ns });
+        // Within a warm-up, of which no series is kept.
+        let (Drift::Changed { at_ns, .. }, _) = drift_of(&drifted, 31_000_000_000) else {
+            panic!()
+        };
+        assert_eq!(at_ns, None);
         assert_eq!(findings, [words, "figures"]);
     }
 }

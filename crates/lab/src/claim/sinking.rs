@@ -140,7 +140,7 @@ pub(super) fn why(workloads: &[&WorkloadAnalysis], plan: &Plan, records: &[Recor
 fn changes_words(drifts: &[&Drift]) -> Vec<String> {
     let mut counted: Vec<(&str, usize)> = Vec::new();
     for drift in drifts {
-        let Drift::Changed { words } = drift else { continue };
+        let Drift::Changed { words, .. } = drift else { continue };
         match counted.iter_mut().find(|(known, _)| known == words) {
             Some((_, count)) => *count += 1,
             None => counted.push((words, 1)),

@@ -369,7 +369,7 @@ fn drifts_and_percentiles_are_told_with_their_contender() {
             latencies: vec![latency.clone()],
             drift: Some(match record.contender.label.as_str() {
                 "ext4" => Drift::NoneCertain,
-                "xfs" => Drift::Changed { words: "throughput sank by 31 %".into() },
+                "xfs" => Drift::Changed { words: "throughput sank by 31 %".into(), at_ns: None },
                 _ => Drift::TooShort,
             }),
             ..Default::default()

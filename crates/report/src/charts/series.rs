@@ -44,13 +44,24 @@ impl Trial<'_> {
         Some((self.seconds(round), self.measured.values[round]))
     }
 
-    /// Seconds and value at the end, and the load's words, where throughput changed within the run.
+    /// Seconds and value where throughput changed within the run, and the load's words; at the end
+    /// where the instant is not known.
     fn drifted(&self) -> Option<(f64, f64, &str)> {
-        let Some(Drift::Changed { words }) = self.drift else { return None };
-        let (last, value) = self.measured.values.iter().enumerate().next_back()?;
+        let Some(Drift::Changed { words, at_ns }) = self.drift else { return None };
         // The verdict is one on throughput.
-        let is_throughput = self.measured.unit.more_is_better();
-        is_throughput.then_some((self.seconds(last), *value, words.as_str()))
+        if !self.measured.unit.more_is_better() {
+            return None;
+        }
+        // An interval is drawn at its end, and the change lies at the end of the last early one.
+        let before = |at_ns: u64| (at_ns / self.measured.interval_ns).saturating_sub(1) as usize;
+        let last = self.measured.values.len().checked_sub(1)?;
+        let place = at_ns.map_or(last, before).min(last);
+        Some((self.seconds(place), self.measured.values[place], words.as_str()))
+    }
+
+    /// Whether it changed at an instant that nobody kept.
+    fn drifted_somewhere(&self) -> bool {
+        matches!(self.drift, Some(Drift::Changed { at_ns: None, .. })) && self.drifted().is_some()
     }
 }
 
@@ -155,7 +166,7 @@ fn chart(
             reached.and_then(|round| middle.points.get(round)).map(|point| point.0),
         ));
     }
-    let signs = signs_of(&marks);
+    let signs = signs_of(&marks, trials.iter().flatten().any(Trial::drifted_somewhere));
     series.extend(marks);
     let drift = match said.is_empty() {
         true => String::new(),
@@ -209,12 +220,17 @@ fn marks_of(key: usize, label: &str, trials: &[Trial<'_>], size: f64) -> [Series
         .map(|(mark, points)| Series { key, mark, points })
 }
 
-/// What the legend says of the marks that are there.
-fn signs_of(marks: &[Series]) -> Vec<Sign> {
+/// What the legend says of the marks that are there; `somewhere`: whether a change has its mark at
+/// the end of its trial, since its instant is not known.
+fn signs_of(marks: &[Series], somewhere: bool) -> Vec<Sign> {
+    let changed = match somewhere {
+        true => "throughput of this trial changed here, or, at its end, somewhere before",
+        false => "throughput of this trial changed here",
+    };
     let signs = [
         (Mark::Ring, "the median is steady from here"),
         (Mark::SmallRing, "a trial is steady from here"),
-        (Mark::CrossedRing, "throughput of this trial changed within the run"),
+        (Mark::CrossedRing, changed),
     ];
     let is_there = |mark| marks.iter().any(|s| s.mark == mark && !s.points.is_empty());
     let signs = signs.into_iter().filter(|(mark, _)| is_there(*mark));
@@ -300,19 +316,27 @@ mod tests {
     fn every_trial_has_marks_of_its_own() {
         let [calm, wild] =
             [&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0][..], &[1.0, 9.0, 1.0, 9.0, 1.0, 9.0]].map(measured);
-        let changed = Drift::Changed { words: "throughput sank".into() };
+        let changed =
+            Drift::Changed { words: "throughput sank".into(), at_ns: Some(3_000_000_000) };
         let trials = [trial(&calm, Some(&Drift::NoneCertain)), trial(&wild, Some(&changed))];
         let marks = marks_of(2, "xfs", &trials, 1.0);
         let places = marks
             .each_ref()
             .map(|series| series.points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>());
-        assert_eq!(places, [vec![(6.0, 5.0)], vec![(6.0, 9.0)]]);
+        assert_eq!(places, [vec![(6.0, 5.0)], vec![(3.0, 1.0)]]);
         assert!(marks[1].points[0].text.contains("throughput sank"));
-        let signs: Vec<Mark> = signs_of(&marks).iter().map(|sign| sign.mark).collect();
+        let signs: Vec<Mark> = signs_of(&marks, false).iter().map(|sign| sign.mark).collect();
         assert_eq!(signs, [Mark::SmallRing, Mark::CrossedRing]);
         assert_eq!(drift_text(&trials), "1 of 2");
         assert_eq!(drift_text(&[trial(&calm, Some(&Drift::TooShort))]), "too short to tell");
         assert_eq!(drift_text(&[trial(&calm, None)]), "not looked for");
+        // Beyond the series it is at its end, and so it is where the instant is not known.
+        for at_ns in [None, Some(60_000_000_000)] {
+            let changed = Drift::Changed { words: "throughput sank".into(), at_ns };
+            let trial = trial(&wild, Some(&changed));
+            assert_eq!(trial.drifted().map(|(at, value, _)| (at, value)), Some((6.0, 9.0)));
+            assert_eq!(trial.drifted_somewhere(), at_ns.is_none());
+        }
         // The median's mark alone where there is one trial, and no verdict of throughput on a time.
         assert!(
             marks_of(2, "xfs", &trials[..1], 1.0).iter().all(|series| series.points.is_empty())

@@ -130,7 +130,8 @@ fn translate(report: &DbenchReport) -> LoadReport {
         .iter()
         .map(|interval| interval.bytes as f64 * 1e9 / interval.duration_ns as f64)
         .collect();
-    let (drift, mut findings) = drift_of(&verdict(&report.series(), &[]));
+    let counted_from_ns = report.counted_series().first().map_or(0, |interval| interval.start_ns);
+    let (drift, mut findings) = drift_of(&verdict(&report.series(), &[]), counted_from_ns);
     findings.extend(report.complaints.first().map(|complaint| {
         format!("{} complaints, the first: {complaint}", report.complaints.len())
     }));

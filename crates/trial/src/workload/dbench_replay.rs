@@ -64,7 +64,9 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
         .filter(|second| second.phase == Phase::Execute)
         .map(|second| second.bytes as f64 * 1e9 / second.duration_ns.max(1) as f64)
         .collect();
-    let (drift, mut findings) = drift_of(&report.drift);
+    let counted = report.seconds.iter().find(|second| second.phase == Phase::Execute);
+    let counted_from_ns = counted.map_or(0, |second| second.start_ns);
+    let (drift, mut findings) = drift_of(&report.drift, counted_from_ns);
     if report.opened_unexpectedly + report.reads_short > 0 {
         findings.push(format!(
             "{} opens that were to fail did not, {} reads were short",
