@@ -1,7 +1,8 @@
 //! Whether the contenders made the device do the same work under the same program.
 //!
 //! The answer is a sentence by thresholds on medians over the trials (`docs/statistics.md`), then
-//! the numbers.
+//! the numbers. A difference counts only where the trials of the two lie apart: bytes hardly scatter,
+//! but the kernel splits a request by how the load's memory lies in pieces.
 
 use super::{Claim, Finding, Outcome, all_labels};
 use crate::analysis::{self, WorkloadAnalysis};
@@ -25,13 +26,34 @@ const OUT_OF_ORDER_SHARE_MIN: f64 = 0.1;
 /// which the store gets the whole space.
 const ONE_PIECE: [&str; 2] = ["raw", "minfs"];
 
-/// What a contender's device did under a workload, in the median trial.
+/// What a contender's device did under a workload.
 struct Work {
     label: String,
-    reads: f64,
-    read_bytes: f64,
-    writes: f64,
-    written_bytes: f64,
+    reads: Figure,
+    read_bytes: Figure,
+    writes: Figure,
+    written_bytes: Figure,
+    requests: Figure,
+}
+
+/// One of the device's counters over the trials.
+#[derive(Clone, Copy)]
+struct Figure {
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Figure {
+    fn over(deltas: &[DeviceDelta], figure: fn(&DeviceDelta) -> u64) -> Option<Figure> {
+        let values = || deltas.iter().map(|delta| figure(delta) as f64);
+        Some(Figure {
+            // The same median as that of the costs in the tables, so that no page has two.
+            median: analysis::median(values())?,
+            least: values().fold(f64::INFINITY, f64::min),
+            most: values().fold(0.0, f64::max),
+        })
+    }
 }
 
 /// What speaks against calling the patterns fair.
@@ -39,6 +61,9 @@ struct Work {
 struct Doubts {
     unfair: Vec<String>,
     open: Vec<String>,
+    /// Differences that are no greater than those between the trials of one contender; they speak
+    /// against nothing, and are told.
+    scatter: Vec<String>,
 }
 
 /// Whether the access patterns were the same, with the bytes and requests of the device by
@@ -98,9 +123,17 @@ fn verdict(count: usize, doubts: &Doubts) -> String {
         _ if count < 2 => {
             "whether the access patterns were fair cannot be told: the device's requests of two contenders at least are needed".into()
         }
-        ([], []) => format!(
-            "the access patterns were fair: requests, bytes read and bytes written differ by at most {fair:.0} %, and every store's file lies in its order on the device"
-        ),
+        ([], []) => {
+            let scatter = match doubts.scatter.as_slice() {
+                [] => String::new(),
+                scatter => {
+                    format!(", or by no more than from trial to trial ({})", scatter.join("; "))
+                }
+            };
+            format!(
+                "the access patterns were fair: requests, bytes read and bytes written differ by at most {fair:.0} %{scatter}, and every store's file lies in its order on the device"
+            )
+        }
         ([], open) => format!(
             "whether the access patterns were fair cannot be told: {} (fair is within {fair:.0} %, unfair from a factor of {UNFAIR_FACTOR_MIN} on)",
             open.join("; ")
@@ -114,40 +147,52 @@ fn verdict(count: usize, doubts: &Doubts) -> String {
 
 /// Compares the device's requests and bytes.
 fn compare_work(all: &[&Work], doubts: &mut Doubts) {
-    let bytes_max = all.iter().map(|work| work.read_bytes + work.written_bytes).fold(0.0, f64::max);
-    type Figure = fn(&Work) -> f64;
-    let figures: [(&str, Figure, f64); 3] = [
+    let bytes = |work: &&Work| work.read_bytes.median + work.written_bytes.median;
+    let bytes_max = all.iter().map(bytes).fold(0.0, f64::max);
+    type Of = fn(&Work) -> Figure;
+    let figures: [(&str, Of, f64); 3] = [
         ("bytes read", |work| work.read_bytes, bytes_max * SHARE_MIN),
         ("bytes written", |work| work.written_bytes, bytes_max * SHARE_MIN),
-        ("requests", |work| work.reads + work.writes, 0.0),
+        ("requests", |work| work.requests, 0.0),
     ];
-    for (what, figure, counts_from) in figures {
-        let by = |one: &&&Work, other: &&&Work| figure(one).total_cmp(&figure(other));
-        let (Some(least), Some(greatest)) = (all.iter().min_by(by), all.iter().max_by(by)) else {
+    for (what, of, counts_from) in figures {
+        let by = |one: &&&Work, other: &&&Work| of(one).median.total_cmp(&of(other).median);
+        let Some(most) = all.iter().max_by(by).filter(|work| of(work).median > counts_from) else {
             continue;
         };
-        if figure(greatest) <= counts_from {
-            continue;
-        }
-        let factor = figure(greatest) / figure(least);
-        let words = match factor {
-            factor if factor < UNFAIR_FACTOR_MIN => format!(
-                "{what} differ by {:.0} % ({} the most, {} the least)",
-                (factor - 1.0) * 100.0,
-                greatest.label,
-                least.label
-            ),
-            factor if factor.is_finite() => {
-                format!("{} had {factor:.1} times the {what} of {}", greatest.label, least.label)
+        let factor = |(more, less): (&Work, &Work)| of(more).median / of(less).median;
+        // Of all pairs whose trials lie apart, the one that differs most.
+        let pairs = all.iter().flat_map(|more| all.iter().map(move |less| (*more, *less)));
+        let apart = pairs.filter(|(more, less)| of(more).least > of(less).most);
+        let apart = apart.max_by(|one, other| factor(*one).total_cmp(&factor(*other)));
+        match apart.filter(|pair| factor(*pair) > FAIR_FACTOR_MAX) {
+            Some(pair) => doubt(what, pair, factor(pair), doubts),
+            None if all.iter().any(|less| factor((most, less)) > FAIR_FACTOR_MAX) => {
+                let Figure { least, most: greatest, .. } = of(most);
+                let words = format!("{what} of {} {least:.0} to {greatest:.0}", most.label);
+                doubts.scatter.push(words);
             }
-            _ => format!("{} had {what} and {} had none", greatest.label, least.label),
-        };
-        if factor >= UNFAIR_FACTOR_MIN {
-            doubts.unfair.push(words);
-        } else if factor > FAIR_FACTOR_MAX {
-            doubts.open.push(words);
+            None => {}
         }
     }
+}
+
+/// A difference that counts, in words.
+fn doubt(what: &str, (more, less): (&Work, &Work), factor: f64, doubts: &mut Doubts) {
+    let words = match factor {
+        factor if factor < UNFAIR_FACTOR_MIN => format!(
+            "{what} differ by {:.0} % ({} the most, {} the least)",
+            (factor - 1.0) * 100.0,
+            more.label,
+            less.label
+        ),
+        factor if factor.is_finite() => {
+            format!("{} had {factor:.1} times the {what} of {}", more.label, less.label)
+        }
+        _ => format!("{} had {what} and {} had none", more.label, less.label),
+    };
+    let list = if factor >= UNFAIR_FACTOR_MIN { &mut doubts.unfair } else { &mut doubts.open };
+    list.push(words);
 }
 
 /// Judges where a file system put the store.
@@ -183,33 +228,29 @@ fn worst_place(workload: &str, label: &str, records: &[Record]) -> Option<StoreP
 fn work(workload: &str, label: &str, records: &[Record]) -> Option<Work> {
     let deltas: Vec<DeviceDelta> =
         counted_trials(records, workload, label).filter_map(Record::run_device).collect();
-    // The same median as that of the costs in the tables, so that no page has two.
-    let median = |figure: fn(&DeviceDelta) -> u64| {
-        analysis::median(deltas.iter().map(|delta| figure(delta) as f64))
-    };
+    let of = |figure| Figure::over(&deltas, figure);
     Some(Work {
         label: label.to_string(),
-        reads: median(|delta| delta.reads)?,
-        read_bytes: median(|delta| delta.read_bytes)?,
-        writes: median(|delta| delta.writes)?,
-        written_bytes: median(|delta| delta.written_bytes)?,
+        reads: of(|delta| delta.reads)?,
+        read_bytes: of(|delta| delta.read_bytes)?,
+        writes: of(|delta| delta.writes)?,
+        written_bytes: of(|delta| delta.written_bytes)?,
+        requests: of(|delta| delta.reads + delta.writes)?,
     })
 }
 
 fn words(work: &Work) -> String {
-    let requests = |count: f64, bytes: f64, word: &str| {
+    let requests = |count: Figure, bytes: Figure, word: &str| {
+        let (count, bytes) = (count.median, bytes.median);
         let each_kib = if count > 0.0 { bytes / count / 1024.0 } else { 0.0 };
         format!("{count:.0} {word} of {each_kib:.0} KiB")
     };
-    match work.reads > 0.0 {
-        true => format!(
-            "{} {} and {}",
-            work.label,
-            requests(work.reads, work.read_bytes, "reads"),
-            requests(work.writes, work.written_bytes, "writes")
-        ),
-        false => {
-            format!("{} {}", work.label, requests(work.writes, work.written_bytes, "writes"))
+    let writes = requests(work.writes, work.written_bytes, "writes");
+    match work.reads.median > 0.0 {
+        true => {
+            let reads = requests(work.reads, work.read_bytes, "reads");
+            format!("{} {reads} and {writes}", work.label)
         }
+        false => format!("{} {writes}", work.label),
     }
 }

@@ -90,6 +90,30 @@ fn whether_the_access_patterns_were_fair_is_a_sentence_by_thresholds() {
 }
 
 #[test]
+fn a_difference_counts_where_trials_lie_apart_and_not_within_their_scatter() {
+    let in_order =
+        Some(StorePlace { pieces: 4, pieces_back: 0, bytes: 1 << 30, span_bytes: 1 << 30 });
+    // xfs makes more requests of the same bytes, and 150 more in each block.
+    let said = |writes_least: u64| {
+        let scattered = move |_: &mut Plan, records: &mut Vec<Record>| {
+            for record in records.iter_mut().filter(|record| record.contender.label == "xfs") {
+                let writes = writes_least + 150 * u64::from(record.block);
+                run_of(record).device.as_mut().unwrap().writes = writes;
+            }
+        };
+        access_after(1.0, in_order, "", scattered).remove(0)
+    };
+    // The others make 1100 in every trial; so does xfs in one.
+    let within = said(1000);
+    assert!(within.starts_with("load: the access patterns were fair: "), "{within}");
+    assert!(within.contains("from trial to trial (requests of xfs 1100 to "), "{within}");
+    let apart = said(1001);
+    assert!(apart.contains("cannot be told: requests differ by "), "{apart}");
+    assert!(apart.contains("(xfs the most, "), "{apart}");
+    assert!(said(2500).contains("unfair: xfs had "), "{}", said(2500));
+}
+
+#[test]
 fn who_was_not_measured_keeps_access_patterns_from_being_called_fair() {
     let in_order =
         Some(StorePlace { pieces: 4, pieces_back: 0, bytes: 1 << 30, span_bytes: 1 << 30 });
