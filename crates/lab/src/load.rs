@@ -187,7 +187,7 @@ pub struct DbenchLoad {
 pub struct DbenchReplayLoad {
     /// Clients.
     pub clients: u32,
-    /// Seconds that are counted, after a warm-up of a fifth of them, as dbench has it.
+    /// Seconds that are counted, after a warm-up as long as dbench's own.
     pub seconds: u32,
     /// The load file.
     pub load_file: PathBuf,
@@ -286,6 +286,10 @@ pub struct LoadReport {
     /// Figures over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
+    /// What was done second by second from the first on, that of a warm-up too; of loads that play
+    /// a recorded mix, whose operations are not alike all along.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pace: Vec<Pace>,
     /// Whether throughput changed within the run; absent where the load does not look for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
@@ -314,6 +318,17 @@ pub struct LoadReport {
     /// when the record is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram_log: Option<String>,
+}
+
+/// What a load did in an interval of about a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Length of the interval.
+    pub duration_ns: u64,
+    /// Bytes that the load moved.
+    pub bytes: u64,
+    /// Its operations.
+    pub operations: u64,
 }
 
 /// Work within the run that is not the load: making the store, unmounting its volume, reading

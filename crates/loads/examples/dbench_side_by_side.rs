@@ -17,7 +17,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use loads::dbench::real::{Dbench, dbench};
-use loads::dbench::{LoadFile, PACKAGED_LOAD_FILE, Replay, Semantics, SystemCounters, replay};
+use loads::dbench::{LoadFile, PACKAGED_LOAD_FILE, Replay, Semantics, SystemCounters};
+use loads::dbench::{replay, warmup_seconds};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -40,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (clients, seconds, rounds) = (number(1, 4)?, number(2, 20)?, number(3, 5)?);
     let load = LoadFile::parse(&fs::read(PACKAGED_LOAD_FILE)?)?;
 
-    println!("{clients} clients, {seconds} s after a warm-up of {} s", seconds / 5);
+    println!("{clients} clients, {seconds} s after a warm-up of {} s", warmup_seconds(seconds));
     println!("{:>5} {:>12} {:>12} {:>7}", "round", "dbench MB/s", "replay MB/s", "ratio");
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let mut logarithms = Vec::new();
@@ -110,7 +111,7 @@ fn run_replay(
         load,
         directory,
         clients,
-        warmup: Duration::from_secs(u64::from(seconds / 5)),
+        warmup: Duration::from_secs(warmup_seconds(seconds).into()),
         execute: Duration::from_secs(u64::from(seconds)),
         semantics: Semantics::default(),
         rate_bytes_per_second: None,

@@ -55,8 +55,9 @@ impl<'a> Monitor<'a> {
         let execute_ns = nanoseconds(self.shared.plan.execute);
 
         let mut start_ns = 0;
-        // The warm-up lasts until every client has done something, however long that takes.
-        while start_ns < warmup_ns || !self.all_have_begun() {
+        // The warm-up lasts until every client has done something, however long that takes. A run
+        // without one is counted from the release on, as dbench counts it.
+        while warmup_ns > 0 && (start_ns < warmup_ns || !self.all_have_begun()) {
             let due_ns = if start_ns < warmup_ns {
                 warmup_ns.min(start_ns + SECOND_NS)
             } else {

@@ -249,7 +249,7 @@ pub fn replay(
     let shared = Shared {
         plan,
         clock: Clock::start(),
-        phase: AtomicU8::new(WARMUP),
+        phase: AtomicU8::new(if plan.warmup.is_zero() { EXECUTE } else { WARMUP }),
         halt: AtomicBool::new(false),
         visible: (0..plan.clients).map(|_| Visible::default()).collect(),
         failure: Mutex::new(None),

@@ -290,3 +290,16 @@ fn clients_on_threads_lock_like_processes() {
         });
     });
 }
+
+#[test]
+fn a_run_without_a_warm_up_counts_from_the_first_operation_on() {
+    let load = load(LOAD);
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Replay { warmup: Duration::ZERO, ..plan(&load, directory.path()) };
+    let outcome = run(&plan).unwrap();
+    assert!(outcome.warmup.overall().is_empty());
+    assert_eq!(outcome.report.warmup_ns, 0);
+    let seconds = &outcome.report.seconds;
+    assert_eq!((seconds[0].phase, seconds[0].start_ns), (Phase::Execute, 0));
+    assert_eq!(outcome.report.bytes, seconds.iter().map(|second| second.bytes).sum::<u64>());
+}

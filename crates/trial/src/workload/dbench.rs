@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use lab::load::{
-    AverageLatency, DbenchLoad, LoadReport, Metric, OVERALL_OPERATION, Series, Target, Unit,
+    AverageLatency, DbenchLoad, LoadReport, Metric, OVERALL_OPERATION, Pace, Series, Target, Unit,
 };
+use loads::dbench::drift::Interval;
 use loads::dbench::real::{Dbench, DbenchReport, dbench};
-use loads::dbench::{Kind, LoadFile, PACKAGED_LOAD_FILE, verdict};
+use loads::dbench::{Kind, LoadFile, PACKAGED_LOAD_FILE, verdict, warmup_seconds};
 use loads::tool::Tool;
 
 use super::room::{self, Room};
@@ -59,7 +60,7 @@ pub(super) fn clients_text(
     let mut entries = vec![
         ("clients", clients.to_string()),
         ("load file", path.display().to_string()),
-        ("warm-up", format!("{} s", seconds.div_ceil(5))),
+        ("warm-up", format!("{} s", warmup_seconds(seconds))),
         ("counted", format!("{seconds} s, over and over the load file")),
     ];
     let Some(file) = file else {
@@ -123,6 +124,11 @@ fn averages(report: &DbenchReport) -> Vec<AverageLatency> {
     averages
 }
 
+/// What was done in an interval, of dbench and of its replay.
+pub(super) fn pace_of(interval: Interval, operations: u64) -> Pace {
+    Pace { duration_ns: interval.duration_ns, bytes: interval.bytes, operations }
+}
+
 fn translate(report: &DbenchReport) -> LoadReport {
     // As of the replay: the warm-up is no part of what is judged as the run's beginning.
     let rates = report
@@ -135,7 +141,9 @@ fn translate(report: &DbenchReport) -> LoadReport {
     findings.extend(report.complaints.first().map(|complaint| {
         format!("{} complaints, the first: {complaint}", report.complaints.len())
     }));
+    let pace = report.pace().into_iter();
     LoadReport {
+        pace: pace.map(|(interval, operations)| pace_of(interval, operations)).collect(),
         metrics: vec![Metric {
             name: METRIC.into(),
             value: report.throughput_mb_per_second * 1e6,

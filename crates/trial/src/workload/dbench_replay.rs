@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use lab::load::{DbenchReplayLoad, LoadReport, LoadTask, Metric, Series, Unit};
-use loads::dbench::{LoadFile, Phase, Replay, ReplayOutcome, Semantics, SystemCounters, replay};
+use loads::dbench::{
+    LoadFile, Phase, Replay, ReplayOutcome, Semantics, SystemCounters, replay, warmup_seconds,
+};
 
 use super::room::Room;
 use super::{dbench, directory_of, drift_of, histogram_log, latencies};
@@ -37,16 +39,7 @@ pub(super) fn run(
 ) -> Result<LoadReport, String> {
     let directory = directory_of(&task.target)?;
     let load_file = parse(&load.load_file)?;
-    let plan = Replay {
-        load: &load_file,
-        directory,
-        clients: load.clients,
-        // dbench warms up for a fifth of the run.
-        warmup: Duration::from_secs(u64::from(load.seconds).div_ceil(5)),
-        execute: Duration::from_secs(load.seconds.into()),
-        semantics: Semantics::default(),
-        rate_bytes_per_second: None,
-    };
+    let plan = replay_of(load, &load_file, directory);
     let mut counters = match &task.device {
         Some(device) => SystemCounters::with_device(directory, device),
         None => SystemCounters::new(directory),
@@ -54,6 +47,24 @@ pub(super) fn run(
     let outcome = replay(&plan, &mut counters, stop.flag(), &mut |_| ())
         .map_err(|error| error.to_string())?;
     translate(outcome)
+}
+
+/// The replay that is to dbench's own run what the load asks for: as long a warm-up, as many
+/// clients, as long a count.
+fn replay_of<'a>(
+    load: &DbenchReplayLoad,
+    load_file: &'a LoadFile,
+    directory: &'a Path,
+) -> Replay<'a> {
+    Replay {
+        load: load_file,
+        directory,
+        clients: load.clients,
+        warmup: Duration::from_secs(warmup_seconds(load.seconds).into()),
+        execute: Duration::from_secs(load.seconds.into()),
+        semantics: Semantics::default(),
+        rate_bytes_per_second: None,
+    }
 }
 
 fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
@@ -73,7 +84,9 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
             report.opened_unexpectedly, report.reads_short
         ));
     }
+    let pace = report.seconds.iter();
     Ok(LoadReport {
+        pace: pace.map(|second| dbench::pace_of(second.into(), second.operations)).collect(),
         metrics: vec![Metric {
             name: super::dbench::METRIC.into(),
             value: report.throughput_bytes_per_second,
@@ -92,4 +105,21 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
         details: serde_json::to_value(&report).expect("a report has a JSON form"),
         ..LoadReport::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_replay_warms_up_as_long_as_dbench_says_that_it_does() {
+        let file = LoadFile::parse(b"Mkdir \"\\clients\" NT_STATUS_OK\n").unwrap();
+        // Of runs of dbench 4.0: "Running for 600 seconds ... and minimum warmup 120 secs".
+        for (seconds, warmup) in [(600, 120), (9, 1), (3, 0)] {
+            let load = DbenchReplayLoad { load_file: "client.txt".into(), clients: 4, seconds };
+            let replay = replay_of(&load, &file, Path::new("/nowhere"));
+            assert_eq!(replay.warmup.as_secs(), warmup, "{seconds} s");
+            assert_eq!(replay.execute.as_secs(), u64::from(seconds));
+        }
+    }
 }
