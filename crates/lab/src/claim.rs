@@ -21,6 +21,8 @@ use crate::study::{StudyError, error};
 use crate::words::{self, list};
 
 mod access;
+mod agreement;
+mod beginning;
 mod matrix;
 mod order;
 mod sinking;
@@ -55,7 +57,8 @@ pub struct ClaimText {
     /// The figure that it is about; the workload's most important one by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// By how much at least the contender is ahead or behind: 0.1 is a tenth. 0 by default.
+    /// By how much at least the contender is ahead or behind, or by how much at most ratios may be
+    /// apart: 0.1 is a tenth. 0 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<f64>,
 }
@@ -120,6 +123,11 @@ pub enum Rule {
     WhySinks,
     /// Whether the contenders made the device do the same work; a question.
     SameAccess,
+    /// The ratios to the baseline are the same under two workloads.
+    Agree,
+    /// How the first second differs from the rest of the run, and whether the load's own beginning
+    /// accounts for it; a question.
+    Beginning,
 }
 
 impl Rule {
@@ -136,6 +144,8 @@ impl Rule {
         ("sinks", Rule::Sinks),
         ("why-sinks", Rule::WhySinks),
         ("same-access", Rule::SameAccess),
+        ("agree", Rule::Agree),
+        ("beginning", Rule::Beginning),
     ];
 
     fn needs_contender(self) -> bool {
@@ -143,7 +153,7 @@ impl Rule {
     }
 
     fn takes_margin(self) -> bool {
-        matches!(self, Rule::Fastest | Rule::Slowest)
+        matches!(self, Rule::Fastest | Rule::Slowest | Rule::Agree)
     }
 }
 
@@ -224,6 +234,9 @@ impl ClaimText {
             if workloads.is_empty() {
                 return Err(error(field, "has a rule and no workload; name one"));
             }
+            if rule == Rule::Agree && workloads.len() != 2 {
+                return Err(error(field, "compares two workloads; name two"));
+            }
             if rule.needs_contender() && self.contender.is_none() {
                 return Err(error(field, "has a rule that is about a contender; name it"));
             }
@@ -239,7 +252,8 @@ impl ClaimText {
         }
         if let Some(by) = self.by {
             if !rule.is_some_and(Rule::takes_margin) {
-                return Err(error(at("by"), "belongs to the rules fastest and slowest alone"));
+                let problem = "belongs to the rules fastest, slowest and agree alone";
+                return Err(error(at("by"), problem));
             }
             if !(by.is_finite() && by >= 0.0) {
                 return Err(error(at("by"), "must be 0 or more, such as 0.1 for a tenth"));
@@ -417,6 +431,8 @@ fn find(claim: &Claim, plan: &Plan, records: &[Record], analysis: &Analysis) -> 
         Rule::Sinks => sinking::sinks(&workloads, plan, records, claim),
         Rule::WhySinks => sinking::why(&workloads, plan, records),
         Rule::SameAccess => access::same_access(&workloads, plan, records, claim),
+        Rule::Agree => agreement::agree(&workloads, plan, records, claim),
+        Rule::Beginning => beginning::beginning(&workloads, plan, records),
     };
     finding.without(&absent)
 }

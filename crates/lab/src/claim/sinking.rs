@@ -2,7 +2,7 @@
 
 use super::{Claim, Finding, Outcome, Ratio, all_labels, of_all};
 use crate::analysis::WorkloadAnalysis;
-use crate::load::Drift;
+use crate::load::{Drift, LoadReport, Series};
 use crate::plan::Plan;
 use crate::record::{Record, counted_trials};
 use crate::words::{interval, list, ratio_with_interval};
@@ -12,11 +12,13 @@ const LEVEL: f64 = 0.9;
 /// Shortest series of which a beginning and an end are told apart.
 const INTERVALS_MIN: usize = 6;
 
+fn throughput(load: &LoadReport) -> Option<&Series> {
+    load.series.iter().find(|series| series.name.starts_with("throughput"))
+}
+
 /// Mean throughput of the first and of the last third of a trial's series.
 fn ends(record: &Record) -> Option<(f64, f64)> {
-    let load = record.load.as_ref()?;
-    let series = load.series.iter().find(|series| series.name.starts_with("throughput"))?;
-    let values = &series.values;
+    let values = &throughput(record.load.as_ref()?)?.values;
     if values.len() < INTERVALS_MIN {
         return None;
     }
@@ -82,14 +84,21 @@ pub(super) fn sinks(
         }
     }
     if outcomes.is_empty() {
-        return Finding::untested(TOO_SHORT);
+        let longest = workloads.iter().map(|workload| longest(records, &workload.workload)).max();
+        return Finding::untested(format!(
+            "the runs are too short for a beginning and an end, which take {INTERVALS_MIN} intervals: the longest here has {}; give more time, by --full or --scale",
+            longest.unwrap_or(0)
+        ));
     }
     Finding::new(of_all(&outcomes), evidence).without(&absent)
 }
 
-/// Why nothing can be said of short runs, and what to do.
-const TOO_SHORT: &str =
-    "the runs are too short for a beginning and an end; give more time, by --full or --scale";
+/// Intervals of the longest throughput series under a workload.
+fn longest(records: &[Record], workload: &str) -> usize {
+    let loads = records.iter().filter(|record| record.workload == workload);
+    let series = loads.filter_map(|record| throughput(record.load.as_ref()?));
+    series.map(|series| series.values.len()).max().unwrap_or(0)
+}
 
 /// Of each counted trial the first and the last third's throughput.
 fn ends_of_trials(records: &[Record], workload: &str, label: &str) -> (Vec<f64>, Vec<f64>) {

@@ -107,8 +107,9 @@ pub fn measure(
             ratio(plan, workload, contender, name, reference).map(|(ratio, _)| ratio)
         }
         (Figure::Phase(phase), _) => {
-            let (_, ns) = contender.phases.iter().find(|(entry, _)| entry == phase)?;
-            Some(Measured::nanoseconds(*ns))
+            let trials = counted_trials(records, &reference.workload, &reference.contender);
+            let times = trials.filter_map(|record| Some(record.phase(*phase)?.elapsed_ns as f64));
+            of_trials(&times.collect::<Vec<_>>(), Quantity::Of(Unit::Nanoseconds))
         }
         (Figure::Operation(name), statistic) => {
             let measured =
@@ -131,15 +132,21 @@ pub fn measure(
             let reports = trials.filter_map(|record| Some(&record.load.as_ref()?.details));
             let values: Vec<f64> =
                 reports.filter_map(|report| detail(report, place)?.as_f64()).collect();
-            let summary = summarize(&values).ok()?;
-            Some(Measured {
-                value: summary.median,
-                low: summary.median_interval.map(|interval| interval.low),
-                high: summary.median_interval.map(|interval| interval.high),
-                quantity: Quantity::Plain,
-            })
+            of_trials(&values, Quantity::Plain)
         }
     }
+}
+
+/// The median over the trials, with its interval.
+fn of_trials(values: &[f64], quantity: Quantity) -> Option<Measured> {
+    let summary = summarize(values).ok()?;
+    let interval = summary.median_interval;
+    Some(Measured {
+        value: summary.median,
+        low: interval.map(|interval| interval.low),
+        high: interval.map(|interval| interval.high),
+        quantity,
+    })
 }
 
 /// The ratio to the reference's baseline, and the unit of the metric.

@@ -1,0 +1,41 @@
+//! What the first second of a run has, and of it what the load asks for.
+
+use super::super::{Outcome, judge};
+use super::three;
+use crate::analysis;
+use crate::load::{LoadReport, Pace};
+
+/// What is said of runs with this first second, of bytes and operations, and later ones of 1000
+/// bytes in 100 operations.
+fn judged(first: Option<(u64, u64)>) -> (Outcome, String) {
+    let (plan, mut records) = three("text = 'x'\nrule = 'beginning'\nworkload = 'load'");
+    for record in &mut records {
+        let second = |(bytes, operations)| Pace { duration_ns: 1_000_000_000, bytes, operations };
+        let rest = [(1000, 100); 2];
+        let pace = first.into_iter().chain(rest.into_iter().filter(|_| first.is_some()));
+        record.load = Some(LoadReport { pace: pace.map(second).collect(), ..Default::default() });
+    }
+    let analysis = analysis::analyse(&plan, &records, None);
+    let judgement = judge(&plan, &records, &analysis).remove(0);
+    (judgement.outcome, judgement.evidence[0].clone())
+}
+
+#[test]
+fn the_first_seconds_rate_is_told_apart_into_what_the_load_asks_for_and_what_is_done() {
+    // Four times the bytes an operation, half the operations.
+    let (outcome, said) = judged(Some((2000, 50)));
+    assert_eq!(outcome, Outcome::Answered);
+    assert!(said.starts_with("load: ext4: the first second has 2.00 [2.00, 2.00] times the bytes a second of the rest: 4.00 [4.00, 4.00] times the bytes an operation, as the load asks for, and 0.500 [0.500, 0.500] times the operations a second"), "{said}");
+    assert!(said.ends_with("accounts for all of it"), "{said}");
+    assert!(judged(Some((2000, 200))).1.ends_with("does not account for it"));
+    assert!(judged(Some((2000, 120))).1.ends_with("accounts for most of it"));
+    assert!(judged(Some((2000, 180))).1.ends_with("accounts for the lesser part of it"));
+    // Where the first second is no faster there is nothing to account for.
+    assert!(judged(Some((1050, 100))).1.ends_with("times the operations a second"));
+}
+
+#[test]
+fn a_run_of_one_second_or_none_has_no_beginning() {
+    assert_eq!(judged(None).0, Outcome::Untested);
+    assert_eq!(judged(Some((0, 0))).0, Outcome::Untested);
+}
