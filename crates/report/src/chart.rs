@@ -41,6 +41,27 @@ pub struct Chart {
     pub numbers: Table,
 }
 
+impl Chart {
+    /// A chart with a legend and nothing in it yet.
+    pub fn new(id: String, title: String, x: Axis, y: Axis) -> Chart {
+        Chart {
+            id,
+            title,
+            says: String::new(),
+            x,
+            y,
+            height: 300,
+            keys: Vec::new(),
+            legend: true,
+            folded: false,
+            series: Vec::new(),
+            guides: Vec::new(),
+            signs: Vec::new(),
+            numbers: Table::new(&[]),
+        }
+    }
+}
+
 /// An axis.
 #[derive(Debug, Clone, Serialize)]
 pub struct Axis {
@@ -263,13 +284,15 @@ impl Axis {
     }
 }
 
+/// Longest label that an axis of rows shows whole.
+pub const LABEL_CHARACTERS_MAX: usize = 30;
+
 /// A label that leaves room for the chart beside it.
 pub fn short(label: &str) -> String {
-    const CHARACTERS_MAX: usize = 26;
-    if label.chars().count() <= CHARACTERS_MAX {
+    if label.chars().count() <= LABEL_CHARACTERS_MAX {
         return label.to_string();
     }
-    let head: String = label.chars().take(CHARACTERS_MAX - 1).collect();
+    let head: String = label.chars().take(LABEL_CHARACTERS_MAX - 1).collect();
     format!("{}…", head.trim_end())
 }
 
@@ -358,6 +381,6 @@ mod tests {
     #[test]
     fn long_labels_are_cut() {
         assert_eq!(short("ext4"), "ext4");
-        assert_eq!(short(&"é".repeat(40)).chars().count(), 26);
+        assert_eq!(short(&"é".repeat(40)).chars().count(), LABEL_CHARACTERS_MAX);
     }
 }

@@ -3,7 +3,7 @@
 
 use lab::analysis::Analysis;
 use lab::plan::Plan;
-use lab::published::{PublishedTable, Statistic};
+use lab::published::{Figure, PublishedTable, Statistic};
 
 use crate::tables;
 
@@ -26,13 +26,24 @@ pub fn line(plan: &Plan, analysis: &Analysis) -> Option<String> {
     ))
 }
 
-/// Of how many trials the counts and the latencies of a published table are; None for one without
-/// counts.
+/// Of how many trials the figures of a published table are, where a reader could take one for the
+/// other; None for one of medians alone.
 pub fn pooled(table: &PublishedTable) -> Option<String> {
-    let mut cells = table.rows.iter().flat_map(|row| &row.cells).flat_map(|cell| &cell.here);
-    cells.any(|cell| cell.statistic == Statistic::Count).then(|| {
-        "counts here are of one trial (the mean of all), as the published ones are of one run; averages, percentiles and maxima are of all trials together".to_string()
-    })
+    let cells = || table.rows.iter().flat_map(|row| &row.cells).flat_map(|cell| &cell.here);
+    let has = |statistic| cells().any(|cell| cell.statistic == statistic);
+    let mut words = Vec::new();
+    if has(Statistic::Count) {
+        words.push("counts here are of one trial (the mean of all), as the published ones are of one run; averages, percentiles and maxima are of all trials together");
+    } else if has(Statistic::Max) {
+        words.push("a maximum here is the greatest of all trials together, a published one that of its one run");
+        if has(Statistic::Value) {
+            words.push("every other figure is the median of the trials");
+        }
+    }
+    if cells().any(|cell| matches!(cell.figure, Figure::Detail(_))) {
+        words.push("each number here is the median of the trials, latencies too: the greatest of all trials stands where a table has a maximum");
+    }
+    (!words.is_empty()).then(|| words.join("; "))
 }
 
 /// What differs from the publication: what the study's author says, after what follows from the

@@ -250,16 +250,13 @@ fn the_numbers_in_the_page_are_those_of_the_records() {
 
 /// A publication with a picture of every kind: bars by their reference, symbols on a scale of factors,
 /// and curves with a level.
-const PUBLISHED: &str = r#"
+const PUBLISHED: &str = concat!(
+    r#"
 name = "published"
 source = "A page of 2011"
-contenders = ["ext4", "xfs", "btrfs"]
-runs = 5
-
-[[workload]]
-name = "load"
-command = "true"
-
+"#,
+    include_str!("harness/one-load.toml"),
+    r#"
 [[published]]
 title = "Times"
 unit = "s"
@@ -287,7 +284,8 @@ here = { workload = "load", metric = "time", statistic = "loss", baseline = "ext
 picture = { draw = "curves", level = { at = 50, text = "half" } }
 columns = [{ head = "4K" }, { head = "8K" }]
 rows = [{ head = "xfs", here = { contender = "xfs" }, cells = [10, 20] }]
-"#;
+"#
+);
 
 #[test]
 fn the_pictures_of_a_publication_show_its_numbers_and_those_of_the_records() {

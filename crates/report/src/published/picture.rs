@@ -13,14 +13,11 @@ use lab::published::{
 use lab::words::TOO_WIDE;
 
 use super::{Along, Measurements, along, of_contender, row, unnamed};
-use crate::chart::Chart;
+use crate::chart::{Chart, LABEL_CHARACTERS_MAX};
 
 pub(super) mod draw;
 
 use draw::{Bar, Curve, PUBLISHED_STYLE, Scale, draw_bars, draw_curves};
-
-/// Longest label that an axis of rows shows whole.
-const LABEL_CHARACTERS_MAX: usize = 26;
 
 impl Measurements<'_> {
     /// The pictures of a table. `id` is the table's own.

@@ -11,18 +11,15 @@ use lab::study::LeftOut;
 use lab::study_file;
 use std::path::Path;
 
-const STUDY: &str = r#"
+const STUDY: &str = concat!(
+    r#"
 name = "small"
 source = "A publication <of 1999>"
 differs = ["another disk"]
-contenders = ["ext4", "xfs", "btrfs"]
 device = "mem:1G"
-runs = 5
-
-[[workload]]
-name = "load"
-command = "true"
-
+"#,
+    include_str!("../../tests/harness/one-load.toml"),
+    r#"
 [[published]]
 title = "Times"
 here = { workload = "load", metric = "time" }
@@ -57,7 +54,8 @@ workload = "load"
 [[claim]]
 text = "UFS is poor"
 note = "no Linux makes it"
-"#;
+"#
+);
 
 /// xfs takes twice as long as ext4, and btrfs three times.
 fn times(contender: u64, block: u64) -> u64 {
@@ -130,9 +128,9 @@ fn systems_that_are_not_here_stand_alone_and_others_of_here_follow() {
         [
             ["UFS (published only)", "6330"],
             ["ext4", "231"],
-            ["  here", "1000"],
-            ["  here: xfs", "2000"],
-            ["  here: btrfs", "3000"],
+            ["  here", "1000 [1000, 1000]"],
+            ["  here: xfs", "2000 [2000, 2000]"],
+            ["  here: btrfs", "3000 [3000, 3000]"],
         ]
     );
     assert_eq!(beside.notes[0], "of long ago");
@@ -199,7 +197,11 @@ fn a_row_of_which_nothing_was_published_says_what_was_measured_or_nothing() {
     let beside = &tables(&plan, &records, &analysis)[1];
     assert_eq!(
         words(&beside.table),
-        [["ext4, here", "1000"], ["  here: xfs", "2000"], ["  here: btrfs", "3000"]]
+        [
+            ["ext4, here", "1000 [1000, 1000]"],
+            ["  here: xfs", "2000 [2000, 2000]"],
+            ["  here: btrfs", "3000 [3000, 3000]"]
+        ]
     );
     // Where nothing was measured either, the page has the title and the reason, and no empty table.
     let nothing = analyse(&plan, &[], None);
@@ -375,3 +377,20 @@ fn prose_breaks_between_words() {
 }
 
 mod pictures;
+
+#[test]
+fn maxima_are_told_from_medians() {
+    let of_one = |here: &str| {
+        let column = "{ head = \"run\", here = { workload = \"load\", phase = \"run\" } },";
+        assert!(STUDY.contains(column));
+        let other = format!("{{ head = \"it\", here = {{ workload = \"load\", {here} }} }},");
+        let (plan, ..) = measured_of(&STUDY.replacen(column, &(other + column), 1), times);
+        crate::profile::pooled(&plan.study.published[1])
+    };
+    assert_eq!(of_one("metric = \"time\""), None);
+    let longest = of_one("operation = \"overall\", statistic = \"max\"").unwrap();
+    assert!(longest.contains("the greatest of all trials together"), "{longest}");
+    assert!(longest.contains("every other figure is the median of the trials"), "{longest}");
+    let line = of_one("detail = \"progress/0/latency_ms\"").unwrap();
+    assert!(line.contains("is the median of the trials, latencies too"), "{line}");
+}

@@ -118,18 +118,12 @@ pub fn draw_bars(
     };
     Chart {
         says: says(&bars, scale, axis.logarithmic),
-        id,
-        title,
-        x: axis,
-        y: Axis::rows(&labels),
         height: 70 + 26 * bars.len() as u32,
         keys,
-        legend: true,
-        folded: false,
         series,
         guides,
-        signs: Vec::new(),
         numbers: numbers(&bars, scale),
+        ..Chart::new(id, title, axis, Axis::rows(&labels))
     }
 }
 
@@ -346,29 +340,24 @@ pub fn draw_curves(
         true => "",
         false => " The publication's curves carry no numbers.",
     };
+    let x = Axis {
+        title: String::new(),
+        logarithmic: false,
+        range: (-0.3, columns.len() as f64 - 0.7),
+        ticks: ticks.map(|(at, head)| Tick { at: at as f64, text: head.to_string() }).collect(),
+        fixed: true,
+    };
+    let y = Axis::linear(unit_name, low - room, high + room);
     Some(Chart {
-        id,
-        title: super::short(&table.title).to_string(),
         says: format!(
             "At {}: {}. Intervals stand in the table, where there are any.{without}{beyond}",
             heads.join(", "),
             said.join("; ")
         ),
-        x: Axis {
-            title: String::new(),
-            logarithmic: false,
-            range: (-0.3, columns.len() as f64 - 0.7),
-            ticks: ticks.map(|(at, head)| Tick { at: at as f64, text: head.to_string() }).collect(),
-            fixed: true,
-        },
-        y: Axis::linear(unit_name, low - room, high + room),
-        height: 300,
         keys,
-        legend: true,
-        folded: false,
         series,
         guides,
-        signs: Vec::new(),
         numbers,
+        ..Chart::new(id, super::short(&table.title).to_string(), x, y)
     })
 }

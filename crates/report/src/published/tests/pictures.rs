@@ -246,3 +246,20 @@ fn an_interval_far_beyond_all_numbers_leaves_them_room() {
     // The numbers keep their whole intervals.
     assert_eq!(chart.numbers.rows[1][4].value, Some(20.0));
 }
+
+#[test]
+fn a_long_name_says_that_it_was_published_where_the_axis_has_room() {
+    let labels = |name: &str| -> Vec<String> {
+        let text = STUDY.replacen("head = \"one\"", &format!("head = \"{name}\""), 1).replacen(
+            "title = \"Times\"\n",
+            "title = \"Times\"\npicture = { draw = \"bars\", each = \"row\", of = [\"time\"] }\n",
+            1,
+        );
+        let (plan, records, analysis) = measured_of(&text, times);
+        let chart = tables(&plan, &records, &analysis).remove(0).charts.remove(0);
+        chart.y.ticks.into_iter().map(|tick| tick.text).collect()
+    };
+    assert_eq!(labels("Ext3 on Samsung SSD")[0], "Ext3 on Samsung SSD, published");
+    // Cut off, "published" would be lost before the name is.
+    assert_eq!(labels("Ext3 on a Samsung SSD")[0], "Ext3 on a Samsung SSD");
+}
