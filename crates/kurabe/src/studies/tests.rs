@@ -116,8 +116,8 @@ fn every_published_number_is_there() {
     assert_eq!(counted("cannyls"), (24 + 12 + 5 * 30, 24 + 12 + 5 * 30));
     // 5 systems x 4 steps without one mkfs; of each step 9 numbers, of btrfs 3.
     assert_eq!(counted("operating-systems"), (19 + 15 * 9 + 4 * 3, 4));
-    // Curves without numbers; what the text says of the cluster.
-    assert_eq!(counted("flash-overhead"), (8, 0));
+    // 9 curves of VxFS over 9 sizes, without numbers; what the text says of ext4, VxFS and the cluster.
+    assert_eq!(counted("flash-overhead"), (9 * 9 + 8 + 8, 0));
     // 5 file systems x (2 numbers of the run, 4 lines of progress x 3, 16 operations x 3 and a rate);
     // 16 averages of two once more.
     let all = 5 * (2 + 4 * 3 + 16 * 4) + 2 * 16;
