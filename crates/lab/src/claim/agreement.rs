@@ -43,12 +43,17 @@ impl<'a> Figures<'a> {
         self.of.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// The ratio as the ranking has it: `1.025 [0.783, 1.343] under dbench`.
-    fn in_ranking(&self, label: &str) -> Option<(f64, String)> {
+    /// The ratio as the ranking has it: `1.025 [0.783, 1.343] under dbench`. Where the ranking
+    /// withholds it, that it does.
+    fn in_ranking(&self, label: &str) -> (Option<f64>, String) {
         let mut all = self.workload.comparisons.iter();
-        let found = all.find(|entry| entry.contender == label && entry.metric == self.metric)?;
-        let told = ratio_with_interval(found.ratio?, found.low.zip(found.high));
-        Some((found.ratio?, format!("{told} under {}", self.workload.workload)))
+        let found = all.find(|entry| entry.contender == label && entry.metric == self.metric);
+        let ratio = found.and_then(|found| found.ratio);
+        let told = match found.zip(ratio) {
+            Some((found, ratio)) => ratio_with_interval(ratio, found.low.zip(found.high)),
+            None => "withheld in the ranking".into(),
+        };
+        (ratio, format!("{told} under {}", self.workload.workload))
     }
 }
 
@@ -86,13 +91,14 @@ pub(super) fn agree(
     let bar = 1.0 + claim.by.unwrap_or(0.0);
     let (mut outcomes, mut evidence, mut absent) = (Vec::new(), Vec::new(), Vec::new());
     for (label, found) in labels.iter().zip(Ratio::of_each(&samples)) {
-        let told = one.in_ranking(label).zip(other.in_ranking(label));
-        let (Some(found), Some((first, second))) = (found, told) else {
+        let Some(found) = found else {
             absent.push(label.to_string());
             continue;
         };
         let outcome = apart(&found, bar);
-        let opposite = (first.0 > 1.0) != (second.0 > 1.0);
+        let (first, second) = (one.in_ranking(label), other.in_ranking(label));
+        let opposite =
+            first.0.zip(second.0).is_some_and(|(first, second)| (first > 1.0) != (second > 1.0));
         evidence.push(format!(
             "{label} to {baseline}: {} {}, {}; block by block the second is {} times the first: {}",
             one.metric,

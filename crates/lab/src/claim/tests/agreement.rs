@@ -70,6 +70,25 @@ fn ratios_that_point_apart_by_noise_are_inconclusive_and_the_noise_is_named() {
 }
 
 #[test]
+fn a_ratio_that_the_ranking_withholds_is_not_called_absent() {
+    // Two common blocks, and a third in which the tool has xfs without its baseline.
+    let (plan, mut records) = two(&[2.0; 3], &[2.0; 3]);
+    let of_ext4 = |record: &&mut Record| {
+        let last = record.block == 2 && record.workload == "tool";
+        last && record.contender.label == "ext4"
+    };
+    records.iter_mut().filter(of_ext4).for_each(fail);
+    let judgement = judged(&plan, &records);
+    assert_eq!(judgement.outcome, Outcome::Inconclusive);
+    let said = &judgement.evidence[0];
+    assert!(
+        said.starts_with("xfs to ext4: time withheld in the ranking under tool, 2.000 ["),
+        "{said}"
+    );
+    assert!(said.contains("too few common blocks"), "{said}");
+}
+
+#[test]
 fn what_yielded_nothing_under_one_of_the_two_is_named() {
     let (plan, mut records) = two(&[2.0; 4], &[2.0; 4]);
     let of_xfs =
