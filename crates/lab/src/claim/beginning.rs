@@ -9,7 +9,7 @@ use crate::analysis::WorkloadAnalysis;
 use crate::load::Pace;
 use crate::plan::Plan;
 use crate::record::{Record, counted_trials};
-use crate::words::ratio_with_interval;
+use crate::words::{ratio, ratio_with_interval};
 
 /// A first second that is faster by less than this is no beginning of its own.
 const LEVEL: f64 = 1.1;
@@ -40,6 +40,7 @@ pub(super) fn beginning(
 ) -> Finding {
     let mut evidence = Vec::new();
     for workload in workloads {
+        let mut words = Vec::new();
         for entry in &plan.study.contenders {
             let (rest, first): (Vec<Factors>, Vec<Factors>) =
                 counted_trials(records, &workload.workload, &entry.label).filter_map(ends).unzip();
@@ -47,10 +48,18 @@ pub(super) fn beginning(
                 let column = |all: &[Factors]| all.iter().map(|one| one[factor]).collect();
                 (column(&rest), column(&first))
             };
-            let found: Option<Vec<Ratio>> =
-                Ratio::of_each(&[of(0), of(1), of(2)]).into_iter().collect();
-            let Some(found) = found else { continue };
-            evidence.push(format!("{}: {}: {}", workload.workload, entry.label, words(&found)));
+            if let [Some(rate), Some(size), Some(count)] =
+                Ratio::of_each(&[of(0), of(1), of(2)]).as_slice()
+            {
+                words.push(format!("{} {}", entry.label, product(rate, size, count)));
+            }
+        }
+        if !words.is_empty() {
+            evidence.push(format!(
+                "{}: bytes a second of the first second over those of the rest = bytes an operation, which the load asks for, x operations a second: {}",
+                workload.workload,
+                words.join("; ")
+            ));
         }
     }
     match evidence.is_empty() {
@@ -59,22 +68,17 @@ pub(super) fn beginning(
     }
 }
 
-fn words(found: &[Ratio]) -> String {
-    let told = |ratio: &Ratio| ratio_with_interval(ratio.ratio, ratio.alone);
-    let [rate, size, count] = found else { unreachable!("a rate has two factors") };
-    let mut text = format!(
-        "the first second has {} times the bytes a second of the rest: {} times the bytes an operation, as the load asks for, and {} times the operations a second",
-        told(rate),
-        told(size),
-        told(count)
-    );
+/// `1.854 [1.495, 2.30] = 1.924 x 0.963, all of it the load's own`.
+fn product(rate: &Ratio, size: &Ratio, count: &Ratio) -> String {
+    let told = ratio_with_interval(rate.ratio, rate.alone);
+    let mut text = format!("{told} = {} x {}", ratio(size.ratio), ratio(count.ratio));
     if rate.ratio > LEVEL {
         let share = size.ratio.ln() / rate.ratio.ln();
         text.push_str(match share {
-            share if share >= 1.0 => "; the load's own beginning accounts for all of it",
-            share if share >= 0.5 => "; the load's own beginning accounts for most of it",
-            share if share > 0.0 => "; the load's own beginning accounts for the lesser part of it",
-            _ => "; the load's own beginning does not account for it",
+            share if share >= 1.0 => ", all of it the load's own",
+            share if share >= 0.5 => ", most of it the load's own",
+            share if share > 0.0 => ", the lesser part of it the load's own",
+            _ => ", none of it the load's own",
         });
     }
     text
