@@ -22,15 +22,15 @@ fn judged(first: Option<(u64, u64)>) -> (Outcome, String) {
 
 #[test]
 fn the_first_seconds_rate_is_told_apart_into_what_the_load_asks_for_and_what_is_done() {
-    // Four times the bytes an operation, half the operations.
-    let (outcome, said) = judged(Some((2000, 50)));
+    // Six times the bytes an operation, half the operations.
+    let (outcome, said) = judged(Some((3000, 50)));
     assert_eq!(outcome, Outcome::Answered);
-    let product = "ext4 2.00 [2.00, 2.00] = 4.00 x 0.500, all of it the load's own; xfs ";
+    let product = "ext4 3.00 [3.00, 3.00] = 6.00 x 0.500, all of it the load's own; xfs ";
     assert!(
         said.starts_with("load: bytes a second of the first second over") && said.contains(product),
         "{said}"
     );
-    assert!(judged(Some((2000, 200))).1.ends_with(" = 1.000 x 2.00, none of it the load's own"));
+    assert!(judged(Some((3000, 300))).1.ends_with(" = 1.000 x 3.00, none of it the load's own"));
     assert!(judged(Some((2000, 120))).1.ends_with(", most of it the load's own"));
     assert!(judged(Some((2000, 180))).1.ends_with(", the lesser part of it the load's own"));
     // Where the first second is no faster there is nothing to account for.
