@@ -1,10 +1,10 @@
 //! Times one load on several targets so that a small difference shows on a noisy machine.
 //!
-//! A round visits every target twice, in an order and back again (A B B A), in slices of a
+//! A round visits every target twice, in a random order and back again (A B B A), in slices of a
 //! fraction of a millisecond to some milliseconds, so that whatever drifts over a round meets all
-//! of them alike; every other round begins at the other end. Before each slice its target works
-//! for a while untimed: a target would otherwise pay for the caches that its neighbour left cold,
-//! and the first in the order, which is its own neighbour, would not. A round yields one ratio for
+//! of them alike. What a target leaves in the processor's caches helps or hinders the next one, the
+//! more so one which shares its places: so orders are drawn anew each round, every slice goes to
+//! places of its own, and its target works for a while untimed before. A round yields one ratio for
 //! each target. The figure is the median of the ratios; its interval is that of the order
 //! statistics, which assumes nothing of their distribution but that the rounds are alike. Rounds
 //! go on until that interval is narrow, whatever it says. Knows nothing of file systems.
@@ -13,6 +13,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use block::AlignedBuffer;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -69,8 +70,6 @@ impl Load {
         let Slice { operations, seed, .. } = slice;
         let mut random = ChaCha8Rng::seed_from_u64(seed.wrapping_mul(1000) + thread as u64);
         let blocks = self.area_bytes / self.block_bytes;
-        // Other places each time, as at random: else a target that follows one which shares its
-        // places would find them in the processor's caches more often than the others.
         let first = random.random_range(0..blocks);
         for index in 0..operations {
             let mut place = || random.random_range(0..blocks) * self.block_bytes;
@@ -211,14 +210,12 @@ impl Crew<'_> {
     }
 
     fn round(&self, number: u64, operations: u64) -> Vec<f64> {
-        let order: Vec<usize> = (0..self.targets.len()).collect();
-        let back: Vec<usize> = order.iter().rev().copied().collect();
-        let ways = if number.is_multiple_of(2) { [&order, &back] } else { [&back, &order] };
+        let mut order: Vec<usize> = (0..self.targets.len()).collect();
+        let mut random = ChaCha8Rng::seed_from_u64(self.load.seed.wrapping_add(number));
+        order.shuffle(&mut random);
         let mut seconds = vec![0.0; order.len()];
-        for (seed, way) in (self.load.seed + 2 * number..).zip(ways) {
-            for &target in way {
-                seconds[target] += self.run_warm(Slice { target, operations, seed });
-            }
+        for &target in order.iter().chain(order.iter().rev()) {
+            seconds[target] += self.run_warm(Slice { target, operations, seed: random.random() });
         }
         seconds
     }
