@@ -292,7 +292,8 @@ impl File {
         if state.is_damaged { Err(Error::DamagedFile(display(&state.name))) } else { Ok(()) }
     }
 
-    /// Writes at the offset that `place` tells of the locked file, and returns it.
+    /// Writes at the offset that `place` tells of the locked file, and returns it. Not in line, so
+    /// that the shortest way keeps a small frame.
     #[inline(never)]
     fn write_alone(&self, place: impl Fn(&InodeState) -> u64, bytes: &[u8]) -> Result<u64> {
         let state = self.inode.state.write().expect(NOT_POISONED);

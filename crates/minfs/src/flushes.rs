@@ -6,7 +6,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::shared::NOT_POISONED;
 
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ struct Counts {
     done: u64,
     is_under_way: bool,
     waiting: usize,
+    /// A flush panicked: nobody knows what it covered, and none may follow that seems to cover it.
+    is_broken: bool,
 }
 
 /// Where the time stood when a sync was asked for, counted in flushes.
@@ -50,23 +52,42 @@ impl Flushes {
         if counts.done > mark.0 {
             return Ok(());
         }
+        if counts.is_broken {
+            return Err(Error::ReadOnly("a flush panicked".into()));
+        }
         counts.begun += 1;
         counts.is_under_way = true;
-        let number = counts.begun;
+        let mut under_way = UnderWay { flushes: self, number: counts.begun, is_ok: None };
         drop(counts);
         let outcome = flush();
-        let mut counts = self.lock();
+        under_way.is_ok = Some(outcome.is_ok());
+        outcome
+    }
+}
+
+/// A flush that has begun; its end, even by a panic, lets the others go on.
+struct UnderWay<'a> {
+    flushes: &'a Flushes,
+    number: u64,
+    /// `None` while it has not returned.
+    is_ok: Option<bool>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.flushes.lock();
         counts.is_under_way = false;
-        if outcome.is_ok() {
-            counts.done = number;
+        match self.is_ok {
+            Some(true) => counts.done = self.number,
+            Some(false) => {}
+            None => counts.is_broken = true,
         }
         let has_waiting = counts.waiting > 0;
         drop(counts);
         // Waking nobody is a system call all the same.
         if has_waiting {
-            self.ended.notify_all();
+            self.flushes.ended.notify_all();
         }
-        outcome
     }
 }
 
@@ -98,6 +119,7 @@ mod tests {
             let covered = scope.spawn(move || flushes.since(mark, || panic!("a flush too many")));
             // It came after, so it needs one of its own.
             let late = flushes.mark();
+            wait_for_waiting(flushes);
             end.send(()).unwrap();
             covered.join().unwrap().unwrap();
             let mut count = 0;
@@ -112,11 +134,42 @@ mod tests {
         });
     }
 
+    fn wait_for_waiting(flushes: &Flushes) {
+        while flushes.lock().waiting == 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_flush_that_panics_lets_nobody_wait_and_nobody_flush() {
+        let flushes = Flushes::default();
+        let (begin, begun) = channel();
+        let (end, ended) = channel::<()>();
+        std::thread::scope(|scope| {
+            let flushes = &flushes;
+            let mark = flushes.mark();
+            let panicking = scope.spawn(move || {
+                flushes.since(mark, || {
+                    begin.send(()).unwrap();
+                    ended.recv().unwrap();
+                    panic!("of a test");
+                })
+            });
+            begun.recv().unwrap();
+            let waiting = scope.spawn(move || flushes.since(mark, || Ok(())));
+            wait_for_waiting(flushes);
+            end.send(()).unwrap();
+            panicking.join().unwrap_err();
+            waiting.join().unwrap().unwrap_err();
+        });
+        flushes.since(flushes.mark(), || Ok(())).unwrap_err();
+    }
+
     #[test]
     fn a_flush_that_failed_covers_nobody() {
         let flushes = Flushes::default();
         let mark = flushes.mark();
-        let failed = || Err(crate::error::Error::ReadOnly("of a test".into()));
+        let failed = || Err(Error::ReadOnly("of a test".into()));
         flushes.since(mark, failed).unwrap_err();
         let mut count = 0;
         flushes

@@ -7,7 +7,9 @@
 //! places of its own, and its target works for a while untimed before. A round yields one ratio for
 //! each target. The figure is the median of the ratios; its interval is that of the order
 //! statistics, which assumes nothing of their distribution but that the rounds are alike. Rounds
-//! go on until that interval is narrow, whatever it says. Knows nothing of file systems.
+//! go on until the interval of the ratio that matters is narrow, whatever it says. What grows is
+//! timed in its steady state: the first append after a truncation is untimed. Knows nothing of file
+//! systems.
 
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
