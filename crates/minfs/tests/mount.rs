@@ -133,6 +133,34 @@ fn a_terminated_daemon_unmounts_cleanly_and_a_killed_one_leaves_what_was_synced(
     assert_eq!(mount.fsck(), 0);
 }
 
+/// The kernel does not ask for the sync of writes past its page cache.
+#[test]
+fn synchronous_writes_survive_a_killed_daemon() {
+    const KINDS: [(&str, i32); 4] = [
+        ("direct-dsync", libc::O_DIRECT | libc::O_DSYNC),
+        ("direct-sync", libc::O_DIRECT | libc::O_SYNC),
+        ("dsync", libc::O_DSYNC),
+        ("sync", libc::O_SYNC),
+    ];
+    for options in ["rw", "direct_io", "writeback_cache"] {
+        let Some(mount) = Mount::new("64M", options) else { return };
+        let mut data = block::AlignedBuffer::zeroed(65_536);
+        data.copy_from_slice(&pattern(65_536, 3));
+        for (name, flags) in KINDS {
+            let mut open = OpenOptions::new();
+            let file = open.write(true).create(true).custom_flags(flags).open(mount.path(name));
+            file.unwrap().write_all_at(&data, 0).unwrap();
+        }
+        mount.signal(rustix::process::Signal::KILL);
+        rustix::mount::unmount(mount.root(), rustix::mount::UnmountFlags::DETACH).unwrap();
+        assert_eq!(mount.fsck(), 0);
+        mount.mount();
+        for (name, _) in KINDS {
+            assert!(fs::read(mount.path(name)).unwrap() == data[..], "{name} with {options}");
+        }
+    }
+}
+
 #[test]
 fn exit_codes_and_refusals_suit_unattended_callers() {
     let Some(mount) = Mount::new("16M", "rw") else { return };

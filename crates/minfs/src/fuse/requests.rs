@@ -302,13 +302,17 @@ impl Filesystem for FuseVolume {
         offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let outcome = self
-            .file(inode)
-            .and_then(|file| file.write(data, offset).map_err(|error| self.failed(&error)));
+        let outcome = self.file(inode).and_then(|file| {
+            let write = || {
+                file.write(data, offset)?;
+                if self.must_sync(flags.0) { file.sync() } else { Ok(()) }
+            };
+            write().map_err(|error| self.failed(&error))
+        });
         match outcome {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(error),

@@ -213,8 +213,19 @@ impl FuseVolume {
         }
     }
 
+    fn is_direct(&self, flags: i32) -> bool {
+        self.options.direct_io || flags & libc::O_DIRECT != 0
+    }
+
+    /// Whether a write by a file that was opened with `flags` has to be durable when it returns.
+    /// The kernel asks for the sync itself, but not for writes past its page cache.
+    pub(super) fn must_sync(&self, flags: i32) -> bool {
+        // O_SYNC contains the bit of O_DSYNC.
+        self.is_direct(flags) && flags & libc::O_DSYNC != 0
+    }
+
     pub(super) fn open_flags(&self, flags: i32) -> FopenFlags {
-        if self.options.direct_io || flags & libc::O_DIRECT != 0 {
+        if self.is_direct(flags) {
             FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
         } else {
             FopenFlags::FOPEN_KEEP_CACHE
