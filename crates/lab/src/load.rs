@@ -243,6 +243,9 @@ pub struct LoadTask {
     /// Whether a load of several phases drops the caches before each of them.
     #[serde(default)]
     pub cold: bool,
+    /// The command that makes everything on the target durable; absent where syncfs(2) does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_command: Option<Vec<String>>,
     /// File that the [`LoadReport`] is written to.
     pub report: PathBuf,
 }

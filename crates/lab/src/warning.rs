@@ -106,6 +106,11 @@ pub enum Warning {
         /// Why.
         reason: String,
     },
+    /// A directory on a file system in user space, which no sync can be asked of.
+    SyncUnknown {
+        /// Label.
+        contender: String,
+    },
     /// Processes of the command outlived it.
     Outlived {
         /// Label.
@@ -215,6 +220,10 @@ impl fmt::Display for Warning {
             Warning::CachesKept { reason } => write!(
                 f,
                 "caches were not dropped before the runs ({reason}), so reads may come from memory; run as root, or say --cache warm"
+            ),
+            Warning::SyncUnknown { contender } => write!(
+                f,
+                "{contender}: it lies on a FUSE file system, to which the kernel hands no sync(2) on, so the sync phase may have made nothing durable; let the command sync its files by itself (fsync)"
             ),
             Warning::Outlived { contender } => write!(
                 f,

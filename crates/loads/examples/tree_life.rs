@@ -14,6 +14,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use kurabe_loads::durable::WholeSync;
 use kurabe_loads::tree::{
     Phase, SyntheticTree, Tree, TreeOutcome, inspect, run_tree, write_archive,
 };
@@ -80,7 +81,13 @@ fn live(
     stop: &AtomicBool,
 ) -> Result<TreeOutcome, Box<dyn Error>> {
     let facts = inspect(&archive, stop)?;
-    let plan =
-        Tree { archive: &archive, directory, phases, facts: Some(facts), expected_hash: None };
+    let plan = Tree {
+        archive: &archive,
+        directory,
+        phases,
+        facts: Some(facts),
+        expected_hash: None,
+        sync: WholeSync::Call,
+    };
     Ok(run_tree(&plan, stop, &mut |phase| eprintln!("{}...", phase.name()))?)
 }

@@ -6,6 +6,7 @@
 
 pub mod bonnie;
 pub mod dbench;
+pub mod durable;
 pub mod fio;
 pub mod latency;
 pub mod objects;

@@ -182,7 +182,7 @@ impl Trial<'_> {
             self.users_command(Phase::Setup, setup, &directory)?;
         }
         if workload::has_setup(&spec.workload.load) {
-            self.lay_out(&directory)?;
+            self.lay_out(instance, &directory)?;
         }
         self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
         if let Some(prepare) = &spec.workload.prepare {
@@ -190,7 +190,7 @@ impl Trial<'_> {
         }
         self.record.space_before = space(&directory).filter(|_| has_files);
         let daemon_before_ns = instance.daemon_cpu_ns();
-        self.run(&directory)?;
+        self.run(instance, &directory)?;
         self.timed(Phase::Sync, || instance.sync(tools))?;
         if !matches!(spec.workload.load, Load::Command { .. }) {
             // Only now: reading it before the sync would give the device time that nobody bills.
@@ -269,8 +269,8 @@ impl Trial<'_> {
     }
 
     /// What the load needs before it is measured.
-    fn lay_out(&mut self, directory: &Path) -> Result<(), Failure> {
-        let command = self.load_command(LoadStage::Setup, directory)?;
+    fn lay_out(&mut self, instance: &dyn Instance, directory: &Path) -> Result<(), Failure> {
+        let command = self.load_command(LoadStage::Setup, instance, directory)?;
         let name = format!("the layout of the {}", self.spec.workload.load.kind());
         self.timed_with(Phase::Layout, |trial| {
             judge(&name, &trial.execute(&command, directory)?, false)
@@ -279,11 +279,11 @@ impl Trial<'_> {
 
     /// The measured run. The command's own time is the phase's: the counters are read before it
     /// is started and after it was reaped.
-    fn run(&mut self, directory: &Path) -> Result<(), Failure> {
+    fn run(&mut self, instance: &dyn Instance, directory: &Path) -> Result<(), Failure> {
         self.begin(Phase::Run);
         let command = match &self.spec.workload.load {
             Load::Command { command } => command.clone(),
-            _ => self.load_command(LoadStage::Run, directory)?,
+            _ => self.load_command(LoadStage::Run, instance, directory)?,
         };
         let before = self.read_counters();
         let ran = self.execute(&command, directory)?;
@@ -296,7 +296,12 @@ impl Trial<'_> {
     }
 
     /// The command that carries out one part of a load, its task written beside.
-    fn load_command(&self, stage: LoadStage, directory: &Path) -> Result<CommandLine, Failure> {
+    fn load_command(
+        &self,
+        stage: LoadStage,
+        instance: &dyn Instance,
+        directory: &Path,
+    ) -> Result<CommandLine, Failure> {
         let scratch = &self.spec.scratch;
         let target = match (self.access, &self.node) {
             (Access::RawDevice, Some(node)) => Target::Device(node.clone()),
@@ -309,6 +314,7 @@ impl Trial<'_> {
             device: self.node.clone(),
             stage,
             cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
+            sync_command: instance.sync_command(),
             report: scratch.join(workload::REPORT_FILE),
         };
         let path = scratch.join(workload::TASK_FILE);

@@ -208,6 +208,12 @@ pub trait Instance: Send {
     /// Makes everything durable that was written to it.
     fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
 
+    /// The command by which a load makes everything durable from a process of its own; absent
+    /// where syncfs(2) does.
+    fn sync_command(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// Unmounts it.
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
 

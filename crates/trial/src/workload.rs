@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use lab::load::{Drift, Latency, Load, LoadTask, OVERALL_OPERATION, Stage};
 use lab::record::TIME_METRIC;
 use loads::dbench::{Cause, DriftVerdict};
+use loads::durable::WholeSync;
 use loads::latency::{KindSummary, Recording, Summary};
 use loads::tool::Tool;
 
@@ -242,6 +243,11 @@ fn directory_of(target: &lab::load::Target) -> Result<&Path, String> {
             Err(format!("this load needs files, and {} is a device", device.display()))
         }
     }
+}
+
+/// What makes everything on the target durable.
+fn whole_sync(task: &lab::load::LoadTask) -> WholeSync {
+    task.sync_command.clone().map_or(WholeSync::Call, WholeSync::Command)
 }
 
 /// Bytes in a MiB.

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use kurabe_trial as trial;
 use lab::contender::Contender;
 use lab::spec::Device;
+use loads::durable::WholeSync;
 use trial::device::{self, BlockDeviceFacts, DeviceRequest};
 use trial::filesystem::{self, Stage};
 use trial::host_proc::HostProc;
 use trial::ledger::Ledger;
 use trial::stop::Stop;
-use trial::tool::Toolbox;
+use trial::tool::{Toolbox, find};
 
 /// Whether this machine lets the tests use loop devices. Moves the calling thread into a mount
 /// namespace of its own, as a trial does.
@@ -295,12 +296,26 @@ fn a_sync_leaves_nothing_to_write_and_a_copy_of_the_device_has_the_file() {
     let request = DeviceRequest::parse("mem:384M", None).unwrap();
     let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
     let content = noise(24 << 20);
-    for (number, text) in ["zfs-fuse", EAGER_EXT4, "xfs", "btrfs"].iter().enumerate() {
+    let mut contenders = vec!["zfs-fuse", EAGER_EXT4, "xfs", "btrfs"];
+    if find("minfs").is_some() {
+        contenders.push("minfs-fuse");
+    } else {
+        eprintln!("minfs-fuse skipped: minfs is not in PATH (make test puts it there)");
+    }
+    // Once by the trial's own sync, once by that of a load, which works in another process.
+    let ways = contenders.iter().flat_map(|text| [(*text, false), (*text, true)]);
+    for (number, (text, by_load)) in ways.enumerate() {
         let scratch = home.path().join(format!("kurabe-scratch-{number}"));
         let mut live = Live::begin(&prepared, text, &scratch);
         let before = live.counters();
         fs::write(live.instance.directory().join("file"), &content).unwrap();
-        live.instance.sync(&mut live.tools).unwrap();
+        if by_load {
+            let command = live.instance.sync_command();
+            let sync = command.map_or(WholeSync::Call, WholeSync::Command);
+            sync.run(&live.instance.directory()).unwrap();
+        } else {
+            live.instance.sync(&mut live.tools).unwrap();
+        }
         let synced = live.counters();
         assert!(synced.written_bytes - before.written_bytes >= 24 << 20, "{text}");
         assert!(synced.flushes > before.flushes, "{text} flushed the device");
@@ -332,6 +347,12 @@ fn read_from_copy(copy: &Path, file_system: &str, home: &Path) -> Vec<u8> {
         let output = tools.run_unlogged(words).unwrap();
         assert_eq!(output.code, 0, "{output:?}");
     };
+    if file_system == "minfs-fuse" {
+        let out = home.join("copy-file");
+        let _ = fs::remove_file(&out);
+        run(&["minfs", "get", &disk.0, "file", &out.display().to_string()]);
+        return fs::read(out).unwrap();
+    }
     if file_system != "zfs-fuse" {
         run(&["mount", "-t", file_system, &disk.0, &point_text]);
         let found = fs::read(point.join("file")).unwrap();

@@ -297,6 +297,26 @@ fn processes_that_outlived_the_command_are_warned_of() {
 }
 
 #[test]
+fn a_directory_on_fuse_is_warned_of_since_nothing_there_can_be_synced_as_a_whole() {
+    let (mut plan, mut records) = steady();
+    let mount = |kind: &str| Some(format!("remote /mnt {kind} rw,relatime 0 0"));
+    let is_first = |record: &Record| record.contender.label == plan.study.contenders[0].label;
+    let label = plan.study.contenders[0].label.clone();
+    for record in records.iter_mut().filter(|record| is_first(record)) {
+        record.mounted_as = mount("fuse.sshfs");
+    }
+    // What kurabe mounts itself is synced in a way of its own.
+    assert_eq!(analysed(&plan, &records).warnings, []);
+    plan.study.contenders[0].directory = Some("/mnt".into());
+    let expected = Warning::SyncUnknown { contender: label };
+    assert_eq!(analysed(&plan, &records).warnings, [expected]);
+    for record in &mut records {
+        record.mounted_as = mount("ext4");
+    }
+    assert_eq!(analysed(&plan, &records).warnings, []);
+}
+
+#[test]
 fn caches_that_were_kept_are_warned_of_unless_they_were_asked_for() {
     let (mut plan, mut records) = steady();
     records[3].caches_kept = Some("that needs root".into());

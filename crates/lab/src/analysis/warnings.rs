@@ -28,6 +28,9 @@ pub(super) fn collect(
     for (index, contender) in contenders.iter().enumerate() {
         let records: Vec<&Record> = samples.completed(index).collect();
         of_contender(contender, &records, &primary_values(samples, index), &mut warnings);
+        if plan.study.contenders[index].directory.is_some() && records.iter().any(|r| on_fuse(r)) {
+            warnings.push(Warning::SyncUnknown { contender: contender.label.clone() });
+        }
     }
     unequal_work(samples, &mut warnings);
     split_blocks(samples, &mut warnings);
@@ -94,6 +97,12 @@ fn of_contender(
     if records.iter().any(|record| record.outlived) {
         warnings.push(Warning::Outlived { contender: label() });
     }
+}
+
+/// Whether the third field of the mount's line, the type, is FUSE's: `fuse`, `fuseblk`, `fuse.x`.
+fn on_fuse(record: &Record) -> bool {
+    let line = record.mounted_as.as_deref().unwrap_or_default();
+    line.split(' ').nth(2).is_some_and(|kind| kind.starts_with("fuse"))
 }
 
 /// Two trials of one block and workload follow each other at once; a pause of this length means

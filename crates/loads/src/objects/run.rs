@@ -19,6 +19,7 @@ use super::program::Program;
 use super::report::{Failure, Outcome, Report, Verification};
 use super::store::{self, Place, Store, StoreError, StoreKind, StoreOptions};
 use super::stream::Stream;
+use crate::durable::WholeSync;
 use crate::latency::{Clock, Recording};
 
 mod sweep;
@@ -153,7 +154,7 @@ pub fn run(
 
     let setup = Clock::start();
     let store = (kind.create)(place, &store_options)?;
-    make_durable(store.as_ref(), kind, place)?;
+    make_durable(store.as_ref(), kind, place, &options.store.whole_sync)?;
     let create_ns = setup.now_ns();
     let store_facts = store.facts();
     let made_of_bytes = store.written_bytes();
@@ -348,11 +349,16 @@ fn fitted(
 
 /// Makes a new store durable, with all that the file system below did for it, so that the commands
 /// pay for nothing that was owed before them.
-fn make_durable(store: &dyn Store, kind: &StoreKind, place: &Place) -> Result<(), RunError> {
+fn make_durable(
+    store: &dyn Store,
+    kind: &StoreKind,
+    place: &Place,
+    whole_sync: &WholeSync,
+) -> Result<(), RunError> {
     store.sync()?;
     match place {
-        Place::Directory(directory) if kind.keeps_contents => std::fs::File::open(directory)
-            .and_then(|opened| Ok(rustix::fs::syncfs(&opened)?))
+        Place::Directory(directory) if kind.keeps_contents => whole_sync
+            .run(directory)
             .map_err(|source| RunError::Place { path: directory.display().to_string(), source }),
         _ => Ok(()),
     }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::archive::ArchiveFacts;
 use super::hash::{TreeHash, hash_tree};
 use super::synthetic::SyntheticTree;
+use crate::durable::WholeSync;
 use crate::latency::{Clock, Recorder, Recording, Summary};
 use crate::tool::{Tool, ToolCommand, ToolError, run};
 
@@ -94,6 +95,8 @@ pub struct Tree<'a> {
     pub facts: Option<ArchiveFacts>,
     /// The hash that the unpacked tree must have; not checked when absent.
     pub expected_hash: Option<&'a str>,
+    /// What makes a phase's work durable.
+    pub sync: WholeSync,
 }
 
 /// What a phase came to.
@@ -338,8 +341,7 @@ impl Life<'_> {
     }
 
     fn sync(&self, phase: &'static str) -> Result<(), TreeError> {
-        let directory = File::open(&self.own).map_err(io_error(phase, &self.own))?;
-        rustix::fs::syncfs(&directory).map_err(|error| io_error(phase, &self.own)(error.into()))
+        self.plan.sync.run(&self.own).map_err(io_error(phase, &self.own))
     }
 
     fn check_stop(&self, phase: Phase) -> Result<(), TreeError> {

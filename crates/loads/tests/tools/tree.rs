@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use kurabe_loads::durable::WholeSync;
 use kurabe_loads::tool::{Tool, ToolError};
 use kurabe_loads::tree::{
     ArchiveFacts, Phase, SyntheticTree, Tree, TreeError, TreeOutcome, hash_tree, inspect, run_tree,
@@ -44,6 +45,7 @@ impl Places {
             phases,
             facts: Some(self.facts),
             expected_hash,
+            sync: WholeSync::Call,
         };
         let result = run_tree(&plan, &AtomicBool::new(false), &mut |_| {});
         assert_eq!(fs::read_dir(&work).unwrap().count(), 0, "the run left something");
@@ -105,6 +107,7 @@ fn a_rewrite_keeps_sizes_and_changes_contents() {
         phases: &[Phase::Rewrite, Phase::Stat],
         facts: None,
         expected_hash: None,
+        sync: WholeSync::Call,
     };
     run_tree(&plan, &AtomicBool::new(false), &mut |phase| {
         if phase == Phase::Stat {
@@ -115,6 +118,26 @@ fn a_rewrite_keeps_sizes_and_changes_contents() {
     let after = after.unwrap();
     assert_eq!((after.files, after.bytes), (before.files, before.bytes));
     assert_ne!(after.xxh3_128, before.xxh3_128);
+}
+
+#[test]
+fn a_file_system_with_a_sync_of_its_own_is_synced_by_it_before_and_after_each_phase() {
+    let places = places();
+    let work = places.work();
+    let log = places.keep.path().join("syncs");
+    let plan = |script: String| Tree {
+        archive: &places.archive,
+        directory: &work,
+        phases: &[Phase::Unpack, Phase::Walk],
+        facts: None,
+        expected_hash: None,
+        sync: WholeSync::Command(vec!["sh".into(), "-c".into(), script]),
+    };
+    let going = AtomicBool::new(false);
+    run_tree(&plan(format!("echo x >> {}", log.display())), &going, &mut |_| {}).unwrap();
+    assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 4);
+    let failed = run_tree(&plan("echo no pool >&2; false".into()), &going, &mut |_| {});
+    assert!(failed.unwrap_err().to_string().contains("no pool"));
 }
 
 #[test]
@@ -158,6 +181,7 @@ fn what_is_in_the_way_is_kept() {
         phases: &[Phase::Copy],
         facts: None,
         expected_hash: None,
+        sync: WholeSync::Call,
     };
     let error = run_tree(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     assert!(matches!(error, TreeError::NotClean { .. }), "{error}");
@@ -176,6 +200,7 @@ fn a_raised_stop_ends_any_phase_and_cleans_up() {
             phases: &phases,
             facts: None,
             expected_hash: None,
+            sync: WholeSync::Call,
         };
         let stop = AtomicBool::new(false);
         let result = run_tree(&plan, &stop, &mut |_| stop.store(true, Ordering::Relaxed));

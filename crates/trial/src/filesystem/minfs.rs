@@ -141,6 +141,12 @@ impl Instance for MinfsInstance {
         File::open(node).and_then(|device| device.sync_all()).map_err(|error| failed(node, error))
     }
 
+    fn sync_command(&self) -> Option<Vec<String>> {
+        let point = self.stage.mount_point().display().to_string();
+        let words = ["find", &point, "-maxdepth", "1", "-type", "f", "-exec", "sync", "{}", "+"];
+        self.mounts.then(|| words.map(String::from).into())
+    }
+
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         if self.mounted {
             unmount(&self.stage.mount_point(), tools)?;

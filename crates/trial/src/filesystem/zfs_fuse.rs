@@ -85,7 +85,6 @@ impl FileSystem for ZfsFuse {
             daemon: None,
             imported: false,
             shared_point: false,
-            syncs: 0,
         })
     }
 }
@@ -98,7 +97,6 @@ struct ZfsFuseInstance {
     imported: bool,
     /// Whether the mount point was made a mount of its own, shared with the daemon's namespace.
     shared_point: bool,
-    syncs: u32,
 }
 
 impl Instance for ZfsFuseInstance {
@@ -175,9 +173,13 @@ impl Instance for ZfsFuseInstance {
     /// nothing written. Setting a property is done in a transaction group, and returns when that
     /// group, with everything written before, is on the device and the device was flushed.
     fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.syncs += 1;
-        let property = format!("kurabe:sync={}", self.syncs);
-        self.expect(&["zfs", "set", &property, &self.pool], "sync failed", tools).map(drop)
+        self.expect(&["zfs", "set", SYNC_PROPERTY, &self.pool], "sync failed", tools).map(drop)
+    }
+
+    fn sync_command(&self) -> Option<Vec<String>> {
+        let pid = self.daemon.as_ref()?.pid().as_raw_nonzero().to_string();
+        let words = self.inside(&pid, &["zfs", "set", SYNC_PROPERTY, &self.pool]);
+        Some(words.into_iter().map(String::from).collect())
     }
 
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -251,6 +253,9 @@ impl Drop for ZfsFuseInstance {
         }
     }
 }
+
+/// Set for the transaction group in which that is done, whatever the value was before.
+const SYNC_PROPERTY: &str = "kurabe:sync=on";
 
 /// The settings of the package.
 const HOST_SETTINGS: &str = "/etc/zfs/zfsrc";

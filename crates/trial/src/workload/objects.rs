@@ -16,8 +16,8 @@ use loads::objects::{
 };
 
 use super::aside::AsideBegun;
-use super::latencies;
 use super::room::{self, Room};
+use super::{latencies, whole_sync};
 use crate::stop::Stop;
 use crate::sys::extents::{Extent, extents};
 
@@ -135,7 +135,7 @@ pub(super) fn run(load: &ObjectsLoad, task: &LoadTask, stop: &Stop) -> Result<Lo
         (Target::Device(device) | Target::Minfs(device), None) => Place::Device(device.clone()),
     };
     let options = Options {
-        store: store_options(load),
+        store: StoreOptions { whole_sync: whole_sync(task), ..store_options(load) },
         verify: load.verify,
         salt: std::process::id().into(),
         ..Options::default()

@@ -12,7 +12,7 @@ use loads::tree::{
 };
 
 use super::room::{self, Room};
-use super::{directory_of, histogram_log, latencies};
+use super::{directory_of, histogram_log, latencies, whole_sync};
 use crate::filesystem::write_drop_caches;
 use crate::stop::Stop;
 
@@ -125,6 +125,7 @@ pub(super) fn run(load: &TreeLoad, task: &LoadTask, stop: &Stop) -> Result<LoadR
         phases: &Phase::DEFAULT,
         facts: Some(facts),
         expected_hash: None,
+        sync: whole_sync(task),
     };
     let mut kept = None;
     let mut begin = |phase| {

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::random::mix;
 use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOptions};
+use crate::durable::WholeSync;
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "files",
@@ -63,6 +64,7 @@ fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreEr
 struct Files {
     root: PathBuf,
     sync_every_put: bool,
+    whole_sync: WholeSync,
 }
 
 struct FilesSession {
@@ -75,9 +77,11 @@ struct FilesSession {
 impl Files {
     fn at(place: &Place, options: &StoreOptions) -> Result<Files, StoreError> {
         match place {
-            Place::Directory(root) => {
-                Ok(Files { root: root.clone(), sync_every_put: options.sync_every_put })
-            }
+            Place::Directory(root) => Ok(Files {
+                root: root.clone(),
+                sync_every_put: options.sync_every_put,
+                whole_sync: options.whole_sync.clone(),
+            }),
             Place::Device(_) | Place::Open(_) => Err(StoreError::Refused(
                 "the store `files` needs a file system; a raw device has none".to_owned(),
             )),
@@ -106,8 +110,8 @@ impl Store for Files {
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        File::open(&self.root)
-            .and_then(|root| rustix::fs::syncfs(&root).map_err(io::Error::from))
+        self.whole_sync
+            .run(&self.root)
             .map_err(|error| StoreError::system("syncing", &self.root, error))
     }
 

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use block::BlockDevice;
 use serde::{Deserialize, Serialize};
 
+use crate::durable::WholeSync;
+
 #[cfg(feature = "cannyls")]
 mod cannyls;
 mod files;
@@ -86,6 +88,9 @@ pub struct StoreOptions {
     pub capacity_bytes: Option<u64>,
     /// Journal that the program needs at the most, in bytes; the runner fills it in.
     pub journal_bytes: u64,
+    /// What makes the file system below durable, for a store that leaves that to it.
+    #[serde(skip)]
+    pub whole_sync: WholeSync,
 }
 
 impl Default for StoreOptions {
@@ -96,6 +101,7 @@ impl Default for StoreOptions {
             direct: true,
             capacity_bytes: None,
             journal_bytes: 0,
+            whole_sync: WholeSync::Call,
         }
     }
 }

@@ -1,0 +1,61 @@
+//! Making a whole file system durable.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// How everything that was written to a file system is made durable.
+///
+/// syncfs(2) ends in the kernel for a file system in user space: FUSE hands it on to virtiofs
+/// only, and it returns 0 with nothing written. Such a file system names a command of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WholeSync {
+    /// By syncfs(2).
+    #[default]
+    Call,
+    /// By a program that returns, with success, when all is durable: its name and its arguments.
+    Command(Vec<String>),
+}
+
+impl WholeSync {
+    /// Makes durable all that was written to the file system of `directory`.
+    ///
+    /// # Errors
+    /// The call failed, or the program could not be started or failed; the text has its words.
+    pub fn run(&self, directory: &Path) -> io::Result<()> {
+        let words = match self {
+            Self::Call => return Ok(rustix::fs::syncfs(File::open(directory)?)?),
+            Self::Command(words) => words,
+        };
+        let (program, arguments) = words
+            .split_first()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a sync of no words"))?;
+        let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!("{}: {}: {}", words.join(" "), output.status, said.trim())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(words: &[&str]) -> WholeSync {
+        WholeSync::Command(words.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_call_needs_the_directory_and_a_command_has_to_succeed() {
+        let here = std::env::temp_dir();
+        WholeSync::Call.run(&here).unwrap();
+        assert!(WholeSync::Call.run(&here.join("no such directory")).is_err());
+        command(&["true"]).run(&here).unwrap();
+        let failed = command(&["sh", "-c", "echo no pool >&2; exit 3"]).run(&here).unwrap_err();
+        assert!(failed.to_string().contains("no pool"), "{failed}");
+        assert!(command(&[]).run(&here).is_err());
+    }
+}
