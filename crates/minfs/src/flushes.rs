@@ -93,34 +93,49 @@ impl Drop for UnderWay<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread::{Scope, ScopedJoinHandle};
 
     use super::*;
 
+    /// Begins a flush in a thread of its own. It ends with `outcome` once something is sent.
+    fn begin<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        flushes: &'scope Flushes,
+        outcome: impl FnOnce() -> Result<()> + Send + 'scope,
+    ) -> (ScopedJoinHandle<'scope, Result<()>>, Sender<()>) {
+        let (begin, begun) = channel();
+        let (end, ended) = channel();
+        let thread = scope.spawn(move || {
+            flushes.since(flushes.mark(), || {
+                begin.send(()).unwrap();
+                ended.recv().unwrap();
+                outcome()
+            })
+        });
+        begun.recv().unwrap();
+        (thread, end)
+    }
+
+    fn wait_for_waiting(flushes: &Flushes) {
+        while flushes.lock().waiting == 0 {
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn a_thread_that_is_covered_does_not_wait_for_a_later_flush() {
-        let flushes = Flushes::default();
-        let (begin, begun) = channel();
-        let (end, ended) = channel::<()>();
+        let flushes = &Flushes::default();
         std::thread::scope(|scope| {
-            let flushes = &flushes;
             let mark = flushes.mark();
-            scope.spawn(move || {
-                flushes
-                    .since(flushes.mark(), || {
-                        begin.send(()).unwrap();
-                        ended.recv().unwrap();
-                        Ok(())
-                    })
-                    .unwrap();
-            });
-            begun.recv().unwrap();
+            let (flushing, end) = begin(scope, flushes, || Ok(()));
             // It came before the flush began, so that flush will do.
             let covered = scope.spawn(move || flushes.since(mark, || panic!("a flush too many")));
             // It came after, so it needs one of its own.
             let late = flushes.mark();
             wait_for_waiting(flushes);
             end.send(()).unwrap();
+            flushing.join().unwrap().unwrap();
             covered.join().unwrap().unwrap();
             let mut count = 0;
             flushes
@@ -134,28 +149,12 @@ mod tests {
         });
     }
 
-    fn wait_for_waiting(flushes: &Flushes) {
-        while flushes.lock().waiting == 0 {
-            std::thread::yield_now();
-        }
-    }
-
     #[test]
     fn a_flush_that_panics_lets_nobody_wait_and_nobody_flush() {
-        let flushes = Flushes::default();
-        let (begin, begun) = channel();
-        let (end, ended) = channel::<()>();
+        let flushes = &Flushes::default();
         std::thread::scope(|scope| {
-            let flushes = &flushes;
             let mark = flushes.mark();
-            let panicking = scope.spawn(move || {
-                flushes.since(mark, || {
-                    begin.send(()).unwrap();
-                    ended.recv().unwrap();
-                    panic!("of a test");
-                })
-            });
-            begun.recv().unwrap();
+            let (panicking, end) = begin(scope, flushes, || panic!("of a test"));
             let waiting = scope.spawn(move || flushes.since(mark, || Ok(())));
             wait_for_waiting(flushes);
             end.send(()).unwrap();
