@@ -227,6 +227,9 @@ fn announce(source: &str, message: &str) {
 
 /// Mounts and serves until unmounted.
 fn serve(arguments: &MountArguments, mut wishes: Wishes) -> Result<(), String> {
+    // Started through /proc/self/exe, it would be `exe` in ps, top and pgrep. Its threads inherit
+    // the name, so it comes first.
+    rustix::thread::set_name(c"minfs").map_err(|error| error.to_string())?;
     let path =
         |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
     let (device_path, directory) = (path(&arguments.device)?, path(&arguments.directory)?);

@@ -58,6 +58,10 @@ fn ordinary_programs_work_and_everything_is_there_after_a_remount() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = mounts.lines().find(|line| line.contains(&mount.root_text())).unwrap();
     assert!(line.contains(" fuse.minfs "), "{line}");
+    // What ps, top and pgrep show of it.
+    let daemon = mount.daemon();
+    let name = fs::read_to_string(format!("/proc/{daemon}/comm")).unwrap();
+    assert_eq!(name, "minfs\n");
     mount.umount();
     // The tools see the same without a mount.
     let image = mount.image();
