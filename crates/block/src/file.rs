@@ -97,15 +97,12 @@ impl FileDevice {
         } else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{} is neither a regular file nor a block device", path.display()),
+                "it is neither a regular file nor a block device",
             ));
         };
         // What was looked at and what was opened must be the same kind of thing.
         if wants_block_device != (kind == Kind::BlockDevice) {
-            return Err(io::Error::other(format!(
-                "{} changed while it was opened",
-                path.display()
-            )));
+            return Err(io::Error::other("it changed while it was opened"));
         }
         if options.exclusive {
             lock(&file, options.read_only)?;

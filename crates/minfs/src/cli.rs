@@ -27,7 +27,9 @@ have those of fsck(8) and mount(8).";
 
 const MKFS_NOTES: &str = "\
 Another file system, a partition table or a minfs volume is overwritten with --force only; a device \
-or image that is mounted or otherwise in use never is.
+or image that is mounted or otherwise in use never is. With --size an image is made; one that exists \
+is cut or extended to that size and made anew, also with --force only. No option keeps the files of a \
+volume: to resize one, copy them to another.
 
 Exit codes: 0 made; 1 failed; 2 wrong use or refused, and nothing was touched.";
 
@@ -41,6 +43,9 @@ every file), writeback_cache (let the kernel collect small writes), zero_falloca
 the space with zeros once), threads=N (that serve requests; 16 unless given), root_mode=OCTAL, \
 root_user=NUMBER, root_group=NUMBER (attributes of the root directory), allow_other (for mounts of \
 an ordinary user).
+
+LABEL= and UUID= find no volume, since blkid(8) does not know minfs: name the device by its link in \
+/dev/disk/by-id, or its partition by PARTUUID=. `minfs stat DEVICE` prints label and UUID.
 
 Options of mount(8): ro, rw, remount, nodev, nosuid, suid, noexec, noatime, sync, dirsync. Those \
 for mount(8) and the system's start itself (noauto, nofail, _netdev, user, x-...) are accepted and \
@@ -165,7 +170,8 @@ pub struct MkfsArguments {
     /// Most files that the volume shall hold.
     #[arg(short = 'N', long)]
     pub files: Option<u32>,
-    /// Create the image with this size, or resize it (k, M, G, T allowed).
+    /// Make the image with this size (k, M, G, T allowed); one that exists needs --force, and
+    /// what it holds is lost.
     #[arg(short, long, value_parser = size)]
     pub size: Option<u64>,
     /// Tell the device first that its whole content is no longer needed.

@@ -4,6 +4,7 @@
 //! moment to let go of it, so a busy device that is mounted nowhere is waited for, with a bound.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -19,13 +20,30 @@ const RELEASE_POLL: Duration = Duration::from_millis(20);
 /// How much of the start of a device is searched for foreign signatures, in bytes.
 const SIGNATURE_BYTES: u64 = 128 << 10;
 
+/// What a device says that is switched to reading only.
+const DEVICE_PROTECTED: &str = "the device is write-protected: look for a switch on the medium, or \
+                                allow writing with `blockdev --setrw`";
+
 /// Opens a device or an image exclusively; the error names it.
 pub fn open(path: &Path, read_only: bool) -> Result<FileDevice, Failure> {
+    open_with(path, FileDeviceOptions { read_only, ..Default::default() })
+}
+
+/// Opens what shall be changed; with a length, makes or resizes the image.
+pub fn open_to_write(path: &Path, set_length: Option<u64>) -> Result<FileDevice, Failure> {
+    let device = open_with(path, FileDeviceOptions { set_length, ..Default::default() })?;
+    if device.is_read_only() {
+        return Err(Failure::refused(path.display(), DEVICE_PROTECTED));
+    }
+    Ok(device)
+}
+
+fn open_with(path: &Path, options: FileDeviceOptions) -> Result<FileDevice, Failure> {
     check_not_attached(path)?;
-    let options = FileDeviceOptions { read_only, exclusive: true, ..Default::default() };
+    let options = FileDeviceOptions { exclusive: true, ..options };
     let deadline = Instant::now() + RELEASE_WAIT;
     loop {
-        if !is_image_locked(path, read_only) {
+        if !is_image_locked(path, options.read_only) {
             match FileDevice::open(path, &options) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
                 outcome => return outcome.map_err(|error| opening_failed(path, &error)),
@@ -50,14 +68,41 @@ pub fn open(path: &Path, read_only: bool) -> Result<FileDevice, Failure> {
 
 /// A path that cannot be opened is a wrong one; a device that fails is broken.
 pub fn opening_failed(path: &Path, error: &io::Error) -> Failure {
+    if let Some(why) = write_protection(path, error) {
+        return Failure::refused(path.display(), why);
+    }
     match error.kind() {
         io::ErrorKind::NotFound
+        | io::ErrorKind::AlreadyExists
         | io::ErrorKind::PermissionDenied
         | io::ErrorKind::InvalidInput
+        | io::ErrorKind::IsADirectory
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::ReadOnlyFilesystem
         | io::ErrorKind::ResourceBusy => Failure::refused(path.display(), error),
         _ => Failure::failed(path.display(), error),
+    }
+}
+
+/// What forbids to write on `path`, and what lifts that, where this is why it could not be opened.
+fn write_protection(path: &Path, error: &io::Error) -> Option<&'static str> {
+    let is_device = path.metadata().is_ok_and(|facts| facts.file_type().is_block_device());
+    match error.raw_os_error()? {
+        libc::EROFS if is_device => Some(DEVICE_PROTECTED),
+        libc::EROFS => Some(
+            "its file system is mounted read-only: remount that with `mount -o remount,rw`, or \
+             take another directory",
+        ),
+        // Root meets this with files that nobody may change.
+        libc::EPERM if path.is_file() => Some(
+            "the file is write-protected by an attribute that `lsattr` shows: `chattr -i -a` lifts \
+             it",
+        ),
+        libc::EACCES if std::fs::File::open(path).is_ok() => Some(
+            "the file is write-protected for you by its mode: `chmod u+w` where it is yours, sudo \
+             where it is not",
+        ),
+        _ => None,
     }
 }
 
@@ -112,7 +157,8 @@ fn is_image_locked(path: &Path, read_only: bool) -> bool {
 pub fn check_claim(path: &Path, force: bool) -> Result<(), Failure> {
     let mut findings = examine(path)
         .map_err(|error| Failure::failed(path.display(), format!("cannot look at it: {error}")))?;
-    findings.uses.retain(|using| !matches!(using, Use::OpenBy { .. } | Use::Busy));
+    // A write-protected device is refused by the open too, which says what lifts that.
+    findings.uses.retain(|using| !matches!(using, Use::OpenBy { .. } | Use::Busy | Use::ReadOnly));
     let signatures = if force {
         findings.signatures.iter().map(|signature| signature.kind.clone()).collect()
     } else {

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use block::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
+use block::{AlignedBuffer, BlockDevice};
 use minfs::{File, FileFacts, MkfsOptions, MountOptions, Severity, Volume};
 
 use crate::cli::{FsckArguments, MkfsArguments};
-use crate::device::{check_claim, check_not_attached, foreign_signature, open, opening_failed};
+use crate::device::{check_claim, foreign_signature, open, open_to_write, opening_failed};
 use crate::failure::Failure;
 
 /// Transfers of put and get in bytes.
@@ -36,7 +36,7 @@ fn about(device: &Path) -> impl Fn(minfs::Error) -> Failure {
 
 /// Mounts the volume on `device` in this process.
 fn volume(device: &Path, read_only: bool) -> Result<Volume, Failure> {
-    let opened = open(device, read_only)?;
+    let opened = if read_only { open(device, true) } else { open_to_write(device, None) }?;
     let options = MountOptions { read_only, ..Default::default() };
     let volume = Volume::mount(Arc::new(opened), &options).map_err(about(device))?;
     for finding in volume.findings().iter().filter(|found| found.severity != Severity::Note) {
@@ -84,20 +84,16 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
     } else if let Some(length) = arguments.size {
         // Refuse what cannot be laid out before a file is created or cut.
         minfs::plan(length, &options)?;
-        if !arguments.force && facts.is_some_and(|facts| facts.len() > 0) {
-            return refuse("it exists; --force overwrites it");
+        if !arguments.force && facts.is_some_and(|facts| facts.is_file() && facts.len() > 0) {
+            return refuse(
+                "it exists; --force makes an empty volume of that size of it, and what it holds is \
+                 lost",
+            );
         }
-        check_not_attached(path)?;
-        let creation =
-            FileDeviceOptions { set_length: Some(length), exclusive: true, ..Default::default() };
-        FileDevice::open(path, &creation).map_err(|error| opening_failed(path, &error))?;
     } else if facts.is_none() {
         return refuse("there is no such device or image; --size makes an image");
     }
-    let device = open(path, false)?;
-    if device.is_read_only() {
-        return refuse("it is write-protected");
-    }
+    let device = open_to_write(path, arguments.size)?;
     minfs::plan(device.len(), &options)?;
     if !arguments.force {
         let found = foreign_signature(&device)
@@ -127,7 +123,8 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
 pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     let path = arguments.device.display();
     let check = || -> Result<_, Failure> {
-        let device = open(&arguments.device, !arguments.repair)?;
+        let path = &arguments.device;
+        let device = if arguments.repair { open_to_write(path, None) } else { open(path, true) }?;
         minfs::fsck(&device, arguments.repair).map_err(about(&arguments.device))
     };
     let report = match check() {

@@ -1,10 +1,11 @@
 #!/bin/sh
 # What an administrator does with an installed minfs, step by step. Runs in a mount namespace and
 # a process namespace of its own, so that nothing of it outlives it; `tests/install.rs` starts it
-# with the directory that `make install` filled and a directory to work in.
+# with the directory that `make install` filled, a directory to work in, and the README.
 set -eu
 root=$1
 work=$2
+readme=$3
 
 expect() { # CODE COMMAND...
     wanted=$1
@@ -99,6 +100,40 @@ expect 0 umount "$second"
 # By the entry of the table, whose type is fuse.minfs.
 expect 0 fsck "$second"
 
+echo "the example of the README"
+mkdir "$work/example"
+sed -n '/^## Beside the laboratory/,$p' "$readme" | sed -n '/^```sh/,/^```/p' |
+    grep -v -e '^```' -e kurabe | sed "s:sudo ::; s:/mnt:$point:" >"$work/example/steps"
+[ "$(grep -c -e '^minfs ' -e '^mount ' -e '^umount ' "$work/example/steps")" -ge 5 ]
+cd "$work/example"
+expect 0 sh -e steps
+cd "$work"
+
+echo "labels"
+# blkid does not know minfs, so nothing finds a volume by its label or UUID; a partition is found.
+if command -v sfdisk >"$work/output"; then
+    truncate -s 64M "$work/disk"
+    echo 'start=2048, uuid=5d0c8a2e-6f0b-4d5c-9d63-0c4e1f3a7b21' |
+        sfdisk -q --label gpt "$work/disk"
+    device=$(losetup --find --show --partscan "$work/disk")
+    code=0
+    (
+        # A kernel without partition tables learns of the partition so.
+        expect 0 partx --update "$device"
+        expect 0 minfs mkfs -q -L found -U 7a2d1c64-6a52-4b2f-8c57-1d0f6f1f9b10 "${device}p1"
+        expect 0 minfs stat "${device}p1"
+        grep -q '^LABEL=found$' "$work/output"
+        expect 1 mount -t fuse.minfs LABEL=found "$point"
+        expect 1 mount -t fuse.minfs UUID=7a2d1c64-6a52-4b2f-8c57-1d0f6f1f9b10 "$point"
+        expect 0 mount -t fuse.minfs PARTUUID=5d0c8a2e-6f0b-4d5c-9d63-0c4e1f3a7b21 "$point"
+        [ "$(findmnt -n -o SOURCE "$point")" = "${device}p1" ]
+        expect 0 umount "$point"
+        expect 0 minfs ls "${device}p1"
+    ) || code=$?
+    losetup --detach "$device"
+    [ "$code" = 0 ] || { cat "$work/output"; exit "$code"; }
+fi
+
 echo "a device that fails"
 mkdir "$work/full"
 mount -t tmpfs -o size=2M tmpfs "$work/full"
@@ -116,6 +151,38 @@ expect 0 fsck.minfs -n "$work/full/image"
 [ "$(minfs get "$work/full/image" kept)" = kept ]
 umount "$work/full"
 
+# Each tool that writes says what protects DEVICE, and what lifts that; nothing is touched.
+refused() { # HINT DEVICE COMMAND...
+    hint=$1
+    protected=$2
+    shift 2
+    for arguments in "put $protected /etc/passwd new" "rm $protected written" "mv $protected written new" \
+        "mkfs -f $protected" "fsck --repair $protected"; do
+        code=2
+        case $arguments in fsck*) code=8 ;; esac
+        expect "$code" "$@" minfs $arguments
+        grep -q -F -e "$hint" "$work/output" || { cat "$work/output"; exit 1; }
+    done
+}
+
+echo "a write-protected image"
+mkdir "$work/protected"
+mount -t tmpfs tmpfs "$work/protected"
+cp "$image" "$work/protected/image"
+mount -o remount,ro "$work/protected"
+refused 'mount -o remount,rw' "$work/protected/image"
+umount "$work/protected"
+# Where another user gets to it.
+mode=/run/mount/image
+cp "$image" "$mode"
+chmod 444 "$mode"
+refused 'chmod u+w' "$mode" setpriv --reuid 65534 --regid 65534 --clear-groups
+# Not every file system has this attribute.
+if chattr +i "$mode"; then
+    refused 'chattr -i' "$mode"
+    chattr -i "$mode"
+fi
+
 echo "a write-protected device"
 chmod 444 "$image"
 device=$(losetup --find --show --read-only "$image")
@@ -128,6 +195,7 @@ code=0
     expect 2 minfs rm "$image" written
     expect 0 umount "$point"
     expect 0 fsck -t minfs -n "$device"
+    refused 'blockdev --setrw' "$device"
 ) || code=$?
 losetup --detach "$device"
 exit "$code"

@@ -1,0 +1,87 @@
+//! The tools on unmounted volumes, as a user meets them. Needs no root.
+
+#[path = "common/mount.rs"]
+mod common;
+
+use std::fs;
+use std::process::Output;
+
+use common::{MINFS, minfs, pattern, succeed};
+
+/// A volume with the files `text` and `binary`, and what each holds.
+struct Site {
+    directory: tempfile::TempDir,
+    image: String,
+}
+
+const TEXT: &[u8] = b"a line\n";
+
+impl Site {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+        let (image, binary) = (path("image"), pattern(100_000, 1));
+        succeed(minfs(&["mkfs", "--size", "16M", "-q", &image]));
+        for (name, content) in [("text", TEXT), ("binary", &binary)] {
+            fs::write(path(name), content).unwrap();
+            succeed(minfs(&["put", &image, &path(name)]));
+            fs::remove_file(path(name)).unwrap();
+        }
+        Self { directory, image }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().unwrap().to_string()
+    }
+}
+
+/// What was said by a command that must refuse.
+#[track_caller]
+fn refusal(output: &Output, code: i32) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(output.stdout.is_empty(), "{said}");
+    said
+}
+
+#[test]
+fn what_is_no_volume_is_named_once() {
+    let site = Site::new();
+    let directory = site.path("directory");
+    fs::create_dir(&directory).unwrap();
+    for path in ["/dev/null", &directory, "/no/such/image"] {
+        for arguments in [
+            vec!["ls", path],
+            vec!["stat", path],
+            vec!["df", path],
+            vec!["map", path],
+            vec!["get", path, "a"],
+            vec!["put", path, MINFS],
+            vec!["rm", path, "a"],
+            vec!["mv", path, "a", "b"],
+            vec!["mkfs", path],
+            vec!["fsck", path],
+            vec!["fsck", "--repair", path],
+        ] {
+            let code = if arguments[0] == "fsck" { 8 } else { 2 };
+            let said = refusal(&minfs(&arguments), code);
+            assert_eq!(said.matches(path).count(), 1, "{arguments:?}: {said}");
+        }
+    }
+    let sized = refusal(&minfs(&["mkfs", "--size", "16M", &directory]), 2);
+    assert!(!sized.contains("--force") && sized.matches(&directory).count() == 1, "{sized}");
+}
+
+#[test]
+fn a_size_for_an_image_that_exists_makes_it_anew_by_force_only() {
+    let site = Site::new();
+    let image = &site.image;
+    let length = || fs::metadata(image).unwrap().len();
+    let said = refusal(&minfs(&["mkfs", "--size", "32M", image]), 2);
+    assert!(said.contains("--force") && said.contains("lost"), "{said}");
+    assert_eq!((length(), succeed(minfs(&["ls", image]))), (16 << 20, "binary\ntext\n".into()));
+    for (size, bytes) in [("32M", 32 << 20), ("8M", 8 << 20)] {
+        succeed(minfs(&["mkfs", "--force", "--size", size, image]));
+        assert_eq!((length(), succeed(minfs(&["ls", image]))), (bytes, String::new()));
+    }
+}
