@@ -110,8 +110,12 @@ enum Command {
         device: PathBuf,
         /// Name on the volume.
         name: OsString,
-        /// Where to; standard output unless given.
+        /// File to write; `-` is standard output, as is none, but then a terminal gets no binary
+        /// file.
         destination: Option<PathBuf>,
+        /// Replace an existing file.
+        #[arg(short, long)]
+        force: bool,
     },
     /// Remove files.
     Rm {
@@ -276,8 +280,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Put { device, source, name, force } => {
             tools::put(&device, &source, name.as_deref(), force)
         }
-        Command::Get { device, name, destination } => {
-            tools::get(&device, &name, destination.as_deref())
+        Command::Get { device, name, destination, force } => {
+            tools::get(&device, &name, destination.as_deref(), force)
         }
         Command::Rm { device, names } => tools::remove(&device, &names),
         Command::Mv { device, from, to } => tools::rename(&device, &from, &to),

@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +13,9 @@ use block::{AlignedBuffer, BlockDevice};
 use minfs::{File, FileFacts, MkfsOptions, MountOptions, Severity, Volume};
 
 use crate::cli::{FsckArguments, MkfsArguments};
-use crate::device::{check_claim, foreign_signature, open, open_to_write, opening_failed};
+use crate::device::{
+    check_claim, check_not_attached, foreign_signature, open, open_to_write, opening_failed,
+};
 use crate::failure::Failure;
 
 /// Transfers of put and get in bytes.
@@ -308,26 +310,66 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
     outcome.and_then(|()| Ok(volume.unmount()?))
 }
 
+/// Opens the file that another of the volume on `device` is copied to.
+fn open_destination(path: &Path, device: &Path, force: bool) -> Result<fs::File, Failure> {
+    let refuse = |why: &str| Err(Failure::refused(path.display(), why));
+    let mut options = fs::OpenOptions::new();
+    options.write(true);
+    match path.metadata() {
+        Ok(facts) if facts.is_dir() => {
+            return refuse("it is a directory; name the file in it that shall be written");
+        }
+        Ok(facts) if facts.file_type().is_block_device() => {
+            return refuse("it is a device; write on it with dd, from standard output");
+        }
+        Ok(facts) if facts.is_file() => {
+            let volume = device.metadata().map_err(|error| opening_failed(device, &error))?;
+            if (facts.dev(), facts.ino()) == (volume.dev(), volume.ino()) {
+                return refuse("it holds the volume itself");
+            }
+            check_not_attached(path)?;
+            if !force {
+                return refuse("the file exists; --force replaces it");
+            }
+            options.truncate(true);
+        }
+        // A pipe, a terminal or /dev/null has nothing to lose.
+        Ok(_) => {}
+        Err(_) => {
+            options.create_new(true);
+        }
+    }
+    options.open(path).map_err(|error| opening_failed(path, &error))
+}
+
 /// Copies a file out.
-pub fn get(device: &Path, name: &OsStr, destination: Option<&Path>) -> Outcome {
+pub fn get(device: &Path, name: &OsStr, destination: Option<&Path>, force: bool) -> Outcome {
     let volume = volume(device, true)?;
     let file = volume.open(name.as_bytes())?;
     let mut buffer = AlignedBuffer::zeroed(COPY_BYTES);
     // What cannot be read must not cost the destination its content.
     let mut length = file.read(&mut buffer, 0)?;
-    let mut output: Box<dyn Write> = match destination {
-        Some(path) => {
-            Box::new(fs::File::create(path).map_err(|error| opening_failed(path, &error))?)
-        }
+    let path = destination.filter(|path| *path != Path::new("-"));
+    let mut output: Box<dyn Write> = match path {
+        Some(path) => Box::new(open_destination(path, device, force)?),
         None => Box::new(io::stdout().lock()),
+    };
+    if destination.is_none() && io::stdout().is_terminal() && buffer[..length].contains(&0) {
+        let why = "it is binary, and standard output is a terminal; name a file to write, or - to \
+                   print it all the same";
+        return Err(Failure::refused(shown(name.as_bytes()), why));
+    }
+    let failed = |error| {
+        let shown = path.unwrap_or(Path::new("standard output")).display();
+        Failure::failed(shown, error)
     };
     let mut offset = 0;
     while length > 0 {
-        output.write_all(&buffer[..length]).map_err(broken)?;
+        output.write_all(&buffer[..length]).map_err(failed)?;
         offset += length as u64;
         length = file.read(&mut buffer, offset)?;
     }
-    output.flush().map_err(broken)
+    output.flush().map_err(failed)
 }
 
 /// Removes files: all that are named, or none when one of them is not there.

@@ -4,7 +4,8 @@
 mod common;
 
 use std::fs;
-use std::process::Output;
+use std::path::Path;
+use std::process::{Command, Output};
 
 use common::{MINFS, minfs, pattern, succeed};
 
@@ -12,6 +13,7 @@ use common::{MINFS, minfs, pattern, succeed};
 struct Site {
     directory: tempfile::TempDir,
     image: String,
+    binary: Vec<u8>,
 }
 
 const TEXT: &[u8] = b"a line\n";
@@ -27,7 +29,7 @@ impl Site {
             succeed(minfs(&["put", &image, &path(name)]));
             fs::remove_file(path(name)).unwrap();
         }
-        Self { directory, image }
+        Self { directory, image, binary }
     }
 
     fn path(&self, name: &str) -> String {
@@ -42,6 +44,65 @@ fn refusal(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(output.stdout.is_empty(), "{said}");
     said
+}
+
+#[test]
+fn get_writes_where_it_is_told_and_replaces_nothing_unasked() {
+    let site = Site::new();
+    let (image, out) = (&site.image, site.path("out"));
+    let mut printing = Command::new(MINFS);
+    let printed = printing.args(["get", image, "binary", "-"]).current_dir(&site.directory);
+    assert!(printed.output().unwrap().stdout == site.binary);
+    assert!(!Path::new(&site.path("-")).exists());
+    assert!(minfs(&["get", image, "binary"]).stdout == site.binary);
+    succeed(minfs(&["get", image, "binary", &out]));
+    assert!(fs::read(&out).unwrap() == site.binary);
+    assert!(refusal(&minfs(&["get", image, "text", &out]), 2).contains("--force"));
+    assert!(fs::read(&out).unwrap() == site.binary);
+    succeed(minfs(&["get", "--force", image, "text", &out]));
+    assert_eq!(fs::read(&out).unwrap(), TEXT);
+    // Nothing is lost in what holds nothing.
+    succeed(minfs(&["get", image, "text", "/dev/null"]));
+}
+
+#[test]
+fn neither_put_nor_get_takes_a_directory_or_the_volume_itself() {
+    let site = Site::new();
+    let (image, directory) = (&site.image, site.path(""));
+    let before = fs::read(image).unwrap();
+    assert!(refusal(&minfs(&["put", image, &directory, "x"]), 2).contains("it is a directory"));
+    for force in [None, Some("--force")] {
+        let get = |to: &str| {
+            let mut get = Command::new(MINFS);
+            get.arg("get").args(force).args([image, "text", to]).output().unwrap()
+        };
+        assert!(refusal(&get(&directory), 2).contains("it is a directory"));
+        assert!(refusal(&get(image), 2).contains("it holds the volume itself"));
+        assert!(fs::read(image).unwrap() == before);
+    }
+}
+
+#[test]
+fn a_terminal_gets_no_binary_file_unless_it_asks() {
+    let site = Site::new();
+    let at_terminal = |arguments: &str| {
+        let mut script = Command::new("script");
+        let command = format!("{MINFS} get {} {arguments}", site.image);
+        let output = script.args(["-qec", &command, "/dev/null"]).output().unwrap();
+        (output.status.code(), output.stdout)
+    };
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: this needs script of util-linux");
+        return;
+    }
+    let (code, said) = at_terminal("binary");
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("standard output is a terminal"), "{said}");
+    let (code, printed) = at_terminal("binary -");
+    assert!(code == Some(0) && printed.len() >= site.binary.len());
+    // The terminal ends lines in its own way.
+    assert_eq!(at_terminal("text"), (Some(0), b"a line\r\n".to_vec()));
 }
 
 #[test]

@@ -180,6 +180,7 @@ refused 'chmod u+w' "$mode" setpriv --reuid 65534 --regid 65534 --clear-groups
 # Not every file system has this attribute.
 if chattr +i "$mode"; then
     refused 'chattr -i' "$mode"
+    expect 2 minfs get -f "$image" written "$mode"
     chattr -i "$mode"
 fi
 
