@@ -3,11 +3,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use block::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
 use minfs::{MkfsOptions, MountOptions, Volume, mkfs};
@@ -27,26 +28,32 @@ fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_string()
 }
 
-/// A loop device over an image that is written in full; detached when dropped.
-pub struct Loop(String);
+/// A loop device over an image that is written in full. The kernel gives both back when the last
+/// user of the device is gone, even if that is killed.
+pub struct Loop {
+    path: String,
+    _node: File,
+}
 
 impl Loop {
     fn new(name: &str, directory: &Path) -> Self {
         let image = directory.join(format!("{name}.image"));
         let file = File::create(&image).expect("create the image");
+        file.set_len(IMAGE_BYTES).expect("set the image's length");
+        let text = image.to_str().expect("a plain path");
+        let path = run("losetup", &["--find", "--show", "--direct-io=on", text]);
+        let node = File::open(&path).expect("open the loop device");
+        // Detached while it is open, it clears itself with its last user.
+        run("losetup", &["--detach", &path]);
+        let facts = path.replace("/dev", "/sys/block") + "/loop/autoclear";
+        assert_eq!(fs::read_to_string(facts).expect("it is attached").trim(), "1");
+        fs::remove_file(&image).expect("remove the name of the image");
         let noise = vec![0x5a; 4 << 20];
         for offset in (0..IMAGE_BYTES).step_by(noise.len()) {
             file.write_all_at(&noise, offset).expect("fill the image");
         }
         file.sync_all().expect("sync the image");
-        let image = image.to_str().expect("a plain path");
-        Self(run("losetup", &["--find", "--show", "--direct-io=on", image]))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+        Self { path, _node: node }
     }
 }
 
@@ -165,7 +172,6 @@ pub struct Pair<D> {
     /// Where its files grow.
     growing_at: u64,
     pub area: Library,
-    // Detached last, after everything that has it open.
     _device_held: Option<Loop>,
 }
 
@@ -173,7 +179,7 @@ impl Pair<FileDevice> {
     pub fn on_loop(directory: &Path) -> Self {
         let attached = Loop::new("minfs", directory);
         let options = FileDeviceOptions { exclusive: true, ..Default::default() };
-        let device = FileDevice::open(&attached.0, &options).expect("open the loop device");
+        let device = FileDevice::open(&attached.path, &options).expect("open the loop device");
         Self::new(device, Some(attached))
     }
 }
@@ -232,7 +238,22 @@ impl<D: BlockDevice + 'static> Pair<D> {
 pub struct FileSystem {
     pub name: &'static str,
     point: PathBuf,
+    /// What serves it, where the kernel does not.
+    daemon: Option<Child>,
     _device: Loop,
+}
+
+/// Serves minfs through FUSE until it is unmounted or the benchmark ends in whatever way.
+fn serve(device: &str, point: &Path) -> Child {
+    let bare = fs::metadata(point).expect("the mount point").dev();
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", MINFS, "mount", "--foreground", device]).arg(point);
+    let mut daemon = command.spawn().expect("start setpriv");
+    while fs::metadata(point).expect("the mount point").dev() == bare {
+        assert_eq!(daemon.try_wait().expect("ask for its end"), None, "the mount failed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    daemon
 }
 
 impl FileSystem {
@@ -240,19 +261,20 @@ impl FileSystem {
         let device = Loop::new(name, directory);
         let point = directory.join(name);
         fs::create_dir(&point).expect("make the mount point");
-        let point_text = point.to_str().expect("a plain path");
         let make: &[&str] = match name {
             "ext4" => &["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0"],
             "xfs" => &["mkfs.xfs", "-q", "-f", "-K"],
             "btrfs" => &["mkfs.btrfs", "-q", "-f", "-K"],
             _ => &[MINFS, "mkfs", "-f", "-q"],
         };
-        run(make[0], &[&make[1..], &[device.0.as_str()]].concat());
-        match name {
-            "minfs-fuse" => run(MINFS, &["mount", &device.0, point_text]),
-            _ => run("mount", &[&device.0, point_text]),
+        run(make[0], &[&make[1..], &[device.path.as_str()]].concat());
+        let daemon = if name == "minfs-fuse" {
+            Some(serve(&device.path, &point))
+        } else {
+            run("mount", &[&device.path, point.to_str().expect("a plain path")]);
+            None
         };
-        Self { name, point, _device: device }
+        Self { name, point, daemon, _device: device }
     }
 
     pub fn file(&self, name: &str, grows: bool) -> Mounted {
@@ -273,5 +295,10 @@ impl FileSystem {
 impl Drop for FileSystem {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.point).status();
+        if let Some(daemon) = &mut self.daemon {
+            // Where the unmount failed it would not end.
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
     }
 }

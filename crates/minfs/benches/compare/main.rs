@@ -8,6 +8,9 @@
 //! contenders; files that many threads grow. Needs root,
 //! mkfs.ext4, mkfs.xfs and mkfs.btrfs; says so and ends otherwise.
 //!
+//! Whatever ends it, even SIGKILL, the kernel gives mounts, loop devices and images back: the mounts
+//! lie in a namespace of its own, devices clear themselves, images have no names.
+//!
 //! `MINFS_BENCH_DIRECTORY` says where the images lie (a memory file system shows the software's
 //! share, a disk the user's), `MINFS_BENCH_SECONDS` how long each cell lasts at least (6; 15 times
 //! that where the interval stays wide, some twenty minutes in all);
@@ -20,7 +23,9 @@ mod modelled;
 mod paired;
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +41,8 @@ const BOUND: f64 = 0.02;
 /// to tell file systems apart.
 const LIBRARY_WIDTH: f64 = 0.008;
 const OTHERS_WIDTH: f64 = 0.03;
+/// The environment variable that tells that the namespace was entered.
+const INSIDE_VARIABLE: &str = "MINFS_BENCH_INSIDE";
 const PARTS: [&str; 4] = ["library", "extending", "all", "growth"];
 const MATRIX: [Access; 2] = [Access::RandomRead, Access::RandomWrite];
 const DEPTHS: [usize; 2] = [1, 32];
@@ -273,6 +280,7 @@ fn time_huge_volume(directory: &Path) {
     for _ in 0..7 {
         let path = directory.join("huge.image");
         let device = Arc::new(FileDevice::create(&path, 1 << 40).expect("a sparse image"));
+        fs::remove_file(path).expect("remove the name of the image");
         let start = Instant::now();
         mkfs(&device, &MkfsOptions::default()).expect("mkfs");
         times[0].push(start.elapsed().as_secs_f64() * 1e3);
@@ -280,10 +288,17 @@ fn time_huge_volume(directory: &Path) {
         let volume = Volume::mount(device, &MountOptions::default()).expect("mount");
         times[1].push(start.elapsed().as_secs_f64() * 1e3);
         drop(volume);
-        fs::remove_file(path).expect("remove the image");
     }
     let [mkfs_ms, mount_ms] = times.map(median);
     println!("\n1 TiB sparse image: mkfs {mkfs_ms:.1} ms, mount {mount_ms:.1} ms (medians of 7)");
+}
+
+/// Goes on as the same process, in a mount namespace of its own.
+fn enter_namespace() -> std::io::Error {
+    let program = std::env::current_exe().expect("this program");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--"]).arg(program).args(std::env::args_os().skip(1));
+    command.env(INSIDE_VARIABLE, "1").exec()
 }
 
 fn main() {
@@ -291,8 +306,12 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root && std::env::var_os(INSIDE_VARIABLE).is_none() {
+        panic!("unshare: {}", enter_namespace());
+    }
     time_software();
-    if !rustix::process::geteuid().is_root() {
+    if !is_root {
         eprintln!("SKIPPED: loop devices and mounts need root");
         return;
     }
