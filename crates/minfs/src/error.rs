@@ -69,8 +69,8 @@ pub enum Error {
     /// Writing is not possible.
     #[error("the volume is read-only: {0}")]
     ReadOnly(String),
-    /// The file's own record is damaged.
-    #[error("{0}: the file's record is damaged; run fsck.minfs")]
+    /// A record of the file is damaged, and may have been the newest.
+    #[error("{0}: its newest record may be lost; run fsck.minfs, which says what can be done")]
     DamagedFile(String),
     /// An argument makes no sense.
     #[error("{0}")]

@@ -1,9 +1,15 @@
 //! Checking a volume, and repairing it where asked.
 //!
 //! The check is the survey that every mount makes, run to its end and told in full. A repair
-//! changes as little as it can, tells each change, and never invents content: what has no record
-//! that can be trusted is given up. Each repaired slot pair ends with one whole record; the
-//! volume is surveyed anew after.
+//! destroys as little as it can, tells each change, and never invents content: a file is kept as
+//! the newest record that is left says, and given up only where none is left or where another file
+//! holds its name or space. The volume is surveyed anew after.
+//!
+//! Power may fail in the middle. An inode gets one record a round, in the slot that does not hold
+//! what is left of it, and each round ends with a flush: so whatever arrives, the next repair finds
+//! the same record left, or the new one. An inode of which nothing is left has nothing to lose.
+
+use std::collections::BTreeSet;
 
 use block::BlockDevice;
 
@@ -57,8 +63,9 @@ pub fn fsck<D: BlockDevice + ?Sized>(device: &D, repair: bool) -> Result<FsckRep
     let mut repairs = Vec::new();
     let mut last = first;
     if repair {
-        // Each round ends at least one finding; a hopeless one (a failing device) ends the loop.
-        let mut rounds = last.findings.len();
+        // Each round writes an inode's record, or ends a conflict; an inode takes two records at
+        // most. A hopeless finding (a failing device) ends the loop.
+        let mut rounds = 2 * last.findings.len();
         while rounds > 0 && last.worst() > Some(Severity::Note) {
             Repair::new(device, &last).run(&mut repairs)?;
             last = Survey::read(device)?;
@@ -80,29 +87,33 @@ struct Repair<'a, D: ?Sized> {
     device: &'a D,
     survey: &'a Survey,
     next_generation: u64,
-    touched: Vec<u32>,
+    /// Inodes that this round leaves alone from here on.
+    touched: BTreeSet<u32>,
 }
 
 impl<'a, D: BlockDevice + ?Sized> Repair<'a, D> {
     fn new(device: &'a D, survey: &'a Survey) -> Self {
         let newest = survey.inodes.iter().map(|inode| inode.newest_generation).max().unwrap_or(0);
-        Self { device, survey, next_generation: newest + 1, touched: Vec::new() }
+        Self { device, survey, next_generation: newest + 1, touched: BTreeSet::new() }
     }
 
     fn run(mut self, repairs: &mut Vec<String>) -> Result<()> {
         // What was read and judged may still be in the device's cache only.
         self.device.flush().map_err(Error::device("flush the device"))?;
+        // Conflicts come first, since a new record makes its inode the younger one.
         for finding in &self.survey.findings {
-            if finding.severity == Severity::Note {
-                continue;
+            if let Subject::Overlap(older, younger) = finding.subject {
+                self.end_conflict(older, younger, "space", repairs)?;
+            } else if let Subject::Name(older, younger) = finding.subject {
+                self.end_conflict(older, younger, "name", repairs)?;
             }
+        }
+        for finding in &self.survey.findings {
             match finding.subject {
+                _ if finding.severity == Severity::Note => {}
                 Subject::Geometry(copy) => self.rewrite_geometry(copy, repairs)?,
-                Subject::Slot(inode) => self.rewrite_slot(inode, repairs)?,
-                Subject::Inode(inode) => self.give_up(inode, repairs)?,
-                Subject::Overlap(older, _) | Subject::Name(older, _) => {
-                    self.remove_older(older, repairs)?;
-                }
+                Subject::Slot(inode) | Subject::Inode(inode) => self.renew(inode, repairs)?,
+                Subject::Overlap(..) | Subject::Name(..) => {}
             }
         }
         self.device.flush().map_err(Error::device("flush the device"))
@@ -117,63 +128,83 @@ impl<'a, D: BlockDevice + ?Sized> Repair<'a, D> {
         Ok(())
     }
 
-    /// Writes the record that counts to both slots, the damaged one first.
-    fn rewrite_slot(&mut self, inode: u32, repairs: &mut Vec<String>) -> Result<()> {
-        let surveyed = &self.survey.inodes[inode as usize];
-        let Some((slot, record)) = &surveyed.record else { return Ok(()) };
-        if self.is_touched(inode) {
-            return Ok(());
-        }
-        let mut record = record.clone();
-        record.previous_generation = record.generation;
-        if let Some(file) = &mut record.file {
-            // The survey has compared the tail with its checksum, and the flush has settled it.
-            file.tail = None;
-        }
-        self.write(record, 1 - slot)?;
-        repairs.push(format!(
-            "inode {inode} ({}): its damaged older slot was written anew",
-            self.survey.name(inode)
-        ));
-        Ok(())
-    }
-
-    /// Makes an inode free of which no record can be trusted.
-    fn give_up(&mut self, inode: u32, repairs: &mut Vec<String>) -> Result<()> {
-        if self.is_touched(inode) {
-            return Ok(());
-        }
-        self.write_free(inode)?;
-        repairs.push(format!(
-            "inode {inode} ({}): it was given up; its content is lost",
-            self.survey.name(inode)
-        ));
-        Ok(())
-    }
-
-    fn remove_older(&mut self, older: u32, repairs: &mut Vec<String>) -> Result<()> {
-        if self.is_touched(older) {
+    /// Gives the older file up: what a lost record gave away was taken by a younger one.
+    fn end_conflict(
+        &mut self,
+        older: u32,
+        younger: u32,
+        what: &str,
+        repairs: &mut Vec<String>,
+    ) -> Result<()> {
+        let are_new = [older, younger].map(|inode| self.touched.insert(inode));
+        if are_new != [true, true] {
             return Ok(());
         }
         self.write_free(older)?;
+        let [loser, winner] = [older, younger].map(|inode| self.survey.title(inode));
         repairs.push(format!(
-            "{} (inode {older}) was removed, since a younger record claims its name or space",
-            self.survey.name(older)
+            "{loser} was given up, since {winner} has its {what} by now: its content is lost"
         ));
         Ok(())
     }
 
-    /// Writes free records to both slots, so that nothing of the old ones can come back.
+    /// Writes what is left of an inode anew, over its damaged slot.
+    fn renew(&mut self, inode: u32, repairs: &mut Vec<String>) -> Result<()> {
+        if !self.touched.insert(inode) {
+            return Ok(());
+        }
+        let surveyed = &self.survey.inodes[inode as usize];
+        let title = self.survey.title(inode);
+        let Some(((slot, record), file)) = surveyed.record.as_ref().zip(surveyed.file()) else {
+            self.write_free(inode)?;
+            repairs.push(if self.is_in_doubt(inode) {
+                format!("{title}: nothing is left of a file that may have been here; it is free")
+            } else {
+                format!("{title}, which holds no file: its slots were written anew")
+            });
+            return Ok(());
+        };
+        let mut record = record.clone();
+        record.previous_generation = record.generation;
+        if let Some(file) = &mut record.file {
+            // The survey has compared the tail with its checksum, and the flush has settled it; or
+            // it is kept like the rest of a file in doubt.
+            file.tail = None;
+        }
+        self.write(record, 1 - slot)?;
+        repairs.push(if self.is_in_doubt(inode) {
+            format!(
+                "{title}: kept as the newest record that is left says, {} bytes. This may be an \
+                 older state: what was written or changed since may be missing, and space that it \
+                 gave up since may show other contents",
+                file.size
+            )
+        } else {
+            format!("{title}: its damaged older slot was written anew")
+        });
+        Ok(())
+    }
+
+    /// Whether an error was found that concerns this inode alone.
+    fn is_in_doubt(&self, inode: u32) -> bool {
+        let is_doubt = |finding: &Finding| finding.subject == Subject::Inode(inode);
+        self.survey.findings.iter().any(is_doubt)
+    }
+
+    /// Makes an inode free. Of one of which nothing is left both slots are written, so that nothing
+    /// of the old ones can come back.
     fn write_free(&mut self, inode: u32) -> Result<()> {
-        let burial = self.survey.inodes[inode as usize]
-            .record
-            .as_ref()
-            .and_then(|(_, record)| record.burial);
+        let mut free =
+            Record { inode, generation: 0, previous_generation: 0, burial: None, file: None };
+        if let Some((slot, record)) = &self.survey.inodes[inode as usize].record {
+            free.previous_generation = record.generation;
+            free.burial = record.burial;
+            return self.write(free, 1 - slot);
+        }
         let zeros = block::AlignedBuffer::zeroed(BLOCK_BYTES as usize);
         let offset = self.survey.geometry.slot_offset(inode, 0);
         self.device.write_at(&zeros, offset).map_err(Error::device("clear a slot"))?;
-        let record = Record { inode, generation: 0, previous_generation: 0, burial, file: None };
-        self.write(record, 1)
+        self.write(free, 1)
     }
 
     fn write(&mut self, mut record: Record, slot: usize) -> Result<()> {
@@ -183,12 +214,5 @@ impl<'a, D: BlockDevice + ?Sized> Repair<'a, D> {
         let offset = geometry.slot_offset(record.inode, slot);
         let bytes = record.encode(geometry, slot);
         self.device.write_at(&bytes, offset).map_err(Error::device("write a record"))
-    }
-
-    /// Whether this round has changed the inode already; later findings then wait for the next.
-    fn is_touched(&mut self, inode: u32) -> bool {
-        let is_touched = self.touched.contains(&inode);
-        self.touched.push(inode);
-        is_touched
     }
 }

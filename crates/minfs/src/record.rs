@@ -101,12 +101,19 @@ pub(crate) enum Slot {
     Whole(Box<Record>),
     /// Every sector is zeros or bears its checksum, but they are not of one write.
     Interrupted {
-        newest: u64,
+        /// The lowest and the highest generation of its sectors.
+        generations: (u64, u64),
+        has_zeros: bool,
     },
     /// Something that no sequence of writes leaves.
     Decayed {
-        newest: Option<u64>,
+        /// The lowest and the highest generation of its good sectors, if there is one.
+        generations: Option<(u64, u64)>,
+        /// The name that it seems to have held; it may be damaged too.
         name: Option<Vec<u8>>,
+        /// The record, where the damage hit only sectors that hold nothing of it. Whether all of
+        /// it had been written before is not known.
+        legible: Option<Box<Record>>,
         why: String,
     },
 }
@@ -260,6 +267,26 @@ impl Record {
         Ok(Record { inode, generation, previous_generation, burial, file })
     }
 
+    /// The record of a slot whose `broken` sectors hold nothing of it.
+    fn legible(
+        bytes: &[u8],
+        broken: &[usize],
+        geometry: &VolumeGeometry,
+        inode: u32,
+        generation: u64,
+    ) -> Option<Self> {
+        let count = SlotHeader::decode(bytes).extent_count as usize;
+        let used_sectors = 1 + count.div_ceil(EXTENTS_PER_SECTOR);
+        if broken.iter().any(|index| *index < used_sectors) {
+            return None;
+        }
+        let mut mended = bytes.to_vec();
+        for index in broken {
+            mended[index * SECTOR_BYTES..(index + 1) * SECTOR_BYTES].fill(0);
+        }
+        Self::checked(&mended, geometry, inode, generation).ok()
+    }
+
     fn checked_file(
         header: &SlotHeader,
         extents: Vec<Extent>,
@@ -346,20 +373,21 @@ impl Slot {
         if is_zero(bytes) {
             return Self::Blank;
         }
-        let mut oldest = u64::MAX;
-        let mut newest = None;
-        let mut zeros = 0;
+        let mut generations: Option<(u64, u64)> = None;
+        let mut has_zeros = false;
         let mut broken = Vec::new();
         for (index, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
             if is_zero(sector) {
-                zeros += 1;
+                has_zeros = true;
                 continue;
             }
             let trailer = SectorTrailer::decode(&sector[PAYLOAD_BYTES..]);
             let checksum = sector_checksum(&geometry.fields.uuid, inode, slot, index, sector);
             if checksum == trailer.checksum && (1..GENERATION_END).contains(&trailer.generation) {
-                oldest = oldest.min(trailer.generation);
-                newest = newest.max(Some(trailer.generation));
+                let one = trailer.generation;
+                generations = generations
+                    .map(|(oldest, newest)| (oldest.min(one), newest.max(one)))
+                    .or(Some((one, one)));
             } else {
                 broken.push(index);
             }
@@ -369,30 +397,52 @@ impl Slot {
             let length = (header.name_length as usize).min(NAME_BYTES_MAX);
             let name = &header.name[..length];
             let has_name = header.magic == SLOT_MAGIC && is_valid_name(name);
-            Self::Decayed { newest, name: has_name.then(|| name.to_vec()), why }
+            let legible = match generations {
+                Some((oldest, newest)) if !broken.is_empty() && !has_zeros && oldest == newest => {
+                    Record::legible(bytes, &broken, geometry, inode, newest)
+                }
+                _ => None,
+            };
+            let name = has_name.then(|| name.to_vec());
+            Self::Decayed { generations, name, legible: legible.map(Box::new), why }
         };
         if !broken.is_empty() {
             return decayed(format!("sectors {broken:?} have wrong checksums"));
         }
-        match newest {
-            Some(generation) if zeros == 0 && oldest == generation => {
-                match Record::checked(bytes, geometry, inode, generation) {
-                    Ok(record) => Self::Whole(Box::new(record)),
-                    Err(why) => decayed(why),
-                }
-            }
-            _ => Self::Interrupted { newest: newest.unwrap_or(0) },
+        let (oldest, newest) = generations.expect("a sector that is not zero is good or broken");
+        if has_zeros || oldest != newest {
+            return Self::Interrupted { generations: (oldest, newest), has_zeros };
+        }
+        match Record::checked(bytes, geometry, inode, newest) {
+            Ok(record) => Self::Whole(Box::new(record)),
+            Err(why) => decayed(why),
         }
     }
 
-    /// The highest generation that any sector of the slot shows.
-    pub(crate) fn newest_generation(&self) -> u64 {
-        match self {
-            Self::Blank => 0,
-            Self::Whole(record) => record.generation,
-            Self::Interrupted { newest } => *newest,
-            Self::Decayed { newest, .. } => newest.unwrap_or(0),
+    /// A slot that cannot be read.
+    pub(crate) fn unreadable() -> Self {
+        Self::Decayed {
+            generations: None,
+            name: None,
+            legible: None,
+            why: "it cannot be read".into(),
         }
+    }
+
+    /// The lowest and the highest generation that its sectors show.
+    pub(crate) fn generations(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Blank => None,
+            Self::Whole(record) => Some((record.generation, record.generation)),
+            Self::Interrupted { generations, .. } => Some(*generations),
+            Self::Decayed { generations, .. } => *generations,
+        }
+    }
+
+    /// Whether damage cannot have hidden a record younger than `generation`: a write replaces all
+    /// sectors, so what was whole last is no younger than the oldest good one.
+    pub(crate) fn holds_nothing_after(&self, generation: u64) -> bool {
+        self.generations().is_some_and(|(oldest, _)| oldest < generation)
     }
 }
 
@@ -456,14 +506,20 @@ mod tests {
                     torn[range.clone()].copy_from_slice(&new[range]);
                 }
                 let slot = Slot::read(&torn, &geometry, 3, 1);
-                assert!(matches!(slot, Slot::Interrupted { newest: 9 }), "{mask:b}: {slot:?}");
+                let is_cut = matches!(slot, Slot::Interrupted { generations: (_, 9), .. });
+                assert!(is_cut, "{mask:b}: {slot:?}");
             }
         }
         for bit in 0..4096 * 8 {
             let mut rotten = new.to_vec();
             rotten[bit / 8] ^= 1 << (bit % 8);
             let slot = Slot::read(&rotten, &geometry, 3, 1);
-            assert!(matches!(slot, Slot::Decayed { newest: Some(9), .. }), "{bit}: {slot:?}");
+            let Slot::Decayed { generations: Some((9, 9)), legible, .. } = &slot else {
+                panic!("{bit}: {slot:?}")
+            };
+            // 63 extents lie in the sectors 1 and 2.
+            assert_eq!(legible.is_some(), bit / 8 / SECTOR_BYTES > 2, "{bit}");
+            assert!(legible.as_ref().is_none_or(|legible| **legible == record(9, 63)));
         }
     }
 
@@ -472,10 +528,19 @@ mod tests {
         let geometry = geometry();
         let bytes = record(9, 1).encode(&geometry, 1);
         assert!(matches!(Slot::read(&bytes, &geometry, 3, 1), Slot::Whole(_)));
-        assert!(matches!(Slot::read(&bytes, &geometry, 3, 0), Slot::Decayed { newest: None, .. }));
-        assert!(matches!(Slot::read(&bytes, &geometry, 4, 1), Slot::Decayed { newest: None, .. }));
+        assert!(matches!(
+            Slot::read(&bytes, &geometry, 3, 0),
+            Slot::Decayed { generations: None, .. }
+        ));
+        assert!(matches!(
+            Slot::read(&bytes, &geometry, 4, 1),
+            Slot::Decayed { generations: None, .. }
+        ));
         let other = plan(64 << 20, &MkfsOptions::default()).unwrap();
         assert_ne!(other.uuid(), geometry.uuid());
-        assert!(matches!(Slot::read(&bytes, &other, 3, 1), Slot::Decayed { newest: None, .. }));
+        assert!(matches!(
+            Slot::read(&bytes, &other, 3, 1),
+            Slot::Decayed { generations: None, .. }
+        ));
     }
 }

@@ -6,6 +6,7 @@
 //! cut may leave, a warning is harmless damage, an error makes the volume read-only.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use block::{AlignedBuffer, BlockDevice};
 
@@ -35,9 +36,9 @@ pub enum Severity {
 pub enum Subject {
     /// A copy of the geometry: 0 in the first block, 1 in the last.
     Geometry(usize),
-    /// A slot of an inode whose other slot is good.
+    /// A slot of an inode of which it is known, all the same, what it holds.
     Slot(u32),
-    /// An inode of which no record can be trusted.
+    /// An inode of which it is not known whether its newest record is left.
     Inode(u32),
     /// Two inodes that hold the same units; the first has the older record.
     Overlap(u32, u32),
@@ -59,15 +60,18 @@ pub struct Finding {
 /// What is known of one inode.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SurveyedInode {
-    /// The record that counts, and the slot that holds it.
+    /// The record that counts, or the newest that is left of a corrupt inode, and its slot.
     pub(crate) record: Option<(usize, Record)>,
     /// The highest generation seen in either slot.
     pub(crate) newest_generation: u64,
     /// The other slot holds a record that must not count; a writing mount replaces it first.
     pub(crate) has_void_record: bool,
-    /// A younger record of another inode has buried this one.
+    /// Records up to this generation were buried by another inode.
+    buried_until: u64,
+    /// The record is among them.
     pub(crate) is_buried: bool,
-    /// No record can be trusted.
+    /// It is in doubt what this inode holds, or how a new record of it would read: no file is
+    /// written or made here before a repair.
     pub(crate) is_corrupt: bool,
 }
 
@@ -90,6 +94,15 @@ pub(crate) struct Survey {
     pub(crate) used: Vec<(Extent, u32)>,
     /// Inodes whose record has a tail, with the whole record before it.
     tails: Vec<(u32, Option<Box<Record>>)>,
+    /// Inodes of which a slot is damaged and nothing shows that it was not the newer one.
+    doubts: Vec<Doubt>,
+}
+
+struct Doubt {
+    inode: u32,
+    why: String,
+    /// The damage hid no record younger than this, if so much is known.
+    newest: Option<u64>,
 }
 
 impl Survey {
@@ -102,6 +115,7 @@ impl Survey {
             findings: Vec::new(),
             used: Vec::new(),
             tails: Vec::new(),
+            doubts: Vec::new(),
         };
         for (index, why) in found.faults {
             let which = ["first block", "backup in the last block"][index];
@@ -113,6 +127,7 @@ impl Survey {
         }
         survey.read_slots(device)?;
         survey.bury();
+        survey.tell_doubts();
         survey.check_tails(device);
         survey.compare_names();
         survey.compare_extents();
@@ -124,15 +139,11 @@ impl Survey {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
-    /// Name of an inode for a message.
-    pub(crate) fn name(&self, inode: u32) -> String {
-        match self.inodes[inode as usize]
-            .record
-            .as_ref()
-            .and_then(|(_, record)| record.file.as_ref())
-        {
-            Some(file) => format!("{:?}", String::from_utf8_lossy(&file.name)),
-            None => "without name".to_string(),
+    /// An inode for a message, with the name of its file if it is one.
+    pub(crate) fn title(&self, inode: u32) -> String {
+        match self.inodes[inode as usize].file() {
+            Some(file) => format!("{:?} (inode {inode})", String::from_utf8_lossy(&file.name)),
+            None => format!("inode {inode}"),
         }
     }
 
@@ -168,11 +179,7 @@ impl Survey {
                 let inode = first + index;
                 let slots = [0, 1].map(|slot: usize| {
                     if unreadable[slot].contains(&index) {
-                        return Slot::Decayed {
-                            newest: None,
-                            name: None,
-                            why: "it cannot be read".into(),
-                        };
+                        return Slot::unreadable();
                     }
                     let start = index as usize * block_bytes;
                     let bytes = &buffers[slot][start..start + block_bytes];
@@ -188,19 +195,17 @@ impl Survey {
 
     /// Picks the record of one inode that counts.
     fn judge(&mut self, inode: u32, slots: [Slot; 2]) -> SurveyedInode {
-        let newest_generation =
-            slots.iter().map(Slot::newest_generation).max().expect("there are two slots");
+        let newest = slots.iter().filter_map(Slot::generations).map(|(_, newest)| newest).max();
+        let newest_generation = newest.unwrap_or(0);
         let mut surveyed = SurveyedInode { newest_generation, ..Default::default() };
         let [first, second] = slots;
         // `chosen` is the newest whole record, `other` what the other slot holds.
         let (slot, chosen, other) = match (first, second) {
             (Slot::Whole(a), Slot::Whole(b)) if a.generation == b.generation => {
-                self.tell(
-                    Severity::Error,
-                    Subject::Inode(inode),
-                    format!("inode {inode}: both slots claim generation {}", a.generation),
-                );
+                let why = format!("both slots claim generation {}", a.generation);
+                self.doubts.push(Doubt { inode, why, newest: Some(a.generation) });
                 surveyed.is_corrupt = true;
+                surveyed.record = Some((0, *a));
                 return surveyed;
             }
             (Slot::Whole(a), Slot::Whole(b)) if a.generation > b.generation => {
@@ -209,91 +214,151 @@ impl Survey {
             (a, Slot::Whole(b)) => (1, b, a),
             (Slot::Whole(a), b) => (0, a, b),
             (a, b) => {
-                surveyed.is_corrupt = self.judge_without_record(inode, &a, &b);
+                self.judge_without_record(inode, a, b, &mut surveyed);
                 return surveyed;
             }
         };
-        if let Some(doubt) = self.doubt(inode, &chosen, &other) {
-            let name = chosen.file.as_ref().map(|file| String::from_utf8_lossy(&file.name));
-            let text = format!("inode {inode} ({:?}): {doubt}", name.unwrap_or_default());
-            self.tell(Severity::Error, Subject::Inode(inode), text);
+        if let Some(why) = self.doubt(inode, &chosen, &other) {
+            let newest = other.generations().map(|_| newest_generation);
+            self.doubts.push(Doubt { inode, why, newest });
             surveyed.is_corrupt = true;
-            surveyed.record = Some((slot, *chosen));
+            surveyed.record = match other {
+                Slot::Decayed { legible: Some(newer), .. }
+                    if newer.generation > chosen.generation =>
+                {
+                    self.note_tail(inode, &newer, Some(chosen));
+                    Some((1 - slot, *newer))
+                }
+                _ => Some((slot, *chosen)),
+            };
             return surveyed;
         }
-        if chosen.file.as_ref().is_some_and(|file| file.tail.is_some()) {
-            let previous = match other {
-                Slot::Whole(previous) if previous.generation == chosen.previous_generation => {
-                    Some(previous)
-                }
-                _ => None,
-            };
-            self.tails.push((inode, previous));
-        }
+        let previous = if let Slot::Whole(previous) = other { Some(previous) } else { None };
+        self.note_tail(inode, &chosen, previous);
         surveyed.record = Some((slot, *chosen));
         surveyed
     }
 
-    /// Judges an inode of which no slot holds a whole record; returns whether it is corrupt.
-    fn judge_without_record(&mut self, inode: u32, a: &Slot, b: &Slot) -> bool {
-        match (a, b) {
-            (Slot::Blank, Slot::Blank) => false,
+    /// Remembers to compare the tail of `record`, if it has one.
+    fn note_tail(&mut self, inode: u32, record: &Record, other: Option<Box<Record>>) {
+        if record.file.as_ref().is_some_and(|file| file.tail.is_some()) {
+            let previous = other.filter(|other| other.generation == record.previous_generation);
+            self.tails.push((inode, previous));
+        }
+    }
+
+    /// Judges an inode of which no slot holds a whole record.
+    fn judge_without_record(
+        &mut self,
+        inode: u32,
+        first: Slot,
+        second: Slot,
+        surveyed: &mut SurveyedInode,
+    ) {
+        match (&first, &second) {
+            (Slot::Blank, Slot::Blank) => return,
             (Slot::Blank, Slot::Interrupted { .. }) | (Slot::Interrupted { .. }, Slot::Blank) => {
-                self.tell(
-                    Severity::Note,
-                    Subject::Slot(inode),
-                    format!("inode {inode}: its first record did not arrive; it is free"),
-                );
-                false
+                let text = format!("inode {inode}: its first record did not arrive; it is free");
+                self.tell(Severity::Note, Subject::Slot(inode), text);
+                return;
             }
-            _ => {
-                let why = |slot: &Slot| match slot {
-                    Slot::Decayed { why, .. } => why.clone(),
-                    Slot::Interrupted { .. } => "an interrupted write".into(),
-                    _ => "blank".into(),
-                };
-                let name = [a, b].into_iter().find_map(|slot| match slot {
-                    Slot::Decayed { name: Some(name), .. } => Some(name.clone()),
-                    _ => None,
-                });
-                let name = name.map_or_else(
-                    || "its name is lost".to_string(),
-                    |name| format!("probably {:?}", String::from_utf8_lossy(&name)),
-                );
+            // The first record of an inode goes to its first slot.
+            (Slot::Blank, Slot::Decayed { generations: None, name: None, why, .. }) => {
                 let text = format!(
-                    "inode {inode} ({name}): no record is whole (first slot: {}; second slot: {})",
-                    why(a),
-                    why(b)
+                    "inode {inode}, which holds no file: its second slot is damaged ({why})"
                 );
-                self.tell(Severity::Error, Subject::Inode(inode), text);
-                true
+                self.tell(Severity::Warning, Subject::Slot(inode), text);
+                // A record in the first slot could not be told from an older one.
+                surveyed.is_corrupt = true;
+                return;
+            }
+            _ => {}
+        }
+        surveyed.is_corrupt = true;
+        let why = |slot: &Slot| match slot {
+            Slot::Decayed { why, .. } => why.clone(),
+            Slot::Interrupted { .. } => "an interrupted write".into(),
+            _ => "blank".into(),
+        };
+        let mut text = format!(
+            "no record is whole (first slot: {}; second slot: {})",
+            why(&first),
+            why(&second)
+        );
+        let is_bounded = [&first, &second]
+            .iter()
+            .all(|slot| matches!(slot, Slot::Blank) || slot.generations().is_some());
+        let newest = is_bounded.then_some(surveyed.newest_generation);
+        let mut name = None;
+        for (slot, held) in [first, second].into_iter().enumerate() {
+            let Slot::Decayed { name: seen, legible, .. } = held else { continue };
+            name = name.or(seen);
+            let generation = surveyed.record.as_ref().map_or(0, |(_, record)| record.generation);
+            if let Some(legible) = legible.filter(|legible| legible.generation > generation) {
+                surveyed.record = Some((slot, *legible));
             }
         }
+        if let (None, Some(name)) = (&surveyed.record, name) {
+            text = format!("{text}; probably {:?}", String::from_utf8_lossy(&name));
+        }
+        self.doubts.push(Doubt { inode, why: text, newest });
     }
 
     /// Why the whole record `chosen` may not be the newest, if so. Tells harmless damage.
     fn doubt(&mut self, inode: u32, chosen: &Record, other: &Slot) -> Option<String> {
-        match other {
-            Slot::Blank if chosen.previous_generation != 0 => {
-                Some("its other slot was wiped and may have held a newer record".into())
+        let why = match other {
+            // Once a slot was whole, no write leaves zeros in it.
+            Slot::Blank | Slot::Interrupted { has_zeros: true, .. }
+                if chosen.previous_generation != 0 =>
+            {
+                "zeros where a record was"
             }
-            Slot::Decayed { newest, why, .. } => match newest {
-                Some(newest) if *newest < chosen.generation => {
-                    let text = format!("inode {inode}: its older slot is damaged ({why})");
-                    self.tell(Severity::Warning, Subject::Slot(inode), text);
-                    None
-                }
-                _ => Some(format!("its other slot may have held a newer record ({why})")),
-            },
-            Slot::Interrupted { newest } => {
+            Slot::Decayed { why, .. } => why,
+            Slot::Interrupted { generations: (_, newest), .. } => {
                 let text = format!(
                     "inode {inode}: a write of generation {newest} was cut short; generation {} counts",
                     chosen.generation
                 );
                 self.tell(Severity::Note, Subject::Slot(inode), text);
-                None
+                return None;
             }
-            Slot::Blank | Slot::Whole(_) => None,
+            Slot::Blank | Slot::Whole(_) => return None,
+        };
+        if other.holds_nothing_after(chosen.generation) {
+            let text = format!("inode {inode}: its older slot is damaged ({why}); nothing is lost");
+            self.tell(Severity::Warning, Subject::Slot(inode), text);
+            return None;
+        }
+        Some(match other {
+            Slot::Decayed { legible: Some(newer), .. } if newer.generation > chosen.generation => {
+                format!("its newer slot is damaged ({why}) where it holds nothing")
+            }
+            Slot::Decayed { name: Some(name), .. } => format!(
+                "its other slot is damaged ({why}) and may have been the newer one, of {:?}",
+                String::from_utf8_lossy(name)
+            ),
+            _ => format!("its other slot is damaged ({why}) and may have been the newer one"),
+        })
+    }
+
+    /// Tells which inodes are in doubt, now that it is known which were buried.
+    fn tell_doubts(&mut self) {
+        for Doubt { inode, why, newest } in std::mem::take(&mut self.doubts) {
+            let buried_until = self.inodes[inode as usize].buried_until;
+            if newest.is_some_and(|newest| newest <= buried_until) {
+                let text =
+                    format!("inode {inode}, whose file was replaced: {why}; nothing is lost");
+                self.tell(Severity::Warning, Subject::Slot(inode), text);
+                continue;
+            }
+            let mut text = format!("{}: {why}", self.title(inode));
+            match self.inodes[inode as usize].file() {
+                Some(file) => {
+                    let _ = write!(text, "; what is left of it has {} bytes", file.size);
+                }
+                None => text += "; a file may have been here",
+            }
+            self.tell(Severity::Error, Subject::Inode(inode), text);
         }
     }
 
@@ -308,7 +373,7 @@ impl Survey {
             let Some((slot, record)) = &surveyed.record else { continue };
             let Some(file) = &record.file else { continue };
             let Some(tail) = file.tail else { continue };
-            let (slot, tail_bytes, name) = (*slot, file.valid - tail.start, self.name_of(record));
+            let (slot, tail_bytes, name) = (*slot, file.valid - tail.start, self.title(inode));
             let broken = match (tail_matches(device, &self.geometry, file, tail), previous) {
                 (Ok(true), _) => continue,
                 (Ok(false), Some(mut previous)) => {
@@ -339,11 +404,6 @@ impl Survey {
         }
     }
 
-    fn name_of(&self, record: &Record) -> String {
-        let name = record.file.as_ref().map(|file| String::from_utf8_lossy(&file.name));
-        format!("{:?}", name.unwrap_or_default())
-    }
-
     fn bury(&mut self) {
         let burials: Vec<_> = self
             .inodes
@@ -352,6 +412,7 @@ impl Survey {
             .collect();
         for burial in burials {
             let victim = &mut self.inodes[burial.inode as usize];
+            victim.buried_until = victim.buried_until.max(burial.generation);
             if let Some((_, record)) = &victim.record
                 && record.generation <= burial.generation
             {
@@ -372,7 +433,7 @@ impl Survey {
         }
         for (a, b) in doubles {
             let (older, younger) = self.by_age(a, b);
-            let text = format!("inodes {older} and {younger} are both named {}", self.name(older));
+            let text = format!("{} and inode {younger} have one name", self.title(older));
             self.tell(Severity::Error, Subject::Name(older, younger), text);
         }
     }
@@ -385,11 +446,8 @@ impl Survey {
         }
         for overlap in overlaps(&mut self.used) {
             let (older, younger) = self.by_age(overlap.owners.0, overlap.owners.1);
-            let text = format!(
-                "{} (inode {older}) and {} (inode {younger}) hold the same space",
-                self.name(older),
-                self.name(younger)
-            );
+            let text =
+                format!("{} and {} hold the same space", self.title(older), self.title(younger));
             self.tell(Severity::Error, Subject::Overlap(older, younger), text);
         }
     }

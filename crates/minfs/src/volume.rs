@@ -22,6 +22,9 @@ use crate::survey::{Finding, Severity, Survey, SurveyedInode};
 pub struct MountOptions {
     /// Write nothing.
     pub read_only: bool,
+    /// Let files whose newest record may be lost be read as the newest that is left says, which
+    /// otherwise fails with [`Error::DamagedFile`]. Such a volume is read-only in any case.
+    pub read_damaged: bool,
     /// Tell the device of freed space.
     pub discard: bool,
     /// For the canaries of the crash tests only.
@@ -111,15 +114,15 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    fn of(survey: &Survey) -> Self {
+    fn of(survey: &Survey, options: &MountOptions) -> Self {
         let mut tables = Self::default();
         for (number, surveyed) in (0..).zip(&survey.inodes) {
-            tables.add(number, surveyed);
+            tables.add(number, surveyed, options);
         }
         tables
     }
 
-    fn add(&mut self, number: u32, surveyed: &SurveyedInode) {
+    fn add(&mut self, number: u32, surveyed: &SurveyedInode, options: &MountOptions) {
         let mut slot = SlotState::default();
         if let Some((durable_slot, record)) = &surveyed.record {
             slot.durable_slot = Some(*durable_slot);
@@ -143,7 +146,7 @@ impl Tables {
         };
         let birth = surveyed.record.as_ref().map_or(0, |(_, record)| record.generation);
         let mut state = InodeState::from_record(file, birth);
-        state.is_damaged = surveyed.is_corrupt;
+        state.is_damaged = surveyed.is_corrupt && !options.read_damaged;
         // What lies between size and valid length may be bytes of an unsynced write before a
         // crash, so only what is below the size is trusted; `live` sees to that.
         let tail_bytes = state.tail_start.map(|start| state.valid - start);
@@ -191,7 +194,7 @@ impl Volume {
         } else {
             ""
         };
-        let mut tables = Tables::of(&survey);
+        let mut tables = Tables::of(&survey, options);
         let voids = std::mem::take(&mut tables.voids);
         let shared = Arc::new(Shared::new(device, survey, tables, options, reason));
         if reason.is_empty() {

@@ -1,8 +1,12 @@
 //! Bad devices, bad bytes and bad input: what each leads to.
 
+#[path = "common/damage.rs"]
+mod damage;
+
 use std::sync::Arc;
 
 use block::{AlignedBuffer, BlockDevice, Fault, FaultyDevice, MemoryDevice};
+use damage::{content, flip, mount, slot_offset};
 use minfs::{Error, MkfsOptions, MountOptions, Severity, Volume, fsck, mkfs};
 
 const DEVICE_BYTES: u64 = 4 << 20;
@@ -11,30 +15,6 @@ fn new_device() -> Arc<FaultyDevice<MemoryDevice>> {
     let device = Arc::new(FaultyDevice::new(MemoryDevice::new(DEVICE_BYTES, 512), Vec::new()));
     mkfs(&device, &MkfsOptions::default()).unwrap();
     device
-}
-
-fn mount<D: BlockDevice + 'static>(device: &Arc<D>) -> Volume {
-    Volume::mount(device.clone(), &MountOptions::default()).unwrap()
-}
-
-fn content(volume: &Volume, name: &[u8]) -> Vec<u8> {
-    let file = volume.open(name).unwrap();
-    let mut bytes = vec![0; file.size() as usize];
-    file.read(&mut bytes, 0).unwrap();
-    bytes
-}
-
-/// Where a slot of the default layout of [`DEVICE_BYTES`] lies.
-fn slot_offset(device: &impl BlockDevice, inode: u32, slot: usize) -> u64 {
-    minfs::identify(device).unwrap().slot_offset(inode, slot)
-}
-
-fn flip(device: &impl BlockDevice, offset: u64) {
-    let mut block = AlignedBuffer::zeroed(4096);
-    let start = offset - offset % 4096;
-    device.read_at(&mut block, start).unwrap();
-    block[(offset % 4096) as usize] ^= 0x40;
-    device.write_at(&block, start).unwrap();
 }
 
 #[test]
