@@ -34,8 +34,12 @@ volume: to resize one, copy them to another.
 Exit codes: 0 made; 1 failed; 2 wrong use or refused, and nothing was touched.";
 
 const FSCK_NOTES: &str = "\
-Exit codes: 0 clean; 1 errors were repaired; 4 errors are left; 8 the check could not be made; 16 \
-wrong use.";
+Errors are damage that puts a file in doubt: the volume is then mounted read-only, and such a file \
+gives EUCLEAN. First copy the device, or take the file out with `minfs get --damaged`; then --repair \
+keeps it as the newest record that is left says. Warnings are damage by which no file is lost.
+
+Exit codes: 0 clean; 1 damage was repaired; 4 damage is left; 8 the check could not be made; 16 wrong \
+use.";
 
 const MOUNT_NOTES: &str = "\
 Options of its own: discard (tell the device of freed space), direct_io (bypass the page cache for \
@@ -116,6 +120,9 @@ enum Command {
         /// Replace an existing file.
         #[arg(short, long)]
         force: bool,
+        /// Also take out a file whose newest record may be lost, as the newest that is left says.
+        #[arg(long)]
+        damaged: bool,
     },
     /// Remove files.
     Rm {
@@ -280,8 +287,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Put { device, source, name, force } => {
             tools::put(&device, &source, name.as_deref(), force)
         }
-        Command::Get { device, name, destination, force } => {
-            tools::get(&device, &name, destination.as_deref(), force)
+        Command::Get { device, name, destination, force, damaged } => {
+            tools::get(&device, &name, destination.as_deref(), force, damaged)
         }
         Command::Rm { device, names } => tools::remove(&device, &names),
         Command::Mv { device, from, to } => tools::rename(&device, &from, &to),
@@ -387,7 +394,7 @@ mod tests {
         }
         assert!(page("minfs.8").contains("minfs\\-fsck(8)"), "{}", page("minfs.8"));
         let helper = page("fsck.minfs.8");
-        assert!(helper.contains("fsck.minfs") && helper.contains("errors are left"), "{helper}");
+        assert!(helper.contains("fsck.minfs") && helper.contains("damage is left"), "{helper}");
     }
 
     #[test]

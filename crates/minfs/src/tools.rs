@@ -18,6 +18,8 @@ use crate::device::{
 };
 use crate::failure::Failure;
 
+/// What put calls a file until its copy is whole, before the number of its process.
+const UNFINISHED: &str = ".minfs-put-";
 /// Transfers of put and get in bytes.
 const COPY_BYTES: usize = 4 << 20;
 
@@ -38,9 +40,13 @@ fn about(device: &Path) -> impl Fn(minfs::Error) -> Failure {
 
 /// Mounts the volume on `device` in this process.
 fn volume(device: &Path, read_only: bool) -> Result<Volume, Failure> {
+    volume_with(device, &MountOptions { read_only, ..Default::default() })
+}
+
+fn volume_with(device: &Path, options: &MountOptions) -> Result<Volume, Failure> {
+    let read_only = options.read_only;
     let opened = if read_only { open(device, true) } else { open_to_write(device, None) }?;
-    let options = MountOptions { read_only, ..Default::default() };
-    let volume = Volume::mount(Arc::new(opened), &options).map_err(about(device))?;
+    let volume = Volume::mount(Arc::new(opened), options).map_err(about(device))?;
     for finding in volume.findings().iter().filter(|found| found.severity != Severity::Note) {
         eprintln!("minfs: {}: {}", device.display(), finding.text);
     }
@@ -145,6 +151,12 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     for repair in &report.repairs {
         println!("{path}: repaired: {repair}");
     }
+    if report.findings.iter().any(|finding| finding.text.contains(UNFINISHED)) {
+        println!(
+            "{path}: {UNFINISHED}N is what `minfs put`, as process N, calls a file until its copy is \
+             whole"
+        );
+    }
     println!(
         "{path}: {} files, {} of {} bytes used{}",
         report.files,
@@ -161,8 +173,16 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
             for finding in &report.remaining {
                 println!("{path}: left: {}", finding.text);
             }
+        } else if report.findings.iter().any(|finding| finding.severity == Severity::Error) {
+            println!(
+                "{path}: nothing was changed. First copy the whole device, or take the files named \
+                 above out with `minfs get --damaged`; then --repair keeps what is left of each \
+                 file and makes the volume writable"
+            );
         } else {
-            println!("{path}: nothing was changed; --repair repairs what can be repaired");
+            println!(
+                "{path}: nothing was changed; no file is damaged, and --repair mends the rest"
+            );
         }
         ExitCode::from(4)
     }
@@ -194,6 +214,10 @@ pub fn list(device: &Path, long: bool) -> Outcome {
     }
     let mut output = io::stdout().lock();
     for facts in volume.list() {
+        let name = shown(&facts.name);
+        if let Some(process) = name.strip_prefix(UNFINISHED) {
+            eprintln!("minfs: {name}: `minfs put` (process {process}) did not finish this copy");
+        }
         let outcome = if long {
             writeln!(output, "{}", long_line(&facts))
         } else {
@@ -291,7 +315,7 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
         return Err(Failure::refused(shown(&name), why));
     }
     let mode = facts.as_ref().map_or(0o644, |facts| facts.permissions().mode() & 0o7777);
-    let temporary = format!(".minfs-put-{}", std::process::id()).into_bytes();
+    let temporary = format!("{UNFINISHED}{}", std::process::id()).into_bytes();
     let file = volume.create(&temporary, mode)?;
     let work = || -> Outcome {
         if let Some(length) = facts.map(|facts| facts.len()).filter(|length| *length > 0) {
@@ -299,7 +323,10 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
             file.preallocate(0, length, true, false)?;
         }
         copy_in(&mut *reader, &file, source)?;
-        Ok(volume.rename(&temporary, &name, force)?)
+        volume.rename(&temporary, &name, force)?;
+        // The unmount records the times once more, so that both slots of the file bear its name
+        // and content: then damage to either leaves all of it.
+        Ok(file.set_attributes(|_| {})?)
     };
     let outcome = work();
     drop(file);
@@ -342,9 +369,16 @@ fn open_destination(path: &Path, device: &Path, force: bool) -> Result<fs::File,
     options.open(path).map_err(|error| opening_failed(path, &error))
 }
 
-/// Copies a file out.
-pub fn get(device: &Path, name: &OsStr, destination: Option<&Path>, force: bool) -> Outcome {
-    let volume = volume(device, true)?;
+/// Copies a file out, `damaged` what is left of it if its newest record may be lost.
+pub fn get(
+    device: &Path,
+    name: &OsStr,
+    destination: Option<&Path>,
+    force: bool,
+    damaged: bool,
+) -> Outcome {
+    let options = MountOptions { read_only: true, read_damaged: damaged, ..Default::default() };
+    let volume = volume_with(device, &options)?;
     let file = volume.open(name.as_bytes())?;
     let mut buffer = AlignedBuffer::zeroed(COPY_BYTES);
     // What cannot be read must not cost the destination its content.

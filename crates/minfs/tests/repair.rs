@@ -2,6 +2,8 @@
 //!
 //! `MINFS_REPAIR_STATES` sets how many states of interrupted repairs are visited.
 
+#[path = "common/mount.rs"]
+mod common;
 #[path = "common/damage.rs"]
 mod damage;
 
@@ -9,7 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use block::crash::{Unflushed, image_at};
-use block::{BlockDevice, Fault, FaultyDevice, MemoryDevice, RecordingDevice};
+use block::{
+    BlockDevice, Fault, FaultyDevice, FileDevice, FileDeviceOptions, MemoryDevice, RecordingDevice,
+};
+use common::{MINFS, minfs, succeed};
 use damage::{change, content, flip, mount, newest_slot, slot_offset};
 use minfs::{Error, FsckReport, MkfsOptions, MountOptions, Severity, Volume, fsck, mkfs};
 use rand::{Rng, RngExt, SeedableRng};
@@ -410,4 +415,65 @@ fn a_repair_that_power_cut_short_ends_as_it_would_have() {
 fn canary_a_repair_on_a_device_that_ignores_flushes() {
     let caught = (0..2000).find_map(|seed| interrupt(seed, vec![Fault::IgnoreFlushes]).err());
     println!("{}", caught.expect("it was not caught"));
+}
+
+#[test]
+fn the_tools_say_what_to_do_before_a_repair() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (image, source, copy) = (path("image"), path("source"), path("copy"));
+    std::fs::write(&source, [5; 10_000]).unwrap();
+    succeed(minfs(&["mkfs", "--size", "4M", &image]));
+    succeed(minfs(&["put", &image, &source, "a"]));
+    let device = FileDevice::open(&image, &FileDeviceOptions::default()).unwrap();
+    let at = slot_offset(&device, 0, newest_slot(&device, 0));
+    change(&device, at, |block| block.fill(0xa7));
+    drop(device);
+    let code_and_text = |arguments: &[&str]| {
+        let output = minfs(arguments);
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let (code, text) = code_and_text(&["fsck", &image]);
+    assert!(code == Some(4) && text.contains("\"a\"") && text.contains("get --damaged"), "{text}");
+    assert!(!text.contains("minfs-put"), "{text}");
+    let (code, text) = code_and_text(&["get", &image, "a", &copy]);
+    assert!(code == Some(1) && text.contains("fsck.minfs"), "{text}");
+    succeed(minfs(&["get", "--damaged", &image, "a", &copy]));
+    assert_eq!(std::fs::read(&copy).unwrap(), [5; 10_000]);
+    let (code, text) = code_and_text(&["fsck", "--repair", &image]);
+    assert!(code == Some(1) && text.contains("10000 bytes"), "{text}");
+    assert_eq!(code_and_text(&["fsck", &image]).0, Some(0));
+    let after = path("after");
+    succeed(minfs(&["get", &image, "a", &after]));
+    assert_eq!(std::fs::read(&after).unwrap(), [5; 10_000]);
+}
+
+#[test]
+fn what_a_killed_put_leaves_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("image").to_str().unwrap().to_string();
+    succeed(minfs(&["mkfs", "--size", "4M", &image]));
+    let mut put = std::process::Command::new(MINFS)
+        .args(["put", &image, "-", "a"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let name = format!(".minfs-put-{}", put.id());
+    let is_there = || {
+        let bytes = std::fs::read(&image).unwrap();
+        bytes.windows(name.len()).any(|window| window == name.as_bytes())
+    };
+    while !is_there() {
+        assert!(put.try_wait().unwrap().is_none(), "put ended");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    put.kill().unwrap();
+    put.wait().unwrap();
+    let output = minfs(&["ls", &image]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("did not finish this copy"), "{errors}");
+    assert_eq!(succeed(output), format!("{name}\n"));
+    succeed(minfs(&["rm", &image, &name]));
+    assert_eq!(succeed(minfs(&["ls", &image])), "");
 }
