@@ -3,6 +3,8 @@
 //! Must not know: histograms, loads.
 
 use std::sync::OnceLock;
+#[cfg(test)]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::sys;
@@ -20,7 +22,14 @@ pub struct Clock {
     nanoseconds_per_tick: u64,
     /// Ticks, or nanoseconds of `CLOCK_MONOTONIC`, at the start.
     origin: u64,
+    /// What it reads instead, in a test that must not depend on how busy the machine is.
+    #[cfg(test)]
+    hand: Option<&'static AtomicU64>,
 }
+
+/// A sleep is left this long before the moment that is waited for and the rest spent looking at the
+/// clock, because a thread is woken some tens of microseconds late.
+const SPIN_NS: u64 = 60_000;
 
 impl Clock {
     /// Starts a clock at zero. The first call of a process takes about 20 ms to calibrate.
@@ -28,23 +37,63 @@ impl Clock {
         let nanoseconds_per_tick = *tick_rate();
         let origin =
             if nanoseconds_per_tick == 0 { monotonic_ns() } else { sys::time_stamp_ticks() };
-        Clock { nanoseconds_per_tick, origin }
+        Clock {
+            nanoseconds_per_tick,
+            origin,
+            #[cfg(test)]
+            hand: None,
+        }
     }
 
     /// Starts a clock at zero that reads `CLOCK_MONOTONIC` whatever the processor offers.
     pub fn start_monotonic() -> Clock {
-        Clock { nanoseconds_per_tick: 0, origin: monotonic_ns() }
+        Clock {
+            nanoseconds_per_tick: 0,
+            origin: monotonic_ns(),
+            #[cfg(test)]
+            hand: None,
+        }
+    }
+
+    /// A clock at zero that stands still until somebody moves its hand or waits for a moment.
+    #[cfg(test)]
+    pub(crate) fn by_hand() -> (Clock, &'static AtomicU64) {
+        let hand: &AtomicU64 = Box::leak(Box::default());
+        (Clock { hand: Some(hand), ..Clock::start_monotonic() }, hand)
     }
 
     /// Nanoseconds since the start. Never decreases on one thread by more than the counter's own
     /// reordering (some nanoseconds); subtract with saturation.
     #[inline(always)]
     pub fn now_ns(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(hand) = self.hand {
+            return hand.load(Ordering::Relaxed);
+        }
         if self.nanoseconds_per_tick != 0 {
             let ticks = sys::time_stamp_ticks().saturating_sub(self.origin);
             ((u128::from(ticks) * u128::from(self.nanoseconds_per_tick)) >> 32) as u64
         } else {
             monotonic_ns().saturating_sub(self.origin)
+        }
+    }
+
+    /// Sleeps until shortly before the moment, and looks at the clock from then on.
+    pub(crate) fn wait_until(&self, moment_ns: u64) {
+        #[cfg(test)]
+        if let Some(hand) = self.hand {
+            hand.fetch_max(moment_ns, Ordering::Relaxed);
+        }
+        loop {
+            let left_ns = moment_ns.saturating_sub(self.now_ns());
+            if left_ns == 0 {
+                return;
+            }
+            if left_ns > SPIN_NS {
+                std::thread::sleep(Duration::from_nanos(left_ns - SPIN_NS));
+            } else {
+                std::hint::spin_loop();
+            }
         }
     }
 

@@ -114,10 +114,6 @@ pub enum RunError {
 /// How often the caller hears of the progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A sleep is left this long before the intended start and the rest spent looking at the clock,
-/// because a thread is woken some tens of microseconds late.
-const SPIN_NS: u64 = 60_000;
-
 /// More live objects than this do not fit into the memory of the stream.
 const LIVE_OBJECTS_MAX: u64 = 1 << 30;
 

@@ -3,10 +3,9 @@
 //! Must not know: how many threads there are, the plan.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use super::{Run, SPIN_NS, failure};
-use crate::latency::{Clock, KindId, Recorder, Recording};
+use super::{Run, failure};
+use crate::latency::{KindId, Recorder, Recording};
 use crate::objects::contents::{Difference, Identity};
 use crate::objects::feed::{Feed, SharedFeed, Task};
 use crate::objects::report::{Failure, Verification};
@@ -98,7 +97,7 @@ impl<'a> Worker<'a> {
         let mut before: Option<Task> = None;
         while let Some(task) = source.take(before.as_ref(), now_ns) {
             if let Some(intended_ns) = task.intended_ns {
-                wait_until(&self.run.clock, intended_ns);
+                self.run.clock.wait_until(intended_ns);
             }
             if !source.wait_for_earlier(&task) {
                 break;
@@ -218,21 +217,6 @@ impl<'a> Worker<'a> {
                 self.recorder.kind(name)
             }
         })
-    }
-}
-
-/// Sleeps until shortly before the moment, and looks at the clock from then on.
-fn wait_until(clock: &Clock, moment_ns: u64) {
-    loop {
-        let left_ns = moment_ns.saturating_sub(clock.now_ns());
-        if left_ns == 0 {
-            return;
-        }
-        if left_ns > SPIN_NS {
-            std::thread::sleep(Duration::from_nanos(left_ns - SPIN_NS));
-        } else {
-            std::hint::spin_loop();
-        }
     }
 }
 
