@@ -82,21 +82,9 @@ pub struct RowText {
     /// What stands for its cells here.
     #[serde(skip_serializing_if = "ReferenceText::is_empty")]
     pub here: ReferenceText,
-    /// Its numbers, one a column; those that are left out at the end were not published.
-    pub cells: Vec<CellText>,
-}
-
-/// A cell as written: a number, or a text that is shown as it is (and is a number too when it
-/// reads as one, such as `"1.30"`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum CellText {
-    /// A whole number.
-    Whole(i64),
-    /// Another number.
-    Number(f64),
-    /// A text.
-    Text(String),
+    /// Its numbers, one a column; those that are left out at the end were not published. A number
+    /// in a study file comes here as it is written there.
+    pub cells: Vec<String>,
 }
 
 /// A published table, validated.
@@ -331,7 +319,7 @@ impl PublishedText {
             let place = format!("{field}.cells[{index}]");
             let column_unit = unit(&column.unit, &place)?;
             let cell = PublishedCell {
-                text: row.cells.get(index).map(CellText::text).unwrap_or_default(),
+                text: row.cells.get(index).filter(|text| *text != "-").cloned().unwrap_or_default(),
                 unit: row_unit.or(column_unit).or(table_unit),
                 here: column.here.within(&outer).resolve(&place)?,
             };
@@ -378,17 +366,6 @@ fn unit(text: &Option<String>, field: &str) -> Result<Option<PublishedUnit>, Stu
         let names: Vec<&str> = PublishedUnit::ALL.iter().map(|(name, _)| *name).collect();
         error(field, format!("'{text}' is no unit; known are {}", names.join(", ")))
     })
-}
-
-impl CellText {
-    fn text(&self) -> String {
-        match self {
-            CellText::Whole(number) => number.to_string(),
-            CellText::Number(number) => number.to_string(),
-            CellText::Text(text) if text == "-" => String::new(),
-            CellText::Text(text) => text.clone(),
-        }
-    }
 }
 
 #[cfg(test)]

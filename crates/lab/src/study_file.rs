@@ -6,8 +6,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, DeValue, Deserializer};
 
 use crate::contender::nearest;
 use crate::study::{Study, StudyError, StudyText};
@@ -47,12 +48,45 @@ impl std::error::Error for StudyFileError {}
 /// Reads the text of a study file. `path` is only named in errors.
 pub fn parse(path: &Path, text: &str) -> Result<StudyText, StudyFileError> {
     let at = |offset: Option<usize>, problem: String| place(path, text, offset, problem);
-    let table = DeTable::parse(text)
-        .map_err(|error| at(error.span().map(|span| span.start), error.message().to_string()))?;
+    let refused = |error: toml::de::Error| {
+        at(error.span().map(|span| span.start), error.message().to_string())
+    };
+    let mut table = DeTable::parse(text).map_err(refused)?;
     check_keys(table.get_ref(), "", &STUDY)
         .map_err(|(offset, problem)| at(Some(offset), problem))?;
-    toml::from_str(text)
-        .map_err(|error| at(error.span().map(|span| span.start), error.message().to_string()))
+    keep_digits(table.get_mut());
+    StudyText::deserialize(Deserializer::from(table)).map_err(refused)
+}
+
+/// Makes texts of the numbers in published cells, as they are written: the value of 1.30 has lost
+/// a digit that was published.
+fn keep_digits(study: &mut DeTable<'_>) {
+    for table in entries(study, "published") {
+        let DeValue::Table(table) = table else { continue };
+        for row in entries(table, "rows") {
+            let DeValue::Table(row) = row else { continue };
+            for cell in entries(row, "cells") {
+                let text = match cell {
+                    DeValue::Integer(number) => number.to_string(),
+                    DeValue::Float(number) => number.to_string(),
+                    _ => continue,
+                };
+                *cell = DeValue::String(text.into());
+            }
+        }
+    }
+}
+
+/// The entries of the list at a key; none where there is no list.
+fn entries<'a, 'i>(
+    table: &'a mut DeTable<'i>,
+    key: &str,
+) -> impl Iterator<Item = &'a mut DeValue<'i>> {
+    let list = match table.get_mut(key).map(Spanned::get_mut) {
+        Some(DeValue::Array(list)) => Some(list),
+        _ => None,
+    };
+    list.into_iter().flat_map(|list| list.iter_mut()).map(Spanned::get_mut)
 }
 
 /// Brings an error of the validation back to its place in the file.
@@ -441,9 +475,27 @@ mod tests {
         let cells = message(&text.replace("[1]", "[1, 2]"));
         assert!(cells.starts_with("study.toml:12:25:"), "{cells}");
         let kind = message(&text.replace("[1]", "[{}]"));
-        assert!(kind.starts_with("study.toml:12:"), "{kind}");
+        assert!(kind.starts_with("study.toml:12:26: invalid type: map"), "{kind}");
         let table = message(&text.replace("[[published]]", "[published]"));
         assert!(table.contains("write [[published]]"), "{table}");
+    }
+
+    #[test]
+    fn published_numbers_keep_the_digits_that_they_are_written_with() {
+        let text = "contenders = ['ext4']\n[[workload]]\ncommand = 'true'\n[[published]]\n\
+                    title = 't'\ncolumns = [{ head = 'a' }, { head = 'b' }, { head = 'c' }]\n\
+                    rows = [{ cells = [1.30, -20.0, 100000] }, { cells = ['-', '1 to 2'] }]\n";
+        let (parsed, study) = load(Path::new("study.toml"), text, KNOWN).unwrap();
+        let shown = |study: &Study| -> Vec<Vec<String>> {
+            let rows = study.published[0].rows.iter();
+            rows.map(|row| row.cells.iter().map(|cell| cell.text.clone()).collect()).collect()
+        };
+        let written = [["1.30", "-20.0", "100000"], ["", "1 to 2", ""]];
+        assert_eq!(shown(&study), written);
+        let printed = print(&parsed);
+        let (again, study) = load(Path::new("p"), &printed, KNOWN).unwrap();
+        assert_eq!(again, parsed);
+        assert_eq!(shown(&study), written, "{printed}");
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Published tables: what a cell refers to, what is refused, and what is measured in its place.
 
+use std::path::Path;
+
 use super::*;
 use crate::analysis::analyse;
 use crate::fixture::{plan_of, records, study_text};
 use crate::load::{AverageLatency, Latency, LoadReport, Unit};
 use crate::record::Phase;
 use crate::study::StudyText;
+use crate::study_file;
 
 const TABLE: &str = r#"
 title = "Times"
@@ -27,7 +30,8 @@ fn study(table: &str) -> StudyText {
     let mut text = study_text(&["ext4", "xfs"], 5);
     text.source = Some("A publication".into());
     text.workloads[0].name = Some("load".into());
-    text.published = vec![toml::from_str(table).unwrap()];
+    let file = format!("contenders = []\n[[published]]\n{table}");
+    text.published = study_file::parse(Path::new("study.toml"), &file).unwrap().published;
     text
 }
 
