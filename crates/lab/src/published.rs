@@ -18,7 +18,7 @@ mod measured;
 mod picture;
 mod reference;
 
-pub use measured::{Measured, Quantity, measure};
+pub use measured::{Measured, Quantity, is_withheld, measure};
 pub use picture::{Draw, Each, Level, LevelText, Picture, PictureText};
 pub use reference::{Figure, NamesText, Reference, ReferenceText, Statistic};
 

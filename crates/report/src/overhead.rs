@@ -52,7 +52,9 @@ pub(crate) fn row_name(cell: &MatrixCell) -> String {
 }
 
 fn cell(entry: &CellOverhead) -> Cell {
-    let Some(percent) = entry.percent else { return Cell::toned("?", Tone::Doubtful) };
+    let Some(percent) = entry.percent else {
+        return Cell::toned(quotient::UNKNOWN, Tone::Doubtful);
+    };
     let text = if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") };
     match (entry.is_decided(), percent > 0.0) {
         (false, _) => Cell::toned(format!("{text}?"), Tone::Doubtful),
@@ -73,11 +75,11 @@ pub fn explained(workload: &WorkloadAnalysis) -> String {
         false => format!("{least} to {most} blocks"),
     };
     let withheld = match cells().any(|entry| entry.percent.is_none()) {
-        true => format!("; ? without a number: {}", quotient::withheld_explained()),
+        true => format!("; ? without a number: {}", quotient::too_few_explained()),
         false => String::new(),
     };
     format!(
-        "operations a second lost against {raw}, in percent of {raw}'s, paired over {over}; below 0: faster than {raw}; ?: 0 lies within the cell's interval (95 %, corrected for the contenders, in the CSV), or fewer than 3 blocks{withheld}; each cell is taken by itself here, and conclusions that pick one of all cells use wider intervals and say so"
+        "operations a second lost against {raw}, in percent of {raw}'s, paired over {over}; below 0: faster than {raw}; ?: 0 lies within the cell's interval (95 %, corrected for the contenders, in the CSV){withheld}; each cell is taken by itself here, and conclusions that pick one of all cells use wider intervals and say so"
     )
 }
 

@@ -8,7 +8,8 @@
 use lab::analysis::Analysis;
 use lab::plan::Plan;
 use lab::published::{
-    Figure, Measured, PublishedCell, PublishedRow, PublishedTable, Reference, Statistic, measure,
+    Figure, Measured, PublishedCell, PublishedRow, PublishedTable, PublishedUnit, Reference,
+    Statistic, is_withheld, measure,
 };
 use lab::record::Record;
 use lab::study::reduced::amount;
@@ -213,11 +214,13 @@ impl Measurements<'_> {
             let mut cells: Vec<Option<Shown>> = Vec::new();
             for wanted in &wanted {
                 cells.push(wanted.as_ref().and_then(|(reference, unit)| {
-                    let measured = self.measure(reference)?;
+                    let Some(measured) = self.measure(reference) else {
+                        return self.withheld(reference);
+                    };
                     let quotient = self.quotient_aside(reference, &measured, with_medians);
                     let marked = quotient.is_some();
                     quotients.extend(quotient);
-                    Some(Shown { measured, unit: *unit, marked })
+                    Some(Shown::Figure { measured, unit: *unit, marked })
                 }));
             }
             if cells.iter().all(Option::is_none) {
@@ -284,10 +287,7 @@ impl Measurements<'_> {
                     let cells: Vec<Option<Shown>> = row
                         .cells
                         .iter()
-                        .map(|cell| {
-                            let measured = self.measure_other(cell.here.get(layer)?, label)?;
-                            Some(Shown { measured, unit: cell.unit, marked: false })
-                        })
+                        .map(|cell| self.shown_of_other(cell.here.get(layer)?, label, cell.unit))
                         .collect();
                     if cells.iter().all(Option::is_none) {
                         continue;
@@ -337,9 +337,24 @@ impl Measurements<'_> {
     }
 
     /// The same figure of another contender; not what the baseline is to itself.
-    fn measure_other(self, reference: &Reference, label: &str) -> Option<Measured> {
+    fn shown_of_other(
+        self,
+        reference: &Reference,
+        label: &str,
+        unit: Option<PublishedUnit>,
+    ) -> Option<Shown> {
         let other = of_contender(reference, label);
-        if self.is_to_itself(&other) { None } else { self.measure(&other) }
+        if self.is_to_itself(&other) {
+            return None;
+        }
+        let figure = |measured| Shown::Figure { measured, unit, marked: false };
+        self.measure(&other).map(figure).or_else(|| self.withheld(&other))
+    }
+
+    /// What stands in the place of a comparison of too few blocks.
+    fn withheld(self, reference: &Reference) -> Option<Shown> {
+        let Measurements { plan, records, analysis } = self;
+        is_withheld(plan, records, analysis, reference).then_some(Shown::Withheld)
     }
 
     fn measure(self, reference: &Reference) -> Option<Measured> {
@@ -384,6 +399,10 @@ impl Measurements<'_> {
             cells().flat_map(|cell| others.iter().map(|label| of_contender(cell, label)));
         let all: Vec<Reference> = cells().cloned().chain(of_others).collect();
         let compared = all.iter().filter(|one| is_comparison(one) && self.measure(one).is_some());
+        let withheld = match all.iter().any(|one| self.withheld(one).is_some()) {
+            true => format!("; {}: {}", quotient::UNKNOWN, quotient::too_few_explained()),
+            false => String::new(),
+        };
         let only = || {
             let baseline = self.plan.baseline_label();
             format!("since only pairs with {baseline}, the baseline of this run, are paired")
@@ -407,7 +426,7 @@ impl Measurements<'_> {
                 )
             }
         };
-        format!("here: {}, {blocks}{amounts}{how}", tables::device_text(self.plan))
+        format!("here: {}, {blocks}{amounts}{how}{withheld}", tables::device_text(self.plan))
     }
 }
 

@@ -9,6 +9,9 @@ pub const MARK: &str = " †";
 /// Stands in the place of a ratio that is withheld.
 pub const WITHHELD: &str = "no ratio";
 
+/// Stands in the place of a number of fewer blocks than it takes, in narrow cells.
+pub const UNKNOWN: &str = "?";
+
 /// Why the medians may divide to another number.
 pub const PAIRED: &str = "The ratio is paired: each block's trials are divided first, so that a slow block slows both sides";
 
@@ -30,6 +33,13 @@ pub fn is_aside(quotient: f64, ratio: f64, ends: Option<(f64, f64)>) -> bool {
 pub fn withheld_explained() -> String {
     format!(
         "{WITHHELD}: fewer than {BLOCKS_MIN_FOR_INTERVAL} blocks have a completed trial of both, and the medians hold other trials too, so that the two could point in opposite directions; with {BLOCKS_MIN_FOR_INTERVAL} such blocks there is a ratio"
+    )
+}
+
+/// Why something is not told of fewer blocks.
+pub fn too_few_explained() -> String {
+    format!(
+        "fewer than {BLOCKS_MIN_FOR_INTERVAL} blocks have a completed trial of both, and one busy moment of the disk can make anything of so few"
     )
 }
 

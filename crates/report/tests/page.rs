@@ -200,12 +200,13 @@ fn a_load_with_figures_shows_them_over_time() {
 /// A matrix of two cells: in one xfs has a third of the raw device's operations in every block, in the
 /// other as often more as less.
 fn matrix() -> Made {
-    make_matrix(2000.0)
+    make_matrix_of(4, 2000.0)
 }
 
-/// The same, with another number of operations in the blocks of the second cell that have more.
-fn make_matrix(more: f64) -> Made {
-    let mut text = study(&["raw", "xfs"], &[], 4);
+/// The same of so many blocks, with another number of operations in those of the second cell that
+/// have more.
+fn make_matrix_of(blocks: u32, more: f64) -> Made {
+    let mut text = study(&["raw", "xfs"], &[], blocks);
     text.baseline = Some("raw".into());
     text.workloads = vec![WorkloadText { fio_matrix: true, ..Default::default() }];
     make(&text, |record| {
@@ -296,15 +297,38 @@ fn a_cell_whose_only_pair_stands_beside_another_trial_of_the_device_has_no_ratio
             "no ratio: fewer than 3 blocks have a completed trial of both",
             "8662/s no ratio",
             "Overhead against raw",
-            "? without a number: no ratio",
-            "aria-label=\"randread, one by one (psync), 4K: no ratio",
+            "? without a number: fewer than 3 blocks have",
+            "aria-label=\"randread, one by one (psync), 4K: not told: fewer than 3 blocks",
         ],
     );
 }
 
 #[test]
+fn a_matrix_of_a_single_block_tells_no_overhead() {
+    // As it was reported, of a disk that others used: xfs 19 times as fast as the device below it.
+    let made = make_matrix_of(1, 19360.0);
+    let text = own(&rendered(&made));
+    in_order(
+        &text,
+        &["19.4k/s", "Overhead against raw", "? without a number: fewer than 3", ">?<"],
+    );
+    let source = Source::read(&made.directory()).unwrap();
+    let plan = &source.plan;
+    let mut all = vec![
+        text,
+        kurabe_report::export::markdown(plan, &source.analysis),
+        kurabe_report::export::overhead_csv(&source.analysis).unwrap(),
+        kurabe_report::tables::terminal(plan, &source.analysis, false),
+    ];
+    all.extend(kurabe_report::page::pictures(&source).into_iter().map(|(_, picture)| picture));
+    for text in all {
+        assert!(!text.contains("1836") && !text.contains("66.7 %"), "{text}");
+    }
+}
+
+#[test]
 fn a_cell_far_beyond_the_others_does_not_press_the_curves_together() {
-    let made = make_matrix(16000.0);
+    let made = make_matrix_of(4, 16000.0);
     let pictures = kurabe_report::page::pictures(&Source::read(&made.directory()).unwrap());
     let (_, curves) = pictures.iter().find(|(name, _)| name.ends_with("overhead-0.svg")).unwrap();
     well_formed(curves);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Samples, options};
 use crate::load::{Load, MatrixCell, Unit};
 use crate::plan::Plan;
-use crate::statistics::{self, ComparisonOptions};
+use crate::statistics::{self, BLOCKS_MIN_FOR_INTERVAL, ComparisonOptions};
 
 /// Name of the contender that is the device itself.
 const RAW: &str = "raw";
@@ -30,10 +30,11 @@ pub struct CellOverhead {
     /// Blocks in which both have a figure.
     pub blocks: usize,
     /// How many percent fewer operations a second than the bare device; below 0 when more. Absent
-    /// where the ratio is withheld: fewer than three blocks, beside trials in other ones.
+    /// below [`BLOCKS_MIN_FOR_INTERVAL`] blocks: a picture of many cells takes its colours and its
+    /// scale from each of them, and a single busy moment makes a cell anything.
     pub percent: Option<f64>,
-    /// Lower end of the interval, corrected for the number of contenders; absent below three
-    /// blocks.
+    /// Lower end of the interval, corrected for the number of contenders; absent where the number
+    /// is.
     pub low_percent: Option<f64>,
     /// Upper end of it.
     pub high_percent: Option<f64>,
@@ -97,7 +98,10 @@ pub(super) fn overhead(plan: &Plan, samples: &Samples<'_>, workload: usize) -> V
             overhead.cells.push(CellOverhead {
                 cell: cell.clone(),
                 blocks: compared.pairs,
-                percent: compared.ratio.map(percent),
+                percent: compared
+                    .ratio
+                    .filter(|_| compared.pairs >= BLOCKS_MIN_FOR_INTERVAL)
+                    .map(percent),
                 low_percent: compared.interval.map(|interval| percent(interval.low)),
                 high_percent: compared.interval.map(|interval| percent(interval.high)),
                 low_percent_among_all: corrected.interval.map(|interval| percent(interval.low)),
@@ -169,17 +173,24 @@ mod tests {
         let of_all = cell.low_percent_among_all.zip(cell.high_percent_among_all);
         let (lower, higher) = of_all.unwrap();
         assert!(lower < low && high < higher && higher < 30.0, "{cell:?}");
-        // A single pair beside another trial of the bare device says nothing, and is said to.
-        let mut few = records.clone();
-        few.retain(|record| {
-            record.block == 0 || (record.block == 1 && record.contender.label == "xfs")
-        });
-        let withheld = &analyse(&plan, &few, None).workloads[0].overhead[0].cells[0];
-        assert_eq!((withheld.blocks, withheld.percent), (1, None));
-        assert!(!withheld.is_decided());
-        few.retain(|record| record.block == 0);
-        let kept = &analyse(&plan, &few, None).workloads[0].overhead[0].cells[0];
-        assert!((kept.percent.unwrap() - 25.0).abs() < 1e-6, "{kept:?}");
+        // Below three pairs there is no number, with other trials beside them and without.
+        let of_blocks = |ext4: u32, raw: u32| {
+            let mut few = records.clone();
+            few.retain(|record| {
+                record.block < if record.contender.label == "xfs" { raw } else { ext4 }
+            });
+            analyse(&plan, &few, None).workloads[0].overhead[0].cells[0].clone()
+        };
+        for (ext4, raw) in [(1, 1), (1, 2), (2, 2)] {
+            let withheld = of_blocks(ext4, raw);
+            assert_eq!((withheld.blocks as u32, withheld.percent), (ext4, None));
+            assert!(!withheld.is_decided());
+        }
+        let kept = of_blocks(3, 4);
+        assert!(
+            (kept.percent.unwrap() - 25.0).abs() < 1.0 && kept.low_percent.is_some(),
+            "{kept:?}"
+        );
         // Twice as many operations: 100 % of the bare device's more.
         assert!((found[1].cells[0].percent.unwrap() + 100.0).abs() < 1e-6);
     }

@@ -157,7 +157,8 @@ fn greatest<'a>(losses: &[&'a Loss], by: fn(&Loss) -> f64) -> Option<&'a Loss> {
     losses.iter().copied().max_by(|one, other| by(one).total_cmp(&by(other)))
 }
 
-const NONE_COMPARED: &str = "no cell has a ratio to the device itself";
+const NONE_COMPARED: &str =
+    "no cell has 3 blocks with a completed trial of a file system and one of the device itself";
 
 /// Half of the device's performance.
 const HALF: f64 = 0.5;

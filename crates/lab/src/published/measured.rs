@@ -4,11 +4,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Figure, PublishedUnit, Reference, Statistic};
-use crate::analysis::{Analysis, Comparison, ContenderAnalysis, WorkloadAnalysis};
+use crate::analysis::{Analysis, Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis};
 use crate::load::{AverageLatency, Latency, Load, Unit};
 use crate::plan::Plan;
 use crate::record::{Record, counted_trials};
-use crate::statistics::summarize;
+use crate::statistics::{BLOCKS_MIN_FOR_INTERVAL, summarize};
 use crate::words;
 
 /// A measured figure, with its interval where the statistics give one.
@@ -100,11 +100,12 @@ pub fn measure(
             })
         }
         (Figure::Metric(name), Statistic::Loss) => {
-            let (ratio, unit) = ratio(plan, workload, contender, name, reference)?;
-            Some(loss(ratio, unit))
+            let compared = ratio(plan, workload, contender, name, reference)?;
+            let (ratio, unit) = (compared.ratio, compared.unit);
+            (compared.blocks >= BLOCKS_MIN_FOR_INTERVAL).then(|| loss(ratio, unit))
         }
         (Figure::Metric(name), _) => {
-            ratio(plan, workload, contender, name, reference).map(|(ratio, _)| ratio)
+            ratio(plan, workload, contender, name, reference).map(|compared| compared.ratio)
         }
         (Figure::Phase(phase), _) => {
             let trials = counted_trials(records, &reference.workload, &reference.contender);
@@ -149,51 +150,77 @@ fn of_trials(values: &[f64], quantity: Quantity) -> Option<Measured> {
     })
 }
 
-/// The ratio to the reference's baseline, and the unit of the metric.
+/// Whether there are the figures of both sides of a comparison, and fewer blocks than it takes.
+pub fn is_withheld(
+    plan: &Plan,
+    records: &[Record],
+    analysis: &Analysis,
+    reference: &Reference,
+) -> bool {
+    let measured = |reference: &Reference| measure(plan, records, analysis, reference).is_some();
+    let baseline = reference.baseline.as_deref().unwrap_or(plan.baseline_label());
+    let value = |label: &str| Reference {
+        contender: label.to_string(),
+        statistic: Statistic::Value,
+        ..reference.clone()
+    };
+    matches!(reference.statistic, Statistic::Ratio | Statistic::Loss)
+        && !measured(reference)
+        && measured(&value(&reference.contender))
+        && measured(&value(baseline))
+}
+
+/// A ratio to a reference's baseline.
+struct Compared {
+    ratio: Measured,
+    /// Unit of the metric.
+    unit: Unit,
+    /// Blocks that it is of; trials of the side that has fewer, where nothing is paired.
+    blocks: usize,
+}
+
+/// The ratio to the reference's baseline.
 fn ratio(
     plan: &Plan,
     workload: &WorkloadAnalysis,
     contender: &ContenderAnalysis,
     metric: &str,
     reference: &Reference,
-) -> Option<(Measured, Unit)> {
+) -> Option<Compared> {
     let baseline = reference.baseline.as_deref().unwrap_or(plan.baseline_label());
-    let median = |label: &str| {
+    let figures = |label: &str| {
         let entry = workload.contenders.iter().find(|entry| entry.label == label)?;
-        let metric = entry.metrics.iter().find(|entry| entry.name == metric)?;
-        Some((metric.summary.median, metric.unit))
+        entry.metrics.iter().find(|entry| entry.name == metric)
     };
-    let (own, unit) = median(&contender.label)?;
+    let MetricAnalysis { unit, summary: own, .. } = figures(&contender.label)?;
+    let (unit, blocks) = (*unit, own.count);
     if contender.label == baseline {
-        return Some((Measured::plain(1.0, Quantity::Ratio), unit));
+        return Some(Compared { ratio: Measured::plain(1.0, Quantity::Ratio), unit, blocks });
     }
     let compared = |label: &str| {
         let mut all = workload.comparisons.iter();
         all.find(|entry| entry.metric == metric && entry.contender == label)
     };
     let of = |comparison: &Comparison| {
-        Some(Measured {
-            value: comparison.ratio?,
-            low: comparison.low,
-            high: comparison.high,
-            quantity: Quantity::Ratio,
-        })
+        let quantity = Quantity::Ratio;
+        let Comparison { ratio, low, high, blocks, .. } = *comparison;
+        let ratio = Measured { value: ratio?, low, high, quantity };
+        Some(Compared { ratio, unit, blocks })
     };
-    let measured = if plan.baseline_label() == baseline {
+    if plan.baseline_label() == baseline {
         compared(&contender.label).and_then(of)
     } else if plan.baseline_label() == contender.label {
         // The same pair, seen from the other side.
-        compared(baseline).and_then(of).map(|other| Measured {
-            value: other.value.recip(),
-            low: other.high.map(f64::recip),
-            high: other.low.map(f64::recip),
-            quantity: Quantity::Ratio,
-        })
+        let other = compared(baseline).and_then(of)?;
+        let Measured { value, low, high, quantity } = other.ratio;
+        let [low, high] = [high, low].map(|end| end.map(f64::recip));
+        Some(Compared { ratio: Measured { value: value.recip(), low, high, quantity }, ..other })
     } else {
         // The statistics compare with one baseline only; of another pair there is no interval.
-        median(baseline).map(|(other, _)| Measured::plain(own / other, Quantity::Ratio))
-    };
-    measured.map(|measured| (measured, unit))
+        let other = &figures(baseline)?.summary;
+        let ratio = Measured::plain(own.median / other.median, Quantity::Ratio);
+        Some(Compared { ratio, unit, blocks: blocks.min(other.count) })
+    }
 }
 
 /// What is lost of the baseline's performance, in percent. For a time the performance is its

@@ -14,7 +14,7 @@ use crate::edge;
 use crate::heat::{HeatCell, HeatMap};
 use crate::html::{self, escape};
 use crate::overhead::{explained, row_name};
-use crate::quotient::withheld_explained;
+use crate::quotient::too_few_explained;
 use crate::svg::Place;
 use crate::table::{Cell, Table};
 use crate::text::counted;
@@ -95,7 +95,9 @@ fn map(
 
 /// `12.3 % fewer operations a second than raw, between 10.1 % and 14.5 %, 5 blocks`.
 fn in_words(entry: &CellOverhead, raw: &str) -> String {
-    let Some(percent) = entry.percent else { return withheld_explained() };
+    let Some(percent) = entry.percent else {
+        return format!("not told: {}", too_few_explained());
+    };
     let interval = match entry.low_percent.zip(entry.high_percent) {
         Some(ends) => format!("interval {}", loss_interval(ends)),
         None => "no interval".into(),

@@ -6,19 +6,24 @@ use std::fmt::Write;
 use lab::published::{Measured, PublishedCell, PublishedRow, PublishedUnit, Quantity};
 use lab::words::TOO_WIDE;
 
-use crate::quotient::{MARK, PAIRED};
+use crate::quotient::{self, MARK, PAIRED};
 use crate::table::{Cell, Tone};
 use crate::text;
 
-/// A measured figure as it is shown.
+/// What stands in the place of a published cell.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown {
-    /// The figure.
-    pub measured: Measured,
-    /// The unit that it is shown in.
-    pub unit: Option<PublishedUnit>,
-    /// Whether the reader must know that it is not the quotient of the medians in the table.
-    pub marked: bool,
+pub enum Shown {
+    /// A measured figure.
+    Figure {
+        /// The figure.
+        measured: Measured,
+        /// The unit that it is shown in.
+        unit: Option<PublishedUnit>,
+        /// Whether the reader must know that it is not the quotient of the medians in the table.
+        marked: bool,
+    },
+    /// A comparison of too few blocks.
+    Withheld,
 }
 
 /// A quotient of medians that lies outside of the interval of the paired ratio.
@@ -101,7 +106,9 @@ pub fn measured_row(head: String, cells: &[Option<Shown>]) -> Vec<Cell> {
 /// A measured figure in the unit of the published one; in its own where the two do not go
 /// together.
 fn shown(cell: &Shown) -> Cell {
-    let Shown { measured, unit, marked } = *cell;
+    let Shown::Figure { measured, unit, marked } = *cell else {
+        return Cell::toned(quotient::UNKNOWN, Tone::Doubtful);
+    };
     let (figure, words): (Measured, fn(f64) -> String) =
         match (measured.in_unit(unit), measured.quantity) {
             (Some(converted), _) => (converted, digits),

@@ -1,7 +1,7 @@
 //! Published tables as they are laid out, from a plan and records made by hand.
 
 use super::row::digits;
-use super::write::{PROSE_COLUMNS, prose};
+use super::write::{PROSE_COLUMNS, conclusions, prose};
 use super::*;
 
 use lab::analysis::analyse;
@@ -271,6 +271,52 @@ fn only_ratios_with_the_baseline_of_the_plan_are_called_paired() {
     assert_eq!(head, "  here: ratio, quotient of the medians");
     assert!(note.contains("; what is compared is the quotient of the medians, since"), "{note}");
     assert!(!note.contains("paired within"), "{note}");
+}
+
+#[test]
+fn a_loss_of_fewer_than_three_blocks_is_not_told() {
+    let text = STUDY.replace(
+        "statistic = \"ratio\", baseline = \"ext4\" }, cells = [1, \"1.65\"]",
+        "statistic = \"loss\", baseline = \"ext4\" }, unit = \"%\", cells = [0, 39]",
+    );
+    let of_runs = |runs: &str, contenders: &str| {
+        let text =
+            text.replace("runs = 5", runs).replace("[\"ext4\", \"xfs\", \"btrfs\"]", contenders);
+        let (plan, records, analysis) = measured_of(&text, times);
+        let beside = tables(&plan, &records, &analysis).remove(0);
+        (beside.table.rows[3].clone(), beside.notes.last().unwrap().clone())
+    };
+    let told = |row: &[Cell]| row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>();
+    let paired = "[\"ext4\", \"xfs\", \"btrfs\"]";
+    let (row, note) = of_runs("runs = 2", paired);
+    assert_eq!(told(&row)[2..], ["?", "?"], "{row:?}");
+    assert!(note.contains("; ?: fewer than 3 blocks have"), "{note}");
+    // Quotients of medians no more than what is paired: btrfs is the plan's baseline here.
+    let quotients = "[\"btrfs\", \"ext4\", \"xfs\"]";
+    assert_eq!(told(&of_runs("runs = 2", quotients).0)[2], "?");
+    for (contenders, loss) in [(paired, "50.00"), (quotients, "33.33")] {
+        let (row, note) = of_runs("runs = 3", contenders);
+        assert!(told(&row)[2].starts_with(loss), "{row:?}");
+        assert!(!note.contains("fewer than"), "{note}");
+    }
+}
+
+#[test]
+fn a_note_is_never_folded() {
+    let (mut plan, records, analysis) = measured();
+    plan.study.claims[0].note = Some("kurabe run it --runs 10".into());
+    let mut judged = lab::claim::judge(&plan, &records, &analysis).remove(0);
+    let mut of_lines = |count: usize| {
+        judged.evidence = (1..=count).map(|line| format!("line {line}.")).collect();
+        conclusions(&plan, std::slice::from_ref(&judged))
+    };
+    let all = of_lines(5);
+    assert!(!all.contains("<details>") && all.contains("line 5."), "{all}");
+    let many = of_lines(6);
+    let (open, folded) = many.split_once("<details>").unwrap();
+    assert!(open.contains("line 4.") && open.contains("kurabe run it --runs 10"), "{many}");
+    assert!(folded.contains("2 lines more of what was found here</summary>"), "{many}");
+    assert!(folded.contains("line 5.") && folded.contains("line 6."), "{many}");
 }
 
 #[test]

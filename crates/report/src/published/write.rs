@@ -253,8 +253,9 @@ pub fn section(
 /// Most lines of evidence that are shown unasked.
 const EVIDENCE_OPEN_MAX: usize = 5;
 
-/// The conclusions, each with what was found here.
-fn conclusions(plan: &Plan, judgements: &[Judgement]) -> String {
+/// The conclusions, each with what was found here. The study's note is never folded: it says what
+/// the reader can do.
+pub(super) fn conclusions(plan: &Plan, judgements: &[Judgement]) -> String {
     if judgements.is_empty() {
         return String::new();
     }
@@ -267,19 +268,23 @@ fn conclusions(plan: &Plan, judgements: &[Judgement]) -> String {
             escape(&cited(plan, judged)),
             judged.outcome.words()
         );
-        let lines: Vec<&String> = judged.evidence.iter().chain(&judged.claim.note).collect();
         let list = |lines: &[&String]| {
             let items = lines.iter().map(|line| format!("<li>{}</li>\n", escape(line)));
             format!("<ul class=\"small\">\n{}</ul>\n", items.collect::<String>())
         };
-        let (open, folded) = lines.split_at(lines.len().min(EVIDENCE_OPEN_MAX));
+        let lines: Vec<&String> = judged.evidence.iter().collect();
+        let (found, folded) = match lines.len() <= EVIDENCE_OPEN_MAX {
+            true => (lines.as_slice(), [].as_slice()),
+            false => lines.split_at(EVIDENCE_OPEN_MAX - 1),
+        };
+        let open: Vec<&String> = found.iter().copied().chain(&judged.claim.note).collect();
         if !open.is_empty() {
-            out.push_str(&list(open));
+            out.push_str(&list(&open));
         }
         if !folded.is_empty() {
             let _ = writeln!(
                 out,
-                "<details><summary>{} more</summary>\n{}</details>",
+                "<details><summary>{} more of what was found here</summary>\n{}</details>",
                 lab::words::counted(folded.len(), "line"),
                 list(folded)
             );
