@@ -154,7 +154,7 @@ pub enum AmplificationBasis {
     /// Pages made dirty and direct writes (`write_bytes` of `/proc/PID/io`).
     StorageWrites,
     /// Bytes passed to write calls, pipes included (`wchar`): all that is known of a file system
-    /// in user space.
+    /// in user space, and what counts where the storage writes depend on the file system.
     WriteCalls,
 }
 
@@ -248,8 +248,9 @@ fn analyse_workload(
 ) -> WorkloadAnalysis {
     let blocks = blocks_reached(plan, records, workload);
     let samples = Samples::new(plan, records, workload, blocks);
+    let basis = amplification_basis(&samples, plan.study.contenders.len());
     let contenders: Vec<ContenderAnalysis> = (0..plan.study.contenders.len())
-        .map(|contender| summarise(plan, &samples, contender))
+        .map(|contender| summarise(plan, &samples, contender, basis))
         .collect();
     let comparisons = compare(plan, &samples, workload);
     let overhead = overhead::overhead(plan, &samples, workload);
@@ -306,7 +307,12 @@ fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Compariso
     comparisons
 }
 
-fn summarise(plan: &Plan, samples: &Samples<'_>, contender: usize) -> ContenderAnalysis {
+fn summarise(
+    plan: &Plan,
+    samples: &Samples<'_>,
+    contender: usize,
+    basis: Option<AmplificationBasis>,
+) -> ContenderAnalysis {
     let completed: Vec<&Record> = samples.completed(contender).collect();
     let trials = samples.records[contender].iter().flatten().count();
     let times: Vec<f64> =
@@ -340,7 +346,7 @@ fn summarise(plan: &Plan, samples: &Samples<'_>, contender: usize) -> ContenderA
         phase_devices: phase_devices(&completed),
         latencies: latencies(&completed),
         findings: findings(&completed),
-        cost: cost(&completed),
+        cost: cost(&completed, basis),
     }
 }
 
@@ -435,25 +441,60 @@ fn steady_words(records: &[&Record]) -> Option<String> {
     })
 }
 
-fn cost(records: &[&Record]) -> Cost {
+/// Largest quotient of two contenders' storage writes that are taken to be the load's own.
+const STORAGE_WRITES_QUOTIENT_MAX: f64 = 1.1;
+
+/// What counts as written under a workload: one thing for all contenders, or their amplifications
+/// would divide by different numbers.
+///
+/// What the kernel charges to a process depends on the file system: a page that is overwritten or
+/// deleted before its writeback is charged less where writeback is later. Where the contenders'
+/// charges differ by more than a tenth, or one has none, the bytes passed to write calls count,
+/// which depend on the load alone.
+fn amplification_basis(samples: &Samples<'_>, contenders: usize) -> Option<AmplificationBasis> {
+    let all = || (0..contenders).flat_map(|contender| samples.completed(contender));
+    if all().any(|record| written_by_load(record).is_some()) {
+        return Some(AmplificationBasis::LoadWrites);
+    }
+    if !all().any(|record| record.counts_write_bytes.is_some()) {
+        return None;
+    }
+    let storage = |contender: usize| {
+        median(samples.completed(contender).filter_map(|record| {
+            record
+                .command
+                .as_ref()
+                .filter(|_| record.counts_write_bytes == Some(true))?
+                .storage_written_bytes
+                .map(|bytes| bytes as f64)
+        }))
+    };
+    let measured =
+        (0..contenders).filter(|contender| samples.completed(*contender).next().is_some());
+    let charges: Option<Vec<f64>> = measured.map(storage).collect();
+    let agree = charges.is_some_and(|charges| {
+        let least = charges.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = charges.iter().copied().fold(0.0, f64::max);
+        most <= least * STORAGE_WRITES_QUOTIENT_MAX
+    });
+    Some(if agree { AmplificationBasis::StorageWrites } else { AmplificationBasis::WriteCalls })
+}
+
+fn written_by_load(record: &Record) -> Option<u64> {
+    record.load.as_ref()?.written_bytes
+}
+
+fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> Cost {
     let of = |value: &dyn Fn(&Record) -> Option<f64>| {
         median(records.iter().filter_map(|record| value(record)))
     };
     let device = |value: fn(&DeviceDelta) -> u64| {
         of(&|record: &Record| record.run_device().map(|delta| value(&delta) as f64))
     };
-    let by_load = |record: &Record| record.load.as_ref()?.written_bytes;
-    let basis =
-        records.first().and_then(|record| match (by_load(record), record.counts_write_bytes) {
-            (Some(_), _) => Some(AmplificationBasis::LoadWrites),
-            (None, Some(true)) => Some(AmplificationBasis::StorageWrites),
-            (None, Some(false)) => Some(AmplificationBasis::WriteCalls),
-            (None, None) => None,
-        });
     let written = |record: &Record| {
         let usage = || record.command.as_ref();
         let bytes = match basis? {
-            AmplificationBasis::LoadWrites => by_load(record)?,
+            AmplificationBasis::LoadWrites => written_by_load(record)?,
             AmplificationBasis::StorageWrites => usage()?.storage_written_bytes?,
             AmplificationBasis::WriteCalls => usage()?.write_call_bytes?,
         };
