@@ -4,11 +4,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Figure, PublishedUnit, Reference, Statistic};
-use crate::analysis::{Analysis, Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis};
+use crate::analysis::{
+    Analysis, Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis, options,
+};
 use crate::load::{AverageLatency, Latency, Load, Unit};
 use crate::plan::Plan;
-use crate::record::{Record, counted_trials};
-use crate::statistics::{BLOCKS_MIN_FOR_INTERVAL, summarize};
+use crate::record::{Phase, Record, counted_trials};
+use crate::statistics::{BLOCKS_MIN_FOR_INTERVAL, compare_family, summarize};
 use crate::words;
 
 /// A measured figure, with its interval where the statistics give one.
@@ -107,10 +109,13 @@ pub fn measure(
         (Figure::Metric(name), _) => {
             ratio(plan, workload, contender, name, reference).map(|compared| compared.ratio)
         }
+        (Figure::Phase(phase), Statistic::Ratio) => phase_ratio(plan, records, reference, *phase),
         (Figure::Phase(phase), _) => {
-            let trials = counted_trials(records, &reference.workload, &reference.contender);
-            let times = trials.filter_map(|record| Some(record.phase(*phase)?.elapsed_ns as f64));
-            of_trials(&times.collect::<Vec<_>>(), Quantity::Of(Unit::Nanoseconds))
+            let times: Vec<f64> = phase_times(plan, records, reference, *phase, &contender.label)
+                .into_iter()
+                .flatten()
+                .collect();
+            of_trials(&times, Quantity::Of(Unit::Nanoseconds))
         }
         (Figure::Operation(name), statistic) => {
             let measured =
@@ -136,6 +141,59 @@ pub fn measure(
             of_trials(&values, Quantity::Plain)
         }
     }
+}
+
+/// The times of a phase in ns, a place for each block; of mkfs those of the blocks of all workloads,
+/// since it comes before a trial's workload is begun and knows nothing of it.
+fn phase_times(
+    plan: &Plan,
+    records: &[Record],
+    reference: &Reference,
+    phase: Phase,
+    label: &str,
+) -> Vec<Option<f64>> {
+    let mut times = Vec::new();
+    for workload in &plan.study.workloads {
+        if phase != Phase::Mkfs && workload.name != reference.workload {
+            continue;
+        }
+        let begin = times.len();
+        times.resize(begin + plan.blocks.len(), None);
+        for record in counted_trials(records, &workload.name, label) {
+            let time = record.phase(phase).map(|entry| entry.elapsed_ns as f64);
+            if let Some(place) = times.get_mut(begin + record.block as usize) {
+                *place = time.filter(|ns| *ns > 0.0);
+            }
+        }
+    }
+    times
+}
+
+/// The ratio of a phase's times to the reference's baseline, block by block, as one of the family
+/// of all contenders.
+fn phase_ratio(
+    plan: &Plan,
+    records: &[Record],
+    reference: &Reference,
+    phase: Phase,
+) -> Option<Measured> {
+    let baseline = reference.baseline.as_deref().unwrap_or(plan.baseline_label());
+    if reference.contender == baseline {
+        return Some(Measured::plain(1.0, Quantity::Ratio));
+    }
+    let times = |label: &str| phase_times(plan, records, reference, phase, label);
+    let labels = plan.study.contenders.iter().map(|contender| contender.label.as_str());
+    let others: Vec<&str> = labels.filter(|label| *label != baseline).collect();
+    let family: Vec<_> = others.iter().map(|label| times(label)).collect();
+    let compared = compare_family(&times(baseline), &family, &options(plan)).ok()?;
+    let place = others.iter().position(|label| *label == reference.contender)?;
+    let interval = compared[place].interval;
+    Some(Measured {
+        value: compared[place].ratio?,
+        low: interval.map(|interval| interval.low),
+        high: interval.map(|interval| interval.high),
+        quantity: Quantity::Ratio,
+    })
 }
 
 /// The median over the trials, with its interval.

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::*;
 use crate::analysis::analyse;
-use crate::fixture::{plan_of, records, study_text};
+use crate::fixture::{plan_of, record_of, records, study_text};
 use crate::load::{AverageLatency, Latency, LoadReport, Unit};
-use crate::record::Phase;
-use crate::study::StudyText;
+use crate::record::{Phase, PhaseRecord};
+use crate::study::{StudyText, WorkloadText};
 use crate::study_file;
 
 const TABLE: &str = r#"
@@ -121,6 +121,43 @@ fn metrics_ratios_and_phases_are_found() {
     assert_eq!((run.value, run.low, run.high), (1e8, Some(9.9e7), Some(1.02e8)));
     let none = reference("ext4", Figure::Metric("none".into()), Statistic::Value);
     assert_eq!(measure(&plan, &records, &analysis, &none), None);
+}
+
+#[test]
+fn mkfs_is_of_every_trial_whatever_its_workload() {
+    let mut text = study(TABLE);
+    let other = WorkloadText { name: Some("other".into()), ..text.workloads[0].clone() };
+    text.workloads.push(other);
+    let plan = plan_of(&text);
+    let mut records = Vec::new();
+    for (workload, base_ns) in [(0, 1_000), (1, 100)] {
+        for block in 0..3 {
+            for (contender, factor) in [(0, 1), (1, 2)] {
+                let mut record = record_of(&plan, workload, contender, block, 1_000_000);
+                let mkfs = PhaseRecord {
+                    phase: Phase::Mkfs,
+                    elapsed_ns: (base_ns + u64::from(block)) * factor,
+                    device: None,
+                    machine_cpu_ns: None,
+                };
+                record.phases.insert(0, mkfs);
+                records.push(record);
+            }
+        }
+    }
+    let analysis = analyse(&plan, &records, None);
+    let measured = |contender, figure, statistic| {
+        measure(&plan, &records, &analysis, &reference(contender, figure, statistic)).unwrap()
+    };
+    let median = measured("ext4", Figure::Phase(Phase::Mkfs), Statistic::Value);
+    assert_eq!(median.value, (102.0 + 1000.0) / 2.0, "of both workloads");
+    // Six pairs, one a trial; the quotient of the two workloads' times plays no part.
+    let ratio = measured("xfs", Figure::Phase(Phase::Mkfs), Statistic::Ratio);
+    assert!((ratio.value - 2.0).abs() < 1e-9, "{ratio:?}");
+    assert!(ratio.high.unwrap() - ratio.low.unwrap() < 1e-6, "{ratio:?}");
+    // Another phase is its workload's own.
+    let run = measured("ext4", Figure::Phase(Phase::Run), Statistic::Value);
+    assert_eq!((run.value, run.low), (1e6, Some(1e6)));
 }
 
 #[test]

@@ -157,9 +157,9 @@ impl Measurements<'_> {
         let Some(base) = base else {
             return Some(drawn(label, layer, &shown, None));
         };
-        let of_metric =
-            matches!(one.figure, Figure::Metric(_)) && one.statistic == Statistic::Value;
-        let ratio = match of_metric {
+        let is_compared = matches!(one.figure, Figure::Metric(_) | Figure::Phase(_))
+            && one.statistic == Statistic::Value;
+        let ratio = match is_compared {
             true => self.measure(&Reference {
                 statistic: Statistic::Ratio,
                 baseline: Some(base.contender.clone()),
