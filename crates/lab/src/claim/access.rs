@@ -9,6 +9,7 @@ use crate::analysis::{self, WorkloadAnalysis};
 use crate::load::StorePlace;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Record, counted_trials};
+use crate::words;
 
 /// Up to this factor between the greatest and the least the device had the same work.
 const FAIR_FACTOR_MAX: f64 = 1.1;
@@ -64,6 +65,10 @@ struct Doubts {
     /// Differences that are no greater than those between the trials of one contender; they speak
     /// against nothing, and are told.
     scatter: Vec<String>,
+    /// What differs by no more than what counts as fair.
+    alike: Vec<String>,
+    /// Bytes of the largest store's file.
+    store_bytes: u64,
 }
 
 /// Whether the access patterns were the same, with the bytes and requests of the device by
@@ -96,13 +101,15 @@ pub(super) fn same_access(
         for entry in contenders {
             let place = worst_place(name, &entry.label, records);
             places.extend(place.map(|place| format!("{name}: {}: {place}", entry.label)));
+            let store_bytes = place.map_or(0, |place| place.bytes);
+            doubts.store_bytes = doubts.store_bytes.max(store_bytes);
             let took_part = judged.iter().any(|work| work.label == entry.label);
             if took_part && !ONE_PIECE.contains(&entry.file_system.as_str()) {
                 judge_place(&entry.label, place, &mut doubts);
             }
         }
         answers.push(format!("{name}: {}", verdict(judged.len(), &doubts)));
-        let words: Vec<String> = all.iter().map(words).collect();
+        let words: Vec<String> = all.iter().map(work_words).collect();
         evidence.push(format!("{name}: {}", words.join(", ")));
         evidence.extend(places);
     }
@@ -124,14 +131,18 @@ fn verdict(count: usize, doubts: &Doubts) -> String {
             "whether the access patterns were fair cannot be told: the device's requests of two contenders at least are needed".into()
         }
         ([], []) => {
-            let scatter = match doubts.scatter.as_slice() {
-                [] => String::new(),
-                scatter => {
-                    format!(", or by no more than from trial to trial ({})", scatter.join("; "))
-                }
+            let size = match doubts.store_bytes {
+                0 => String::new(),
+                bytes => format!(" at this size (a store of {} MiB)", bytes >> 20),
             };
+            let alike = match doubts.alike.as_slice() {
+                [] => String::new(),
+                alike => format!(" {} differ by at most {fair:.0} %;", words::list(alike)),
+            };
+            let scatter: String =
+                doubts.scatter.iter().map(|difference| format!(" {difference};")).collect();
             format!(
-                "the access patterns were fair: requests, bytes read and bytes written differ by at most {fair:.0} %{scatter}, and every store's file lies in its order on the device"
+                "the access patterns were fair{size}:{alike}{scatter} every store's file lies in its order on the device"
             )
         }
         ([], open) => format!(
@@ -168,11 +179,21 @@ fn compare_work(all: &[&Work], doubts: &mut Doubts) {
         match apart.filter(|pair| factor(*pair) > FAIR_FACTOR_MAX) {
             Some(pair) => doubt(what, pair, factor(pair), doubts),
             None if all.iter().any(|less| factor((most, less)) > FAIR_FACTOR_MAX) => {
-                let Figure { least, most: greatest, .. } = of(most);
-                let words = format!("{what} of {} {least:.0} to {greatest:.0}", most.label);
+                let less = all.iter().min_by(by).expect("there is the one that has the most");
+                let Figure { median, least, most: greatest } = of(most);
+                let share = (factor((most, less)) - 1.0) * 100.0;
+                let share = share.is_finite().then(|| format!(" by {share:.0} %"));
+                let words = format!(
+                    "{what} differ{} in the middle ({} {:.0}, {} {median:.0}), but not by more than from trial to trial ({} {least:.0} to {greatest:.0})",
+                    share.unwrap_or_default(),
+                    less.label,
+                    of(less).median,
+                    most.label,
+                    most.label
+                );
                 doubts.scatter.push(words);
             }
-            None => {}
+            None => doubts.alike.push(what.into()),
         }
     }
 }
@@ -239,7 +260,7 @@ fn work(workload: &str, label: &str, records: &[Record]) -> Option<Work> {
     })
 }
 
-fn words(work: &Work) -> String {
+fn work_words(work: &Work) -> String {
     let requests = |count: Figure, bytes: Figure, word: &str| {
         let (count, bytes) = (count.median, bytes.median);
         let each_kib = if count > 0.0 { bytes / count / 1024.0 } else { 0.0 };

@@ -69,7 +69,8 @@ fn whether_the_access_patterns_were_fair_is_a_sentence_by_thresholds() {
     let in_order =
         Some(StorePlace { pieces: 4, pieces_back: 0, bytes: 1 << 30, span_bytes: 1 << 30 });
     let sentence = |factor, place| access(factor, place, "").remove(0);
-    let fair = "load: the access patterns were fair: ";
+    let fair =
+        "load: the access patterns were fair at this size (a store of 1024 MiB): bytes read, ";
     assert!(sentence(1.05, in_order).starts_with(fair));
     let unfair = sentence(2.2, in_order);
     assert!(unfair.starts_with("load: the access patterns were unfair: xfs had 2.2 times"));
@@ -105,8 +106,11 @@ fn a_difference_counts_where_trials_lie_apart_and_not_within_their_scatter() {
     };
     // The others make 1100 in every trial; so does xfs in one.
     let within = said(1000);
-    assert!(within.starts_with("load: the access patterns were fair: "), "{within}");
-    assert!(within.contains("from trial to trial (requests of xfs 1100 to "), "{within}");
+    assert!(within.starts_with("load: the access patterns were fair at this size"), "{within}");
+    assert!(
+        within.contains("bytes read and bytes written differ by at most 10 %; requests differ by")
+    );
+    assert!(within.contains("from trial to trial (xfs 1100 to "), "{within}");
     let apart = said(1001);
     assert!(apart.contains("cannot be told: requests differ by "), "{apart}");
     assert!(apart.contains("(xfs the most, "), "{apart}");
@@ -117,7 +121,7 @@ fn a_difference_counts_where_trials_lie_apart_and_not_within_their_scatter() {
 fn who_was_not_measured_keeps_access_patterns_from_being_called_fair() {
     let in_order =
         Some(StorePlace { pieces: 4, pieces_back: 0, bytes: 1 << 30, span_bytes: 1 << 30 });
-    let fair = "load: the access patterns were fair: ";
+    let fair = "load: the access patterns were fair at this size";
     type Change = fn(&mut Plan, &mut Vec<Record>);
     let uncounted: Change = |_, records| {
         let of_btrfs = records.iter_mut().filter(|record| record.contender.label == "btrfs");
