@@ -246,6 +246,10 @@ pub struct LoadTask {
     /// The command that makes everything on the target durable; absent where syncfs(2) does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_command: Option<Vec<String>>,
+    /// The command that makes the target's caches cold, the kernel's included; absent where dropping
+    /// the kernel's is enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cool_command: Option<Vec<String>>,
     /// File that the [`LoadReport`] is written to.
     pub report: PathBuf,
 }

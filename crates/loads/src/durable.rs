@@ -24,20 +24,27 @@ impl WholeSync {
     /// # Errors
     /// The call failed, or the program could not be started or failed; the text has its words.
     pub fn run(&self, directory: &Path) -> io::Result<()> {
-        let words = match self {
-            Self::Call => return Ok(rustix::fs::syncfs(File::open(directory)?)?),
-            Self::Command(words) => words,
-        };
-        let (program, arguments) = words
-            .split_first()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a sync of no words"))?;
-        let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
-        if output.status.success() {
-            return Ok(());
+        match self {
+            Self::Call => Ok(rustix::fs::syncfs(File::open(directory)?)?),
+            Self::Command(words) => run_words(words),
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(format!("{}: {}: {}", words.join(" "), output.status, said.trim())))
     }
+}
+
+/// Runs a command of the file system's own, which has to succeed.
+///
+/// # Errors
+/// It could not be started, or failed; the text has its words.
+pub fn run_words(words: &[String]) -> io::Result<()> {
+    let (program, arguments) = words
+        .split_first()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a command of no words"))?;
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{}: {}: {}", words.join(" "), output.status, said.trim())))
 }
 
 #[cfg(test)]

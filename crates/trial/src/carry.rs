@@ -315,6 +315,7 @@ impl Trial<'_> {
             stage,
             cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
             sync_command: instance.sync_command(),
+            cool_command: instance.cool_command(),
             report: scratch.join(workload::REPORT_FILE),
         };
         let path = scratch.join(workload::TASK_FILE);

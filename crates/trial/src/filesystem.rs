@@ -214,6 +214,13 @@ pub trait Instance: Send {
         None
     }
 
+    /// The command by which a load makes the caches cold between its phases, from a process of its
+    /// own that uses nothing of the file system at that time; absent where dropping the kernel's
+    /// caches is enough.
+    fn cool_command(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// Unmounts it.
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
 

@@ -247,16 +247,16 @@ fn scaled(count: u64, files: u64) -> u64 {
     u64::try_from(product / u128::from(KERNEL_FILES)).expect("the tree's size is bounded")
 }
 
-/// The directories, level by level.
+/// The directories, level by level. A level that the scale would leave empty above one that it does
+/// not has one, so that a small tree is no flat one.
 fn directories(files: u64, random: &mut ChaCha8Rng) -> Vec<Directory> {
     let mut all = vec![Directory { path: "tree".to_owned(), depth: 0 }];
     let mut level = 0..1;
     let mut names = Names::default();
-    for (depth, count) in DIRECTORIES_BY_DEPTH.iter().enumerate().skip(1) {
-        let count = scaled(*count, files);
-        if count == 0 {
-            break;
-        }
+    let counts = DIRECTORIES_BY_DEPTH.map(|count| scaled(count, files));
+    let deepest = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
+    for (depth, count) in counts.iter().enumerate().take(deepest + 1).skip(1) {
+        let count = (*count).max(1);
         let weights: Vec<f64> = level.clone().map(|_| log_normal(random)).collect();
         let parents = picked(&weights, count, random);
         let start = all.len();

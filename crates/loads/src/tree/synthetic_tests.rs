@@ -68,6 +68,22 @@ fn a_tree_of_the_kernels_size_has_the_kernels_shape() {
 }
 
 #[test]
+fn a_small_tree_has_directories_within_directories_as_the_kernels() {
+    for (files, directories, deepest) in [(500, 32, 5), (100, 6, 3)] {
+        let tree = SyntheticTree::new(files, 1);
+        let paths: Vec<&str> = tree
+            .entries()
+            .iter()
+            .filter(|entry| matches!(entry.kind, EntryKind::Directory))
+            .map(|entry| entry.path.as_str())
+            .collect();
+        assert!(paths.len().abs_diff(directories) <= 3, "{} directories", paths.len());
+        let depth = paths.iter().map(|path| path.matches('/').count()).max().unwrap();
+        assert!(depth >= deepest, "{files} files go down to depth {depth}");
+    }
+}
+
+#[test]
 fn paths_are_distinct_and_parents_come_first() {
     let tree = SyntheticTree::new(5000, 3);
     let mut seen = HashSet::new();

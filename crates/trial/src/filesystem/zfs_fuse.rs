@@ -182,6 +182,14 @@ impl Instance for ZfsFuseInstance {
         Some(words.into_iter().map(String::from).collect())
     }
 
+    fn cool_command(&self) -> Option<Vec<String>> {
+        let pid = self.daemon.as_ref()?.pid().as_raw_nonzero().to_string();
+        let devices = self.device_directory().ok()?.display().to_string();
+        let options = self.stage.mount_options.join(",");
+        let script = ["sh", "-c", COOL_SCRIPT, &self.pool, &devices, &options];
+        Some(self.inside(&pid, &script).into_iter().map(String::from).collect())
+    }
+
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let point = self.stage.mount_point();
         let until = Instant::now() + BUSY_WAIT_MAX;
@@ -256,6 +264,20 @@ impl Drop for ZfsFuseInstance {
 
 /// Set for the transaction group in which that is done, whatever the value was before.
 const SYNC_PROPERTY: &str = "kurabe:sync=on";
+
+/// What [`ZfsFuseInstance::cool`] does, for a load. `$0` is the pool, `$1` the directory with its
+/// device, `$2` the mount options. An unmount right after the last use may still find it busy.
+const COOL_SCRIPT: &str = "set -e
+tries=1000
+until said=$(zfs unmount \"$0\" 2>&1); do
+    tries=$((tries - 1))
+    if test $tries = 0; then echo \"$said\" >&2; exit 1; fi
+    sleep 0.01
+done
+zpool export \"$0\"
+echo 3 > /proc/sys/vm/drop_caches
+zpool import ${2:+-o \"$2\"} -d \"$1\" \"$0\"
+zfs mount \"$0\" 2> /dev/null || test \"$(zfs get -H -o value mounted \"$0\")\" = yes";
 
 /// The settings of the package.
 const HOST_SETTINGS: &str = "/etc/zfs/zfsrc";

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use lab::load::{LoadReport, LoadTask, Metric, TreeFacts, TreeLoad, TreeSource, Unit};
+use loads::durable::run_words;
 use loads::tool::Tool;
 use loads::tree::{
     ArchiveFacts, Phase, SyntheticTree, Tree, archive_facts, inspect, run_tree, write_archive,
@@ -127,12 +128,20 @@ pub(super) fn run(load: &TreeLoad, task: &LoadTask, stop: &Stop) -> Result<LoadR
         expected_hash: None,
         sync: whole_sync(task),
     };
+    // A file system that has to be unmounted to become cold must not be this process's directory.
+    if task.cool_command.is_some() {
+        std::env::set_current_dir("/").map_err(|error| format!("leaving the mount: {error}"))?;
+    }
     let mut kept = None;
     let mut begin = |phase| {
         // The first phase reads the archive, which lies outside of the contender and is to come
         // from memory; the contender's own caches were dropped right before the run.
         if task.cold && phase != Phase::DEFAULT[0] {
-            kept = write_drop_caches().err().or(kept.take());
+            let cooled = match &task.cool_command {
+                Some(words) => run_words(words).map_err(|error| error.to_string()),
+                None => write_drop_caches(),
+            };
+            kept = cooled.err().or(kept.take());
         }
     };
     let outcome = run_tree(&plan, stop.flag(), &mut begin).map_err(|error| error.to_string())?;
