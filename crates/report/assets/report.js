@@ -15,6 +15,9 @@
   // plotly.js reads a little HTML in every text; labels are text.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
+  // Beside a narrow picture there is room for the figure and for what is uncertain in it.
+  const brief = (text) => text.replace(/ \([^)]*\)/, "").replace(", up to ", " → ").replace(/\[too wide[^\]]*\]/, "[?]");
+
   function interval(points, ink, thickness) {
     // An interval that goes on has no ends across it: `beyond` draws what it has.
     const cap = points.some((point) => point.cut) ? 0 : thickness * 2.4;
@@ -86,8 +89,8 @@
       });
       case "label": return Object.assign(common, place, {
         mode: "text", hoverinfo: "skip", cliponaxis: false, textposition: "middle right",
-        // Beside a narrow picture there is room for the figure alone.
-        text: points.map((point) => "\u00a0\u00a0" + plain(narrow ? point.text.split(" (")[0] : point.text)),
+        // Far enough away for an arrow or a circle at the end.
+        text: points.map((point) => "\u00a0\u00a0\u00a0" + plain(narrow ? brief(point.text) : point.text)),
         textfont: { size: 11, color: colour("--ink") },
       });
       case "ring": return Object.assign(common, place, { mode: "markers", marker: { symbol: "circle-open", size: 15, color: colour("--ink"), line: { width: 2 } } });

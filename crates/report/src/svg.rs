@@ -371,7 +371,7 @@ impl Drawing<'_> {
             Mark::Label => {
                 for point in &series.points {
                     let (x, y, ink) = (self.x(point.x), self.y(point.y), self.place.ink());
-                    self.text(x + 7.0, y + 4.0, "start", ink, &point.text, " font-size=\"11\"");
+                    self.text(x + 9.0, y + 4.0, "start", ink, &point.text, " font-size=\"11\"");
                 }
             }
             Mark::Ring | Mark::SmallRing | Mark::CrossedRing => {

@@ -349,6 +349,39 @@ fn the_pictures_of_a_publication_show_its_numbers_and_those_of_the_records() {
     assert!(seen.dom.contains(">half</text>"));
 }
 
+/// What a script of this value says of a page in a frame as wide as a phone; `page` is its document.
+fn on_a_phone(browser: &Path, place: &Path, html: &str, value: &str) -> String {
+    let inner = html.replace('&', "&amp;").replace('"', "&quot;");
+    let outer = format!(
+        "<!doctype html><title>x</title><iframe style=\"width:390px;height:900px;border:0\" srcdoc=\"{inner}\"></iframe><script>setTimeout(() => {{ const page = frames[0].document; document.title = {value}; }}, 7000)</script>"
+    );
+    let dom = open_and_note(browser, place, &outer).dom;
+    dom.split("<title>").nth(1).unwrap().split("</title>").next().unwrap().to_string()
+}
+
+#[test]
+fn a_phone_shows_the_whole_page_and_what_is_uncertain_in_it() {
+    let Some(browser) = browser() else { return };
+    let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
+    let text = PUBLISHED.replace("{ head = \"JFS\" }", "{ head = \"JFS on two servers\" }").replace(
+        "rows = [{ head = \"time\", cells = [\"100\", \"150\", \"175\"] }]",
+        "rows = [{ head = \"one by one, with a queue of each of the servers on its own set\", cells = [100, 150, 175] }, { head = \"all\", cells = [1, 2, 3] }]",
+    );
+    let text = lab::study_file::parse(Path::new("s"), &text).unwrap();
+    let made = make(&text, |record| {
+        let wild = record.contender.label == "xfs" && record.block % 2 == 0;
+        complete(record, if wild { 90_000_000_000 } else { 1_000_000_000 });
+        true
+    });
+    let html = rendered(&made);
+    let widths = "page.documentElement.scrollWidth - page.documentElement.clientWidth";
+    let beyond = on_a_phone(&browser, place.path(), &html, widths);
+    assert_eq!(beyond, "0", "px of the page are beyond the screen");
+    let labels = "[...page.querySelectorAll('#published-1-picture-1 .textpoint text')].map((text) => text.textContent).join('; ')";
+    let labels = on_a_phone(&browser, place.path(), &html, labels);
+    assert!(labels.contains("[?]") && !labels.contains('('), "{labels}");
+}
+
 #[test]
 fn a_hostile_name_does_nothing_in_a_browser() {
     let Some(browser) = browser() else { return };
