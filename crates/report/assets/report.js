@@ -140,7 +140,11 @@
         shapes.push({ type: "line", layer, xref: "paper", yref: "y", x0: 0, x1: 1, y0: guide.y, y1: guide.y, line: { color: colour("--ink"), width: 1 } });
       } else {
         shapes.push({ type: "line", layer, xref: "x", yref: "paper", x0: guide.x, x1: guide.x, y0: 0, y1: 1, line: { color: colour("--ink"), width: 1 } });
-        annotations.push({ text: plain(guide.text), xref: "x", yref: "paper", x: chart.x.logarithmic ? Math.log10(guide.x) : guide.x, y: 1, yanchor: "bottom", xanchor: "left", showarrow: false, font: { size: 11, color: colour("--faint") } });
+        const at = (x) => (chart.x.logarithmic ? Math.log10(x) : x);
+        const [start, end] = chart.x.range.map(at);
+        // Its name goes to the left where there is no room before the buttons.
+        const room = (1 - (at(guide.x) - start) / (end - start)) * width;
+        annotations.push({ text: plain(guide.text), xref: "x", yref: "paper", x: at(guide.x), y: 1, yanchor: "bottom", xanchor: room < 140 ? "right" : "left", showarrow: false, font: { size: 11, color: colour("--faint") } });
       }
     }
     return {

@@ -371,6 +371,8 @@ fn a_phone_shows_the_whole_page_and_what_is_uncertain_in_it() {
     let made = make(&text, |record| {
         let wild = record.contender.label == "xfs" && record.block % 2 == 0;
         complete(record, if wild { 90_000_000_000 } else { 1_000_000_000 });
+        // As much as the device wrote, so that the line of that lies at the right end.
+        record.command.as_mut().unwrap().storage_written_bytes = Some(4 << 20);
         true
     });
     let html = rendered(&made);
@@ -380,6 +382,9 @@ fn a_phone_shows_the_whole_page_and_what_is_uncertain_in_it() {
     let labels = "[...page.querySelectorAll('#published-1-picture-1 .textpoint text')].map((text) => text.textContent).join('; ')";
     let labels = on_a_phone(&browser, place.path(), &html, labels);
     assert!(labels.contains("[?]") && !labels.contains('('), "{labels}");
+    let gap = "(() => { const side = (name) => page.querySelector('#w1-load-amplification ' + name).getBoundingClientRect(); return side('.modebar').left - side('.annotation-text').right; })()";
+    let gap_px: f64 = on_a_phone(&browser, place.path(), &html, gap).parse().unwrap();
+    assert!(gap_px >= 0.0, "the buttons lie {gap_px} px over the name of the line");
 }
 
 #[test]
