@@ -247,7 +247,7 @@ impl Measurements<'_> {
         rows
     }
 
-    /// The quotient of the medians in the same table, where it lies outside of a ratio's interval.
+    /// The quotient of the medians in the same table, where it disagrees with the paired ratio.
     fn quotient_aside(
         self,
         reference: &Reference,

@@ -2,6 +2,7 @@
 //! and what is said where they do not. Knows no table.
 
 use lab::statistics::BLOCKS_MIN_FOR_INTERVAL;
+use lab::words::is_telling;
 
 /// Marks a ratio that is not the quotient of the medians beside it.
 pub const MARK: &str = " †";
@@ -18,15 +19,20 @@ pub const PAIRED: &str = "The ratio is paired: each block's trials are divided f
 /// Numbers that differ by less agree, as far as they are printed.
 const ROUNDING: f64 = 0.005;
 
-/// Whether a quotient of medians disagrees with the paired ratio as it is printed: it lies outside of
-/// its interval, or on the other side of 1; without an interval, whether it is another number.
+/// By how much they may differ where no interval is printed that would hold both.
+const WITHOUT_INTERVAL: f64 = 0.05;
+
+/// Whether a quotient of medians disagrees with the paired ratio as it is printed: it lies on the
+/// other side of 1, or outside of the interval. Where none is printed, because there is none or it
+/// is too wide to tell, nothing shows that both are possible, and 5 % is enough.
 pub fn is_aside(quotient: f64, ratio: f64, ends: Option<(f64, f64)>) -> bool {
-    let differs = (quotient / ratio - 1.0).abs() > ROUNDING;
-    let contradicts = (quotient - 1.0) * (ratio - 1.0) < 0.0;
-    match ends {
-        Some((low, high)) => !(low..=high).contains(&quotient) || (differs && contradicts),
-        None => differs,
-    }
+    let difference = (quotient / ratio).ln().abs();
+    let contradicts = (quotient - 1.0) * (ratio - 1.0) < 0.0 && difference > ROUNDING;
+    let is_beyond = match ends.filter(|(low, high)| is_telling(*low, *high)) {
+        Some((low, high)) => !(low..=high).contains(&quotient) && difference > ROUNDING,
+        None => difference > WITHOUT_INTERVAL,
+    };
+    contradicts || is_beyond
 }
 
 /// What [`WITHHELD`] means.
@@ -59,6 +65,17 @@ mod tests {
         assert!(is_aside(2.2, 1.05, Some((0.5, 2.0))));
         // Either side of 1, and the same number in print.
         assert!(!is_aside(0.999, 1.001, Some((0.9, 1.1))));
-        assert!(is_aside(1.02, 1.05, None) && !is_aside(1.051, 1.05, None));
+    }
+
+    #[test]
+    fn where_no_interval_is_printed_a_twentieth_is_too_far() {
+        // As they were reported: the medians divide to 0.79 beside 0.433, to 1.66 beside 3.22.
+        let too_wide = Some((0.012, 131.7));
+        assert!(is_aside(0.79, 0.433, too_wide) && is_aside(1.66, 3.22, too_wide));
+        assert!(!is_aside(1.02, 1.05, too_wide) && !is_aside(1.02, 1.05, None));
+        assert!(is_aside(1.0, 1.06, None) && is_aside(1.06, 1.0, None));
+        assert!(is_aside(0.98, 1.01, None));
+        // An interval that is printed holds both.
+        assert!(!is_aside(1.66, 3.22, Some((1.1, 9.4))));
     }
 }

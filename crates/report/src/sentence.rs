@@ -110,7 +110,6 @@ fn undecided(comparison: &Comparison) -> String {
 /// What the intervals are and from how many blocks. `least` and `most`: blocks in which both of a
 /// pair completed a trial, which are fewer than were begun where a trial failed or time ran out.
 fn certainty((least, most): (usize, usize), begun: u32, plan: &Plan) -> String {
-    let family = if plan.study.contenders.len() > 2 { ", jointly for all contenders" } else { "" };
     let blocks = match least == most {
         true => text::counted(most, "interleaved block"),
         false => format!("{least} to {most} interleaved blocks"),
@@ -122,6 +121,17 @@ fn certainty((least, most): (usize, usize), begun: u32, plan: &Plan) -> String {
     let device = device_text(plan);
     match most < BLOCKS_MIN_FOR_INTERVAL {
         true => format!("That is of only {blocks}{of} on {device}."),
-        false => format!("Intervals of 95 %{family}, from {blocks}{of} on {device}."),
+        false => format!("Intervals of {}, from {blocks}{of} on {device}.", confidence(plan)),
+    }
+}
+
+/// How sure the intervals of ratios are. What holds for all contenders together is that none
+/// differs by chance, not that all intervals are right at once.
+pub fn confidence(plan: &Plan) -> &'static str {
+    match plan.study.contenders.len() {
+        ..=2 => "95 %",
+        _ => {
+            "at least 95 % each, wide enough that any false difference among the contenders has a chance of at most 5 %"
+        }
     }
 }

@@ -26,7 +26,7 @@ pub enum Shown {
     Withheld,
 }
 
-/// A quotient of medians that lies outside of the interval of the paired ratio.
+/// A quotient of medians that disagrees with the paired ratio.
 #[derive(Debug, Clone)]
 pub struct Quotient {
     /// Label of the contender.
@@ -42,7 +42,7 @@ pub fn quotients_explained(quotients: &[Quotient]) -> Option<String> {
         each.map(|one| format!("{} {}", one.label, text::ratio(one.quotient))).collect();
     (!each.is_empty()).then(|| {
         format!(
-            "{} the medians of the row above divide to another number, outside of what is shown here: {}. {PAIRED}",
+            "{} the medians of the row above divide to another number: {}. {PAIRED}",
             MARK.trim(),
             text::list(&each)
         )
