@@ -11,6 +11,7 @@ use crate::warning::Warning;
 
 mod overhead;
 mod samples;
+mod spread;
 mod warnings;
 
 pub use overhead::{CellOverhead, Overhead};
@@ -55,7 +56,7 @@ pub struct WorkloadAnalysis {
 pub struct ContenderAnalysis {
     /// Label.
     pub label: String,
-    /// Counted trials that ended by themselves.
+    /// Counted trials that ended by themselves, without those of a block that was not finished.
     pub trials: usize,
     /// Of these, the ones that failed or took too long.
     pub failed: usize,

@@ -2,7 +2,7 @@
 //!
 //! Integers for nanoseconds and bytes. A field that could not be measured is absent, never zero.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -459,16 +459,38 @@ impl Record {
     }
 }
 
-/// The counted, completed trials of a contender under a workload.
+/// The last block of a workload, where the run ended before all of its contenders had their trial.
+///
+/// What such a block left counts in no figure: it would stand in the medians of some contenders and
+/// not of others, beside ratios that know nothing of it. A first block that was not finished is all
+/// that there is, and counts.
+pub fn unfinished_block(records: &[Record], workload: &str) -> Option<u32> {
+    let counted = || {
+        let ended = records.iter().filter(|record| !record.warmup && record.has_ended());
+        ended.filter(|record| record.workload == workload)
+    };
+    let contenders = |block: u32| {
+        let labels = counted().filter(|record| record.block == block);
+        labels.map(|record| record.contender.label.as_str()).collect::<BTreeSet<_>>().len()
+    };
+    let last = counted().map(|record| record.block).max()?;
+    let before = counted().map(|record| record.block).filter(|block| *block < last).max()?;
+    (contenders(last) < contenders(before)).then_some(last)
+}
+
+/// The counted, completed trials of a contender under a workload, without those of a block that was
+/// not finished.
 pub(crate) fn counted_trials<'a>(
     records: &'a [Record],
     workload: &'a str,
     label: &'a str,
 ) -> impl Iterator<Item = &'a Record> {
+    let unfinished = unfinished_block(records, workload);
     records
         .iter()
         .filter(|record| !record.warmup && record.outcome == Outcome::Completed)
         .filter(move |record| record.workload == workload && record.contender.label == label)
+        .filter(move |record| Some(record.block) != unfinished)
 }
 
 /// What is left of a number when a part that was counted in it is taken out.

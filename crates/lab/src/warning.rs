@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::words;
+
 /// A doubt about a workload's numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -48,6 +50,11 @@ pub enum Warning {
         blocks: Vec<u32>,
         /// Times of these over the median.
         ratios: Vec<f64>,
+    },
+    /// Trials of one contender differ by large factors.
+    Spread {
+        /// Those of which they do, the worst first.
+        contenders: Vec<Spread>,
     },
     /// Others use the device.
     DeviceShared {
@@ -118,6 +125,35 @@ pub enum Warning {
     },
 }
 
+/// By how much the trials of one contender differ.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Label.
+    pub contender: String,
+    /// The figure that differs most.
+    pub figure: String,
+    /// Its largest value over its smallest.
+    pub factor: f64,
+    /// Block of the one of these two that lies farther from the median, from 0.
+    pub block: u32,
+    /// How many figures differ so much that they are told.
+    pub figures: usize,
+    /// Of how many.
+    pub figures_all: usize,
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Spread { contender, figure, factor, block, figures, figures_all } = self;
+        let factor = words::factor(*factor);
+        write!(f, "{contender} by a factor of {factor} (block {}", block + 1)?;
+        match figures_all {
+            1 => write!(f, ")"),
+            all => write!(f, " in '{figure}'; by 3 or more in {figures} of {all} figures)"),
+        }
+    }
+}
+
 impl Warning {
     /// Whether the warning casts doubt on the numbers themselves, rather than on what they can be
     /// taken to mean.
@@ -175,6 +211,14 @@ impl fmt::Display for Warning {
                     f,
                     "{contender}: outliers in {}; they are kept; look for other load on the machine and raise --min-runs",
                     places.join(", ")
+                )
+            }
+            Warning::Spread { contenders } => {
+                let each: Vec<String> = contenders.iter().map(Spread::to_string).collect();
+                write!(
+                    f,
+                    "the trials of one contender differ among themselves, {}: the device or the machine was disturbed, or the load is too short to be steady; look for other load on both, then measure longer and raise --min-runs",
+                    words::list(&each)
                 )
             }
             Warning::DeviceShared { contender } => write!(

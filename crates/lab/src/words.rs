@@ -10,6 +10,13 @@ pub const TOO_WIDE: &str = "too wide to tell";
 /// nothing, neither a direction nor an order of magnitude: its digits would only look like a finding.
 const TELLING_FACTOR_MAX: f64 = 10.0;
 
+/// What [`TOO_WIDE`] means, for a reader who sees it for the first time.
+pub fn too_wide_explained() -> String {
+    format!(
+        "[{TOO_WIDE}]: the interval allows for no difference and spans more than a factor of {TELLING_FACTOR_MAX}, so it tells neither a direction nor an order of magnitude; its ends stand in comparisons.json. A narrow picture says [?]"
+    )
+}
+
 /// Whether an interval of a ratio says anything: it excludes 1, or it spans a factor of at most ten.
 pub fn is_telling(low: f64, high: f64) -> bool {
     low > 1.0 || high < 1.0 || high / low <= TELLING_FACTOR_MAX
@@ -23,6 +30,11 @@ pub fn ratio(value: f64) -> String {
         value if value >= 2.0 => format!("{value:.2}"),
         value => format!("{value:.3}"),
     }
+}
+
+/// A factor between trials: `3.1`, `43`.
+pub fn factor(value: f64) -> String {
+    if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
 /// An interval of a ratio: `[0.993, 1.059]`, or `[too wide to tell]`.

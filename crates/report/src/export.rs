@@ -6,7 +6,8 @@ use std::fmt::Write;
 use lab::analysis::Analysis;
 use lab::load::Unit;
 use lab::plan::Plan;
-use lab::record::{Outcome, Phase, Record};
+use lab::record::{Outcome, Phase, Record, unfinished_block};
+use lab::words::{TOO_WIDE, too_wide_explained};
 use serde_json::{Value, json};
 
 use crate::{costs, overhead, profile, sentence, tables};
@@ -17,6 +18,7 @@ pub fn csv(records: &[Record]) -> String {
     let mut heads = vec![
         "trial".to_string(),
         "block".into(),
+        "block_whole".into(),
         "warmup".into(),
         "workload".into(),
         "contender".into(),
@@ -51,7 +53,8 @@ pub fn csv(records: &[Record]) -> String {
     heads.extend(figures.iter().map(|(name, unit)| format!("{name}_{}", unit_suffix(*unit))));
     let mut text = line(&heads);
     for record in records {
-        let mut fields = csv_fields(record);
+        let is_whole = unfinished_block(records, &record.workload) != Some(record.block);
+        let mut fields = csv_fields(record, is_whole || record.warmup);
         for (name, _) in &figures {
             let metrics = record.load.as_ref().map_or(&[][..], |load| &load.metrics);
             let metric = metrics.iter().find(|metric| metric.name == *name);
@@ -166,7 +169,7 @@ pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
     any.then_some(text)
 }
 
-fn csv_fields(record: &Record) -> Vec<String> {
+fn csv_fields(record: &Record, is_whole: bool) -> Vec<String> {
     fn optional(value: Option<u64>) -> String {
         value.map_or(String::new(), |value| value.to_string())
     }
@@ -179,6 +182,7 @@ fn csv_fields(record: &Record) -> Vec<String> {
     let mut fields = vec![
         record.trial.to_string(),
         record.block.to_string(),
+        is_whole.to_string(),
         record.warmup.to_string(),
         record.workload.clone(),
         record.contender.label.clone(),
@@ -249,7 +253,7 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
         let marks = tables::metrics_explained(workload);
         for (table, explained) in std::iter::once((tables::metrics(workload, plan), marks.as_str()))
             .chain(lost.into_iter().map(|table| (table, explained.as_str())))
-            .chain([(tables::latencies(workload), tables::LATENCIES_EXPLAINED)])
+            .chain([(tables::latencies(workload, plan), tables::LATENCIES_EXPLAINED)])
         {
             if !table.rows.is_empty() {
                 let _ = writeln!(out, "{}\n({explained})\n", table.markdown());
@@ -276,6 +280,9 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
     for gate in &analysis.gates {
         let outcome = tables::gate_text(&gate.outcome);
         let _ = writeln!(out, "- gate `{}` ({}): {outcome}", gate.gate, gate.workload);
+    }
+    if out.contains(TOO_WIDE) {
+        let _ = writeln!(out, "\n({})", too_wide_explained());
     }
     out
 }
@@ -401,6 +408,7 @@ mod tests {
         let expected = [
             ("trial", "7"),
             ("block", "3"),
+            ("block_whole", "true"),
             ("warmup", "true"),
             ("workload", "make"),
             ("contender", "LABEL"),

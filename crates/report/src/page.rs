@@ -7,8 +7,10 @@
 
 use std::fmt::Write;
 
-use lab::record::{Outcome, Phase, Record};
+use lab::record::{Outcome, Phase, Record, unfinished_block};
+use lab::statistics::Verdict;
 use lab::study::reduced;
+use lab::words::{TOO_WIDE, too_wide_explained};
 
 use crate::chart::Chart;
 use crate::charts::{self, View};
@@ -36,7 +38,8 @@ const FIGURES_OPEN_MAX: usize = 14;
 
 /// The page of one result.
 pub fn page(source: &Source) -> String {
-    let mut body = masthead(source);
+    let head = masthead(source);
+    let mut body = String::new();
     let views = View::all(source);
     let of_views: Vec<Vec<Chart>> = views.iter().map(charts::of_workload).collect();
     let over_time: Vec<published::OverTime> =
@@ -54,6 +57,11 @@ pub fn page(source: &Source) -> String {
         all.extend(charts);
     }
     body.push_str(&environment::section(source));
+    let explained = match body.contains(TOO_WIDE) {
+        true => format!("<p class=\"small\">{}.</p>\n", escape(&too_wide_explained())),
+        false => String::new(),
+    };
+    let body = head + &explained + &body;
     document(&source.plan.study.name, &body, &all)
 }
 
@@ -246,7 +254,7 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
     out.push_str(&certainty(view));
     out.push_str(&charts::matrix::section(view));
     out.push_str(&all_figures(charts, first_chart));
-    let latencies = tables::latencies(workload);
+    let latencies = tables::latencies(workload, &source.plan);
     if !latencies.rows.is_empty() {
         out.push_str("<h3>Latencies</h3>\n");
         let _ = writeln!(out, "<p class=\"small\">{}.</p>", escape(tables::LATENCIES_EXPLAINED));
@@ -323,13 +331,26 @@ fn method(view: &View<'_>, is_without_remark: bool) -> String {
         true => format!(" They are too few for an interval: it takes {INTERVAL_BLOCKS_MIN}."),
         false => String::new(),
     };
-    let nothing = match is_without_remark && few.is_empty() {
-        true => " Nothing was found that casts doubt on the numbers.",
+    // A first block that was not finished is all that there is.
+    let left_over = match (1..workload.blocks).contains(&workload.blocks_whole) {
+        true => " Nothing of the part is in a figure; its trials stand below All trials.",
         false => "",
     };
+    let decided = workload.comparisons.iter().any(|one| one.verdict != Verdict::Inconclusive);
+    let found = match workload.comparisons.is_empty() || decided {
+        _ if !few.is_empty() => "",
+        false => {
+            " No comparison is decided: for that the trials scatter too much, or the blocks are too few."
+        }
+        true if is_without_remark => {
+            " No trial failed, and none of the checks (spread, drift, outliers, first block, a busy or shared device) found anything."
+        }
+        true => "",
+    };
     format!(
-        "{}, each with the contenders in random order, {fresh}.{few} Intervals of ratios are of 95 %, corrected for the number of contenders; within {} % two count as the same.{nothing}",
+        "{}, each with the contenders in random order, {fresh}.{few}{left_over} Intervals of ratios are of {}; within {} % two count as the same.{found}",
         tables::blocks_text(workload),
+        sentence::confidence(&view.source.plan),
         text::plain(study.same_within * 100.0),
     )
 }
@@ -389,6 +410,7 @@ fn trials_of<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Record> {
 fn trials(view: &View<'_>) -> Table {
     let primary = view.primary();
     let figure_head = primary.map_or("figure", |(name, _)| name);
+    let unfinished = unfinished_block(&view.source.records, &view.analysis.workload);
     let mut table = Table::new(&[
         "trial",
         "block",
@@ -411,6 +433,9 @@ fn trials(view: &View<'_>) -> Table {
         let device = record.run_device();
         let (outcome, tone) = match &record.outcome {
             Outcome::Completed if record.warmup => ("warm-up", Tone::Faint),
+            Outcome::Completed if unfinished == Some(record.block) => {
+                ("completed; its block was not", Tone::Faint)
+            }
             Outcome::Completed => ("completed", Tone::Plain),
             Outcome::Failed { .. } => ("failed", Tone::Bad),
             Outcome::TimedOut { .. } => ("timed out", Tone::Bad),

@@ -6,9 +6,9 @@
 use std::fs;
 use std::path::Path;
 
-use lab::analysis::{Analysis, analyse};
+use lab::analysis::{Analysis, analyse, completed_trials};
 use lab::plan::Plan;
-use lab::record::{Outcome, Record};
+use lab::record::Record;
 use lab::result::{ResultError, STUDY_FILE, StoredResult};
 use serde_json::Value;
 
@@ -66,21 +66,14 @@ impl Source {
         }
     }
 
-    /// The counted trials of a workload that were completed: their records by contender, in the
+    /// The trials of a workload whose figures are compared: their records by contender, in the
     /// study's order, and by block.
     pub fn completed(&self, workload: &str) -> Vec<Vec<&Record>> {
-        let contenders = self.plan.study.contenders.iter();
-        let of = |label: &str| {
-            let mut records: Vec<&Record> = self
-                .records
-                .iter()
-                .filter(|record| record.workload == workload && record.contender.label == label)
-                .filter(|record| !record.warmup && record.outcome == Outcome::Completed)
-                .collect();
-            records.sort_by_key(|record| record.block);
-            records
-        };
-        contenders.map(|contender| of(&contender.label)).collect()
+        let place = self.plan.study.workloads.iter().position(|entry| entry.name == workload);
+        match place {
+            Some(place) => completed_trials(&self.plan, &self.records, place),
+            None => vec![Vec::new(); self.plan.study.contenders.len()],
+        }
     }
 }
 

@@ -3,12 +3,12 @@
 use lab::analysis::{
     AmplificationBasis, Analysis, Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis,
 };
-use lab::load::OVERALL_OPERATION;
+use lab::load::{Load, MatrixCell, OVERALL_OPERATION};
 use lab::plan::Plan;
 use lab::record::{Phase, TIME_METRIC};
 use lab::spec::Device;
 use lab::statistics::Verdict;
-use lab::words::ratio_with_interval;
+use lab::words::{TOO_WIDE, ratio_with_interval, too_wide_explained};
 
 use crate::sentence::sentence;
 use crate::table::{Cell, Table, Tone};
@@ -192,7 +192,8 @@ const LATENCY_KINDS_MAX: usize = 40;
 
 /// Latencies by kind of operation and contender; empty for loads that record none, and for those
 /// of too many kinds, of which [`latencies_left_out`] tells.
-pub fn latencies(workload: &WorkloadAnalysis) -> Table {
+pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
+    let load = plan.study.workloads.iter().find(|entry| entry.name == workload.workload);
     let mut table = Table::new(&[
         "latency",
         "contender",
@@ -222,7 +223,11 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
             // writer side by side move more than either, and their latencies add up all the same.
             let rate = match (latency.bytes, latency.total_ns) {
                 (0, _) | (_, 0) => "-".to_string(),
-                _ if kind == OVERALL_OPERATION => "-".to_string(),
+                _ if kind == OVERALL_OPERATION
+                    || load.is_some_and(|entry| has_queue(&entry.load, kind)) =>
+                {
+                    "-".to_string()
+                }
                 (bytes, total_ns) => {
                     format!("{:.1}", bytes as f64 / MEBIBYTE * 1e9 / total_ns as f64)
                 }
@@ -246,6 +251,20 @@ pub fn latencies(workload: &WorkloadAnalysis) -> Table {
     table
 }
 
+/// Whether operations of this kind wait side by side: the sum of their latencies is then no time
+/// that passed.
+fn has_queue(load: &Load, kind: &str) -> bool {
+    match load {
+        Load::FioMatrix(_) => {
+            let cell = kind.strip_suffix("-read").or(kind.strip_suffix("-write")).unwrap_or(kind);
+            cell.parse().is_ok_and(|cell: MatrixCell| cell.depth > 1)
+        }
+        // An engine without a queue takes no notice of it; which engines have one is fio's matter.
+        Load::Fio(job) => job.text.contains("iodepth"),
+        _ => false,
+    }
+}
+
 fn latency_kinds(workload: &WorkloadAnalysis) -> Vec<&str> {
     let mut kinds: Vec<&str> = Vec::new();
     for latency in workload.contenders.iter().flat_map(|contender| &contender.latencies) {
@@ -267,7 +286,7 @@ pub fn latencies_left_out(workload: &WorkloadAnalysis) -> Option<String> {
 }
 
 /// How the trials are put together in [`latencies`].
-pub const LATENCIES_EXPLAINED: &str = "of all trials together: their histograms are merged, no percentile is averaged, and the count is of all of them too; MiB/s of a kind: its bytes over the sum of its latencies, what one client saw";
+pub const LATENCIES_EXPLAINED: &str = "of all trials together: their histograms are merged, no percentile is averaged, and the count is of all of them too; MiB/s of a kind: its bytes over the sum of its latencies, what one client saw that waits for each operation (none of a queue)";
 
 /// What the loads found, a line each with the contender's label; what all found alike, such as the
 /// proof that they did the same work, stands once.
@@ -508,7 +527,7 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
         if !workload.overhead.is_empty() {
             let _ = writeln!(out, "  {}\n", overhead::explained(workload));
         }
-        let figures = latencies(workload);
+        let figures = latencies(workload, plan);
         if !figures.rows.is_empty() {
             let _ = writeln!(out, "{}  {LATENCIES_EXPLAINED}\n", figures.terminal(colour));
         }
@@ -542,6 +561,9 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
             gate.workload,
             gate_text(&gate.outcome)
         );
+    }
+    if out.contains(TOO_WIDE) {
+        let _ = writeln!(out, "  {}\n", too_wide_explained());
     }
     out
 }

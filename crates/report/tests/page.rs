@@ -271,7 +271,11 @@ fn a_cell_whose_only_pair_stands_beside_another_trial_of_the_device_has_no_ratio
             ("raw", 0) => 6864.0,
             ("raw", _) => 11918.0,
             (_, 0) => 8662.0,
-            _ => return false,
+            _ => {
+                let (message, output) = ("it broke".into(), String::new());
+                record.outcome = Outcome::Failed { phase: Phase::Run, message, output };
+                return true;
+            }
         };
         let metric = |name: &str| Metric {
             name: name.into(),
@@ -300,6 +304,52 @@ fn a_cell_whose_only_pair_stands_beside_another_trial_of_the_device_has_no_ratio
             "? without a number: fewer than 3 blocks have",
             "aria-label=\"randread, one by one (psync), 4K: not told: fewer than 3 blocks",
         ],
+    );
+}
+
+#[test]
+fn what_a_block_left_that_was_not_finished_stands_among_all_trials_only() {
+    // The budget ended in the last block, after a trial of ext4 that took far longer.
+    let made = make(&study(&LABELS, &["true"], 4), |record| {
+        let is_last = record.block == 3;
+        complete(record, if is_last { 77_700_000_000 } else { time_ns(record, &LABELS) });
+        !is_last || record.contender.label == "ext4"
+    });
+    let source = Source::read(&made.directory()).unwrap();
+    let text = own(&page(&source));
+    let (figures, trials) = text.split_once("All 10 trials").unwrap();
+    in_order(
+        figures,
+        &["3 whole blocks and a part of another", "Nothing of the part is in a figure", "9 trials"],
+    );
+    let end = trials.find("</table>").unwrap();
+    assert!(trials[..end].contains("completed; its block was not"), "{trials}");
+    assert!(trials[..end].contains("77.70 s") && !figures.contains("77.7"), "{figures}");
+    let lines = kurabe_report::export::csv(&source.records);
+    assert_eq!(lines.lines().filter(|line| line.contains(",3,false,false,true,ext4")).count(), 1);
+    assert_eq!(lines.matches(",true,false,true,").count(), 9, "{lines}");
+}
+
+#[test]
+fn nothing_is_called_free_of_doubt_where_nothing_is_decided() {
+    let of = |slow_ns: u64| {
+        let made = make(&study(&LABELS, &["true"], 3), |record| {
+            let slow = record.block == 1 && record.contender.label == "ext4";
+            complete(record, if slow { slow_ns } else { time_ns(record, &LABELS) });
+            true
+        });
+        own(&rendered(&made))
+    };
+    let quiet = of(1_000_000_000);
+    assert!(quiet.contains("none of the checks (spread,"), "{quiet}");
+    assert!(!quiet.contains("No comparison is decided") && !quiet.contains("[too wide to tell]"));
+    let disturbed = of(43_000_000_000);
+    assert!(!disturbed.contains("none of the checks"), "{disturbed}");
+    let explained = "[too wide to tell]: the interval allows for no difference";
+    assert_eq!(disturbed.matches(explained).count(), 1, "{disturbed}");
+    in_order(
+        &disturbed,
+        &[explained, "No comparison is decided", "Warning:", "ext4 by a factor of 4"],
     );
 }
 

@@ -3,12 +3,14 @@
 
 use crate::load::Unit;
 use crate::plan::Plan;
-use crate::record::{Outcome, Record, TIME_METRIC};
+use crate::record::{Outcome, Record, TIME_METRIC, unfinished_block};
 
 /// The counted records of a workload, by contender and block.
 pub(super) struct Samples<'a> {
-    /// `[contender][block]`
+    /// `[contender][block]`; without those of a block that was not finished.
     pub(super) records: Vec<Vec<Option<&'a Record>>>,
+    /// What a block that was not finished left: none of it is in a figure.
+    pub(super) left_over: Vec<&'a Record>,
 }
 
 impl<'a> Samples<'a> {
@@ -19,7 +21,9 @@ impl<'a> Samples<'a> {
         blocks: usize,
     ) -> Samples<'a> {
         let name = &plan.study.workloads[workload].name;
+        let unfinished = unfinished_block(records, name);
         let mut by_contender = vec![vec![None; blocks]; plan.study.contenders.len()];
+        let mut left_over = Vec::new();
         for record in records {
             let counted = !record.warmup && record.workload == *name && record.has_ended();
             let contender =
@@ -27,10 +31,13 @@ impl<'a> Samples<'a> {
             if let (true, Some(contender)) = (counted, contender)
                 && let Some(slot) = by_contender[contender].get_mut(record.block as usize)
             {
-                *slot = Some(record);
+                match unfinished == Some(record.block) {
+                    true => left_over.push(record),
+                    false => *slot = Some(record),
+                }
             }
         }
-        Samples { records: by_contender }
+        Samples { records: by_contender, left_over }
     }
 
     /// Number of the blocks of which the trials of all contenders ended.
@@ -85,7 +92,8 @@ pub(super) fn blocks_reached(plan: &Plan, records: &[Record], workload: usize) -
 }
 
 /// The counted, completed trials of a workload in the order of their blocks, by contender in the
-/// study's order: the trials whose figures are compared.
+/// study's order: the trials whose figures are compared. Those of a block that was not finished are
+/// not among them.
 pub fn completed_trials<'a>(
     plan: &Plan,
     records: &'a [Record],

@@ -104,11 +104,41 @@ fn too_few_pairs_have_no_ratio_where_one_side_has_other_trials_too() {
     let comparison = &analysed(&plan, &records).comparisons[0];
     assert_eq!((comparison.blocks, comparison.ratio), (2, None));
     assert_eq!(comparison.verdict, Verdict::Inconclusive);
-    // One pair is enough of a reason where the last block was not finished.
-    records.retain(|record| record.block == 0 || (record.block == 1 && !is_xfs(record)));
+    // One pair is enough of a reason.
+    records.retain(|record| [0, 2].contains(&record.block));
     let found = analysed(&plan, &records);
     assert_eq!((found.comparisons[0].blocks, found.comparisons[0].ratio), (1, None));
     assert_eq!(of(&found, "ext4").time.as_ref().unwrap().count, 2);
+}
+
+#[test]
+fn nothing_of_a_block_that_was_not_finished_is_in_a_figure() {
+    let (plan, all) = steady();
+    let ends_in = |block: u32| -> Vec<Record> {
+        let ran = |record: &&Record| record.block < block + u32::from(!is_xfs(record));
+        all.iter().filter(ran).cloned().collect()
+    };
+    let whole: Vec<Record> = all.iter().filter(|record| record.block < 3).cloned().collect();
+    let (expected, mut records) = (analysed(&plan, &whole), ends_in(3));
+    let found = analysed(&plan, &records);
+    assert_eq!((found.blocks, found.blocks_whole), (4, 3));
+    assert_eq!(found.contenders, expected.contenders);
+    assert_eq!(found.comparisons, expected.comparisons);
+    let labels = ["ext4", "xfs"];
+    let counted =
+        |records| labels.map(|l| crate::record::counted_trials(records, "true", l).count());
+    assert_eq!(counted(&records), [3, 3]);
+    // That a trial failed there is told all the same.
+    fail(records.last_mut().unwrap());
+    let failed = Warning::Failures { contender: "ext4".into(), failed: 1, trials: 4 };
+    assert_eq!(analysed(&plan, &records).warnings, [failed]);
+    // A trial that failed is no trial that was not run: its block is whole.
+    let mut with_failure: Vec<Record> = all.iter().filter(|r| r.block < 4).cloned().collect();
+    fail(with_failure.iter_mut().find(|record| is_xfs(record) && record.block == 3).unwrap());
+    assert_eq!(of(&analysed(&plan, &with_failure), "ext4").trials, 4);
+    // Of a first block that was not finished there is nothing else.
+    let first = analysed(&plan, &ends_in(0));
+    assert_eq!((of(&first, "ext4").trials, of(&first, "xfs").trials), (1, 0));
 }
 
 #[test]
@@ -404,6 +434,7 @@ fn every_warning_names_the_next_action() {
             Warning::Outliers { contender: label(), blocks: vec![0], ratios: vec![3.0] },
             "raise --min-runs",
         ),
+        (Warning::Spread { contenders: Vec::new() }, "raise --min-runs"),
         (Warning::DeviceShared { contender: label() }, "use --device"),
         (Warning::DeviceBusy { contender: label(), trials: 1, cause: None }, "raise --idle-wait"),
         (

@@ -1,9 +1,10 @@
 //! Which warnings a workload's records earn. The thresholds are here, the words in
 //! [`crate::warning`].
 
+use super::spread::spreads;
 use super::{ContenderAnalysis, Samples, median};
 use crate::plan::Plan;
-use crate::record::{CommandUsage, Record};
+use crate::record::{CommandUsage, Outcome, Record};
 use crate::spec::Cache;
 use crate::statistics::{self, FirstBlockKind};
 use crate::warning::Warning;
@@ -27,10 +28,16 @@ pub(super) fn collect(
     let mut warnings = Vec::new();
     for (index, contender) in contenders.iter().enumerate() {
         let records: Vec<&Record> = samples.completed(index).collect();
+        failures(contender, samples, &mut warnings);
         of_contender(contender, &records, &primary_values(samples, index), &mut warnings);
         if plan.study.contenders[index].directory.is_some() && records.iter().any(|r| on_fuse(r)) {
             warnings.push(Warning::SyncUnknown { contender: contender.label.clone() });
         }
+    }
+    let labels: Vec<&str> = contenders.iter().map(|entry| entry.label.as_str()).collect();
+    let spreads = spreads(samples, &labels);
+    if !spreads.is_empty() {
+        warnings.push(Warning::Spread { contenders: spreads });
     }
     unequal_work(samples, &mut warnings);
     split_blocks(samples, &mut warnings);
@@ -53,6 +60,19 @@ fn primary_values(samples: &Samples<'_>, contender: usize) -> Vec<(u32, f64)> {
     values.into_iter().enumerate().filter_map(|(block, v)| Some((block as u32, v?))).collect()
 }
 
+/// Counts the trials of a block that was not finished too: they are in no figure, but that they
+/// failed must be known.
+fn failures(contender: &ContenderAnalysis, samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
+    let is_own = |record: &&&Record| record.contender.label == contender.label;
+    let left_over: Vec<&&Record> = samples.left_over.iter().filter(is_own).collect();
+    let failed_there = left_over.iter().filter(|r| r.outcome != Outcome::Completed).count();
+    let failed = contender.failed + failed_there;
+    if failed > 0 {
+        let trials = contender.trials + left_over.len();
+        warnings.push(Warning::Failures { contender: contender.label.clone(), failed, trials });
+    }
+}
+
 fn of_contender(
     contender: &ContenderAnalysis,
     records: &[&Record],
@@ -60,10 +80,6 @@ fn of_contender(
     warnings: &mut Vec<Warning>,
 ) {
     let label = || contender.label.clone();
-    if contender.failed > 0 {
-        let (failed, trials) = (contender.failed, contender.trials);
-        warnings.push(Warning::Failures { contender: label(), failed, trials });
-    }
     let Some(summary) = contender.metrics.first().map(|metric| &metric.summary) else { return };
     let times: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
     // Where the first block's trial failed, the first that is left is like the others.
@@ -129,7 +145,7 @@ fn split_blocks(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
 /// Loads that prove their work must have done the same work everywhere.
 fn unequal_work(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
     let mut proofs: Vec<(&str, &str)> = Vec::new();
-    for record in samples.records.iter().flatten().flatten() {
+    for record in samples.records.iter().flatten().flatten().chain(&samples.left_over) {
         if let Some(proof) = record.load.as_ref().and_then(|load| load.proof.as_deref())
             && !proofs.iter().any(|(known, _)| *known == proof)
         {

@@ -217,7 +217,7 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
         id: view.id("blocks"),
         title: "Every trial, in the order of the blocks".into(),
         says: format!(
-            "{metric} of each of the {} completed trials; lines that rise or fall together are a drift of the machine, which the paired ratios take out.",
+            "{metric} of each of the {} trials that are compared; lines that rise or fall together are a drift of the machine, which the paired ratios take out.",
             numbers.rows.len()
         ),
         x,

@@ -249,8 +249,8 @@ fn merged_histograms_are_those_of_the_library() {
     for seed in 0..8 {
         println!("seed {seed}");
         let mut state = seed;
-        let samples: Vec<Vec<u64>> = (0..9).map(|_| random_samples(&mut state)).collect();
-        let labels = ["ext4", "xfs", "ext4", "ext4", "xfs", "xfs", "ext4", "xfs", "ext4"];
+        let samples: Vec<Vec<u64>> = (0..10).map(|_| random_samples(&mut state)).collect();
+        let labels = ["ext4", "xfs", "ext4", "ext4", "xfs", "xfs", "ext4", "xfs", "ext4", "xfs"];
         let trials: Vec<(&str, &[u64])> =
             labels.into_iter().zip(samples.iter().map(Vec::as_slice)).collect();
         let stored = stored(&trials);

@@ -112,6 +112,11 @@ fn an_interval_that_says_nothing_keeps_no_digits() {
     let workload = analyse(&plan, &records, None).workloads.remove(0);
     let table = contenders(&workload, &plan).terminal(false);
     assert!(row(&table, "xfs")[2].ends_with("[too wide to tell]"), "{table}");
+    let explained = "[too wide to tell]: the interval allows for no difference";
+    let analysis = Analysis { workloads: vec![workload.clone()], gates: Vec::new() };
+    for text in [terminal(&plan, &analysis, false), crate::export::markdown(&plan, &analysis)] {
+        assert_eq!(text.matches(explained).count(), 1, "{text}");
+    }
     let said = sentence(&workload, &plan);
     assert!(
         said.contains("xfs against ext4 is inconclusive (its interval is too wide to tell)"),
@@ -133,6 +138,7 @@ fn blocks_are_counted_alike_in_text_and_tables() {
     let expected = "3 whole blocks and a part of another";
     assert_eq!(blocks_text(&analysis.workloads[0]), expected);
     assert_eq!(all_blocks_text(analysis.workloads.iter()), expected);
+    assert!(analysis.workloads[0].contenders.iter().all(|contender| contender.trials == 3));
     let said = sentence(&analysis.workloads[0], &plan);
     assert!(said.contains("from 3 interleaved blocks (of 4 that were begun) on"), "{said}");
 }
@@ -166,7 +172,8 @@ fn a_contender_that_was_not_tried_is_not_called_failed() {
     assert!(sentence.contains("btrfs was not tried"), "{sentence}");
 }
 
-/// Blocks of which the trials of xfs take this, and those of ext4 and btrfs that, in ms.
+/// Blocks of which the trials of xfs take this, and those of ext4 and btrfs that, in ms. Where xfs has
+/// no time its trial failed.
 fn of_times(xfs_ms: &[u64], ext4_ms: &[u64]) -> (Plan, WorkloadAnalysis) {
     let plan =
         Plan::new(study(ext4_ms.len() as u32).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
@@ -176,7 +183,10 @@ fn of_times(xfs_ms: &[u64], ext4_ms: &[u64]) -> (Plan, WorkloadAnalysis) {
     };
     // Run and sync take half of it each.
     let mut all = records(&plan, |record| of(record).unwrap_or(0) * 500_000);
-    all.retain(|record| of(record).is_some());
+    for record in all.iter_mut().filter(|record| of(record).is_none()) {
+        let (message, output) = ("it broke".into(), String::new());
+        record.outcome = Outcome::Failed { phase: Phase::Run, message, output };
+    }
     let workload = analyse(&plan, &all, None).workloads.remove(0);
     (plan, workload)
 }
@@ -198,6 +208,48 @@ fn a_ratio_that_points_another_way_than_the_medians_beside_it_is_marked_and_expl
         terminal(&plan, &Analysis { workloads: vec![workload], gates: vec![] }, false)
             .contains("  † ")
     );
+}
+
+#[test]
+fn the_rate_of_one_client_is_not_told_of_a_queue() {
+    use lab::load::{FioLoad, FioMatrixLoad, Latency, LoadReport};
+    let latency = |operation: &str| Latency {
+        operation: operation.into(),
+        count: 100,
+        bytes: 1 << 30,
+        total_ns: 1_000_000_000,
+        p5_ns: 1,
+        p50_ns: 1,
+        p90_ns: 1,
+        p95_ns: 1,
+        p99_ns: 1,
+        p99_9_ns: 1,
+        p99_99_ns: 1,
+        max_ns: 1,
+    };
+    let kinds = ["randread-psync-1-4k-read", "randread-libaio-32-4k-read", "read"];
+    let rates = |load: Load| -> Vec<String> {
+        let mut plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+        plan.study.workloads[0].load = load;
+        let mut records = records(&plan, |_| 1_000_000_000);
+        for record in &mut records {
+            let latencies = kinds.map(latency).into();
+            record.load = Some(LoadReport { latencies, ..Default::default() });
+        }
+        let workload = analyse(&plan, &records, None).workloads.remove(0);
+        let table = latencies(&workload, &plan);
+        table.rows.iter().step_by(3).map(|row| row.last().unwrap().text.clone()).collect()
+    };
+    let matrix = FioMatrixLoad {
+        size_bytes: 1,
+        cell_ns: 1,
+        block_sizes_bytes: vec![4096],
+        engines: vec!["libaio".into()],
+    };
+    assert_eq!(rates(Load::FioMatrix(matrix)), ["1024.0", "-", "1024.0"]);
+    let job = |text: &str| Load::Fio(FioLoad { path: None, text: text.into() });
+    assert_eq!(rates(job("rw=read ioengine=libaio iodepth=16"))[2], "-");
+    assert_eq!(rates(job("rw=read"))[2], "1024.0");
 }
 
 #[test]

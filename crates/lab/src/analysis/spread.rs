@@ -1,0 +1,125 @@
+//! Contenders whose trials differ by so large a factor that something besides the file system was
+//! measured.
+//!
+//! The rules of drift and outliers need five and more trials to tell a fault from chance, and a
+//! ceiling is none of theirs. This one is a plain factor, which two trials are enough for.
+
+use super::{Samples, median};
+use crate::warning::Spread;
+
+/// From this factor between the largest and the smallest value on, a contender is named.
+///
+/// Three ratios of which one is 2.5 times another have an interval that spans more than a factor of
+/// ten, whatever the third is, and are *too wide to tell*: from there on nothing but the scatter
+/// decides what is seen. Noise of 30 % has such a factor about once in twenty trials.
+const FACTOR_MIN: f64 = 3.0;
+
+/// Of each contender with such trials the figure that differs most, the worst contender first.
+pub(super) fn spreads(samples: &Samples<'_>, labels: &[&str]) -> Vec<Spread> {
+    let metrics = samples.metrics();
+    let mut spreads: Vec<Spread> = Vec::new();
+    for (contender, label) in labels.iter().enumerate() {
+        let apart = metrics.iter().filter_map(|(figure, _)| {
+            let values = samples.values(contender, figure);
+            let (factor, block) = factor(&values)?;
+            (factor >= FACTOR_MIN).then_some((factor, block, figure))
+        });
+        let mut apart: Vec<(f64, u32, &String)> = apart.collect();
+        // Of equal ones (operations and bytes of one job) the first, the more important one, stays in
+        // front.
+        let rounded = |factor: f64| (factor * 1e6).round();
+        apart.sort_by(|one, other| rounded(other.0).total_cmp(&rounded(one.0)));
+        if let Some((factor, block, figure)) = apart.first() {
+            spreads.push(Spread {
+                contender: label.to_string(),
+                figure: figure.to_string(),
+                factor: *factor,
+                block: *block,
+                figures: apart.len(),
+                figures_all: metrics.len(),
+            });
+        }
+    }
+    spreads.sort_by(|one, other| other.factor.total_cmp(&one.factor));
+    spreads
+}
+
+/// The largest of the values over the smallest, and the block of the one that lies farther from
+/// their median; of two values alone the smaller.
+fn factor(values: &[Option<f64>]) -> Option<(f64, u32)> {
+    let of_blocks = || values.iter().enumerate().filter_map(|(at, value)| Some((at, (*value)?)));
+    let by_value = |one: &(usize, f64), other: &(usize, f64)| one.1.total_cmp(&other.1);
+    let (least, most) = (of_blocks().min_by(by_value)?, of_blocks().max_by(by_value)?);
+    let middle = median(of_blocks().map(|(_, value)| value.ln()))?.exp();
+    let farther = if most.1 / middle > middle / least.1 * (1.0 + 1e-9) { most } else { least };
+    Some((most.1 / least.1, farther.0 as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::analyse;
+    use crate::fixture;
+    use crate::load::{LoadReport, Metric, Unit};
+    use crate::statistics::{ComparisonOptions, compare};
+    use crate::warning::Warning;
+    use crate::words::is_telling;
+
+    fn found(times_ms: &[&[u64]]) -> Vec<Spread> {
+        let plan = fixture::plan(&["ext4", "xfs"], 4);
+        let records = fixture::records(&plan, times_ms);
+        let warnings = analyse(&plan, &records, None).workloads.remove(0).warnings;
+        let spreads = warnings.into_iter().filter_map(|warning| match warning {
+            Warning::Spread { contenders } => Some(contenders),
+            _ => None,
+        });
+        spreads.flatten().collect()
+    }
+
+    #[test]
+    fn a_contender_whose_trials_lie_far_apart_is_named_with_the_block() {
+        // As it was reported: every drift and outlier rule is silent about these.
+        let spreads = found(&[&[1000, 1010, 43000, 990], &[900, 2900, 950, 1000]]);
+        let told = |one: &Spread| (one.contender.clone(), one.factor.round(), one.block);
+        let told: Vec<_> = spreads.iter().map(told).collect();
+        assert_eq!(told, [("ext4".into(), 43.0, 2), ("xfs".into(), 3.0, 1)]);
+        // Two trials are enough, and the slow one of two is a smaller rate and a longer time.
+        assert_eq!(found(&[&[100, 299], &[400, 100]])[0].contender, "xfs");
+        assert_eq!(found(&[&[100, 299], &[300, 120]]), []);
+    }
+
+    #[test]
+    fn of_many_figures_the_worst_is_told_with_their_number() {
+        let plan = fixture::plan(&["ext4", "xfs"], 3);
+        let mut records = fixture::records(&plan, &[&[1000; 3], &[1000; 3]]);
+        for record in &mut records {
+            let slow = record.block == 1 && record.contender.label == "xfs";
+            let metric = |name: &str, slowed: f64| Metric {
+                name: name.into(),
+                value: if slow { 1000.0 / slowed } else { 1000.0 },
+                unit: Unit::OperationsPerSecond,
+            };
+            record.load = Some(LoadReport {
+                metrics: vec![metric("mean", 2.0), metric("4k", 4.0), metric("8k", 20.0)],
+                ..Default::default()
+            });
+        }
+        let warnings = analyse(&plan, &records, None).workloads.remove(0).warnings;
+        let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+        assert!(warning.is_grave());
+        let text = warning.to_string();
+        let expected = "xfs by a factor of 20 (block 2 in '8k'; by 3 or more in 2 of 3 figures)";
+        assert!(text.contains(expected) && text.contains("raise --min-runs"), "{text}");
+    }
+
+    /// What the threshold is for: beside a steady baseline nothing can be said of such trials.
+    #[test]
+    fn three_trials_that_earn_the_warning_have_an_interval_too_wide_to_tell() {
+        for middle in [1.0, 1.3, 2.0, 2.7, 3.0] {
+            let spread = [1.0, middle, FACTOR_MIN];
+            let found = compare(&[2.0; 3], &spread, &ComparisonOptions::default()).unwrap();
+            let interval = found.interval.unwrap();
+            assert!(!is_telling(interval.low, interval.high), "{middle}: {interval:?}");
+        }
+    }
+}
