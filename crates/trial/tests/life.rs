@@ -92,6 +92,18 @@ fn contender(text: &str) -> Contender {
     Contender::parse(text, &filesystem::names()).unwrap()
 }
 
+/// Runs a test on a memory device of its own, with a directory for its files, where that can be had.
+fn on_memory(device: &str, test: impl FnOnce(&device::Prepared<'_>, &Path)) {
+    if !private_root() {
+        return;
+    }
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let request = DeviceRequest::parse(device, None).unwrap();
+    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
+    test(&prepared, home.path());
+}
+
 #[test]
 fn every_file_system_lives_on_an_image_and_leaves_it_fully_allocated() {
     if !private_root() {
@@ -134,32 +146,27 @@ fn every_file_system_lives_on_an_image_and_leaves_it_fully_allocated() {
 
 #[test]
 fn memory_is_a_device_and_holes_are_filled_again() {
-    if !private_root() {
-        return;
-    }
-    let home = tempfile::tempdir_in("/var/tmp").unwrap();
-    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
-    let request = DeviceRequest::parse("mem:384M", None).unwrap();
-    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
-    let Device::Image { path, memory, .. } = prepared.device().clone() else { panic!() };
-    assert!(memory);
-    let full_bytes = allocated_bytes(&path);
-    for (number, text) in ["ext4", "xfs", "btrfs @ discard=sync", "ext4"].iter().enumerate() {
-        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
-        fs::create_dir(&scratch).unwrap();
-        if number == 3 {
-            // The contender before asked for discards, and so left holes.
-            assert!(allocated_bytes(&path) < full_bytes, "mkfs.btrfs discards");
-            let host = HostProc::open().unwrap();
-            let attached =
-                device::attach(prepared.device(), false, &scratch, &host, &Stop::default())
-                    .unwrap();
-            assert!(attached.notes()[0].contains("filled again"), "{:?}", attached.notes());
-            assert_eq!(allocated_bytes(&path), full_bytes);
-            continue;
+    on_memory("mem:384M", |prepared, home| {
+        let Device::Image { path, memory, .. } = prepared.device().clone() else { panic!() };
+        assert!(memory);
+        let full_bytes = allocated_bytes(&path);
+        for (number, text) in ["ext4", "xfs", "btrfs @ discard=sync", "ext4"].iter().enumerate() {
+            let scratch = home.join(format!("kurabe-scratch-{number}"));
+            fs::create_dir(&scratch).unwrap();
+            if number == 3 {
+                // The contender before asked for discards, and so left holes.
+                assert!(allocated_bytes(&path) < full_bytes, "mkfs.btrfs discards");
+                let host = HostProc::open().unwrap();
+                let attached =
+                    device::attach(prepared.device(), false, &scratch, &host, &Stop::default())
+                        .unwrap();
+                assert!(attached.notes()[0].contains("filled again"), "{:?}", attached.notes());
+                assert_eq!(allocated_bytes(&path), full_bytes);
+                continue;
+            }
+            live(&contender(text), prepared.device(), &scratch);
         }
-        live(&contender(text), prepared.device(), &scratch);
-    }
+    });
 }
 
 /// A loop device of the test's own that plays the real disk, detached when dropped.
@@ -288,52 +295,47 @@ fn noise(length: usize) -> Vec<u8> {
 
 #[test]
 fn a_sync_leaves_nothing_to_write_and_a_copy_of_the_device_has_the_file() {
-    if !private_root() {
-        return;
-    }
-    let home = tempfile::tempdir_in("/var/tmp").unwrap();
-    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
-    let request = DeviceRequest::parse("mem:384M", None).unwrap();
-    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
-    let content = noise(24 << 20);
-    let mut contenders = vec!["zfs-fuse", EAGER_EXT4, "xfs", "btrfs"];
-    if find("minfs").is_some() {
-        contenders.push("minfs-fuse");
-    } else {
-        eprintln!("minfs-fuse skipped: minfs is not in PATH (make test puts it there)");
-    }
-    // Once by the trial's own sync, once by that of a load, which works in another process.
-    let ways = contenders.iter().flat_map(|text| [(*text, false), (*text, true)]);
-    for (number, (text, by_load)) in ways.enumerate() {
-        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
-        let mut live = Live::begin(&prepared, text, &scratch);
-        let before = live.counters();
-        fs::write(live.instance.directory().join("file"), &content).unwrap();
-        if by_load {
-            let command = live.instance.sync_command();
-            let sync = command.map_or(WholeSync::Call, WholeSync::Command);
-            sync.run(&live.instance.directory()).unwrap();
+    on_memory("mem:384M", |prepared, home| {
+        let content = noise(24 << 20);
+        let mut contenders = vec!["zfs-fuse", EAGER_EXT4, "xfs", "btrfs"];
+        if find("minfs").is_some() {
+            contenders.push("minfs-fuse");
         } else {
-            live.instance.sync(&mut live.tools).unwrap();
+            eprintln!("minfs-fuse skipped: minfs is not in PATH (make test puts it there)");
         }
-        let synced = live.counters();
-        assert!(synced.written_bytes - before.written_bytes >= 24 << 20, "{text}");
-        assert!(synced.flushes > before.flushes, "{text} flushed the device");
-        // What a power cut right now would leave.
-        let Device::Image { path, .. } = live.prepared.device() else { panic!() };
-        let copy = home.path().join("copy");
-        fs::copy(path, &copy).unwrap();
-        std::thread::sleep(Duration::from_secs(1));
-        let later = live.counters();
-        assert!(
-            later.written_bytes - synced.written_bytes < 1 << 20,
-            "{text} wrote {} bytes after its sync",
-            later.written_bytes - synced.written_bytes
-        );
-        live.end();
-        let found = read_from_copy(&copy, text.split(' ').next().unwrap(), home.path());
-        assert!(found == content, "{text}: the file is not in the copy");
-    }
+        // Once by the trial's own sync, once by that of a load, which works in another process.
+        let ways = contenders.iter().flat_map(|text| [(*text, false), (*text, true)]);
+        for (number, (text, by_load)) in ways.enumerate() {
+            let scratch = home.join(format!("kurabe-scratch-{number}"));
+            let mut live = Live::begin(prepared, text, &scratch);
+            let before = live.counters();
+            fs::write(live.instance.directory().join("file"), &content).unwrap();
+            if by_load {
+                let command = live.instance.sync_command();
+                let sync = command.map_or(WholeSync::Call, WholeSync::Command);
+                sync.run(&live.instance.directory()).unwrap();
+            } else {
+                live.instance.sync(&mut live.tools).unwrap();
+            }
+            let synced = live.counters();
+            assert!(synced.written_bytes - before.written_bytes >= 24 << 20, "{text}");
+            assert!(synced.flushes > before.flushes, "{text} flushed the device");
+            // What a power cut right now would leave.
+            let Device::Image { path, .. } = live.prepared.device() else { panic!() };
+            let copy = home.join("copy");
+            fs::copy(path, &copy).unwrap();
+            std::thread::sleep(Duration::from_secs(1));
+            let later = live.counters();
+            assert!(
+                later.written_bytes - synced.written_bytes < 1 << 20,
+                "{text} wrote {} bytes after its sync",
+                later.written_bytes - synced.written_bytes
+            );
+            live.end();
+            let found = read_from_copy(&copy, text.split(' ').next().unwrap(), home);
+            assert!(found == content, "{text}: the file is not in the copy");
+        }
+    });
 }
 
 /// Mounts a copy of a device that was cut off and reads the file.
@@ -386,71 +388,61 @@ fn read_from_copy(copy: &Path, file_system: &str, home: &Path) -> Vec<u8> {
 
 #[test]
 fn after_cooling_everything_is_read_from_the_device_again() {
-    if !private_root() {
-        return;
-    }
-    let home = tempfile::tempdir_in("/var/tmp").unwrap();
-    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
-    let request = DeviceRequest::parse("mem:384M", None).unwrap();
-    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
-    let content = noise(16 << 20);
-    for (number, text) in ["zfs-fuse", "ext4", "xfs", "btrfs"].iter().enumerate() {
-        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
-        let mut live = Live::begin(&prepared, text, &scratch);
-        fs::write(live.instance.directory().join("file"), &content).unwrap();
-        live.instance.sync(&mut live.tools).unwrap();
-        let daemon = live.instance.daemon_cpu_ns();
-        assert_eq!(daemon.is_some_and(|time| time > 1_000_000), *text == "zfs-fuse");
-        // Again, since a cache could hide in something that the first time sets up; the last time as
-        // a load does it.
-        for round in 0..3 {
-            match live.instance.cool_command().filter(|_| round == 2) {
-                Some(by_load) => run_words(&by_load).unwrap(),
-                None => live.instance.cool(&mut live.tools).unwrap(),
+    on_memory("mem:384M", |prepared, home| {
+        let content = noise(16 << 20);
+        for (number, text) in ["zfs-fuse", "ext4", "xfs", "btrfs"].iter().enumerate() {
+            let scratch = home.join(format!("kurabe-scratch-{number}"));
+            let mut live = Live::begin(prepared, text, &scratch);
+            fs::write(live.instance.directory().join("file"), &content).unwrap();
+            live.instance.sync(&mut live.tools).unwrap();
+            let daemon = live.instance.daemon_cpu_ns();
+            assert_eq!(daemon.is_some_and(|time| time > 1_000_000), *text == "zfs-fuse");
+            // Again, since a cache could hide in something that the first time sets up; the last time as
+            // a load does it.
+            for round in 0..3 {
+                match live.instance.cool_command().filter(|_| round == 2) {
+                    Some(by_load) => run_words(&by_load).unwrap(),
+                    None => live.instance.cool(&mut live.tools).unwrap(),
+                }
+                let before = live.counters();
+                let file = live.instance.directory().join("file");
+                assert!(fs::read(file).unwrap() == content, "{text}");
+                let read_bytes = live.counters().read_bytes - before.read_bytes;
+                assert!(read_bytes >= 16 << 20, "{text}, round {round}: read only {read_bytes}");
             }
-            let before = live.counters();
-            let file = live.instance.directory().join("file");
-            assert!(fs::read(file).unwrap() == content, "{text}");
-            let read_bytes = live.counters().read_bytes - before.read_bytes;
-            assert!(read_bytes >= 16 << 20, "{text}, round {round}: read only {read_bytes}");
+            live.end();
         }
-        live.end();
-    }
+    });
 }
 
 #[test]
 fn a_check_notices_damage() {
-    if !private_root() {
-        return;
-    }
-    let home = tempfile::tempdir_in("/var/tmp").unwrap();
-    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
-    let request = DeviceRequest::parse("mem:384M", None).unwrap();
-    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
-    for (number, text) in ["ext2", "ext4", "xfs", "btrfs", "zfs-fuse"].iter().enumerate() {
-        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
-        let mut live = Live::begin(&prepared, text, &scratch);
-        for name in 0..200 {
-            fs::write(live.instance.directory().join(name.to_string()), noise(4096)).unwrap();
+    on_memory("mem:384M", |prepared, home| {
+        for (number, text) in ["ext2", "ext4", "xfs", "btrfs", "zfs-fuse"].iter().enumerate() {
+            let scratch = home.join(format!("kurabe-scratch-{number}"));
+            let mut live = Live::begin(prepared, text, &scratch);
+            for name in 0..200 {
+                fs::write(live.instance.directory().join(name.to_string()), noise(4096)).unwrap();
+            }
+            live.instance.unmount(&mut live.tools).unwrap();
+            live.instance.check(&mut live.tools).unwrap();
+            // Superblocks and labels survive; what they lead to does not.
+            let device = fs::File::options().write(true).open(live.attached.node()).unwrap();
+            let rest = match *text {
+                "ext2" | "ext4" => 64 << 10..8 << 20,
+                "zfs-fuse" => 4 << 20..300 << 20,
+                _ => 8 << 20..380 << 20,
+            };
+            let bytes = noise((rest.end - rest.start) as usize);
+            std::os::unix::fs::FileExt::write_all_at(&device, &bytes, rest.start).unwrap();
+            device.sync_all().unwrap();
+            drop(device);
+            let Err(failure) = live.instance.check(&mut live.tools) else { panic!("{text}") };
+            let failure = failure.to_string();
+            assert!(failure.contains("check"), "{text}: {failure}");
+            live.end();
         }
-        live.instance.unmount(&mut live.tools).unwrap();
-        live.instance.check(&mut live.tools).unwrap();
-        // Superblocks and labels survive; what they lead to does not.
-        let device = fs::File::options().write(true).open(live.attached.node()).unwrap();
-        let rest = match *text {
-            "ext2" | "ext4" => 64 << 10..8 << 20,
-            "zfs-fuse" => 4 << 20..300 << 20,
-            _ => 8 << 20..380 << 20,
-        };
-        let bytes = noise((rest.end - rest.start) as usize);
-        std::os::unix::fs::FileExt::write_all_at(&device, &bytes, rest.start).unwrap();
-        device.sync_all().unwrap();
-        drop(device);
-        let Err(failure) = live.instance.check(&mut live.tools) else { panic!("{text}") };
-        let failure = failure.to_string();
-        assert!(failure.contains("check"), "{text}: {failure}");
-        live.end();
-    }
+    });
 }
 
 #[test]
@@ -493,25 +485,20 @@ fn zfs_fuse_leaves_the_host_alone() {
 
 #[test]
 fn a_busy_unmount_names_who_is_busy() {
-    if !private_root() {
-        return;
-    }
-    let home = tempfile::tempdir_in("/var/tmp").unwrap();
-    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
-    let request = DeviceRequest::parse("mem:128M", None).unwrap();
-    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
-    for (number, text) in ["ext4", "zfs-fuse"].iter().enumerate() {
-        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
-        let mut live = Live::begin(&prepared, text, &scratch);
-        let mut user = std::process::Command::new("sleep")
-            .arg("60")
-            .current_dir(live.instance.directory())
-            .spawn()
-            .unwrap();
-        let failure = live.instance.unmount(&mut live.tools).unwrap_err().to_string();
-        assert!(failure.contains("busy after 10 s: used by sleep"), "{failure}");
-        user.kill().unwrap();
-        user.wait().unwrap();
-        live.end();
-    }
+    on_memory("mem:128M", |prepared, home| {
+        for (number, text) in ["ext4", "zfs-fuse"].iter().enumerate() {
+            let scratch = home.join(format!("kurabe-scratch-{number}"));
+            let mut live = Live::begin(prepared, text, &scratch);
+            let mut user = std::process::Command::new("sleep")
+                .arg("60")
+                .current_dir(live.instance.directory())
+                .spawn()
+                .unwrap();
+            let failure = live.instance.unmount(&mut live.tools).unwrap_err().to_string();
+            assert!(failure.contains("busy after 10 s: used by sleep"), "{failure}");
+            user.kill().unwrap();
+            user.wait().unwrap();
+            live.end();
+        }
+    });
 }
