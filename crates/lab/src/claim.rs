@@ -23,6 +23,7 @@ use crate::words::{self, list};
 mod access;
 mod agreement;
 mod beginning;
+mod features;
 mod matrix;
 mod order;
 mod sinking;
@@ -125,6 +126,8 @@ pub enum Rule {
     SameAccess,
     /// The ratios to the baseline are the same under two workloads.
     Agree,
+    /// What the contender's mkfs turned on; a question.
+    Features,
     /// How the first second differs from the rest of the run, and whether the load's own beginning
     /// accounts for it; a question.
     Beginning,
@@ -146,10 +149,11 @@ impl Rule {
         ("same-access", Rule::SameAccess),
         ("agree", Rule::Agree),
         ("beginning", Rule::Beginning),
+        ("features", Rule::Features),
     ];
 
     fn needs_contender(self) -> bool {
-        matches!(self, Rule::Fastest | Rule::Slowest | Rule::AlwaysLoses)
+        matches!(self, Rule::Fastest | Rule::Slowest | Rule::AlwaysLoses | Rule::Features)
     }
 
     fn takes_margin(self) -> bool {
@@ -433,6 +437,7 @@ fn find(claim: &Claim, plan: &Plan, records: &[Record], analysis: &Analysis) -> 
         Rule::SameAccess => access::same_access(&workloads, plan, records, claim),
         Rule::Agree => agreement::agree(&workloads, plan, records, claim),
         Rule::Beginning => beginning::beginning(&workloads, plan, records),
+        Rule::Features => features::features(&workloads, records, claim),
     };
     finding.without(&absent)
 }

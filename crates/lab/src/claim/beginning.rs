@@ -32,13 +32,14 @@ fn ends(record: &Record) -> Option<(Factors, Factors)> {
 }
 
 /// "What are the rates of the first seconds?": the first second over the rest of the run, paired
-/// over the trials, with its factors.
+/// over the trials, with its factors. Answered when of some contender it is sure whether the first
+/// second is faster; what is not sure says so.
 pub(super) fn beginning(
     workloads: &[&WorkloadAnalysis],
     plan: &Plan,
     records: &[Record],
 ) -> Finding {
-    let mut evidence = Vec::new();
+    let (mut evidence, mut is_answered) = (Vec::new(), false);
     for workload in workloads {
         let mut words = Vec::new();
         for entry in &plan.study.contenders {
@@ -52,6 +53,7 @@ pub(super) fn beginning(
                 Ratio::of_each(&[of(0), of(1), of(2)]).as_slice()
             {
                 words.push(format!("{} {}", entry.label, product(rate, size, count)));
+                is_answered |= is_decided(rate);
             }
         }
         if !words.is_empty() {
@@ -62,17 +64,28 @@ pub(super) fn beginning(
             ));
         }
     }
-    match evidence.is_empty() {
-        true => Finding::untested("no run has a first second and a later one"),
-        false => Finding::new(Outcome::Answered, evidence),
+    match (evidence.is_empty(), is_answered) {
+        (true, _) => Finding::untested("no run has a first second and a later one"),
+        (_, true) => Finding::new(Outcome::Answered, evidence),
+        (_, false) => Finding::new(Outcome::Inconclusive, evidence),
     }
+}
+
+/// Whether the interval says that the first second is faster, or that it is not.
+fn is_decided(rate: &Ratio) -> bool {
+    rate.alone.is_some_and(|(low, high)| low > 1.0 || high < LEVEL)
 }
 
 /// `1.854 [1.495, 2.30] = 1.924 x 0.963, all of it the load's own`.
 fn product(rate: &Ratio, size: &Ratio, count: &Ratio) -> String {
     let told = ratio_with_interval(rate.ratio, rate.alone);
     let mut text = format!("{told} = {} x {}", ratio(size.ratio), ratio(count.ratio));
-    if rate.ratio > LEVEL {
+    if !is_decided(rate) {
+        text.push_str(match rate.alone {
+            Some(_) => ", undecided, as the interval has 1 in it",
+            None => ", undecided, as there are too few trials for an interval",
+        });
+    } else if rate.ratio > LEVEL {
         let share = size.ratio.ln() / rate.ratio.ln();
         text.push_str(match share {
             share if share >= 1.0 => ", all of it the load's own",

@@ -3,6 +3,7 @@
 mod access;
 mod agreement;
 mod beginning;
+mod features;
 mod order;
 
 use super::matrix::{self, Loss};
