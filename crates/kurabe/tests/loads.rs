@@ -224,13 +224,18 @@ fn dbench_and_its_replay() {
     let site = Site::new();
     compare(&site, &["ext4"], &["--dbench", "1", "--time", "3s"]).expect(0);
     let record = site.record_of("ext4");
-    assert_eq!(metric_names(load_of(&record)), ["throughput"]);
+    assert_eq!(metric_names(load_of(&record)), ["throughput", "operations"]);
     let output = load_of(&record)["details"]["finished"]["stdout"].as_str().unwrap();
     assert!(output.contains("Throughput"), "its own output is kept: {output}");
+    // dbench prints two lines of progress in 3 s; the third second is no less of the run.
+    assert_eq!(load_of(&record)["series"][0]["values"].as_array().unwrap().len(), 3);
     let other = Site::new();
     compare(&other, &["ext4"], &["--dbench-replay", "1", "--time", "1s"]).expect(0);
     other.expect_nothing_left();
     let record = other.record_of("ext4");
+    assert_eq!(metric_names(load_of(&record)), ["throughput", "operations"]);
+    let caveat = load_of(&record)["caveat"].as_str().unwrap();
+    assert!(caveat.starts_with("no client came once through the load file's 458,344"), "{caveat}");
     let written = latency(load_of(&record), "WriteX");
     assert!(written["count"].as_u64().unwrap() > 100 && written["p99_ns"].as_u64().unwrap() > 0);
     assert!(!load_of(&record)["series"].as_array().unwrap().is_empty());

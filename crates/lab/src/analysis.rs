@@ -78,6 +78,9 @@ pub struct ContenderAnalysis {
     /// What the load found in its trials, each finding once with the number of trials.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
+    /// What must be known of its trials before contenders are compared by the first figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caveats: Vec<String>,
     /// Medians of what the run and its sync cost.
     pub cost: Cost,
 }
@@ -347,6 +350,7 @@ fn summarise(
         phase_devices: phase_devices(&completed),
         latencies: latencies(&completed),
         findings: findings(&completed),
+        caveats: caveats(&completed),
         cost: cost(&completed, basis),
     }
 }
@@ -422,6 +426,17 @@ fn findings(records: &[&Record]) -> Vec<String> {
         .collect();
     findings.extend(steady_words(records));
     findings
+}
+
+/// Every caveat once, in the order of the trials.
+fn caveats(records: &[&Record]) -> Vec<String> {
+    let mut caveats: Vec<String> = Vec::new();
+    for caveat in records.iter().filter_map(|record| record.load.as_ref()?.caveat.as_ref()) {
+        if !caveats.contains(caveat) {
+            caveats.push(caveat.clone());
+        }
+    }
+    caveats
 }
 
 /// In how many trials the series of the load's throughput came to SNIA's steady state.

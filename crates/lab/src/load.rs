@@ -306,6 +306,10 @@ pub struct LoadReport {
     /// Words about the run that a reader should see: a drift and its cause, a verification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
+    /// What a reader must know who compares contenders by the first figure, in the same words for
+    /// all whom it concerns; shown at the ranking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caveat: Option<String>,
     /// What the work came to, such as the hash of a tree: the same for every contender, or they
     /// did not do the same work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -470,6 +474,9 @@ pub struct AverageLatency {
     pub average_ns: f64,
     /// Greatest, likewise.
     pub max_ns: f64,
+    /// The step in which the tool prints both; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_ns: Option<f64>,
 }
 
 /// A figure over time.

@@ -96,7 +96,7 @@ fn run_dbench(directory: &Path, clients: u32, seconds: u32) -> Result<Run, Box<d
         println!("dbench: {complaint}");
     }
     Ok(Run {
-        megabytes_per_second: report.throughput_mb_per_second,
+        megabytes_per_second: report.counted_bytes_per_second() / 1e6,
         counts: report.operations.into_iter().map(|line| (line.operation, line.count)).collect(),
     })
 }

@@ -16,7 +16,7 @@ mod latency;
 pub mod matrix;
 mod phases;
 mod ratio;
-mod series;
+pub mod series;
 
 /// One workload of a source, and what every chart of it needs.
 pub struct View<'a> {

@@ -16,7 +16,7 @@ use lab::study::reduced::amount;
 
 use crate::chart::Chart;
 use crate::table::{Cell, Table};
-use crate::{profile, quotient, tables, text};
+use crate::{charts, profile, quotient, tables, text};
 
 mod picture;
 mod row;
@@ -185,9 +185,19 @@ impl Measurements<'_> {
         };
         let mut cells = published.rows.iter().flat_map(|row| &row.cells);
         match cells.any(missing) {
-            true => published.see.iter().map(|s| (s.workload.clone(), s.series.clone())).collect(),
+            true => {
+                let drawn = published.see.iter().filter(|s| self.is_drawn(&s.workload, &s.series));
+                drawn.map(|s| (s.workload.clone(), s.series.clone())).collect()
+            }
             false => Vec::new(),
         }
+    }
+
+    /// Whether a series of the workload is long enough for a chart.
+    fn is_drawn(self, workload: &str, series: &str) -> bool {
+        let records = self.records.iter().filter(|record| record.workload == workload);
+        let mut all = records.filter_map(|record| record.load.as_ref()).flat_map(|l| &l.series);
+        all.any(|one| one.name == series && one.values.len() >= charts::series::INTERVALS_MIN)
     }
 
     /// The measured rows that belong under a published one: as many as its cells have counterparts,

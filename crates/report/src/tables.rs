@@ -136,7 +136,31 @@ fn ratio_notes<'a>(
 pub fn contenders_explained(workload: &WorkloadAnalysis) -> Vec<String> {
     let primary = primary_metric(workload);
     let all = workload.comparisons.iter();
-    ratio_notes(workload, all.filter(|comparison| comparison.metric == primary))
+    let mut notes = caveats(workload);
+    notes.extend(ratio_notes(workload, all.filter(|comparison| comparison.metric == primary)));
+    notes
+}
+
+/// What must be known before contenders are compared by the most important figure, each once, with
+/// the contenders whom it concerns where it is not all.
+fn caveats(workload: &WorkloadAnalysis) -> Vec<String> {
+    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
+    for contender in &workload.contenders {
+        for caveat in &contender.caveats {
+            match told.iter_mut().find(|(known, _)| known == caveat) {
+                Some((_, labels)) => labels.push(contender.label.clone()),
+                None => told.push((caveat, vec![contender.label.clone()])),
+            }
+        }
+    }
+    let has_figure = |contender: &&ContenderAnalysis| !contender.metrics.is_empty();
+    let all = workload.contenders.iter().filter(has_figure).count();
+    told.into_iter()
+        .map(|(caveat, labels)| match labels.len() == all {
+            true => caveat.to_string(),
+            false => format!("{}: {caveat}", text::list(&labels)),
+        })
+        .collect()
 }
 
 /// The figures of a workload that has several: one row a figure, one column a contender, with the

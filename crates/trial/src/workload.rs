@@ -122,7 +122,9 @@ pub fn metric_names(load: &Load) -> Vec<String> {
         Load::Tree(_) => tree::metric_names(),
         Load::Fio(_) => fio::metric_names(),
         Load::FioMatrix(load) => fio::matrix_metric_names(load),
-        Load::Dbench(_) | Load::DbenchReplay(_) => vec![dbench::METRIC.into()],
+        Load::Dbench(_) | Load::DbenchReplay(_) => {
+            dbench::metrics(0.0, 0.0).into_iter().map(|metric| metric.name).collect()
+        }
         Load::Bonnie(_) => bonnie::metric_names(),
     }
 }

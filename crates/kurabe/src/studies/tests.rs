@@ -190,7 +190,7 @@ fn the_authors_wishes_are_granted() {
     for wished in [Statistic::P5, Statistic::P50, Statistic::P95] {
         assert!(statistics.contains(&wished), "{statistics:?}");
     }
-    for rule in [Rule::Sinks, Rule::WhySinks, Rule::Percentiles] {
+    for rule in [Rule::Sinks, Rule::WhySinks, Rule::Percentiles, Rule::Features] {
         assert!(dbench.claims.iter().any(|claim| claim.rule == Some(rule)), "{rule:?}");
     }
     let (_, cannyls) = load(super::bundled("cannyls").unwrap());

@@ -24,6 +24,8 @@ pub struct Measured {
     pub high: Option<f64>,
     /// What it is.
     pub quantity: Quantity,
+    /// The step in which the tool that measured it prints it, below which digits say nothing.
+    pub step: Option<f64>,
 }
 
 /// What a measured figure is.
@@ -44,7 +46,7 @@ pub enum Quantity {
 
 impl Measured {
     fn plain(value: f64, quantity: Quantity) -> Measured {
-        Measured { value, low: None, high: None, quantity }
+        Measured { value, low: None, high: None, quantity, step: None }
     }
 
     fn nanoseconds(value: f64) -> Measured {
@@ -77,6 +79,7 @@ impl Measured {
             low: self.low.map(|low| low / divisor),
             high: self.high.map(|high| high / divisor),
             quantity: self.quantity,
+            step: self.step.map(|step| step / divisor),
         })
     }
 }
@@ -99,6 +102,7 @@ pub fn measure(
                 low: interval.map(|interval| interval.low),
                 high: interval.map(|interval| interval.high),
                 quantity: Quantity::Of(metric.unit),
+                step: None,
             })
         }
         (Figure::Metric(name), Statistic::Loss) => {
@@ -193,6 +197,7 @@ fn phase_ratio(
         low: interval.map(|interval| interval.low),
         high: interval.map(|interval| interval.high),
         quantity: Quantity::Ratio,
+        step: None,
     })
 }
 
@@ -205,6 +210,7 @@ fn of_trials(values: &[f64], quantity: Quantity) -> Option<Measured> {
         low: interval.map(|interval| interval.low),
         high: interval.map(|interval| interval.high),
         quantity,
+        step: None,
     })
 }
 
@@ -260,9 +266,8 @@ fn ratio(
         all.find(|entry| entry.metric == metric && entry.contender == label)
     };
     let of = |comparison: &Comparison| {
-        let quantity = Quantity::Ratio;
         let Comparison { ratio, low, high, blocks, .. } = *comparison;
-        let ratio = Measured { value: ratio?, low, high, quantity };
+        let ratio = Measured { low, high, ..Measured::plain(ratio?, Quantity::Ratio) };
         Some(Compared { ratio, unit, blocks })
     };
     if plan.baseline_label() == baseline {
@@ -270,9 +275,10 @@ fn ratio(
     } else if plan.baseline_label() == contender.label {
         // The same pair, seen from the other side.
         let other = compared(baseline).and_then(of)?;
-        let Measured { value, low, high, quantity } = other.ratio;
+        let Measured { value, low, high, .. } = other.ratio;
         let [low, high] = [high, low].map(|end| end.map(f64::recip));
-        Some(Compared { ratio: Measured { value: value.recip(), low, high, quantity }, ..other })
+        let ratio = Measured { value: value.recip(), low, high, ..other.ratio };
+        Some(Compared { ratio, ..other })
     } else {
         // The statistics compare with one baseline only; of another pair there is no interval.
         let other = &figures(baseline)?.summary;
@@ -288,7 +294,7 @@ fn loss(ratio: Measured, unit: Unit) -> Measured {
     let lost = |ratio: f64| 100.0 * (1.0 - performance(ratio));
     let ends = [ratio.low.map(lost), ratio.high.map(lost)];
     let [low, high] = if unit.more_is_better() { [ends[1], ends[0]] } else { ends };
-    Measured { value: lost(ratio.value), low, high, quantity: Quantity::Percent }
+    Measured { value: lost(ratio.value), low, high, quantity: Quantity::Percent, step: None }
 }
 
 fn of_latency(
@@ -333,7 +339,11 @@ fn detail<'a>(report: &'a Value, place: &str) -> Option<&'a Value> {
     // The entries of a list that the steps so far left over.
     let mut kept: Option<Vec<&Value>> = None;
     for step in place.split('/') {
-        if let Some((key, wanted)) = step.split_once('=') {
+        let beyond = step.strip_suffix(':').and_then(|count| count.parse::<usize>().ok());
+        if let Some(count) = beyond {
+            let entries = kept.take().or_else(|| Some(at.as_array()?.iter().collect()))?;
+            kept = Some(entries.into_iter().skip(count).collect());
+        } else if let Some((key, wanted)) = step.split_once('=') {
             let mut entries = kept.take().or_else(|| Some(at.as_array()?.iter().collect()))?;
             entries.retain(|entry| entry.get(key).is_some_and(|found| found == wanted));
             kept = Some(entries);
@@ -363,6 +373,8 @@ fn averages<'a>(
 }
 
 fn of_averages(trials: &[&AverageLatency], statistic: Statistic) -> Option<Measured> {
+    let step = trials.iter().filter_map(|trial| trial.step_ns).max_by(f64::total_cmp);
+    let time = |ns: f64| Measured { step, ..Measured::nanoseconds(ns) };
     let count: u64 = trials.iter().map(|trial| trial.count).sum();
     match statistic {
         _ if trials.is_empty() => None,
@@ -371,13 +383,9 @@ fn of_averages(trials: &[&AverageLatency], statistic: Statistic) -> Option<Measu
         }
         Statistic::Average if count > 0 => {
             let total: f64 = trials.iter().map(|trial| trial.average_ns * trial.count as f64).sum();
-            Some(Measured::nanoseconds(total / count as f64))
+            Some(time(total / count as f64))
         }
-        Statistic::Max => trials
-            .iter()
-            .map(|trial| trial.max_ns)
-            .max_by(f64::total_cmp)
-            .map(Measured::nanoseconds),
+        Statistic::Max => trials.iter().map(|trial| trial.max_ns).max_by(f64::total_cmp).map(time),
         // Percentiles are what the tool does not tell.
         _ => None,
     }

@@ -27,8 +27,8 @@ pub struct ReferenceText {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// A place in the load's own report of each trial: `/` stands between the steps, a number counts
-    /// the entries of a list, from its end when negative, and `key=value` keeps those entries that
-    /// have it. What an inner level says goes on where the outer one ends.
+    /// the entries of a list, from its end when negative, `key=value` keeps those entries that have
+    /// it, and `2:` those beyond the first two. What an inner level says goes on where the outer one ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// `value`, `ratio`, `loss`, `count`, `rate`, `average`, `p5`, ..., `max`.

@@ -201,6 +201,7 @@ fn latencies_come_from_distributions_or_from_averages() {
                     count: 5,
                     average_ns: 300.0,
                     max_ns: 700.0 + f64::from(record.block),
+                    step_ns: Some(10.0),
                 }],
                 ..Default::default()
             },
@@ -216,6 +217,13 @@ fn latencies_come_from_distributions_or_from_averages() {
     assert_eq!(value("ext4", Statistic::Average), Some(500.0));
     assert_eq!(value("ext4", Statistic::P95), Some(900.0));
     assert_eq!(value("ext4", Statistic::Max), Some(1_000.0));
+    // What a tool prints in steps is no finer for being averaged over trials.
+    let figure = Figure::Operation("Flush".into());
+    let average = reference("xfs", figure, Statistic::Average);
+    let average = measure(&plan, &records, &analysis, &average).unwrap();
+    assert_eq!(average.step, Some(10.0));
+    let in_microseconds = average.in_unit(Some(PublishedUnit::Microseconds)).unwrap();
+    assert_eq!(in_microseconds.step, Some(0.01));
     assert_eq!(value("xfs", Statistic::Count), Some(5.0));
     assert_eq!(value("xfs", Statistic::Average), Some(300.0));
     assert_eq!(value("xfs", Statistic::Max), Some(701.0));
@@ -256,6 +264,7 @@ rows = [{ head = "Flush", cells = [53235, "38.303"] }, { head = "Mkdir", cells =
                 count: 10,
                 average_ns: 1.0,
                 max_ns: 1.0,
+                step_ns: None,
             }],
             ..Default::default()
         });
@@ -295,9 +304,14 @@ fn details_are_found_in_the_loads_own_report() {
     assert_eq!(value("progress/phase=execute/-2/latency_ms"), Some(2.0));
     assert_eq!(value("progress/phase=execute/-1/latency_ms"), Some(8.0), "the median of three");
     assert_eq!(value("progress/2/latency_ms"), Some(8.0));
+    // The last line, in a list that has a third.
+    assert_eq!(value("progress/2:/phase=execute/-1/latency_ms"), Some(8.0));
+    assert_eq!(value("progress/1:/0/latency_ms"), Some(2.0));
     for nowhere in [
         "progress/phase=warmup/1/latency_ms",
         "progress/-4/latency_ms",
+        "progress/2:/phase=execute/-2/latency_ms",
+        "progress/3:/-1/latency_ms",
         "progress/phase=execute",
         "progress",
         "version",

@@ -59,17 +59,33 @@ pub struct OperationLine {
     pub maximum_ms: f64,
 }
 
+/// What dbench says that a client did.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClientResult {
+    /// Lines of the load file that it is past, both phases.
+    pub lines: u64,
+    /// Bytes of ReadX and WriteX, of the counted phase.
+    pub bytes: u64,
+}
+
 /// What dbench reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DbenchReport {
     /// The version that it names.
     pub version: String,
-    /// Megabytes (10^6) a second.
+    /// Megabytes (10^6) a second as dbench prints them: those of its last line of progress, so
+    /// without what was done after it, which is a second's work.
+    /// [`Self::counted_bytes_per_second`] leaves nothing out.
     pub throughput_mb_per_second: f64,
     /// Clients.
     pub clients: u32,
-    /// The longest pause between two operations of the counted phase.
+    /// The longest time from one operation of a client to its next as dbench prints it, up to its
+    /// last line of progress too. [`Self::longest_wait_ms`] leaves nothing out.
     pub latency_max_ms: f64,
+    /// Length of the counted phase.
+    pub counted_seconds: u64,
+    /// What each client did.
+    pub client_results: Vec<ClientResult>,
     /// The table.
     pub operations: Vec<OperationLine>,
     /// Second by second, both phases.
@@ -119,6 +135,81 @@ struct Phased {
 }
 
 impl DbenchReport {
+    /// Bytes a second over the whole counted phase.
+    #[must_use]
+    pub fn counted_bytes_per_second(&self) -> f64 {
+        self.counted_bytes() as f64 / self.counted_seconds.max(1) as f64
+    }
+
+    /// Operations a second over the whole counted phase.
+    #[must_use]
+    pub fn counted_operations_per_second(&self) -> f64 {
+        self.counted_operations() as f64 / self.counted_seconds.max(1) as f64
+    }
+
+    /// The longest that a client waited: what dbench prints, or the longest operation of its
+    /// table where that ended after the last line of progress.
+    #[must_use]
+    pub fn longest_wait_ms(&self) -> f64 {
+        self.operations.iter().map(|line| line.maximum_ms).fold(self.latency_max_ms, f64::max)
+    }
+
+    /// Lines of the load file that the farthest client is past.
+    #[must_use]
+    pub fn lines_max(&self) -> u64 {
+        self.client_results.iter().map(|client| client.lines).max().unwrap_or(0)
+    }
+
+    /// What a reader must know who takes dbench's own throughput for that of the run: in words,
+    /// when operations went less than half as fast after its last line of progress as before it.
+    #[must_use]
+    pub fn stall_after_last_line(&self) -> Option<String> {
+        let last = self.progress.last().filter(|line| line.phase == Phase::Execute)?;
+        let all = self.counted_operations();
+        let after = self.lines().saturating_sub(last.lines * u64::from(self.clients));
+        let rest_seconds =
+            self.counted_seconds.checked_sub(last.seconds).filter(|rest| *rest > 0)?;
+        let rate = |operations: u64, seconds: u64| operations as f64 / seconds.max(1) as f64;
+        let before = all.saturating_sub(after);
+        let is_stall = 2.0 * rate(after, rest_seconds) < rate(before, last.seconds);
+        is_stall.then(|| {
+            format!(
+                "a stall after dbench's last line, at {} s: {after} of {all} operations in the \
+                 {rest_seconds} s after it. dbench's own throughput of {:.1} MB/s leaves that out; \
+                 over all {} s it is {:.1} MB/s",
+                last.seconds,
+                self.throughput_mb_per_second,
+                self.counted_seconds,
+                self.counted_bytes_per_second() / 1e6
+            )
+        })
+    }
+
+    fn counted_bytes(&self) -> u64 {
+        self.client_results.iter().map(|client| client.bytes).sum()
+    }
+
+    fn counted_operations(&self) -> u64 {
+        self.operations.iter().map(|line| line.count).sum()
+    }
+
+    /// Lines that all clients together are past, both phases.
+    fn lines(&self) -> u64 {
+        self.client_results.iter().map(|client| client.lines).sum()
+    }
+
+    /// The line of progress that dbench does not print: the end of the counted phase.
+    fn end(&self) -> ProgressLine {
+        ProgressLine {
+            phase: Phase::Execute,
+            clients: self.clients,
+            lines: self.lines() / u64::from(self.clients.max(1)),
+            throughput_mb_per_second: self.counted_bytes_per_second() / 1e6,
+            seconds: self.counted_seconds,
+            latency_ms: 0.0,
+        }
+    }
+
     /// The bytes of each second, the warm-up's too, from the running means; for the drift verdict.
     ///
     /// dbench rounds the means to 0.01 MB/s, so a second's bytes are uncertain by that times
@@ -147,10 +238,10 @@ impl DbenchReport {
     fn phased_series(&self) -> Vec<Phased> {
         let mut series = Vec::new();
         let mut phase_start_seconds = 0;
-        let mut before: Option<&ProgressLine> = None;
+        let mut before: Option<ProgressLine> = None;
         // The lines of the load file are counted through both phases.
         let mut lines_before = Some(0);
-        for line in &self.progress {
+        for line in self.progress.iter().copied().chain([self.end()]) {
             if let Some(previous) = before
                 && previous.phase != line.phase
             {
@@ -198,6 +289,8 @@ pub fn dbench(
     if let Some(load_file) = plan.load_file {
         command = command.argument("-c").argument(load_file);
     }
+    // It prints no bytes of the counted phase but these.
+    command = command.argument("--per-client-results");
     command = command.arguments(plan.options).argument(plan.clients.to_string());
     let finished = run(&command, stop, &mut |stream, line| {
         if stream == Stream::Stdout
@@ -233,13 +326,22 @@ fn parse(finished: Finished) -> Result<DbenchReport, DbenchError> {
     let mut progress = Vec::new();
     let mut complaints = Vec::new();
     let mut result = None;
+    let mut counted_seconds = None;
+    let mut client_results = Vec::new();
     for line in finished.stdout.lines() {
         if let Some(rest) = line.strip_prefix("dbench version ") {
             version = rest.split_whitespace().next().map(str::to_owned);
         } else if let Some(found) = parse_progress(line) {
             progress.push(found);
+        } else if let Some(found) = parse_client(line) {
+            client_results.push(found);
         } else if let Some(found) = parse_operation(line) {
-            operations.push(found);
+            // Below a client's results stands the table of that client.
+            if client_results.is_empty() {
+                operations.push(found);
+            }
+        } else if let Some(found) = parse_cleanup(line) {
+            counted_seconds = counted_seconds.or(Some(found));
         } else if let Some(found) = parse_result(line) {
             result = Some(found);
         } else if line.starts_with('[') || line.starts_with('(') || line.contains("ERROR") {
@@ -253,11 +355,19 @@ fn parse(finished: Finished) -> Result<DbenchReport, DbenchError> {
     if operations.is_empty() {
         return Err(missing("table of operations", finished));
     }
+    let Some(counted_seconds) = counted_seconds else {
+        return Err(missing("end of the counted phase", finished));
+    };
+    if client_results.len() != clients as usize {
+        return Err(missing("result of each client", finished));
+    }
     Ok(DbenchReport {
         version: version.unwrap_or_default(),
         throughput_mb_per_second,
         clients,
         latency_max_ms,
+        counted_seconds,
+        client_results,
         operations,
         progress,
         complaints,
@@ -285,6 +395,24 @@ fn parse_progress(line: &str) -> Option<ProgressLine> {
         seconds: seconds.parse().ok()?,
         latency_ms: latency.parse().ok()?,
     })
+}
+
+/// `   4  cleanup 600 sec`, of which the first says when the counted phase was over.
+fn parse_cleanup(line: &str) -> Option<u64> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [_, "cleanup", seconds, "sec"] = words[..] else {
+        return None;
+    };
+    seconds.parse().ok()
+}
+
+/// `Client 0 did 34443 lines and 200859973 bytes`
+fn parse_client(line: &str) -> Option<ClientResult> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ["Client", _, "did", lines, "lines", "and", bytes, "bytes"] = words[..] else {
+        return None;
+    };
+    Some(ClientResult { lines: lines.parse().ok()?, bytes: bytes.parse().ok()? })
 }
 
 /// ` NTCreateX     759475     0.086    26.728`
@@ -319,7 +447,8 @@ fn parse_result(line: &str) -> Option<(f64, u32, f64)> {
 mod tests {
     use super::*;
 
-    /// The forms are those of the published run on Btrfs that this room descends from.
+    /// The forms are those of the published run on Btrfs that this room descends from, and those
+    /// of the results by client of the same version.
     const OUTPUT: &str = "\
 dbench version 4.00 - Copyright Andrew Tridgell 1999-2004
 
@@ -331,14 +460,28 @@ releasing clients
 [7951] open ./clients/client1/x failed for handle 9938 (No such file or directory)
    4     12000    50.00 MB/sec  execute   1 sec  latency 26.372 ms
    4     16000    40.00 MB/sec  execute   3 sec  latency 26.372 ms
-   4  cleanup 600 sec
-   0  cleanup 600 sec
+   4  cleanup   4 sec
+   0  cleanup   5 sec
 
  Operation      Count    AvgLat    MaxLat
  ----------------------------------------
  NTCreateX     759475     0.086    26.728
  Flush          53235    38.303  1108.550
 
+Per client results:
+Client 0 did 17000 lines and 38000000 bytes
+ Operation      Count    AvgLat    MaxLat
+ ----------------------------------------
+ NTCreateX     189868     0.086    26.728
+ Flush          13308    38.303  1108.550
+
+Client 1 did 17000 lines and 38000000 bytes
+ Operation      Count    AvgLat    MaxLat
+ ----------------------------------------
+ NTCreateX     189869     0.086    26.728
+
+Client 2 did 16900 lines and 38000000 bytes
+Client 3 did 17100 lines and 38000000 bytes
 Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 ms
 ";
 
@@ -361,6 +504,9 @@ Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 
         assert_eq!(report.throughput_mb_per_second, 39.7034);
         assert_eq!(report.clients, 4);
         assert_eq!(report.latency_max_ms, 2862.366);
+        assert_eq!(report.counted_seconds, 4);
+        assert_eq!(report.client_results.len(), 4);
+        assert_eq!(report.lines_max(), 17100);
         assert_eq!(report.operations.len(), 2);
         assert_eq!(report.operations[1].operation, "Flush");
         assert_eq!(report.operations[1].count, 53235);
@@ -375,7 +521,7 @@ Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 
         let report = parse(finished(OUTPUT)).unwrap();
         let series = report.series();
         let bytes: Vec<u64> = series.iter().map(|interval| interval.bytes / 10_000).collect();
-        assert_eq!(bytes, [14268, 9874, 5000, 7000]);
+        assert_eq!(bytes, [14268, 9874, 5000, 7000, 3200]);
         assert_eq!(series[3].start_ns, 3_000_000_000);
         assert_eq!(series[3].duration_ns, 2_000_000_000);
         // The first two are the warm-up's.
@@ -389,18 +535,42 @@ Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 
                 (series[0].bytes, 4 * 3291),
                 (series[1].bytes, 4 * (7950 - 3291)),
                 (series[3].bytes, 4 * (16000 - 12000)),
+                (series[4].bytes, 4 * (17000 - 16000)),
             ]
         );
     }
 
     #[test]
+    fn what_is_done_after_the_last_line_counts() {
+        let report = parse(finished(OUTPUT)).unwrap();
+        // 152 MB in 4 s; after 3 s dbench printed 40 MB/s.
+        assert_eq!(report.counted_bytes_per_second(), 38e6);
+        assert_eq!(report.counted_operations_per_second(), f64::from(759_475 + 53_235) / 4.0);
+        let said = report.stall_after_last_line().unwrap();
+        let numbers = "at 3 s: 4000 of 812710 operations in the 1 s after it. dbench's own \
+                       throughput of 39.7 MB/s leaves that out; over all 4 s it is 38.0 MB/s";
+        assert!(said.ends_with(numbers), "{said}");
+        // As many as before are no stall.
+        let lively = OUTPUT.replace("759475", "8000").replace("53235", "8000");
+        assert_eq!(parse(finished(&lively)).unwrap().stall_after_last_line(), None);
+    }
+
+    #[test]
+    fn an_operation_that_ends_after_the_last_line_is_a_wait_too() {
+        assert_eq!(parse(finished(OUTPUT)).unwrap().longest_wait_ms(), 2862.366);
+        let early = OUTPUT.replace("max_latency=2862.366", "max_latency=955.023");
+        assert_eq!(parse(finished(&early)).unwrap().longest_wait_ms(), 1108.55);
+    }
+
+    #[test]
     fn output_that_breaks_off_is_an_error_that_keeps_it() {
-        for cut in [0, 200, OUTPUT.len() - 60] {
-            match parse(finished(&OUTPUT[..cut])) {
-                Err(DbenchError::Output { finished, .. }) => {
-                    assert_eq!(finished.stdout, OUTPUT[..cut]);
-                }
-                other => panic!("cut at {cut}: {other:?}"),
+        let cuts = [0, 200, OUTPUT.len() - 60].map(|cut| OUTPUT[..cut].to_owned());
+        let without = ["Client 2", "   4  cleanup   4 sec\n   0  cleanup   5 sec"]
+            .map(|line| OUTPUT.replace(line, ""));
+        for text in cuts.into_iter().chain(without) {
+            match parse(finished(&text)) {
+                Err(DbenchError::Output { finished, .. }) => assert_eq!(finished.stdout, text),
+                other => panic!("{text}: {other:?}"),
             }
         }
     }

@@ -96,6 +96,9 @@ fn middle_of(trials: &[Trial<'_>]) -> Middle {
     Middle { points: points.collect() }
 }
 
+/// Shorter series are no course over time.
+pub const INTERVALS_MIN: usize = 3;
+
 fn chart(
     view: &View<'_>,
     records: &[Vec<&Record>],
@@ -105,7 +108,7 @@ fn chart(
 ) -> Option<Chart> {
     let trials: Vec<Vec<Trial<'_>>> = records.iter().map(|r| trials_of(r, name)).collect();
     let longest = trials.iter().flatten().map(|trial| trial.measured.values.len()).max()?;
-    if longest < 3 {
+    if longest < INTERVALS_MIN {
         return None;
     }
     let all = || trials.iter().flatten().flat_map(|trial| &trial.measured.values).copied();

@@ -109,20 +109,22 @@ fn shown(cell: &Shown) -> Cell {
     let Shown::Figure { measured, unit, marked } = *cell else {
         return Cell::toned(quotient::UNKNOWN, Tone::Doubtful);
     };
-    let (figure, words): (Measured, fn(f64) -> String) =
-        match (measured.in_unit(unit), measured.quantity) {
-            (Some(converted), _) => (converted, digits),
-            (None, Quantity::Ratio) => (measured, text::ratio),
-            (None, Quantity::Percent | Quantity::Plain) => (measured, digits),
-            (None, Quantity::Count) => {
-                return Cell::from(format!("{:.0}", measured.value)).valued(Some(measured.value));
-            }
-            (None, Quantity::Of(unit)) => {
-                let interval = measured.low.zip(measured.high);
-                let words = text::figure_with_interval(measured.value, interval, unit);
-                return Cell::from(words).valued(Some(measured.value));
-            }
-        };
+    let converted = measured.in_unit(unit);
+    let step = converted.unwrap_or(measured).step;
+    let in_steps = |value: f64| digits_in_steps(value, step);
+    let (figure, words): (Measured, &dyn Fn(f64) -> String) = match (converted, measured.quantity) {
+        (Some(converted), _) => (converted, &in_steps),
+        (None, Quantity::Ratio) => (measured, &text::ratio),
+        (None, Quantity::Percent | Quantity::Plain) => (measured, &in_steps),
+        (None, Quantity::Count) => {
+            return Cell::from(format!("{:.0}", measured.value)).valued(Some(measured.value));
+        }
+        (None, Quantity::Of(unit)) => {
+            let interval = measured.low.zip(measured.high);
+            let words = text::figure_with_interval(measured.value, interval, unit);
+            return Cell::from(words).valued(Some(measured.value));
+        }
+    };
     let text = match figure.low.zip(figure.high) {
         Some((low, high)) if figure.is_telling() => {
             format!("{} [{}, {}]", words(figure.value), words(low), words(high))
@@ -136,7 +138,13 @@ fn shown(cell: &Shown) -> Cell {
 
 /// Four significant digits, at most four behind the point.
 pub fn digits(value: f64) -> String {
+    digits_in_steps(value, None)
+}
+
+/// The same, and no more behind the point than the step has in which the value was printed.
+pub fn digits_in_steps(value: f64, step: Option<f64>) -> String {
     let magnitude = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
-    let behind = (3.0 - magnitude).clamp(0.0, 4.0) as usize;
+    let of_step = step.map_or(4.0, |step| (-step.log10()).round().max(0.0));
+    let behind = (3.0 - magnitude).clamp(0.0, 4.0).min(of_step) as usize;
     format!("{value:.behind$}")
 }

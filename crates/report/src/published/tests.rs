@@ -1,10 +1,11 @@
 //! Published tables as they are laid out, from a plan and records made by hand.
 
-use super::row::digits;
+use super::row::{digits, digits_in_steps};
 use super::write::{PROSE_COLUMNS, conclusions, prose};
 use super::*;
 
 use lab::analysis::analyse;
+use lab::load::{LoadReport, Series, Unit};
 use lab::record::{Phase, PhaseRecord};
 use lab::spec::Device;
 use lab::study::LeftOut;
@@ -325,7 +326,20 @@ fn what_has_no_counterpart_points_at_the_chart_over_time() {
         "note = \"of long ago\"\n",
         "note = \"of long ago\"\nhere = { workload = \"load\" }\nsee = [\"throughput\"]\n",
     );
-    let (plan, records, analysis) = measured_of(&text, times);
+    let (plan, mut records, analysis) = measured_of(&text, times);
+    // As many intervals as a chart has at least.
+    let with_intervals = |records: &mut [Record], count: usize| {
+        for record in records {
+            let series = Series {
+                name: "throughput".into(),
+                unit: Unit::BytesPerSecond,
+                interval_ns: 1_000_000_000,
+                values: vec![1.0; count],
+            };
+            record.load = Some(LoadReport { series: vec![series], ..Default::default() });
+        }
+    };
+    with_intervals(&mut records, 3);
     let over_time = |series: &str| OverTime {
         workload: "load".into(),
         series: series.into(),
@@ -338,6 +352,9 @@ fn what_has_no_counterpart_points_at_the_chart_over_time() {
     );
     let text = terminal(&plan, &records, &analysis, false).replace("\n    ", " ");
     assert!(text.contains("throughput of load over time"), "{text}");
+    with_intervals(&mut records, 2);
+    let text = terminal(&plan, &records, &analysis, false);
+    assert!(!text.contains("over time"), "the page has no chart of two intervals: {text}");
     // A chart that is not there is not pointed at.
     let page = section(&plan, &records, &analysis, &[over_time("p99")]).html;
     assert!(!page.contains("over time"), "{page}");
@@ -412,6 +429,11 @@ fn numbers_keep_four_digits() {
     ] {
         assert_eq!(digits(value), text);
     }
+    // dbench prints 0.014; the mean of several trials has no further digit.
+    assert_eq!(digits_in_steps(0.0136, Some(0.001)), "0.014");
+    assert_eq!(digits_in_steps(17.78, Some(0.001)), "17.78");
+    assert_eq!(digits_in_steps(0.0005, Some(0.01)), "0.00");
+    assert_eq!(digits_in_steps(12.4, Some(100.0)), "12");
 }
 
 #[test]

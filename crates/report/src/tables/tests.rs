@@ -253,6 +253,19 @@ fn the_rate_of_one_client_is_not_told_of_a_queue() {
 }
 
 #[test]
+fn what_must_be_known_first_stands_below_the_ranking_once() {
+    let (_, mut workload) = of_times(&[900, 5000, 3300], &[1000, 4000, 3900]);
+    for contender in &mut workload.contenders {
+        contender.caveats = vec!["other work".into()];
+    }
+    assert_eq!(contenders_explained(&workload), ["other work"]);
+    workload.contenders[0].caveats.clear();
+    let others: Vec<&str> = workload.contenders[1..].iter().map(|c| c.label.as_str()).collect();
+    let said = contenders_explained(&workload);
+    assert_eq!(said, [format!("{}: other work", others.join(" and "))]);
+}
+
+#[test]
 fn one_pair_beside_another_trial_of_the_baseline_has_no_ratio() {
     let (plan, workload) = of_times(&[1000], &[1300, 600]);
     let table = contenders(&workload, &plan).terminal(false);

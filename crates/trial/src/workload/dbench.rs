@@ -81,19 +81,56 @@ pub(super) fn run(load: &DbenchLoad, target: &Target, stop: &Stop) -> Result<Loa
         options: &[],
     };
     let report = dbench(&plan, stop.flag(), &mut |_| ()).map_err(|error| error.to_string())?;
-    if report.throughput_mb_per_second <= 0.0 {
+    if report.counted_bytes_per_second() <= 0.0 {
         return Err("dbench counted nothing; give it more time by --time".into());
     }
-    Ok(translate(&report))
+    let mut translated = translate(&report);
+    let file = load_file(load);
+    translated.caveat = file
+        .filter(|file| report.lines_max() < file.operations.len() as u64)
+        .map(|file| partial_pass(&file));
+    Ok(translated)
 }
 
-/// The figure that is compared, of dbench and of its replay.
-pub(super) const METRIC: &str = "throughput";
+/// The figures that are compared, of dbench and of its replay: the bytes and the operations of the
+/// whole counted time.
+pub(super) fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<Metric> {
+    let figure = |name: &str, value, unit| Metric { name: name.into(), value, unit };
+    vec![
+        figure("throughput", bytes_per_second, Unit::BytesPerSecond),
+        figure("operations", operations_per_second, Unit::OperationsPerSecond),
+    ]
+}
+
+/// What a reader of the throughputs must know when no client came once through the load file: the
+/// same words for all contenders, so that they are said once.
+pub(super) fn partial_pass(file: &LoadFile) -> String {
+    format!(
+        "no client came once through the load file's {} operations, so that a fast contender did other operations of it than a slow one, of other sizes: the ratio of the bytes a second is not that of the operations a second, which stands under the figure 'operations'",
+        grouped(file.operations.len())
+    )
+}
+
+/// `458,344`.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let places = digits.chars().enumerate();
+    places.fold(String::new(), |mut text, (place, digit)| {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+        text
+    })
+}
 
 /// The operations of dbench's table, of which the replay has the latencies too.
 pub(super) fn operation_names() -> Vec<String> {
     Kind::ALL.iter().map(|kind| kind.name().to_string()).collect()
 }
+
+/// dbench prints latencies with three digits behind the point.
+const STEP_MS: f64 = 0.001;
 
 /// dbench prints milliseconds.
 fn nanoseconds(ms: f64) -> f64 {
@@ -110,6 +147,7 @@ fn averages(report: &DbenchReport) -> Vec<AverageLatency> {
             count: line.count,
             average_ns: nanoseconds(line.average_ms),
             max_ns: nanoseconds(line.maximum_ms),
+            step_ns: Some(nanoseconds(STEP_MS)),
         })
         .collect();
     let count: u64 = averages.iter().map(|line| line.count).sum();
@@ -118,8 +156,10 @@ fn averages(report: &DbenchReport) -> Vec<AverageLatency> {
         operation: OVERALL_OPERATION.into(),
         count,
         average_ns: if count > 0 { total_ns / count as f64 } else { 0.0 },
-        // The longest pause between two operations of a client, which is what dbench compares.
-        max_ns: nanoseconds(report.latency_max_ms),
+        // The longest time from one operation of a client to its next, which is what dbench
+        // calls max_latency.
+        max_ns: nanoseconds(report.longest_wait_ms()),
+        step_ns: Some(nanoseconds(STEP_MS)),
     });
     averages
 }
@@ -138,17 +178,14 @@ fn translate(report: &DbenchReport) -> LoadReport {
         .collect();
     let counted_from_ns = report.counted_series().first().map_or(0, |interval| interval.start_ns);
     let (drift, mut findings) = drift_of(&verdict(&report.series(), &[]), counted_from_ns);
+    findings.extend(report.stall_after_last_line());
     findings.extend(report.complaints.first().map(|complaint| {
         format!("{} complaints, the first: {complaint}", report.complaints.len())
     }));
     let pace = report.pace().into_iter();
     LoadReport {
         pace: pace.map(|(interval, operations)| pace_of(interval, operations)).collect(),
-        metrics: vec![Metric {
-            name: METRIC.into(),
-            value: report.throughput_mb_per_second * 1e6,
-            unit: Unit::BytesPerSecond,
-        }],
+        metrics: metrics(report.counted_bytes_per_second(), report.counted_operations_per_second()),
         averages: averages(report),
         series: vec![Series {
             name: "throughput".into(),
@@ -160,5 +197,60 @@ fn translate(report: &DbenchReport) -> LoadReport {
         findings,
         details: serde_json::to_value(report).expect("a report has a JSON form"),
         ..LoadReport::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two lines of progress in 3 s, and in the third hardly anything but one long Flush.
+    fn stalled() -> DbenchReport {
+        let line = |seconds: u64, lines: u64| {
+            serde_json::json!({
+                "phase": "execute", "clients": 4, "lines": lines, "seconds": seconds,
+                "throughput_mb_per_second": 100.0, "latency_ms": 41.3,
+            })
+        };
+        let operation = |name: &str, count: u64, longest: f64| {
+            serde_json::json!({
+                "operation": name, "count": count, "average_ms": 0.014, "maximum_ms": longest,
+            })
+        };
+        serde_json::from_value(serde_json::json!({
+            "version": "4.00", "throughput_mb_per_second": 100.0, "clients": 4,
+            "latency_max_ms": 41.3, "counted_seconds": 3,
+            "client_results": vec![serde_json::json!({ "lines": 2010, "bytes": 51_000_000 }); 4],
+            "operations": [operation("WriteX", 8000, 30.0), operation("Flush", 40, 957.3)],
+            "progress": [line(1, 1000), line(2, 2000)], "complaints": [],
+            "finished": {
+                "program": "dbench", "command": [], "exit_code": 0, "signal": null,
+                "elapsed_ns": 1, "stdout": "", "stderr": "",
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_second_after_the_last_line_counts_everywhere() {
+        let load = translate(&stalled());
+        let metrics: Vec<(&str, f64)> =
+            load.metrics.iter().map(|metric| (metric.name.as_str(), metric.value)).collect();
+        assert_eq!(metrics, [("throughput", 204e6 / 3.0), ("operations", 2680.0)]);
+        assert_eq!(load.series[0].values, [100e6, 100e6, 4e6]);
+        let pace = load.pace.last().unwrap();
+        assert_eq!((pace.bytes, pace.operations), (4_000_000, 40));
+        assert!(load.findings[0].contains("40 of 8040 operations"), "{:?}", load.findings);
+        let all = load.averages.last().unwrap();
+        assert_eq!((all.operation.as_str(), all.max_ns), (OVERALL_OPERATION, 957.3e6));
+        assert_eq!(all.step_ns, Some(1000.0));
+    }
+
+    #[test]
+    fn what_is_less_than_a_pass_is_told_with_the_length_of_one() {
+        let file = LoadFile::parse("Mkdir \"\\a\" NT_STATUS_OK\n".repeat(1234).as_bytes()).unwrap();
+        assert!(partial_pass(&file).contains("the load file's 1,234 operations"));
+        let grouped = [7, 123, 45_678, 458_344, 1_000_000].map(grouped);
+        assert_eq!(grouped, ["7", "123", "45,678", "458,344", "1,000,000"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lab::load::{DbenchReplayLoad, LoadReport, LoadTask, Metric, Series, Unit};
+use lab::load::{DbenchReplayLoad, LoadReport, LoadTask, Series, Unit};
 use loads::dbench::{
     LoadFile, Phase, Replay, ReplayOutcome, Semantics, SystemCounters, replay, warmup_seconds,
 };
@@ -46,7 +46,10 @@ pub(super) fn run(
     };
     let outcome = replay(&plan, &mut counters, stop.flag(), &mut |_| ())
         .map_err(|error| error.to_string())?;
-    translate(outcome)
+    let has_passed = outcome.report.passes > 0;
+    let mut translated = translate(outcome)?;
+    translated.caveat = (!has_passed).then(|| dbench::partial_pass(&load_file));
+    Ok(translated)
 }
 
 /// The replay that is to dbench's own run what the load asks for: as long a warm-up, as many
@@ -76,6 +79,8 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
         .map(|second| second.bytes as f64 * 1e9 / second.duration_ns.max(1) as f64)
         .collect();
     let counted = report.seconds.iter().find(|second| second.phase == Phase::Execute);
+    let in_count = report.seconds.iter().filter(|second| second.phase == Phase::Execute);
+    let operations: u64 = in_count.map(|second| second.operations).sum();
     let counted_from_ns = counted.map_or(0, |second| second.start_ns);
     let (drift, mut findings) = drift_of(&report.drift, counted_from_ns);
     if report.opened_unexpectedly + report.reads_short > 0 {
@@ -87,11 +92,10 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
     let pace = report.seconds.iter();
     Ok(LoadReport {
         pace: pace.map(|second| dbench::pace_of(second.into(), second.operations)).collect(),
-        metrics: vec![Metric {
-            name: super::dbench::METRIC.into(),
-            value: report.throughput_bytes_per_second,
-            unit: Unit::BytesPerSecond,
-        }],
+        metrics: dbench::metrics(
+            report.throughput_bytes_per_second,
+            operations as f64 * 1e9 / report.execute_ns.max(1) as f64,
+        ),
         latencies: latencies(&report.latencies),
         series: vec![Series {
             name: "throughput".into(),
