@@ -77,8 +77,12 @@ impl FileDevice {
     /// error when `path` is neither a regular file nor a block device.
     pub fn open(path: impl AsRef<Path>, options: &FileDeviceOptions) -> io::Result<Self> {
         let path = path.as_ref();
-        let wants_block_device =
-            path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
+        let found = path.metadata().ok().map(|metadata| metadata.file_type());
+        let wants_block_device = found.is_some_and(|found| found.is_block_device());
+        // Looked at before, since the opening of a FIFO waits for its other end.
+        if found.is_some_and(|found| !found.is_block_device() && !found.is_file()) {
+            return Err(neither_image_nor_device());
+        }
         let mut flags = libc::O_CLOEXEC;
         if options.exclusive && wants_block_device {
             flags |= libc::O_EXCL;
@@ -95,10 +99,7 @@ impl FileDevice {
         } else if file_type.is_file() {
             Kind::Image
         } else {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "it is neither a regular file nor a block device",
-            ));
+            return Err(neither_image_nor_device());
         };
         // What was looked at and what was opened must be the same kind of thing.
         if wants_block_device != (kind == Kind::BlockDevice) {
@@ -108,7 +109,11 @@ impl FileDevice {
             lock(&file, options.read_only)?;
         }
         if let (Some(length), Kind::Image, false) = (options.set_length, kind, options.read_only) {
-            file.set_len(length)?;
+            file.set_len(length).inspect_err(|_| {
+                if found.is_none() {
+                    let _ = std::fs::remove_file(path);
+                }
+            })?;
         }
         let is_direct = set_direct(&file, options.direct)?;
         let block_size = logical_block_size(&file, kind, is_direct)?;
@@ -262,6 +267,11 @@ impl BlockDevice for FileDevice {
 
 /// Lends the thread's own aligned buffer of at least `length` bytes, at most [`COPY_BYTES`]: a
 /// fresh one for each transfer would cost its page faults each time.
+fn neither_image_nor_device() -> io::Error {
+    let why = "it is neither a regular file nor a block device";
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
 fn with_copy_buffer<T>(length: usize, work: impl FnOnce(&mut AlignedBuffer) -> T) -> T {
     thread_local! {
         static COPY: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::zeroed(0));

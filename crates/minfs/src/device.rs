@@ -4,7 +4,7 @@
 //! moment to let go of it, so a busy device that is mounted nowhere is waited for, with a bound.
 
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ fn write_protection(path: &Path, error: &io::Error) -> Option<&'static str> {
             "the file is write-protected by an attribute that `lsattr` shows: `chattr -i -a` lifts \
              it",
         ),
-        libc::EACCES if std::fs::File::open(path).is_ok() => Some(
+        libc::EACCES if path.is_file() && std::fs::File::open(path).is_ok() => Some(
             "the file is write-protected for you by its mode: `chmod u+w` where it is yours, sudo \
              where it is not",
         ),
@@ -120,21 +120,37 @@ fn backing_file(device: &str) -> Option<PathBuf> {
     Some(PathBuf::from(text.trim_end_matches('\n')))
 }
 
-/// Refuses an image that is attached to a loop device: what is mounted there would be changed
-/// behind its back, and neither `O_EXCL` on the device nor a lock on the image would tell.
+/// What two names of the same bytes have in common, hard links and bind mounts included: the file
+/// system and the inode.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let facts = path.metadata().ok()?;
+    Some((facts.dev(), facts.ino()))
+}
+
+/// Refuses a second way to bytes that a loop device has: an image that is attached, and a loop
+/// device whose image is attached to another one too. What is mounted there would be changed behind
+/// its back, and neither `O_EXCL` on the device nor a lock on the image would tell.
 pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
-    let (Ok(image), Ok(devices)) = (path.canonicalize(), std::fs::read_dir("/sys/block")) else {
-        return Ok(());
-    };
+    let own = path.canonicalize().ok();
+    let own = own.as_ref().and_then(|path| path.file_name()?.to_str());
+    let behind = own.and_then(backing_file);
+    let Some(bytes) = identity(behind.as_deref().unwrap_or(path)) else { return Ok(()) };
+    let Ok(devices) = std::fs::read_dir("/sys/block") else { return Ok(()) };
     let mut names = devices.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    match names.find(|name| name.starts_with("loop") && backing_file(name).as_ref() == Some(&image))
-    {
-        Some(name) => {
-            let why = format!("it is attached to /dev/{name}; use that, or detach it");
-            Err(Failure::refused(path.display(), why))
-        }
-        None => Ok(()),
-    }
+    let other = names.find(|name| {
+        name.starts_with("loop")
+            && Some(name.as_str()) != own
+            && backing_file(name).and_then(|image| identity(&image)) == Some(bytes)
+    });
+    let Some(other) = other else { return Ok(()) };
+    let why = match behind {
+        Some(image) => format!(
+            "its image {} is attached to /dev/{other} too; detach one of them (losetup --detach)",
+            image.display()
+        ),
+        None => format!("it is attached to /dev/{other}; use that, or detach it"),
+    };
+    Err(Failure::refused(path.display(), why))
 }
 
 /// The other way round: whether `path` is a loop device whose image someone has locked.

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::geometry::VolumeGeometry;
 use crate::layout::{
     BLOCK_BYTES, FORMAT_VERSION, GEOMETRY_MAGIC, Geometry, INODES_MAX, LABEL_BYTES_MAX,
-    UNIT_BYTES_MIN, UNITS_MAX,
+    UNIT_BYTES_MAX, UNIT_BYTES_MIN, UNITS_MAX,
 };
 
 /// Below this size the default allocation unit is 4 KiB, in bytes.
@@ -29,7 +29,7 @@ const DATA_ALIGNMENT_BYTES: u64 = 1 << 20;
 /// What can be chosen about a volume.
 #[derive(Clone, Debug, Default)]
 pub struct MkfsOptions {
-    /// Label of at most 64 bytes, without zero bytes.
+    /// Label of at most 64 bytes, without control characters.
     pub label: String,
     /// Identity; random unless given.
     pub uuid: Option<uuid::Uuid>,
@@ -50,28 +50,36 @@ pub struct MkfsOptions {
 /// [`Error::Invalid`] when an option is out of range or the device too small.
 pub fn plan(device_bytes: u64, options: &MkfsOptions) -> Result<VolumeGeometry> {
     let invalid = |text: String| Err(Error::Invalid(text));
-    if options.label.len() > LABEL_BYTES_MAX || options.label.contains('\0') {
-        return invalid(format!("a label has at most {LABEL_BYTES_MAX} bytes, none of them zero"));
+    // A line end in a label would forge a line of what `minfs stat` prints for scripts.
+    if options.label.len() > LABEL_BYTES_MAX || options.label.contains(char::is_control) {
+        return invalid(format!(
+            "the label {:?} is not possible: it has at most {LABEL_BYTES_MAX} bytes and no control characters",
+            options.label
+        ));
     }
     let volume_blocks = device_bytes / BLOCK_BYTES;
     let default_inodes =
         (device_bytes / BYTES_PER_INODE).clamp(DEFAULT_INODES_MIN, DEFAULT_INODES_MAX) as u32;
     let inode_count = options.files.unwrap_or(default_inodes);
     if !(1..=INODES_MAX).contains(&inode_count) {
-        return invalid(format!("the number of files must be 1 to {INODES_MAX}"));
+        return invalid(format!("{inode_count} files are not possible: 1 to {INODES_MAX} are"));
     }
     let mut unit_bytes = match options.unit_bytes {
         Some(unit_bytes) => unit_bytes,
         None if device_bytes < SMALL_VOLUME_BYTES => UNIT_BYTES_MIN,
         None => DEFAULT_UNIT_BYTES,
     };
+    // What even the largest units do not reach is left unused.
     while options.unit_bytes.is_none()
         && device_bytes / u64::from(unit_bytes) > u64::from(UNITS_MAX)
+        && unit_bytes < UNIT_BYTES_MAX
     {
         unit_bytes *= 2;
     }
-    if !unit_bytes.is_power_of_two() || unit_bytes < UNIT_BYTES_MIN {
-        return invalid(format!("an allocation unit of {unit_bytes} bytes is not possible"));
+    if !unit_bytes.is_power_of_two() || !(UNIT_BYTES_MIN..=UNIT_BYTES_MAX).contains(&unit_bytes) {
+        return invalid(format!(
+            "an allocation unit of {unit_bytes} bytes is not possible: it is a power of two from {UNIT_BYTES_MIN} to {UNIT_BYTES_MAX}"
+        ));
     }
     let first_slots_block = 1;
     let second_slots_block = first_slots_block + u64::from(inode_count);
@@ -85,7 +93,9 @@ pub fn plan(device_bytes: u64, options: &MkfsOptions) -> Result<VolumeGeometry> 
     let data_blocks = volume_blocks.saturating_sub(1).saturating_sub(data_block);
     let unit_count = data_blocks / (u64::from(unit_bytes) / BLOCK_BYTES);
     if unit_count == 0 {
-        return invalid(format!("{device_bytes} bytes are too few for {inode_count} files"));
+        return invalid(format!(
+            "{device_bytes} bytes are too few for {inode_count} files and a unit of {unit_bytes} bytes for their data; take a larger device or image, fewer files or a smaller unit"
+        ));
     }
     let mut label = [0; LABEL_BYTES_MAX];
     label[..options.label.len()].copy_from_slice(options.label.as_bytes());
@@ -168,6 +178,7 @@ mod tests {
         let bad = |options: MkfsOptions| plan(64 << 20, &options).unwrap_err();
         for options in [
             MkfsOptions { label: "x".repeat(65), ..Default::default() },
+            MkfsOptions { label: "a\nUUID=b".into(), ..Default::default() },
             MkfsOptions { unit_bytes: Some(5000), ..Default::default() },
             MkfsOptions { unit_bytes: Some(2048), ..Default::default() },
             MkfsOptions { unit_bytes: Some(1 << 31), ..Default::default() },
@@ -179,5 +190,8 @@ mod tests {
         }
         assert!(plan(8192, &MkfsOptions::default()).is_err());
         assert!(plan(0, &MkfsOptions::default()).is_err());
+        // Larger than any device: refused, or laid out with the largest units.
+        assert_eq!(plan(1 << 62, &MkfsOptions::default()).unwrap().unit_bytes(), 1 << 30);
+        assert!(plan(u64::MAX, &MkfsOptions::default()).is_err());
     }
 }

@@ -66,12 +66,16 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
     let refuse = |why: &str| Err(Failure::refused(path.display(), why));
     let unit_bytes = match arguments.unit.map(u32::try_from) {
         Some(Ok(unit)) => Some(unit),
-        Some(Err(_)) => return Err(Failure::Refused("the unit is too large".into())),
+        Some(Err(_)) => return Err(Failure::refused("--unit", "it is at most 1G")),
         None => None,
     };
     let uuid = match arguments.uuid.as_deref().map(uuid::Uuid::parse_str) {
         Some(Ok(uuid)) => Some(uuid),
-        Some(Err(error)) => return Err(Failure::refused("--uuid", error)),
+        Some(Err(_)) => {
+            let given = arguments.uuid.as_deref().unwrap_or_default();
+            let why = format!("'{given}' is no UUID: 32 hexadecimal digits, as uuidgen(1) prints");
+            return Err(Failure::refused("--uuid", why));
+        }
         None => None,
     };
     let options = MkfsOptions {
@@ -91,7 +95,7 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
         check_claim(path, arguments.force)?;
     } else if let Some(length) = arguments.size {
         // Refuse what cannot be laid out before a file is created or cut.
-        minfs::plan(length, &options)?;
+        minfs::plan(length, &options).map_err(about(path))?;
         if !arguments.force && facts.is_some_and(|facts| facts.is_file() && facts.len() > 0) {
             return refuse(
                 "it exists; --force makes an empty volume of that size of it, and what it holds is \
@@ -102,7 +106,7 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
         return refuse("there is no such device or image; --size makes an image");
     }
     let device = open_to_write(path, arguments.size)?;
-    minfs::plan(device.len(), &options)?;
+    minfs::plan(device.len(), &options).map_err(about(path))?;
     if !arguments.force {
         let found = foreign_signature(&device)
             .map_err(|error| Failure::failed(path.display(), error))?
@@ -233,7 +237,8 @@ pub fn identify(device: &Path) -> Outcome {
     let opened = open(device, true)?;
     let geometry = minfs::identify(&opened).map_err(about(device))?;
     println!("DEVNAME={}", device.display());
-    println!("LABEL={}", geometry.label());
+    // One line, whatever another program may have written there.
+    println!("LABEL={}", geometry.label().replace(char::is_control, "?"));
     println!("UUID={}", geometry.uuid());
     println!("TYPE=minfs");
     println!("FSSIZE={}", geometry.volume_bytes());

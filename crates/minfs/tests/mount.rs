@@ -283,7 +283,17 @@ fn wrong_use_is_refused_with_code_2_and_touches_nothing() {
     let by_image = minfs(&["mkfs", "--force", &image]);
     let by_device = minfs(&["ls", &device]);
     let with_size = minfs(&["mkfs", "--force", "--size", "8M", &device]);
+    // Another name of the image is no other image, and a second loop device no other device.
+    let link = directory.path().join("link").to_str().unwrap().to_string();
+    fs::hard_link(&image, &link).unwrap();
+    let by_link = minfs(&["mkfs", "--force", &link]);
+    let second = run("losetup", &["--find", "--show", &link]);
+    let second = String::from_utf8(second.stdout).unwrap().trim().to_string();
+    let by_second = minfs(&["mkfs", "--force", &second]);
+    run("losetup", &["--detach", &second]);
     run("losetup", &["--detach", &device]);
+    assert_eq!((by_link.status.code(), by_second.status.code()), (Some(2), Some(2)));
+    assert!(String::from_utf8_lossy(&by_second.stderr).contains("losetup --detach"));
     assert_eq!(by_image.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&by_image.stderr).contains(&device));
     assert_eq!(succeed(by_device), "a\n");

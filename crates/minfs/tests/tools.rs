@@ -110,7 +110,10 @@ fn what_is_no_volume_is_named_once() {
     let site = Site::new();
     let directory = site.path("directory");
     fs::create_dir(&directory).unwrap();
-    for path in ["/dev/null", &directory, "/no/such/image"] {
+    // Opening a FIFO would wait for someone at its other end.
+    let pipe = site.path("pipe");
+    succeed(Command::new("mkfifo").arg(&pipe).output().unwrap());
+    for path in ["/dev/null", &directory, &pipe, "/no/such/image"] {
         for arguments in [
             vec!["ls", path],
             vec!["stat", path],
@@ -131,6 +134,27 @@ fn what_is_no_volume_is_named_once() {
     }
     let sized = refusal(&minfs(&["mkfs", "--size", "16M", &directory]), 2);
     assert!(!sized.contains("--force") && sized.matches(&directory).count() == 1, "{sized}");
+}
+
+#[test]
+fn sizes_and_labels_that_cannot_be_leave_nothing_and_say_what_can() {
+    let site = Site::new();
+    let image = site.path("new");
+    let refused = |arguments: &[&str], says: &str| {
+        let arguments = [&["mkfs"], arguments, &[image.as_str()]].concat();
+        let output = minfs(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {said}");
+        assert!(said.contains(says), "{said}");
+        assert!(!Path::new(&image).exists(), "{arguments:?} left an image");
+    };
+    // More than the largest units reach, and more than a file can have here.
+    refused(&["--size", "8388607T"], "");
+    refused(&["--size", "16777215T"], "too large");
+    refused(&["--size", "16M", "--unit", "3072"], "a power of two from 4096");
+    refused(&["--size", "16M", "--unit", "1G"], "a smaller unit");
+    refused(&["--size", "16M", "--label", "a\nUUID=b"], "control characters");
+    refused(&["--size", "16M", "--uuid", "none"], "'none' is no UUID");
 }
 
 #[test]
