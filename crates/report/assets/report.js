@@ -106,9 +106,15 @@
 
   function axis(data, narrow) {
     const log = data.logarithmic;
-    // Beside a narrow picture what follows the last comma goes first.
+    // Beside a narrow picture what follows the last comma goes first, unless it tells two apart.
     const short = (text) => (text.length > 13 ? text.replace(/, [^,]*$/, "") : text);
-    const cut = (text) => (narrow && short(text).length > 13 ? short(text).slice(0, 12) + "…" : narrow ? short(text) : text);
+    const names = data.ticks.map((tick) => short(tick.text));
+    const cut = (text) => {
+      if (!narrow) return text;
+      const alone = names.indexOf(short(text)) === names.lastIndexOf(short(text));
+      const [front, end, room] = alone ? [short(text), "", 13] : [short(text), text.slice(short(text).length), 18];
+      return front.length + end.length > room ? front.slice(0, Math.max(room - end.length - 1, 4)) + "…" + end : front + end;
+    };
     const found = {
       title: { text: plain(data.title), font: { size: 12, color: colour("--faint") }, standoff: 8 },
       type: log ? "log" : "linear", range: data.range.map((end) => (log ? Math.log10(end) : end)),

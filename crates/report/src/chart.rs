@@ -195,6 +195,29 @@ impl Point {
     }
 }
 
+/// A curve, of whose points the ones without a mark of certainty are not decided: they stand in
+/// outline, and no line leads to them, so that nobody takes their place for a course.
+pub fn curve(key: usize, points: Vec<(Point, bool)>) -> Vec<Series> {
+    let mut series: Vec<Series> = Vec::new();
+    for run in points.chunk_by(|one, other| one.1 == other.1) {
+        let mark = if run[0].1 { Mark::Steps } else { Mark::Hollow };
+        series.push(Series { key, mark, points: run.iter().map(|one| one.0.clone()).collect() });
+    }
+    series
+}
+
+/// The legend of what [`curve`] draws in outline; empty where it drew nothing so.
+pub fn undecided_sign(series: &[Series]) -> Vec<Sign> {
+    let text = "in outline without a line: not decided".to_string();
+    let has_line =
+        |one: &Series| series.iter().any(|other| other.key == one.key && other.mark == Mark::Line);
+    let is_undecided = |one: &Series| one.mark == Mark::Hollow && !has_line(one);
+    match series.iter().any(is_undecided) {
+        true => vec![Sign { mark: Mark::Hollow, text }],
+        false => Vec::new(),
+    }
+}
+
 fn is_whole(cut: &[bool; 2]) -> bool {
     *cut == [false; 2]
 }

@@ -363,9 +363,9 @@ fn on_a_phone(browser: &Path, place: &Path, html: &str, value: &str) -> String {
 fn a_phone_shows_the_whole_page_and_what_is_uncertain_in_it() {
     let Some(browser) = browser() else { return };
     let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
-    let text = PUBLISHED.replace("{ head = \"JFS\" }", "{ head = \"JFS on two servers\" }").replace(
+    let text = PUBLISHED.replace("{ head = \"JFS\" }", "{ head = \"JFS on two servers\" }, { head = \"zfs-fuse on a disk, dbench\" }, { head = \"zfs-fuse on a disk, replay\" }").replace(
         "rows = [{ head = \"time\", cells = [\"100\", \"150\", \"175\"] }]",
-        "rows = [{ head = \"one by one, with a queue of each of the servers on its own set\", cells = [100, 150, 175] }, { head = \"all\", cells = [1, 2, 3] }]",
+        "rows = [{ head = \"one by one, with a queue of each of the servers on its own set\", cells = [100, 150, 175, 60, 70] }, { head = \"all\", cells = [1, 2, 3, 4, 5] }]",
     );
     let text = lab::study_file::parse(Path::new("s"), &text).unwrap();
     let made = make(&text, |record| {
@@ -379,9 +379,17 @@ fn a_phone_shows_the_whole_page_and_what_is_uncertain_in_it() {
     let widths = "page.documentElement.scrollWidth - page.documentElement.clientWidth";
     let beyond = on_a_phone(&browser, place.path(), &html, widths);
     assert_eq!(beyond, "0", "px of the page are beyond the screen");
-    let labels = "[...page.querySelectorAll('#published-1-picture-1 .textpoint text')].map((text) => text.textContent).join('; ')";
-    let labels = on_a_phone(&browser, place.path(), &html, labels);
+    let labels_of = |what: &str| {
+        let value = format!(
+            "[...page.querySelectorAll('#published-1-picture-1 {what}')].map((text) => text.textContent).join('; ')"
+        );
+        on_a_phone(&browser, place.path(), &html, &value)
+    };
+    let labels = labels_of(".textpoint text");
     assert!(labels.contains("[?]") && !labels.contains('('), "{labels}");
+    let rows = labels_of(".ytick text");
+    let named = |end: &str| rows.split("; ").filter(|row| row.ends_with(end)).count();
+    assert_eq!((named(", dbench"), named(", replay")), (1, 1), "{rows}");
     let gap = "(() => { const side = (name) => page.querySelector('#w1-load-amplification ' + name).getBoundingClientRect(); return side('.modebar').left - side('.annotation-text').right; })()";
     let gap_px: f64 = on_a_phone(&browser, place.path(), &html, gap).parse().unwrap();
     assert!(gap_px >= 0.0, "the buttons lie {gap_px} px over the name of the line");

@@ -354,8 +354,10 @@ pub(super) fn which_calls(losses: &[Loss]) -> Finding {
         for loss in &own {
             lines.entry((&loss.cell.pattern, loss.cell.depth)).or_default().push(loss);
         }
+        let is_decided = |loss: &&Loss| loss.is_loss_alone() || loss.is_gain_alone();
         let mut means: Vec<(f64, String)> = lines
             .into_iter()
+            .filter(|(_, line)| line.iter().any(is_decided))
             .map(|((pattern, depth), line)| {
                 let mean = line.iter().map(|loss| loss.lost).sum::<f64>() / line.len() as f64;
                 let how = if depth == 1 { "one by one".into() } else { format!("{depth} at once") };
@@ -369,11 +371,15 @@ pub(super) fn which_calls(losses: &[Loss]) -> Finding {
             true => String::new(),
             false => format!("; surest {}: {}", together(own.len()), list(&sure)),
         };
-        evidence.push(format!(
-            "{label}, on average over the block sizes, as measured, the most suffering first: {}; {}{sure}",
-            means.join(", "),
-            counts(&own)
-        ));
+        // An order of calls of which nothing is sure would be one of chance.
+        let order = match means.is_empty() {
+            true => String::new(),
+            false => format!(
+                "of the calls with a cell that is sure in the table, on average over the block sizes, the most suffering first: {}; ",
+                means.join(", ")
+            ),
+        };
+        evidence.push(format!("{label}: {order}{}{sure}", counts(&own)));
     }
     let is_sure = losses.iter().any(|loss| loss.is_loss() || loss.is_gain());
     Finding::new(if is_sure { Outcome::Answered } else { Outcome::Inconclusive }, evidence)

@@ -197,6 +197,13 @@ fn where_no_cell_is_decided_no_call_is_named_as_the_answer() {
     assert_eq!(found.outcome, Outcome::Inconclusive);
     let said = "of none of the 2 cells is it sure that it is slower or faster than the device";
     assert!(found.evidence[0].contains(said), "{found:?}");
+    assert!(!found.evidence[0].contains("gains") && !found.evidence[0].contains("first"));
+    // Of several calls those are in order of which something is sure.
+    let found = matrix::which_calls(&[
+        loss("randread-psync-1-4k", 0.2, 0.05),
+        loss("randwrite-psync-1-4k", -1.7, 2.0),
+    ]);
+    assert!(found.evidence[0].contains("first: random reads one by one loses 20 %; surely"));
     // Nor where ratios have no interval at all.
     let bare = without_interval("randread-psync-1-4k", 0.2);
     assert_eq!(matrix::which_calls(&[bare]).outcome, Outcome::Inconclusive);

@@ -62,6 +62,17 @@ impl Measured {
         }
     }
 
+    /// Whether its interval leaves no doubt that there is a difference; true of a figure that is no
+    /// comparison.
+    pub fn is_decided(&self) -> bool {
+        let none = match self.quantity {
+            Quantity::Ratio => 1.0,
+            Quantity::Percent => 0.0,
+            _ => return true,
+        };
+        self.low.zip(self.high).is_some_and(|(low, high)| low > none || high < none)
+    }
+
     /// The figure in the unit of the published one; as it is where the two do not go together.
     pub fn in_unit(self, unit: Option<PublishedUnit>) -> Option<Measured> {
         let divisor = match (self.quantity, unit?) {

@@ -9,7 +9,7 @@ use lab::quantity::size_text;
 use lab::words::loss_interval;
 
 use super::View;
-use crate::chart::{Axis, Chart, Guide, Mark, Point, Series, Tick, extremes};
+use crate::chart::{self, Axis, Chart, Guide, Point, Tick, extremes};
 use crate::edge;
 use crate::heat::{HeatCell, HeatMap};
 use crate::html::{self, escape};
@@ -191,7 +191,7 @@ pub fn curves(view: &View<'_>) -> Vec<Chart> {
 fn curve(view: &View<'_>, sizes: &[u64], row: &str, index: usize) -> Option<Chart> {
     let overheads = &view.analysis.overhead;
     let raw = &overheads.first()?.raw;
-    let mut series = Vec::new();
+    let (mut series, mut decided, mut all) = (Vec::new(), 0, 0);
     let mut numbers =
         Table::new(&["contender", "block size", "overhead, %", "from", "to", "blocks"]);
     for overhead in overheads {
@@ -203,14 +203,18 @@ fn curve(view: &View<'_>, sizes: &[u64], row: &str, index: usize) -> Option<Char
             let Some(entry) = cell_at(overhead, row, *size) else { continue };
             let size = size_text(*size);
             let words = format!("{label}, {size}: {}", in_words(entry, raw));
-            points.extend(entry.percent.map(|percent| Point::at(place as f64, percent, words)));
+            let point = |percent| (Point::at(place as f64, percent, words), entry.is_decided());
+            points.extend(entry.percent.map(point));
             let mut row = vec![label.into(), size.into()];
             row.extend(number_cells(entry));
             numbers.rows.push(row);
         }
-        series.push(Series { key, mark: Mark::Steps, points });
+        decided += points.iter().filter(|one| one.1).count();
+        all += points.len();
+        series.extend(chart::curve(key, points));
     }
-    let beyond = edge::bound(&mut series);
+    let keys = view.keys();
+    let beyond = edge::bound(&mut series, &keys);
     let (low, high) = extremes(series.iter().flat_map(|s| &s.points).map(|point| point.y))?;
     let room = ((high.max(0.0) - low.min(0.0)) * 0.08).max(1.0);
     let ticks = sizes.iter().enumerate();
@@ -218,12 +222,12 @@ fn curve(view: &View<'_>, sizes: &[u64], row: &str, index: usize) -> Option<Char
         id: view.id(&format!("overhead-{index}")),
         title: format!("Overhead by block size: {row}"),
         says: format!(
-            "Percent fewer operations a second than {raw}; at 0 as many, below it more.{beyond}"
+            "Percent fewer operations a second than {raw}; at 0 as many, below it more. Decided: {decided} of {all} points.{beyond}"
         ),
         x: Axis {
             title: "block size".into(),
             logarithmic: false,
-            range: (-0.3, sizes.len() as f64 - 0.7),
+            range: (-0.3, edge::end_of_places(sizes.len(), &series)),
             ticks: ticks.map(|(at, size)| Tick { at: at as f64, text: size_text(*size) }).collect(),
             fixed: true,
         },
@@ -233,12 +237,12 @@ fn curve(view: &View<'_>, sizes: &[u64], row: &str, index: usize) -> Option<Char
             high.max(0.0) + room,
         ),
         height: 280,
-        keys: view.keys(),
+        keys,
         legend: true,
         folded: index > 0,
+        signs: chart::undecided_sign(&series),
         series,
         guides: vec![Guide::Level { y: 0.0 }],
-        signs: Vec::new(),
         numbers,
     })
 }

@@ -17,7 +17,7 @@ use crate::chart::{Chart, LABEL_CHARACTERS_MAX};
 
 pub(super) mod draw;
 
-use draw::{Bar, Curve, PUBLISHED_STYLE, Scale, draw_bars, draw_curves};
+use draw::{Bar, Curve, PUBLISHED_STYLE, Place, Scale, draw_bars, draw_curves};
 
 impl Measurements<'_> {
     /// The pictures of a table. `id` is the table's own.
@@ -183,7 +183,9 @@ impl Measurements<'_> {
             let row = &table.rows[*line];
             let own = row.cells.iter().flat_map(|cell| &cell.here).next();
             let own = own.and_then(|reference| style(&reference.contender));
-            let published = row.cells.iter().map(|cell| Some(cell.range()?.0)).collect();
+            let number =
+                |cell: &PublishedCell| Some(Place { value: cell.range()?.0, decided: true });
+            let published = row.cells.iter().map(number).collect();
             curves.push(Curve {
                 name: format!("{}, published", row.head),
                 style: own.unwrap_or(PUBLISHED_STYLE),
@@ -218,16 +220,18 @@ impl Measurements<'_> {
         self,
         cells: impl Iterator<Item = &'a PublishedCell>,
         other: Option<&str>,
-    ) -> Option<Vec<Option<f64>>> {
+    ) -> Option<Vec<Option<Place>>> {
         let value = |cell: &PublishedCell| {
             let one = cell.here.first()?;
             let one = other.map_or(one.clone(), |label| of_contender(one, label));
             if self.is_to_itself(&one) {
                 return None;
             }
-            Some(self.measure(&one)?.in_unit(cell.unit)?.value)
+            let measured = self.measure(&one)?;
+            let (value, decided) = (measured.in_unit(cell.unit)?.value, measured.is_decided());
+            Some(Place { value, decided })
         };
-        let values: Vec<Option<f64>> = cells.map(value).collect();
+        let values: Vec<Option<Place>> = cells.map(value).collect();
         values.iter().any(Option::is_some).then_some(values)
     }
 }
@@ -256,6 +260,7 @@ fn drawn(label: String, layer: usize, measured: &Measured, absolute: Option<f64>
         key: layer + 1,
         value: measured.value,
         interval: measured.low.zip(measured.high).filter(|_| telling),
+        ends: measured.low.zip(measured.high),
         absolute,
         published: None,
         instead: (!telling).then_some(TOO_WIDE),
@@ -279,11 +284,13 @@ fn published_bar(
     let long = format!("{head}, published");
     let fits = is_one_of_two && long.chars().count() <= LABEL_CHARACTERS_MAX;
     let divisor = base.unwrap_or(1.0);
+    let interval = (low < high).then_some((low / divisor, high / divisor));
     Some(Bar {
         label: if fits { long } else { head.to_string() },
         key: 0,
         value: middle / divisor,
-        interval: (low < high).then_some((low / divisor, high / divisor)),
+        interval,
+        ends: interval,
         absolute: base.map(|_| middle),
         published: Some((first.trim().into(), last.trim().into())),
         instead: None,

@@ -56,7 +56,7 @@ pub fn swatch(chart: &Chart, key: usize, place: Place, x: f64, y: f64) -> String
             y - 5.0
         );
     }
-    if drawn(Mark::Hollow) {
+    if drawn(Mark::Hollow) && !drawn(Mark::Steps) {
         return format!(
             "<path d=\"{}\" style=\"fill:{};stroke:{colour};stroke-width:1.6\"/>",
             symbol(style, x + 14.0, y, 4.2),

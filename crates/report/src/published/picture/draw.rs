@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use lab::published::{Picture, PublishedTable, PublishedUnit};
 
-use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Tick, extremes};
+use crate::chart::{self, Axis, Chart, Guide, Key, Mark, Point, Series, Tick, extremes};
 use crate::edge;
 use crate::published::row;
 use crate::table::{Cell, Table};
@@ -33,6 +33,8 @@ pub struct Bar {
     pub value: f64,
     /// Its interval, or the ends of a published range.
     pub interval: Option<(f64, f64)>,
+    /// The ends of its interval even where they say nothing, for the numbers below the picture.
+    pub ends: Option<(f64, f64)>,
     /// The number in the table's unit, where a multiple is drawn instead.
     pub absolute: Option<f64>,
     /// As it was published, the number or both ends of its range; none of a measured one.
@@ -261,8 +263,8 @@ fn numbers(bars: &[Bar], scale: Scale) -> Table {
             bar.label.as_str().into(),
             if bar.key == 0 { "published" } else { "here" }.into(),
             number(Some(bar.value).filter(|_| is_one), as_it_is(low)),
-            number(bar.interval.map(|ends| ends.0), as_it_is(low)),
-            number(bar.interval.map(|ends| ends.1), as_it_is(high)),
+            number(bar.ends.map(|ends| ends.0), as_it_is(low)),
+            number(bar.ends.map(|ends| ends.1), as_it_is(high)),
             number(bar.absolute.filter(|_| is_one), low),
         ]);
     }
@@ -274,7 +276,16 @@ pub struct Curve {
     pub name: String,
     pub style: usize,
     pub published: bool,
-    pub values: Vec<Option<f64>>,
+    pub values: Vec<Option<Place>>,
+}
+
+/// A number of a curve.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub value: f64,
+    /// Whether an interval or nothing at all speaks against its direction; of a published number, and
+    /// of one that compares nothing, always so.
+    pub decided: bool,
 }
 
 /// Draws the rows of a table as curves over those columns of which anything is known.
@@ -295,34 +306,41 @@ pub fn draw_curves(
     numbers.heads.extend(columns.iter().map(|column| table.columns[*column].clone()));
     let mut said = Vec::new();
     for curve in curves.iter().filter(|curve| curve.values.iter().any(Option::is_some)) {
-        let points: Vec<Point> = columns
-            .iter()
-            .enumerate()
-            .filter_map(|(place, column)| {
-                let value = curve.values[*column]?;
-                let head = &table.columns[*column];
-                let words = format!("{}, {head}: {} {unit_name}", curve.name, row::digits(value));
-                Some(Point::at(place as f64, value, words))
+        let text = |one: Place| row::digits(one.value) + if one.decided { "" } else { "?" };
+        let known =
+            || columns.iter().enumerate().filter_map(|(x, c)| Some((x, *c, curve.values[*c]?)));
+        let points: Vec<(Point, bool)> = known()
+            .map(|(x, column, one)| {
+                let head = &table.columns[column];
+                let words = format!("{}, {head}: {} {unit_name}", curve.name, text(one));
+                (Point::at(x as f64, one.value, words), one.decided)
             })
             .collect();
         let values = columns.iter().map(|column| match curve.values[*column] {
-            Some(value) => Cell::number(value, row::digits(value)),
+            Some(one) => Cell::number(one.value, text(one)),
             None => "-".into(),
         });
         numbers.rows.push(std::iter::once(curve.name.as_str().into()).chain(values).collect());
-        let known = points.iter().map(|point| row::digits(point.y)).collect::<Vec<_>>();
-        said.push(format!("{} {}", curve.name, known.join(", ")));
+        let texts: Vec<String> = known().map(|(.., one)| text(one)).collect();
+        said.push(format!("{} {}", curve.name, texts.join(", ")));
         let key_place = keys.len();
         keys.push(key(curve.name.clone(), curve.style));
-        let mark = if curve.published { Mark::Line } else { Mark::Steps };
-        series.push(Series { key: key_place, mark, points: points.clone() });
         if curve.published {
+            let points: Vec<Point> = points.into_iter().map(|(point, _)| point).collect();
+            series.push(Series { key: key_place, mark: Mark::Line, points: points.clone() });
             series.push(Series { key: key_place, mark: Mark::Hollow, points });
+        } else {
+            series.extend(chart::curve(key_place, points));
         }
     }
     let beyond = match unit {
-        Some(PublishedUnit::Percent) => edge::bound(&mut series),
+        Some(PublishedUnit::Percent) => edge::bound(&mut series, &keys),
         _ => String::new(),
+    };
+    let signs = chart::undecided_sign(&series);
+    let undecided = match signs.is_empty() {
+        true => "",
+        false => " A number with ? is not decided: its interval allows for no difference.",
     };
     let level = picture.level.as_ref();
     let values = series.iter().flat_map(|series: &Series| &series.points).map(|point| point.y);
@@ -343,20 +361,21 @@ pub fn draw_curves(
     let x = Axis {
         title: String::new(),
         logarithmic: false,
-        range: (-0.3, columns.len() as f64 - 0.7),
+        range: (-0.3, edge::end_of_places(columns.len(), &series)),
         ticks: ticks.map(|(at, head)| Tick { at: at as f64, text: head.to_string() }).collect(),
         fixed: true,
     };
     let y = Axis::linear(unit_name, low - room, high + room);
     Some(Chart {
         says: format!(
-            "At {}: {}. Intervals stand in the table, where there are any.{without}{beyond}",
+            "At {}: {}. Intervals stand in the table, where there are any.{undecided}{without}{beyond}",
             heads.join(", "),
             said.join("; ")
         ),
         keys,
         series,
         guides,
+        signs,
         numbers,
         ..Chart::new(id, super::short(&table.title).to_string(), x, y)
     })

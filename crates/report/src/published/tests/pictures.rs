@@ -162,7 +162,16 @@ fn every_way_in_the_navigation_leads_somewhere() {
 }
 
 fn bar(key: usize, value: f64, interval: Option<(f64, f64)>) -> Bar {
-    Bar { label: "x".into(), key, value, interval, absolute: None, published: None, instead: None }
+    Bar {
+        label: "x".into(),
+        key,
+        value,
+        interval,
+        ends: interval,
+        absolute: None,
+        published: None,
+        instead: None,
+    }
 }
 
 fn drawn(scale: Scale, layers: &[&str], bars: Vec<Bar>) -> Chart {
@@ -216,10 +225,16 @@ fn an_interval_that_says_nothing_is_not_drawn() {
         let factor = [1, 10_000, 100, 2, 9_000][block as usize];
         10_000_000 * if contender == 1 { factor } else { 100 }
     }
-    let of = "picture = { draw = \"bars\", each = \"row\", of = [\"ext4 = 1\"] }";
-    let text = STUDY.replacen("title = \"Times\"\n", &format!("title = \"Times\"\n{of}\n"), 1);
-    let (plan, records, analysis) = measured_of(&text, wild);
-    let beside = tables(&plan, &records, &analysis).remove(0);
+    let drawn_as = |of: &str| {
+        let of = format!("title = \"Times\"\npicture = {{ {of}, of = [\"ext4 = 1\"] }}\n");
+        let loss = "statistic = \"loss\", baseline = \"ext4\" }, unit = \"%\"";
+        let ratio = "statistic = \"ratio\", baseline = \"ext4\" }";
+        let text = STUDY.replacen("title = \"Times\"\n", &of, 1);
+        let text = if of.contains("curves") { text.replace(ratio, loss) } else { text };
+        let (plan, records, analysis) = measured_of(&text, wild);
+        tables(&plan, &records, &analysis).remove(0)
+    };
+    let beside = drawn_as("draw = \"bars\", each = \"row\"");
     let cell = &words(&beside.table)[3][2];
     assert!(cell.contains("[too wide to tell]"), "{cell}");
     let [chart] = beside.charts.as_slice() else { panic!("{:?}", beside.charts) };
@@ -229,6 +244,18 @@ fn an_interval_that_says_nothing_is_not_drawn() {
     let label = points(Mark::Label).map(|point| &point.text).find(|text| text.contains("too wide"));
     assert!(label.is_some_and(|text| text.ends_with(" [too wide to tell]")), "{label:?}");
     assert!(chart.says.contains("xfs") && chart.says.contains("[too wide to tell]"));
+    let xfs = words(&chart.numbers).into_iter().find(|row| row[0].starts_with("xfs")).unwrap();
+    assert!(xfs[3].starts_with("0.") && xfs[4] != "-", "the numbers have its ends: {xfs:?}");
+    // As a curve it is a symbol in outline, which no line reaches.
+    let chart = drawn_as("draw = \"curves\"").charts.remove(0);
+    let of = |name: &str| {
+        let key = chart.keys.iter().position(|key| key.name.ends_with(name)).unwrap();
+        let own = chart.series.iter().filter(|one| one.key == key);
+        own.map(|one| one.mark).collect::<Vec<_>>()
+    };
+    assert_eq!((of("published"), of("here")), (vec![Mark::Line, Mark::Hollow], vec![Mark::Hollow]));
+    assert!(words(&chart.numbers)[1].last().unwrap().ends_with('?'));
+    assert_eq!(chart.signs[0].text, "in outline without a line: not decided");
 }
 
 #[test]
