@@ -71,6 +71,28 @@ pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
     }
 }
 
+/// What must be known before contenders are compared by the most important figure, each once, with
+/// the contenders whom it concerns where it is not all.
+pub fn caveats(workload: &WorkloadAnalysis) -> Vec<String> {
+    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
+    for contender in &workload.contenders {
+        for caveat in &contender.caveats {
+            match told.iter_mut().find(|(known, _)| known == caveat) {
+                Some((_, labels)) => labels.push(contender.label.clone()),
+                None => told.push((caveat, vec![contender.label.clone()])),
+            }
+        }
+    }
+    let has_figure = |contender: &&ContenderAnalysis| !contender.metrics.is_empty();
+    let all = workload.contenders.iter().filter(has_figure).count();
+    told.into_iter()
+        .map(|(caveat, labels)| match labels.len() == all {
+            true => caveat.to_string(),
+            false => format!("{}: {caveat}", text::list(&labels)),
+        })
+        .collect()
+}
+
 /// The statement of a decided comparison: its ratio and interval as in the table.
 fn decided(comparison: &Comparison, verdict: &str) -> String {
     let Comparison { contender, baseline, ratio, low, high, .. } = comparison;

@@ -353,7 +353,7 @@ fn what_has_no_counterpart_points_at_the_chart_over_time() {
     let text = terminal(&plan, &records, &analysis, false).replace("\n    ", " ");
     assert!(text.contains("throughput of load over time"), "{text}");
     with_intervals(&mut records, 2);
-    let text = terminal(&plan, &records, &analysis, false);
+    let text = terminal(&plan, &records, &analysis, false).replace("\n    ", " ");
     assert!(!text.contains("over time"), "the page has no chart of two intervals: {text}");
     // A chart that is not there is not pointed at.
     let page = section(&plan, &records, &analysis, &[over_time("p99")]).html;

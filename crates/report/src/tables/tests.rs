@@ -1,6 +1,7 @@
 //! What the tables and the sentence say of records made by hand.
 
 use super::*;
+use crate::sentence::sentence;
 use lab::analysis::analyse;
 use lab::record::{Outcome, PhaseRecord, Record};
 use lab::study::{CommandText, StudyText, WorkloadText};
