@@ -52,7 +52,8 @@ fn normalized(mut arguments: Vec<OsString>) -> Vec<OsString> {
         }
     };
     if let Some(subcommand) = subcommand {
-        arguments.insert(1, subcommand.into());
+        // The usage then shows words that can be typed.
+        arguments.splice(..1, ["minfs".into(), subcommand.into()]);
     }
     arguments
 }
@@ -72,7 +73,7 @@ mod tests {
             let words = normalized(words.iter().map(OsString::from).collect());
             words.into_iter().map(|word| word.into_string().unwrap()).collect()
         };
-        assert_eq!(normal(&["/sbin/mkfs.minfs", "x"]), ["/sbin/mkfs.minfs", "mkfs", "x"]);
+        assert_eq!(normal(&["/sbin/mkfs.minfs", "x"]), ["minfs", "mkfs", "x"]);
         assert_eq!(normal(&["fsck.minfs", "-n", "x"])[1], "fsck");
         assert_eq!(normal(&["mount.minfs", "x", "y"])[1], "mount");
         assert_eq!(normal(&["minfs", "/dev/x", "/mnt", "-o", "rw"])[1], "mount");

@@ -22,6 +22,9 @@ use crate::cli::MountArguments;
 use crate::device::{is_write_protected, mounted_at, mounted_elsewhere, open, unescaped};
 use crate::failure::Failure;
 
+/// How many threads may serve requests.
+const THREADS: std::ops::RangeInclusive<u32> = 1..=256;
+
 /// Exit code of mount(8): a wrong command line.
 const EXIT_USAGE: u8 = 1;
 /// Exit code of mount(8): an error of the system.
@@ -70,7 +73,8 @@ impl Wishes {
         for option in lists.iter().flat_map(|list| list.split(',')) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             let number = |radix| {
-                u32::from_str_radix(value, radix).map_err(|_| format!("{option}: no number"))
+                let kind = if radix == 8 { "octal number" } else { "number" };
+                u32::from_str_radix(value, radix).map_err(|_| format!("{option}: no {kind}"))
             };
             match key {
                 "ro" => wishes.read_only = true,
@@ -83,7 +87,13 @@ impl Wishes {
                 "allow_other" => wishes.allow_other = true,
                 "foreground" => wishes.foreground = true,
                 "remount" => wishes.remount = true,
-                "threads" => wishes.threads = number(10)?.clamp(1, 256) as usize,
+                "threads" => {
+                    let threads = number(10)?;
+                    if !THREADS.contains(&threads) {
+                        return Err(format!("{option}: {} to {}", THREADS.start(), THREADS.end()));
+                    }
+                    wishes.threads = threads as usize;
+                }
                 "root_mode" => wishes.root.0 = (number(8)? & 0o7777) as u16,
                 "root_user" => wishes.root.1 = number(10)?,
                 "root_group" => wishes.root.2 = number(10)?,
@@ -378,6 +388,8 @@ mod tests {
     fn unknown_options_are_refused_unless_sloppy() {
         assert!(parse("colour=blue").unwrap_err().contains("colour=blue"));
         assert!(parse("threads=many").is_err());
+        assert!(parse("threads=0").is_err_and(|said| said.contains("1 to 256")));
+        assert!(parse("root_mode=999").is_err_and(|said| said.contains("octal")));
         assert!(Wishes::parse(&["colour=blue".into()], true).is_ok());
     }
 }
