@@ -10,7 +10,7 @@ use lab::spec::Device;
 use lab::statistics::Verdict;
 use lab::words::{TOO_WIDE, ratio_with_interval, too_wide_explained};
 
-use crate::table::{Cell, Table, Tone};
+use crate::table::{Cell, Table, Tone, paint};
 use crate::text;
 use crate::{overhead, profile, quotient, sentence};
 
@@ -506,38 +506,39 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
     use std::fmt::Write;
     let mut out = String::new();
     if let Some(line) = profile::line(plan, analysis) {
-        let _ = writeln!(out, "  {}\n", crate::table::paint(&line, Tone::Strong, colour));
+        let _ = writeln!(out, "  {}\n", paint(&line, Tone::Strong, colour));
     }
     for workload in &analysis.workloads {
         if analysis.workloads.len() > 1 {
-            let _ =
-                writeln!(out, "{}", crate::table::paint(&workload.workload, Tone::Strong, colour));
+            let _ = writeln!(out, "{}", paint(&workload.workload, Tone::Strong, colour));
         }
         let _ = writeln!(out, "{}", contenders(workload, plan).terminal(colour));
         for note in contenders_explained(workload) {
-            let _ = writeln!(out, "  {note}\n");
+            let _ = writeln!(out, "{}", text::prose("  ", &note));
         }
         let figures = metrics(workload, plan);
         if !figures.rows.is_empty() {
             let explained = metrics_explained(workload);
-            let _ = writeln!(out, "{}  {explained}\n", figures.terminal(colour));
+            let explained = text::prose("  ", &explained);
+            let _ = writeln!(out, "{}{explained}", figures.terminal(colour));
         }
         for lost in overhead::tables(workload) {
             let _ = writeln!(out, "{}", lost.terminal(colour));
         }
         if !workload.overhead.is_empty() {
-            let _ = writeln!(out, "  {}\n", overhead::explained(workload));
+            let _ = writeln!(out, "{}", text::prose("  ", &overhead::explained(workload)));
         }
         let figures = latencies(workload, plan);
         if !figures.rows.is_empty() {
-            let _ = writeln!(out, "{}  {LATENCIES_EXPLAINED}\n", figures.terminal(colour));
+            let explained = text::prose("  ", LATENCIES_EXPLAINED);
+            let _ = writeln!(out, "{}{explained}", figures.terminal(colour));
         }
         let _ = writeln!(out, "{}", phases(workload).terminal(colour));
         for finding in findings(workload) {
-            let _ = writeln!(out, "  {finding}");
+            out.push_str(&text::prose("  ", &finding));
         }
         for note in footnotes(workload).into_iter().chain(latencies_left_out(workload)) {
-            let _ = writeln!(out, "  {note}");
+            out.push_str(&text::prose("  ", &note));
         }
         for warning in &workload.warnings {
             let (word, tone) = if warning.is_grave() {
@@ -545,14 +546,12 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
             } else {
                 ("Note", Tone::Faint)
             };
-            let _ = writeln!(
-                out,
-                "  {} {warning}",
-                crate::table::paint(&format!("{word}:"), tone, colour)
-            );
+            let word = format!("{word}:");
+            let said = text::prose("  ", &format!("{word} {warning}"));
+            out.push_str(&said.replacen(&word, &paint(&word, tone, colour), 1));
         }
-        let sentence = sentence::sentence(workload, plan);
-        let _ = writeln!(out, "\n  {}\n", crate::table::paint(&sentence, Tone::Strong, colour));
+        let sentence = text::prose("  ", &sentence::sentence(workload, plan));
+        let _ = writeln!(out, "\n{}\n", paint(sentence.trim_end(), Tone::Strong, colour));
     }
     for gate in &analysis.gates {
         let _ = writeln!(
@@ -564,7 +563,7 @@ pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
         );
     }
     if out.contains(TOO_WIDE) {
-        let _ = writeln!(out, "  {}\n", too_wide_explained());
+        let _ = writeln!(out, "{}", text::prose("  ", &too_wide_explained()));
     }
     out
 }

@@ -1,5 +1,7 @@
 //! Numbers as people read them: three or four significant digits, units that suit the size.
 
+use std::fmt::Write;
+
 use lab::load::Unit;
 pub use lab::words::{counted, list, ratio};
 
@@ -119,6 +121,31 @@ pub fn small(value: f64) -> String {
     }
 }
 
+/// Width of prose in a terminal.
+pub const PROSE_COLUMNS: usize = 100;
+
+/// A paragraph of at most [`PROSE_COLUMNS`], its first line after `lead`, the others below it.
+pub fn prose(lead: &str, text: &str) -> String {
+    let indent = " ".repeat(lead.chars().count());
+    let mut out = String::new();
+    let mut line = lead.to_string();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > PROSE_COLUMNS {
+            let _ = writeln!(out, "{line}");
+            line.clone_from(&indent);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    let _ = writeln!(out, "{line}");
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,5 +174,13 @@ mod tests {
         assert_eq!([1.0834, 12.44, 2.0, 250.0].map(ratio), ["1.083", "12.4", "2.00", "250"]);
         assert_eq!([1, 2].map(|count| counted(count, "block")), ["1 block", "2 blocks"]);
         assert_eq!(list(&["a".into(), "b".into(), "c".into()]), "a, b and c");
+    }
+
+    #[test]
+    fn prose_breaks_between_words() {
+        let text = prose("  - ", &"word ".repeat(40));
+        assert!(text.lines().all(|line| line.chars().count() <= PROSE_COLUMNS), "{text}");
+        assert!(text.lines().nth(1).unwrap().starts_with("    word"), "{text}");
+        assert_eq!(text.split_whitespace().count(), 41);
     }
 }

@@ -1,7 +1,7 @@
 //! Published tables as they are laid out, from a plan and records made by hand.
 
 use super::row::{digits, digits_in_steps};
-use super::write::{PROSE_COLUMNS, conclusions, prose};
+use super::write::conclusions;
 use super::*;
 
 use lab::analysis::analyse;
@@ -434,14 +434,6 @@ fn numbers_keep_four_digits() {
     assert_eq!(digits_in_steps(17.78, Some(0.001)), "17.78");
     assert_eq!(digits_in_steps(0.0005, Some(0.01)), "0.00");
     assert_eq!(digits_in_steps(12.4, Some(100.0)), "12");
-}
-
-#[test]
-fn prose_breaks_between_words() {
-    let text = prose("  - ", &"word ".repeat(40));
-    assert!(text.lines().all(|line| line.chars().count() <= PROSE_COLUMNS), "{text}");
-    assert!(text.lines().nth(1).unwrap().starts_with("    word"), "{text}");
-    assert_eq!(text.split_whitespace().count(), 41);
 }
 
 mod pictures;

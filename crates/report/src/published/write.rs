@@ -12,6 +12,7 @@ use super::{Beside, picture, tables};
 use crate::chart::Chart;
 use crate::html::{self, escape};
 use crate::table::{Table, Tone, paint};
+use crate::text::prose;
 use crate::{page, profile};
 
 /// What was left out of the study on this machine, a line each.
@@ -26,8 +27,6 @@ const HEADING: &str = "Beside the published figures";
 const CLAIMS_HEADING: &str = "What the publication concluded, and what it left open";
 /// The heading of what differs.
 const DIFFERS_HEADING: &str = "What differs here";
-/// Width of prose in a terminal.
-pub(super) const PROSE_COLUMNS: usize = 100;
 
 /// The name of a source where it is not the study's own.
 fn own_source<'a>(plan: &Plan, source: &'a Option<String>) -> Option<&'a str> {
@@ -95,28 +94,6 @@ fn tone_of(outcome: Outcome) -> Tone {
         Outcome::Inconclusive => Tone::Doubtful,
         Outcome::Untested => Tone::Faint,
     }
-}
-
-/// A paragraph of at most [`PROSE_COLUMNS`], its first line after `lead`, the others below it.
-pub(super) fn prose(lead: &str, text: &str) -> String {
-    let indent = " ".repeat(lead.chars().count());
-    let mut out = String::new();
-    let mut line = lead.to_string();
-    let mut empty = true;
-    for word in text.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > PROSE_COLUMNS {
-            let _ = writeln!(out, "{line}");
-            line.clone_from(&indent);
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    let _ = writeln!(out, "{line}");
-    out
 }
 
 /// Everything as Markdown; empty for a study without a publication that left nothing out.
