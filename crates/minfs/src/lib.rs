@@ -50,6 +50,7 @@ pub use fsck::{FsckReport, fsck};
 pub use geometry::VolumeGeometry;
 pub use mkfs::{MkfsOptions, mkfs, plan};
 pub use record::{Attributes, Extent};
+pub use shared::display as display_name;
 pub use survey::{Finding, Severity, Subject};
 pub use volume::{FileFacts, MountOptions, Sabotage, SpaceFacts, Volume, check_name};
 

@@ -189,7 +189,12 @@ pub fn mount(arguments: &MountArguments) -> ExitCode {
 /// Changes the flags of a mount that stands; the options of the daemon stay as they are.
 fn remount(directory: &Path, wishes: &Wishes) -> Result<(), String> {
     let directory = directory.canonicalize().map_err(|error| error.to_string())?;
-    source_of(&directory).ok_or("no minfs is mounted there")?;
+    let source = source_of(&directory).ok_or("no minfs is mounted there")?;
+    if !wishes.read_only && is_write_protected(Path::new(&source)) {
+        return Err(format!(
+            "{source} is write-protected, so the daemon reads only: lift that, unmount it and mount it again"
+        ));
+    }
     minfs::fuse::remount(&directory, wishes.read_only, &wishes.kernel_options)
         .map_err(|error| format!("cannot remount: {error}"))
 }
@@ -231,7 +236,8 @@ fn start_daemon(arguments: &MountArguments) -> Result<(), (u8, String)> {
 fn announce(source: &str, message: &str) {
     eprintln!("minfs: {source}: {message}");
     if let Ok(mut log) = std::fs::OpenOptions::new().write(true).open("/dev/kmsg") {
-        let _ = writeln!(log, "<3>minfs: {source}: {message}");
+        // Each write is a record of its own there.
+        let _ = log.write_all(format!("<3>minfs: {source}: {message}\n").as_bytes());
     }
 }
 
@@ -340,6 +346,10 @@ pub fn umount(directory: &Path) -> Result<(), Failure> {
             if !status.is_ok_and(|status| status.success()) {
                 return Err(Failure::failed(&shown, "fusermount3 could not unmount it"));
             }
+        }
+        Err(rustix::io::Errno::BUSY) => {
+            let why = "it is in use; `fuser -vm` with the directory tells by whom";
+            return Err(Failure::failed(&shown, why));
         }
         Err(error) => return Err(Failure::failed(&shown, error)),
     }

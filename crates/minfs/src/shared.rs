@@ -94,8 +94,13 @@ pub(crate) fn now_ns() -> i64 {
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
-pub(crate) fn display(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
+/// A name for people: what a terminal would obey is escaped.
+pub fn display(name: &[u8]) -> String {
+    let escaped = |letter: char| match letter.is_control() {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    String::from_utf8_lossy(name).chars().map(escaped).collect()
 }
 
 /// Notes that the newest record now states what the memory does.

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use block::{AlignedBuffer, BlockDevice};
+use minfs::display_name as shown;
 use minfs::{File, FileFacts, MkfsOptions, MountOptions, Severity, Volume};
 
 use crate::cli::{FsckArguments, MkfsArguments};
@@ -54,10 +55,6 @@ fn volume_with(device: &Path, options: &MountOptions) -> Result<Volume, Failure>
         return Err(Failure::refused(device.display(), format!("read-only: {reason}")));
     }
     Ok(volume)
-}
-
-fn shown(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
 }
 
 /// Makes a volume.
@@ -217,6 +214,7 @@ pub fn list(device: &Path, long: bool) -> Outcome {
         );
     }
     let mut output = io::stdout().lock();
+    let for_people = output.is_terminal();
     for facts in volume.list() {
         let name = shown(&facts.name);
         if let Some(process) = name.strip_prefix(UNFINISHED) {
@@ -224,6 +222,8 @@ pub fn list(device: &Path, long: bool) -> Outcome {
         }
         let outcome = if long {
             writeln!(output, "{}", long_line(&facts))
+        } else if for_people {
+            writeln!(output, "{name}")
         } else {
             output.write_all(&facts.name).and_then(|()| output.write_all(b"\n"))
         };

@@ -170,3 +170,17 @@ fn a_size_for_an_image_that_exists_makes_it_anew_by_force_only() {
         assert_eq!((length(), succeed(minfs(&["ls", image]))), (bytes, String::new()));
     }
 }
+
+#[test]
+fn a_name_that_a_terminal_would_obey_is_escaped_for_people_only() {
+    let site = Site::new();
+    let (image, name) = (&site.image, "a\u{1b}[2J");
+    let source = site.path("source");
+    fs::write(&source, TEXT).unwrap();
+    succeed(minfs(&["put", image, &source, name]));
+    // A script gets the name as it is, and its file by it.
+    assert!(succeed(minfs(&["ls", image])).contains(name));
+    assert!(minfs(&["get", image, name]).stdout == TEXT);
+    let long = succeed(minfs(&["ls", "-l", image]));
+    assert!(long.contains("a\\u{1b}[2J") && !long.contains('\u{1b}'), "{long}");
+}

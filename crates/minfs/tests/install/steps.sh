@@ -171,6 +171,11 @@ mount -t tmpfs tmpfs "$work/protected"
 cp "$image" "$work/protected/image"
 mount -o remount,ro "$work/protected"
 refused 'mount -o remount,rw' "$work/protected/image"
+# Its daemon reads only, whatever the kernel's flag says.
+expect 0 mount -t fuse.minfs "$work/protected/image" "$point"
+expect 32 minfs mount -o remount,rw "$work/protected/image" "$point"
+grep -q 'write-protected' "$work/output"
+expect 0 minfs umount "$point"
 umount "$work/protected"
 # Where another user gets to it.
 mode=/run/mount/image
