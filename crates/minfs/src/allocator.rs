@@ -17,30 +17,6 @@ pub(crate) struct Allocator {
     free_units: u64,
 }
 
-/// Two extents claim the same unit: the indices of their owners in the caller's list.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Overlap {
-    pub(crate) owners: (u32, u32),
-}
-
-/// Finds extents, each with an owner, that share units; sorts the list by start.
-pub(crate) fn overlaps(used: &mut [(Extent, u32)]) -> Vec<Overlap> {
-    used.sort_by_key(|(extent, _)| (extent.start, extent.count));
-    let mut found = Vec::new();
-    let mut furthest: Option<(u32, u32)> = None;
-    for (extent, owner) in used.iter() {
-        if let Some((end, other)) = furthest
-            && extent.start < end
-        {
-            found.push(Overlap { owners: (other, *owner) });
-        }
-        if furthest.is_none_or(|(end, _)| extent.end() > end) {
-            furthest = Some((extent.end(), *owner));
-        }
-    }
-    found
-}
-
 impl Allocator {
     /// All of `unit_count` units but those of `used`, which must be sorted by start; overlapping
     /// extents count once.
@@ -181,13 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_extents_are_found_also_when_nested() {
-        let mut used =
-            vec![(extent(0, 100), 1), (extent(10, 5), 2), (extent(50, 1), 3), (extent(100, 1), 4)];
-        let found = overlaps(&mut used);
-        assert_eq!(found.len(), 2);
-        assert_eq!(found[0].owners, (1, 2));
-        assert_eq!(found[1].owners, (1, 3));
+    fn units_that_two_extents_hold_count_once() {
+        let used = [(extent(0, 100), 1), (extent(10, 5), 2), (extent(100, 1), 4)];
         assert_eq!(Allocator::new(200, &used).free_units(), 99);
     }
 

@@ -15,9 +15,9 @@ use crate::error::{Error, Result};
 use crate::flushes::FlushMark;
 use crate::inode::{Inode, InodeState};
 use crate::layout::TAIL_BYTES_MAX;
+use crate::pieces::{contiguous_place, for_each_piece};
 use crate::record::{Attributes, unit_sum};
 use crate::shared::{NOT_POISONED, Shared, display, now_ns};
-use crate::survey::{contiguous_place, for_each_piece};
 use crate::volume::{FileFacts, Sabotage};
 
 /// Largest transfer of zeros and of data that must be copied to whole blocks, in bytes.

@@ -7,7 +7,8 @@
 //!
 //! Power may fail in the middle. An inode gets one record a round, in the slot that does not hold
 //! what is left of it, and each round ends with a flush: so whatever arrives, the next repair finds
-//! the same record left, or the new one. An inode of which nothing is left has nothing to lose.
+//! the same record left, or the new one. Conflicts end first, each kind in a round of its own: a
+//! new record makes its inode the younger one, and may make a burial certain that was in doubt.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +16,13 @@ use block::BlockDevice;
 
 use crate::error::{Error, Result};
 use crate::geometry::VolumeGeometry;
-use crate::layout::BLOCK_BYTES;
+use crate::layout::{BLOCK_BYTES, GENERATION_END};
 use crate::record::Record;
 use crate::survey::{Finding, Severity, Subject, Survey};
+
+/// How many generations a repair leaves out: a record that cannot be read may be younger than all
+/// that can, and a new one of its generation could not be told from it in a torn slot.
+const GENERATIONS_LEAPT: u64 = 1 << 48;
 
 /// What a check found and a repair did.
 #[derive(Debug)]
@@ -62,12 +67,18 @@ pub fn fsck<D: BlockDevice + ?Sized>(device: &D, repair: bool) -> Result<FsckRep
     let findings = first.findings.clone();
     let mut repairs = Vec::new();
     let mut last = first;
-    if repair {
-        // Each round writes an inode's record, or ends a conflict; an inode takes two records at
-        // most. A hopeless finding (a failing device) ends the loop.
-        let mut rounds = 2 * last.findings.len();
+    if repair && last.worst() > Some(Severity::Note) {
+        let newest = last.inodes.iter().map(|inode| inode.newest_generation).max().unwrap_or(0);
+        let mut next_generation = newest.saturating_add(GENERATIONS_LEAPT);
+        // A round ends the conflicts over space, or those over names, or writes one record of each
+        // inode, which takes two at most. A device that fails to keep what is written ends it too.
+        let mut rounds = 2 * last.findings.len() + 2;
         while rounds > 0 && last.worst() > Some(Severity::Note) {
-            Repair::new(device, &last).run(&mut repairs)?;
+            let told = repairs.len();
+            next_generation = Round::new(device, &last, next_generation).run(&mut repairs)?;
+            if repairs.len() == told {
+                break;
+            }
             last = Survey::read(device)?;
             rounds -= 1;
         }
@@ -83,40 +94,64 @@ pub fn fsck<D: BlockDevice + ?Sized>(device: &D, repair: bool) -> Result<FsckRep
     })
 }
 
-struct Repair<'a, D: ?Sized> {
+struct Round<'a, D: ?Sized> {
     device: &'a D,
     survey: &'a Survey,
     next_generation: u64,
-    /// Inodes that this round leaves alone from here on.
-    touched: BTreeSet<u32>,
+    /// Inodes of which it is not known what they held last.
+    in_doubt: BTreeSet<u32>,
 }
 
-impl<'a, D: BlockDevice + ?Sized> Repair<'a, D> {
-    fn new(device: &'a D, survey: &'a Survey) -> Self {
-        let newest = survey.inodes.iter().map(|inode| inode.newest_generation).max().unwrap_or(0);
-        Self { device, survey, next_generation: newest + 1, touched: BTreeSet::new() }
+impl<'a, D: BlockDevice + ?Sized> Round<'a, D> {
+    fn new(device: &'a D, survey: &'a Survey, next_generation: u64) -> Self {
+        let in_doubt = survey.findings.iter().filter_map(|finding| match finding.subject {
+            Subject::Inode(inode) => Some(inode),
+            _ => None,
+        });
+        Self { device, survey, next_generation, in_doubt: in_doubt.collect() }
     }
 
-    fn run(mut self, repairs: &mut Vec<String>) -> Result<()> {
+    /// Returns the next generation.
+    fn run(mut self, repairs: &mut Vec<String>) -> Result<u64> {
         // What was read and judged may still be in the device's cache only.
         self.device.flush().map_err(Error::device("flush the device"))?;
-        // Conflicts come first, since a new record makes its inode the younger one.
-        for finding in &self.survey.findings {
-            if let Subject::Overlap(older, younger) = finding.subject {
-                self.end_conflict(older, younger, "space", repairs)?;
-            } else if let Subject::Name(older, younger) = finding.subject {
-                self.end_conflict(older, younger, "name", repairs)?;
-            }
-        }
+        let (mut space, mut names, mut damaged) = (Vec::new(), Vec::new(), BTreeSet::new());
         for finding in &self.survey.findings {
             match finding.subject {
                 _ if finding.severity == Severity::Note => {}
                 Subject::Geometry(copy) => self.rewrite_geometry(copy, repairs)?,
-                Subject::Slot(inode) | Subject::Inode(inode) => self.renew(inode, repairs)?,
-                Subject::Overlap(..) | Subject::Name(..) => {}
+                Subject::Overlap(older, younger) => space.push((older, younger)),
+                Subject::Name(older, younger) => names.push((older, younger)),
+                Subject::Slot(inode) | Subject::Inode(inode) => drop(damaged.insert(inode)),
             }
         }
-        self.device.flush().map_err(Error::device("flush the device"))
+        if !space.is_empty() {
+            for (older, younger) in space {
+                self.give_up(older, younger, repairs)?;
+            }
+        } else if !names.is_empty() {
+            for (older, younger) in names {
+                self.rename(older, younger, repairs)?;
+            }
+        } else {
+            for inode in &damaged {
+                if !self.must_wait(*inode, &damaged) {
+                    self.renew(*inode, repairs)?;
+                }
+            }
+        }
+        self.device.flush().map_err(Error::device("flush the device"))?;
+        Ok(self.next_generation)
+    }
+
+    /// A new record would make a burial certain that is in doubt, and lose a file that is kept, if
+    /// power failed before that file had a new record too.
+    fn must_wait(&self, inode: u32, damaged: &BTreeSet<u32>) -> bool {
+        let record_of = |inode: u32| Some(&self.survey.inodes[inode as usize].record.as_ref()?.1);
+        let Some(burial) = record_of(inode).and_then(|record| record.burial) else { return false };
+        damaged.contains(&burial.inode)
+            && self.survey.inodes[burial.inode as usize].file().is_some()
+            && record_of(burial.inode).is_some_and(|record| record.generation <= burial.generation)
     }
 
     fn rewrite_geometry(&self, copy: usize, repairs: &mut Vec<String>) -> Result<()> {
@@ -129,41 +164,63 @@ impl<'a, D: BlockDevice + ?Sized> Repair<'a, D> {
     }
 
     /// Gives the older file up: what a lost record gave away was taken by a younger one.
-    fn end_conflict(
-        &mut self,
-        older: u32,
-        younger: u32,
-        what: &str,
-        repairs: &mut Vec<String>,
-    ) -> Result<()> {
-        let are_new = [older, younger].map(|inode| self.touched.insert(inode));
-        if are_new != [true, true] {
-            return Ok(());
-        }
+    fn give_up(&mut self, older: u32, younger: u32, repairs: &mut Vec<String>) -> Result<()> {
         self.write_free(older)?;
         let [loser, winner] = [older, younger].map(|inode| self.survey.title(inode));
         repairs.push(format!(
-            "{loser} was given up, since {winner} has its {what} by now: its content is lost"
+            "{loser} was given up, since {winner} has its space by now: its content is lost"
         ));
+        Ok(())
+    }
+
+    /// Keeps the older file under the name that the survey shows it by.
+    fn rename(&mut self, older: u32, younger: u32, repairs: &mut Vec<String>) -> Result<()> {
+        let kept = self.write_left(older)?.expect("it has a name");
+        let winner = self.survey.title(younger);
+        repairs.push(format!("{kept}. It has a new name, since {winner} has its old one by now"));
         Ok(())
     }
 
     /// Writes what is left of an inode anew, over its damaged slot.
     fn renew(&mut self, inode: u32, repairs: &mut Vec<String>) -> Result<()> {
-        if !self.touched.insert(inode) {
-            return Ok(());
-        }
         let surveyed = &self.survey.inodes[inode as usize];
         let title = self.survey.title(inode);
-        let Some(((slot, record), file)) = surveyed.record.as_ref().zip(surveyed.file()) else {
-            self.write_free(inode)?;
-            repairs.push(if self.is_in_doubt(inode) {
-                format!("{title}: nothing is left of a file that may have been here; it is free")
-            } else {
-                format!("{title}, which holds no file: its slots were written anew")
-            });
+        let is_in_doubt = self.in_doubt.contains(&inode);
+        if surveyed.record.is_none() && surveyed.is_unread && is_in_doubt {
+            // It may be there all the same; the finding says that it cannot be read.
             return Ok(());
+        }
+        repairs.push(match (self.write_left(inode)?, is_in_doubt) {
+            (Some(kept), true) => kept,
+            (Some(_), false) => format!("{title}: its damaged older slot was written anew"),
+            (None, _) => {
+                self.write_free(inode)?;
+                if is_in_doubt {
+                    format!(
+                        "{title}: nothing is left of a file that may have been here; it is free"
+                    )
+                } else {
+                    format!("{title}, which holds no file: its slots were written anew")
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Writes the record that is left of a file anew to the other slot; says what was kept. `None`
+    /// where there is no file.
+    fn write_left(&mut self, inode: u32) -> Result<Option<String>> {
+        let surveyed = &self.survey.inodes[inode as usize];
+        let Some(((slot, record), file)) = surveyed.record.as_ref().zip(surveyed.file()) else {
+            return Ok(None);
         };
+        let kept = format!(
+            "{}: kept as the newest record that is left says, {} bytes. This may be an older state: \
+             what was written or changed since may be missing, and space that it gave up since may \
+             show other contents",
+            self.survey.title(inode),
+            file.size
+        );
         let mut record = record.clone();
         record.previous_generation = record.generation;
         if let Some(file) = &mut record.file {
@@ -172,23 +229,7 @@ impl<'a, D: BlockDevice + ?Sized> Repair<'a, D> {
             file.tail = None;
         }
         self.write(record, 1 - slot)?;
-        repairs.push(if self.is_in_doubt(inode) {
-            format!(
-                "{title}: kept as the newest record that is left says, {} bytes. This may be an \
-                 older state: what was written or changed since may be missing, and space that it \
-                 gave up since may show other contents",
-                file.size
-            )
-        } else {
-            format!("{title}: its damaged older slot was written anew")
-        });
-        Ok(())
-    }
-
-    /// Whether an error was found that concerns this inode alone.
-    fn is_in_doubt(&self, inode: u32) -> bool {
-        let is_doubt = |finding: &Finding| finding.subject == Subject::Inode(inode);
-        self.survey.findings.iter().any(is_doubt)
+        Ok(Some(kept))
     }
 
     /// Makes an inode free. Of one of which nothing is left both slots are written, so that nothing
@@ -208,6 +249,10 @@ impl<'a, D: BlockDevice + ?Sized> Repair<'a, D> {
     }
 
     fn write(&mut self, mut record: Record, slot: usize) -> Result<()> {
+        if self.next_generation >= GENERATION_END {
+            let why = "the volume has used up its generations; copy its files to a new one";
+            return Err(Error::Invalid(why.into()));
+        }
         record.generation = self.next_generation;
         self.next_generation += 1;
         let geometry = &self.survey.geometry;

@@ -23,12 +23,13 @@
 //! ```
 //!
 //! This crate stands on `block` and knows nothing of the laboratory. The rooms: `layout` (bytes),
-//! `geometry` and `record` (bytes judged), `survey` (a whole volume judged), `allocator`, `shared`
-//! (records, space and their order on the medium), `volume` (names), `file` (bytes), `mkfs`,
-//! `fsck`, and `fuse` (the mount).
+//! `geometry` and `record` (bytes judged), `survey` and `conflicts` (a whole volume judged),
+//! `allocator`, `shared` (records, space and their order on the medium), `volume` (names), `file`
+//! and `pieces` (bytes), `mkfs`, `fsck`, and `fuse` (the mount).
 
 mod allocator;
 mod checksum;
+mod conflicts;
 mod error;
 mod file;
 mod flushes;
@@ -39,6 +40,7 @@ mod geometry;
 mod inode;
 pub mod layout;
 mod mkfs;
+mod pieces;
 mod record;
 mod shared;
 mod survey;

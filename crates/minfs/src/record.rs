@@ -11,8 +11,8 @@ use crate::checksum::{crc32c, crc32c_append};
 use crate::geometry::VolumeGeometry;
 use crate::layout::{
     BLOCK_BYTES, EXTENTS_MAX, EXTENTS_PER_SECTOR, ExtentOnDisk, FLAG_TAIL, GENERATION_END,
-    KIND_FILE, KIND_FREE, NAME_BYTES_MAX, NO_INODE, PAYLOAD_BYTES, SECTOR_BYTES, SLOT_MAGIC,
-    SectorTrailer, SlotHeader, TAIL_BYTES_MAX,
+    KIND_FILE, KIND_FREE, NAME_BYTES_MAX, NO_INODE, PAYLOAD_BYTES, SECTOR_BYTES, SECTORS_PER_BLOCK,
+    SLOT_MAGIC, SectorTrailer, SlotHeader, TAIL_BYTES_MAX,
 };
 
 /// Consecutive allocation units that hold consecutive bytes of a file.
@@ -104,6 +104,8 @@ pub(crate) enum Slot {
         /// The lowest and the highest generation of its sectors.
         generations: (u64, u64),
         has_zeros: bool,
+        /// The durable record that the header names; 0 where it names none or did not arrive.
+        previous_generation: u64,
     },
     /// Something that no sequence of writes leaves.
     Decayed {
@@ -114,6 +116,8 @@ pub(crate) enum Slot {
         /// The record, where the damage hit only sectors that hold nothing of it. Whether all of
         /// it had been written before is not known.
         legible: Option<Box<Record>>,
+        /// Some of it could not be read, and may be good; the rest could be that of a record.
+        is_unread: bool,
         why: String,
     },
 }
@@ -340,6 +344,17 @@ fn extent_offset(index: usize) -> usize {
     sector * SECTOR_BYTES + index % EXTENTS_PER_SECTOR * ExtentOnDisk::SIZE
 }
 
+/// Whether two of `extents` hold the same unit. Most files have few extents, in order.
+fn overlap(extents: &[Extent]) -> bool {
+    let is_apart = |pair: &[Extent]| pair[0].end() <= pair[1].start;
+    if extents.windows(2).all(is_apart) {
+        return false;
+    }
+    let mut sorted = extents.to_vec();
+    sorted.sort_unstable_by_key(|extent| extent.start);
+    !sorted.windows(2).all(is_apart)
+}
+
 fn checked_extents(bytes: &[u8], count: usize, unit_count: u32) -> Result<Vec<Extent>, String> {
     let mut extents = Vec::with_capacity(count);
     let mut units_in_all = 0_u64;
@@ -355,7 +370,7 @@ fn checked_extents(bytes: &[u8], count: usize, unit_count: u32) -> Result<Vec<Ex
         }
     }
     // This also bounds every product of units and bytes by the size of the volume.
-    if units_in_all > u64::from(unit_count) {
+    if units_in_all > u64::from(unit_count) || overlap(&extents) {
         return Err("the extents overlap".into());
     }
     for (sector, bytes) in bytes.chunks(SECTOR_BYTES).skip(1).enumerate() {
@@ -368,15 +383,26 @@ fn checked_extents(bytes: &[u8], count: usize, unit_count: u32) -> Result<Vec<Ex
 }
 
 impl Slot {
-    /// Judges the block of slot `slot` of inode `inode`; any bytes will do.
-    pub(crate) fn read(bytes: &[u8], geometry: &VolumeGeometry, inode: u32, slot: usize) -> Self {
-        if is_zero(bytes) {
+    /// Judges the block of slot `slot` of inode `inode`; any bytes will do. The sectors `unread`
+    /// could not be read, and count as broken.
+    pub(crate) fn read(
+        bytes: &[u8],
+        unread: &[usize],
+        geometry: &VolumeGeometry,
+        inode: u32,
+        slot: usize,
+    ) -> Self {
+        if unread.is_empty() && is_zero(bytes) {
             return Self::Blank;
         }
         let mut generations: Option<(u64, u64)> = None;
         let mut has_zeros = false;
         let mut broken = Vec::new();
         for (index, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+            if unread.contains(&index) {
+                broken.push(index);
+                continue;
+            }
             if is_zero(sector) {
                 has_zeros = true;
                 continue;
@@ -404,28 +430,29 @@ impl Slot {
                 _ => None,
             };
             let name = has_name.then(|| name.to_vec());
-            Self::Decayed { generations, name, legible: legible.map(Box::new), why }
+            let is_unread = !unread.is_empty() && !has_zeros;
+            Self::Decayed { generations, name, legible: legible.map(Box::new), is_unread, why }
         };
+        if unread.len() == SECTORS_PER_BLOCK {
+            return decayed("it cannot be read".into());
+        }
         if !broken.is_empty() {
-            return decayed(format!("sectors {broken:?} have wrong checksums"));
+            let (what, fault) = if unread.is_empty() {
+                (&broken[..], "have wrong checksums")
+            } else {
+                (unread, "cannot be read")
+            };
+            return decayed(format!("sectors {what:?} {fault}"));
         }
         let (oldest, newest) = generations.expect("a sector that is not zero is good or broken");
         if has_zeros || oldest != newest {
-            return Self::Interrupted { generations: (oldest, newest), has_zeros };
+            let previous_generation = SlotHeader::decode(bytes).previous_generation;
+            let generations = (oldest, newest);
+            return Self::Interrupted { generations, has_zeros, previous_generation };
         }
         match Record::checked(bytes, geometry, inode, newest) {
             Ok(record) => Self::Whole(Box::new(record)),
             Err(why) => decayed(why),
-        }
-    }
-
-    /// A slot that cannot be read.
-    pub(crate) fn unreadable() -> Self {
-        Self::Decayed {
-            generations: None,
-            name: None,
-            legible: None,
-            why: "it cannot be read".into(),
         }
     }
 
@@ -505,7 +532,7 @@ mod tests {
                     let range = sector * 512..(sector + 1) * 512;
                     torn[range.clone()].copy_from_slice(&new[range]);
                 }
-                let slot = Slot::read(&torn, &geometry, 3, 1);
+                let slot = Slot::read(&torn, &[], &geometry, 3, 1);
                 let is_cut = matches!(slot, Slot::Interrupted { generations: (_, 9), .. });
                 assert!(is_cut, "{mask:b}: {slot:?}");
             }
@@ -513,7 +540,7 @@ mod tests {
         for bit in 0..4096 * 8 {
             let mut rotten = new.to_vec();
             rotten[bit / 8] ^= 1 << (bit % 8);
-            let slot = Slot::read(&rotten, &geometry, 3, 1);
+            let slot = Slot::read(&rotten, &[], &geometry, 3, 1);
             let Slot::Decayed { generations: Some((9, 9)), legible, .. } = &slot else {
                 panic!("{bit}: {slot:?}")
             };
@@ -524,22 +551,39 @@ mod tests {
     }
 
     #[test]
+    fn extents_that_overlap_in_one_file_are_damage() {
+        let geometry = geometry();
+        let mut bytes = record(9, 3).encode(&geometry, 1);
+        // The extents are 0, 2 and 4; the last becomes the first.
+        let twice = ExtentOnDisk { start: 0, count: 1 };
+        twice.encode(&mut bytes[extent_offset(2)..]);
+        let uuid = &geometry.fields.uuid;
+        let checksum = sector_checksum(uuid, 3, 1, 1, &bytes[SECTOR_BYTES..2 * SECTOR_BYTES]);
+        bytes[2 * SECTOR_BYTES - 4..2 * SECTOR_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        let slot = Slot::read(&bytes, &[], &geometry, 3, 1);
+        assert!(
+            matches!(&slot, Slot::Decayed { why, .. } if why == "the extents overlap"),
+            "{slot:?}"
+        );
+    }
+
+    #[test]
     fn a_record_at_another_place_or_of_another_volume_does_not_count() {
         let geometry = geometry();
         let bytes = record(9, 1).encode(&geometry, 1);
-        assert!(matches!(Slot::read(&bytes, &geometry, 3, 1), Slot::Whole(_)));
+        assert!(matches!(Slot::read(&bytes, &[], &geometry, 3, 1), Slot::Whole(_)));
         assert!(matches!(
-            Slot::read(&bytes, &geometry, 3, 0),
+            Slot::read(&bytes, &[], &geometry, 3, 0),
             Slot::Decayed { generations: None, .. }
         ));
         assert!(matches!(
-            Slot::read(&bytes, &geometry, 4, 1),
+            Slot::read(&bytes, &[], &geometry, 4, 1),
             Slot::Decayed { generations: None, .. }
         ));
         let other = plan(64 << 20, &MkfsOptions::default()).unwrap();
         assert_ne!(other.uuid(), geometry.uuid());
         assert!(matches!(
-            Slot::read(&bytes, &other, 3, 1),
+            Slot::read(&bytes, &[], &other, 3, 1),
             Slot::Decayed { generations: None, .. }
         ));
     }

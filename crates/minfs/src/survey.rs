@@ -1,21 +1,21 @@
 //! Reads all metadata of a volume and says what holds: the base of both mount and fsck.
 //!
 //! Reads only, and every loop is bounded by the geometry. Of every inode it picks the record that
-//! counts, drops extensions whose data did not arrive, applies burials, and compares names and
-//! extents across inodes. What it finds is told apart by [`Severity`]: a note is what any power
+//! counts, drops extensions whose data did not arrive, applies burials, and has names and extents
+//! compared across inodes. What it finds is told apart by [`Severity`]: a note is what any power
 //! cut may leave, a warning is harmless damage, an error makes the volume read-only.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use block::{AlignedBuffer, BlockDevice};
 
-use crate::allocator::overlaps;
-use crate::checksum::crc32c_append;
-use crate::error::{Error, Result};
+use crate::conflicts::{Claim, over_names, over_space, spare_name};
+use crate::error::Result;
 use crate::geometry::{VolumeGeometry, find};
-use crate::layout::BLOCK_BYTES;
-use crate::record::{Extent, FileRecord, Record, Slot, Tail};
+use crate::layout::{BLOCK_BYTES, SECTOR_BYTES};
+use crate::pieces::tail_matches;
+use crate::record::{Burial, Extent, FileRecord, Record, Slot};
 
 /// How many blocks of slots are read at once.
 const READ_BLOCKS: u32 = 256;
@@ -60,8 +60,11 @@ pub struct Finding {
 /// What is known of one inode.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SurveyedInode {
-    /// The record that counts, or the newest that is left of a corrupt inode, and its slot.
+    /// The record that counts, or the newest that is left of an inode in doubt, and its slot. A
+    /// file whose name a younger one has bears another name here.
     pub(crate) record: Option<(usize, Record)>,
+    /// The record before a legible one, of which it is not known whether it ever was durable.
+    fallback: Option<Box<Record>>,
     /// The highest generation seen in either slot.
     pub(crate) newest_generation: u64,
     /// The other slot holds a record that must not count; a writing mount replaces it first.
@@ -72,7 +75,10 @@ pub(crate) struct SurveyedInode {
     pub(crate) is_buried: bool,
     /// It is in doubt what this inode holds, or how a new record of it would read: no file is
     /// written or made here before a repair.
-    pub(crate) is_corrupt: bool,
+    pub(crate) is_barred: bool,
+    /// A record may be where the device merely failed to read; only of interest where no other is
+    /// left.
+    pub(crate) is_unread: bool,
 }
 
 impl SurveyedInode {
@@ -126,11 +132,10 @@ impl Survey {
             );
         }
         survey.read_slots(device)?;
-        survey.bury();
-        survey.tell_doubts();
+        survey.bury_all();
         survey.check_tails(device);
-        survey.compare_names();
-        survey.compare_extents();
+        survey.compare();
+        survey.tell_doubts();
         Ok(survey)
     }
 
@@ -159,31 +164,25 @@ impl Survey {
         let mut first = 0;
         while first < inode_count {
             let count = READ_BLOCKS.min(inode_count - first);
-            let mut unreadable = [0, 1].map(|_| Vec::new());
+            // The sectors of each block that could not be read.
+            let mut unread = [0, 1].map(|_| HashMap::new());
             for slot in 0..2 {
                 let buffer = &mut buffers[slot][..count as usize * block_bytes];
                 let offset = self.geometry.slot_offset(first, slot);
                 if device.read_at(buffer, offset).is_ok() {
                     continue;
                 }
-                // Find out which blocks fail, so that one bad place costs one slot.
-                for index in 0..count {
-                    let range = index as usize * block_bytes..(index as usize + 1) * block_bytes;
-                    let at = offset + u64::from(index) * BLOCK_BYTES;
-                    if device.read_at(&mut buffer[range], at).is_err() {
-                        unreadable[slot].push(index);
-                    }
+                for (index, block) in buffer.chunks_mut(block_bytes).enumerate() {
+                    let at = offset + index as u64 * BLOCK_BYTES;
+                    unread[slot].insert(index, read_sectors(device, block, at));
                 }
             }
-            for index in 0..count {
-                let inode = first + index;
+            for index in 0..count as usize {
+                let inode = first + index as u32;
                 let slots = [0, 1].map(|slot: usize| {
-                    if unreadable[slot].contains(&index) {
-                        return Slot::unreadable();
-                    }
-                    let start = index as usize * block_bytes;
-                    let bytes = &buffers[slot][start..start + block_bytes];
-                    Slot::read(bytes, &self.geometry, inode, slot)
+                    let unread = unread[slot].get(&index).map_or(&[][..], Vec::as_slice);
+                    let bytes = &buffers[slot][index * block_bytes..][..block_bytes];
+                    Slot::read(bytes, unread, &self.geometry, inode, slot)
                 });
                 let surveyed = self.judge(inode, slots);
                 self.inodes.push(surveyed);
@@ -204,7 +203,7 @@ impl Survey {
             (Slot::Whole(a), Slot::Whole(b)) if a.generation == b.generation => {
                 let why = format!("both slots claim generation {}", a.generation);
                 self.doubts.push(Doubt { inode, why, newest: Some(a.generation) });
-                surveyed.is_corrupt = true;
+                surveyed.is_barred = true;
                 surveyed.record = Some((0, *a));
                 return surveyed;
             }
@@ -221,29 +220,34 @@ impl Survey {
         if let Some(why) = self.doubt(inode, &chosen, &other) {
             let newest = other.generations().map(|_| newest_generation);
             self.doubts.push(Doubt { inode, why, newest });
-            surveyed.is_corrupt = true;
+            surveyed.is_barred = true;
             surveyed.record = match other {
                 Slot::Decayed { legible: Some(newer), .. }
                     if newer.generation > chosen.generation =>
                 {
-                    self.note_tail(inode, &newer, Some(chosen));
+                    self.note_tail(inode, &newer, Some(&chosen));
+                    surveyed.fallback = Some(chosen);
                     Some((1 - slot, *newer))
                 }
                 _ => Some((slot, *chosen)),
             };
             return surveyed;
         }
-        let previous = if let Slot::Whole(previous) = other { Some(previous) } else { None };
-        self.note_tail(inode, &chosen, previous);
+        // A legible record that a younger one names is known to have been durable.
+        let previous = match &other {
+            Slot::Whole(previous) | Slot::Decayed { legible: Some(previous), .. } => Some(previous),
+            _ => None,
+        };
+        self.note_tail(inode, &chosen, previous.map(|previous| &**previous));
         surveyed.record = Some((slot, *chosen));
         surveyed
     }
 
     /// Remembers to compare the tail of `record`, if it has one.
-    fn note_tail(&mut self, inode: u32, record: &Record, other: Option<Box<Record>>) {
+    fn note_tail(&mut self, inode: u32, record: &Record, other: Option<&Record>) {
         if record.file.as_ref().is_some_and(|file| file.tail.is_some()) {
             let previous = other.filter(|other| other.generation == record.previous_generation);
-            self.tails.push((inode, previous));
+            self.tails.push((inode, previous.cloned().map(Box::new)));
         }
     }
 
@@ -257,24 +261,24 @@ impl Survey {
     ) {
         match (&first, &second) {
             (Slot::Blank, Slot::Blank) => return,
-            (Slot::Blank, Slot::Interrupted { .. }) | (Slot::Interrupted { .. }, Slot::Blank) => {
+            // The first record of an inode goes to its first slot, and names none before it.
+            (Slot::Interrupted { previous_generation: 0, .. }, Slot::Blank) => {
                 let text = format!("inode {inode}: its first record did not arrive; it is free");
                 self.tell(Severity::Note, Subject::Slot(inode), text);
                 return;
             }
-            // The first record of an inode goes to its first slot.
             (Slot::Blank, Slot::Decayed { generations: None, name: None, why, .. }) => {
                 let text = format!(
                     "inode {inode}, which holds no file: its second slot is damaged ({why})"
                 );
                 self.tell(Severity::Warning, Subject::Slot(inode), text);
                 // A record in the first slot could not be told from an older one.
-                surveyed.is_corrupt = true;
+                surveyed.is_barred = true;
                 return;
             }
             _ => {}
         }
-        surveyed.is_corrupt = true;
+        surveyed.is_barred = true;
         let why = |slot: &Slot| match slot {
             Slot::Decayed { why, .. } => why.clone(),
             Slot::Interrupted { .. } => "an interrupted write".into(),
@@ -285,18 +289,28 @@ impl Survey {
             why(&first),
             why(&second)
         );
-        let is_bounded = [&first, &second]
-            .iter()
-            .all(|slot| matches!(slot, Slot::Blank) || slot.generations().is_some());
+        // Beside a second slot that was never written there is an empty file at most.
+        let is_unread = |slot: &Slot| matches!(slot, Slot::Decayed { is_unread: true, .. });
+        surveyed.is_unread =
+            (is_unread(&first) || is_unread(&second)) && !matches!(second, Slot::Blank);
+        // Only the second slot may never have been written.
+        let is_bounded = first.generations().is_some()
+            && (matches!(second, Slot::Blank) || second.generations().is_some());
         let newest = is_bounded.then_some(surveyed.newest_generation);
         let mut name = None;
+        let mut legibles = Vec::new();
         for (slot, held) in [first, second].into_iter().enumerate() {
             let Slot::Decayed { name: seen, legible, .. } = held else { continue };
             name = name.or(seen);
-            let generation = surveyed.record.as_ref().map_or(0, |(_, record)| record.generation);
-            if let Some(legible) = legible.filter(|legible| legible.generation > generation) {
-                surveyed.record = Some((slot, *legible));
-            }
+            legibles.extend(legible.map(|legible| (slot, legible)));
+        }
+        legibles.sort_by_key(|(_, legible)| std::cmp::Reverse(legible.generation));
+        let mut legibles = legibles.into_iter();
+        if let Some((slot, newest)) = legibles.next() {
+            let before = legibles.next().map(|(_, before)| before);
+            self.note_tail(inode, &newest, before.as_deref());
+            surveyed.record = Some((slot, *newest));
+            surveyed.fallback = before;
         }
         if let (None, Some(name)) = (&surveyed.record, name) {
             text = format!("{text}; probably {:?}", String::from_utf8_lossy(&name));
@@ -385,6 +399,7 @@ impl Survey {
                     let surveyed = &mut self.inodes[inode as usize];
                     surveyed.record = Some((1 - slot, *previous));
                     surveyed.has_void_record = true;
+                    surveyed.fallback = None;
                     let text = format!(
                         "{name}: {tail_bytes} bytes that were never synced did not arrive; they \
                          are dropped"
@@ -400,136 +415,129 @@ impl Survey {
                 (Err(error), _) => format!("{name}: its newest bytes: {error}"),
             };
             self.tell(Severity::Error, Subject::Inode(inode), broken);
-            self.inodes[inode as usize].is_corrupt = true;
+            self.inodes[inode as usize].is_barred = true;
         }
     }
 
-    fn bury(&mut self) {
-        let burials: Vec<_> = self
-            .inodes
-            .iter()
-            .filter_map(|inode| inode.record.as_ref().and_then(|(_, record)| record.burial))
-            .collect();
-        for burial in burials {
-            let victim = &mut self.inodes[burial.inode as usize];
-            victim.buried_until = victim.buried_until.max(burial.generation);
-            if let Some((_, record)) = &victim.record
-                && record.generation <= burial.generation
-            {
-                victim.is_buried = true;
-            }
+    fn bury_all(&mut self) {
+        let burial_of = |inode: &SurveyedInode| {
+            let burial = inode.record.as_ref()?.1.burial?;
+            // A legible record may not have been durable. If it buries what the one before did not,
+            // the two files clash in their name, and both are kept.
+            let is_certain =
+                inode.fallback.as_ref().is_none_or(|before| before.burial == Some(burial));
+            is_certain.then_some(burial)
+        };
+        let burials: Vec<_> = self.inodes.iter().filter_map(burial_of).collect();
+        burials.into_iter().for_each(|burial| self.bury(burial));
+    }
+
+    fn bury(&mut self, burial: Burial) {
+        let victim = &mut self.inodes[burial.inode as usize];
+        victim.buried_until = victim.buried_until.max(burial.generation);
+        if let Some((_, record)) = &victim.record
+            && record.generation <= burial.generation
+        {
+            victim.is_buried = true;
         }
     }
 
-    fn compare_names(&mut self) {
-        let mut owners: HashMap<Vec<u8>, u32> = HashMap::new();
-        let mut doubles = Vec::new();
-        for (inode, surveyed) in (0..).zip(&self.inodes) {
-            if let Some(file) = surveyed.file()
-                && let Some(other) = owners.insert(file.name.clone(), inode)
-            {
-                doubles.push((other, inode));
+    /// What each file claims.
+    fn claims(&self) -> impl Iterator<Item = Claim<'_>> {
+        (0..).zip(&self.inodes).filter_map(|(inode, surveyed)| {
+            let file = surveyed.file()?;
+            let generation = surveyed.record.as_ref()?.1.generation;
+            Some(Claim { inode, generation, name: &file.name, extents: &file.extents })
+        })
+    }
+
+    /// Finds files that claim one name or the same space.
+    fn compare(&mut self) {
+        let (names, space) = loop {
+            let (names, space) = (over_names(self.claims()), self.conflicts_over_space());
+            let mut is_settled = true;
+            for (older, younger) in names.iter().chain(&space) {
+                is_settled &= !self.fall_back(*older, *younger);
             }
+            if is_settled {
+                break (names, space);
+            }
+        };
+        for (older, younger) in space {
+            let text = format!(
+                "{} and the younger {} hold the same space",
+                self.title(older),
+                self.title(younger)
+            );
+            self.inodes[older as usize].is_barred = true;
+            self.tell(Severity::Error, Subject::Overlap(older, younger), text);
         }
-        for (a, b) in doubles {
-            let (older, younger) = self.by_age(a, b);
-            let text = format!("{} and inode {younger} have one name", self.title(older));
+        if names.is_empty() {
+            return;
+        }
+        let mut taken: HashSet<_> = self.claims().map(|claim| claim.name.to_vec()).collect();
+        for (older, younger) in names {
+            let title = self.title(older);
+            let surveyed = &mut self.inodes[older as usize];
+            surveyed.is_barred = true;
+            let record = surveyed.record.as_mut().map(|(_, record)| record);
+            let file = record.and_then(|record| record.file.as_mut()).expect("it has a name");
+            file.name = spare_name(&file.name, older, &taken);
+            taken.insert(file.name.clone());
+            let shown = String::from_utf8_lossy(&file.name);
+            let text = format!(
+                "{title} and the younger inode {younger} have one name; the older is shown as \
+                 {shown:?}"
+            );
             self.tell(Severity::Error, Subject::Name(older, younger), text);
         }
     }
 
-    fn compare_extents(&mut self) {
-        for (inode, surveyed) in (0..).zip(&self.inodes) {
-            if let Some(file) = surveyed.file() {
-                self.used.extend(file.extents.iter().map(|extent| (*extent, inode)));
-            }
+    fn conflicts_over_space(&mut self) -> Vec<(u32, u32)> {
+        let mut used: Vec<_> = self.claims().flat_map(Claim::owned_extents).collect();
+        used.sort_by_key(|(extent, _)| (extent.start, extent.count));
+        self.used = used;
+        // Nearly always there is none, and that is seen at once.
+        if self.used.windows(2).all(|pair| pair[0].0.end() <= pair[1].0.start) {
+            return Vec::new();
         }
-        for overlap in overlaps(&mut self.used) {
-            let (older, younger) = self.by_age(overlap.owners.0, overlap.owners.1);
-            let text =
-                format!("{} and {} hold the same space", self.title(older), self.title(younger));
-            self.tell(Severity::Error, Subject::Overlap(older, younger), text);
-        }
+        over_space(self.claims())
     }
 
-    fn by_age(&self, a: u32, b: u32) -> (u32, u32) {
-        let generation = |inode: u32| {
-            self.inodes[inode as usize].record.as_ref().map_or(0, |(_, record)| record.generation)
-        };
-        if generation(a) <= generation(b) { (a, b) } else { (b, a) }
+    /// Steps back to the record before a legible one that a younger file contradicts: had the
+    /// legible one been durable, that file could not have taken what it claims.
+    fn fall_back(&mut self, older: u32, younger: u32) -> bool {
+        let winner = self.title(younger);
+        let surveyed = &mut self.inodes[older as usize];
+        let Some(record) = surveyed.fallback.take() else { return false };
+        surveyed.is_buried = record.generation <= surveyed.buried_until;
+        let slot = surveyed.record.as_ref().map_or(0, |(slot, _)| 1 - slot);
+        let burial = record.burial;
+        surveyed.record = Some((slot, *record));
+        if let Some(burial) = burial {
+            self.bury(burial);
+        }
+        for doubt in self.doubts.iter_mut().filter(|doubt| doubt.inode == older) {
+            let _ = write!(doubt.why, "; {winner} has what it claims, so the record before counts");
+        }
+        true
     }
 }
 
-/// Calls `visit` with each piece of the file bytes `start..end`: device offset and length.
-pub(crate) fn for_each_piece<E>(
-    geometry: &VolumeGeometry,
-    extents: &[Extent],
-    start: u64,
-    end: u64,
-    mut visit: impl FnMut(u64, u64) -> std::result::Result<(), E>,
-) -> std::result::Result<(), E> {
-    let mut extent_start = 0;
-    for extent in extents {
-        let extent_end = extent_start + u64::from(extent.count) * geometry.unit_bytes();
-        let (from, to) = (start.max(extent_start), end.min(extent_end));
-        if from < to {
-            visit(geometry.unit_offset(extent.start) + (from - extent_start), to - from)?;
-        }
-        extent_start = extent_end;
-        if extent_start >= end {
-            break;
+/// Reads a block for which a larger read failed, sector by sector where the device can, so that
+/// one bad place costs no more than it must. Returns the sectors that fail, which read as zeros.
+fn read_sectors<D: BlockDevice + ?Sized>(device: &D, block: &mut [u8], at: u64) -> Vec<usize> {
+    if device.read_at(block, at).is_ok() {
+        return Vec::new();
+    }
+    let piece_bytes = (device.block_size() as usize).clamp(SECTOR_BYTES, block.len());
+    let mut unread = Vec::new();
+    for (index, piece) in block.chunks_mut(piece_bytes).enumerate() {
+        let start = index * piece_bytes;
+        if device.read_at(piece, at + start as u64).is_err() {
+            piece.fill(0);
+            unread.extend(start / SECTOR_BYTES..(start + piece_bytes) / SECTOR_BYTES);
         }
     }
-    Ok(())
-}
-
-/// Where the file bytes `start..end` lie on the device, if one extent holds them all.
-#[inline]
-pub(crate) fn contiguous_place(
-    geometry: &VolumeGeometry,
-    extents: &[Extent],
-    start: u64,
-    end: u64,
-) -> Option<u64> {
-    let mut extent_start = 0;
-    for extent in extents {
-        let extent_end = extent_start + u64::from(extent.count) * geometry.unit_bytes();
-        if start < extent_end {
-            let place = geometry.unit_offset(extent.start) + (start - extent_start);
-            return (end <= extent_end).then_some(place);
-        }
-        extent_start = extent_end;
-    }
-    None
-}
-
-/// Whether the bytes on the device are those that the record vouches for.
-fn tail_matches<D: BlockDevice + ?Sized>(
-    device: &D,
-    geometry: &VolumeGeometry,
-    file: &FileRecord,
-    tail: Tail,
-) -> Result<bool> {
-    const PIECE_BYTES: u64 = 1 << 20;
-    let buffer_bytes = (file.valid - tail.start + 2 * BLOCK_BYTES).min(PIECE_BYTES);
-    let mut buffer = AlignedBuffer::zeroed(buffer_bytes.next_multiple_of(BLOCK_BYTES) as usize);
-    let mut checksum = 0;
-    let mut position = tail.start;
-    while position < file.valid {
-        // Whole blocks are read, since the tail may begin and end within one.
-        let block_start = position - position % BLOCK_BYTES;
-        let end = file.valid.min(block_start + PIECE_BYTES);
-        let block_end = end.next_multiple_of(BLOCK_BYTES);
-        let mut filled = 0;
-        for_each_piece(geometry, &file.extents, block_start, block_end, |offset, length| {
-            let part = &mut buffer[filled..filled + length as usize];
-            filled += length as usize;
-            let action = format!("read {length} bytes at offset {offset}");
-            device.read_at(part, offset).map_err(Error::device(action))
-        })?;
-        let range = (position - block_start) as usize..(end - block_start) as usize;
-        checksum = crc32c_append(checksum, &buffer[range]);
-        position = end;
-    }
-    Ok(checksum == tail.checksum)
+    unread
 }

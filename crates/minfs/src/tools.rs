@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use block::{AlignedBuffer, BlockDevice};
 use minfs::display_name as shown;
-use minfs::{File, FileFacts, MkfsOptions, MountOptions, Severity, Volume};
+use minfs::{File, FileFacts, Finding, MkfsOptions, MountOptions, Severity, Volume};
 
 use crate::cli::{FsckArguments, MkfsArguments};
 use crate::device::{
@@ -143,16 +143,15 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
             return ExitCode::from(8);
         }
     };
-    for finding in &report.findings {
-        if finding.severity == Severity::Note && !arguments.verbose {
-            continue;
-        }
+    let is_told = |finding: &&Finding| finding.severity > Severity::Note || arguments.verbose;
+    let told: Vec<_> = report.findings.iter().filter(is_told).collect();
+    for finding in &told {
         println!("{path}: {:?}: {}", finding.severity, finding.text);
     }
     for repair in &report.repairs {
         println!("{path}: repaired: {repair}");
     }
-    if report.findings.iter().any(|finding| finding.text.contains(UNFINISHED)) {
+    if told.iter().any(|finding| finding.text.contains(UNFINISHED)) {
         println!(
             "{path}: {UNFINISHED}N is what `minfs put`, as process N, calls a file until its copy is \
              whole"

@@ -14,7 +14,7 @@ use crate::geometry::VolumeGeometry;
 use crate::inode::{Inode, InodeState};
 use crate::layout::{BLOCK_BYTES, NAME_BYTES_MAX};
 use crate::record::{Attributes, FileRecord, is_valid_name};
-use crate::shared::{NOT_POISONED, Names, Shared, SlotState, display, mark_recorded, now_ns};
+use crate::shared::{Names, Shared, SlotState, display, mark_recorded, now_ns};
 use crate::survey::{Finding, Severity, Survey, SurveyedInode};
 
 /// How to mount.
@@ -139,14 +139,14 @@ impl Tables {
             if surveyed.is_buried {
                 self.names.buried.insert(number);
             }
-            if !surveyed.is_corrupt {
+            if !surveyed.is_barred {
                 self.names.free.insert(number);
             }
             return;
         };
         let birth = surveyed.record.as_ref().map_or(0, |(_, record)| record.generation);
         let mut state = InodeState::from_record(file, birth);
-        state.is_damaged = surveyed.is_corrupt && !options.read_damaged;
+        state.is_damaged = surveyed.is_barred && !options.read_damaged;
         // What lies between size and valid length may be bytes of an unsynced write before a
         // crash, so only what is below the size is trusted; `live` sees to that.
         let tail_bytes = state.tail_start.map(|start| state.valid - start);
@@ -154,15 +154,7 @@ impl Tables {
         if let Some(tail_bytes) = tail_bytes {
             self.tails.push_back((inode.clone(), tail_bytes));
         }
-        // Of two files of one name the survey listed the conflict; the younger one shows.
-        let is_younger = self
-            .names
-            .by_name
-            .get(&file.name)
-            .is_none_or(|other| other.state.read().expect(NOT_POISONED).birth < birth);
-        if is_younger {
-            self.names.by_name.insert(file.name.clone(), inode);
-        }
+        self.names.by_name.insert(file.name.clone(), inode);
     }
 }
 

@@ -34,12 +34,14 @@ pub fn change(device: &impl BlockDevice, offset: u64, change: impl FnOnce(&mut [
     device.write_at(&block, offset).unwrap();
 }
 
+/// The generation that the first sector of a slot bears.
+pub fn generation(device: &impl BlockDevice, inode: u32, slot: usize) -> u64 {
+    let mut block = AlignedBuffer::zeroed(4096);
+    device.read_at(&mut block, slot_offset(device, inode, slot)).unwrap();
+    u64::from_le_bytes(block[500..508].try_into().unwrap())
+}
+
 /// The slot of `inode` that holds its newest record.
 pub fn newest_slot(device: &impl BlockDevice, inode: u32) -> usize {
-    let generation = |slot| {
-        let mut block = AlignedBuffer::zeroed(4096);
-        device.read_at(&mut block, slot_offset(device, inode, slot)).unwrap();
-        u64::from_le_bytes(block[500..508].try_into().unwrap())
-    };
-    usize::from(generation(1) > generation(0))
+    usize::from(generation(device, inode, 1) > generation(device, inode, 0))
 }
