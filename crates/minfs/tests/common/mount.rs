@@ -87,7 +87,7 @@ impl Mount {
     /// so a busy mount is tried again.
     pub fn umount(&self) {
         let unmounted =
-            patiently(&["umount", &self.root_text()], |errors| errors.contains("resource busy"));
+            patiently(&["umount", &self.root_text()], |errors| errors.contains("it is in use"));
         let errors = String::from_utf8_lossy(&unmounted.stderr).into_owned();
         if errors.contains("another mount namespace") {
             succeed(patiently(&["df", &self.image()], |_| false));
