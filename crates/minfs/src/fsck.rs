@@ -197,7 +197,7 @@ impl<'a, D: BlockDevice + ?Sized> Round<'a, D> {
                 self.write_free(inode)?;
                 if is_in_doubt {
                     format!(
-                        "{title}: nothing is left of a file that may have been here; it is free"
+                        "{title}: nothing is left of a file that may have been here; it is free. A file that it replaced may be back, with bytes of others: check those that you do not expect"
                     )
                 } else {
                     format!("{title}, which holds no file: its slots were written anew")

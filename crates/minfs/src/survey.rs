@@ -370,7 +370,11 @@ impl Survey {
                 Some(file) => {
                     let _ = write!(text, "; what is left of it has {} bytes", file.size);
                 }
-                None => text += "; a file may have been here",
+                // With it the only word that it replaced another file may be lost.
+                None => {
+                    text += "; a file may have been here, and one that it replaced may be shown \
+                             again, with bytes of others";
+                }
             }
             self.tell(Severity::Error, Subject::Inode(inode), text);
         }
