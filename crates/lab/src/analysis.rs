@@ -457,16 +457,21 @@ fn steady_words(records: &[&Record]) -> Option<String> {
     })
 }
 
-/// Largest quotient of two contenders' storage writes that are taken to be the load's own.
-const STORAGE_WRITES_QUOTIENT_MAX: f64 = 1.1;
+/// Largest quotient of two contenders' shares of storage writes in write calls that are taken to be
+/// alike.
+const SHARES_QUOTIENT_MAX: f64 = 1.1;
+
+/// From this share on the write calls do not see what the load writes: asynchronous writes and mapped
+/// memory pass them by.
+const SHARE_UNSEEN_MIN: f64 = 1.5;
 
 /// What counts as written under a workload: one thing for all contenders, or their amplifications
 /// would divide by different numbers.
 ///
 /// What the kernel charges to a process depends on the file system: a page that is overwritten or
-/// deleted before its writeback is charged less where writeback is later. Where the contenders'
-/// charges differ by more than a tenth, or one has none, the bytes passed to write calls count,
-/// which depend on the load alone.
+/// deleted before its writeback is charged less where writeback is later. Where the charge is not the
+/// same share of the bytes passed to write calls, within a tenth, or one contender has none, those
+/// bytes count, which depend on the load alone; unless the calls do not see the load's writes.
 fn amplification_basis(samples: &Samples<'_>, contenders: usize) -> Option<AmplificationBasis> {
     let all = || (0..contenders).flat_map(|contender| samples.completed(contender));
     if all().any(|record| written_by_load(record).is_some()) {
@@ -475,25 +480,33 @@ fn amplification_basis(samples: &Samples<'_>, contenders: usize) -> Option<Ampli
     if !all().any(|record| record.counts_write_bytes.is_some()) {
         return None;
     }
-    let storage = |contender: usize| {
+    let share = |contender: usize| {
         median(samples.completed(contender).filter_map(|record| {
-            record
-                .command
-                .as_ref()
-                .filter(|_| record.counts_write_bytes == Some(true))?
-                .storage_written_bytes
-                .map(|bytes| bytes as f64)
+            let calls = record.command.as_ref()?.write_call_bytes.filter(|bytes| *bytes > 0)?;
+            Some(storage_written(record)? as f64 / calls as f64)
         }))
     };
     let measured =
         (0..contenders).filter(|contender| samples.completed(*contender).next().is_some());
-    let charges: Option<Vec<f64>> = measured.map(storage).collect();
-    let agree = charges.is_some_and(|charges| {
-        let least = charges.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = charges.iter().copied().fold(0.0, f64::max);
-        most <= least * STORAGE_WRITES_QUOTIENT_MAX
-    });
-    Some(if agree { AmplificationBasis::StorageWrites } else { AmplificationBasis::WriteCalls })
+    let shares: Vec<Option<f64>> = measured.map(share).collect();
+    let known = || shares.iter().flatten().copied();
+    let (least, most) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
+    let alike = shares.iter().all(Option::is_some) && most <= least * SHARES_QUOTIENT_MAX;
+    // Of older results the calls may not be known at all.
+    let storage_only = known().next().is_none() && all().any(|r| storage_written(r).is_some());
+    Some(match alike || most >= SHARE_UNSEEN_MIN || storage_only {
+        true => AmplificationBasis::StorageWrites,
+        false => AmplificationBasis::WriteCalls,
+    })
+}
+
+/// Storage writes of the command, where the kernel counts them for this file system.
+fn storage_written(record: &Record) -> Option<u64> {
+    record
+        .command
+        .as_ref()
+        .filter(|_| record.counts_write_bytes == Some(true))?
+        .storage_written_bytes
 }
 
 fn written_by_load(record: &Record) -> Option<u64> {
@@ -511,7 +524,7 @@ fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> Cost {
         let usage = || record.command.as_ref();
         let bytes = match basis? {
             AmplificationBasis::LoadWrites => written_by_load(record)?,
-            AmplificationBasis::StorageWrites => usage()?.storage_written_bytes?,
+            AmplificationBasis::StorageWrites => storage_written(record)?,
             AmplificationBasis::WriteCalls => usage()?.write_call_bytes?,
         };
         Some(bytes as f64)

@@ -486,6 +486,16 @@ fn amplification_divides_by_the_same_writes_for_all_contenders() {
         assert_eq!(cost.write_amplification, Some(amplification), "{of_xfs}");
     }
 
+    // Writes that pass the calls by, as asynchronous ones, are known to the kernel alone, whatever
+    // amount each contender came to in its time.
+    for record in &mut all {
+        let bytes = if is_xfs(record) { 4 << 20 } else { 16 << 20 };
+        record.command.as_mut().unwrap().storage_written_bytes = Some(bytes);
+    }
+    let found = analysed(&plan, &all);
+    assert_eq!(of(&found, "ext4").cost.write_amplification, Some(0.25));
+    assert_eq!(of(&found, "xfs").cost.write_amplification, Some(1.0));
+
     // A load that counts what it hands on is believed before the kernel, to which the records of a
     // file system in the load's process are the load's own.
     let mut counting = all.clone();

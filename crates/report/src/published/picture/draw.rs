@@ -233,7 +233,7 @@ fn says(bars: &[Bar], scale: Scale, logarithmic: bool) -> String {
     }
     if bars.iter().any(|bar| bar.absolute.is_some()) {
         parts.push(
-            "Each is a multiple of its own reference, published or measured, with the number itself behind it: machine and amount of work differ, factors compare.".into(),
+            "Each is a multiple of its own reference, published or measured, with the number itself behind it: machine and amount of work differ, factors compare. What was measured is paired within each block, so a multiple need not be the quotient of the numbers behind.".into(),
         );
     }
     if logarithmic {
