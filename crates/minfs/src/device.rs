@@ -108,6 +108,16 @@ fn write_protection(path: &Path, error: &io::Error) -> Option<&'static str> {
 
 /// Whether `path` is there, but its medium or its file system forbids to write on it.
 pub fn is_write_protected(path: &Path) -> bool {
+    let Ok(facts) = path.metadata() else { return false };
+    if facts.file_type().is_block_device() {
+        let (major, minor) = (rustix::fs::major(facts.rdev()), rustix::fs::minor(facts.rdev()));
+        let flag = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+        return flag.is_ok_and(|flag| flag.trim() == "1");
+    }
+    // Opening a FIFO would wait for its other end.
+    if !facts.is_file() {
+        return false;
+    }
     let outcome = std::fs::OpenOptions::new().write(true).open(path);
     outcome.is_err_and(|error| {
         matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES | libc::EPERM))
@@ -121,10 +131,13 @@ fn backing_file(device: &str) -> Option<PathBuf> {
 }
 
 /// What two names of the same bytes have in common, hard links and bind mounts included: the file
-/// system and the inode.
+/// system and the inode, or a device's number.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let facts = path.metadata().ok()?;
-    Some((facts.dev(), facts.ino()))
+    match facts.file_type().is_block_device() {
+        true => Some((u64::MAX, facts.rdev())),
+        false => Some((facts.dev(), facts.ino())),
+    }
 }
 
 /// Refuses a second way to bytes that a loop device has: an image that is attached, and a loop
@@ -134,16 +147,20 @@ pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
     let own = path.canonicalize().ok();
     let own = own.as_ref().and_then(|path| path.file_name()?.to_str());
     let behind = own.and_then(backing_file);
-    let Some(bytes) = identity(behind.as_deref().unwrap_or(path)) else { return Ok(()) };
+    // Its own bytes, and those below it: a loop device may stand on either.
+    let bytes = [identity(path), behind.as_deref().and_then(identity)];
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Ok(()) };
     let mut names = devices.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let other = names.find(|name| {
         name.starts_with("loop")
             && Some(name.as_str()) != own
-            && backing_file(name).and_then(|image| identity(&image)) == Some(bytes)
+            && backing_file(name)
+                .and_then(|image| identity(&image))
+                .is_some_and(|found| bytes.contains(&Some(found)))
     });
     let Some(other) = other else { return Ok(()) };
-    let why = match behind {
+    let is_below = backing_file(&other).and_then(|image| identity(&image)) == bytes[0];
+    let why = match behind.filter(|_| !is_below) {
         Some(image) => format!(
             "its image {} is attached to /dev/{other} too; detach one of them (losetup --detach)",
             image.display()

@@ -26,6 +26,16 @@ const COPY_BYTES: usize = 4 << 20;
 
 type Outcome = Result<(), Failure>;
 
+/// Prints a line; a standard output that is closed or full ends the command with an error.
+macro_rules! say {
+    ($($words:tt)*) => { writeln!(io::stdout(), $($words)*).map_err(broken)? };
+}
+
+/// Prints a line where the exit code says it all, even when nobody reads the words.
+macro_rules! tell {
+    ($($words:tt)*) => {{ let _ = writeln!(io::stdout(), $($words)*); }};
+}
+
 /// A failure of the system, not of the volume.
 fn broken(error: io::Error) -> Failure {
     Failure::Failed(error.to_string())
@@ -114,7 +124,7 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
     }
     let geometry = minfs::mkfs(&device, &options).map_err(about(path))?;
     if !arguments.quiet {
-        println!(
+        say!(
             "{}: {} bytes, {} units of {} bytes, {} files at most, UUID {}",
             path.display(),
             geometry.volume_bytes(),
@@ -146,18 +156,18 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     let is_told = |finding: &&Finding| finding.severity > Severity::Note || arguments.verbose;
     let told: Vec<_> = report.findings.iter().filter(is_told).collect();
     for finding in &told {
-        println!("{path}: {:?}: {}", finding.severity, finding.text);
+        tell!("{path}: {:?}: {}", finding.severity, finding.text);
     }
     for repair in &report.repairs {
-        println!("{path}: repaired: {repair}");
+        tell!("{path}: repaired: {repair}");
     }
     if told.iter().any(|finding| finding.text.contains(UNFINISHED)) {
-        println!(
+        tell!(
             "{path}: {UNFINISHED}N is what `minfs put`, as process N, calls a file until its copy is \
              whole"
         );
     }
-    println!(
+    tell!(
         "{path}: {} files, {} of {} bytes used{}",
         report.files,
         report.used_bytes,
@@ -171,18 +181,16 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     } else {
         if arguments.repair {
             for finding in &report.remaining {
-                println!("{path}: left: {}", finding.text);
+                tell!("{path}: left: {}", finding.text);
             }
         } else if report.findings.iter().any(|finding| finding.severity == Severity::Error) {
-            println!(
+            tell!(
                 "{path}: nothing was changed. First copy the whole device, or take the files named \
                  above out with `minfs get --damaged`; then --repair keeps what is left of each \
                  file and makes the volume writable"
             );
         } else {
-            println!(
-                "{path}: nothing was changed; no file is damaged, and --repair mends the rest"
-            );
+            tell!("{path}: nothing was changed; no file is damaged, and --repair mends the rest");
         }
         ExitCode::from(4)
     }
@@ -207,9 +215,16 @@ fn long_line(facts: &FileFacts) -> String {
 pub fn list(device: &Path, long: bool) -> Outcome {
     let volume = volume(device, true)?;
     if long {
-        println!(
+        say!(
             "{:>6} {:>4} {:>6} {:>6} {:>14} {:>14} {:>14} {:>4} name",
-            "inode", "mode", "user", "group", "size", "valid", "allocated", "ext"
+            "inode",
+            "mode",
+            "user",
+            "group",
+            "size",
+            "valid",
+            "allocated",
+            "ext"
         );
     }
     let mut output = io::stdout().lock();
@@ -235,14 +250,14 @@ pub fn list(device: &Path, long: bool) -> Outcome {
 pub fn identify(device: &Path) -> Outcome {
     let opened = open(device, true)?;
     let geometry = minfs::identify(&opened).map_err(about(device))?;
-    println!("DEVNAME={}", device.display());
+    say!("DEVNAME={}", device.display());
     // One line, whatever another program may have written there.
-    println!("LABEL={}", geometry.label().replace(char::is_control, "?"));
-    println!("UUID={}", geometry.uuid());
-    println!("TYPE=minfs");
-    println!("FSSIZE={}", geometry.volume_bytes());
-    println!("BLOCK_SIZE={}", geometry.unit_bytes());
-    println!("FILES_MAX={}", geometry.inode_count());
+    say!("LABEL={}", geometry.label().replace(char::is_control, "?"));
+    say!("UUID={}", geometry.uuid());
+    say!("TYPE=minfs");
+    say!("FSSIZE={}", geometry.volume_bytes());
+    say!("BLOCK_SIZE={}", geometry.unit_bytes());
+    say!("FILES_MAX={}", geometry.inode_count());
     Ok(())
 }
 
@@ -250,19 +265,19 @@ pub fn identify(device: &Path) -> Outcome {
 pub fn stat(device: &Path, name: &OsStr) -> Outcome {
     let volume = volume(device, true)?;
     let facts = volume.stat(name.as_bytes())?;
-    println!("name: {}", shown(&facts.name));
-    println!("inode: {}", facts.inode);
-    println!("mode: {:04o}", facts.attributes.mode);
-    println!("user: {}", facts.attributes.user);
-    println!("group: {}", facts.attributes.group);
-    println!("size_bytes: {}", facts.size);
-    println!("valid_bytes: {}", facts.valid);
-    println!("allocated_bytes: {}", facts.allocated_bytes);
-    println!("extents: {}", facts.extent_count);
-    println!("accessed_ns: {}", facts.attributes.accessed_ns);
-    println!("modified_ns: {}", facts.attributes.modified_ns);
-    println!("changed_ns: {}", facts.attributes.changed_ns);
-    println!("created_ns: {}", facts.attributes.created_ns);
+    say!("name: {}", shown(&facts.name));
+    say!("inode: {}", facts.inode);
+    say!("mode: {:04o}", facts.attributes.mode);
+    say!("user: {}", facts.attributes.user);
+    say!("group: {}", facts.attributes.group);
+    say!("size_bytes: {}", facts.size);
+    say!("valid_bytes: {}", facts.valid);
+    say!("allocated_bytes: {}", facts.allocated_bytes);
+    say!("extents: {}", facts.extent_count);
+    say!("accessed_ns: {}", facts.attributes.accessed_ns);
+    say!("modified_ns: {}", facts.attributes.modified_ns);
+    say!("changed_ns: {}", facts.attributes.changed_ns);
+    say!("created_ns: {}", facts.attributes.created_ns);
     Ok(())
 }
 
@@ -433,12 +448,12 @@ pub fn rename(device: &Path, from: &OsStr, to: &OsStr) -> Outcome {
 /// Prints used and free space.
 pub fn space(device: &Path) -> Outcome {
     let space = volume(device, true)?.space();
-    println!("total_bytes: {}", space.total_bytes);
-    println!("used_bytes: {}", space.total_bytes - space.free_bytes);
-    println!("free_bytes: {}", space.free_bytes);
-    println!("longest_free_bytes: {}", space.longest_free_bytes);
-    println!("files: {}", space.files);
-    println!("files_max: {}", space.files_max);
+    say!("total_bytes: {}", space.total_bytes);
+    say!("used_bytes: {}", space.total_bytes - space.free_bytes);
+    say!("free_bytes: {}", space.free_bytes);
+    say!("longest_free_bytes: {}", space.longest_free_bytes);
+    say!("files: {}", space.files);
+    say!("files_max: {}", space.files_max);
     Ok(())
 }
 
@@ -451,10 +466,10 @@ pub fn map(device: &Path, name: Option<&OsStr>) -> Outcome {
     };
     let files = names.into_iter().map(|name| Ok((volume.open(&name)?.pieces(), name)));
     let files: Vec<_> = files.collect::<minfs::Result<_>>()?;
-    println!("{:>14} {:>14} {:>14} name", "file_offset", "device_offset", "length");
+    say!("{:>14} {:>14} {:>14} name", "file_offset", "device_offset", "length");
     for (pieces, name) in files {
         for piece in pieces {
-            println!(
+            say!(
                 "{:14} {:14} {:14} {}",
                 piece.file_offset,
                 piece.device_offset,

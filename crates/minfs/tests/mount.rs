@@ -291,7 +291,13 @@ fn wrong_use_is_refused_with_code_2_and_touches_nothing() {
     let second = String::from_utf8(second.stdout).unwrap().trim().to_string();
     let by_second = minfs(&["mkfs", "--force", &second]);
     run("losetup", &["--detach", &second]);
+    let above = run("losetup", &["--find", "--show", &device]);
+    let above = String::from_utf8(above.stdout).unwrap().trim().to_string();
+    let from_below = minfs(&["rm", &device, "a"]);
+    run("losetup", &["--detach", &above]);
     run("losetup", &["--detach", &device]);
+    assert_eq!(from_below.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&from_below.stderr).contains(&above));
     assert_eq!((by_link.status.code(), by_second.status.code()), (Some(2), Some(2)));
     assert!(String::from_utf8_lossy(&by_second.stderr).contains("losetup --detach"));
     assert_eq!(by_image.status.code(), Some(2));

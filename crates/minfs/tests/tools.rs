@@ -172,6 +172,22 @@ fn a_size_for_an_image_that_exists_makes_it_anew_by_force_only() {
 }
 
 #[test]
+fn a_full_standard_output_is_an_error_and_no_panic() {
+    let site = Site::new();
+    let code = |arguments: &[&str]| {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(MINFS).args(arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+        output.status.code()
+    };
+    for command in ["ls", "df", "stat", "map"] {
+        assert_eq!(code(&[command, &site.image]), Some(1), "{command}");
+    }
+    assert_eq!(code(&["fsck", &site.image]), Some(0), "the volume is sound all the same");
+}
+
+#[test]
 fn a_name_that_a_terminal_would_obey_is_escaped_for_people_only() {
     let site = Site::new();
     let (image, name) = (&site.image, "a\u{1b}[2J");

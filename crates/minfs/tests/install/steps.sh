@@ -176,6 +176,12 @@ expect 0 mount -t fuse.minfs "$work/protected/image" "$point"
 expect 32 minfs mount -o remount,rw "$work/protected/image" "$point"
 grep -q 'write-protected' "$work/output"
 expect 0 minfs umount "$point"
+if device=$(losetup --find --show --read-only "$work/protected/image"); then
+    expect 0 mount -t fuse.minfs "$device" "$point"
+    expect 32 minfs mount -o remount,rw "$device" "$point"
+    expect 0 minfs umount "$point"
+    losetup --detach "$device"
+fi
 umount "$work/protected"
 # Where another user gets to it.
 mode=/run/mount/image
