@@ -21,7 +21,7 @@ mod sys;
 
 pub use aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
 pub use faulty::{Fault, FaultyDevice};
-pub use file::{DirectAccess, FileDevice, FileDeviceOptions};
+pub use file::{DirectAccess, FileDevice, FileDeviceOptions, loop_backing};
 pub use memory::MemoryDevice;
 pub use recording::{Counts, Event, RecordingDevice};
 

@@ -17,6 +17,9 @@ const BLKROGET: libc::Ioctl = 0x125e;
 /// `BLKZEROOUT` of `linux/fs.h`: make the byte range `[start, length]` read as zeros.
 const BLKZEROOUT: libc::Ioctl = 0x127f;
 
+/// `LOOP_GET_STATUS64` of `linux/loop.h`: a `struct loop_info64` of a loop device.
+const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
+
 /// Zeroed heap memory at an alignment of the caller's choice.
 pub(crate) struct AlignedMemory {
     pointer: NonNull<u8>,
@@ -70,6 +73,15 @@ pub(crate) fn block_device_size(device: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: BLKGETSIZE64 writes one u64 at the pointer, which is valid for the call.
     let outcome = unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, &raw mut size_bytes) };
     if outcome == 0 { Ok(size_bytes) } else { Err(io::Error::last_os_error()) }
+}
+
+/// File system and inode of the file behind a loop device, as `stat(2)` has them: the first two of
+/// the 29 words of `struct loop_info64`. `ENXIO` when nothing is attached.
+pub(crate) fn loop_backing(device: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    let mut info = [0_u64; 29];
+    // SAFETY: LOOP_GET_STATUS64 writes 232 bytes at the pointer, which is valid for the call.
+    let outcome = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) };
+    if outcome == 0 { Ok((info[0], info[1])) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Whether the kernel holds the block device behind `device` to be read-only. Opening such a device

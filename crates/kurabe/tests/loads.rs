@@ -136,7 +136,9 @@ fn trees_are_proved_equal() {
     assert_eq!(metric_names(load_of(&ext4)), phases);
     assert_eq!(latency(load_of(&ext4), "rewrite")["count"], 60);
     assert!(ran.stdout.contains("delete each"), "{}", ran.stdout);
-    assert!(ran.stdout.contains(&format!("every contender: {proof}")), "{}", ran.stdout);
+    // Long lines are broken between words.
+    let said: Vec<&str> = ran.stdout.split_whitespace().collect();
+    assert!(said.join(" ").contains(&format!("every contender: {proof}")), "{}", ran.stdout);
     // Other trees, other proofs.
     let other = Site::new();
     compare(&other, &["ext4"], &["--tree", "synthetic:61"]).expect(0);
@@ -205,15 +207,9 @@ fn the_matrix_tells_the_overhead_against_raw() {
     assert!(ran.stdout.contains("randwrite, queue of 32 (io_uring)"), "{}", ran.stdout);
     let csv = fs::read_to_string(site.work().join("t.overhead.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 9, "{csv}");
-    // What is told is what was measured.
-    let of = |label: &str| {
-        let record = site.record_of(label);
-        load_of(&record)["metrics"][1]["value"].as_f64().unwrap()
-    };
-    let expected = 100.0 * (1.0 - of("ext4") / of("raw"));
+    // What was measured in one block says nothing of an overhead, so none is told.
     let line = csv.lines().find(|line| line.contains(",randread,psync,1,4096,1,")).unwrap();
-    let told: f64 = line.split(',').nth(8).unwrap().parse().unwrap();
-    assert!((told - expected).abs() < 0.01, "{told} {expected}");
+    assert_eq!(line.split(',').nth(8), Some(""), "{line}");
 }
 
 #[test]

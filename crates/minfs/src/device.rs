@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use block::claim::{Permission, Use, examine};
-use block::{BlockDevice, FileDevice, FileDeviceOptions};
+use block::{BlockDevice, FileDevice, FileDeviceOptions, loop_backing};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::failure::Failure;
@@ -140,6 +140,15 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     }
 }
 
+/// What a loop device stands on: by the path that it was attached under, which tells another loop
+/// device, and by what the kernel has open, whatever became of that path.
+fn stands_on(device: &str) -> impl Iterator<Item = (u64, u64)> {
+    let image = backing_file(device);
+    let by_path = image.as_deref().and_then(identity);
+    let open = image.and_then(|_| loop_backing(&Path::new("/dev").join(device)).ok());
+    by_path.into_iter().chain(open)
+}
+
 /// Refuses a second way to bytes that a loop device has: an image that is attached, and a loop
 /// device whose image is attached to another one too. What is mounted there would be changed behind
 /// its back, and neither `O_EXCL` on the device nor a lock on the image would tell.
@@ -148,18 +157,17 @@ pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
     let own = own.as_ref().and_then(|path| path.file_name()?.to_str());
     let behind = own.and_then(backing_file);
     // Its own bytes, and those below it: a loop device may stand on either.
-    let bytes = [identity(path), behind.as_deref().and_then(identity)];
+    let below = behind.as_ref().and_then(|_| loop_backing(path).ok());
+    let bytes = [identity(path), behind.as_deref().and_then(identity), below];
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Ok(()) };
     let mut names = devices.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let other = names.find(|name| {
         name.starts_with("loop")
             && Some(name.as_str()) != own
-            && backing_file(name)
-                .and_then(|image| identity(&image))
-                .is_some_and(|found| bytes.contains(&Some(found)))
+            && stands_on(name).any(|found| bytes.contains(&Some(found)))
     });
     let Some(other) = other else { return Ok(()) };
-    let is_below = backing_file(&other).and_then(|image| identity(&image)) == bytes[0];
+    let is_below = stands_on(&other).any(|found| Some(found) == bytes[0]);
     let why = match behind.filter(|_| !is_below) {
         Some(image) => format!(
             "its image {} is attached to /dev/{other} too; detach one of them (losetup --detach)",

@@ -187,7 +187,7 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
             tell!(
                 "{path}: nothing was changed. First copy the whole device, or take the files named \
                  above out with `minfs get --damaged`; then --repair keeps what is left of each \
-                 file and makes the volume writable"
+                 file, but for those whose space a younger one has, and makes the volume writable"
             );
         } else {
             tell!("{path}: nothing was changed; no file is damaged, and --repair mends the rest");

@@ -291,6 +291,13 @@ fn wrong_use_is_refused_with_code_2_and_touches_nothing() {
     let second = String::from_utf8(second.stdout).unwrap().trim().to_string();
     let by_second = minfs(&["mkfs", "--force", &second]);
     run("losetup", &["--detach", &second]);
+    // The name under which it was attached may be gone.
+    let kept = fs::read(&image).unwrap();
+    fs::remove_file(&image).unwrap();
+    let nameless = minfs(&["mkfs", "--force", &link]);
+    assert_eq!(nameless.status.code(), Some(2), "{nameless:?}");
+    assert!(fs::read(&link).unwrap() == kept);
+    fs::rename(&link, &image).unwrap();
     let above = run("losetup", &["--find", "--show", &device]);
     let above = String::from_utf8(above.stdout).unwrap().trim().to_string();
     let from_below = minfs(&["rm", &device, "a"]);
