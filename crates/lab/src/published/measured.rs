@@ -193,10 +193,12 @@ fn phase_ratio(
     phase: Phase,
 ) -> Option<Measured> {
     let baseline = reference.baseline.as_deref().unwrap_or(plan.baseline_label());
+    let times = |label: &str| phase_times(plan, records, reference, phase, label);
     if reference.contender == baseline {
+        // Of what it has not done there is nothing to divide by.
+        times(baseline).into_iter().flatten().next()?;
         return Some(Measured::plain(1.0, Quantity::Ratio));
     }
-    let times = |label: &str| phase_times(plan, records, reference, phase, label);
     let labels = plan.study.contenders.iter().map(|contender| contender.label.as_str());
     let others: Vec<&str> = labels.filter(|label| *label != baseline).collect();
     let family: Vec<_> = others.iter().map(|label| times(label)).collect();
