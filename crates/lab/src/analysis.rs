@@ -9,11 +9,14 @@ use crate::record::{DeviceDelta, Phase, Record, TIME_METRIC};
 use crate::statistics::{self, ComparisonOptions, Decision, Interval, Summary, Verdict};
 use crate::warning::Warning;
 
+mod cost;
 mod overhead;
 mod samples;
 mod spread;
 mod warnings;
 
+pub use cost::{AmplificationBasis, Cost};
+use cost::{amplification_basis, cost};
 pub use overhead::{CellOverhead, Overhead};
 pub use samples::completed_trials;
 pub(crate) use samples::costs;
@@ -108,58 +111,6 @@ pub struct PhaseDevice {
     /// Flush requests; absent where the kernel counts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flushes: Option<f64>,
-}
-
-/// Medians over the completed trials; what was not measured is absent.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Cost {
-    /// CPU time of the command, its children and a user-space file system's daemon, in ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command_cpu_ns: Option<f64>,
-    /// CPU time of the whole machine during run and sync, in ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine_cpu_ns: Option<f64>,
-    /// Resident set of the largest process, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_bytes_max: Option<f64>,
-    /// Bytes that the device read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device_read_bytes: Option<f64>,
-    /// Bytes that the device wrote.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device_written_bytes: Option<f64>,
-    /// Write requests of the device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device_writes: Option<f64>,
-    /// Flush requests of the device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device_flushes: Option<f64>,
-    /// Bytes that the command wrote, as `amplification_basis` counts them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command_written_bytes: Option<f64>,
-    /// Bytes that the device wrote for each byte that the command wrote.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub write_amplification: Option<f64>,
-    /// What `command_written_bytes` counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub amplification_basis: Option<AmplificationBasis>,
-    /// Bytes of space that the run took from the file system.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub space_taken_bytes: Option<f64>,
-}
-
-/// What counts as written by the command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AmplificationBasis {
-    /// Bytes that the load handed to the file system or the device, by its own count. The kernel
-    /// cannot tell them from those of a file system that works in the load's process.
-    LoadWrites,
-    /// Pages made dirty and direct writes (`write_bytes` of `/proc/PID/io`).
-    StorageWrites,
-    /// Bytes passed to write calls, pipes included (`wchar`): all that is known of a file system
-    /// in user space, and what counts where the storage writes depend on the file system.
-    WriteCalls,
 }
 
 /// What the statistics say of a contender and the baseline. The element of `comparisons.json`.
@@ -456,117 +407,6 @@ fn steady_words(records: &[&Record]) -> Option<String> {
         )
     })
 }
-
-/// Largest quotient of two contenders' shares of storage writes in write calls that are taken to be
-/// alike.
-const SHARES_QUOTIENT_MAX: f64 = 1.1;
-
-/// From this share on the write calls do not see what the load writes: asynchronous writes and mapped
-/// memory pass them by.
-const SHARE_UNSEEN_MIN: f64 = 1.5;
-
-/// What counts as written under a workload: one thing for all contenders, or their amplifications
-/// would divide by different numbers.
-///
-/// What the kernel charges to a process depends on the file system: a page that is overwritten or
-/// deleted before its writeback is charged less where writeback is later. Where the charge is not the
-/// same share of the bytes passed to write calls, within a tenth, or one contender has none, those
-/// bytes count, which depend on the load alone; unless the calls do not see the load's writes.
-fn amplification_basis(samples: &Samples<'_>, contenders: usize) -> Option<AmplificationBasis> {
-    let all = || (0..contenders).flat_map(|contender| samples.completed(contender));
-    if all().any(|record| written_by_load(record).is_some()) {
-        return Some(AmplificationBasis::LoadWrites);
-    }
-    if !all().any(|record| record.counts_write_bytes.is_some()) {
-        return None;
-    }
-    let share = |contender: usize| {
-        median(samples.completed(contender).filter_map(|record| {
-            let calls = record.command.as_ref()?.write_call_bytes.filter(|bytes| *bytes > 0)?;
-            Some(storage_written(record)? as f64 / calls as f64)
-        }))
-    };
-    let measured =
-        (0..contenders).filter(|contender| samples.completed(*contender).next().is_some());
-    let shares: Vec<Option<f64>> = measured.map(share).collect();
-    let known = || shares.iter().flatten().copied();
-    let (least, most) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
-    let alike = shares.iter().all(Option::is_some) && most <= least * SHARES_QUOTIENT_MAX;
-    // Of older results the calls may not be known at all.
-    let storage_only = known().next().is_none() && all().any(|r| storage_written(r).is_some());
-    Some(match alike || most >= SHARE_UNSEEN_MIN || storage_only {
-        true => AmplificationBasis::StorageWrites,
-        false => AmplificationBasis::WriteCalls,
-    })
-}
-
-/// Storage writes of the command, where the kernel counts them for this file system.
-fn storage_written(record: &Record) -> Option<u64> {
-    record
-        .command
-        .as_ref()
-        .filter(|_| record.counts_write_bytes == Some(true))?
-        .storage_written_bytes
-}
-
-fn written_by_load(record: &Record) -> Option<u64> {
-    record.load.as_ref()?.written_bytes
-}
-
-fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> Cost {
-    let of = |value: &dyn Fn(&Record) -> Option<f64>| {
-        median(records.iter().filter_map(|record| value(record)))
-    };
-    let device = |value: fn(&DeviceDelta) -> u64| {
-        of(&|record: &Record| record.run_device().map(|delta| value(&delta) as f64))
-    };
-    let written = |record: &Record| {
-        let usage = || record.command.as_ref();
-        let bytes = match basis? {
-            AmplificationBasis::LoadWrites => written_by_load(record)?,
-            AmplificationBasis::StorageWrites => storage_written(record)?,
-            AmplificationBasis::WriteCalls => usage()?.write_call_bytes?,
-        };
-        Some(bytes as f64)
-    };
-    Cost {
-        command_cpu_ns: of(&|record| {
-            let usage = record.command.as_ref()?;
-            let daemon_ns = record.daemon_cpu_ns.unwrap_or(0);
-            Some((usage.user_ns + usage.system_ns + daemon_ns) as f64)
-        }),
-        machine_cpu_ns: of(&|record| {
-            let of_phase = |phase| record.phase(phase)?.machine_cpu_ns;
-            Some((of_phase(Phase::Run)? + of_phase(Phase::Sync)?) as f64)
-        }),
-        memory_bytes_max: of(&|record| {
-            record.command.as_ref().map(|usage| usage.memory_bytes_max as f64)
-        }),
-        device_read_bytes: device(|delta| delta.read_bytes),
-        device_written_bytes: device(|delta| delta.written_bytes),
-        device_writes: device(|delta| delta.writes),
-        device_flushes: of(&|record| {
-            let device = record.run_device().filter(|_| !record.flushes_uncounted)?;
-            Some(device.flushes as f64)
-        }),
-        command_written_bytes: of(&written),
-        // Of a shared device the counters say nothing of this load, and below a page the ratio
-        // says nothing of the file system.
-        write_amplification: of(&|record| {
-            let command = written(record).filter(|bytes| *bytes >= AMPLIFICATION_BYTES_MIN)?;
-            let device = record.run_device().filter(|_| !record.device_shared)?;
-            Some(device.written_bytes as f64 / command)
-        }),
-        amplification_basis: basis,
-        space_taken_bytes: of(&|record| {
-            let (before, after) = (record.space_before?, record.space_after?);
-            Some(before.free_bytes as f64 - after.free_bytes as f64)
-        }),
-    }
-}
-
-/// Least number of bytes written by the command for which an amplification is given.
-const AMPLIFICATION_BYTES_MIN: f64 = 65536.0;
 
 /// The median of some numbers, if there is one.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
