@@ -1,0 +1,458 @@
+//! A directory that was opened once and is used by descriptor: what it holds cannot be exchanged
+//! for something else by renaming a directory above it.
+//!
+//! Invariants: a [`Directory`] is of a believed owner and nobody else can write it, and so is
+//! every directory on the way to it. A file in it is opened without following links. What is
+//! written goes into a new file of a random name first, created exclusively.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::{Refused, file, way};
+
+/// The directory of root's kurabe.
+const OWN: &str = "/var/lib/kurabe";
+
+/// Rights of what kurabe makes for itself.
+const PRIVATE: u32 = 0o700;
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Directory {
+    opened: OwnedFd,
+    path: PathBuf,
+}
+
+/// A lock on a file of a [`Directory`], held while it lives. The kernel gives it back with the
+/// process. The file stays.
+#[derive(Debug)]
+pub struct Lock(#[allow(dead_code, reason = "held for its lock")] File);
+
+/// Why a lock could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody has it.
+    #[error("process {pid} has it")]
+    Held {
+        /// What the holder wrote: its process number; 0 where it could not.
+        pid: u32,
+    },
+    /// What the system said.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+impl Directory {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with the next step: a stranger owns or can change it, or the way to it.
+    pub fn open(path: &Path) -> Result<Directory, Refused> {
+        let (place, stat) = way::open(path)?;
+        Directory::checked(path, place, &stat)
+    }
+
+    /// Opens a directory and makes it, and the ones above it, when they are missing.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Directory::open`].
+    pub fn open_or_make(path: &Path, mode: u32) -> Result<Directory, Refused> {
+        match Directory::open(path) {
+            Err(refused) if refused.is_missing() => {}
+            other => return other,
+        }
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Directory::open(path);
+        };
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        let above = Directory::open_or_make(above, mode)?;
+        match above.make_directory(name, mode) {
+            Err(Refused::System { error, .. })
+                if error.kind() == std::io::ErrorKind::AlreadyExists =>
+            {
+                Directory::open(path)
+            }
+            other => other,
+        }
+    }
+
+    /// kurabe's own directory, made when it is missing: `/var/lib/kurabe` of root, below
+    /// `XDG_STATE_HOME` or `~/.local/state` of others; `KURABE_HOME` overrides it. Nobody but its
+    /// user can look into it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, belongs to somebody else or is open to others; no home is known.
+    pub fn own() -> Result<Directory, Refused> {
+        let path = own_path()?;
+        let own = Directory::open_or_make(&path, PRIVATE)?;
+        own.check_private()?;
+        Ok(own)
+    }
+
+    /// Opens a directory in `/run` that only root can look into, made when it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Directory::own`].
+    pub fn private(path: &Path) -> Result<Directory, Refused> {
+        let private = Directory::open_or_make(path, PRIVATE)?;
+        private.check_private()?;
+        Ok(private)
+    }
+
+    fn check_private(&self) -> Result<(), Refused> {
+        let stat = rustix::fs::fstat(&self.opened).map_err(|error| self.system(error))?;
+        let own = rustix::process::geteuid().as_raw();
+        if stat.st_uid != own {
+            let owner = crate::owner::name(stat.st_uid);
+            let text = format!("it belongs to user {owner}; it must be your own");
+            return Err(Refused::system(&self.path, std::io::Error::other(text)));
+        }
+        if stat.st_mode & 0o077 != 0 {
+            let text = format!("others can look into it; chmod 700 {}", self.path.display());
+            return Err(Refused::system(&self.path, std::io::Error::other(text)));
+        }
+        Ok(())
+    }
+
+    fn checked(path: &Path, place: OwnedFd, stat: &Stat) -> Result<Directory, Refused> {
+        if way::kind(stat) != FileType::Directory {
+            let is = way::kind_text(stat);
+            return Err(Refused::Kind { path: path.into(), is, wanted: "a directory" });
+        }
+        way::check(path, &place, stat)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&place, ".", flags, Mode::empty())
+            .map_err(|error| Refused::system(path, error))?;
+        Ok(Directory { opened, path: path.into() })
+    }
+
+    /// Where it was opened, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its descriptor.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        self.opened.as_fd()
+    }
+
+    /// A path that leads to this very directory in this process, for programs that want paths.
+    pub fn descriptor_path(&self) -> PathBuf {
+        way::descriptor_path(self.opened.as_raw_fd())
+    }
+
+    /// Makes a directory in it. The name must be free.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn make_directory(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<Directory, Refused> {
+        let name = one_name(name.as_ref());
+        let made = rustix::fs::mkdirat(&self.opened, name, Mode::from_raw_mode(mode));
+        made.map_err(|error| Refused::system(&self.path.join(name), error))?;
+        self.open_directory(name)
+    }
+
+    /// Opens a directory in it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Directory::open`].
+    pub fn open_directory(&self, name: impl AsRef<OsStr>) -> Result<Directory, Refused> {
+        let (place, stat) = self.place(name.as_ref())?;
+        Directory::checked(&self.path.join(name.as_ref()), place, &stat)
+    }
+
+    /// Opens a file in it for reading.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`]: no regular file, or a stranger's.
+    pub fn open_file(&self, name: impl AsRef<OsStr>) -> Result<File, Refused> {
+        let (place, stat) = self.place(name.as_ref())?;
+        file::reopen(&self.path.join(name.as_ref()), &place, &stat, OFlags::RDONLY)
+    }
+
+    /// Opens a file in it for reading and appending.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Directory::open_file`].
+    pub fn append_file(&self, name: impl AsRef<OsStr>) -> Result<File, Refused> {
+        let (place, stat) = self.place(name.as_ref())?;
+        let how = OFlags::RDWR | OFlags::APPEND;
+        file::reopen(&self.path.join(name.as_ref()), &place, &stat, how)
+    }
+
+    /// Creates a file in it for reading and writing. The name must be free.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn create_file(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<File, Refused> {
+        let name = one_name(name.as_ref());
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(mode);
+        let opened = rustix::fs::openat(&self.opened, name, flags | OFlags::CLOEXEC, mode);
+        Ok(opened.map_err(|error| Refused::system(&self.path.join(name), error))?.into())
+    }
+
+    /// A file without a name, for reading and writing: nothing of it is left, however the process
+    /// ends, and nobody can put another in its place.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn nameless_file(&self) -> Result<File, Refused> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        match rustix::fs::openat(&self.opened, ".", flags, mode) {
+            Ok(opened) => Ok(opened.into()),
+            // A file system that knows no files without names.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+                let name = random_name();
+                let file = self.create_file(&name, 0o600)?;
+                self.remove_file(&name)?;
+                Ok(file)
+            }
+            Err(error) => Err(self.system(error)),
+        }
+    }
+
+    /// Reads a file in it of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Directory::open_file`].
+    pub fn read(&self, name: impl AsRef<OsStr>, bytes_max: u64) -> Result<Vec<u8>, Refused> {
+        let path = self.path.join(name.as_ref());
+        file::read_all(&path, self.open_file(name)?, bytes_max)
+    }
+
+    /// Reads a text file in it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Directory::open_file`]; also of one that is not UTF-8.
+    pub fn read_text(&self, name: impl AsRef<OsStr>) -> Result<String, Refused> {
+        let path = self.path.join(name.as_ref());
+        file::into_text(&path, self.read(name, file::TEXT_BYTES_MAX)?)
+    }
+
+    /// Writes a file as a whole: a reader sees the old bytes or the new ones, also after a crash.
+    /// Whatever had the name before is replaced, never written through.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; the file is as it was.
+    pub fn replace(&self, name: impl AsRef<OsStr>, bytes: &[u8], mode: u32) -> Result<(), Refused> {
+        let name = one_name(name.as_ref());
+        let beside = random_name();
+        let mut file = self.create_file(&beside, mode)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_data());
+        let replaced = written
+            .and_then(|()| Ok(rustix::fs::renameat(&self.opened, &beside, &self.opened, name)?));
+        replaced.map_err(|error| {
+            let _ = self.remove_file(&beside);
+            Refused::system(&self.path.join(name), error)
+        })
+    }
+
+    /// Renames within it. Whatever had the new name is replaced.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Result<(), Refused> {
+        let (from, to) = (one_name(from.as_ref()), one_name(to.as_ref()));
+        let renamed = rustix::fs::renameat(&self.opened, from, &self.opened, to);
+        renamed.map_err(|error| Refused::system(&self.path.join(from), error))
+    }
+
+    /// Whether it has this name, whatever stands behind it.
+    pub fn has(&self, name: impl AsRef<OsStr>) -> bool {
+        self.place(name.as_ref()).is_ok()
+    }
+
+    /// The names in it, sorted.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn names(&self) -> Result<Vec<OsString>, Refused> {
+        let read = || -> Result<Vec<OsString>, Errno> {
+            let mut names = Vec::new();
+            for entry in rustix::fs::Dir::read_from(&self.opened)? {
+                let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_os_string();
+                if name != "." && name != ".." {
+                    names.push(name);
+                }
+            }
+            names.sort();
+            Ok(names)
+        };
+        read().map_err(|error| self.system(error))
+    }
+
+    /// Removes a file in it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn remove_file(&self, name: impl AsRef<OsStr>) -> Result<(), Refused> {
+        self.unlink(name.as_ref(), AtFlags::empty())
+    }
+
+    /// Removes an empty directory in it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn remove_directory(&self, name: impl AsRef<OsStr>) -> Result<(), Refused> {
+        self.unlink(name.as_ref(), AtFlags::REMOVEDIR)
+    }
+
+    /// Removes a directory in it with everything below, on its own file system only: a mount below
+    /// makes it fail with what was found.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> Result<(), Refused> {
+        let name = one_name(name.as_ref());
+        let path = self.path.join(name);
+        let system = |error: Errno| Refused::system(&path, error);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = match rustix::fs::openat(&self.opened, name, flags, Mode::empty()) {
+            Ok(opened) => opened,
+            Err(Errno::NOTDIR | Errno::LOOP) => return self.remove_file(name),
+            Err(error) => return Err(system(error)),
+        };
+        let device = |opened: &OwnedFd| Ok::<_, Errno>(rustix::fs::fstat(opened)?.st_dev);
+        if device(&opened).map_err(system)? != device(&self.opened).map_err(system)? {
+            return Err(system(Errno::BUSY));
+        }
+        let below = Directory { opened, path: path.clone() };
+        for entry in below.names()? {
+            below.remove_tree(&entry)?;
+        }
+        self.remove_directory(name)
+    }
+
+    /// Locks a file in it, which is made when it is missing, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Held`] when another process has the lock.
+    pub fn lock(&self, name: impl AsRef<OsStr>) -> Result<Lock, LockError> {
+        let name = one_name(name.as_ref());
+        let mut file = match self.create_file(name, 0o600) {
+            Err(Refused::System { error, .. })
+                if error.kind() == std::io::ErrorKind::AlreadyExists =>
+            {
+                let (place, stat) = self.place(name)?;
+                file::reopen(&self.path.join(name), &place, &stat, OFlags::RDWR)?
+            }
+            created => created?,
+        };
+        let system = |error| Refused::system(&self.path.join(name), error);
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut text = String::new();
+                let _ = (&file).take(32).read_to_string(&mut text);
+                return Err(LockError::Held { pid: text.trim().parse().unwrap_or(0) });
+            }
+            Err(error) => return Err(system(error.into()).into()),
+        }
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.map_err(system)?;
+        Ok(Lock(file))
+    }
+
+    /// Gives it to its user alone, or to all.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn set_mode(&self, mode: u32) -> Result<(), Refused> {
+        let file = File::from(
+            self.opened.try_clone().map_err(|error| Refused::system(&self.path, error))?,
+        );
+        file.set_permissions(Permissions::from_mode(mode))
+            .map_err(|error| Refused::system(&self.path, error))
+    }
+
+    /// Makes what was named in it durable.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn sync(&self) -> Result<(), Refused> {
+        rustix::fs::fsync(&self.opened).map_err(|error| self.system(error))
+    }
+
+    fn place(&self, name: &OsStr) -> Result<(OwnedFd, Stat), Refused> {
+        let name = one_name(name);
+        let system = |error| Refused::system(&self.path.join(name), error);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let place = rustix::fs::openat(&self.opened, name, flags, Mode::empty()).map_err(system)?;
+        let stat = rustix::fs::fstat(&place).map_err(system)?;
+        Ok((place, stat))
+    }
+
+    fn unlink(&self, name: &OsStr, flags: AtFlags) -> Result<(), Refused> {
+        let removed = rustix::fs::unlinkat(&self.opened, one_name(name), flags);
+        removed.map_err(|error| Refused::system(&self.path.join(name), error))
+    }
+
+    fn system(&self, error: Errno) -> Refused {
+        Refused::system(&self.path, error)
+    }
+}
+
+/// A name that nobody else has: 64 random bits behind what every name of kurabe's begins with.
+pub fn random_name() -> String {
+    format!(".kurabe-{:016x}", rand::random::<u64>())
+}
+
+/// A name leads to nothing outside its directory.
+fn one_name(name: &OsStr) -> &OsStr {
+    let is_one =
+        !name.as_bytes().contains(&b'/') && name != ".." && name != "." && !name.is_empty();
+    assert!(is_one, "{} is a name of a file, not a path", Path::new(name).display());
+    name
+}
+
+fn own_path() -> Result<PathBuf, Refused> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(path) = set("KURABE_HOME") {
+        return Ok(path);
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(OWN.into());
+    }
+    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    let unknown =
+        "neither KURABE_HOME nor HOME is set; name a directory of your own by KURABE_HOME";
+    let state = state.ok_or_else(|| {
+        Refused::system(Path::new("~"), std::io::Error::new(std::io::ErrorKind::NotFound, unknown))
+    })?;
+    Ok(state.join("kurabe"))
+}

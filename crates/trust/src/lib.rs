@@ -1,0 +1,92 @@
+//! Whom kurabe believes. It runs as root, so a file, a directory or a text that somebody else made
+//! is data until it was looked at.
+//!
+//! - [`owner`]: who may own what is read or written.
+//! - [`way`]: opens a path and refuses every directory and link on it that a stranger can change.
+//! - [`file`]: reads files below a size, and nothing but regular ones.
+//! - [`Directory`]: a directory that was opened once and is used by descriptor.
+//! - [`text`]: makes foreign text harmless for the terminal, Markdown, HTML and CSV.
+//!
+//! Must not know: what the files are for.
+
+mod directory;
+pub mod file;
+pub mod owner;
+pub mod text;
+pub mod way;
+
+pub use directory::{Directory, Lock, LockError};
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why something is not read, written or used. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// What the system said.
+    #[error("{}: {error}", .path.display())]
+    System {
+        /// Where.
+        path: PathBuf,
+        /// The error.
+        error: io::Error,
+    },
+    /// Somebody owns it who is not believed.
+    #[error(
+        "{} belongs to user {owner}, who could make kurabe do anything with your rights; if you trust {owner}, add: --trust {owner}",
+        .path.display()
+    )]
+    Stranger {
+        /// Where.
+        path: PathBuf,
+        /// Name of the owner, or the number of one without a name.
+        owner: String,
+    },
+    /// Its owner is believed, but others can write it.
+    #[error("{} can be written by other users; take that right away (chmod go-w), or move it", .path.display())]
+    Writable {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A FIFO, a device, a socket, or a file where a directory is wanted.
+    #[error("{} is {is}, and {wanted} is needed", .path.display())]
+    Kind {
+        /// Where.
+        path: PathBuf,
+        /// What it is.
+        is: &'static str,
+        /// What was wanted.
+        wanted: &'static str,
+    },
+    /// It is larger than what is read of such a file.
+    #[error("{} has more than {bytes_max} bytes; no such file is that large", .path.display())]
+    TooLarge {
+        /// Where.
+        path: PathBuf,
+        /// The bound in bytes.
+        bytes_max: u64,
+    },
+}
+
+impl Refused {
+    /// An error of the system at `path`.
+    pub fn system(path: &Path, error: impl Into<io::Error>) -> Refused {
+        Refused::System { path: path.into(), error: error.into() }
+    }
+
+    /// Whether there is no such file.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Refused::System { error, .. } if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> io::Error {
+        let kind = match &refused {
+            Refused::System { error, .. } => error.kind(),
+            Refused::TooLarge { .. } => io::ErrorKind::FileTooLarge,
+            _ => io::ErrorKind::PermissionDenied,
+        };
+        io::Error::new(kind, refused)
+    }
+}

@@ -1,0 +1,1 @@
+//! Foreign text made harmless for the terminal, Markdown, HTML and CSV.

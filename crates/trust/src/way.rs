@@ -1,0 +1,164 @@
+//! The way to a file: every directory and every link between `/` and it.
+//!
+//! A path is walked one name at a time, each opened without following links, below the descriptor
+//! of the directory before it. Whoever could put something else under one of the names would
+//! choose what is opened, so each directory must be of a believed owner and writable by nobody
+//! else, or sticky (as `/tmp` is); each link must be of a believed owner. What was opened is then
+//! used by descriptor.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+
+use crate::{Refused, owner};
+
+/// Links on one path, as the kernel bounds them.
+const LINKS_MAX: usize = 40;
+
+/// The magic number of FUSE in statfs(2).
+const FUSE_MAGIC: i64 = 0x6573_5546;
+
+/// Opens `path` as a place (`O_PATH`), with what the kernel says of it. The last name may be
+/// anything but a link; who owns it was not asked yet (see [`check`]).
+///
+/// # Errors
+///
+/// [`Refused::Stranger`] and [`Refused::Writable`] name the directory or link that a stranger can
+/// change.
+pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
+    let (mut at, mut stat, mut walked) = start(path)?;
+    let mut names = names_of(path);
+    let mut links = 0;
+    while let Some(name) = names.pop_front() {
+        check_directory(&walked, &at, &stat)?;
+        let next = walked.join(&name);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let system = |error| Refused::system(path, error);
+        let opened = rustix::fs::openat(&at, &name, flags, Mode::empty()).map_err(system)?;
+        let found = rustix::fs::fstat(&opened).map_err(system)?;
+        if kind(&found) != FileType::Symlink {
+            (at, stat, walked) = (opened, found, next);
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(system(rustix::io::Errno::LOOP));
+        }
+        believe(&next, found.st_uid)?;
+        let target = rustix::fs::readlinkat(&opened, "", Vec::new()).map_err(system)?;
+        let target = PathBuf::from(OsString::from(std::ffi::OsStr::from_bytes(target.to_bytes())));
+        if target.is_absolute() {
+            (at, stat, walked) = start(&target)?;
+        }
+        let mut longer = names_of(&target);
+        longer.append(&mut names);
+        names = longer;
+    }
+    Ok((at, stat))
+}
+
+/// Whether the owner of what was opened is believed and nobody else can write it.
+///
+/// # Errors
+///
+/// [`Refused::Stranger`] and [`Refused::Writable`].
+pub fn check(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> {
+    believe(path, stat.st_uid)?;
+    believe_server(path, opened, stat)?;
+    let by_group = stat.st_mode & 0o020 != 0
+        && (!owner::is_own_group(stat.st_gid, stat.st_uid) || has_list(opened));
+    match stat.st_mode & 0o002 != 0 || by_group {
+        true => Err(Refused::Writable { path: path.into() }),
+        false => Ok(()),
+    }
+}
+
+/// The same of a directory on the way: in a sticky one nobody can touch what is another's.
+fn check_directory(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> {
+    if kind(stat) == FileType::Directory && stat.st_mode & 0o1000 != 0 {
+        believe(path, stat.st_uid)?;
+        return believe_server(path, opened, stat);
+    }
+    match kind(stat) {
+        FileType::Directory => check(path, opened, stat),
+        // The next step says it in the kernel's words: it is not a directory.
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn believe(path: &Path, user: u32) -> Result<(), Refused> {
+    match owner::is_believed(user) {
+        true => Ok(()),
+        false => Err(Refused::Stranger { path: path.into(), owner: owner::name(user) }),
+    }
+}
+
+/// The server of a FUSE file system says of its files what it likes.
+fn believe_server(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> {
+    let is_fuse = rustix::fs::fstatfs(opened).is_ok_and(|facts| facts.f_type == FUSE_MAGIC);
+    if !is_fuse {
+        return Ok(());
+    }
+    let number = format!("{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let server =
+        table.lines().find(|line| line.split(' ').nth(2) == Some(&number)).and_then(|line| {
+            let options = line.rsplit(' ').next()?;
+            options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
+        });
+    // A server that cannot be found is nobody's whom we know.
+    believe(path, server.unwrap_or(u32::MAX))
+}
+
+/// Whether an access control list stands behind the bits of the group.
+fn has_list(opened: &OwnedFd) -> bool {
+    let path = descriptor_path(opened.as_raw_fd());
+    let mut none = [0_u8; 0];
+    rustix::fs::getxattr(path, "system.posix_acl_access", &mut none[..]).is_ok_and(|size| size > 0)
+}
+
+/// A path that leads to what an own descriptor has open.
+pub fn descriptor_path(descriptor: std::os::fd::RawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{descriptor}"))
+}
+
+/// What a file is, in words.
+pub(crate) fn kind_text(stat: &Stat) -> &'static str {
+    match kind(stat) {
+        FileType::RegularFile => "a regular file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Unknown => "something unknown",
+    }
+}
+
+pub(crate) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+fn start(path: &Path) -> Result<(OwnedFd, Stat, PathBuf), Refused> {
+    let first = if path.is_absolute() { Path::new("/") } else { Path::new(".") };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let system = |error| Refused::system(path, error);
+    let at = rustix::fs::openat(CWD, first, flags, Mode::empty()).map_err(system)?;
+    let stat = rustix::fs::fstat(&at).map_err(system)?;
+    let shown = if path.is_absolute() { PathBuf::from("/") } else { PathBuf::new() };
+    Ok((at, stat, shown))
+}
+
+fn names_of(path: &Path) -> VecDeque<OsString> {
+    let named = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_os_string()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    named.collect()
+}

@@ -1,0 +1,221 @@
+//! What is read and written, and what of a stranger is refused. Another user's files need root.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kurabe_trust::{Directory, LockError, Refused, file};
+
+/// A user who is nobody's caller.
+const STRANGER: u32 = 54_321;
+
+struct Ground {
+    _temporary: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Ground {
+    fn new() -> Ground {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().to_path_buf();
+        Ground { _temporary: temporary, path }
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn directory(&self, name: &str, mode: u32) -> PathBuf {
+        let path = self.path.join(name);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+}
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: only root can give a file to another user");
+    }
+    root
+}
+
+fn give_away(path: &Path) {
+    std::os::unix::fs::lchown(path, Some(STRANGER), Some(STRANGER)).unwrap();
+}
+
+#[test]
+fn own_files_are_read_through_own_links() {
+    let ground = Ground::new();
+    let path = ground.file("study.toml", "text");
+    symlink("study.toml", ground.path.join("link")).unwrap();
+    symlink(&path, ground.path.join("absolute")).unwrap();
+    for name in ["study.toml", "link", "absolute", "../x/../study.toml"] {
+        let path = match name.starts_with("..") {
+            true => ground.path.join("x").join(name),
+            false => ground.path.join(name),
+        };
+        fs::create_dir_all(ground.path.join("x")).unwrap();
+        assert_eq!(file::read_text(&path).unwrap(), "text", "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_file_or_too_large_is_an_error_at_once() {
+    let ground = Ground::new();
+    let fifo = ground.path.join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(file::read_text(&fifo)));
+    let read = receiver.recv_timeout(Duration::from_secs(20)).expect("a FIFO does not hold it up");
+    assert!(matches!(read, Err(Refused::Kind { is: "a FIFO", .. })), "{read:?}");
+    let zeros = file::read_text(Path::new("/dev/zero"));
+    assert!(matches!(zeros, Err(Refused::Kind { is: "a device", .. })), "{zeros:?}");
+    let large = ground.file("large", "12345");
+    assert!(matches!(file::read(&large, 4), Err(Refused::TooLarge { bytes_max: 4, .. })));
+    assert_eq!(file::read(&large, 5).unwrap(), b"12345");
+    assert!(file::read_text(&ground.path.join("none")).unwrap_err().is_missing());
+}
+
+#[test]
+fn a_strangers_file_directory_or_link_is_refused_by_name() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let own = ground.file("own", "text");
+    let theirs = ground.file("theirs", "text");
+    give_away(&theirs);
+    symlink(&own, ground.path.join("their-link")).unwrap();
+    give_away(&ground.path.join("their-link"));
+    let inside = ground.directory("their-directory", 0o755).join("own");
+    fs::write(&inside, "text").unwrap();
+    give_away(inside.parent().unwrap());
+    for (path, named) in [
+        (&theirs, "theirs"),
+        (&ground.path.join("their-link"), "their-link"),
+        (&inside, "their-directory"),
+    ] {
+        let refused = file::read_text(path).unwrap_err();
+        let text = refused.to_string();
+        assert!(matches!(refused, Refused::Stranger { .. }), "{text}");
+        assert!(text.contains(named) && text.contains("--trust 54321"), "{text}");
+    }
+    assert_eq!(file::read_text(&own).unwrap(), "text");
+}
+
+#[test]
+fn what_others_can_write_is_refused_unless_its_directory_is_sticky() {
+    let ground = Ground::new();
+    let open = ground.file("open", "text");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).unwrap();
+    let inside = |name, mode| {
+        let path = ground.directory(name, mode).join("own");
+        fs::write(&path, "text").unwrap();
+        path
+    };
+    let in_open = inside("open-directory", 0o777);
+    let in_sticky = inside("sticky-directory", 0o1777);
+    for path in [&open, &in_open] {
+        let refused = file::read_text(path).unwrap_err();
+        assert!(matches!(refused, Refused::Writable { .. }), "{refused}");
+    }
+    assert_eq!(file::read_text(&in_sticky).unwrap(), "text");
+    // A result directory is written to: there sticky does not help, names can be taken first.
+    let sticky = Directory::open(in_sticky.parent().unwrap());
+    assert!(matches!(sticky, Err(Refused::Writable { .. })));
+}
+
+#[test]
+fn a_group_with_others_in_it_counts_as_others() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let file = ground.file("shared", "text");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o664)).unwrap();
+    assert_eq!(file::read_text(&file).unwrap(), "text", "root's own group");
+    chown(&file, None, Some(STRANGER)).unwrap();
+    assert!(matches!(file::read_text(&file), Err(Refused::Writable { .. })));
+}
+
+#[test]
+fn a_directory_never_reads_or_writes_through_a_link() {
+    let ground = Ground::new();
+    let precious = ground.file("precious", "precious");
+    let path = ground.directory("result", 0o755);
+    let directory = Directory::open(&path).unwrap();
+    symlink(&precious, path.join("plan.json")).unwrap();
+    assert!(matches!(directory.read_text("plan.json"), Err(Refused::Kind { .. })));
+    assert!(matches!(directory.append_file("plan.json"), Err(Refused::Kind { .. })));
+    assert!(directory.create_file("plan.json", 0o600).is_err());
+    directory.replace("plan.json", b"new", 0o644).unwrap();
+    assert_eq!(directory.read_text("plan.json").unwrap(), "new");
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    assert_eq!(directory.names().unwrap(), ["plan.json"]);
+}
+
+#[test]
+fn a_directory_is_the_one_that_was_opened() {
+    let ground = Ground::new();
+    let path = ground.directory("result", 0o755);
+    let directory = Directory::open(&path).unwrap();
+    fs::rename(&path, ground.path.join("moved")).unwrap();
+    ground.directory("result", 0o755);
+    directory.replace("file", b"text", 0o644).unwrap();
+    assert!(ground.path.join("moved/file").is_file() && !path.join("file").exists());
+}
+
+#[test]
+fn a_tree_is_removed_without_leaving_its_ground() {
+    let ground = Ground::new();
+    let precious = ground.directory("precious", 0o755);
+    fs::write(precious.join("file"), "x").unwrap();
+    let directory = Directory::open(&ground.path).unwrap();
+    let scratch = directory.make_directory("scratch", 0o700).unwrap();
+    scratch.make_directory("deep", 0o700).unwrap().create_file("file", 0o600).unwrap();
+    symlink(&precious, scratch.path().join("link")).unwrap();
+    directory.remove_tree("scratch").unwrap();
+    assert_eq!(directory.names().unwrap(), ["precious"]);
+    assert!(precious.join("file").is_file());
+}
+
+#[test]
+fn a_private_directory_is_made_private_and_must_stay_so() {
+    let ground = Ground::new();
+    let path = ground.path.join("deep/own");
+    let own = Directory::private(&path).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o700);
+    drop(own);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let refused = Directory::private(&path).unwrap_err().to_string();
+    assert!(refused.contains("chmod 700"), "{refused}");
+}
+
+#[test]
+fn a_lock_is_held_once_and_names_its_holder() {
+    let ground = Ground::new();
+    let directory = Directory::open(&ground.path).unwrap();
+    let lock = directory.lock("device-8:16").unwrap();
+    // A lock belongs to an open file, so that the same process is refused too.
+    let refused = directory.lock("device-8:16").unwrap_err();
+    let own = std::process::id();
+    assert!(matches!(refused, LockError::Held { pid } if pid == own), "{refused}");
+    drop(lock);
+    directory.lock("device-8:16").unwrap();
+}
+
+#[test]
+fn a_nameless_file_leaves_no_name() {
+    let ground = Ground::new();
+    let directory = Directory::open(&ground.path).unwrap();
+    let file = directory.nameless_file().unwrap();
+    file.set_len(4096).unwrap();
+    assert!(directory.names().unwrap().is_empty());
+}
