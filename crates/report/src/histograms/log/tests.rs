@@ -176,7 +176,7 @@ fn what_unpacks_to_far_more_than_it_holds_is_refused() {
     let line_of = |kind: &str, plain: &[u8]| {
         let mut packed = COMPRESSED_COOKIE.to_vec();
         packed.extend([0; 4]);
-        let mut encoder = ZlibEncoder::new(packed, Compression::fast());
+        let mut encoder = ZlibEncoder::new(packed, Compression::best());
         encoder.write_all(plain).unwrap();
         let packed = encoder.finish().unwrap();
         format!("Tag={kind},0.000,1.000,1.000,{}\n", STANDARD.encode(packed))
