@@ -47,7 +47,7 @@ fn what_is_refused_is_shown_without_its_commands() {
         &["compare", "ext4", "--gate", HOSTILE, "--", "true"],
         &["compare", "ext4", "--baseline", HOSTILE, "--", "true"],
         &["compare", &argument("dir:/"), "--", "true"],
-        &["compare", "ext4", "--export-csv", &argument("/"), "--export-csv", "x", "--", "true"],
+        &["compare", "ext4", "--export-csv", &argument("/no/such/"), "--", "true"],
         &["run", HOSTILE],
         &["studies", HOSTILE],
         &["report", HOSTILE],
