@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use block::{AlignedBuffer, BlockDevice};
 use minfs::display_name as shown;
-use minfs::{File, FileFacts, Finding, MkfsOptions, MountOptions, Severity, Volume};
+use minfs::{File, FileFacts, Finding, MkfsOptions, MountOptions, Severity, Subject, Volume};
 
 use crate::cli::{FsckArguments, MkfsArguments};
 use crate::device::{
@@ -183,6 +183,10 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
             for finding in &report.remaining {
                 tell!("{path}: left: {}", finding.text);
             }
+        } else if told.iter().any(|finding| matches!(finding.subject, Subject::Generations(_))) {
+            tell!(
+                "{path}: nothing was changed, and nothing can be: take the files out with `minfs get`"
+            );
         } else if report.findings.iter().any(|finding| finding.severity == Severity::Error) {
             tell!(
                 "{path}: nothing was changed. First copy the whole device, or take the files named \
