@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use block::BlockDevice;
 
+use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::geometry::VolumeGeometry;
 use crate::layout::BLOCK_BYTES;
@@ -81,12 +82,13 @@ pub fn fsck<D: BlockDevice + ?Sized>(device: &D, repair: bool) -> Result<FsckRep
             rounds -= 1;
         }
     }
-    let unit_bytes = last.geometry.unit_bytes();
+    // Space that several files claim counts once.
+    let free_units = Allocator::new(last.geometry.unit_count(), &last.used).free_units();
     Ok(FsckReport {
         findings,
         repairs,
         files: last.inodes.iter().filter(|inode| inode.file().is_some()).count() as u32,
-        used_bytes: last.used.iter().map(|(extent, _)| u64::from(extent.count) * unit_bytes).sum(),
+        used_bytes: last.geometry.data_bytes() - free_units * last.geometry.unit_bytes(),
         remaining: last.findings,
         geometry: last.geometry,
     })

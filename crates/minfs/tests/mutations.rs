@@ -7,8 +7,12 @@
 mod mutation;
 
 use std::fs;
+use std::io;
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
 
+use block::BlockDevice;
+use minfs::{MkfsOptions, MountOptions, Volume};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -90,4 +94,80 @@ fn a_volume_at_the_end_of_its_generations_is_read_only_and_says_so() {
         assert!(fs::read(&image).unwrap() == bytes, "{generation}: the image was changed");
         assert_eq!(minfs(&["get", &image, "d"]).stdout, [b'c'; 10_000]);
     }
+}
+
+/// A device of 2^62 bytes of which the first 256 KiB and the last block are kept.
+struct Huge(Mutex<[Vec<u8>; 2]>);
+
+impl Huge {
+    const BYTES: u64 = 1 << 62;
+
+    fn with_kept<T>(&self, offset: u64, work: impl FnOnce(Option<&mut [u8]>) -> T) -> T {
+        let [head, last] = &mut *self.0.lock().unwrap();
+        let last_start = Self::BYTES - last.len() as u64;
+        if offset >= last_start {
+            return work(last.get_mut((offset - last_start) as usize..));
+        }
+        work(usize::try_from(offset).ok().and_then(|offset| head.get_mut(offset..)))
+    }
+}
+
+impl BlockDevice for Huge {
+    fn len(&self) -> u64 {
+        Self::BYTES
+    }
+    fn block_size(&self) -> u32 {
+        512
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.with_kept(offset, |kept| match kept {
+            Some(kept) => buffer.copy_from_slice(&kept[..buffer.len()]),
+            None => buffer.fill(0),
+        });
+        Ok(())
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.with_kept(offset, |kept| {
+            if let Some(kept) = kept {
+                kept[..bytes.len()].copy_from_slice(bytes);
+            }
+        });
+        Ok(())
+    }
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn discard(&self, _offset: u64, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn files_that_all_claim_the_largest_volume_are_counted_once() {
+    let device = Arc::new(Huge(Mutex::new([vec![0; 256 << 10], vec![0; 4096]])));
+    let options = MkfsOptions { files: Some(6), ..Default::default() };
+    let geometry = minfs::mkfs(&device, &options).unwrap();
+    let volume = Volume::mount(device.clone(), &MountOptions::default()).unwrap();
+    let file = volume.create(b"0", 0o644).unwrap();
+    file.preallocate(0, geometry.data_bytes(), false, false).unwrap();
+    drop(file);
+    volume.unmount().unwrap();
+    {
+        let [head, _] = &mut *device.0.lock().unwrap();
+        // The second slot of the first inode becomes that of all, each with a name of its own.
+        for inode in 1..6_usize {
+            let block = 7 + inode;
+            head.copy_within(7 * 4096..8 * 4096, block * 4096);
+            head[block * 4096 + 8] = inode as u8;
+            head[block * 4096 + 112] = b'0' + inode as u8;
+            mutation::seal(head, block);
+        }
+    }
+    let report = minfs::fsck(&device, false).unwrap();
+    assert_eq!((report.files, report.used_bytes), (6, geometry.data_bytes()));
+    let volume = Volume::mount(device.clone(), &MountOptions::default()).unwrap();
+    assert_eq!((volume.list().len(), volume.space().free_bytes), (6, 0));
+    drop(volume);
+    let report = minfs::fsck(&device, true).unwrap();
+    assert!(report.is_repaired() && report.files == 1, "{:?}", report.remaining);
 }

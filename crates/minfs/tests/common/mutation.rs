@@ -124,7 +124,7 @@ pub fn mutate(image: &mut [u8], input: &[u8]) {
 }
 
 /// Makes the checksums of a metadata block right.
-fn seal(image: &mut [u8], block: usize) {
+pub fn seal(image: &mut [u8], block: usize) {
     let last = DEVICE_BYTES as usize / BLOCK - 1;
     let uuid: [u8; 16] = image[40..56].try_into().expect("16 bytes");
     let bytes = &mut image[block * BLOCK..(block + 1) * BLOCK];
