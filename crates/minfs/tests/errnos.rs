@@ -474,7 +474,8 @@ fn a_read_only_mount_refuses_every_change() {
 
 #[test]
 fn a_change_by_another_user_takes_setuid_and_setgid_away() {
-    let works: [(&str, fn(&File)); 4] = [
+    type Work = (&'static str, fn(&File));
+    let works: [Work; 4] = [
         ("write", |file| {
             let block = block::AlignedBuffer::zeroed(4096);
             file.write_all_at(&block, 0).unwrap();

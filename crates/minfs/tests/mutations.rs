@@ -3,15 +3,19 @@
 //!
 //! `MINFS_MUTATIONS` sets how many images.
 
+#[path = "common/mount.rs"]
+mod common;
 #[path = "common/mutation.rs"]
 mod mutation;
 
 use std::fs;
-use std::io;
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use block::BlockDevice;
+use common::Mount;
 use minfs::{MkfsOptions, MountOptions, Volume};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -170,4 +174,44 @@ fn files_that_all_claim_the_largest_volume_are_counted_once() {
     drop(volume);
     let report = minfs::fsck(&device, true).unwrap();
     assert!(report.is_repaired() && report.files == 1, "{:?}", report.remaining);
+}
+
+/// Needs root and /dev/fuse.
+#[test]
+fn sizes_times_and_owners_at_the_ends_of_their_ranges_show_in_a_mount() {
+    let Some(mount) = Mount::new("16M", "rw") else { return };
+    for (time, seconds, nanoseconds) in
+        [(i64::MIN, -9_223_372_037, 145_224_192), (i64::MAX, 9_223_372_036, 854_775_807)]
+    {
+        mount.umount();
+        let mut image = mutation::base_image();
+        // The file `a`, in whose second slot its newest record lies.
+        let block = 7;
+        let header = &mut image[block * 4096..];
+        header[48..56].copy_from_slice(&i64::MAX.to_le_bytes());
+        // The last owner and group that there are; of one more the kernel opens nothing to write.
+        for field in header[68..76].chunks_mut(4) {
+            field.copy_from_slice(&(u32::MAX - 1).to_le_bytes());
+        }
+        for field in header[80..112].chunks_mut(8) {
+            field.copy_from_slice(&time.to_le_bytes());
+        }
+        mutation::seal(&mut image, block);
+        fs::write(mount.image(), image).unwrap();
+        mount.mount();
+        let facts = fs::metadata(mount.path("a")).unwrap();
+        assert_eq!(facts.len(), i64::MAX as u64);
+        assert_eq!((facts.mtime(), facts.mtime_nsec()), (seconds, nanoseconds));
+        assert_eq!((facts.atime(), facts.ctime()), (seconds, seconds));
+        assert_eq!((facts.uid(), facts.gid()), (u32::MAX - 1, u32::MAX - 1));
+        let mut file = fs::OpenOptions::new().append(true).open(mount.path("a")).unwrap();
+        assert_eq!(file.write(b"x").unwrap_err().raw_os_error(), Some(libc::EFBIG));
+        let mut end = [1; 10];
+        assert_eq!(file.seek(io::SeekFrom::End(-10)).unwrap(), i64::MAX as u64 - 10);
+        fs::File::open(mount.path("a")).unwrap().read_exact_at(&mut end, 1 << 62).unwrap();
+        assert_eq!(end, [0; 10]);
+        drop(file);
+    }
+    mount.umount();
+    assert_eq!(mount.fsck(), 0);
 }
