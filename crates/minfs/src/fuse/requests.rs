@@ -59,6 +59,8 @@ impl Filesystem for FuseVolume {
         if self.options.writeback_cache {
             wanted.push(InitFlags::FUSE_WRITEBACK_CACHE);
         }
+        // Not FUSE_HANDLE_KILLPRIV_V2: the kernel would leave setuid to the daemon at truncations
+        // too, and `fuser` does not pass on which of them are to take it.
         for flag in wanted {
             // A kernel that does not know one of these works all the same, only slower.
             let _ = config.add_capabilities(flag);
