@@ -416,7 +416,7 @@ impl Filesystem for FuseVolume {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -430,6 +430,10 @@ impl Filesystem for FuseVolume {
             return reply.error(Errno::EOPNOTSUPP);
         }
         let outcome = self.file(inode).and_then(|file| {
+            // Older kernels leave it to the file system, and do not say who may keep the bits.
+            if request.uid() != 0 {
+                file.clear_privileges().map_err(|error| self.failed(&error))?;
+            }
             if zero_range {
                 file.zero_range(offset, length, keep_size)
             } else {
