@@ -235,26 +235,35 @@ fn same_bones(base: &Files, texts: &BTreeSet<String>, payload: &str) -> bool {
     true
 }
 
+/// Three payloads in one, of which the first is one that matters where a text begins.
+fn payloads() -> impl Iterator<Item = String> {
+    let third = PAYLOADS.len().div_ceil(3);
+    (0..third).map(move |place| {
+        let from_end = PAYLOADS.iter().rev().skip(place).step_by(third);
+        from_end.copied().collect()
+    })
+}
+
 #[test]
 fn no_payload_in_all_fields_at_once_becomes_more_than_text() {
-    for (made, every) in [(rich(), 1), (matrix(), 6)] {
+    for (made, every) in [(rich(), 1), (matrix(), 3)] {
         let base = files(&made);
         let texts = free_texts(&base);
         assert!(texts.len() >= 20, "{texts:?}");
-        for payload in PAYLOADS.iter().step_by(every) {
-            assert!(same_bones(&base, &texts, payload), "{payload:?} is refused");
+        for payload in payloads().step_by(every) {
+            assert!(same_bones(&base, &texts, &payload), "{payload:?} is refused");
         }
     }
 }
 
-/// Also where the text is a word that a result must have: then it stands in what is said of it.
+/// A word that a result must have stands in what is said of the damage once it is another.
 #[test]
-fn no_field_is_forgotten() {
+fn no_payload_in_a_word_of_ours_becomes_more_than_text() {
     let base = files(&rich());
-    let texts = texts(&base);
-    let payload = [0, 3, 4, 10, 13, 16].map(|place| PAYLOADS[place]).concat();
-    let is_read = |text: &&String| same_bones(&base, &[text.to_string()].into(), &payload);
-    let read = texts.iter().filter(is_read).count();
-    println!("{read} of {} texts", texts.len());
-    assert!(read >= 40, "only {read} of {} were read", texts.len());
+    let free = free_texts(&base);
+    let payload: String = [0, 3, 4, 10, 13, 16].map(|place| PAYLOADS[place]).concat();
+    let all = texts(&base);
+    let words = all.difference(&free);
+    let read = words.filter(|word| same_bones(&base, &[word.to_string()].into(), &payload)).count();
+    assert!(read >= 8, "only {read} of {} texts", all.len());
 }
