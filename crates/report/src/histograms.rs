@@ -265,7 +265,10 @@ impl Sums {
                 let filled = found.sums.iter().map(|sum| sum.counts.len()).sum::<usize>();
                 match filled + kinds.iter().map(|kind| kind.counts.len()).sum::<usize>() > room {
                     true => Err("there are more kinds of operations than can be kept".into()),
-                    false => Ok(found.add_trial(record, kinds)),
+                    false => {
+                        found.add_trial(record, kinds);
+                        Ok(())
+                    }
                 }
             });
             match added {

@@ -237,7 +237,7 @@ mod tests {
         let mut hostile = Table::new(&["\u{1b}[2J"]);
         hostile.rows.push(vec![Cell::toned("a\n\u{9b}31m", Tone::Bad)]);
         let mut screen = Screen::new(true);
-        let _ = write!(screen, "\u{1b}[32m{}\n", "\u{202e}");
+        let _ = writeln!(screen, "\u{1b}[32m\u{202e}");
         screen.append(&hostile.terminal(true));
         assert_eq!(
             &*screen,
