@@ -200,6 +200,18 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_would_take_room_without_end_are_refused() {
+        let plan = Plan::new(study(), 1);
+        assert_eq!(plan.check(), Ok(()));
+        let mut far = plan.clone();
+        far.blocks.last_mut().unwrap().block = u32::MAX;
+        assert!(far.check().unwrap_err().contains("beyond their number"));
+        let mut part = plan;
+        part.blocks.last_mut().unwrap().trials.pop();
+        assert!(part.check().unwrap_err().contains("not whole"));
+    }
+
+    #[test]
     fn every_block_is_complete_and_the_numbers_run_on() {
         let plan = Plan::new(study(), 1);
         assert_eq!(plan.blocks.len(), 9);

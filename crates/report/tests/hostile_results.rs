@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use harness::hostile::{exercise, files, matrix, mutate, rich, write};
 
-const MUTATIONS: u64 = 100;
+const MUTATIONS: u64 = 60;
 
 fn number(name: &str) -> Option<u64> {
     Some(std::env::var(name).ok()?.parse().expect("a whole number"))
