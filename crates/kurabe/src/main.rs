@@ -19,13 +19,11 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::exit::Failure;
-use crate::flags::{Action, Cli};
+use crate::flags::Action;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = terminal::parse();
     let result = match cli.action {
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),
         Action::Load { task } => return trial::workload::main(&task),

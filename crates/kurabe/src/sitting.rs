@@ -99,11 +99,11 @@ impl Sitting {
             terminal::note("");
         }
         if let Ok(source) = &source {
-            terminal::print(&report::sittings::terminal(source, look.colour));
+            terminal::show(&report::sittings::terminal(source, look.colour));
         }
-        terminal::print(&report::tables::terminal(&self.plan, &analysis, look.colour));
+        terminal::show(&report::tables::terminal(&self.plan, &analysis, look.colour));
         let beside = report::published::terminal(&self.plan, &self.records, &analysis, look.colour);
-        terminal::print(&beside);
+        terminal::show(&beside);
         // The records are safe; a page that cannot be written can be made again.
         match source.and_then(|source| reporting::write_page(directory, &source)) {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
