@@ -1,66 +1,15 @@
 //! The claim against real devices: loop devices that these tests attach themselves. Needs root
 //! and loop devices; says so and passes where there are none.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use kurabe_block::claim::{ClaimError, Use, claim, examine};
 
-/// A loop device of the test's own, detached when dropped.
-struct Loop {
-    node: PathBuf,
-    image: tempfile::NamedTempFile,
-}
-
-impl Loop {
-    fn of_megabytes(megabytes: u64) -> Option<Loop> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            eprintln!("SKIPPED: needs root and /dev/loop-control");
-            return None;
-        }
-        let image = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
-        image.as_file().set_len(megabytes << 20).unwrap();
-        let node = run(&["losetup", "--find", "--show", &image.path().display().to_string()]);
-        Some(Loop { node: node.trim().into(), image })
-    }
-
-    fn name(&self) -> String {
-        self.node.file_name().unwrap().to_string_lossy().into_owned()
-    }
-
-    fn text(&self) -> String {
-        self.node.display().to_string()
-    }
-
-    fn write(&self, offset: u64, bytes: &[u8]) {
-        let file = File::options().write(true).open(&self.node).unwrap();
-        file.write_all_at(bytes, offset).unwrap();
-        file.sync_all().unwrap();
-    }
-
-    /// What the refusal says; panics when the claim is granted.
-    fn refusal(&self, destroy: &str) -> String {
-        match claim(&self.node, destroy) {
-            Err(error @ ClaimError::Refused { .. }) => error.to_string(),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        run(&["losetup", "--detach", &self.text()]);
-        assert!(self.image.path().exists());
-    }
-}
-
-fn run(words: &[&str]) -> String {
-    let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
+mod common;
+use common::{Loop, run};
 
 /// Waits until nobody but the tests looks at the device, as udev may.
 fn uses(device: &Loop) -> Vec<Use> {
@@ -75,6 +24,8 @@ fn a_blank_device_is_granted_and_held() {
     granted.file().write_all_at(&[1; 4096], 0).unwrap();
     // Held: nobody else can claim or mount it.
     let refusal = device.refusal(&device.name());
+    let expected = format!("another kurabe (pid {}) is using it", std::process::id());
+    assert!(refusal.contains(&expected), "{refusal}");
     assert!(refusal.contains("exclusively") && !refusal.contains("--destroy"), "{refusal}");
     drop(granted);
     claim(&device.node, &device.text()).unwrap();

@@ -150,7 +150,7 @@ fn a_process_that_opened_a_node_outside_of_dev_is_refused() {
     let holder = Holder::start(&[], script, &[&text(&node)]);
     let refusal = device.refusal(&device.name());
     assert!(refusal.contains(&format!("process {} (", holder.0.id())), "{refusal}");
-    assert!(refusal.contains(&format!("has {} open", device.name())), "{refusal}");
+    assert!(refusal.contains("has it open"), "{refusal}");
     drop(holder);
 
     let minor = fs::read_to_string(format!("/sys/class/block/{}/dev", device.name())).unwrap();
@@ -160,7 +160,7 @@ fn a_process_that_opened_a_node_outside_of_dev_is_refused() {
     let arguments = [&*text(directory.path()), &*minor];
     let _holder = Holder::start(&["unshare", "--mount"], script, &arguments);
     let refusal = device.refusal(&device.name());
-    assert!(refusal.contains(&format!("has {} open", device.name())), "{refusal}");
+    assert!(refusal.contains("has it open"), "{refusal}");
 }
 
 #[test]

@@ -1,5 +1,10 @@
 //! A loop device over a temporary image, for the tests of the claim.
 
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,6 +35,12 @@ impl Loop {
 
     pub fn text(&self) -> String {
         self.node.display().to_string()
+    }
+
+    pub fn write(&self, offset: u64, bytes: &[u8]) {
+        let file = File::options().write(true).open(&self.node).unwrap();
+        file.write_all_at(bytes, offset).unwrap();
+        file.sync_all().unwrap();
     }
 
     pub fn image(&self) -> &Path {
