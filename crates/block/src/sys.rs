@@ -154,3 +154,21 @@ fn range_ioctl(
     let outcome = unsafe { libc::ioctl(device.as_raw_fd(), request, range.as_ptr()) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Maps the first page of a device for as long as the process lives. For tests.
+#[cfg(test)]
+pub(crate) fn map_for_good(device: BorrowedFd<'_>) -> io::Result<()> {
+    let (none, protection) = (std::ptr::null_mut(), libc::PROT_READ);
+    // SAFETY: a new mapping at an address of the kernel's choice, which nothing ever reads.
+    let mapped =
+        unsafe { libc::mmap(none, 4096, protection, libc::MAP_SHARED, device.as_raw_fd(), 0) };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Gives this thread a table of open files of its own. For tests.
+#[cfg(test)]
+pub(crate) fn unshare_files() -> io::Result<()> {
+    // SAFETY: the thread keeps all its descriptors; only what it opens from now on is its own.
+    let outcome = unsafe { libc::unshare(libc::CLONE_FILES) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -156,6 +156,77 @@ fn name_of(directory: impl AsFd, path: impl Arg, relatives: &Relatives) -> Optio
 mod tests {
     use super::*;
 
+    use std::os::fd::AsFd;
+    use std::process::{Child, Command, Stdio};
+
+    use crate::common;
+
+    const DEVICE: &str = "KURABE_TEST_DEVICE";
+
+    /// What the tests below run as a process of its own: it ends with its standard input.
+    fn hold(how: impl FnOnce(File) + Send + 'static) {
+        let Ok(device) = std::env::var(DEVICE) else { return };
+        std::thread::spawn(move || {
+            sys::unshare_files().unwrap();
+            how(File::open(device).unwrap());
+            println!("\nready");
+            let _ = std::io::stdin().read_line(&mut String::new());
+        });
+        // The first thread has nothing open.
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+
+    #[test]
+    #[ignore = "run by a_mapping_without_a_descriptor_is_seen"]
+    fn hold_a_mapping() {
+        hold(|device| sys::map_for_good(device.as_fd()).unwrap());
+    }
+
+    #[test]
+    #[ignore = "run by what_a_thread_alone_has_open_is_seen"]
+    fn hold_in_a_thread() {
+        hold(std::mem::forget);
+    }
+
+    /// Runs one of the above on a device; it says `ready`.
+    fn run(test: &str, device: &common::Loop) -> Child {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--nocapture", "--exact"])
+            .arg(format!("claim::openers::tests::{test}"))
+            .env(DEVICE, &device.node)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line == "ready"));
+        child
+    }
+
+    fn refusal_beside(test: &str) -> Option<(String, String)> {
+        let device = common::Loop::of_megabytes(32)?;
+        let mut child = run(test, &device);
+        let claimed = crate::claim::claim(&device.node, &device.name());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let expected = format!("process {} (", child.id());
+        let refusal = claimed.map(drop).unwrap_err().to_string();
+        crate::claim::claim(&device.node, &device.name()).unwrap();
+        Some((refusal, expected))
+    }
+
+    #[test]
+    fn a_mapping_without_a_descriptor_is_seen() {
+        let Some((refusal, expected)) = refusal_beside("hold_a_mapping") else { return };
+        assert!(refusal.contains(&expected) && refusal.contains("has it open"), "{refusal}");
+    }
+
+    #[test]
+    fn what_a_thread_alone_has_open_is_seen() {
+        let Some((refusal, expected)) = refusal_beside("hold_in_a_thread") else { return };
+        assert!(refusal.contains(&expected) && refusal.contains("has it open"), "{refusal}");
+    }
+
     #[test]
     fn a_line_of_the_table_of_mappings_is_read() {
         let line = b"00400000-00452000 r-xp 00000000 08:02 173521    /usr/bin/dbus daemon\n";
