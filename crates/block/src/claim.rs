@@ -289,7 +289,8 @@ impl fmt::Display for ClaimError {
                 if let Some(permission) = sufficient {
                     write!(
                         f,
-                        "\nIf everything on it may be lost, say so with: --device {} --destroy '{permission}'",
+                        "\nIf everything on it may be lost, say so with: --device {} --destroy '{permission}'\n\
+                         Data without a signature, and users inside the kernel (an NVMe or SCSI target, DRBD), cannot be seen.",
                         path.display()
                     )?;
                 }
@@ -519,7 +520,7 @@ mod tests {
         let lines = found.objections(&permission);
         let text = refusal(found.clone(), lines, &permission).to_string();
         assert!(text.contains("it carries ext4"), "{text}");
-        assert!(text.contains("--device /dev/sdx --destroy 'sdx:ext4'"), "{text}");
+        assert!(text.contains("--device /dev/sdx --destroy 'sdx:ext4'\nData without"), "{text}");
         found.uses.push(Use::Swap { device: "sdx".into() });
         let lines = found.objections(&permission);
         let text = refusal(found, lines, &permission).to_string();

@@ -27,7 +27,8 @@ pub struct Identity {
     pub diskseq: Option<u64>,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// World wide name of the disk, of a partition that of its disk.
+    /// World wide name of the disk, or the UUID of a mapping or an array; of a partition that of
+    /// its disk.
     pub wwid: Option<String>,
     /// Serial number of the disk, of a partition that of its disk.
     pub serial: Option<String>,
@@ -62,7 +63,7 @@ impl Identity {
             minor,
             diskseq: sys::disk_sequence(device.as_fd()).ok(),
             size_bytes: sys::block_device_size(device.as_fd())?,
-            wwid: first(&["wwid", "device/wwid"]),
+            wwid: first(&["wwid", "device/wwid", "dm/uuid", "md/uuid"]),
             serial: first(&["serial", "device/serial"]),
             partition_start_bytes,
         })

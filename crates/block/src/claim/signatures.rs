@@ -38,15 +38,21 @@ pub struct Signature {
 const GROUP_KINDS: [&str; 5] =
     ["bcache", "ceph_bluestore", "DM_snapshot_cow", "stratis", "xfs_external_log"];
 
-/// Labels of the pools that kurabe makes begin so.
-const OWN_LABEL_PREFIX: &str = "kurabe";
+/// Whether kurabe made a pool: `kurabe-`, a process number, 16 hexadecimal digits.
+fn is_own_label(label: &str) -> bool {
+    let numbers = label.strip_prefix("kurabe-").and_then(|rest| rest.split_once('-'));
+    numbers.is_some_and(|(process, random)| {
+        process.parse::<u32>().is_ok()
+            && random.len() == 16
+            && random.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
 
 impl Signature {
     /// Whether the device belongs with others (LVM, md, a pool) or is divided. Such a thing is
     /// taken apart with the tools that made it, never by naming it.
     pub fn marks_a_group(&self) -> bool {
-        let pool = self.kind == "zfs_member"
-            && !self.label.as_deref().is_some_and(|label| label.starts_with(OWN_LABEL_PREFIX));
+        let pool = self.kind == "zfs_member" && !self.label.as_deref().is_some_and(is_own_label);
         pool || self.devices.is_some_and(|devices| devices != 1)
             || GROUP_KINDS.contains(&self.kind.as_str())
             || matches!(self.usage.as_str(), "raid" | "partition-table")
@@ -249,7 +255,8 @@ mod tests {
         };
         assert!(pool(Some("tank")).marks_a_group());
         assert!(pool(None).marks_a_group());
-        assert!(!pool(Some("kurabe-1234")).marks_a_group());
+        assert!(pool(Some("kurabe-backup")).marks_a_group());
+        assert!(!pool(Some("kurabe-1234-00c0ffee00c0ffee")).marks_a_group());
         let member = |kind: &str, devices| Signature { kind: kind.into(), devices, ..pool(None) };
         assert!(member("bcache", None).marks_a_group());
         assert!(!member("btrfs", Some(1)).marks_a_group());
