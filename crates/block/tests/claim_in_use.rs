@@ -6,8 +6,6 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use kurabe_block::claim::claim;
-
 mod common;
 use common::{Loop, run};
 
@@ -166,26 +164,23 @@ fn a_process_that_opened_a_node_outside_of_dev_is_refused() {
 #[test]
 fn a_partition_whose_disk_is_open_or_looped_is_refused() {
     let Some(device) = Loop::of_megabytes(32) else { return };
-    // addpart(8) tells the kernel of a partition whatever tables it was built to read.
-    run(&["addpart", &device.text(), "1", "2048", "8192"]);
-    let _delete = Undo::with(&["delpart", &device.text(), "1"]);
-    let part = PathBuf::from(format!("{}p1", device.text()));
-    let name = format!("{}p1", device.name());
-    claim(&part, &name).unwrap();
+    let partition = device.divide(2048);
+    let (part, name) = (&partition.node, partition.name());
+    common::granted(part, &name);
     let script = "exec < \"$1\"; echo ready; exec sleep 60";
     let holder = Holder::start(&[], script, &[&device.text()]);
-    let refusal = common::refusal(&part, &name);
+    let refusal = common::refusal(part, &name);
     assert!(refusal.contains(&format!("has {} open", device.name())), "{refusal}");
     drop(holder);
     let (disk_loop, detach) = looped(&device.node);
-    let refusal = common::refusal(&part, &name);
+    let refusal = common::refusal(part, &name);
     let disk_loop = common::name_of(Path::new(&disk_loop));
     let expected = format!("{disk_loop} is built on {}", device.name());
     assert!(refusal.contains(&expected), "{refusal}");
     drop(detach);
     // The image of the disk, looped elsewhere, holds the same bytes as well.
     let (second, _detach) = looped(device.image());
-    let refusal = common::refusal(&part, &name);
+    let refusal = common::refusal(part, &name);
     let second = common::name_of(Path::new(&second));
     assert!(refusal.contains(&format!("{second} is attached to the same image")), "{refusal}");
 }
@@ -193,16 +188,15 @@ fn a_partition_whose_disk_is_open_or_looped_is_refused() {
 #[test]
 fn a_disk_whose_partition_is_open_or_looped_is_refused_with_the_user() {
     let Some(device) = Loop::of_megabytes(32) else { return };
-    run(&["addpart", &device.text(), "1", "2048", "8192"]);
-    let _delete = Undo::with(&["delpart", &device.text(), "1"]);
-    let part = PathBuf::from(format!("{}p1", device.text()));
+    let partition = device.divide(2048);
+    let part = &partition.node;
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-    let node = node_outside(&part, directory.path());
+    let node = node_outside(part, directory.path());
     let script = "exec < \"$1\"; rm \"$1\"; echo ready; exec sleep 60";
     let _holder = Holder::start(&[], script, &[&text(&node)]);
     let refusal = device.refusal(&device.name());
     assert!(refusal.contains(&format!("has {}p1 open", device.name())), "{refusal}");
-    let (upper, _detach) = looped(&part);
+    let (upper, _detach) = looped(part);
     let refusal = device.refusal(&device.name());
     let upper = common::name_of(Path::new(&upper));
     assert!(refusal.contains(&format!("{upper} is built on {}p1", device.name())), "{refusal}");
@@ -216,7 +210,7 @@ fn a_loop_over_a_disk_in_use_is_refused_as_the_disk_is() {
     let (upper, _detach) = looped(&device.node);
     let upper_name = common::name_of(Path::new(&upper));
     let permission = format!("{upper_name}:ext4");
-    claim(Path::new(&upper), &permission).unwrap();
+    common::granted(Path::new(&upper), &permission);
     let _unmount = mounted(&device.text(), point.path());
     let refusal = common::refusal(Path::new(&upper), &permission);
     assert!(refusal.contains(&format!("{} is mounted on", device.name())), "{refusal}");
@@ -234,5 +228,5 @@ fn a_member_of_a_btrfs_of_two_devices_is_refused_whatever_is_named() {
     }
     // Alone it is a file system like any other.
     run(&["mkfs.btrfs", "-q", "-f", &first.text()]);
-    claim(&first.node, &format!("{}:btrfs", first.name())).unwrap();
+    common::granted(&first.node, &format!("{}:btrfs", first.name()));
 }

@@ -7,8 +7,15 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use kurabe_block::claim::{ClaimError, claim};
+use kurabe_block::claim::{Claim, ClaimError, claim};
+
+/// How often something is tried that others on this machine hinder for a while: a copy of our
+/// descriptors in a child that is just being started, a copy of our mounts in a namespace that was
+/// made beside us.
+const ATTEMPTS_MAX: usize = 600;
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// A loop device of the test's own, given back with its image when dropped.
 pub struct Loop {
@@ -52,6 +59,39 @@ impl Loop {
     }
 }
 
+impl Loop {
+    /// Tells the kernel of a partition of 4 MiB, whatever tables it was built to read.
+    pub fn divide(&self, start_sector: u64) -> Partition {
+        let device = self.text();
+        run(&["addpart", &device, "1", &start_sector.to_string(), "8192"]);
+        Partition { node: format!("{device}p1").into(), device }
+    }
+}
+
+/// The first partition of a device, taken away when dropped.
+pub struct Partition {
+    pub node: PathBuf,
+    device: String,
+}
+
+impl Partition {
+    pub fn name(&self) -> String {
+        name_of(&self.node)
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        for _ in 0..ATTEMPTS_MAX {
+            let deleted = Command::new("delpart").args([&self.device, "1"]).output();
+            if deleted.is_ok_and(|output| output.status.success()) {
+                return;
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+}
+
 impl Drop for Loop {
     fn drop(&mut self) {
         let _ = Command::new("losetup").arg("--detach").arg(&self.node).output();
@@ -68,6 +108,29 @@ pub fn refusal(node: &Path, destroy: &str) -> String {
         Err(error @ ClaimError::Refused { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     }
+}
+
+/// The claim, once nobody else hinders it.
+pub fn granted(node: &Path, destroy: &str) -> Claim {
+    for _ in 1..ATTEMPTS_MAX {
+        match claim(node, destroy) {
+            Ok(granted) => return granted,
+            Err(_) => std::thread::sleep(INTERVAL),
+        }
+    }
+    claim(node, destroy).unwrap()
+}
+
+/// The refusal of a device that nobody uses: it says what to give to `--destroy` instead.
+pub fn refusal_of_unused(node: &Path, destroy: &str) -> String {
+    for _ in 1..ATTEMPTS_MAX {
+        let text = refusal(node, destroy);
+        if text.contains("--destroy") {
+            return text;
+        }
+        std::thread::sleep(INTERVAL);
+    }
+    refusal(node, destroy)
 }
 
 pub fn run(words: &[&str]) -> String {
