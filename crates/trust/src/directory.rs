@@ -34,7 +34,14 @@ pub struct Directory {
 /// A lock on a file of a [`Directory`], held while it lives. The kernel gives it back with the
 /// process. The file stays.
 #[derive(Debug)]
-pub struct Lock(#[allow(dead_code, reason = "held for its lock")] File);
+pub struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing is not enough: a child between fork(2) and execve(2) has a copy of the descriptor.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 /// Why a lock could not be had.
 #[derive(Debug, thiserror::Error)]
