@@ -117,12 +117,12 @@ fn phase_of(site: &Site) -> &'static str {
     }
     let is_mounted = processes.iter().any(|process| {
         let mounts = fs::read_to_string(format!("/proc/{process}/mountinfo")).unwrap_or_default();
-        mounts.contains(&site.scratch().display().to_string())
+        mounts.contains(&format!("{}/kurabe-", site.own().display()))
     });
     let has_any = |directory: std::path::PathBuf| {
         fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
     };
-    match (processes.len(), is_mounted, has_any(site.images()), has_any(site.ledger())) {
+    match (processes.len(), is_mounted, site.has_image(), has_any(site.ledger())) {
         (0, ..) => "ended",
         (_, true, ..) => "mounted: settle, sync or unmount",
         (1, _, true, _) => "the runner alone, with an image",

@@ -1,4 +1,4 @@
-//! A site of its own for every test: its own ledger, scratch, image and working directory, so that
+//! A site of its own for every test: kurabe's own, an image and a working directory, so that
 //! tests (and other people's kurabe) run side by side, and so that whatever kurabe leaves behind
 //! can be told from everybody else's.
 //!
@@ -96,9 +96,10 @@ impl Site {
             .expect("/var/tmp can be written");
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let site = Site { home };
-        for directory in [site.images(), site.scratch(), site.work()] {
+        for directory in [site.images(), site.temporary(), site.work(), site.own()] {
             fs::create_dir(directory).unwrap();
         }
+        fs::set_permissions(site.own(), fs::Permissions::from_mode(0o700)).unwrap();
         site
     }
 
@@ -106,18 +107,34 @@ impl Site {
         self.home.path()
     }
 
-    /// Where images lie.
+    /// kurabe's own directory.
+    pub fn own(&self) -> PathBuf {
+        self.home().join("own")
+    }
+
+    /// The place that every program may use, and kurabe does not.
+    pub fn temporary(&self) -> PathBuf {
+        self.home().join("tmp")
+    }
+
+    /// Where images lie that are asked for by [`Site::image_device`].
     pub fn images(&self) -> PathBuf {
         self.home().join("images")
     }
 
-    /// Where trials have their mount points.
-    pub fn scratch(&self) -> PathBuf {
-        self.home().join("scratch")
+    pub fn ledger(&self) -> PathBuf {
+        self.own().join("ledger")
     }
 
-    pub fn ledger(&self) -> PathBuf {
-        self.home().join("ledger")
+    /// Whether a process of this site holds an image.
+    pub fn has_image(&self) -> bool {
+        let images = self.images();
+        self.processes().into_iter().any(|process| {
+            let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten();
+            descriptors.flatten().any(|descriptor| {
+                fs::read_link(descriptor.path()).is_ok_and(|file| file.starts_with(&images))
+            })
+        })
     }
 
     /// Where kurabe is started.
@@ -132,7 +149,7 @@ impl Site {
 
     /// The mark by which every process that kurabe starts here is known.
     fn mark(&self) -> String {
-        format!("KURABE_LEDGER={}", self.ledger().display())
+        format!("KURABE_HOME={}", self.own().display())
     }
 
     /// `program`, started in this site.
@@ -140,8 +157,8 @@ impl Site {
         let mut command = Command::new(program);
         command
             .current_dir(self.work())
-            .env("KURABE_LEDGER", self.ledger())
-            .env("TMPDIR", self.scratch())
+            .env("KURABE_HOME", self.own())
+            .env("TMPDIR", self.temporary())
             .env_remove("NO_COLOR")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -245,11 +262,16 @@ impl Site {
             let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
             taken.insert(format!("process {} ({process})", name.trim_end()));
         }
-        for (kind, directory) in
-            [("image", self.images()), ("scratch", self.scratch()), ("ledger", self.ledger())]
-        {
+        for (kind, directory) in [
+            ("image", self.images()),
+            ("temporary", self.temporary()),
+            ("scratch", self.own()),
+            ("ledger", self.ledger()),
+        ] {
             for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-                taken.insert(format!("{kind} {}", entry.file_name().display()));
+                if entry.path() != self.ledger() {
+                    taken.insert(format!("{kind} {}", entry.file_name().display()));
+                }
             }
         }
         taken
