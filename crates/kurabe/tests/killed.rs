@@ -122,7 +122,7 @@ fn phase_of(site: &Site) -> &'static str {
     let has_any = |directory: std::path::PathBuf| {
         fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
     };
-    match (processes.len(), is_mounted, site.has_image(), has_any(site.ledger())) {
+    match (processes.len(), is_mounted, site.image().is_some(), has_any(site.ledger())) {
         (0, ..) => "ended",
         (_, true, ..) => "mounted: settle, sync or unmount",
         (1, _, true, _) => "the runner alone, with an image",

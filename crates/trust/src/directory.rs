@@ -90,7 +90,11 @@ impl Directory {
             return Directory::open(path);
         };
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        let above = Directory::open_or_make(above, mode)?;
+        // A name that was not there and is made now is nobody else's, in a sticky directory too.
+        let above = match Directory::open_shared(above) {
+            Err(refused) if refused.is_missing() => Directory::open_or_make(above, mode)?,
+            above => above?,
+        };
         match above.make_directory(name, mode) {
             Err(Refused::System { error, .. })
                 if error.kind() == std::io::ErrorKind::AlreadyExists =>

@@ -199,6 +199,10 @@ fn a_private_directory_is_made_private_and_must_stay_so() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), 0o700);
     drop(own);
+    let sticky = ground.directory("sticky-directory", 0o1777);
+    assert_eq!(Directory::private(&sticky.join("own")).unwrap().path(), sticky.join("own"));
+    let open = ground.directory("open-directory", 0o777);
+    assert!(matches!(Directory::private(&open.join("own")), Err(Refused::Writable { .. })));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let refused = Directory::private(&path).unwrap_err().to_string();
     assert!(refused.contains("chmod 700"), "{refused}");

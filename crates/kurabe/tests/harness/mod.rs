@@ -126,13 +126,16 @@ impl Site {
         self.own().join("ledger")
     }
 
-    /// Whether a process of this site holds an image.
-    pub fn has_image(&self) -> bool {
+    /// The image of this site that a process holds: a path that leads to it, which has no name.
+    pub fn image(&self) -> Option<PathBuf> {
         let images = self.images();
-        self.processes().into_iter().any(|process| {
-            let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten();
-            descriptors.flatten().any(|descriptor| {
-                fs::read_link(descriptor.path()).is_ok_and(|file| file.starts_with(&images))
+        self.processes().into_iter().find_map(|process| {
+            let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+            let mut descriptors = descriptors.flatten().map(|descriptor| descriptor.path());
+            descriptors.find(|descriptor| {
+                fs::read_link(descriptor).is_ok_and(|file| {
+                    file.starts_with(&images) && file.to_string_lossy().ends_with("(deleted)")
+                })
             })
         })
     }
