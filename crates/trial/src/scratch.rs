@@ -15,6 +15,7 @@ use rustix::mount::{MountFlags, mount, mount_bind};
 use trust::{Directory, way};
 
 use crate::ledger::{self, CleanReport, Ledger, Taken};
+use crate::sys;
 
 /// Rights of the room and of what leads to it, where a trial has a mount namespace of its own.
 pub const ROOM_MODE: u32 = 0o700;
@@ -92,6 +93,8 @@ impl Occupied {
         if is_cleaned || rustix::fs::fstat(scratch.descriptor())?.st_nlink == 0 {
             return Err(gone());
         }
+        // From here on the trial starts programs, which are given 0, 1 and 2 and nothing else.
+        sys::keep_descriptors_from_children()?;
         let room = scratch.make_directory(ROOM, ROOM_MODE)?;
         // Whoever is number 1 is the first process of a namespace of the trial's own.
         if std::process::id() == 1 {
