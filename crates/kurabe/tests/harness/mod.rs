@@ -85,21 +85,37 @@ impl Ran {
 /// A place where kurabe runs.
 pub struct Site {
     home: TempDir,
+    own: PathBuf,
 }
+
+/// The variable by which every process that kurabe starts in a site is known.
+const MARK: &str = "KURABE_TEST_SITE";
 
 impl Site {
     pub fn new() -> Site {
+        let site = Site::with_own(None);
+        fs::create_dir(site.own()).unwrap();
+        fs::set_permissions(site.own(), fs::Permissions::from_mode(0o700)).unwrap();
+        site
+    }
+
+    /// A site whose kurabe has the own directory of another site's.
+    pub fn beside(other: &Site) -> Site {
+        Site::with_own(Some(other.own()))
+    }
+
+    fn with_own(own: Option<PathBuf>) -> Site {
         // On a disk, because an image in memory is refused.
         let home = tempfile::Builder::new()
             .prefix("test-of-kurabe-")
             .tempdir_in("/var/tmp")
             .expect("/var/tmp can be written");
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let site = Site { home };
-        for directory in [site.images(), site.temporary(), site.work(), site.own()] {
+        let own = own.unwrap_or_else(|| home.path().join("own"));
+        let site = Site { home, own };
+        for directory in [site.images(), site.temporary(), site.work()] {
             fs::create_dir(directory).unwrap();
         }
-        fs::set_permissions(site.own(), fs::Permissions::from_mode(0o700)).unwrap();
         site
     }
 
@@ -109,7 +125,7 @@ impl Site {
 
     /// kurabe's own directory.
     pub fn own(&self) -> PathBuf {
-        self.home().join("own")
+        self.own.clone()
     }
 
     /// The place that every program may use, and kurabe does not.
@@ -150,9 +166,8 @@ impl Site {
         format!("loop:{size}@{}", self.images().display())
     }
 
-    /// The mark by which every process that kurabe starts here is known.
     fn mark(&self) -> String {
-        format!("KURABE_HOME={}", self.own().display())
+        format!("{MARK}={}", self.home().display())
     }
 
     /// `program`, started in this site.
@@ -160,6 +175,7 @@ impl Site {
         let mut command = Command::new(program);
         command
             .current_dir(self.work())
+            .env(MARK, self.home())
             .env("KURABE_HOME", self.own())
             .env("TMPDIR", self.temporary())
             .env_remove("NO_COLOR")
@@ -247,6 +263,7 @@ impl Site {
     /// Everything of this site that is taken: a line each.
     pub fn taken(&self) -> BTreeSet<String> {
         let home = self.home().display().to_string();
+        let own = self.own().display().to_string();
         let mut taken = BTreeSet::new();
         for entry in fs::read_dir("/sys/block").unwrap().flatten() {
             let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
@@ -256,7 +273,8 @@ impl Site {
         }
         for process in fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()) {
             let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
-            for mount in mounts.lines().filter(|line| line.contains(&home)) {
+            let is_here = |line: &&str| line.contains(&home) || line.contains(&own);
+            for mount in mounts.lines().filter(is_here) {
                 let fields: Vec<&str> = mount.split(' ').collect();
                 taken.insert(format!("mount {} on {}", fields[3], fields[4]));
             }
