@@ -212,8 +212,8 @@ fn a_strangers_lock_delays_no_cleaning() {
     wait_until("the command runs", || {
         site.taken().iter().any(|taken| taken.starts_with("process sleep"))
     });
-    let scratch = fs::read_dir(site.own()).unwrap().flatten().map(|entry| entry.path());
-    let scratch = scratch.filter(|path| *path != site.ledger()).next().unwrap();
+    let mut scratch = fs::read_dir(site.own()).unwrap().flatten().map(|entry| entry.path());
+    let scratch = scratch.find(|path| *path != site.ledger()).unwrap();
     let mut lock = site.program("setpriv");
     let number = NOBODY.to_string();
     lock.args([&format!("--reuid={number}"), &format!("--regid={number}"), "--clear-groups"]);

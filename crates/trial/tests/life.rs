@@ -2,8 +2,9 @@
 //! given back. Needs root and loop devices; says so and passes where there are none.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -508,4 +509,71 @@ fn a_busy_unmount_names_who_is_busy() {
             live.end();
         }
     });
+}
+
+#[test]
+fn what_is_not_the_image_that_was_prepared_is_not_touched() {
+    on_memory("mem:64M", |prepared, home| {
+        let Device::Image { path, file_system, inode, size_bytes, memory } =
+            prepared.device().clone()
+        else {
+            panic!()
+        };
+        let other = fs::File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(home.join("disk"))
+            .unwrap();
+        other.set_len(size_bytes).unwrap();
+        let other_path = format!("/proc/{}/fd/{}", std::process::id(), other.as_raw_fd());
+        let scratch = scratch(home, 0);
+        let host = HostProc::open().unwrap();
+        let attach = |path: PathBuf, inode| {
+            let device = Device::Image { path, file_system, inode, size_bytes, memory };
+            let attached = device::attach(&device, false, &scratch, &host, &Stop::default());
+            attached.unwrap_err().to_string()
+        };
+        let refusal = attach(other_path.into(), inode);
+        assert!(refusal.contains("is not the image that was prepared"), "{refusal}");
+        let refusal = attach(path, inode + 1);
+        assert!(refusal.contains("is not the image that was prepared"), "{refusal}");
+        // A name is no descriptor of the runner's, whatever it leads to.
+        let refusal = attach(home.join("disk"), other.metadata().unwrap().ino());
+        assert!(refusal.contains("no descriptor of a process"), "{refusal}");
+        assert_eq!(other.metadata().unwrap().blocks(), 0, "nothing was written");
+    });
+}
+
+/// The kernel says `(deleted)` of a file that has no name any more; a file can be called so.
+#[test]
+fn a_loop_device_whose_file_has_a_name_is_left_alone() {
+    if !private_root() {
+        return;
+    }
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let own = Directory::private(&home.path().join("own")).unwrap();
+    let ledgers = own.make_directory("ledger", 0o700).unwrap();
+    for name in ["image", "image (deleted)"] {
+        let image = home.path().join(name);
+        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        let facts = image.metadata().unwrap();
+        let disk = Disk::on(&image);
+        let index = disk.0.strip_prefix("/dev/loop").unwrap();
+        let ledger = format!(
+            "{{\"owner\":{{\"pid\":4294967295,\"start_ticks\":1,\"boot\":\"\"}}}}\n{{\"take\":{{\"id\":0,\"what\":{{\"kind\":\"loop-node\",\"index\":{index},\"file_system\":{},\"inode\":{}}}}}}}\n",
+            facts.dev(),
+            facts.ino()
+        );
+        ledgers.replace("kurabe-1-0.jsonl", ledger.as_bytes(), 0o600).unwrap();
+        let report = trial::ledger::clean(&own).unwrap();
+        assert!(report.done[0].contains("alone: it has another file"), "{name}: {report:?}");
+        assert_eq!(loop_devices_in(home.path()).len(), 1, "{name} is still attached");
+        // Once it has no name, nothing tells it from what a dead kurabe left.
+        fs::remove_file(&image).unwrap();
+        ledgers.replace("kurabe-1-0.jsonl", ledger.as_bytes(), 0o600).unwrap();
+        let report = trial::ledger::clean(&own).unwrap();
+        assert_eq!(report.done, [format!("removed the loop device {index}")], "{name}");
+        std::mem::forget(disk);
+    }
 }

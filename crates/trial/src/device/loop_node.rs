@@ -162,11 +162,13 @@ pub fn release_nameless(
     directory: &Path,
     wait_max: Duration,
 ) -> io::Result<Released> {
-    match attached_file(index, directory)? {
-        Some(attached) if attached.backing() == backing && has_name(index, backing) => {
-            Ok(Released::TakenOver)
-        }
-        _ => release(index, backing, directory, wait_max),
+    // The node is closed again before anything is released: an open one is a user of the device.
+    let has_named = attached_file(index, directory)?
+        .is_some_and(|attached| attached.backing() == backing)
+        && has_name(index, backing);
+    match has_named {
+        true => Ok(Released::TakenOver),
+        false => release(index, backing, directory, wait_max),
     }
 }
 
