@@ -75,7 +75,10 @@ impl Directory {
             return Directory::open(path);
         };
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        let above = Directory::open_or_make(above, mode)?;
+        let above = match Directory::open_shared(above) {
+            Err(refused) if refused.is_missing() => Directory::open_or_make(above, mode)?,
+            other => other?,
+        };
         match above.make_directory(name, mode) {
             Err(Refused::System { error, .. })
                 if error.kind() == std::io::ErrorKind::AlreadyExists =>
@@ -84,6 +87,18 @@ impl Directory {
             }
             other => other,
         }
+    }
+
+    /// Opens a directory to make something in it. It may be a sticky one such as `/tmp` too, where
+    /// anybody makes files and nobody can touch another's.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Directory::open`].
+    pub fn open_shared(path: &Path) -> Result<Directory, Refused> {
+        let (place, stat) = way::open(path)?;
+        way::check_directory(path, &place, &stat)?;
+        Directory::reopen(path, &place, &stat)
     }
 
     /// kurabe's own directory, made when it is missing: `/var/lib/kurabe` of root, below
@@ -127,13 +142,18 @@ impl Directory {
     }
 
     fn checked(path: &Path, place: OwnedFd, stat: &Stat) -> Result<Directory, Refused> {
+        let directory = Directory::reopen(path, &place, stat)?;
+        way::check(path, &place, stat)?;
+        Ok(directory)
+    }
+
+    fn reopen(path: &Path, place: &OwnedFd, stat: &Stat) -> Result<Directory, Refused> {
         if way::kind(stat) != FileType::Directory {
             let is = way::kind_text(stat);
             return Err(Refused::Kind { path: path.into(), is, wanted: "a directory" });
         }
-        way::check(path, &place, stat)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(&place, ".", flags, Mode::empty())
+        let opened = rustix::fs::openat(place, ".", flags, Mode::empty())
             .map_err(|error| Refused::system(path, error))?;
         Ok(Directory { opened, path: path.into() })
     }
@@ -152,6 +172,16 @@ impl Directory {
     /// A path that leads to this very directory in this process, for programs that want paths.
     pub fn descriptor_path(&self) -> PathBuf {
         way::descriptor_path(self.opened.as_raw_fd())
+    }
+
+    /// Which directory it is, wherever it is renamed to: its device and its inode.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn identity(&self) -> Result<(u64, u64), Refused> {
+        let stat = rustix::fs::fstat(&self.opened).map_err(|error| self.system(error))?;
+        Ok((stat.st_dev, stat.st_ino))
     }
 
     /// Makes a directory in it. The name must be free.

@@ -50,7 +50,7 @@ fn what_is_written_reads_back() {
 #[test]
 fn a_file_is_replaced_as_a_whole_and_nothing_is_left_beside_it() {
     let (_home, directory, _) = result(0);
-    let writer = ResultWriter::resume(&directory).unwrap();
+    let (writer, _) = ResultWriter::resume(&directory).unwrap();
     writer.write_json(COMPARISONS_FILE, &[1]).unwrap();
     writer.write_json(COMPARISONS_FILE, &[2]).unwrap();
     let text = fs::read_to_string(directory.join(COMPARISONS_FILE)).unwrap();
@@ -58,7 +58,7 @@ fn a_file_is_replaced_as_a_whole_and_nothing_is_left_beside_it() {
     let mut names: Vec<_> =
         fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, [COMPARISONS_FILE, PLAN_FILE, RECORDS_FILE, STUDY_FILE]);
+    assert_eq!(names, [LOCK_FILE, COMPARISONS_FILE, PLAN_FILE, RECORDS_FILE, STUDY_FILE]);
     fs::remove_dir_all(&directory).unwrap();
     let error = writer.write_json(COMPARISONS_FILE, &[3]).unwrap_err().to_string();
     assert!(error.contains(COMPARISONS_FILE), "{error}");
@@ -82,7 +82,7 @@ fn a_last_line_torn_at_any_byte_costs_that_line_only() {
         if torn {
             assert!(damage[0].contains("records.jsonl:2: the line was not written to its end"));
         }
-        let mut writer = ResultWriter::resume(&directory).unwrap();
+        let (mut writer, _) = ResultWriter::resume(&directory).unwrap();
         writer.append(records[1].clone()).unwrap();
         drop(writer);
         let stored = StoredResult::read(&directory).unwrap();
@@ -199,11 +199,11 @@ fn a_second_writer_is_refused_and_changes_nothing() {
     let first = ResultWriter::resume(&directory).unwrap();
     // What the first writer is in the middle of must not be cut off by the second.
     let path = directory.join(RECORDS_FILE);
-    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    let mut file = File::options().append(true).open(&path).unwrap();
     file.write_all(b"{\"half").unwrap();
     let length_bytes = file.metadata().unwrap().len();
     let error = ResultWriter::resume(&directory).unwrap_err().to_string();
-    assert!(error.contains("is being written by another kurabe"), "{error}");
+    assert!(error.contains(&format!("process {} is writing it", std::process::id())), "{error}");
     assert_eq!(file.metadata().unwrap().len(), length_bytes);
     drop(first);
     drop(ResultWriter::resume(&directory).unwrap());
@@ -240,7 +240,7 @@ fn a_result_that_never_began_resumes() {
     assert_eq!(StoredResult::read(&directory).unwrap().records, []);
     let plan = plan();
     let record = fixture::record(&plan, 0, 0, MILLISECOND_NS);
-    ResultWriter::resume(&directory).unwrap().append(record.clone()).unwrap();
+    ResultWriter::resume(&directory).unwrap().0.append(record.clone()).unwrap();
     assert_eq!(StoredResult::read(&directory).unwrap().records, [record]);
 }
 
@@ -260,7 +260,7 @@ fn a_result_that_was_refused_is_withdrawn_whole() {
     ResultWriter::create(&parent, &plan(), "").unwrap().withdraw();
     assert_eq!(fs::read_dir(&parent).unwrap().count(), 1);
     drop(ResultWriter::create(&parent, &plan(), "").unwrap());
-    ResultWriter::resume(&parent).unwrap().withdraw();
+    ResultWriter::resume(&parent).unwrap().0.withdraw();
     assert!(parent.join(PLAN_FILE).exists() && parent.join(STUDY_FILE).exists());
 }
 
@@ -294,13 +294,12 @@ fn of_several_who_begin_at_once_one_writes() {
 #[test]
 fn who_has_the_lock_but_no_plan_yet_is_not_overtaken() {
     let home = tempfile::tempdir().unwrap();
-    let records = File::create(home.path().join(RECORDS_FILE)).unwrap();
-    records.try_lock().unwrap();
+    let lock = Directory::open(home.path()).unwrap().lock(LOCK_FILE).unwrap();
     let error = ResultWriter::create(home.path(), &plan(), "").unwrap_err().to_string();
-    assert!(error.contains("is being written by another kurabe"), "{error}");
+    assert!(error.contains(&format!("process {} is writing it", std::process::id())), "{error}");
     assert!(!home.path().join(PLAN_FILE).exists() && !home.path().join(STUDY_FILE).exists());
     // It died before it wrote anything: its place is free.
-    drop(records);
+    drop(lock);
     drop(ResultWriter::create(home.path(), &plan(), "").unwrap());
     assert_eq!(StoredResult::read(home.path()).unwrap().plan, plan());
 }
@@ -328,7 +327,7 @@ fn a_place_that_cannot_be_written_is_named_with_the_way_out() {
 #[test]
 fn a_later_sitting_supersedes_the_half_block_that_it_repeats() {
     let (_home, directory, records) = result(2);
-    let mut writer = ResultWriter::resume(&directory).unwrap();
+    let (mut writer, _) = ResultWriter::resume(&directory).unwrap();
     let mut again = records[2].clone();
     again.sitting = 2;
     writer.append(again.clone()).unwrap();
@@ -346,7 +345,7 @@ fn a_later_sitting_supersedes_the_half_block_that_it_repeats() {
 #[test]
 fn the_fillings_and_trials_of_every_sitting_count_as_spent() {
     let (_home, directory, records) = result(1);
-    let mut writer = ResultWriter::resume(&directory).unwrap();
+    let (mut writer, _) = ResultWriter::resume(&directory).unwrap();
     let facts = |fill_ns: u64| serde_json::json!({ "device": { "fill_ns": fill_ns } });
     assert_eq!(writer.begin_sitting(&facts(1000)).unwrap(), 1);
     assert_eq!(writer.begin_sitting(&facts(200)).unwrap(), 2);

@@ -8,10 +8,6 @@
 //! Invariant: whatever the bytes are, reading them neither panics nor takes more memory than the
 //! histograms have.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Decompress, FlushDecompress, Status};
@@ -19,6 +15,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use lab::load::OVERALL_OPERATION;
+use lab::result::read_histograms;
+use trust::{Directory, Refused};
 
 /// Significant digits of the histograms: those that the loads record with.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -79,12 +77,16 @@ impl LogReader {
         &self.kinds
     }
 
-    /// Reads a file.
-    pub(super) fn read_file(&mut self, path: &Path) -> Result<(), String> {
+    /// Reads the file of a trial in a result directory.
+    pub(super) fn read_file(&mut self, directory: &Directory, trial: u32) -> Result<(), String> {
         let mut bytes = std::mem::take(&mut self.file);
-        bytes.clear();
-        let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
-        let done = read.map_err(|error| error.to_string()).and_then(|_| self.read(&bytes));
+        let read = read_histograms(directory, trial, &mut bytes);
+        let done = match read {
+            Ok(()) => self.read(&bytes),
+            // The caller names the file.
+            Err(Refused::System { error, .. }) => Err(error.to_string()),
+            Err(refused) => Err(refused.to_string()),
+        };
         self.file = bytes;
         done
     }
