@@ -8,6 +8,7 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -28,10 +29,18 @@ const STOP_GRACE: Duration = Duration::from_secs(90);
 pub struct ProcessExecutor<'a> {
     /// Whether the user wants to stop.
     pub stopped: &'a dyn Fn() -> bool,
+    /// The directories of `dir:` contenders, each with its device and inode.
+    pub directories: &'a [(PathBuf, (u64, u64))],
 }
 
 impl Executor for ProcessExecutor<'_> {
     fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
+        let mut spec = spec.clone();
+        spec.directory_identity = spec.contender.directory.as_ref().and_then(|directory| {
+            let pinned = self.directories.iter().find(|(path, _)| path == directory);
+            pinned.map(|(_, identity)| *identity)
+        });
+        let spec = &spec;
         let started = Instant::now();
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let mut phase = Phase::Mkfs;
@@ -138,6 +147,7 @@ fn clear(spec: &TrialSpec, record: &mut Record) {
 fn spawn() -> io::Result<Child> {
     Command::new("/proc/self/exe")
         .args(["trial", "--parent", &std::process::id().to_string()])
+        .args(trust::owner::words())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .process_group(0)

@@ -26,6 +26,9 @@ use crate::flags::{Action, Cli};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(problem) = trust::owner::trust(&cli.trust) {
+        return Failure::refused(problem).report();
+    }
     let result = match cli.action {
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),
         Action::Load { task } => return trial::workload::main(&task),

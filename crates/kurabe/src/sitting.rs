@@ -3,14 +3,15 @@
 //!
 //! Invariant: whatever ends it, what was taken is given back, or said to be still there.
 
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::analysis::Analysis;
 use lab::event::Event;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
-use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
+use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
 use lab::spec::Device;
 use lab::statistics::GateOutcome;
 use lab::study::Study;
@@ -22,6 +23,7 @@ use trial::facts::Machine;
 use trial::filesystem;
 use trial::ledger::{self, Ledger, Taken};
 use trial::stop::Stop;
+use trust::Directory;
 
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
@@ -36,6 +38,10 @@ use crate::terminal;
 pub struct Sitting {
     /// What is to be carried out.
     pub plan: Plan,
+    /// The real device that may be destroyed, as it was said on the command line.
+    pub destroy: Option<String>,
+    /// The directories of `dir:` contenders as they are now, each with its device and inode.
+    pub directories: Vec<(PathBuf, (u64, u64))>,
     /// The records of earlier sittings that stand.
     pub records: Vec<Record>,
     /// Time that earlier sittings took.
@@ -90,10 +96,10 @@ impl Sitting {
                 }
             }
         }
-        let directory = self.writer.directory();
-        let (analysis, _) = analysed(directory, &self.plan, &self.records, &self.facts);
-        self.publish(&analysis).map_err(Failure::broken)?;
-        let source = Source::read(directory);
+        let directory = self.writer.directory().clone();
+        let (analysis, _) = analysed(&directory, &self.plan, &self.records, &self.facts);
+        self.publish(&analysis)?;
+        let source = StoredResult::read_in(directory.clone()).map(Source::of);
         if look.live || look.lines {
             // The progress went to standard error; on a terminal both end up on one screen.
             terminal::note("");
@@ -105,7 +111,8 @@ impl Sitting {
         let beside = report::published::terminal(&self.plan, &self.records, &analysis, look.colour);
         terminal::print(&beside);
         // The records are safe; a page that cannot be written can be made again.
-        match source.and_then(|source| reporting::write_page(directory, &source)) {
+        let page = source.and_then(|source| Ok(reporting::write_page(&directory, &source)?));
+        match page {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
             Err(error) => progress.say(&format!("the report could not be written: {error}")),
         }
@@ -175,7 +182,14 @@ impl Sitting {
         let study = &self.plan.study;
         let prepared = match needs_device(study) {
             false => None,
-            true => Some(prepare_device(study, ledger, &elapsed, stop, progress)?),
+            true => Some(prepare_device(
+                study,
+                self.destroy.as_deref(),
+                ledger,
+                &elapsed,
+                stop,
+                progress,
+            )?),
         };
         self.facts = json!({
             "schema": self.plan.schema,
@@ -187,7 +201,7 @@ impl Sitting {
         });
         let sitting = self.writer.begin_sitting(&self.facts).map_err(Failure::broken)?;
         // Not before the device is there: what is refused leaves no result.
-        progress.say(&format!("result: {}", self.writer.directory().display()));
+        progress.say(&format!("result: {}", self.writer.directory().path().display()));
         let scratch = std::env::temp_dir().join(ledger::random_name());
         let scratch_id =
             ledger.take(Taken::Scratch { path: scratch.clone() }).map_err(Failure::broken)?;
@@ -199,13 +213,16 @@ impl Sitting {
             stopped: &|| stop.signal().is_some(),
             memory_bytes: memory_bytes(&self.facts),
         };
-        let mut executor = ProcessExecutor { stopped: &|| stop.signal().is_some() };
-        let directory = self.writer.directory().to_path_buf();
+        let mut executor = ProcessExecutor {
+            stopped: &|| stop.signal().is_some(),
+            directories: &self.directories,
+        };
+        let directory = self.writer.directory().clone();
         let mut observer = SittingObserver {
             progress,
             directory: &directory,
             plan: &self.plan,
-            exports: &self.presentation.exports,
+            exports: &self.presentation.exports.files(),
             facts: &self.facts,
         };
         let end = runner::run(
@@ -235,7 +252,7 @@ impl Sitting {
 
     /// What the user is told of the end, unless it is the planned one.
     fn words_of(&self, end: End, all_given_back: bool) -> Option<String> {
-        let resume = format!("kurabe resume {}", self.writer.directory().display());
+        let resume = format!("kurabe resume {}", self.writer.directory().path().display());
         match end {
             End::Complete => None,
             End::Budget => Some(format!(
@@ -265,11 +282,12 @@ impl Sitting {
         names.filter(|name| failed(name)).collect()
     }
 
-    fn publish(&self, analysis: &Analysis) -> Result<(), ResultError> {
+    fn publish(&self, analysis: &Analysis) -> Result<(), Failure> {
         let comparisons: Vec<_> =
             analysis.workloads.iter().flat_map(|workload| &workload.comparisons).collect();
-        self.writer.write_json(COMPARISONS_FILE, &comparisons)?;
-        self.presentation.exports.write(&self.plan, &self.records, analysis, &self.facts)
+        self.writer.write_json(COMPARISONS_FILE, &comparisons).map_err(Failure::broken)?;
+        let exports = &self.presentation.exports;
+        exports.write(&self.plan, &self.records, analysis, &self.facts).map_err(Failure::broken)
     }
 
     fn exit_code(&self, analysis: &Analysis, all_given_back: bool) -> u8 {
@@ -313,12 +331,13 @@ fn clean_first(progress: &Progress) {
 
 fn prepare_device<'ledger>(
     study: &Study,
+    destroy: Option<&str>,
     ledger: &'ledger Ledger,
     elapsed: &dyn Fn() -> Duration,
     stop: &Stop,
     progress: &Progress,
 ) -> Result<Prepared<'ledger>, Failure> {
-    let request = device_request(study)?;
+    let request = device_request(study, destroy)?;
     let budget = study.budget_ns.map(Duration::from_nanos);
     let is_spent = || budget.is_some_and(|budget| elapsed() >= budget);
     let mut filled = |fill: trial::device::Progress| {
@@ -355,7 +374,7 @@ fn tool_versions(study: &Study) -> Value {
 struct SittingObserver<'a> {
     progress: &'a mut Progress,
     /// The result directory, where the histograms lie.
-    directory: &'a Path,
+    directory: &'a Arc<Directory>,
     plan: &'a Plan,
     exports: &'a Exports,
     facts: &'a Value,

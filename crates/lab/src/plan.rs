@@ -98,6 +98,7 @@ impl Plan {
             block: block.block,
             warmup: block.warmup,
             contender,
+            directory_identity: None,
             device,
             workload: study.workloads[trial.workload].clone(),
             cache: study.cache,

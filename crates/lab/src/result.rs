@@ -278,11 +278,7 @@ pub struct ResultWriter {
 impl ResultWriter {
     /// Makes the directory and writes the plan. A directory that holds a result already is
     /// refused, so that nothing is ever overwritten.
-    pub fn create(
-        path: &Path,
-        plan: &Plan,
-        study_file: &str,
-    ) -> Result<ResultWriter, ResultError> {
+    pub fn create(path: &Path, plan: &Plan, study_file: &str) -> Result<ResultWriter, ResultError> {
         let absent = path.ancestors().take_while(|path| !path.as_os_str().is_empty());
         let absent = absent.take_while(|path| !path.exists());
         let mut made: Vec<PathBuf> = absent.map(Path::to_path_buf).collect();
@@ -293,8 +289,7 @@ impl ResultWriter {
                 "the result cannot be written there: {refused}; name another place with --out DIR"
             ),
         };
-        let directory =
-            Arc::new(Directory::open_or_make(path, DIRECTORY_MODE).map_err(not_here)?);
+        let directory = Arc::new(Directory::open_or_make(path, DIRECTORY_MODE).map_err(not_here)?);
         refuse_what_is_there(&directory)?;
         // Whoever has the lock is the only one who writes, the plan too; another one may have come
         // and gone between the question above and the lock.

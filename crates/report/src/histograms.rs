@@ -359,7 +359,11 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
 }
 
 /// Reads the log of a trial and holds it against its record.
-fn read_trial(reader: &mut LogReader, directory: &Directory, record: &Record) -> Result<(), String> {
+fn read_trial(
+    reader: &mut LogReader,
+    directory: &Directory,
+    record: &Record,
+) -> Result<(), String> {
     let problem = |problem: &dyn fmt::Display| {
         format!("{HISTOGRAMS_DIRECTORY}/{}: {problem}", histogram_file(record.trial))
     };

@@ -98,7 +98,9 @@ impl Trial<'_> {
         };
         self.node = attached.as_ref().map(|_| node.clone());
         self.access = file_system.access();
-        let stage = Stage::new(&spec.contender, &node, size_bytes, self.discards(), &spec.scratch);
+        let mut stage =
+            Stage::new(&spec.contender, &node, size_bytes, self.discards(), &spec.scratch);
+        stage.directory_identity = spec.directory_identity;
         let mut instance = file_system.begin(stage);
         let carried = self.phases(instance.as_mut(), file_system, tools);
         tools.clean_up_within(TEARDOWN_MAX);
@@ -322,11 +324,12 @@ impl Trial<'_> {
         let text = serde_json::to_vec(&task).expect("a task has a JSON form");
         std::fs::write(&path, text)
             .map_err(|error| Failure::of(format!("writing {}: {error}", path.display())))?;
-        Ok(CommandLine::Words(vec![
-            "/proc/self/exe".into(),
-            "load".into(),
-            path.display().to_string(),
-        ]))
+        Ok(CommandLine::Words(
+            ["/proc/self/exe".to_string(), "load".into(), path.display().to_string()]
+                .into_iter()
+                .chain(trust::owner::words())
+                .collect(),
+        ))
     }
 
     fn load_report(&self) -> Result<LoadReport, Failure> {

@@ -123,7 +123,11 @@ fn histogram_path(directory: &std::path::Path, trial: u32) -> std::path::PathBuf
 
 impl Stored {
     fn read(&self) -> Histograms {
-        Histograms::read(&Directory::open(self.directory.path()).unwrap(), &self.plan, &self.records)
+        Histograms::read(
+            &Directory::open(self.directory.path()).unwrap(),
+            &self.plan,
+            &self.records,
+        )
     }
 
     fn path(&self, index: usize) -> std::path::PathBuf {

@@ -3,8 +3,10 @@
 //! Every trial works in a fresh subdirectory of it, which is removed at the end: so trials do not
 //! see each other's files, and a command that overwrites or deletes does not meet the user's.
 
-use std::fs;
 use std::path::PathBuf;
+
+use rustix::fs::{AtFlags, statat};
+use trust::Refused;
 
 use super::kernel::{drop_caches, sync_file_system};
 use super::{FileSystem, Instance, Stage, Tool};
@@ -49,18 +51,44 @@ impl FileSystem for Directory {
 
     fn begin(&self, stage: Stage) -> Box<dyn Instance> {
         let parent = stage.directory.expect("the notation of a dir: contender names a directory");
-        let path = parent.join(random_name());
-        Box::new(DirectoryInstance { parent, path, scratch: stage.scratch, taken: None })
+        let name = random_name();
+        let path = parent.join(&name);
+        let (identity, scratch) = (stage.directory_identity, stage.scratch);
+        Box::new(DirectoryInstance { parent, identity, name, path, scratch, taken: None })
     }
 }
 
 struct DirectoryInstance {
     parent: PathBuf,
+    /// Device and inode that `parent` must have.
+    identity: Option<(u64, u64)>,
     /// The trial's subdirectory.
+    name: String,
     path: PathBuf,
     scratch: PathBuf,
-    /// The ledger that names the subdirectory, while it exists.
-    taken: Option<(Ledger, u64)>,
+    taken: Option<Made>,
+}
+
+/// The subdirectory, while it exists.
+struct Made {
+    parent: trust::Directory,
+    own: trust::Directory,
+    /// The ledger that names it.
+    ledger: (Ledger, u64),
+}
+
+impl Made {
+    /// Removes it, unless another directory has its name by now.
+    fn remove(&self, name: &str) -> Result<(), Refused> {
+        let path = self.parent.path().join(name);
+        let found = statat(self.parent.descriptor(), name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| Refused::system(&path, error))?;
+        if (found.st_dev, found.st_ino) != self.own.identity()? {
+            let text = "it is not the directory that the trial made";
+            return Err(Refused::system(&path, std::io::Error::other(text)));
+        }
+        self.parent.remove_tree(name)
+    }
 }
 
 impl Instance for DirectoryInstance {
@@ -81,13 +109,23 @@ impl Instance for DirectoryInstance {
         let failed = |what: &str, error: std::io::Error| {
             Failure::of(format!("{what} {}: {error}", self.path.display()))
         };
+        let refused =
+            |refused: Refused| Failure::of(format!("the contender's directory: {refused}"));
+        let parent = trust::Directory::open_shared(&self.parent).map_err(refused)?;
+        let found = parent.identity().map_err(refused)?;
+        if self.identity.is_some_and(|begun_with| begun_with != found) {
+            let path = self.parent.display();
+            return Err(Failure::of(format!(
+                "{path} is another directory than the one that the study began with"
+            )));
+        }
         let ledger = Ledger::in_scratch(&self.scratch)
             .map_err(|error| failed("starting the trial's ledger for", error))?;
         let id = ledger
             .take(Taken::Scratch { path: self.path.clone() })
             .map_err(|error| failed("writing the trial's ledger for", error))?;
-        fs::create_dir(&self.path).map_err(|error| failed("making the directory", error))?;
-        self.taken = Some((ledger, id));
+        let own = parent.make_directory(&self.name, 0o755).map_err(refused)?;
+        self.taken = Some(Made { parent, own, ledger: (ledger, id) });
         Ok(())
     }
 
@@ -117,8 +155,10 @@ impl Instance for DirectoryInstance {
     }
 
     fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
-        let Some((ledger, id)) = self.taken.take() else { return Ok(()) };
-        let removed = fs::remove_dir_all(&self.path).and_then(|()| ledger.gave_back(id));
+        let Some(made) = self.taken.take() else { return Ok(()) };
+        let (ledger, id) = &made.ledger;
+        let removed = made.remove(&self.name).map_err(std::io::Error::from);
+        let removed = removed.and_then(|()| ledger.gave_back(*id));
         removed.map_err(|error| {
             Failure::of(format!(
                 "removing the trial's directory {}: {error}; 'kurabe clean' tries again",
