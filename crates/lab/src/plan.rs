@@ -127,6 +127,10 @@ impl Plan {
         for gate in &study.gates {
             parse_gate(gate).map_err(|error| error.to_string())?;
         }
+        for contender in &study.contenders {
+            crate::contender::outside::check(contender)
+                .map_err(|problem| format!("contender '{}': {problem}", contender.label))?;
+        }
         let trials = self.blocks.iter().flat_map(|block| &block.trials);
         for (number, trial) in trials.enumerate() {
             if trial.trial as usize != number

@@ -428,6 +428,24 @@ mod tests {
     }
 
     #[test]
+    fn what_only_the_command_line_may_say_is_no_key() {
+        for (key, flag) in FLAGS {
+            let text =
+                format!("contenders = ['ext4']\n{key} = 'x'\n[[workload]]\ncommand='true'\n");
+            let error = message(&text);
+            assert!(error.starts_with(&format!("study.toml:2:1: '{key}'")), "{error}");
+            assert!(error.contains(&format!("type {flag} on the command line")), "{error}");
+        }
+        let file = "contenders = ['ext4']\noutput = '/etc/x'\n[[workload]]\ncommand='true'\n";
+        let error = message(file);
+        assert!(error.starts_with("study.toml:2:10: output: '/etc/x'"), "{error}");
+        // A real device may stand in a file; what is on it is not granted by that.
+        let text = "contenders = ['ext4']\ndevice = '/dev/sdb'\n[[workload]]\ncommand='true'\n";
+        let (_, study) = load(Path::new("study.toml"), text, KNOWN).unwrap();
+        assert!(!serde_json::to_string(&study).unwrap().contains("destroy"));
+    }
+
+    #[test]
     fn what_is_printed_reads_back() {
         let study = StudyText {
             name: Some("x".into()),

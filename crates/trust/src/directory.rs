@@ -291,7 +291,11 @@ impl Directory {
     pub fn replace(&self, name: impl AsRef<OsStr>, bytes: &[u8], mode: u32) -> Result<(), Refused> {
         let name = one_name(name.as_ref());
         let beside = random_name();
-        let mut file = self.create_file(&beside, mode)?;
+        // The user knows the file by its own name.
+        let mut file = self.create_file(&beside, mode).map_err(|refused| match refused {
+            Refused::System { error, .. } => Refused::system(&self.path.join(name), error),
+            other => other,
+        })?;
         let written = file.write_all(bytes).and_then(|()| file.sync_data());
         let replaced = written
             .and_then(|()| Ok(rustix::fs::renameat(&self.opened, &beside, &self.opened, name)?));

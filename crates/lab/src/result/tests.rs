@@ -364,3 +364,99 @@ fn the_fillings_and_trials_of_every_sitting_count_as_spent() {
     assert_eq!(stored.earlier_facts, [serde_json::Value::Null, facts(200)]);
     assert!(stored.damage[0].contains("facts-1.json"), "{:?}", stored.damage);
 }
+
+/// A user who is nobody's caller.
+const STRANGER: u32 = 54_321;
+
+fn give_away(path: &Path) -> bool {
+    let given = std::os::unix::fs::lchown(path, Some(STRANGER), Some(STRANGER)).is_ok();
+    if !given {
+        eprintln!("skipped: only root can give a file to another user");
+    }
+    given
+}
+
+/// What a person finds who had the place where a file is written, or read, before kurabe had it.
+#[test]
+fn links_and_what_is_no_file_are_neither_followed_nor_waited_for() {
+    let (home, directory, records) = result(1);
+    let precious = home.path().join("precious");
+    let text = "first\nlast line without an end";
+    fs::write(&precious, text).unwrap();
+    let untouched = || assert_eq!(fs::read_to_string(&precious).unwrap(), text);
+    // Records that are a link: nothing of its target is cut off, and nothing is appended.
+    let path = directory.join(RECORDS_FILE);
+    let text = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&precious, &path).unwrap();
+    let error = ResultWriter::resume(&directory).unwrap_err().to_string();
+    assert!(error.contains("is a symbolic link"), "{error}");
+    untouched();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, text).unwrap();
+    // Links under the names that replacing a file has used: the target keeps its bytes.
+    std::os::unix::fs::symlink(&precious, directory.join("comparisons.json.new")).unwrap();
+    std::os::unix::fs::symlink(&precious, directory.join(COMPARISONS_FILE)).unwrap();
+    let (writer, _) = ResultWriter::resume(&directory).unwrap();
+    writer.write_json(COMPARISONS_FILE, &[1]).unwrap();
+    untouched();
+    assert!(!directory.join(COMPARISONS_FILE).is_symlink());
+    drop(writer);
+    assert_eq!(StoredResult::read(&directory).unwrap().records, records);
+    // A FIFO in the place of each file is refused at once.
+    for name in [PLAN_FILE, RECORDS_FILE, FACTS_FILE] {
+        let path = directory.join(name);
+        let _ = fs::rename(&path, directory.join("kept"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o644);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let read = directory.clone();
+        std::thread::spawn(move || sender.send(StoredResult::read(&read)));
+        let read = receiver.recv_timeout(std::time::Duration::from_secs(60)).expect(name);
+        let said = match read {
+            Ok(stored) => stored.damage.join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains(&format!("{name} is a FIFO")), "{said}");
+        fs::remove_file(&path).unwrap();
+        let _ = fs::rename(directory.join("kept"), &path);
+    }
+}
+
+#[test]
+fn nothing_is_cut_off_before_something_is_appended() {
+    let (_home, directory, records) = result(1);
+    let path = directory.join(RECORDS_FILE);
+    File::options().append(true).open(&path).unwrap().write_all(b"{\"half").unwrap();
+    let length_bytes = fs::metadata(&path).unwrap().len();
+    let (mut writer, stored) = ResultWriter::resume(&directory).unwrap();
+    assert_eq!(stored.records, records);
+    // What comes next may still be refused.
+    assert_eq!(fs::metadata(&path).unwrap().len(), length_bytes);
+    writer.append(records[0].clone()).unwrap();
+    assert_eq!(without_facts(&StoredResult::read(&directory).unwrap()).len(), 0);
+    // A plan that is wrong: neither locked nor touched.
+    drop(writer);
+    fs::remove_file(directory.join(LOCK_FILE)).unwrap();
+    fs::write(directory.join(PLAN_FILE), "{}").unwrap();
+    ResultWriter::resume(&directory).unwrap_err();
+    assert!(!directory.join(LOCK_FILE).exists());
+}
+
+#[test]
+fn results_of_strangers_and_below_their_directories_are_refused() {
+    let (home, directory, _) = result(1);
+    let results = home.path().join("kurabe-results");
+    fs::create_dir(&results).unwrap();
+    if !give_away(&results) || !give_away(&directory) {
+        return;
+    }
+    for error in [
+        ResultWriter::create(&results.join("mine"), &plan(), "").unwrap_err(),
+        ResultWriter::resume(&directory).unwrap_err(),
+        StoredResult::read(&directory).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("--trust 54321"), "{error}");
+    }
+    assert_eq!(fs::read_dir(&results).unwrap().count(), 0);
+}
