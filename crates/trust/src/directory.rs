@@ -85,7 +85,7 @@ impl Directory {
             {
                 Directory::open(path)
             }
-            other => other,
+            made => Ok(Directory { path: path.into(), ..made? }),
         }
     }
 
