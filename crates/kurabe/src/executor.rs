@@ -8,7 +8,6 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,6 +18,7 @@ use lab::spec::TrialSpec;
 use rustix::process::{Pid, Signal, kill_process};
 use trial::ledger::give_back_scratch;
 
+use crate::preflight::Pinned;
 use crate::runner::Executor;
 
 /// How long a stopped trial may take to unmount and detach before it is killed; the kernel gives
@@ -30,7 +30,7 @@ pub struct ProcessExecutor<'a> {
     /// Whether the user wants to stop.
     pub stopped: &'a dyn Fn() -> bool,
     /// The directories of `dir:` contenders, each with its device and inode.
-    pub directories: &'a [(PathBuf, (u64, u64))],
+    pub directories: &'a [Pinned],
 }
 
 impl Executor for ProcessExecutor<'_> {

@@ -16,12 +16,12 @@ use trust::Directory;
 use crate::exit::Failure;
 use crate::terminal;
 
+/// A directory of a `dir:` contender, with the device and the inode that it has to keep.
+pub type Pinned = (PathBuf, (u64, u64));
+
 /// Refuses a study that cannot be carried out here, with everything that is in its way. Nothing of
 /// the study is executed. Gives the directories of `dir:` contenders with device and inode.
-pub fn preflight(
-    study: &Study,
-    destroy: Option<&str>,
-) -> Result<Vec<(PathBuf, (u64, u64))>, Failure> {
+pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Failure> {
     let request = device_request(study, destroy)?;
     let mut problems = Vec::new();
     let mut directories = Vec::new();

@@ -3,7 +3,6 @@
 //!
 //! Invariant: whatever ends it, what was taken is given back, or said to be still there.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -27,7 +26,7 @@ use trust::Directory;
 
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
-use crate::preflight::{device_request, needs_device};
+use crate::preflight::{Pinned, device_request, needs_device};
 use crate::presentation::{Exports, Presentation};
 use crate::progress::{Progress, rough};
 use crate::reporting;
@@ -41,7 +40,7 @@ pub struct Sitting {
     /// The real device that may be destroyed, as it was said on the command line.
     pub destroy: Option<String>,
     /// The directories of `dir:` contenders as they are now, each with its device and inode.
-    pub directories: Vec<(PathBuf, (u64, u64))>,
+    pub directories: Vec<Pinned>,
     /// The records of earlier sittings that stand.
     pub records: Vec<Record>,
     /// Time that earlier sittings took.

@@ -411,7 +411,7 @@ fn links_and_what_is_no_file_are_neither_followed_nor_waited_for() {
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         let read = directory.clone();
-        std::thread::spawn(move || sender.send(StoredResult::read(&read)));
+        std::thread::spawn(move || drop(sender.send(StoredResult::read(&read))));
         let read = receiver.recv_timeout(std::time::Duration::from_secs(60)).expect(name);
         let said = match read {
             Ok(stored) => stored.damage.join(" "),
