@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use lab::contender::Contender;
 use lab::load::{TreeLoad, TreeSource};
 use lab::quantity::size_text;
 use lab::spec::{CommandLine, Load, Workload};
 use lab::study::Study;
 use trial::device::DeviceRequest;
 use trial::filesystem::{self, Access};
+use trial::user::User;
 use trial::workload::Room;
 
 use crate::exit::Failure;
@@ -77,6 +79,7 @@ pub fn preflight(study: &Study) -> Result<(), Failure> {
             }
         }
     }
+    problems.extend(user_problems(study));
     // The claim comes last: where something else is in the way, nobody opens the device.
     if let (DeviceRequest::Block { path, destroy }, true) = (&request, problems.is_empty())
         && needs_device(study)
@@ -86,6 +89,31 @@ pub fn preflight(study: &Study) -> Result<(), Failure> {
     }
     problems.dedup();
     if problems.is_empty() { Ok(()) } else { Err(Failure::refused(problems.join("\nkurabe: "))) }
+}
+
+/// What the user as whom the load is to run cannot do.
+fn user_problems(study: &Study) -> Vec<String> {
+    let Some(name) = &study.user else { return Vec::new() };
+    let user = match User::to_become(name) {
+        Ok(Some(user)) => user,
+        Ok(None) => return Vec::new(),
+        Err(problem) => return vec![problem],
+    };
+    let problem = |contender: &Contender| {
+        let access = filesystem::by_name(&contender.file_system).map(|f| f.access());
+        let why = match (access, &contender.directory) {
+            (Some(Access::RawDevice | Access::MinfsLibrary), _) => {
+                "its load opens the device itself, which is root's; leave that contender or --user out".into()
+            }
+            (_, Some(directory)) if !user.enters(directory) => format!(
+                "{name} cannot get to {}; let everybody pass it and the directories above it (chmod o+x)",
+                directory.display()
+            ),
+            _ => return None,
+        };
+        Some(format!("contender '{}': --user {name}: {why}", contender.label))
+    };
+    study.contenders.iter().filter_map(problem).collect()
 }
 
 /// Whether anything is to be made and mounted.

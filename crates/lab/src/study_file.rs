@@ -157,6 +157,7 @@ static STUDY: Level = Level {
         "device",
         "destroy",
         "discard",
+        "user",
         "seed",
         "runs",
         "min-runs",

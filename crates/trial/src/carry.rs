@@ -13,14 +13,17 @@ use lab::load::{Load, LoadReport, LoadTask, Stage as LoadStage, Target};
 use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
 use lab::spec::{Cache, CommandLine, Device, Output, TrialSpec};
 
-use crate::command::{self, End, Ran};
+use crate::command::{self, Bounds, End, Ran};
+use crate::control_group::ControlGroup;
 use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use crate::device::{Attached, attach};
 use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
 use crate::host_proc::HostProc;
+use crate::ledger::Ledger;
 use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
+use crate::user::User;
 use crate::workload;
 
 /// Bound on giving back everything after the trial itself has ended.
@@ -52,6 +55,8 @@ pub fn carry_out(
         access: Access::Mounted,
         machine_cpu_before_ns: None,
         processes_before: None,
+        user: None,
+        group: None,
     };
     let mut tools = Toolbox::new(trial.deadline, stop.clone());
     tools.see_host(host);
@@ -81,6 +86,10 @@ struct Trial<'a> {
     machine_cpu_before_ns: Option<u64>,
     /// What ran in the trial's namespace before the first command of the user.
     processes_before: Option<Processes>,
+    /// As whom the load runs, where that is another than this process's user.
+    user: Option<User>,
+    /// What holds the load's processes, where the machine has it.
+    group: Option<ControlGroup>,
 }
 
 impl Trial<'_> {
@@ -91,7 +100,13 @@ impl Trial<'_> {
         let file_system = by_name(name)
             .ok_or_else(|| Failure::of(format!("this kurabe knows no file system '{name}'")))?;
         self.record.counts_write_bytes = Some(file_system.counts_write_bytes());
+        self.user = match &spec.user {
+            Some(name) => User::to_become(name).map_err(Failure::of)?,
+            None => None,
+        };
         let attached = self.attach()?;
+        self.group = ControlGroup::begin(|| Ledger::in_scratch(&spec.scratch));
+        self.record.control_group = self.group.as_ref().map(ControlGroup::facts);
         let (node, size_bytes) = match &attached {
             Some(attached) => (attached.node().to_path_buf(), attached.size_bytes()),
             None => (PathBuf::new(), 0),
@@ -105,8 +120,14 @@ impl Trial<'_> {
         if let (Err(_), Some(before)) = (&carried, &self.processes_before) {
             note_ended(before.end_those_since(), tools);
         }
+        if let Some(group) = self.group.take() {
+            match group.end() {
+                Ok(ended) => note_ended(ended, tools),
+                Err(error) => tools.note(format!("the control group: {error}")),
+            }
+        }
         if spec.device == Device::None {
-            // Nothing else ends them: such a trial has no namespace of its own.
+            // Such a trial has no namespace of its own, and may have no control group.
             note_ended(end_those_of(&instance.directory()), tools);
         }
         let ended = self.end(instance.as_mut(), tools);
@@ -171,6 +192,9 @@ impl Trial<'_> {
         }
         self.processes_before = Processes::now();
         let directory = instance.directory();
+        if let Some(user) = &self.user {
+            user.receive(&directory, &spec.scratch).map_err(Failure::of)?;
+        }
         if !file_system.needs_device() {
             self.counters = DeviceCounters::under_directory(&directory).ok();
             self.record.device_shared = self.counters.is_some();
@@ -361,7 +385,8 @@ impl Trial<'_> {
             ("KURABE_TRIAL", &trial_text),
         ];
         let output: &Output = &spec.output;
-        command::run(command, directory, &environment, output, self.deadline, self.stop)
+        let bounds = Bounds { user: self.user.as_ref(), group: self.group.as_ref() };
+        command::run(command, directory, &environment, bounds, output, self.deadline, self.stop)
             .map_err(|error| Failure::of(error.to_string()))
     }
 
