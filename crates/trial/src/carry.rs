@@ -326,7 +326,6 @@ impl Trial<'_> {
         instance: &dyn Instance,
         directory: &Path,
     ) -> Result<CommandLine, Failure> {
-        let scratch = &self.spec.scratch;
         let target = match (self.access, &self.node) {
             (Access::RawDevice, Some(node)) => Target::Device(node.clone()),
             (Access::MinfsLibrary, Some(node)) => Target::Minfs(node.clone()),
@@ -340,9 +339,9 @@ impl Trial<'_> {
             cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
             sync_command: instance.sync_command(),
             cool_command: instance.cool_command(),
-            report: scratch.join(workload::REPORT_FILE),
+            report: self.load_place()?.join(workload::REPORT_FILE),
         };
-        let path = scratch.join(workload::TASK_FILE);
+        let path = self.spec.scratch.join(workload::TASK_FILE);
         let text = serde_json::to_vec(&task).expect("a task has a JSON form");
         std::fs::write(&path, text)
             .map_err(|error| Failure::of(format!("writing {}: {error}", path.display())))?;
@@ -353,8 +352,17 @@ impl Trial<'_> {
         ]))
     }
 
+    /// Where the load's process has its own files.
+    fn load_place(&self) -> Result<PathBuf, Failure> {
+        let scratch = &self.spec.scratch;
+        match &self.user {
+            Some(user) => user.make_place(scratch).map_err(Failure::of),
+            None => Ok(scratch.clone()),
+        }
+    }
+
     fn load_report(&self) -> Result<LoadReport, Failure> {
-        let path = self.spec.scratch.join(workload::REPORT_FILE);
+        let path = self.load_place()?.join(workload::REPORT_FILE);
         let read = std::fs::read(&path).map_err(|error| error.to_string());
         let report =
             read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));

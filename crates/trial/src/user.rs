@@ -4,11 +4,12 @@
 //! run as root instead; the mount's root directory is all that the user is given.
 
 use std::ffi::{CString, OsString};
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{AtFlags, OFlags};
 use rustix::process::{Gid, Uid};
 
 use crate::sys::confine::{Identity, confine};
@@ -81,8 +82,8 @@ impl User {
         kept.chain(own.map(|(name, value)| (name.into(), value))).collect()
     }
 
-    /// Gives it the directory in which the load works, and opens the way there through `scratch`,
-    /// which is kurabe's own.
+    /// Gives it a fresh directory, in which the load works, and opens the way there through
+    /// `scratch`, which is kurabe's own.
     ///
     /// # Errors
     ///
@@ -94,17 +95,27 @@ impl User {
         for above in directory.ancestors().skip(1).take_while(|above| above.starts_with(scratch)) {
             fs::set_permissions(above, Permissions::from_mode(PASSABLE)).map_err(failed)?;
         }
-        let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let opened = File::options()
             .read(true)
             .custom_flags(flags.bits() as i32)
             .open(directory)
             .map_err(failed)?;
-        let Identity { user, group, .. } = self.identity;
-        rustix::fs::fchown(&opened, Some(user), Some(group))
+        let id = &self.identity;
+        rustix::fs::fchown(&opened, Some(id.user), Some(id.group))
             .map_err(|error| failed(error.into()))?;
+        // What mkfs left (`lost+found`), or the user could not look through its own directory.
+        for entry in rustix::fs::Dir::read_from(&opened).map_err(|error| failed(error.into()))? {
+            let entry = entry.map_err(|error| failed(error.into()))?;
+            let name = entry.file_name();
+            if !matches!(name.to_bytes(), b"." | b"..") {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                rustix::fs::chownat(&opened, name, Some(id.user), Some(id.group), flags)
+                    .map_err(|error| failed(error.into()))?;
+            }
+        }
         let facts = opened.metadata().map_err(failed)?;
-        if (facts.uid(), facts.gid()) != (user.as_raw(), group.as_raw()) {
+        if (facts.uid(), facts.gid()) != (id.user.as_raw(), id.group.as_raw()) {
             return Err(failed(std::io::Error::other("its owner did not change")));
         }
         match self.enters(directory) {
@@ -115,6 +126,23 @@ impl User {
                 directory.display()
             )),
         }
+    }
+
+    /// Makes a directory of its own in `scratch`, for what its load's process writes besides the
+    /// load; gives the one that is there when it was made before.
+    ///
+    /// # Errors
+    ///
+    /// As of [`User::receive`].
+    pub(crate) fn make_place(&self, scratch: &Path) -> Result<PathBuf, String> {
+        let place = scratch.join("load");
+        match DirBuilder::new().mode(0o700).create(&place) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(place),
+            Err(error) => return Err(format!("making {}: {error}", place.display())),
+            Ok(()) => {}
+        }
+        self.receive(&place, scratch)?;
+        Ok(place)
     }
 
     /// Whether it can make a directory its working directory. The kernel is asked, since rights
