@@ -113,7 +113,12 @@ impl Trial<'_> {
         };
         self.node = attached.as_ref().map(|_| node.clone());
         self.access = file_system.access();
-        let stage = Stage::new(&spec.contender, &node, size_bytes, self.discards(), &spec.scratch);
+        let mut stage =
+            Stage::new(&spec.contender, &node, size_bytes, self.discards(), &spec.scratch);
+        if let Some(user) = &self.user {
+            let (user, group) = user.numbers();
+            stage.mount_options.extend(file_system.owner_options(user, group));
+        }
         let mut instance = file_system.begin(stage);
         let carried = self.phases(instance.as_mut(), file_system, tools);
         tools.clean_up_within(TEARDOWN_MAX);

@@ -107,8 +107,8 @@ impl Drop for ControlGroup {
 }
 
 /// Ends what a trial that was killed had left in its control group, for the ledger. Says what was
-/// done, if anything had to be.
-pub fn give_back(path: &Path) -> Result<Option<String>, String> {
+/// done, if anything had to be, and names to `done` what was killed.
+pub fn give_back(path: &Path, done: &mut Vec<String>) -> Result<Option<String>, String> {
     let problem = |what: &str| Err(format!("the control group {}: {what}", path.display()));
     let is_ours = path.file_name().is_some_and(|name| {
         path.is_absolute() && name.as_encoded_bytes().starts_with(NAME_PREFIX.as_bytes())
@@ -126,14 +126,11 @@ pub fn give_back(path: &Path) -> Result<Option<String>, String> {
         return problem("it is no control group; left alone");
     }
     match end_group(path) {
-        Ok(ended) if ended.is_empty() => {
+        Ok(ended) => {
+            let killed = |process| format!("killed {process}, which a trial had started");
+            done.extend(ended.into_iter().map(killed));
             Ok(Some(format!("removed the control group {}", path.display())))
         }
-        Ok(ended) => Ok(Some(format!(
-            "removed the control group {} and killed {}",
-            path.display(),
-            ended.join(", ")
-        ))),
         Err(error) => problem(&error.to_string()),
     }
 }
@@ -234,14 +231,16 @@ mod tests {
     #[test]
     fn only_groups_of_kurabe_are_given_back() {
         let home = tempfile::tempdir().unwrap();
+        let mut done = Vec::new();
         let precious = home.path().join("kurabe-precious");
         fs::create_dir(&precious).unwrap();
-        let refused = give_back(&precious).unwrap_err();
+        let refused = give_back(&precious, &mut done).unwrap_err();
         assert!(refused.contains("no control group"), "{refused}");
         assert!(precious.exists());
-        let refused = give_back(Path::new("/sys/fs/cgroup")).unwrap_err();
+        let refused = give_back(Path::new("/sys/fs/cgroup"), &mut done).unwrap_err();
         assert!(refused.contains("none of kurabe's"), "{refused}");
-        assert_eq!(give_back(&home.path().join("kurabe-gone")), Ok(None));
+        assert_eq!(give_back(&home.path().join("kurabe-gone"), &mut done), Ok(None));
+        assert!(done.is_empty());
     }
 
     #[test]

@@ -65,6 +65,11 @@ impl User {
         self.identity.clone()
     }
 
+    /// The numbers of the user and of its own group.
+    pub(crate) fn numbers(&self) -> (u32, u32) {
+        (self.identity.user.as_raw(), self.identity.group.as_raw())
+    }
+
     /// All that its commands are told besides what the trial says: who they are, and of this
     /// process's environment what concerns language, terminal and kurabe.
     pub(crate) fn environment(&self) -> Vec<(OsString, OsString)> {
@@ -102,8 +107,11 @@ impl User {
             .open(directory)
             .map_err(failed)?;
         let id = &self.identity;
-        rustix::fs::fchown(&opened, Some(id.user), Some(id.group))
-            .map_err(|error| failed(error.into()))?;
+        let owner = || opened.metadata().map(|facts| (facts.uid(), facts.gid())).map_err(failed);
+        if owner()? != self.numbers() {
+            rustix::fs::fchown(&opened, Some(id.user), Some(id.group))
+                .map_err(|error| failed(error.into()))?;
+        }
         // What mkfs left (`lost+found`), or the user could not look through its own directory.
         for entry in rustix::fs::Dir::read_from(&opened).map_err(|error| failed(error.into()))? {
             let entry = entry.map_err(|error| failed(error.into()))?;
@@ -114,8 +122,7 @@ impl User {
                     .map_err(|error| failed(error.into()))?;
             }
         }
-        let facts = opened.metadata().map_err(failed)?;
-        if (facts.uid(), facts.gid()) != (id.user.as_raw(), id.group.as_raw()) {
+        if owner()? != self.numbers() {
             return Err(failed(std::io::Error::other("its owner did not change")));
         }
         match self.enters(directory) {

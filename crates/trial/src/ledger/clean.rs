@@ -145,7 +145,7 @@ fn give_back(taken: &Taken, report: &mut CleanReport) -> Result<Option<String>, 
                 Err(error) => Err(error.to_string()),
             }
         }
-        Taken::ControlGroup { path } => control_group::give_back(path),
+        Taken::ControlGroup { path } => control_group::give_back(path, &mut report.done),
     }
 }
 
