@@ -122,7 +122,7 @@ pub fn give_back(path: &Path, done: &mut Vec<String>) -> Result<Option<String>, 
         Err(error) => return problem(&error.to_string()),
         Ok(opened) => opened,
     };
-    if rustix::fs::fstatfs(&opened).map_or(true, |facts| facts.f_type as i64 != MAGIC) {
+    if rustix::fs::fstatfs(&opened).map_or(true, |facts| facts.f_type != MAGIC) {
         return problem("it is no control group; left alone");
     }
     match end_group(path) {
