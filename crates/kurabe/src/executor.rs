@@ -16,6 +16,7 @@ use lab::event::Event;
 use lab::record::{Outcome, Phase, Record};
 use lab::spec::TrialSpec;
 use rustix::process::{Pid, Signal, kill_process};
+use trial::device::Prepared;
 use trial::ledger::Ledger;
 use trial::scratch::Scratch;
 use trust::Directory;
@@ -31,6 +32,7 @@ const STOP_GRACE: Duration = Duration::from_secs(90);
 pub struct ProcessExecutor<'a> {
     own: &'a Directory,
     ledger: &'a Ledger,
+    device: Option<&'a Prepared>,
     stopped: &'a dyn Fn() -> bool,
     /// The directories of `dir:` contenders, each with its device and inode.
     directories: &'a [Pinned],
@@ -48,7 +50,7 @@ impl Executor for ProcessExecutor<'_> {
         let started = Instant::now();
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let mut phase = Phase::Mkfs;
-        let begun = self.make_scratch();
+        let begun = self.make_scratch(&spec);
         let said = match &begun {
             Ok(scratch) => {
                 spec.scratch = scratch.path();
@@ -78,10 +80,11 @@ impl<'a> ProcessExecutor<'a> {
     pub fn new(
         own: &'a Directory,
         ledger: &'a Ledger,
+        device: Option<&'a Prepared>,
         directories: &'a [Pinned],
         stopped: &'a dyn Fn() -> bool,
     ) -> ProcessExecutor<'a> {
-        ProcessExecutor { own, ledger, stopped, directories, left: Vec::new() }
+        ProcessExecutor { own, ledger, device, stopped, directories, left: Vec::new() }
     }
 
     /// Tries once more to give back what earlier trials left, and says what is still there.
@@ -96,13 +99,18 @@ impl<'a> ProcessExecutor<'a> {
         still_there
     }
 
+    /// Claims the device and makes a scratch directory.
+    ///
     /// Refuses to begin while something of a trial before is still there. Somebody who holds a file
     /// of its file system open keeps that file system alive on the device, and two on one device
     /// would destroy each other.
-    fn make_scratch(&mut self) -> Result<Scratch<'a>, String> {
+    fn make_scratch(&mut self, spec: &TrialSpec) -> Result<Scratch<'a>, String> {
         let left = self.give_back();
         if !left.is_empty() {
             return Err(format!("the trial before could not be given back: {}", left.join("; ")));
+        }
+        if let (Some(device), None) = (self.device, &spec.contender.directory) {
+            device.claim_again().map_err(|error| error.to_string())?;
         }
         Scratch::make(self.own, self.ledger)
             .map_err(|error| format!("making the trial's directory: {error}"))

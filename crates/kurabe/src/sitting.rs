@@ -212,7 +212,8 @@ impl Sitting {
             stopped: &stopped,
             memory_bytes: memory_bytes(&self.facts),
         };
-        let mut executor = ProcessExecutor::new(own, ledger, &self.directories, &stopped);
+        let mut executor =
+            ProcessExecutor::new(own, ledger, prepared.as_ref(), &self.directories, &stopped);
         let directory = self.writer.directory().clone();
         let mut observer = SittingObserver {
             progress,
@@ -230,6 +231,7 @@ impl Sitting {
             &mut observer,
         );
         let left = executor.give_back();
+        drop(executor);
         drop(prepared);
         if !left.is_empty() {
             progress

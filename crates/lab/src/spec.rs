@@ -71,14 +71,12 @@ pub enum Device {
         /// Whether the bytes lie in memory rather than on a disk.
         memory: bool,
     },
-    /// A real block device that the runner has claimed and filled. mkfs and mount take it
-    /// exclusively themselves, so it is claimed again at each use rather than held.
+    /// A real block device that the runner has claimed and filled, and holds open and locked.
     Block {
         /// The device node, such as `/dev/sdb`.
         path: PathBuf,
-        /// The name or serial number that the user gave to `--destroy`, with the signatures that
-        /// trials leave (`NAME:SIGNATURE+SIGNATURE`); checked again at use.
-        destroy: String,
+        /// By what the claim knows the device again; compared before a byte is changed.
+        identity: serde_json::Value,
     },
     /// No device: an existing directory is used as it is.
     None,

@@ -47,7 +47,7 @@ struct TakenNode {
 /// zeros. Holes that an earlier trial was allowed to make are filled first. `scratch` is the
 /// trial's own directory, which its runner has in its ledger.
 ///
-/// A real device is claimed again and let go, since mkfs and mount take it themselves.
+/// A real device was claimed again by the runner; it is compared with what that granted.
 ///
 /// # Errors
 ///
@@ -66,8 +66,8 @@ pub fn attach(
             let text = path.display().to_string();
             attach_image(&image, &text, *size_bytes, *memory, discard, scratch, stop)
         }
-        Device::Block { path, destroy } => {
-            let size_bytes = real::attach(path, destroy)?;
+        Device::Block { path, identity } => {
+            let size_bytes = real::attach(path, identity)?;
             Ok(Attached { node: path.clone(), size_bytes, notes: Vec::new(), taken: None })
         }
         Device::None => Err(DeviceError::Refused(

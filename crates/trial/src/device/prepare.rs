@@ -27,13 +27,23 @@ pub struct Prepared {
     facts: DeviceFacts,
     /// The file without a name of an image, or its memory, which live as long as this descriptor.
     _held: Option<File>,
-    _real: Option<RealDevice>,
+    real: Option<RealDevice>,
 }
 
 impl Prepared {
     /// What a trial is told.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Makes sure, before a trial, that a real device is still the one that was granted and that
+    /// nothing uses it, and wipes what the trial before left. An image needs neither.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Refused`] with what is in the way; nothing was touched.
+    pub fn claim_again(&self) -> Result<(), DeviceError> {
+        self.real.as_ref().map_or(Ok(()), RealDevice::claim_again)
     }
 
     /// Size in bytes.
@@ -56,7 +66,7 @@ impl Prepared {
             size_bytes,
             facts,
             _held: Some(file),
-            _real: None,
+            real: None,
         })
     }
 }
@@ -86,14 +96,8 @@ pub fn prepare(
         DeviceRequest::Memory { size_bytes } => prepare_memory(request, *size_bytes, stop, report),
         DeviceRequest::Block { path, destroy } => {
             let (real, size_bytes, facts) = real::prepare(path, destroy, stop, report)?;
-            let path = path.clone();
-            Ok(Prepared {
-                device: Device::Block { path, destroy: real.destroy().to_string() },
-                size_bytes,
-                facts,
-                _held: None,
-                _real: Some(real),
-            })
+            let device = Device::Block { path: path.clone(), identity: real.identity() };
+            Ok(Prepared { device, size_bytes, facts, _held: None, real: Some(real) })
         }
     }
 }

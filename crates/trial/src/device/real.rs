@@ -1,15 +1,15 @@
 //! A real block device: claimed and filled once for a study, claimed again for every trial.
 //!
 //! mkfs and mount take the device exclusively themselves, so it cannot stay claimed while they
-//! run. Between two trials it is free for a moment; the claim of the next one would see whatever
-//! came in between.
+//! run. It stays open and locked in the runner instead: so no other disk can come under its number,
+//! no other kurabe can take it, and the claim before each trial sees whatever else came in between.
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use block::claim::{Claim, ClaimError, Permission, claim};
+use block::claim::{Claim, ClaimError, Identity, Permission, Pinned, claim, open_identical};
 use rustix::fs::OFlags;
 
 use super::fill::{self, Progress};
@@ -34,27 +34,36 @@ impl From<ClaimError> for DeviceError {
     }
 }
 
-/// A device that was filled for a study. Dropping it wipes what the last trial left, so that the
-/// same command line works again.
+/// A device that was filled for a study, held open and locked. Dropping it wipes what the last
+/// trial left, so that the same command line works again.
 #[derive(Debug)]
 pub struct RealDevice {
-    path: PathBuf,
+    pinned: Pinned,
+    /// The permission under which it is claimed for a trial.
     destroy: String,
 }
 
 impl RealDevice {
-    /// The permission under which the trials claim the device.
-    pub fn destroy(&self) -> &str {
-        &self.destroy
+    /// By what a trial knows the device again.
+    pub fn identity(&self) -> serde_json::Value {
+        serde_json::to_value(self.pinned.identity()).expect("an identity has a JSON form")
+    }
+
+    /// Claims the device for one trial, wipes what the trial before left, and lets it go for mkfs,
+    /// which takes it itself.
+    pub fn claim_again(&self) -> Result<(), DeviceError> {
+        let device = self.pinned.claim_again(&self.destroy)?;
+        let path = self.pinned.path().display();
+        bypass_page_cache(&device)
+            .and_then(|()| fill::wipe_signatures(&device, self.pinned.identity().size_bytes))
+            .map_err(DeviceError::system(format!("wiping signatures of {path}")))
     }
 }
 
 impl Drop for RealDevice {
     fn drop(&mut self) {
         // Somebody else's claim comes first; then what is there stays.
-        if let Ok(granted) = claim(&self.path, &self.destroy) {
-            let _ = fill::wipe_signatures(granted.file(), granted.findings().size_bytes);
-        }
+        let _ = self.claim_again();
     }
 }
 
@@ -105,7 +114,7 @@ pub fn prepare(
         fill_ns: started.elapsed().as_nanos() as u64,
     };
     let destroy = permission_of_trials(destroy, &granted);
-    Ok((RealDevice { path: path.to_path_buf(), destroy }, size_bytes, facts))
+    Ok((RealDevice { pinned: granted.into_pinned(), destroy }, size_bytes, facts))
 }
 
 /// The name that the user gave, and the signatures that a trial can leave. The device was filled,
@@ -120,15 +129,27 @@ fn permission_of_trials(destroy: &str, granted: &Claim) -> String {
     Permission { name, signatures }.to_string()
 }
 
-/// Claims the device for one trial, wipes what the trial before left, and lets it go for mkfs,
-/// which takes it itself.
-pub fn attach(path: &Path, destroy: &str) -> Result<u64, DeviceError> {
-    let granted = claim(path, destroy)?;
-    let size_bytes = granted.findings().size_bytes;
-    bypass_page_cache(granted.file())
-        .and_then(|()| fill::wipe_signatures(granted.file(), size_bytes))
-        .map_err(DeviceError::system(format!("wiping signatures of {}", path.display())))?;
-    Ok(size_bytes)
+/// How long a device is waited for that somebody else has exclusively: a program that the runner
+/// starts has a copy of its descriptors until it runs.
+const EXCLUSIVE_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Makes sure, in the trial, that the device is the one that the runner claimed and that nobody has
+/// it exclusively, and lets it go for mkfs, which takes it itself. Gives its size in bytes.
+pub fn attach(path: &Path, identity: &serde_json::Value) -> Result<u64, DeviceError> {
+    let system = |what: &str| DeviceError::system(format!("{what} {}", path.display()));
+    let identity: Identity = serde_json::from_value(identity.clone())
+        .map_err(|error| system("the identity of")(error.into()))?;
+    let until = Instant::now() + EXCLUSIVE_WAIT_MAX;
+    loop {
+        match open_identical(path, &identity, true) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            opened => {
+                return opened.map(|_| identity.size_bytes).map_err(system("taking"));
+            }
+        }
+    }
 }
 
 fn bypass_page_cache(file: &File) -> io::Result<()> {
