@@ -141,6 +141,7 @@ impl Site {
         command
             .current_dir(self.work())
             .env("KURABE_LEDGER", self.ledger())
+            .env("KURABE_HOME", self.ledger())
             .env("TMPDIR", self.scratch())
             .env_remove("NO_COLOR")
             .stdin(Stdio::null())
