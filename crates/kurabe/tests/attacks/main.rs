@@ -45,6 +45,16 @@ fn ground() -> Site {
     site
 }
 
+/// kurabe's own directory.
+fn own(site: &Site) -> PathBuf {
+    site.ledger()
+}
+
+/// Where every program may put its temporary files.
+fn temporary(site: &Site) -> PathBuf {
+    site.scratch()
+}
+
 /// What root alone can look into.
 fn secret(site: &Site) -> PathBuf {
     site.home().join("secret")

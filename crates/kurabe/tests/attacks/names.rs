@@ -4,28 +4,35 @@ use std::ffi::CString;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 
 use crate::harness::{NOBODY, Site, root};
-use crate::{expect_unharmed, give_to_stranger, ground, precious, proof, secret, theirs};
+use crate::{
+    expect_unharmed, give_to_stranger, ground, own, precious, proof, secret, temporary, theirs,
+};
 
-/// kurabe where `/tmp` and `/dev/shm` are `tmp` and `shm` of the site, so that what appears there
+/// What `/dev/shm` is for an [`enclosed`] kurabe.
+fn shared_memory(site: &Site) -> PathBuf {
+    site.home().join("shm")
+}
+
+/// kurabe where `/tmp` and `/dev/shm` are directories of the site, so that what appears there
 /// is of nobody else; as the stranger where `user` says so.
 fn enclosed(site: &Site, user: &str, arguments: &[&str]) -> Command {
     let script = r#"
-        exec 9<"$1"; mount --bind "$2/tmp" /tmp; mount --bind "$2/shm" /dev/shm
-        user=$3; shift 3
+        exec 9<"$1"; mount --bind "$2" /tmp; mount --bind "$3" /dev/shm
+        user=$4; shift 4
         exec setpriv --reuid "$user" --regid "$user" --clear-groups /proc/self/fd/9 "$@""#;
-    for name in ["tmp", "shm"] {
-        fs::create_dir(site.home().join(name)).unwrap();
-        open_to_all(&site.home().join(name));
+    fs::create_dir(shared_memory(site)).unwrap();
+    for place in [temporary(site), shared_memory(site)] {
+        open_to_all(&place);
     }
     let mut command = site.program("unshare");
     command.args(["--mount", "sh", "-ec", script, "sh", crate::harness::KURABE]);
-    command.arg(site.home()).arg(user).args(arguments);
+    command.args([temporary(site), shared_memory(site)]).arg(user).args(arguments);
     command
 }
 
@@ -41,7 +48,6 @@ fn nothing_appears_where_everybody_can_write() {
         return;
     }
     let site = ground();
-    open_to_all(&site.scratch());
     fs::create_dir(site.work().join("place")).unwrap();
     let study = format!(
         "contenders = ['ext4', 'dir:{}']\ndevice = 'mem:64M'\nruns = 1\nout = 'result'\n\
@@ -52,7 +58,7 @@ fn nothing_appears_where_everybody_can_write() {
     fs::write(site.work().join("study.toml"), study).unwrap();
     let command = enclosed(&site, "0", &["run", "study.toml"]);
     let watcher = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
-    for place in [site.scratch(), site.home().join("tmp"), site.home().join("shm")] {
+    for place in [temporary(&site), shared_memory(&site)] {
         let what = WatchFlags::CREATE | WatchFlags::MOVED_TO;
         inotify::add_watch(&watcher, place, what).unwrap();
     }
@@ -65,7 +71,7 @@ fn nothing_appears_where_everybody_can_write() {
     }
     assert!(names.is_empty(), "{names:?}");
     // Nor can anybody look into what kurabe keeps for itself.
-    let own = site.ledger().metadata().unwrap();
+    let own = own(&site).metadata().unwrap();
     assert_eq!((own.uid(), own.mode() & 0o077), (0, 0), "{own:?}");
 }
 
@@ -78,30 +84,31 @@ fn an_own_directory_that_others_can_write_is_not_used() {
     type Prepare = fn(&Site);
     let cases: [(&str, Prepare); 4] = [
         ("a stranger's", |site| {
-            fs::create_dir(site.ledger()).unwrap();
-            give_to_stranger(&site.ledger());
+            fs::create_dir(own(site)).unwrap();
+            give_to_stranger(&own(site));
         }),
         ("open to all", |site| {
-            fs::create_dir(site.ledger()).unwrap();
-            open_to_all(&site.ledger());
+            fs::create_dir(own(site)).unwrap();
+            open_to_all(&own(site));
         }),
         ("a stranger's link", |site| {
             fs::create_dir(secret(site).join("linked")).unwrap();
-            symlink(secret(site).join("linked"), site.ledger()).unwrap();
-            give_to_stranger(&site.ledger());
+            symlink(secret(site).join("linked"), own(site)).unwrap();
+            give_to_stranger(&own(site));
         }),
         ("in a stranger's directory", |site| {
             fs::create_dir_all(theirs(site).join("linked")).unwrap();
-            symlink(theirs(site).join("linked"), site.ledger()).unwrap();
+            symlink(theirs(site).join("linked"), own(site)).unwrap();
         }),
     ];
     let mut used = Vec::new();
     for (case, prepare) in cases {
         let site = ground();
+        let _ = fs::remove_dir(own(&site));
         prepare(&site);
         let command = format!("touch {}", proof(&site).display());
         let ran = site.compare(&["dir:."], &["--cache", "warm"], &[&command]);
-        let is_empty = fs::read_dir(site.ledger()).unwrap().next().is_none();
+        let is_empty = fs::read_dir(own(&site)).unwrap().next().is_none();
         if ran.code == Some(0) || proof(&site).exists() || !is_empty {
             used.push((case, ran));
         }
@@ -126,7 +133,7 @@ fn without_a_home_nothing_is_made_in_tmp() {
     }
     command.env("TMPDIR", theirs(&site));
     let ran = site.finish(command);
-    let made: Vec<_> = fs::read_dir(site.home().join("tmp")).unwrap().flatten().collect();
+    let made: Vec<_> = fs::read_dir(temporary(&site)).unwrap().flatten().collect();
     assert!(made.is_empty(), "{made:?} of {ran:#?}");
 }
 
@@ -150,7 +157,7 @@ fn a_strangers_results_directory_is_not_written_to() {
             false => fs::rename(&target, &results).unwrap(),
         }
         give_to_stranger(&results);
-        let place = format!("dir:{}", site.scratch().display());
+        let place = format!("dir:{}", temporary(&site).display());
         let arguments = ["compare", &place, "--runs", "1", "--cache", "warm", "--", "true"];
         let ran = site.run(&arguments);
         expect_unharmed(&site, &ran);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use crate::harness::{Site, root, wait_until};
-use crate::{bounded, done, ground, stranger};
+use crate::{bounded, done, ground, stranger, temporary};
 
 /// A process of the stranger's, with everything that it started; ended when dropped.
 struct Holder(Child);
@@ -27,7 +27,7 @@ fn locks_of_a_stranger_hold_nothing_up() {
         return;
     }
     let site = ground();
-    fs::set_permissions(site.scratch(), fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::set_permissions(temporary(&site), fs::Permissions::from_mode(0o1777)).unwrap();
     fs::create_dir(site.work().join("place")).unwrap();
     let flags = ["--runs", "2", "--cache", "warm"];
     let running =
