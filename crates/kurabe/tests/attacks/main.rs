@@ -19,10 +19,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use harness::{NOBODY, Ran, Running, Site, root, signal, wait_until};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Whether loop devices can be had; says why the test is skipped when not.
 fn loop_devices() -> bool {
@@ -93,6 +93,16 @@ fn stranger(script: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-ec", script]).uid(NOBODY).gid(NOBODY).current_dir("/").stdin(Stdio::null());
     command
+}
+
+/// A process of the stranger's, with everything that it started; ended when dropped.
+struct Holder(Child);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
 }
 
 fn give_to_stranger(path: &Path) {

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,7 +12,8 @@ use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 
 use crate::harness::{NOBODY, Site, root};
 use crate::{
-    expect_unharmed, give_to_stranger, ground, own, precious, proof, secret, temporary, theirs,
+    Holder, expect_unharmed, give_to_stranger, ground, own, precious, proof, secret, stranger,
+    temporary, theirs,
 };
 
 /// What `/dev/shm` is for an [`enclosed`] kurabe.
@@ -165,4 +167,27 @@ fn a_strangers_results_directory_is_not_written_to() {
         assert_eq!(fs::read_dir(results).unwrap().count(), known, "{ran:#?}");
         assert_eq!(ran.code, Some(2), "{ran:#?}");
     }
+}
+
+/// Found later: fio looks for a file there, and gives no figures when it finds one; the trial counted
+/// as completed without any.
+#[test]
+fn a_file_of_a_strangers_takes_no_figures_from_a_load() {
+    let has_fio = Command::new("fio").arg("--version").output().is_ok();
+    if !root() || !has_fio {
+        eprintln!("skipped: the attack is on fio, which is not installed, or needs root");
+        return;
+    }
+    let site = ground();
+    open_to_all(&temporary(&site));
+    let script = "while :; do : >\"$0/fio-dump-status\"; sleep 0.05; done 2>/dev/null";
+    let mut endless = stranger(script);
+    let _stranger = Holder(endless.arg(temporary(&site)).process_group(0).spawn().unwrap());
+    let place = format!("dir:{}", site.work().display());
+    let job = "rw=read bs=4k size=1m time_based runtime=1";
+    let flags = ["--cache", "warm", "--runs", "1", "--out", "result", "--fio", job];
+    site.run(&[&["compare", &place], &flags[..]].concat());
+    let record = &site.records()[0];
+    let has_figures = record["load"]["metrics"].as_array().is_some_and(|all| !all.is_empty());
+    assert!(has_figures || record["outcome"]["kind"] != "completed", "{record:#?}");
 }

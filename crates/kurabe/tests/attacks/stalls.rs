@@ -4,21 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use crate::harness::{Site, root, wait_until};
-use crate::{bounded, done, ground, stranger, temporary};
-
-/// A process of the stranger's, with everything that it started; ended when dropped.
-struct Holder(Child);
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        use rustix::process::{Pid, Signal, kill_process_group};
-        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
-        let _ = self.0.wait();
-    }
-}
+use crate::{Holder, bounded, done, ground, stranger, temporary};
 
 /// Finding 9: whoever may open a file may lock it.
 #[test]
