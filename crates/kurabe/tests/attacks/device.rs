@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::harness::{NOBODY, Site};
 use crate::{
-    Disk, between_trials, done, first_waits, give_to_stranger, ground, loop_devices, secret,
+    Disk, between_trials, done, first_waits, give_to_stranger, ground, ground_of_disks, secret,
     stranger, theirs,
 };
 
@@ -19,10 +19,7 @@ fn on_disk(site: &Site, disk: &Disk) -> Command {
 /// Finding 3: the node was granted, and another disk stands behind it.
 #[test]
 fn another_disk_under_the_same_node_keeps_its_bytes() {
-    if !loop_devices() {
-        return;
-    }
-    let site = ground();
+    let Some(site) = ground_of_disks() else { return };
     let foreign = Disk::formatted(&site, "foreign");
     let (bytes, image) = (foreign.bytes(), foreign.image.clone());
     drop(foreign);
@@ -45,10 +42,7 @@ fn another_disk_under_the_same_node_keeps_its_bytes() {
 /// Finding 3: a signature that a trial could have left is somebody else's by now.
 #[test]
 fn what_is_made_on_the_disk_between_two_trials_is_kept() {
-    if !loop_devices() {
-        return;
-    }
-    let site = ground();
+    let Some(site) = ground_of_disks() else { return };
     let disk = Disk::new(&site, "disk");
     let mut made = None;
     let ran = between_trials(&site, on_disk(&site, &disk), || made = disk.format());
@@ -60,10 +54,7 @@ fn what_is_made_on_the_disk_between_two_trials_is_kept() {
 /// Finding 8: the first has the device until it ends.
 #[test]
 fn a_second_kurabe_is_refused_between_two_trials() {
-    if !loop_devices() {
-        return;
-    }
-    let (site, other) = (ground(), ground());
+    let (Some(site), Some(other)) = (ground_of_disks(), ground()) else { return };
     let disk = Disk::new(&site, "disk");
     let ran = between_trials(&site, on_disk(&site, &disk), || {
         let flags = ["--device", &disk.text(), "--destroy", &format!("{}:ext4", disk.name())];
@@ -76,9 +67,6 @@ fn a_second_kurabe_is_refused_between_two_trials() {
 /// Finding 4: each of these ran to its end.
 #[test]
 fn a_disk_in_use_in_ways_that_no_path_shows_is_refused() {
-    if !loop_devices() {
-        return;
-    }
     let cases: [(&str, MakeUse); 3] = [
         ("the same image on a second loop device, mounted", |site, disk| {
             let second = Disk::on(disk.image.clone());
@@ -100,7 +88,7 @@ fn a_disk_in_use_in_ways_that_no_path_shows_is_refused() {
     ];
     let mut granted = Vec::new();
     for (case, used_by) in cases {
-        let site = ground();
+        let Some(site) = ground_of_disks() else { return };
         let disk = Disk::formatted(&site, "disk");
         let uuid = disk.uuid();
         let _used = used_by(&site, &disk);
@@ -156,10 +144,7 @@ impl Drop for Used {
 /// called kurabe by sudo, so that it is accepted.
 #[test]
 fn an_image_that_became_a_link_leaves_the_target_its_bytes() {
-    if !loop_devices() {
-        return;
-    }
-    let site = ground();
+    let Some(site) = ground_of_disks() else { return };
     let disk = secret(&site).join("disk.img");
     fs::write(&disk, vec![7; Disk::BYTES as usize]).unwrap();
     give_to_stranger(&theirs(&site));

@@ -24,25 +24,28 @@ use std::process::{Child, Command, Stdio};
 use harness::{NOBODY, Ran, Running, Site, root, signal, wait_until};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Whether loop devices can be had; says why the test is skipped when not.
-fn loop_devices() -> bool {
-    let there = Path::new("/dev/loop-control").exists();
-    if !there {
-        eprintln!("skipped: /dev/loop-control is not there, and the attack needs loop devices");
-    }
-    root() && there
-}
-
 /// A site with what the attacks need: a directory that root alone can look into, and one of the
-/// stranger's.
-fn ground() -> Site {
+/// stranger's. Absent, with a word why, where the test cannot run.
+fn ground() -> Option<Site> {
+    if !root() {
+        return None;
+    }
     let site = Site::new();
     for (directory, mode) in [(secret(&site), 0o700), (theirs(&site), 0o755)] {
         fs::create_dir(&directory).unwrap();
         fs::set_permissions(directory, fs::Permissions::from_mode(mode)).unwrap();
     }
     give_to_stranger(&theirs(&site));
-    site
+    Some(site)
+}
+
+/// The same where loop devices can be had as well.
+fn ground_of_disks() -> Option<Site> {
+    if !Path::new("/dev/loop-control").exists() {
+        eprintln!("skipped: /dev/loop-control is not there, and the attack needs loop devices");
+        return None;
+    }
+    ground()
 }
 
 /// kurabe's own directory.

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use crate::harness::{Ran, Site, root};
-use crate::{Disk, expect_unharmed, give_to_stranger, ground, loop_devices, precious, proof};
+use crate::harness::{Ran, Site};
+use crate::{Disk, expect_unharmed, give_to_stranger, ground, ground_of_disks, precious, proof};
 
 /// What the stored command says until a stranger changes it.
 const COMMAND: &str = "echo mine";
@@ -33,10 +33,7 @@ fn expect_refused(site: &Site, result: &std::path::Path) -> Ran {
 /// Finding 5: the last line of the target was cut off before the plan was refused.
 #[test]
 fn records_that_are_a_link_leave_the_target_its_bytes() {
-    if !root() {
-        return;
-    }
-    let site = ground();
+    let Some(site) = ground() else { return };
     let result = site.work().join("result");
     fs::create_dir(&result).unwrap();
     fs::write(result.join("plan.json"), "{}").unwrap();
@@ -47,10 +44,7 @@ fn records_that_are_a_link_leave_the_target_its_bytes() {
 /// Finding 5: temporary names that can be foreseen can be taken.
 #[test]
 fn links_under_temporary_names_leave_the_target_its_bytes() {
-    if !root() {
-        return;
-    }
-    let site = ground();
+    let Some(site) = ground() else { return };
     let result = interrupted(&site, "dir:.", &[]);
     let precious = precious(&site);
     for entry in fs::read_dir(&result).unwrap().flatten() {
@@ -63,10 +57,7 @@ fn links_under_temporary_names_leave_the_target_its_bytes() {
 /// Finding 5: the plan holds commands.
 #[test]
 fn the_commands_of_a_stranger_are_not_run() {
-    if !root() {
-        return;
-    }
-    let site = ground();
+    let Some(site) = ground() else { return };
     let result = interrupted(&site, "dir:.", &[]);
     let plan = fs::read_to_string(result.join("plan.json")).unwrap();
     assert!(plan.contains(COMMAND));
@@ -78,10 +69,7 @@ fn the_commands_of_a_stranger_are_not_run() {
 /// Finding 5: what `--destroy` allowed was that day's disk; root's own result allows nothing today.
 #[test]
 fn a_stored_permission_destroys_nothing() {
-    if !loop_devices() {
-        return;
-    }
-    let site = ground();
+    let Some(site) = ground_of_disks() else { return };
     let disk = Disk::formatted(&site, "disk");
     let permission = format!("{}:ext4", disk.name());
     interrupted(&site, "ext4", &["--device", &disk.text(), "--destroy", &permission]);

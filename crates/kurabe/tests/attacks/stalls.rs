@@ -6,16 +6,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{Site, root, wait_until};
+use crate::harness::{Site, wait_until};
 use crate::{Holder, bounded, done, ground, stranger, temporary};
 
 /// Finding 9: whoever may open a file may lock it.
 #[test]
 fn locks_of_a_stranger_hold_nothing_up() {
-    if !root() {
-        return;
-    }
-    let site = ground();
+    let Some(site) = ground() else { return };
     fs::set_permissions(temporary(&site), fs::Permissions::from_mode(0o1777)).unwrap();
     fs::create_dir(site.work().join("place")).unwrap();
     let flags = ["--runs", "2", "--cache", "warm"];
@@ -76,10 +73,7 @@ fn expect_all_end(site: &Site, cases: &[Vec<String>], code: Option<i32>) {
 /// Finding 9: what a flag names is not read for ever.
 #[test]
 fn studies_jobs_and_programs_that_are_no_files_are_refused() {
-    if !root() {
-        return;
-    }
-    let site = ground();
+    let Some(site) = ground() else { return };
     let mut cases = Vec::new();
     for kind in ODD {
         let path = site.work().join(kind);
@@ -102,10 +96,7 @@ fn studies_jobs_and_programs_that_are_no_files_are_refused() {
 /// Finding 9: nor is a file of a result.
 #[test]
 fn files_of_a_result_that_are_no_files_are_not_read() {
-    if !root() {
-        return;
-    }
-    let site = ground();
+    let Some(site) = ground() else { return };
     fs::write(site.work().join("program"), "Ordered[20] { <50%> New(1K); <50%> Get; }\n").unwrap();
     fs::create_dir(site.work().join("place")).unwrap();
     // A path of its own, because a load has the trial's directory for its working directory.
