@@ -3,23 +3,49 @@
 //!
 //! [`examine`] looks and changes nothing; [`claim`] refuses unless nothing uses the device, its
 //! user named it twice (as a device and as what may be destroyed), and named what it carries. The
-//! claim is built here and nowhere else, and whoever uses the device again claims it again.
+//! claim is built here and nowhere else. [`Claim::into_pinned`] keeps the device for a study;
+//! whoever uses it again calls [`Pinned::claim_again`], and a process of a trial, which has no
+//! [`Pinned`], opens it by [`open_identical`].
 //!
-//! Invariant: a granted claim holds the device open exclusively (`O_EXCL`), so that mount(8),
+//! Invariants: a granted claim holds the device open exclusively (`O_EXCL`), so that mount(8),
 //! swapon(8), LVM, md and every other careful program are refused while it lives. mkfs and mount
-//! need the same, so it is dropped right before they are run.
+//! need the same, so it is dropped right before they are run; what is pinned stays open, and
+//! locked against every other kurabe. What is in use is decided by the kernel's numbers of what is
+//! mounted, attached, open and mapped, in every namespace, never by paths.
+//!
+//! What cannot be seen:
+//!
+//! - Users inside the kernel that take a device without `O_EXCL`: an NVMe or SCSI target, a DRBD,
+//!   a descriptor that was closed after it was registered with io_uring or while it is on its way
+//!   through a socket. So is whatever another machine does with a shared disk.
+//! - Data without a signature: a database, a virtual machine or an old RAID set right on the disk
+//!   that is not running now. The name that the user typed is all that protects it.
+//! - The other members of a group that has no superblock on this one (a further device of an F2FS,
+//!   an ext4 journal's owner).
+//! - A loop device's image under another inode: a layer below an overlay, another mount of a share.
+//! - Without root: other users' processes, and loop devices whose path leads nowhere.
+//! - Processes outside of the PID namespace that `/proc` shows. A trial has one of its own, so the
+//!   runner claims for it.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
+use trust::LockError;
+
+mod identity;
 pub mod mounts;
+mod openers;
+mod pinned;
+mod relatives;
 mod signatures;
 mod system;
 
+pub use identity::Identity;
+pub use pinned::{Pinned, open_identical};
 pub use signatures::Signature;
 
 /// Something that uses the device now, or that it is part of. Nothing of this kind can be waived.
@@ -60,12 +86,24 @@ pub enum Use {
         /// UUID of the file system.
         uuid: String,
     },
-    /// A process has it open: a virtual machine, a database, another benchmark.
+    /// The image behind it is attached to another loop device too.
+    SameImage {
+        /// Kernel name of the other one.
+        holder: String,
+    },
+    /// A process has it open or mapped: a virtual machine, a database, another benchmark.
     OpenBy {
         /// The process.
         pid: u32,
         /// Its name.
         name: String,
+        /// What it has open: `it`, the kernel name of a part or of the disk below, or the image.
+        device: String,
+    },
+    /// Another kurabe has claimed it.
+    OtherKurabe {
+        /// The process; 0 when it did not say.
+        pid: u32,
     },
     /// The kernel says that somebody holds it exclusively.
     Busy,
@@ -90,8 +128,14 @@ impl fmt::Display for Use {
             Use::BtrfsMember { uuid } => {
                 write!(f, "it is part of the mounted Btrfs {uuid}; umount that first")
             }
-            Use::OpenBy { pid, name } => {
-                write!(f, "process {pid} ({name}) has it open; end that first")
+            Use::SameImage { holder } => {
+                write!(f, "{holder} is attached to the same image; losetup --detach it first")
+            }
+            Use::OpenBy { pid, name, device } => {
+                write!(f, "process {pid} ({name}) has {device} open; end that first")
+            }
+            Use::OtherKurabe { pid } => {
+                write!(f, "another kurabe (pid {pid}) is using it; wait for its end")
             }
             Use::Busy => write!(f, "the kernel says that somebody holds it exclusively"),
         }
@@ -245,7 +289,8 @@ impl fmt::Display for ClaimError {
                 if let Some(permission) = sufficient {
                     write!(
                         f,
-                        "\nIf everything on it may be lost, say so with: --device {} --destroy '{permission}'",
+                        "\nIf everything on it may be lost, say so with: --device {} --destroy '{permission}'\n\
+                         Data without a signature, and users inside the kernel (an NVMe or SCSI target, DRBD), cannot be seen.",
                         path.display()
                     )?;
                 }
@@ -258,11 +303,12 @@ impl fmt::Display for ClaimError {
 
 impl std::error::Error for ClaimError {}
 
-/// A granted claim. The device is held exclusively while it lives.
+/// A granted claim. The device is held exclusively, and locked, while it lives.
 #[derive(Debug)]
 pub struct Claim {
     file: File,
     findings: Findings,
+    pinned: Pinned,
 }
 
 impl Claim {
@@ -275,21 +321,53 @@ impl Claim {
     pub fn findings(&self) -> &Findings {
         &self.findings
     }
+
+    /// Lets go of the exclusive hold, so that mkfs and mount can have it, and keeps the device
+    /// open and locked.
+    pub fn into_pinned(self) -> Pinned {
+        self.pinned
+    }
 }
 
-/// Looks at a device and changes nothing.
+/// Looks at a device and changes nothing. What it cannot see, the module's documentation says.
 ///
 /// # Errors
 ///
-/// Those of looking: no such file, no permission, no wipefs(8).
+/// Those of looking: no such file, no permission, no wipefs(8), a block that cannot be read.
 pub fn examine(path: &Path) -> io::Result<Findings> {
-    system::examine(path)
+    match pinned::open(path, OFlags::RDONLY)? {
+        Some(device) => system::examine(&device, path),
+        None => Ok(no_block_device(path)),
+    }
+}
+
+fn no_block_device(path: &Path) -> Findings {
+    Findings { uses: vec![Use::NotABlockDevice], ..system::nothing_known(path) }
 }
 
 /// How long a device is waited for that only some process has open: udev looks at a device for a
-/// moment whenever somebody has closed it.
+/// moment whenever somebody has closed it. A loop device that is being detached goes with whoever
+/// looks at it last.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(3);
 const OPEN_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Looks at a device until nobody but looks at it as well.
+fn examine_settled(device: &File, path: &Path) -> io::Result<Findings> {
+    let until = Instant::now() + OPEN_WAIT_MAX;
+    let is_passing = |using: &Use| match using {
+        Use::OpenBy { .. } | Use::Busy => true,
+        Use::Holder { holder, .. } | Use::SameImage { holder } => system::is_going(holder),
+        _ => false,
+    };
+    loop {
+        let findings = system::examine(device, path)?;
+        let is_settled = findings.uses.is_empty() || !findings.uses.iter().all(is_passing);
+        if is_settled || Instant::now() >= until {
+            return Ok(findings);
+        }
+        std::thread::sleep(OPEN_INTERVAL);
+    }
+}
 
 /// Claims a device for overwriting, under the permission that the user gave to `--destroy`.
 ///
@@ -298,45 +376,78 @@ const OPEN_INTERVAL: Duration = Duration::from_millis(50);
 /// [`ClaimError::Refused`] names everything that was found.
 pub fn claim(path: &Path, destroy: &str) -> Result<Claim, ClaimError> {
     let system = |error| ClaimError::System { path: path.to_path_buf(), error };
-    let until = Instant::now() + OPEN_WAIT_MAX;
-    let mut findings = examine(path).map_err(system)?;
-    let only_open = |findings: &Findings| {
-        !findings.uses.is_empty()
-            && findings.uses.iter().all(|using| matches!(using, Use::OpenBy { .. } | Use::Busy))
+    let device = pinned::open(path, OFlags::RDONLY).map_err(system)?;
+    let Some(device) = device else {
+        let findings = no_block_device(path);
+        let permission = Permission::read(destroy, &findings);
+        let objections = findings.objections(&permission);
+        return Err(refusal(findings, objections, &permission));
     };
-    while only_open(&findings) && Instant::now() < until {
-        std::thread::sleep(OPEN_INTERVAL);
-        findings = examine(path).map_err(system)?;
-    }
+    let again = device.try_clone().map_err(system)?;
+    let (pinned, findings) = match Pinned::take(again, path) {
+        Ok(pinned) => (Some(pinned), examine_settled(&device, path).map_err(system)?),
+        Err(LockError::Held { pid }) => {
+            let mut findings = system::examine(&device, path).map_err(system)?;
+            findings.uses.push(Use::OtherKurabe { pid });
+            (None, findings)
+        }
+        Err(LockError::Refused(refused)) => return Err(system(refused.into())),
+    };
     let permission = Permission::read(destroy, &findings);
     let objections = findings.objections(&permission);
-    if !objections.is_empty() {
-        return Err(refusal(findings, objections, &permission));
+    let pinned = match pinned {
+        Some(pinned) if objections.is_empty() => pinned,
+        _ => return Err(refusal(findings, objections, &permission)),
+    };
+    let file = take_exclusively(&pinned, &findings, &permission)?;
+    Ok(Claim { file, findings, pinned })
+}
+
+impl Pinned {
+    /// Claims the device again before a trial: it is the one that was granted, and nothing but
+    /// this process uses it. `destroy` names the signatures that trials leave; they are our own
+    /// only because the device was pinned and locked ever since it was granted.
+    ///
+    /// The file holds the device exclusively. It is to be dropped before mkfs.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError::System`] says that the device is another one, and what differs;
+    /// [`ClaimError::Refused`] what uses it.
+    pub fn claim_again(&self, destroy: &str) -> Result<File, ClaimError> {
+        let path = self.path();
+        let system = |error| ClaimError::System { path: path.to_path_buf(), error };
+        self.check().map_err(system)?;
+        let findings = examine_settled(self.device(), path).map_err(system)?;
+        let permission = Permission::read(destroy, &findings);
+        let objections = findings.objections(&permission);
+        if !objections.is_empty() {
+            // The user has granted all that can be granted.
+            return Err(ClaimError::Refused { path: path.into(), objections, sufficient: None });
+        }
+        take_exclusively(self, &findings, &permission)
     }
-    // Exclusive from here on; whoever came between the look and this makes it fail.
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_EXCL | libc::O_CLOEXEC)
-        .open(path);
-    let file = match file {
+}
+
+/// Exclusive from here on; whoever came between the look and this makes it fail.
+fn take_exclusively(
+    pinned: &Pinned,
+    findings: &Findings,
+    permission: &Permission,
+) -> Result<File, ClaimError> {
+    let system = |error| ClaimError::System { path: pinned.path().to_path_buf(), error };
+    let file = match open_identical(pinned.path(), pinned.identity(), true) {
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            let objections = vec![Use::Busy.to_string()];
-            return Err(refusal(findings, objections, &permission));
+            return Err(refusal(findings.clone(), vec![Use::Busy.to_string()], permission));
         }
         file => file.map_err(system)?,
     };
-    // The name may lead elsewhere by now, and somebody may have written meanwhile.
-    let stat = rustix::fs::fstat(&file).map_err(|error| system(error.into()))?;
-    let number = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
-    if number != findings.number {
-        return Err(system(io::Error::other("it was replaced while it was looked at")));
-    }
-    let signatures = signatures::read(path).map_err(system)?;
+    // Somebody may have written meanwhile.
+    let signatures = signatures::read(&file).map_err(system)?;
     if signatures != findings.signatures {
         return Err(system(io::Error::other("it was written to while it was looked at")));
     }
-    Ok(Claim { file, findings })
+    Ok(file)
 }
 
 fn refusal(findings: Findings, objections: Vec<String>, permission: &Permission) -> ClaimError {
@@ -368,6 +479,7 @@ mod tests {
             label: None,
             uuid: None,
             offset: "0x0".into(),
+            devices: None,
         }
     }
 
@@ -408,7 +520,7 @@ mod tests {
         let lines = found.objections(&permission);
         let text = refusal(found.clone(), lines, &permission).to_string();
         assert!(text.contains("it carries ext4"), "{text}");
-        assert!(text.contains("--device /dev/sdx --destroy 'sdx:ext4'"), "{text}");
+        assert!(text.contains("--device /dev/sdx --destroy 'sdx:ext4'\nData without"), "{text}");
         found.uses.push(Use::Swap { device: "sdx".into() });
         let lines = found.objections(&permission);
         let text = refusal(found, lines, &permission).to_string();

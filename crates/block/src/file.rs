@@ -274,7 +274,8 @@ impl BlockDevice for FileDevice {
 ///
 /// Those of `open(2)`; `ENXIO` when nothing is attached, `ENOTTY` when it is no loop device.
 pub fn loop_backing(path: &Path) -> io::Result<(u64, u64)> {
-    sys::loop_backing(File::open(path)?.as_fd())
+    let backing = sys::loop_backing(File::open(path)?.as_fd())?;
+    Ok((backing.file_system, backing.inode))
 }
 
 fn neither_image_nor_device() -> io::Error {

@@ -9,6 +9,13 @@
 use std::io;
 use std::sync::Arc;
 
+// The tests inside and outside of the crate share their helpers.
+#[cfg(test)]
+extern crate self as kurabe_block;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+
 mod aligned;
 pub mod claim;
 pub mod crash;

@@ -20,6 +20,11 @@ const BLKZEROOUT: libc::Ioctl = 0x127f;
 /// `LOOP_GET_STATUS64` of `linux/loop.h`: a `struct loop_info64` of a loop device.
 const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
 
+/// `BLKGETDISKSEQ` of `linux/fs.h`: the running number of a disk or its medium.
+const BLKGETDISKSEQ: libc::Ioctl = 0x8008_1280_u32 as libc::Ioctl;
+/// `KCMP_FILES` of `linux/kcmp.h`: compare the tables of open files.
+const KCMP_FILES: libc::c_int = 2;
+
 /// Zeroed heap memory at an alignment of the caller's choice.
 pub(crate) struct AlignedMemory {
     pointer: NonNull<u8>,
@@ -75,13 +80,40 @@ pub(crate) fn block_device_size(device: BorrowedFd<'_>) -> io::Result<u64> {
     if outcome == 0 { Ok(size_bytes) } else { Err(io::Error::last_os_error()) }
 }
 
-/// File system and inode of the file behind a loop device, as `stat(2)` has them: the first two of
-/// the 29 words of `struct loop_info64`. `ENXIO` when nothing is attached.
-pub(crate) fn loop_backing(device: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+/// The running number of the disk behind `device`; `ENOTTY` before Linux 5.15.
+pub(crate) fn disk_sequence(device: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut number: u64 = 0;
+    // SAFETY: BLKGETDISKSEQ writes one u64 at the pointer, which is valid for the call.
+    let outcome = unsafe { libc::ioctl(device.as_raw_fd(), BLKGETDISKSEQ, &raw mut number) };
+    if outcome == 0 { Ok(number) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What a loop device is attached to, as `stat(2)` has it.
+pub(crate) struct Backing {
+    /// File system of the file, or of the node of a block device.
+    pub(crate) file_system: u64,
+    /// Inode there.
+    pub(crate) inode: u64,
+    /// The block device, when it is attached to one; otherwise 0.
+    pub(crate) device: u64,
+}
+
+/// What stands behind a loop device: the first three of the 29 words of `struct loop_info64`.
+/// `ENXIO` when nothing is attached.
+pub(crate) fn loop_backing(device: BorrowedFd<'_>) -> io::Result<Backing> {
     let mut info = [0_u64; 29];
     // SAFETY: LOOP_GET_STATUS64 writes 232 bytes at the pointer, which is valid for the call.
     let outcome = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) };
-    if outcome == 0 { Ok((info[0], info[1])) } else { Err(io::Error::last_os_error()) }
+    match outcome {
+        0 => Ok(Backing { file_system: info[0], inode: info[1], device: info[2] }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether two threads, by the numbers of this PID namespace, have one table of open files.
+pub(crate) fn shares_files(one: u32, other: u32) -> bool {
+    // SAFETY: kcmp takes integers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) == 0 }
 }
 
 /// Whether the kernel holds the block device behind `device` to be read-only. Opening such a device
@@ -120,5 +152,23 @@ fn range_ioctl(
     let range = [offset, length];
     // SAFETY: both requests read two u64 at the pointer, which is valid for the call.
     let outcome = unsafe { libc::ioctl(device.as_raw_fd(), request, range.as_ptr()) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Maps the first page of a device for as long as the process lives. For tests.
+#[cfg(test)]
+pub(crate) fn map_for_good(device: BorrowedFd<'_>) -> io::Result<()> {
+    let (none, protection) = (std::ptr::null_mut(), libc::PROT_READ);
+    // SAFETY: a new mapping at an address of the kernel's choice, which nothing ever reads.
+    let mapped =
+        unsafe { libc::mmap(none, 4096, protection, libc::MAP_SHARED, device.as_raw_fd(), 0) };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Gives this thread a table of open files of its own. For tests.
+#[cfg(test)]
+pub(crate) fn unshare_files() -> io::Result<()> {
+    // SAFETY: the thread keeps all its descriptors; only what it opens from now on is its own.
+    let outcome = unsafe { libc::unshare(libc::CLONE_FILES) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,66 +1,15 @@
 //! The claim against real devices: loop devices that these tests attach themselves. Needs root
 //! and loop devices; says so and passes where there are none.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use kurabe_block::claim::{ClaimError, Use, claim, examine};
 
-/// A loop device of the test's own, detached when dropped.
-struct Loop {
-    node: PathBuf,
-    image: tempfile::NamedTempFile,
-}
-
-impl Loop {
-    fn of_megabytes(megabytes: u64) -> Option<Loop> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            eprintln!("SKIPPED: needs root and /dev/loop-control");
-            return None;
-        }
-        let image = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
-        image.as_file().set_len(megabytes << 20).unwrap();
-        let node = run(&["losetup", "--find", "--show", &image.path().display().to_string()]);
-        Some(Loop { node: node.trim().into(), image })
-    }
-
-    fn name(&self) -> String {
-        self.node.file_name().unwrap().to_string_lossy().into_owned()
-    }
-
-    fn text(&self) -> String {
-        self.node.display().to_string()
-    }
-
-    fn write(&self, offset: u64, bytes: &[u8]) {
-        let file = File::options().write(true).open(&self.node).unwrap();
-        file.write_all_at(bytes, offset).unwrap();
-        file.sync_all().unwrap();
-    }
-
-    /// What the refusal says; panics when the claim is granted.
-    fn refusal(&self, destroy: &str) -> String {
-        match claim(&self.node, destroy) {
-            Err(error @ ClaimError::Refused { .. }) => error.to_string(),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        run(&["losetup", "--detach", &self.text()]);
-        assert!(self.image.path().exists());
-    }
-}
-
-fn run(words: &[&str]) -> String {
-    let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
+mod common;
+use common::{Loop, run};
 
 /// Waits until nobody but the tests looks at the device, as udev may.
 fn uses(device: &Loop) -> Vec<Use> {
@@ -70,15 +19,17 @@ fn uses(device: &Loop) -> Vec<Use> {
 #[test]
 fn a_blank_device_is_granted_and_held() {
     let Some(device) = Loop::of_megabytes(32) else { return };
-    let granted = claim(&device.node, &device.name()).unwrap();
+    let granted = common::granted(&device.node, &device.name());
     assert_eq!(granted.findings().size_bytes, 32 << 20);
     granted.file().write_all_at(&[1; 4096], 0).unwrap();
     // Held: nobody else can claim or mount it.
     let refusal = device.refusal(&device.name());
+    let expected = format!("another kurabe (pid {}) is using it", std::process::id());
+    assert!(refusal.contains(&expected), "{refusal}");
     assert!(refusal.contains("exclusively") && !refusal.contains("--destroy"), "{refusal}");
     drop(granted);
-    claim(&device.node, &device.text()).unwrap();
-    let refusal = device.refusal("sda");
+    common::granted(&device.node, &device.text());
+    let refusal = common::refusal_of_unused(&device.node, "sda");
     assert!(refusal.contains("not called 'sda'"), "{refusal}");
     assert!(refusal.contains(&format!("--destroy '{}'", device.name())), "{refusal}");
 }
@@ -94,12 +45,11 @@ fn a_mounted_device_is_refused_and_then_its_signature_is_named() {
     run(&["umount", &point_text]);
     assert!(refusal.contains(&format!("is mounted on {point_text}")), "{refusal}");
 
-    let refusal = device.refusal(&device.name());
+    let refusal = common::refusal_of_unused(&device.node, &device.name());
     assert!(refusal.contains("ext4 (label 'keep me', UUID"), "{refusal}");
     let permission = format!("{}:ext4", device.name());
     assert!(refusal.contains(&format!("--destroy '{permission}'")), "{refusal}");
-    claim(&device.node, &permission).unwrap();
-    assert_eq!(uses(&device), []);
+    common::granted(&device.node, &permission);
 }
 
 #[test]
@@ -145,29 +95,25 @@ fn swap_is_refused_while_on_and_named_when_off() {
         eprintln!("SKIPPED swapon: {}", String::from_utf8_lossy(&on.stderr));
     }
     assert!(device.refusal(&device.name()).contains("it carries swap"));
-    claim(&device.node, &format!("{}:swap", device.name())).unwrap();
+    common::granted(&device.node, &format!("{}:swap", device.name()));
 }
 
 #[test]
 fn a_divided_device_is_refused_and_its_partition_is_looked_through() {
     let Some(device) = Loop::of_megabytes(32) else { return };
-    // addpart(8) tells the kernel of a partition whatever tables it was built to read.
-    run(&["addpart", &device.text(), "1", "2048", "8192"]);
-    let part = format!("{}p1", device.text());
+    let part = device.divide(2048);
+    let part_text = part.node.display().to_string();
+    let permission = format!("{}:ext4", part.name());
     let point = tempfile::tempdir().unwrap();
-    run(&["mkfs.ext4", "-q", "-F", &part]);
-    run(&["mount", &part, &point.path().display().to_string()]);
+    run(&["mkfs.ext4", "-q", "-F", &part_text]);
+    run(&["mount", &part_text, &point.path().display().to_string()]);
     let refusal = device.refusal(&device.name());
-    let own = claim(Path::new(&part), &format!("{}p1:ext4", device.name()));
+    let own = claim(&part.node, &permission);
     run(&["umount", &point.path().display().to_string()]);
-    let granted = claim(Path::new(&part), &format!("{}p1:ext4", device.name()));
-    let size_bytes = granted.as_ref().map(|granted| granted.findings().size_bytes).ok();
-    drop(granted);
-    run(&["delpart", &device.text(), "1"]);
     assert!(refusal.contains("has the partition"), "{refusal}");
     assert!(refusal.contains("p1 is mounted on"), "{refusal}");
     assert!(own.unwrap_err().to_string().contains("is mounted on"));
-    assert_eq!(size_bytes, Some(8192 * 512));
+    assert_eq!(common::granted(&part.node, &permission).findings().size_bytes, 8192 * 512);
 }
 
 #[test]
@@ -205,7 +151,7 @@ fn members_of_groups_are_refused_whatever_is_named() {
     let refusal = device.refusal(&format!("{}:dos", device.name()));
     assert!(refusal.contains("carries dos"), "{refusal}");
     device.write(0, &[0; 512]);
-    claim(&device.node, &device.name()).unwrap();
+    common::granted(&device.node, &device.name());
 }
 
 /// LVM's CRC-32: the usual polynomial, another start, no inversion.
@@ -228,7 +174,7 @@ fn a_mounted_btrfs_is_seen_though_its_device_number_is_made_up() {
     let refusal = device.refusal(&format!("{}:btrfs", device.name()));
     run(&["umount", &point.path().display().to_string()]);
     assert!(refusal.contains("part of the mounted Btrfs"), "{refusal}");
-    claim(&device.node, &format!("{}:btrfs", device.name())).unwrap();
+    common::granted(&device.node, &format!("{}:btrfs", device.name()));
 }
 
 #[test]
@@ -251,7 +197,7 @@ fn a_device_that_something_is_built_on_or_that_is_open_is_refused() {
     reader.kill().unwrap();
     reader.wait().unwrap();
     assert!(refusal.unwrap().contains("(sleep) has it open"));
-    claim(&device.node, &device.name()).unwrap();
+    common::granted(&device.node, &device.name());
 }
 
 #[test]

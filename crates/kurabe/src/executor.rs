@@ -1,11 +1,11 @@
 //! Runs a trial in a process of its own: `kurabe trial`, the spec on its standard input, events
 //! and the record on its standard output.
 //!
-//! Invariants: the child is in a process group of its own, so that Ctrl-C reaches only the
-//! runner, which then asks the child to stop and waits until it has given everything back; the
-//! child dies with the runner.
+//! Invariants: every trial has a scratch directory of its own, made before it and removed after it;
+//! the child is in a process group of its own, so that Ctrl-C reaches only the runner, which then
+//! asks the child to stop and waits until it has given everything back; the child dies with the
+//! runner.
 
-use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,7 +16,9 @@ use lab::event::Event;
 use lab::record::{Outcome, Phase, Record};
 use lab::spec::TrialSpec;
 use rustix::process::{Pid, Signal, kill_process};
-use trial::ledger::give_back_scratch;
+use trial::ledger::Ledger;
+use trial::scratch::Scratch;
+use trust::Directory;
 
 use crate::runner::Executor;
 
@@ -26,8 +28,11 @@ const STOP_GRACE: Duration = Duration::from_secs(90);
 
 /// Runs trials as child processes of this one.
 pub struct ProcessExecutor<'a> {
-    /// Whether the user wants to stop.
-    pub stopped: &'a dyn Fn() -> bool,
+    own: &'a Directory,
+    ledger: &'a Ledger,
+    stopped: &'a dyn Fn() -> bool,
+    /// The scratch directories of earlier trials that could not be given back.
+    left: Vec<Scratch<'a>>,
 }
 
 impl Executor for ProcessExecutor<'_> {
@@ -35,30 +40,77 @@ impl Executor for ProcessExecutor<'_> {
         let started = Instant::now();
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let mut phase = Phase::Mkfs;
-        let begun = vacant(spec).and_then(|()| {
-            fs::create_dir_all(&spec.scratch)
-                .map_err(|error| format!("the directory {}: {error}", spec.scratch.display()))
-        });
-        let message = match begun.and_then(|()| self.converse(spec, &mut phase, on_event)) {
-            Ok(mut record) => {
-                clear(spec, &mut record);
-                return record;
+        let begun = self.make_scratch();
+        let mut spec = spec.clone();
+        let said = match &begun {
+            Ok(scratch) => {
+                spec.scratch = scratch.path();
+                self.converse(&spec, &mut phase, on_event)
             }
-            Err(message) => message,
+            Err(message) => Err(message.clone()),
         };
-        let mut record = Record::begun(spec, unix_ns as u64);
-        clear(spec, &mut record);
-        record.elapsed_ns = started.elapsed().as_nanos() as u64;
-        record.outcome = if (self.stopped)() {
-            Outcome::Interrupted { phase }
-        } else {
-            Outcome::Failed { phase, message, output: String::new() }
-        };
+        let mut record = said.unwrap_or_else(|message| {
+            let mut record = Record::begun(&spec, unix_ns as u64);
+            record.elapsed_ns = started.elapsed().as_nanos() as u64;
+            record.outcome = if (self.stopped)() {
+                Outcome::Interrupted { phase }
+            } else {
+                Outcome::Failed { phase, message, output: String::new() }
+            };
+            record
+        });
+        if let Ok(scratch) = begun {
+            self.clear(scratch, &mut record);
+        }
         record
     }
 }
 
-impl ProcessExecutor<'_> {
+impl<'a> ProcessExecutor<'a> {
+    /// An executor whose trials have their scratch directories in kurabe's own, and in `ledger`.
+    pub fn new(
+        own: &'a Directory,
+        ledger: &'a Ledger,
+        stopped: &'a dyn Fn() -> bool,
+    ) -> ProcessExecutor<'a> {
+        ProcessExecutor { own, ledger, stopped, left: Vec::new() }
+    }
+
+    /// Tries once more to give back what earlier trials left, and says what is still there.
+    pub fn give_back(&mut self) -> Vec<String> {
+        let mut still_there = Vec::new();
+        self.left.retain(|scratch| {
+            let left = scratch.give_back().left;
+            let keep = !left.is_empty();
+            still_there.extend(left);
+            keep
+        });
+        still_there
+    }
+
+    /// Refuses to begin while something of a trial before is still there. Somebody who holds a file
+    /// of its file system open keeps that file system alive on the device, and two on one device
+    /// would destroy each other.
+    fn make_scratch(&mut self) -> Result<Scratch<'a>, String> {
+        let left = self.give_back();
+        if !left.is_empty() {
+            return Err(format!("the trial before could not be given back: {}", left.join("; ")));
+        }
+        Scratch::make(self.own, self.ledger)
+            .map_err(|error| format!("making the trial's directory: {error}"))
+    }
+
+    /// Removes a trial's directory. A trial that died gave nothing back itself, and one whose
+    /// unmount stayed busy not everything; the kernel gave back most of it.
+    fn clear(&mut self, scratch: Scratch<'a>, record: &mut Record) {
+        let given_back = scratch.give_back();
+        record.notes.extend(given_back.done);
+        record.notes.extend(given_back.left.iter().map(|left| format!("still there: {left}")));
+        if !given_back.left.is_empty() {
+            self.left.push(scratch);
+        }
+    }
+
     fn converse(
         &self,
         spec: &TrialSpec,
@@ -114,25 +166,6 @@ impl ProcessExecutor<'_> {
             }
         })
     }
-}
-
-/// Refuses to begin while something of the trial before is still there. Somebody who holds a file
-/// of its file system open keeps that file system alive on the device, and two on one device would
-/// destroy each other.
-fn vacant(spec: &TrialSpec) -> Result<(), String> {
-    let left = give_back_scratch(&spec.scratch).left;
-    match left.is_empty() {
-        true => Ok(()),
-        false => Err(format!("the trial before could not be given back: {}", left.join("; "))),
-    }
-}
-
-/// Clears the scratch directory for the next trial. A trial that died gave nothing back itself,
-/// and one whose unmount stayed busy not everything; the kernel gave back most of it.
-fn clear(spec: &TrialSpec, record: &mut Record) {
-    let given_back = give_back_scratch(&spec.scratch);
-    record.notes.extend(given_back.done);
-    record.notes.extend(given_back.left.iter().map(|left| format!("still there: {left}")));
 }
 
 fn spawn() -> io::Result<Child> {

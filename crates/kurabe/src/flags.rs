@@ -56,12 +56,9 @@ pub enum Action {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Carry out one part of a load: a task comes in as a file, a report goes out as one.
+    /// Carry out one part of a load: a task comes in, a report goes out, as JSON.
     #[command(hide = true)]
-    Load {
-        /// The task's file.
-        task: PathBuf,
-    },
+    Load,
     /// Carry out one trial: the spec comes in, events and the record go out, as lines of JSON.
     #[command(hide = true)]
     Trial {

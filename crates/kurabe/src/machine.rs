@@ -2,6 +2,7 @@
 
 use trial::filesystem;
 use trial::ledger;
+use trust::Directory;
 
 use crate::exit::{self, Failure};
 use crate::terminal::{note, print};
@@ -28,9 +29,8 @@ pub fn doctor() -> Result<u8, Failure> {
 
 /// `kurabe clean`.
 pub fn clean() -> Result<u8, Failure> {
-    let directory = ledger::default_directory();
-    let report = ledger::clean(&directory)
-        .map_err(|error| Failure::broken(format!("{}: {error}", directory.display())))?;
+    let own = Directory::own().map_err(|refused| Failure::broken(refused.to_string()))?;
+    let report = ledger::clean(&own).map_err(|error| Failure::broken(error.to_string()))?;
     for line in &report.done {
         print(&format!("{line}\n"));
     }

@@ -19,16 +19,14 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::exit::Failure;
-use crate::flags::{Action, Cli};
+use crate::flags::Action;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = terminal::parse();
     let result = match cli.action {
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),
-        Action::Load { task } => return trial::workload::main(&task),
+        Action::Load => return trial::workload::main(),
         Action::Compare(args) => session::compare(&args),
         Action::Run(args) => session::run_file(&args),
         Action::Studies { name } => studies::studies(name.as_deref()),

@@ -14,7 +14,7 @@ pub fn man(directory: Option<&Path>) -> Result<u8, Failure> {
     let Some(directory) = directory else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(Failure::broken)?;
-        terminal::print(&String::from_utf8_lossy(&page));
+        terminal::generated(&page);
         return Ok(exit::OK);
     };
     std::fs::create_dir_all(directory)
@@ -34,6 +34,6 @@ pub fn completions(shell: Shell) -> Result<u8, Failure> {
         .subcommands(shown);
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "kurabe", &mut text);
-    terminal::print(&String::from_utf8_lossy(&text));
+    terminal::generated(&text);
     Ok(exit::OK)
 }

@@ -11,6 +11,7 @@ use lab::study::Study;
 use trial::device::DeviceRequest;
 use trial::filesystem::{self, Access};
 use trial::workload::Room;
+use trust::Directory;
 
 use crate::exit::Failure;
 use crate::terminal;
@@ -110,9 +111,11 @@ fn directory_problem(directory: &Path) -> Option<String> {
                 directory,
                 rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
             );
+            // What others can change there could lead a trial to anywhere.
             writable
                 .err()
                 .map(|error| format!("{} cannot be written: {error}", directory.display()))
+                .or_else(|| Some(Directory::open_shared(directory).err()?.to_string()))
         }
     }
 }

@@ -13,7 +13,7 @@ use lab::record::{Outcome, Record, TIME_METRIC};
 
 use crate::flags::Style;
 use crate::runner::{Observer, Position};
-use crate::terminal::note;
+use crate::terminal::{note, one_line};
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Progress {
     /// Shows a step outside of trials, such as the filling of the device.
     pub fn step(&self, text: &str) {
         self.bar.set_prefix(String::new());
-        self.bar.set_message(text.to_string());
+        self.bar.set_message(one_line(text));
         self.bar.tick();
     }
 
@@ -176,8 +176,9 @@ impl Observer for Progress {
         if self.several_workloads {
             prefix.push_str(&format!(", {}", spec.workload.name));
         }
-        self.bar.set_prefix(prefix);
-        self.bar.set_message(format!("{}{}", self.contender, self.estimate_text()));
+        self.bar.set_prefix(one_line(&prefix));
+        let message = format!("{}{}", self.contender, self.estimate_text());
+        self.bar.set_message(one_line(&message));
         self.bar.enable_steady_tick(Duration::from_millis(120));
     }
 
@@ -187,7 +188,8 @@ impl Observer for Progress {
             Event::Status { text } => text,
             Event::Record { .. } | Event::Error { .. } => return,
         };
-        self.bar.set_message(format!("{}: {doing}{}", self.contender, self.estimate_text()));
+        let message = format!("{}: {doing}{}", self.contender, self.estimate_text());
+        self.bar.set_message(one_line(&message));
     }
 
     fn trial_ended(&mut self, record: &Record) {
@@ -203,7 +205,10 @@ impl Observer for Progress {
                 }
             }
             Outcome::Failed { phase, message, output } => {
-                let output = output.lines().map(|line| format!("\n    {line}")).collect::<String>();
+                let output = output
+                    .lines()
+                    .map(|line| format!("\n    {}", line.replace('\t', "    ")))
+                    .collect::<String>();
                 self.say(&format!("{head} failed in {}: {message}{output}", phase.name()));
             }
             Outcome::TimedOut { phase, limit_ns } => self.say(&format!(

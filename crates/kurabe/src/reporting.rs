@@ -42,13 +42,13 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     if let Some(directory) = &args.svg {
         write_pictures(directory, report::page::pictures(&source))?;
     }
-    terminal::print(&report::sittings::terminal(&source, presentation.look.colour));
-    terminal::print(&report::tables::terminal(
+    terminal::show(&report::sittings::terminal(&source, presentation.look.colour));
+    terminal::show(&report::tables::terminal(
         &source.plan,
         &source.analysis,
         presentation.look.colour,
     ));
-    terminal::print(&report::published::terminal(
+    terminal::show(&report::published::terminal(
         &source.plan,
         &source.records,
         &source.analysis,
@@ -76,7 +76,7 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
     if let Some(directory) = &args.svg {
         write_pictures(directory, report::across::pictures(&across))?;
     }
-    terminal::print(&report::across::terminal(&across, presentation.look.colour));
+    terminal::show(&report::across::terminal(&across, presentation.look.colour));
     Ok(exit::OK)
 }
 

@@ -80,8 +80,6 @@ pub enum End {
 pub struct Surroundings<'a> {
     /// The prepared device.
     pub device: Device,
-    /// Directory of kurabe's own for mount points.
-    pub scratch: PathBuf,
     /// Number of this sitting, from 1.
     pub sitting: u32,
     /// Time since the study began, earlier sittings included.
@@ -131,8 +129,8 @@ pub fn run(
                 if (surroundings.stopped)() {
                     return Ok(End::Stopped);
                 }
-                let mut spec =
-                    plan.spec(block, *trial, &surroundings.device, surroundings.scratch.clone());
+                // The executor says where the trial has its files.
+                let mut spec = plan.spec(block, *trial, &surroundings.device, PathBuf::new());
                 let budget_left = match limit_by_budget(plan, records, surroundings, &mut spec) {
                     Limit::Spent => return Ok(End::Budget),
                     Limit::Left(left) => left,

@@ -20,8 +20,9 @@ use serde_json::{Value, json};
 use trial::device::{DeviceError, Prepared, prepare};
 use trial::facts::Machine;
 use trial::filesystem;
-use trial::ledger::{self, Ledger, Taken};
+use trial::ledger::{self, Ledger};
 use trial::stop::Stop;
+use trust::Directory;
 
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
@@ -65,14 +66,19 @@ impl Sitting {
         if let Some(why) = self.nothing_to_do() {
             progress.say(&why);
         } else {
-            clean_first(&progress);
-            let ledger = Ledger::start(&ledger::default_directory()).map_err(|error| {
-                Failure::broken(format!(
-                    "the ledger in {} cannot be written: {error}",
-                    ledger::default_directory().display()
-                ))
+            let own = match Directory::own() {
+                Ok(own) => own,
+                Err(refused) => {
+                    self.writer.withdraw();
+                    return Err(Failure::refused(format!("kurabe's own directory: {refused}")));
+                }
+            };
+            clean_first(&own, &progress);
+            let ledger = Ledger::start(&own).map_err(|error| {
+                let place = own.path().display();
+                Failure::broken(format!("the ledger in {place} cannot be written: {error}"))
             })?;
-            let result = self.with_device(begun, &ledger, &stop, &mut progress);
+            let result = self.with_device(begun, &own, &ledger, &stop, &mut progress);
             progress.finish();
             match result {
                 Ok(given_back) => all_given_back = given_back,
@@ -99,11 +105,11 @@ impl Sitting {
             terminal::note("");
         }
         if let Ok(source) = &source {
-            terminal::print(&report::sittings::terminal(source, look.colour));
+            terminal::show(&report::sittings::terminal(source, look.colour));
         }
-        terminal::print(&report::tables::terminal(&self.plan, &analysis, look.colour));
+        terminal::show(&report::tables::terminal(&self.plan, &analysis, look.colour));
         let beside = report::published::terminal(&self.plan, &self.records, &analysis, look.colour);
-        terminal::print(&beside);
+        terminal::show(&beside);
         // The records are safe; a page that cannot be written can be made again.
         match source.and_then(|source| reporting::write_page(directory, &source)) {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
@@ -165,6 +171,7 @@ impl Sitting {
     fn with_device(
         &mut self,
         begun: Instant,
+        own: &Directory,
         ledger: &Ledger,
         stop: &Stop,
         progress: &mut Progress,
@@ -175,7 +182,7 @@ impl Sitting {
         let study = &self.plan.study;
         let prepared = match needs_device(study) {
             false => None,
-            true => Some(prepare_device(study, ledger, &elapsed, stop, progress)?),
+            true => Some(prepare_device(study, own, &elapsed, stop, progress)?),
         };
         self.facts = json!({
             "schema": self.plan.schema,
@@ -188,18 +195,15 @@ impl Sitting {
         let sitting = self.writer.begin_sitting(&self.facts).map_err(Failure::broken)?;
         // Not before the device is there: what is refused leaves no result.
         progress.say(&format!("result: {}", self.writer.directory().display()));
-        let scratch = std::env::temp_dir().join(ledger::random_name());
-        let scratch_id =
-            ledger.take(Taken::Scratch { path: scratch.clone() }).map_err(Failure::broken)?;
+        let stopped = || stop.signal().is_some();
         let surroundings = Surroundings {
             device: prepared.as_ref().map_or(Device::None, |prepared| prepared.device().clone()),
-            scratch: scratch.clone(),
             sitting,
             elapsed: &elapsed,
-            stopped: &|| stop.signal().is_some(),
+            stopped: &stopped,
             memory_bytes: memory_bytes(&self.facts),
         };
-        let mut executor = ProcessExecutor { stopped: &|| stop.signal().is_some() };
+        let mut executor = ProcessExecutor::new(own, ledger, &stopped);
         let directory = self.writer.directory().to_path_buf();
         let mut observer = SittingObserver {
             progress,
@@ -216,13 +220,8 @@ impl Sitting {
             &mut self.writer,
             &mut observer,
         );
-        let mut left = ledger::give_back_scratch(&scratch).left;
-        if left.is_empty() {
-            left.extend(ledger.gave_back(scratch_id).err().map(|error| error.to_string()));
-        }
-        left.extend(
-            prepared.and_then(|prepared| prepared.give_back().err()).map(|e| e.to_string()),
-        );
+        let left = executor.give_back();
+        drop(prepared);
         if !left.is_empty() {
             progress
                 .say(&format!("could not be given back: {}; run 'kurabe clean'", left.join("; ")));
@@ -297,8 +296,8 @@ fn signal_code(stop: &Stop) -> Option<u8> {
 }
 
 /// Gives back what an earlier kurabe left when it was killed.
-fn clean_first(progress: &Progress) {
-    match ledger::clean(&ledger::default_directory()) {
+fn clean_first(own: &Directory, progress: &Progress) {
+    match ledger::clean(own) {
         Ok(report) => {
             for line in report.done {
                 progress.say(&format!("left by an earlier run: {line}"));
@@ -311,13 +310,13 @@ fn clean_first(progress: &Progress) {
     }
 }
 
-fn prepare_device<'ledger>(
+fn prepare_device(
     study: &Study,
-    ledger: &'ledger Ledger,
+    own: &Directory,
     elapsed: &dyn Fn() -> Duration,
     stop: &Stop,
     progress: &Progress,
-) -> Result<Prepared<'ledger>, Failure> {
+) -> Result<Prepared, Failure> {
     let request = device_request(study)?;
     let budget = study.budget_ns.map(Duration::from_nanos);
     let is_spent = || budget.is_some_and(|budget| elapsed() >= budget);
@@ -329,7 +328,7 @@ fn prepare_device<'ledger>(
         let percent = fill.done_bytes * 100 / fill.total_bytes.max(1);
         progress.step(&format!("filling {} with random data: {percent} %", study.device));
     };
-    prepare(&request, ledger, stop, &mut filled).map_err(|error| match error {
+    prepare(&request, own, stop, &mut filled).map_err(|error| match error {
         DeviceError::Refused(_) => Failure::refused(format!("--device {}: {error}", study.device)),
         DeviceError::Stopped if is_spent() => Failure::broken(format!(
             "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",

@@ -1,15 +1,61 @@
-//! Writing to the two outputs. A reader that went away (`kurabe report DIR | head -1`) is no
-//! failure of the study and no reason to panic in the middle of one.
+//! The one gate to the two outputs: whatever people are to read passes here, and what a stranger
+//! put into it (a label, a finding, a disk's own label, an argument) commands no terminal.
+//!
+//! A reader that went away (`kurabe report DIR | head -1`) is no failure of the study and no reason
+//! to panic in the middle of one.
+//!
+//! Invariant: all text is escaped here but a [`Screen`], which has escaped what it holds and knows
+//! its own colours, and what was generated of the flags alone.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 
-/// Writes to standard output as it is.
+use clap::Parser;
+use report::table::Screen;
+use trust::text;
+
+use crate::flags::Cli;
+
+/// Writes text to standard output.
 pub fn print(text: &str) {
-    let mut output = io::stdout().lock();
-    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    write(&text::terminal(text));
 }
 
-/// Writes a line to standard error.
+/// Writes a result, which may be coloured, to standard output.
+pub fn show(screen: &Screen) {
+    write(screen);
+}
+
+/// Writes a script or a manual page to standard output as it is: nothing of a stranger is in it.
+pub fn generated(text: &[u8]) {
+    let mut output = io::stdout().lock();
+    let _ = output.write_all(text).and_then(|()| output.flush());
+}
+
+fn write(text: &str) {
+    generated(text.as_bytes());
+}
+
+/// Writes a line, or some, to standard error.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", text::terminal(text));
+}
+
+/// Text for the line that is redrawn in place.
+pub fn one_line(text: &str) -> String {
+    text::line(text).into_owned()
+}
+
+/// The command line. Help and errors end the program; an error repeats arguments, so it is made
+/// anew of escaped ones.
+pub fn parse() -> Cli {
+    let shown = |argument: OsString| text::line(&argument.to_string_lossy()).into_owned();
+    Cli::try_parse().unwrap_or_else(|error| {
+        let Err(escaped) = Cli::try_parse_from(std::env::args_os().map(shown)) else {
+            // What was wrong is gone once it is escaped, as bytes that are no text.
+            note(&error.render().to_string());
+            std::process::exit(error.exit_code());
+        };
+        escaped.exit()
+    })
 }

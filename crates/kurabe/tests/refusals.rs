@@ -227,7 +227,7 @@ fn a_device_that_does_not_fit_is_refused_with_both_sizes() {
     refused("mem:900000G", &["mem:900000G", "available", "loop:SIZE"]);
     refused("loop:64M@/dev/shm", &["/dev/shm lies in memory", "mem:64M"]);
     refused("loop:64M@/no/such/place", &["/no/such/place", "@DIR"]);
-    refused("loop:64M@/etc/passwd", &["/etc/passwd", "no directory"]);
+    refused("loop:64M@/etc/passwd", &["/etc/passwd is a regular file", "@DIR"]);
 }
 
 /// A real device is refused before a word is said of the study, and so is one that is too small.
@@ -272,7 +272,7 @@ fn as_nobody(site: &Site, arguments: &[&str]) -> harness::Ran {
     let program = site.home().join("kurabe");
     if !program.exists() {
         fs::copy(harness::KURABE, &program).unwrap();
-        for directory in [site.work(), site.scratch(), site.home().to_path_buf()] {
+        for directory in [site.work(), site.own(), site.temporary(), site.home().to_path_buf()] {
             std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
         }
     }

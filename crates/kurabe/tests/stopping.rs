@@ -96,7 +96,7 @@ fn a_stop_while_the_device_is_filled_is_heard_at_once() {
         let site = Site::new();
         let device = site.image_device("3G");
         let running = start(&site, &["ext4"], &["--device", &device], &["true"]);
-        wait_until("the image is there", || fs::read_dir(site.images()).unwrap().next().is_some());
+        wait_until("the image is there", || site.image().is_some());
         signal(running.number(), name);
         let asked = std::time::Instant::now();
         running.finish().expect(code);

@@ -340,7 +340,9 @@ fn latencies(records: &[&Record]) -> Vec<Latency> {
                 figures.sort_unstable();
                 figures[(figures.len() - 1) / 2]
             };
-            let sum = |figure: fn(&Latency) -> u64| same.iter().map(|l| figure(l)).sum();
+            let sum = |figure: fn(&Latency) -> u64| {
+                same.iter().map(|l| figure(l)).fold(0, u64::saturating_add)
+            };
             Latency {
                 count: sum(|latency| latency.count),
                 bytes: sum(|latency| latency.bytes),

@@ -250,8 +250,8 @@ pub struct LoadTask {
     /// the kernel's is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cool_command: Option<Vec<String>>,
-    /// File that the [`LoadReport`] is written to.
-    pub report: PathBuf,
+    /// A directory of kurabe's own for the load's files, which lies outside of the target.
+    pub scratch: PathBuf,
 }
 
 /// Where a load works.

@@ -126,6 +126,13 @@ impl Plan {
         for gate in &study.gates {
             parse_gate(gate).map_err(|error| error.to_string())?;
         }
+        // An analysis makes room for every contender in every block up to the greatest number.
+        let pairs = study.contenders.len().saturating_mul(study.workloads.len());
+        for block in &self.blocks {
+            if block.block as usize >= self.blocks.len() || block.trials.len() != pairs {
+                return Err(format!("block {} is not whole or beyond their number", block.block));
+            }
+        }
         let trials = self.blocks.iter().flat_map(|block| &block.trials);
         for (number, trial) in trials.enumerate() {
             if trial.trial as usize != number
@@ -140,7 +147,10 @@ impl Plan {
 
     /// Refuses a record that is of no trial of this plan.
     pub fn check_record(&self, record: &Record) -> Result<(), String> {
-        let found = self.blocks.iter().find_map(|block| {
+        // The trials are in the order of their numbers, as [`Plan::check`] found.
+        let after = self.blocks.partition_point(|block| block.trials[0].trial <= record.trial);
+        let found = after.checked_sub(1).and_then(|place| {
+            let block = &self.blocks[place];
             let trial = block.trials.iter().find(|trial| trial.trial == record.trial)?;
             Some((block, trial))
         });
@@ -187,6 +197,18 @@ mod tests {
         }
         .resolve(&["ext4", "xfs", "btrfs"])
         .unwrap()
+    }
+
+    #[test]
+    fn blocks_that_would_take_room_without_end_are_refused() {
+        let plan = Plan::new(study(), 1);
+        assert_eq!(plan.check(), Ok(()));
+        let mut far = plan.clone();
+        far.blocks.last_mut().unwrap().block = u32::MAX;
+        assert!(far.check().unwrap_err().contains("beyond their number"));
+        let mut part = plan;
+        part.blocks.last_mut().unwrap().trials.pop();
+        assert!(part.check().unwrap_err().contains("not whole"));
     }
 
     #[test]

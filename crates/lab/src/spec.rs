@@ -50,10 +50,15 @@ pub struct TrialSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Device {
-    /// An image file, attached to a private loop device for the trial.
+    /// An image, attached to a private loop device for the trial.
     Image {
-        /// The file, or `/proc/PID/fd/N` of memory that the runner holds.
+        /// `/proc/PID/fd/N` of the file without a name, or of the memory, that the runner holds.
         path: PathBuf,
+        /// Device number of the file system that it lies on; with `inode` this is what the trial
+        /// must find behind `path`.
+        file_system: u64,
+        /// Inode.
+        inode: u64,
         /// Size in bytes.
         size_bytes: u64,
         /// Whether the bytes lie in memory rather than on a disk.

@@ -36,7 +36,7 @@ impl fmt::Display for StudyFileError {
                 writeln!(f, "{}:{line}:{column}: {}", self.path.display(), self.problem)?;
                 writeln!(f, "{:margin$} |", "")?;
                 writeln!(f, "{line} | {}", self.source)?;
-                write!(f, "{:margin$} | {:>column$}", "", "^")
+                write!(f, "{:margin$} | {}^", "", " ".repeat(column - 1))
             }
             _ => write!(f, "{}: {}", self.path.display(), self.problem),
         }

@@ -57,12 +57,12 @@ mod tests {
 
     #[test]
     fn a_call_needs_the_directory_and_a_command_has_to_succeed() {
-        let here = std::env::temp_dir();
-        WholeSync::Call.run(&here).unwrap();
+        let here = Path::new(".");
+        WholeSync::Call.run(here).unwrap();
         assert!(WholeSync::Call.run(&here.join("no such directory")).is_err());
-        command(&["true"]).run(&here).unwrap();
-        let failed = command(&["sh", "-c", "echo no pool >&2; exit 3"]).run(&here).unwrap_err();
+        command(&["true"]).run(here).unwrap();
+        let failed = command(&["sh", "-c", "echo no pool >&2; exit 3"]).run(here).unwrap_err();
         assert!(failed.to_string().contains("no pool"), "{failed}");
-        assert!(command(&[]).run(&here).is_err());
+        assert!(command(&[]).run(here).is_err());
     }
 }

@@ -270,6 +270,17 @@ impl File {
         shared.store(&self.inode, turn, state)
     }
 
+    /// Takes setuid away, and setgid where the group may execute, as a write by a user who may not
+    /// grant them does: a record and a flush where there is something to take.
+    #[cfg(feature = "mount")]
+    pub(crate) fn clear_privileges(&self) -> Result<()> {
+        let mode = self.inode.state.read().expect(NOT_POISONED).attributes.mode;
+        if privileges(mode) == 0 {
+            return Ok(());
+        }
+        self.set_attributes(|attributes| attributes.mode &= !privileges(attributes.mode))
+    }
+
     /// Where the file's allocated bytes lie on the device, in order.
     pub fn pieces(&self) -> Vec<Piece> {
         let state = self.inode.state.read().expect(NOT_POISONED);
@@ -509,6 +520,14 @@ impl File {
             .write_at(bytes, at)
             .map_err(|source| self.shared.fail(failed("write", bytes.len(), at, source)))
     }
+}
+
+/// The bits of `mode` that let a program run as the file's owner or group.
+#[cfg(feature = "mount")]
+pub(crate) fn privileges(mode: u32) -> u32 {
+    let by_group = libc::S_ISGID | libc::S_IXGRP;
+    let group = if mode & by_group == by_group { libc::S_ISGID } else { 0 };
+    mode & libc::S_ISUID | group
 }
 
 #[cold]

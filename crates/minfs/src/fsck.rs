@@ -14,15 +14,12 @@ use std::collections::BTreeSet;
 
 use block::BlockDevice;
 
+use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::geometry::VolumeGeometry;
-use crate::layout::{BLOCK_BYTES, GENERATION_END};
+use crate::layout::BLOCK_BYTES;
 use crate::record::Record;
-use crate::survey::{Finding, Severity, Subject, Survey};
-
-/// How many generations a repair leaves out: a record that cannot be read may be younger than all
-/// that can, and a new one of its generation could not be told from it in a torn slot.
-const GENERATIONS_LEAPT: u64 = 1 << 48;
+use crate::survey::{Finding, GENERATIONS_LEAPT, Severity, Subject, Survey, USED_UP};
 
 /// What a check found and a repair did.
 #[derive(Debug)]
@@ -64,12 +61,14 @@ pub fn fsck<D: BlockDevice + ?Sized>(device: &D, repair: bool) -> Result<FsckRep
     if repair && features != 0 {
         return Err(Error::Unsupported(format!("to be written, the features {features:#x}")));
     }
+    if repair && first.used_up_by().is_some() {
+        return Err(Error::Invalid(USED_UP.into()));
+    }
     let findings = first.findings.clone();
     let mut repairs = Vec::new();
     let mut last = first;
     if repair && last.worst() > Some(Severity::Note) {
-        let newest = last.inodes.iter().map(|inode| inode.newest_generation).max().unwrap_or(0);
-        let mut next_generation = newest.saturating_add(GENERATIONS_LEAPT);
+        let mut next_generation = last.newest_generation() + GENERATIONS_LEAPT;
         // A round ends the conflicts over space, or those over names, or writes one record of each
         // inode, which takes two at most. A device that fails to keep what is written ends it too.
         let mut rounds = 2 * last.findings.len() + 2;
@@ -83,12 +82,13 @@ pub fn fsck<D: BlockDevice + ?Sized>(device: &D, repair: bool) -> Result<FsckRep
             rounds -= 1;
         }
     }
-    let unit_bytes = last.geometry.unit_bytes();
+    // Space that several files claim counts once.
+    let free_units = Allocator::new(last.geometry.unit_count(), &last.used).free_units();
     Ok(FsckReport {
         findings,
         repairs,
         files: last.inodes.iter().filter(|inode| inode.file().is_some()).count() as u32,
-        used_bytes: last.used.iter().map(|(extent, _)| u64::from(extent.count) * unit_bytes).sum(),
+        used_bytes: last.geometry.data_bytes() - free_units * last.geometry.unit_bytes(),
         remaining: last.findings,
         geometry: last.geometry,
     })
@@ -119,6 +119,7 @@ impl<'a, D: BlockDevice + ?Sized> Round<'a, D> {
         for finding in &self.survey.findings {
             match finding.subject {
                 _ if finding.severity == Severity::Note => {}
+                Subject::Generations(_) => {}
                 Subject::Geometry(copy) => self.rewrite_geometry(copy, repairs)?,
                 Subject::Overlap(older, younger) => space.push((older, younger)),
                 Subject::Name(older, younger) => names.push((older, younger)),
@@ -249,10 +250,6 @@ impl<'a, D: BlockDevice + ?Sized> Round<'a, D> {
     }
 
     fn write(&mut self, mut record: Record, slot: usize) -> Result<()> {
-        if self.next_generation >= GENERATION_END {
-            let why = "the volume has used up its generations; copy its files to a new one";
-            return Err(Error::Invalid(why.into()));
-        }
         record.generation = self.next_generation;
         self.next_generation += 1;
         let geometry = &self.survey.geometry;

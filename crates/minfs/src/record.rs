@@ -234,6 +234,7 @@ impl Record {
             (count <= EXTENTS_MAX, "too many extents"),
             (is_zero(&header.reserved), "reserved bytes are not zero"),
             (name_length <= NAME_BYTES_MAX, "the name is too long"),
+            ((1..GENERATION_END).contains(&generation), "the generation is out of range"),
             (generation > header.previous_generation, "the generations do not grow"),
             (generation > header.buried_generation, "a younger record is buried"),
             (
@@ -518,6 +519,14 @@ mod tests {
         let free =
             Record { inode: 3, generation: 1, previous_generation: 0, burial: None, file: None };
         free.encode(&geometry, 0);
+    }
+
+    #[test]
+    fn a_generation_that_no_reader_would_take_is_never_written() {
+        let geometry = geometry();
+        record(GENERATION_END - 1, 1).encode(&geometry, 0);
+        let written = std::panic::catch_unwind(|| record(GENERATION_END, 1).encode(&geometry, 0));
+        assert!(written.is_err());
     }
 
     #[test]

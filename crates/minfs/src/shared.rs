@@ -121,7 +121,7 @@ impl Shared {
         options: &MountOptions,
         read_only_reason: &str,
     ) -> Self {
-        let newest = survey.inodes.iter().map(|inode| inode.newest_generation).max().unwrap_or(0);
+        let newest = survey.newest_generation();
         let allocator = Allocator::new(survey.geometry.unit_count(), &survey.used);
         Self {
             granule: u64::from(device.block_size()),

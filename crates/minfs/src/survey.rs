@@ -13,12 +13,22 @@ use block::{AlignedBuffer, BlockDevice};
 use crate::conflicts::{Claim, over_names, over_space, spare_name};
 use crate::error::Result;
 use crate::geometry::{VolumeGeometry, find};
-use crate::layout::{BLOCK_BYTES, SECTOR_BYTES};
+use crate::layout::{BLOCK_BYTES, GENERATION_END, SECTOR_BYTES};
 use crate::pieces::tail_matches;
 use crate::record::{Burial, Extent, FileRecord, Record, Slot};
 
 /// How many blocks of slots are read at once.
 const READ_BLOCKS: u32 = 256;
+
+/// How many generations a repair leaves out: a record that cannot be read may be younger than all
+/// that can, and a new one of its generation could not be told from it in a torn slot.
+pub(crate) const GENERATIONS_LEAPT: u64 = 1 << 48;
+/// The newest generation of a volume that is written. One repair more, and more records than any
+/// mount can write, fit between it and the end, so nobody who writes meets the end.
+const GENERATION_WRITABLE_MAX: u64 = GENERATION_END - 2 * GENERATIONS_LEAPT;
+/// What becomes of a volume beyond it.
+pub(crate) const USED_UP: &str =
+    "the volume has used up its generations; copy its files to a new one";
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +54,9 @@ pub enum Subject {
     Overlap(u32, u32),
     /// Two inodes of one name; the first has the older record.
     Name(u32, u32),
+    /// An inode whose generation is so near to the end of its range that nothing is written any
+    /// more.
+    Generations(u32),
 }
 
 /// One thing worth telling.
@@ -136,7 +149,24 @@ impl Survey {
         survey.check_tails(device);
         survey.compare();
         survey.tell_doubts();
+        if let Some(inode) = survey.used_up_by() {
+            let generation = survey.inodes[inode as usize].newest_generation;
+            let text =
+                format!("{}: its generation is {generation}: {USED_UP}", survey.title(inode));
+            survey.tell(Severity::Error, Subject::Generations(inode), text);
+        }
         Ok(survey)
+    }
+
+    /// The highest generation of all slots.
+    pub(crate) fn newest_generation(&self) -> u64 {
+        self.inodes.iter().map(|inode| inode.newest_generation).max().unwrap_or(0)
+    }
+
+    /// The inode whose generation is too high for any new record, if there is one.
+    pub(crate) fn used_up_by(&self) -> Option<u32> {
+        let is_beyond = |inode: &SurveyedInode| inode.newest_generation > GENERATION_WRITABLE_MAX;
+        self.inodes.iter().position(is_beyond).map(|inode| inode as u32)
     }
 
     /// The worst that was found.

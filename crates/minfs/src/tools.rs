@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Seek, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use block::{AlignedBuffer, BlockDevice};
 use minfs::display_name as shown;
-use minfs::{File, FileFacts, Finding, MkfsOptions, MountOptions, Severity, Volume};
+use minfs::{File, FileFacts, Finding, MkfsOptions, MountOptions, Severity, Subject, Volume};
 
 use crate::cli::{FsckArguments, MkfsArguments};
 use crate::device::{
@@ -183,6 +184,10 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
             for finding in &report.remaining {
                 tell!("{path}: left: {}", finding.text);
             }
+        } else if told.iter().any(|finding| matches!(finding.subject, Subject::Generations(_))) {
+            tell!(
+                "{path}: nothing was changed, and nothing can be: take the files out with `minfs get`"
+            );
         } else if report.findings.iter().any(|finding| finding.severity == Severity::Error) {
             tell!(
                 "{path}: nothing was changed. First copy the whole device, or take the files named \
@@ -356,19 +361,27 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
     outcome.and_then(|()| Ok(volume.unmount()?))
 }
 
-/// Opens the file that another of the volume on `device` is copied to.
-fn open_destination(path: &Path, device: &Path, force: bool) -> Result<fs::File, Failure> {
+/// Opens the file that another of the volume on `device`, of `size` bytes, is copied to, and
+/// empties it; says whether it was made.
+fn open_destination(
+    path: &Path,
+    device: &Path,
+    force: bool,
+    size: u64,
+) -> Result<(fs::File, bool), Failure> {
     let refuse = |why: &str| Err(Failure::refused(path.display(), why));
     let mut options = fs::OpenOptions::new();
     options.write(true);
-    match path.metadata() {
-        Ok(facts) if facts.is_dir() => {
+    let facts = path.metadata().ok();
+    let is_regular = facts.as_ref().is_none_or(fs::Metadata::is_file);
+    match &facts {
+        Some(facts) if facts.is_dir() => {
             return refuse("it is a directory; name the file in it that shall be written");
         }
-        Ok(facts) if facts.file_type().is_block_device() => {
+        Some(facts) if facts.file_type().is_block_device() => {
             return refuse("it is a device; write on it with dd, from standard output");
         }
-        Ok(facts) if facts.is_file() => {
+        Some(facts) if facts.is_file() => {
             let volume = device.metadata().map_err(|error| opening_failed(device, &error))?;
             if (facts.dev(), facts.ino()) == (volume.dev(), volume.ino()) {
                 return refuse("it holds the volume itself");
@@ -377,15 +390,78 @@ fn open_destination(path: &Path, device: &Path, force: bool) -> Result<fs::File,
             if !force {
                 return refuse("the file exists; --force replaces it");
             }
-            options.truncate(true);
         }
         // A pipe, a terminal or /dev/null has nothing to lose.
-        Ok(_) => {}
-        Err(_) => {
+        Some(_) => {}
+        None => {
             options.create_new(true);
         }
     }
-    options.open(path).map_err(|error| opening_failed(path, &error))
+    let cannot = |why: &dyn std::fmt::Display| {
+        Failure::failed(path.display(), format!("it cannot have {size} bytes: {why}"))
+    };
+    // The kernel ends whoever tries.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if is_regular && let Some(limit) = limit.filter(|limit| *limit < size) {
+        return Err(cannot(&format!("the limit of this process (ulimit -f) is {limit}")));
+    }
+    let output = options.open(path).map_err(|error| opening_failed(path, &error))?;
+    if is_regular {
+        // What the target cannot hold must not cost it what it holds.
+        if let Err(error) = output.set_len(size) {
+            remove_made(path, &output, facts.is_none());
+            return Err(cannot(&error));
+        }
+        output.set_len(0).map_err(|error| Failure::failed(path.display(), error))?;
+    }
+    Ok((output, facts.is_none()))
+}
+
+/// Removes a file that was made at `path`, unless another has come there.
+fn remove_made(path: &Path, made: &fs::File, is_made: bool) {
+    let identity = |facts: fs::Metadata| (facts.dev(), facts.ino());
+    let there = path.symlink_metadata().ok().map(identity);
+    if is_made && there.is_some() && there == made.metadata().ok().map(identity) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Lets `output` go on with a hole of `length` bytes, if it can: it is a regular file, and what is
+/// written now becomes its end.
+fn leave_hole(mut output: &fs::File, length: u64) -> io::Result<bool> {
+    let facts = output.metadata()?;
+    let is_appending = rustix::fs::fcntl_getfl(output)?.contains(rustix::fs::OFlags::APPEND);
+    if !facts.is_file() || !(is_appending || output.stream_position()? == facts.len()) {
+        return Ok(false);
+    }
+    output.set_len(facts.len().saturating_add(length))?;
+    output.seek(io::SeekFrom::End(0))?;
+    Ok(true)
+}
+
+/// Copies a file out; `failed` tells of an error of `output`.
+fn copy_out(
+    file: &File,
+    mut output: &fs::File,
+    buffer: &mut [u8],
+    failed: impl Fn(io::Error) -> Failure,
+) -> Outcome {
+    let facts = file.facts();
+    let mut end = facts.valid.min(facts.size);
+    let mut offset = 0;
+    loop {
+        while offset < end {
+            let wanted = (end - offset).min(COPY_BYTES as u64) as usize;
+            let length = file.read(&mut buffer[..wanted], offset)?;
+            output.write_all(&buffer[..length]).map_err(&failed)?;
+            offset += length as u64;
+        }
+        // From here on the file holds nothing.
+        if offset == facts.size || leave_hole(output, facts.size - offset).map_err(&failed)? {
+            return Ok(());
+        }
+        end = facts.size;
+    }
 }
 
 /// Copies a file out, `damaged` what is left of it if its newest record may be lost.
@@ -401,28 +477,24 @@ pub fn get(
     let file = volume.open(name.as_bytes())?;
     let mut buffer = AlignedBuffer::zeroed(COPY_BYTES);
     // What cannot be read must not cost the destination its content.
-    let mut length = file.read(&mut buffer, 0)?;
+    let length = file.read(&mut buffer, 0)?;
     let path = destination.filter(|path| *path != Path::new("-"));
-    let mut output: Box<dyn Write> = match path {
-        Some(path) => Box::new(open_destination(path, device, force)?),
-        None => Box::new(io::stdout().lock()),
-    };
     if destination.is_none() && io::stdout().is_terminal() && buffer[..length].contains(&0) {
         let why = "it is binary, and standard output is a terminal; name a file to write, or - to \
                    print it all the same";
         return Err(Failure::refused(shown(name.as_bytes()), why));
     }
-    let failed = |error| {
-        let shown = path.unwrap_or(Path::new("standard output")).display();
-        Failure::failed(shown, error)
+    let (output, is_made) = match path {
+        Some(path) => open_destination(path, device, force, file.size())?,
+        None => (io::stdout().as_fd().try_clone_to_owned().map_err(broken)?.into(), false),
     };
-    let mut offset = 0;
-    while length > 0 {
-        output.write_all(&buffer[..length]).map_err(failed)?;
-        offset += length as u64;
-        length = file.read(&mut buffer, offset)?;
+    let shown = path.unwrap_or(Path::new("standard output"));
+    let failed = |error| Failure::failed(shown.display(), error);
+    let outcome = copy_out(&file, &output, &mut buffer, failed);
+    if outcome.is_err() {
+        remove_made(shown, &output, is_made);
     }
-    output.flush().map_err(failed)
+    outcome
 }
 
 /// Removes files: all that are named, or none when one of them is not there.

@@ -15,7 +15,7 @@ use crate::inode::{Inode, InodeState};
 use crate::layout::{BLOCK_BYTES, NAME_BYTES_MAX};
 use crate::record::{Attributes, FileRecord, is_valid_name};
 use crate::shared::{Names, Shared, SlotState, display, mark_recorded, now_ns};
-use crate::survey::{Finding, Severity, Survey, SurveyedInode};
+use crate::survey::{Finding, Severity, Survey, SurveyedInode, USED_UP};
 
 /// How to mount.
 #[derive(Clone, Debug, Default)]
@@ -175,7 +175,9 @@ impl Volume {
                 "a device with blocks of at most {BLOCK_BYTES} bytes; these have {granule}"
             )));
         }
-        let reason = if survey.worst() == Some(Severity::Error) {
+        let reason = if survey.used_up_by().is_some() {
+            USED_UP
+        } else if survey.worst() == Some(Severity::Error) {
             "it is damaged; run fsck.minfs"
         } else if survey.geometry.fields.features_read_only != 0 {
             "it has features that this version of minfs cannot write"

@@ -471,3 +471,86 @@ fn a_read_only_mount_refuses_every_change() {
     end(&mount);
     assert!(!run("umount", &[&mount.root_text()]).status.success());
 }
+
+#[test]
+fn a_change_by_another_user_takes_setuid_and_setgid_away() {
+    type Work = (&'static str, fn(&File));
+    let works: [Work; 4] = [
+        ("write", |file| {
+            let block = block::AlignedBuffer::zeroed(4096);
+            file.write_all_at(&block, 0).unwrap();
+        }),
+        ("ftruncate", |file| file.set_len(4096).unwrap()),
+        ("fallocate", |file| {
+            rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 16_384).unwrap();
+        }),
+        ("zero range", |file| {
+            rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE, 0, 8192).unwrap();
+        }),
+    ];
+    for options in ["suid", "suid,direct_io", "suid,writeback_cache"] {
+        let Some(mount) = shared_mount(options) else { return };
+        let path = mount.path("program");
+        for flags in [OFlags::empty(), OFlags::DIRECT] {
+            for (what, work) in works {
+                for (mode, left) in [(0o6777, 0o777), (0o2767, 0o2767), (0o4666, 0o666)] {
+                    fs::write(&path, [1; 8192]).unwrap();
+                    assert_eq!(chmod(path.clone(), mode), 0);
+                    let work = || work(&open(&path, OFlags::RDWR | flags).unwrap().into());
+                    let seen = || fs::metadata(&path).unwrap().mode() & 0o7777;
+                    let title = format!("{what}, {mode:o}, {options}, {flags:?}");
+                    work();
+                    assert_eq!(seen(), mode, "{title}: root may keep it");
+                    as_nobody(work);
+                    assert_eq!(seen(), left, "{title}");
+                }
+            }
+        }
+        end(&mount);
+    }
+}
+
+/// The kernel looks at the mode that it remembers.
+#[test]
+fn a_program_that_another_user_wrote_to_past_the_page_cache_runs_as_its_caller() {
+    for options in ["suid", "suid,direct_io"] {
+        let Some(mount) = shared_mount(options) else { return };
+        let path = mount.path("id");
+        let content = fs::read("/usr/bin/id").unwrap();
+        fs::write(&path, &content).unwrap();
+        assert_eq!(chmod(path.clone(), 0o4777), 0);
+        let user = || as_nobody(|| succeed(run(path.to_str().unwrap(), &["-u"])));
+        assert_eq!(user(), "0\n", "{options}: setuid works here");
+        as_nobody(|| {
+            let mut block = block::AlignedBuffer::zeroed(4096);
+            block.copy_from_slice(&content[..4096]);
+            let file: File = open(&path, OFlags::WRONLY | OFlags::DIRECT).unwrap().into();
+            file.write_all_at(&block, 0).unwrap();
+        });
+        assert_eq!(user(), "65534\n", "{options}");
+        end(&mount);
+    }
+}
+
+#[test]
+fn a_setgid_root_directory_passes_on_its_group() {
+    for (mode, group) in [("2777", 34), ("777", 65534)] {
+        let options = format!("root_mode={mode},root_group=34");
+        let Some(mount) = shared_mount(&options) else { return };
+        let facts = |name: &str| {
+            let facts = fs::metadata(mount.path(name)).unwrap();
+            (facts.uid(), facts.gid(), facts.mode() & 0o7777)
+        };
+        as_nobody(|| {
+            // Whoever is not in the group gets no program of the group's.
+            let wish = Mode::from_raw_mode(0o2710);
+            let create = OFlags::CREATE | OFlags::WRONLY;
+            rustix::fs::openat(CWD, mount.path("created"), create, wish).unwrap();
+            assert_eq!(mknod(mount.path("made"), FileType::RegularFile), 0);
+        });
+        let left = if group == 34 { 0o710 } else { 0o2710 };
+        assert_eq!(facts("created"), (65534, group, left), "{options}");
+        assert_eq!((facts("made").0, facts("made").1), (65534, group), "{options}");
+        end(&mount);
+    }
+}

@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -199,4 +200,88 @@ fn a_name_that_a_terminal_would_obey_is_escaped_for_people_only() {
     assert!(minfs(&["get", image, name]).stdout == TEXT);
     let long = succeed(minfs(&["ls", "-l", image]));
     assert!(long.contains("a\\u{1b}[2J") && !long.contains('\u{1b}'), "{long}");
+}
+
+/// Runs a shell's words, `$MINFS` being the program and `$1` the image.
+fn shell(site: &Site, words: &str) -> Output {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", words, "sh", &site.image]).env("MINFS", MINFS);
+    shell.current_dir(&site.directory).output().unwrap()
+}
+
+#[test]
+fn get_leaves_holes_where_nothing_was_written_and_nothing_where_it_fails() {
+    let site = Site::new();
+    let sizes = [("small", 64 << 20), ("large", 1 << 40), ("largest", i64::MAX as u64)];
+    let device = block::FileDevice::open(&site.image, &Default::default()).unwrap();
+    let volume = minfs::Volume::mount(std::sync::Arc::new(device), &Default::default()).unwrap();
+    for (name, size) in sizes {
+        let file = volume.create(name.as_bytes(), 0o644).unwrap();
+        file.write(&site.binary, 0).unwrap();
+        file.preallocate(0, 1 << 20, true, false).unwrap();
+        file.truncate(size).unwrap();
+    }
+    volume.create(b"hole", 0o644).unwrap().truncate(64 << 20).unwrap();
+    volume.unmount().unwrap();
+    let out = site.path("out");
+    let check = |size: u64, copies: u64| {
+        let file = fs::File::open(&out).unwrap();
+        let facts = file.metadata().unwrap();
+        assert_eq!(facts.len(), size * copies);
+        assert!(facts.blocks() * 512 < 4 << 20, "{size}: {} blocks", facts.blocks());
+        for copy in 0..copies {
+            let mut back = vec![0; site.binary.len() + 1000];
+            file.read_exact_at(&mut back, copy * size).unwrap();
+            let (data, zeros) = back.split_at(site.binary.len());
+            assert!(data == site.binary && zeros.iter().all(|byte| *byte == 0));
+        }
+        fs::remove_file(&out).unwrap();
+    };
+    for (name, size) in &sizes[..2] {
+        succeed(minfs(&["get", &site.image, name, &out]));
+        check(*size, 1);
+        fs::write(&out, vec![7; 300_000]).unwrap();
+        succeed(minfs(&["get", "--force", &site.image, name, &out]));
+        check(*size, 1);
+        let twice = format!("($MINFS get $1 {name} && $MINFS get $1 {name} -) >out");
+        succeed(shell(&site, &twice));
+        check(*size, 2);
+    }
+    succeed(shell(&site, "for n in small hole; do $MINFS get $1 $n >>out; done"));
+    let facts = fs::metadata(&out).unwrap();
+    assert_eq!((facts.len(), facts.blocks() * 512 < 4 << 20), (128 << 20, true));
+    // A pipe has no holes.
+    assert_eq!(succeed(shell(&site, "$MINFS get $1 small | wc -c")).trim(), "67108864");
+    // Beyond what may be held, whatever file system this is; the old content stays.
+    for force in ["", "--force"] {
+        let before = fs::read(&out).ok().filter(|_| !force.is_empty());
+        if force.is_empty() {
+            fs::remove_file(&out).unwrap();
+        }
+        let words = format!("ulimit -f 1000; exec $MINFS get {force} $1 small out");
+        let said = refusal(&shell(&site, &words), 1);
+        assert!(said.contains("67108864 bytes"), "{said}");
+        assert!(fs::read(&out).ok() == before, "{force}");
+        fs::write(&out, b"old").unwrap();
+    }
+    // File systems differ in what they can hold.
+    let output = minfs(&["get", "--force", &site.image, "largest", &out]);
+    if output.status.success() {
+        check(i64::MAX as u64, 1);
+    } else {
+        assert!(refusal(&output, 1).contains(&i64::MAX.to_string()));
+        assert_eq!(fs::read(&out).unwrap(), b"old");
+        fs::remove_file(&out).unwrap();
+        refusal(&minfs(&["get", &site.image, "largest", &out]), 1);
+        assert!(!Path::new(&out).exists());
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED in part: a full file system needs root");
+        return;
+    }
+    // The mount ends with its namespace.
+    let words = "unshare --mount sh -c 'mkdir full && mount -t tmpfs -o size=64k none full && \
+                 $MINFS get $0 binary full/out; echo $?; ls full' $1";
+    let output = shell(&site, words);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n", "{output:?}");
 }

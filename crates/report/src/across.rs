@@ -14,7 +14,7 @@ use lab::words::ratio_with_interval;
 
 use crate::sittings::{Fact, facts, sittings};
 use crate::source::{Source, value_of};
-use crate::table::{Cell, Table, Tone};
+use crate::table::{Cell, Screen, Table, Tone};
 use crate::tables::{tone_of, verdict_text};
 use crate::text;
 
@@ -375,34 +375,38 @@ pub fn sentence(across: &Across<'_>, workload: &AcrossWorkload) -> String {
 }
 
 /// Everything for the terminal.
-pub fn terminal(across: &Across<'_>, colour: bool) -> String {
+pub fn terminal(across: &Across<'_>, colour: bool) -> Screen {
     use std::fmt::Write;
+    let mut out = Screen::new(colour);
     if let Some(why) = across.nothing_in_common() {
-        return format!("{why}\n");
+        let _ = writeln!(out, "{why}");
+        return out;
     }
-    let mut out = String::new();
-    let warning = crate::table::paint("Warning:", Tone::Doubtful, colour);
     for (name, origin) in across.names.iter().zip(&across.origins) {
-        let _ = writeln!(out, "{name}: {origin}");
+        let _ = writeln!(out, "{name}: {}", trust::text::line(origin));
     }
-    out.push('\n');
+    let _ = writeln!(out);
     for workload in &across.workloads {
-        let name = crate::table::paint(&workload.name, Tone::Strong, colour);
-        let _ = writeln!(out, "{name}\n");
+        out.paint(&trust::text::line(&workload.name), Tone::Strong);
+        let _ = writeln!(out, "\n");
         for figure in &workload.figures {
-            let _ = writeln!(out, "{}", figure_table(across, figure).terminal(colour));
+            out.append(&figure_table(across, figure).terminal(colour));
+            let _ = writeln!(out);
         }
-        let _ = writeln!(out, "{}", cost_table(across, &workload.name).terminal(colour));
-        let sentence = sentence(across, workload);
-        let _ = writeln!(out, "  {}\n", crate::table::paint(&sentence, Tone::Strong, colour));
+        out.append(&cost_table(across, &workload.name).terminal(colour));
+        let _ = write!(out, "\n  ");
+        out.paint(&trust::text::line(&sentence(across, workload)), Tone::Strong);
+        let _ = writeln!(out, "\n");
     }
-    let _ = writeln!(out, "  {warning} {NOT_INTERLEAVED}");
-    for remark in across.remarks.iter().chain(&across.doubts) {
-        let _ = writeln!(out, "  {warning} {remark}");
+    let remarks = across.remarks.iter().chain(&across.doubts).map(String::as_str);
+    for remark in std::iter::once(NOT_INTERLEAVED).chain(remarks) {
+        let _ = write!(out, "  ");
+        out.paint("Warning:", Tone::Doubtful);
+        let _ = writeln!(out, " {}", trust::text::line(remark));
     }
     if !across.differences.rows.is_empty() {
         let _ = writeln!(out, "\n  What differs between the machines:\n");
-        let _ = write!(out, "{}", across.differences.terminal(colour));
+        out.append(&across.differences.terminal(colour));
     }
     out
 }

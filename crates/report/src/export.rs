@@ -9,6 +9,7 @@ use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record, unfinished_block};
 use lab::words::{TOO_WIDE, too_wide_explained};
 use serde_json::{Value, json};
+use trust::text;
 
 use crate::{costs, overhead, profile, sentence, tables};
 
@@ -211,13 +212,10 @@ fn csv_fields(record: &Record, is_whole: bool) -> Vec<String> {
     fields
 }
 
-/// One line of CSV (RFC 4180: quotes where needed, doubled inside).
+/// One line of CSV.
 fn line(fields: &[String]) -> String {
-    let quote = |field: &String| match field.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.clone(),
-    };
-    format!("{}\n", fields.iter().map(quote).collect::<Vec<_>>().join(","))
+    let fields: Vec<_> = fields.iter().map(|field| text::csv(field)).collect();
+    format!("{}\n", fields.join(","))
 }
 
 /// The analysis and every sample.
@@ -234,19 +232,19 @@ pub fn json(plan: &Plan, records: &[Record], analysis: &Analysis, facts: &Value)
 
 /// The tables as Markdown.
 pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
-    let mut out = format!("# {}\n\n", plan.study.name);
+    let mut out = format!("# {}\n\n", text::markdown(&plan.study.name));
     if let Some(why) = &plan.study.why {
-        let _ = writeln!(out, "{why}\n");
+        let _ = writeln!(out, "{}\n", text::markdown(why));
     }
     if let Some(line) = profile::line(plan, analysis) {
-        let _ = writeln!(out, "**{line}**\n");
+        let _ = writeln!(out, "**{}**\n", text::markdown(&line));
     }
     for workload in &analysis.workloads {
-        let _ = writeln!(out, "## {}\n", workload.workload);
-        let _ = writeln!(out, "**{}**\n", sentence::sentence(workload, plan));
+        let _ = writeln!(out, "## {}\n", text::markdown(&workload.workload));
+        let _ = writeln!(out, "**{}**\n", text::markdown(&sentence::sentence(workload, plan)));
         let _ = writeln!(out, "{}", tables::contenders(workload, plan).markdown());
         for note in tables::contenders_explained(workload) {
-            let _ = writeln!(out, "({note})\n");
+            let _ = writeln!(out, "({})\n", text::markdown(&note));
         }
         let lost = overhead::tables(workload);
         let explained = overhead::explained(workload);
@@ -256,11 +254,11 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
             .chain([(tables::latencies(workload, plan), tables::LATENCIES_EXPLAINED)])
         {
             if !table.rows.is_empty() {
-                let _ = writeln!(out, "{}\n({explained})\n", table.markdown());
+                let _ = writeln!(out, "{}\n({})\n", table.markdown(), text::markdown(explained));
             }
         }
         for finding in tables::findings(workload) {
-            let _ = writeln!(out, "- {finding}");
+            let _ = writeln!(out, "- {}", text::markdown(&finding));
         }
         let _ =
             writeln!(out, "\nMedians of the phases:\n\n{}", tables::phases(workload).markdown());
@@ -269,20 +267,21 @@ pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
             let _ = writeln!(out, "\n{}", devices.markdown());
         }
         for note in tables::footnotes(workload) {
-            let _ = writeln!(out, "- {note}");
+            let _ = writeln!(out, "- {}", text::markdown(&note));
         }
         for warning in &workload.warnings {
             let word = if warning.is_grave() { "Warning" } else { "Note" };
-            let _ = writeln!(out, "- {word}: {warning}");
+            let _ = writeln!(out, "- {word}: {}", text::markdown(&warning.to_string()));
         }
         out.push('\n');
     }
     for gate in &analysis.gates {
         let outcome = tables::gate_text(&gate.outcome);
-        let _ = writeln!(out, "- gate `{}` ({}): {outcome}", gate.gate, gate.workload);
+        let gate = format!("gate '{}' ({}): {outcome}", gate.gate, gate.workload);
+        let _ = writeln!(out, "- {}", text::markdown(&gate));
     }
-    if out.contains(TOO_WIDE) {
-        let _ = writeln!(out, "\n({})", too_wide_explained());
+    if out.contains(&text::markdown(TOO_WIDE)) {
+        let _ = writeln!(out, "\n({})", text::markdown(&too_wide_explained()));
     }
     out
 }

@@ -8,7 +8,7 @@
 //! Invariants: the trials that count are those that the analysis compares; a trial's histograms
 //! are merged all or none, and those of a file that is missing, damaged, or of other counts than
 //! its record are none and are named; whatever the bytes of a file are, reading them neither
-//! panics nor takes more memory than a histogram has.
+//! panics, nor waits, nor takes more memory than `SUMS_BUCKETS_MAX` says.
 
 use std::fmt;
 use std::path::Path;
@@ -24,6 +24,10 @@ use lab::result::histogram_path;
 use log::{Kind, LogReader, highest_of, histogram_of};
 
 mod log;
+
+/// Buckets of all sums together, 8 bytes each: those of a result of 500 contenders and kinds have
+/// less than 40 000 each.
+const SUMS_BUCKETS_MAX: usize = 64 << 20;
 
 /// The merged histograms of a result.
 #[derive(Debug, Clone, Default)]
@@ -139,9 +143,10 @@ impl Histograms {
         let share = trials.len().div_ceil(threads).max(1);
         let mut sums = Sums::default();
         thread::scope(|scope| {
+            let room = SUMS_BUCKETS_MAX / threads;
             let parts: Vec<_> = trials
                 .chunks(share)
-                .map(|part| scope.spawn(move || Sums::read(directory, part)))
+                .map(|part| scope.spawn(move || Sums::read(directory, part, room)))
                 .collect();
             for part in parts {
                 sums.append(part.join().expect("reading never panics"));
@@ -249,13 +254,25 @@ struct Sums {
 }
 
 impl Sums {
-    /// The kinds of these trials; those of all kinds together have no counts yet.
-    fn read(directory: &Path, trials: &[&Record]) -> Sums {
+    /// The kinds of these trials, which have `room` buckets in all; those of all kinds together
+    /// have no counts yet.
+    fn read(directory: &Path, trials: &[&Record], room: usize) -> Sums {
         let mut found = Sums::default();
         let mut reader = LogReader::default();
         for record in trials {
-            match read_trial(&mut reader, directory, record) {
-                Ok(()) => found.add_trial(record, reader.kinds()),
+            let added = read_trial(&mut reader, directory, record).and_then(|()| {
+                let kinds = reader.kinds();
+                let filled = found.sums.iter().map(|sum| sum.counts.len()).sum::<usize>();
+                match filled + kinds.iter().map(|kind| kind.counts.len()).sum::<usize>() > room {
+                    true => Err("there are more kinds of operations than can be kept".into()),
+                    false => {
+                        found.add_trial(record, kinds);
+                        Ok(())
+                    }
+                }
+            });
+            match added {
+                Ok(()) => {}
                 Err(problem) => found.damage.push(HistogramDamage {
                     workload: record.workload.clone(),
                     contender: record.contender.label.clone(),
@@ -363,7 +380,10 @@ fn read_trial(reader: &mut LogReader, directory: &Path, record: &Record) -> Resu
     let path = histogram_path(directory, record.trial);
     let shown = path.strip_prefix(directory).unwrap_or(&path).display();
     let problem = |problem: &dyn fmt::Display| format!("{shown}: {problem}");
-    reader.read_file(&path).map_err(|error| problem(&error))?;
+    reader.read_file(&path).map_err(|error| match error.contains(&*path.to_string_lossy()) {
+        true => error,
+        false => problem(&error),
+    })?;
     let latencies = latencies_of(record).iter();
     // A file that was cut off at the end of a line is whole lines still; the counts tell.
     for latency in latencies.filter(|latency| latency.operation != OVERALL_OPERATION) {

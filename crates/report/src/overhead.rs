@@ -112,7 +112,7 @@ mod tests {
             ],
         };
         assert_eq!(
-            table(&overhead).terminal(false),
+            &*table(&overhead).terminal(false),
             "  overhead of ext4, %                     4K  64K  128K\n\
              \x20 randread, one by one (psync)          3.2?   12     ?\n\
              \x20 randrw 70/30, queue of 32 (io_uring)   -20    -     -\n"

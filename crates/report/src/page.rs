@@ -454,7 +454,10 @@ fn trials(view: &View<'_>) -> Table {
             cell(phase(Phase::Run), text::time),
             cell(phase(Phase::Sync), text::time),
             cell(
-                record.command.as_ref().map(|usage| (usage.user_ns + usage.system_ns) as f64),
+                record
+                    .command
+                    .as_ref()
+                    .map(|usage| usage.user_ns.saturating_add(usage.system_ns) as f64),
                 text::time,
             ),
             cell(device.map(|device| device.written_bytes as f64), text::bytes),

@@ -4,12 +4,14 @@
 //! Knows records and facts only. Invariant: what is said of the machine is said of every sitting
 //! whose trials count, never of the last one alone.
 
+use std::fmt::Write;
+
 use lab::record::FIRST_SITTING;
 use serde_json::Value;
 
 use crate::page::flatten;
 use crate::source::Source;
-use crate::table::{Cell, Table, Tone, paint};
+use crate::table::{Cell, Screen, Table, Tone};
 use crate::text;
 
 /// Groups that stand among the facts and tell nothing of what was measured.
@@ -127,10 +129,14 @@ pub fn sentence(sittings: &[Sitting<'_>]) -> Option<String> {
 }
 
 /// What is said of several sittings, as a note for the terminal; empty for a single one.
-pub fn terminal(source: &Source, colour: bool) -> String {
-    let said = sentence(&sittings(source));
-    said.map(|said| format!("  {} {said}\n\n", paint("Note:", Tone::Faint, colour)))
-        .unwrap_or_default()
+pub fn terminal(source: &Source, colour: bool) -> Screen {
+    let mut out = Screen::new(colour);
+    if let Some(said) = sentence(&sittings(source)) {
+        let _ = write!(out, "  ");
+        out.paint("Note:", Tone::Faint);
+        let _ = writeln!(out, " {}\n", trust::text::line(&said));
+    }
+    out
 }
 
 /// The kernels of the sittings, each once, in their order.

@@ -1,4 +1,11 @@
 //! One table, laid out once and written as terminal text, Markdown or ([`crate::html`]) HTML.
+//!
+//! Invariant: what a [`Screen`] holds are its own colours and text that commands no terminal.
+
+use std::fmt::{self, Write};
+use std::ops::Deref;
+
+use trust::text;
 
 /// A cell with the colour that the terminal may give it.
 #[derive(Debug, Clone, Default)]
@@ -42,12 +49,58 @@ impl Tone {
     }
 }
 
-/// Colours `text` when `colour` is wanted.
-pub fn paint(text: &str, tone: Tone, colour: bool) -> String {
-    if colour && tone != Tone::Plain {
-        format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code())
-    } else {
-        text.to_string()
+/// Text for a terminal. Whatever is written into it may be a stranger's and is escaped; only the
+/// colours that it puts around a text itself are not.
+#[derive(Debug, Clone, Default)]
+pub struct Screen {
+    text: String,
+    colour: bool,
+}
+
+impl Screen {
+    /// An empty one, with colours or without.
+    pub fn new(colour: bool) -> Screen {
+        Screen { text: String::new(), colour }
+    }
+
+    /// Whether it has colours.
+    pub fn colour(&self) -> bool {
+        self.colour
+    }
+
+    /// Writes a text in the colour of a tone.
+    pub fn paint(&mut self, text: &str, tone: Tone) {
+        let escaped = text::terminal(text);
+        let _ = match self.colour && tone != Tone::Plain {
+            true => write!(self.text, "\u{1b}[{}m{escaped}\u{1b}[0m", tone.code()),
+            false => write!(self.text, "{escaped}"),
+        };
+    }
+
+    /// Adds what another one holds.
+    pub fn append(&mut self, other: &Screen) {
+        self.text.push_str(&other.text);
+    }
+}
+
+impl Write for Screen {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.text.push_str(&text::terminal(text));
+        Ok(())
+    }
+}
+
+impl fmt::Display for Screen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Deref for Screen {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
     }
 }
 
@@ -80,6 +133,9 @@ impl Cell {
     }
 }
 
+/// Widest column of a terminal table that is aligned.
+const ALIGNED_COLUMNS_MAX: usize = 200;
+
 /// A table: the first column is left-aligned, the others right.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
@@ -110,42 +166,48 @@ impl Table {
     }
 
     /// Text for a terminal, every line indented by two spaces.
-    pub fn terminal(&self, colour: bool) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].text.chars().count());
-            cells.chain([self.heads[column].chars().count()]).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.heads.len()).map(width).collect();
-        let mut text = String::new();
-        let heads: Vec<Cell> =
-            self.heads.iter().map(|head| Cell::toned(head.clone(), Tone::Strong)).collect();
-        for row in std::iter::once(&heads).chain(&self.rows) {
-            let mut line = String::from(" ");
-            for (column, cell) in row.iter().enumerate() {
-                let padding = " ".repeat(widths[column] - cell.text.chars().count());
-                let painted = paint(&cell.text, cell.tone, colour);
-                line.push_str(&match column {
-                    0 => format!(" {painted}{padding}"),
-                    _ => format!("  {padding}{painted}"),
-                });
-            }
-            text.push_str(line.trim_end());
-            text.push('\n');
+    pub fn terminal(&self, colour: bool) -> Screen {
+        let heads = self.heads.iter().map(|head| Cell::toned(head.clone(), Tone::Strong)).collect();
+        let mut rows: Vec<Vec<Cell>> = std::iter::once(heads).chain(self.rows.clone()).collect();
+        for cell in rows.iter_mut().flatten() {
+            cell.text = text::line(&cell.text).into_owned();
         }
-        text
+        let width = |row: &Vec<Cell>, column: usize| row[column].text.chars().count();
+        let widths: Vec<usize> = (0..self.heads.len())
+            .map(|column| rows.iter().map(|row| width(row, column)).max().unwrap_or(0))
+            // One cell of a million letters must not make a million spaces of every other.
+            .map(|widest| widest.min(ALIGNED_COLUMNS_MAX))
+            .collect();
+        let mut screen = Screen::new(colour);
+        for row in &rows {
+            let mut owed = 2;
+            for (column, cell) in row.iter().enumerate() {
+                let padding = widths[column].saturating_sub(width(row, column));
+                let (before, after) = if column == 0 { (0, padding) } else { (padding, 0) };
+                // Spaces are written when something comes after them: no line ends with one.
+                owed += before;
+                if !cell.text.is_empty() {
+                    screen.text.push_str(&" ".repeat(owed));
+                    screen.paint(&cell.text, cell.tone);
+                    owed = 0;
+                }
+                owed += after + 2;
+            }
+            let _ = writeln!(screen);
+        }
+        screen
     }
 
     /// Markdown.
     pub fn markdown(&self) -> String {
-        let escape = |text: &str| text.replace('|', "\\|");
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let mut text = line(self.heads.iter().map(|head| escape(head)).collect());
+        let mut out = line(self.heads.iter().map(|head| text::markdown(head)).collect());
         let rule = |column| if column == 0 { ":---".into() } else { "---:".into() };
-        text.push_str(&line((0..self.heads.len()).map(rule).collect()));
+        out.push_str(&line((0..self.heads.len()).map(rule).collect()));
         for row in &self.rows {
-            text.push_str(&line(row.iter().map(|cell| escape(&cell.text)).collect()));
+            out.push_str(&line(row.iter().map(|cell| text::markdown(&cell.text)).collect()));
         }
-        text
+        out
     }
 }
 
@@ -163,7 +225,7 @@ mod tests {
     #[test]
     fn columns_align_whatever_the_colour() {
         assert_eq!(
-            table().terminal(false),
+            &*table().terminal(false),
             "  contender    time\n  ext4        1.9 s\n  µ|x        12.0 s\n"
         );
         let coloured = table().terminal(true);
@@ -171,7 +233,20 @@ mod tests {
     }
 
     #[test]
+    fn only_its_own_colours_command_the_terminal() {
+        let mut hostile = Table::new(&["\u{1b}[2J"]);
+        hostile.rows.push(vec![Cell::toned("a\n\u{9b}31m", Tone::Bad)]);
+        let mut screen = Screen::new(true);
+        let _ = writeln!(screen, "\u{1b}[32m\u{202e}");
+        screen.append(&hostile.terminal(true));
+        assert_eq!(
+            &*screen,
+            "\\u{1b}[32m\\u{202e}\n  \u{1b}[1m\\u{1b}[2J\u{1b}[0m\n  \u{1b}[31ma\\u{a}\\u{9b}31m\u{1b}[0m\n"
+        );
+    }
+
+    #[test]
     fn markdown_escapes_bars() {
-        assert!(table().markdown().contains("| µ\\|x | 12.0 s |"));
+        assert!(table().markdown().contains("| µ&#124;x | 12.0 s |"));
     }
 }

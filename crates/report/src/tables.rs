@@ -10,7 +10,7 @@ use lab::spec::Device;
 use lab::statistics::Verdict;
 use lab::words::{TOO_WIDE, ratio_with_interval, too_wide_explained};
 
-use crate::table::{Cell, Table, Tone, paint};
+use crate::table::{Cell, Screen, Table, Tone};
 use crate::text;
 use crate::{overhead, profile, quotient, sentence};
 
@@ -501,71 +501,84 @@ pub fn is_memory(device: &Device) -> bool {
     matches!(device, Device::Image { memory: true, .. })
 }
 
-/// All that is said of every workload, as plain text.
-pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> String {
+/// All that is said of every workload.
+pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> Screen {
     use std::fmt::Write;
-    let mut out = String::new();
+    let mut out = Screen::new(colour);
     if let Some(line) = profile::line(plan, analysis) {
-        let _ = writeln!(out, "  {}\n", paint(&line, Tone::Strong, colour));
+        let _ = write!(out, "  ");
+        out.paint(&trust::text::line(&line), Tone::Strong);
+        let _ = writeln!(out, "\n");
     }
     for workload in &analysis.workloads {
         if analysis.workloads.len() > 1 {
-            let _ = writeln!(out, "{}", paint(&workload.workload, Tone::Strong, colour));
+            out.paint(&trust::text::line(&workload.workload), Tone::Strong);
+            let _ = writeln!(out);
         }
-        let _ = writeln!(out, "{}", contenders(workload, plan).terminal(colour));
+        out.append(&contenders(workload, plan).terminal(colour));
+        let _ = writeln!(out);
         for note in contenders_explained(workload) {
             let _ = writeln!(out, "{}", text::prose("  ", &note));
         }
-        let figures = metrics(workload, plan);
-        if !figures.rows.is_empty() {
-            let explained = metrics_explained(workload);
-            let explained = text::prose("  ", &explained);
-            let _ = writeln!(out, "{}{explained}", figures.terminal(colour));
-        }
-        for lost in overhead::tables(workload) {
-            let _ = writeln!(out, "{}", lost.terminal(colour));
-        }
-        if !workload.overhead.is_empty() {
-            let _ = writeln!(out, "{}", text::prose("  ", &overhead::explained(workload)));
-        }
-        let figures = latencies(workload, plan);
-        if !figures.rows.is_empty() {
-            let explained = text::prose("  ", LATENCIES_EXPLAINED);
-            let _ = writeln!(out, "{}{explained}", figures.terminal(colour));
-        }
-        let _ = writeln!(out, "{}", phases(workload).terminal(colour));
-        for finding in findings(workload) {
-            out.push_str(&text::prose("  ", &finding));
-        }
-        for note in footnotes(workload).into_iter().chain(latencies_left_out(workload)) {
-            out.push_str(&text::prose("  ", &note));
-        }
-        for warning in &workload.warnings {
-            let (word, tone) = if warning.is_grave() {
-                ("Warning", Tone::Doubtful)
-            } else {
-                ("Note", Tone::Faint)
-            };
-            let word = format!("{word}:");
-            let said = text::prose("  ", &format!("{word} {warning}"));
-            out.push_str(&said.replacen(&word, &paint(&word, tone, colour), 1));
-        }
+        terminal_figures(&mut out, workload, plan);
+        out.append(&phases(workload).terminal(colour));
+        let _ = writeln!(out);
+        terminal_remarks(&mut out, workload);
         let sentence = text::prose("  ", &sentence::sentence(workload, plan));
-        let _ = writeln!(out, "\n{}\n", paint(sentence.trim_end(), Tone::Strong, colour));
+        let _ = writeln!(out);
+        out.paint(sentence.trim_end(), Tone::Strong);
+        let _ = writeln!(out, "\n");
     }
     for gate in &analysis.gates {
-        let _ = writeln!(
-            out,
-            "  gate '{}' ({}): {}",
-            gate.gate,
-            gate.workload,
-            gate_text(&gate.outcome)
-        );
+        let outcome = gate_text(&gate.outcome);
+        let said = format!("  gate '{}' ({}): {outcome}", gate.gate, gate.workload);
+        let _ = writeln!(out, "{}", trust::text::line(&said));
     }
     if out.contains(TOO_WIDE) {
         let _ = writeln!(out, "{}", text::prose("  ", &too_wide_explained()));
     }
     out
+}
+
+/// The tables of the load's own figures, of what is lost, and of the latencies.
+fn terminal_figures(out: &mut Screen, workload: &WorkloadAnalysis, plan: &Plan) {
+    use std::fmt::Write;
+    let figures = metrics(workload, plan);
+    if !figures.rows.is_empty() {
+        out.append(&figures.terminal(out.colour()));
+        let _ = writeln!(out, "{}", text::prose("  ", &metrics_explained(workload)));
+    }
+    for lost in overhead::tables(workload) {
+        out.append(&lost.terminal(out.colour()));
+        let _ = writeln!(out);
+    }
+    if !workload.overhead.is_empty() {
+        let _ = writeln!(out, "{}", text::prose("  ", &overhead::explained(workload)));
+    }
+    let figures = latencies(workload, plan);
+    if !figures.rows.is_empty() {
+        out.append(&figures.terminal(out.colour()));
+        let _ = writeln!(out, "{}", text::prose("  ", LATENCIES_EXPLAINED));
+    }
+}
+
+/// Findings, notes and warnings.
+fn terminal_remarks(out: &mut Screen, workload: &WorkloadAnalysis) {
+    use std::fmt::Write;
+    let notes = footnotes(workload).into_iter().chain(latencies_left_out(workload));
+    for remark in findings(workload).into_iter().chain(notes) {
+        let _ = write!(out, "{}", text::prose("  ", &remark));
+    }
+    for warning in &workload.warnings {
+        let (word, tone) = match warning.is_grave() {
+            true => ("Warning:", Tone::Doubtful),
+            false => ("Note:", Tone::Faint),
+        };
+        let said = text::prose("  ", &format!("{word} {warning}"));
+        let _ = write!(out, "  ");
+        out.paint(word, tone);
+        let _ = write!(out, "{}", &said[2 + word.len()..]);
+    }
 }
 
 /// The outcome of a gate in words.

@@ -189,8 +189,8 @@ fn the_facts_of_every_sitting_are_told() {
     let html = kurabe_report::page::page(&sources[0]);
     assert!(html.contains(said) && html.contains("What differs between the sittings"));
     let note = |source: &Source| kurabe_report::sittings::terminal(source, false);
-    assert_eq!(note(&sources[0]), format!("  Note: {said}\n\n"));
-    assert_eq!(note(&sources[1]), "");
+    assert_eq!(*note(&sources[0]), *format!("  Note: {said}\n\n"));
+    assert_eq!(&*note(&sources[1]), "");
     assert!(html.contains("kurabe compare ext4") && html.contains("\nkurabe resume here</pre>"));
     assert!(!kurabe_report::page::page(&sources[1]).contains("sitting 1"));
 

@@ -378,7 +378,7 @@ fn a_matrix_of_a_single_block_tells_no_overhead() {
         text,
         kurabe_report::export::markdown(plan, &source.analysis),
         kurabe_report::export::overhead_csv(&source.analysis).unwrap(),
-        kurabe_report::tables::terminal(plan, &source.analysis, false),
+        kurabe_report::tables::terminal(plan, &source.analysis, false).to_string(),
     ];
     all.extend(kurabe_report::page::pictures(&source).into_iter().map(|(_, picture)| picture));
     for text in all {

@@ -6,10 +6,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::event::Event;
-use lab::load::{Load, LoadReport, LoadTask, Stage as LoadStage, Target};
+use lab::load::{Load, LoadTask, Stage as LoadStage, Target};
 use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
 use lab::spec::{Cache, CommandLine, Device, Output, TrialSpec};
 
@@ -19,9 +20,10 @@ use crate::device::{Attached, attach};
 use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
 use crate::host_proc::HostProc;
 use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
+use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
-use crate::workload;
+use crate::workload::{self, Talk};
 
 /// Bound on giving back everything after the trial itself has ended.
 const TEARDOWN_MAX: Duration = Duration::from_secs(60);
@@ -33,6 +35,7 @@ const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 /// Carries the trial out and tells `emit` what it is doing.
 pub fn carry_out(
     spec: &TrialSpec,
+    scratch: Occupied,
     host: &HostProc,
     stop: &Stop,
     emit: &mut dyn FnMut(&Event),
@@ -41,6 +44,7 @@ pub fn carry_out(
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut trial = Trial {
         spec,
+        scratch: Arc::new(scratch),
         host,
         stop,
         emit,
@@ -67,6 +71,7 @@ pub fn carry_out(
 
 struct Trial<'a> {
     spec: &'a TrialSpec,
+    scratch: Arc<Occupied>,
     host: &'a HostProc,
     stop: &'a Stop,
     emit: &'a mut dyn FnMut(&Event),
@@ -98,7 +103,7 @@ impl Trial<'_> {
         };
         self.node = attached.as_ref().map(|_| node.clone());
         self.access = file_system.access();
-        let stage = Stage::new(&spec.contender, &node, size_bytes, self.discards(), &spec.scratch);
+        let stage = Stage::new(&spec.contender, &node, size_bytes, self.discards(), &self.scratch);
         let mut instance = file_system.begin(stage);
         let carried = self.phases(instance.as_mut(), file_system, tools);
         tools.clean_up_within(TEARDOWN_MAX);
@@ -134,7 +139,7 @@ impl Trial<'_> {
         if spec.device == Device::None {
             return Ok(None);
         }
-        let attached = attach(&spec.device, self.discards(), &spec.scratch, self.host, self.stop)
+        let attached = attach(&spec.device, self.discards(), &self.scratch, self.host, self.stop)
             .map_err(|error| match self.stop.raised() {
             true => Failure::Stopped,
             false => Failure::of(error.to_string()),
@@ -190,11 +195,13 @@ impl Trial<'_> {
         }
         self.record.space_before = space(&directory).filter(|_| has_files);
         let daemon_before_ns = instance.daemon_cpu_ns();
-        self.run(instance, &directory)?;
+        let talk = self.run(instance, &directory)?;
         self.timed(Phase::Sync, || instance.sync(tools))?;
-        if !matches!(spec.workload.load, Load::Command { .. }) {
+        if let Some(talk) = talk {
             // Only now: reading it before the sync would give the device time that nobody bills.
-            let mut report = self.load_report()?;
+            let mut report = talk
+                .report()
+                .map_err(|error| Failure::of(format!("the load's report: {error}")))?;
             for aside in std::mem::take(&mut report.asides) {
                 self.record.set_aside(aside);
             }
@@ -270,39 +277,41 @@ impl Trial<'_> {
 
     /// What the load needs before it is measured.
     fn lay_out(&mut self, instance: &dyn Instance, directory: &Path) -> Result<(), Failure> {
-        let command = self.load_command(LoadStage::Setup, instance, directory)?;
+        let (command, talk) = self.load_command(LoadStage::Setup, instance, directory)?;
         let name = format!("the layout of the {}", self.spec.workload.load.kind());
         self.timed_with(Phase::Layout, |trial| {
-            judge(&name, &trial.execute(&command, directory)?, false)
+            judge(&name, &trial.execute(&command, Some(&talk), directory)?, false)
         })
     }
 
     /// The measured run. The command's own time is the phase's: the counters are read before it
     /// is started and after it was reaped.
-    fn run(&mut self, instance: &dyn Instance, directory: &Path) -> Result<(), Failure> {
+    fn run(&mut self, instance: &dyn Instance, directory: &Path) -> Result<Option<Talk>, Failure> {
         self.begin(Phase::Run);
-        let command = match &self.spec.workload.load {
-            Load::Command { command } => command.clone(),
-            _ => self.load_command(LoadStage::Run, instance, directory)?,
+        let (command, talk) = match &self.spec.workload.load {
+            Load::Command { command } => (command.clone(), None),
+            _ => {
+                let (command, talk) = self.load_command(LoadStage::Run, instance, directory)?;
+                (command, Some(talk))
+            }
         };
         let before = self.read_counters();
-        let ran = self.execute(&command, directory)?;
+        let ran = self.execute(&command, talk.as_ref(), directory)?;
         self.push(Phase::Run, ran.elapsed_ns, before);
         self.record.outlived = ran.outlived;
         self.record.command = Some(ran.usage.clone());
         let ignore_failure = self.spec.workload.ignore_failure;
         judge(&format!("the {}", self.spec.workload.load.kind()), &ran, ignore_failure)?;
-        Ok(())
+        Ok(talk)
     }
 
-    /// The command that carries out one part of a load, its task written beside.
+    /// The command that carries out one part of a load, and the talk with it.
     fn load_command(
         &self,
         stage: LoadStage,
         instance: &dyn Instance,
         directory: &Path,
-    ) -> Result<CommandLine, Failure> {
-        let scratch = &self.spec.scratch;
+    ) -> Result<(CommandLine, Talk), Failure> {
         let target = match (self.access, &self.node) {
             (Access::RawDevice, Some(node)) => Target::Device(node.clone()),
             (Access::MinfsLibrary, Some(node)) => Target::Minfs(node.clone()),
@@ -316,28 +325,11 @@ impl Trial<'_> {
             cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
             sync_command: instance.sync_command(),
             cool_command: instance.cool_command(),
-            report: scratch.join(workload::REPORT_FILE),
+            scratch: self.scratch.room().to_path_buf(),
         };
-        let path = scratch.join(workload::TASK_FILE);
-        let text = serde_json::to_vec(&task).expect("a task has a JSON form");
-        std::fs::write(&path, text)
-            .map_err(|error| Failure::of(format!("writing {}: {error}", path.display())))?;
-        Ok(CommandLine::Words(vec![
-            "/proc/self/exe".into(),
-            "load".into(),
-            path.display().to_string(),
-        ]))
-    }
-
-    fn load_report(&self) -> Result<LoadReport, Failure> {
-        let path = self.spec.scratch.join(workload::REPORT_FILE);
-        let read = std::fs::read(&path).map_err(|error| error.to_string());
-        let report =
-            read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
-        // The next trial must not find this one's.
-        let _ = std::fs::remove_file(&path);
-        report
-            .map_err(|error| Failure::of(format!("the load's report {}: {error}", path.display())))
+        let talk = Talk::begin(&task)
+            .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
+        Ok((CommandLine::Words(vec!["/proc/self/exe".into(), "load".into()]), talk))
     }
 
     /// A command before or after the measured one; it must succeed.
@@ -348,10 +340,17 @@ impl Trial<'_> {
         directory: &Path,
     ) -> Result<(), Failure> {
         let name = format!("--{} '{command}'", phase.name());
-        self.timed_with(phase, |trial| judge(&name, &trial.execute(command, directory)?, false))
+        self.timed_with(phase, |trial| {
+            judge(&name, &trial.execute(command, None, directory)?, false)
+        })
     }
 
-    fn execute(&self, command: &CommandLine, directory: &Path) -> Result<Ran, Failure> {
+    fn execute(
+        &self,
+        command: &CommandLine,
+        talk: Option<&Talk>,
+        directory: &Path,
+    ) -> Result<Ran, Failure> {
         let spec = self.spec;
         let directory_text = directory.display().to_string();
         let trial_text = spec.trial.to_string();
@@ -361,7 +360,7 @@ impl Trial<'_> {
             ("KURABE_TRIAL", &trial_text),
         ];
         let output: &Output = &spec.output;
-        command::run(command, directory, &environment, output, self.deadline, self.stop)
+        command::run(command, directory, &environment, output, talk, self.deadline, self.stop)
             .map_err(|error| Failure::of(error.to_string()))
     }
 

@@ -21,6 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use crate::leftovers::group_runs;
 use crate::stop::Stop;
 use crate::sys;
+use crate::workload::Talk;
 
 /// How a command ended.
 #[derive(Debug)]
@@ -54,12 +55,14 @@ const TAIL_BYTES_MAX: usize = 4096;
 /// How long a stop or a bound can go unnoticed. The end of the command itself is noticed at once.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Runs `line` in `directory` until it ends, `deadline` comes or `stop` is raised.
+/// Runs `line` in `directory` until it ends, `deadline` comes or `stop` is raised. With a `talk`,
+/// it is `kurabe load`.
 pub fn run(
     line: &CommandLine,
     directory: &Path,
     environment: &[(&str, &str)],
     output: &Output,
+    talk: Option<&Talk>,
     deadline: Option<Instant>,
     stop: &Stop,
 ) -> io::Result<Ran> {
@@ -75,6 +78,10 @@ pub fn run(
     let mut capture = Capture::default();
     let (stdout, stderr) = capture.streams(output)?;
     command.stdout(stdout).stderr(stderr);
+    if let Some(talk) = talk {
+        let (task, report) = talk.streams()?;
+        command.stdin(task).stdout(report);
+    }
 
     let started = Instant::now();
     let child = command.spawn().map_err(|error| {
@@ -259,7 +266,8 @@ mod tests {
     }
 
     fn run_here(line: &CommandLine, deadline: Option<Instant>, stop: &Stop) -> Ran {
-        run(line, Path::new("/"), &[("KURABE_DIR", "/")], &Output::Null, deadline, stop).unwrap()
+        run(line, Path::new("/"), &[("KURABE_DIR", "/")], &Output::Null, None, deadline, stop)
+            .unwrap()
     }
 
     #[test]
@@ -319,8 +327,8 @@ mod tests {
     #[test]
     fn what_cannot_be_started_is_named() {
         let line = words(&["/no/such/program"]);
-        let error =
-            run(&line, Path::new("/"), &[], &Output::Null, None, &Stop::default()).unwrap_err();
+        let error = run(&line, Path::new("/"), &[], &Output::Null, None, None, &Stop::default())
+            .unwrap_err();
         assert!(error.to_string().contains("'/no/such/program' cannot be started"), "{error}");
     }
 }

@@ -14,10 +14,6 @@ mod real;
 use std::fmt;
 use std::io;
 
-/// Where images lie unless the notation names a directory: a place that, unlike `/tmp`, is kept
-/// on a disk.
-pub const DEFAULT_DIRECTORY: &str = "/var/tmp";
-
 pub use attach::{Attached, attach};
 pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;

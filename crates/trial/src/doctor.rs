@@ -4,7 +4,7 @@
 //! gone at once.
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -13,9 +13,9 @@ use block::AlignedBuffer;
 use lab::quantity::parse_size;
 use serde::Serialize;
 
+use crate::device::DEFAULT_DEVICE;
 use crate::device::prepare::{RESERVE_BYTES, about, available_memory_bytes, free_bytes};
 use crate::device::{BackingFacts, loop_node};
-use crate::device::{DEFAULT_DEVICE, DEFAULT_DIRECTORY};
 use crate::facts::Machine;
 use crate::filesystem::{self, FileSystem, Tool};
 use crate::tool::find;
@@ -104,9 +104,10 @@ pub fn examine(directory: &Path) -> Diagnosis {
     Diagnosis { items }
 }
 
-/// Looks at this machine with images in the default place.
+/// Looks at this machine with images in kurabe's own directory, or where it would be made.
 pub fn examine_default() -> Diagnosis {
-    examine(Path::new(DEFAULT_DIRECTORY))
+    let own = trust::own_path().unwrap_or_else(|_| "/".into());
+    examine(own.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")))
 }
 
 fn item(area: Area, name: &str, state: State, detail: impl Into<String>) -> Item {
@@ -183,7 +184,7 @@ fn space(directory: &Path) -> Item {
         .and_then(|(_, size)| parse_size(size).ok())
         .unwrap_or(0)
         .saturating_add(RESERVE_BYTES);
-    match free_bytes(directory) {
+    match File::open(directory).and_then(free_bytes) {
         Ok(free_bytes) => {
             let text = format!("{} free in {}", about(free_bytes), directory.display());
             if free_bytes >= needed_bytes {

@@ -17,6 +17,7 @@ mod zfs_fuse;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lab::contender::Contender;
 
@@ -24,6 +25,7 @@ pub use kernel::write_drop_caches;
 
 use crate::facts::tool_version;
 use crate::host_proc::HostProc;
+use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox, find};
 
 /// A tool that a file system needs.
@@ -150,8 +152,8 @@ pub struct Stage {
     pub directory: Option<PathBuf>,
     /// Whether mkfs and mount may discard.
     pub discard: bool,
-    /// The trial's own directory, in which the mount point is made.
-    pub scratch: PathBuf,
+    /// The trial's own directory, in whose room the mount point is made.
+    pub scratch: Arc<Occupied>,
 }
 
 impl Stage {
@@ -161,7 +163,7 @@ impl Stage {
         node: &Path,
         size_bytes: u64,
         discard: bool,
-        scratch: &Path,
+        scratch: &Arc<Occupied>,
     ) -> Stage {
         Stage {
             node: node.to_path_buf(),
@@ -170,13 +172,13 @@ impl Stage {
             mount_options: contender.mount_options.clone(),
             directory: contender.directory.clone(),
             discard: discard || asks_for_discard(contender),
-            scratch: scratch.to_path_buf(),
+            scratch: scratch.clone(),
         }
     }
 
     /// Where the file system is mounted.
     pub fn mount_point(&self) -> PathBuf {
-        self.scratch.join("mount")
+        self.scratch.room().join("mount")
     }
 
     fn node_text(&self) -> String {

@@ -5,7 +5,7 @@
 //! `/proc/PID/fd/N`, background work shows as a kernel thread, and whoever keeps a mount busy may
 //! be a process from outside.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -28,20 +28,14 @@ impl HostProc {
         Ok(HostProc(self.0.try_clone()?))
     }
 
-    /// Opens a file for reading and writing; below `/proc`, the host's is meant.
+    /// Opens what a process of the host has open, `/proc/PID/fd/N`, for reading and writing.
     pub fn open_writable(&self, path: &Path, direct: bool) -> io::Result<File> {
         let direct = if direct { OFlags::DIRECT } else { OFlags::empty() };
-        match path.strip_prefix("/proc") {
-            Ok(below) => {
-                let flags = OFlags::RDWR | OFlags::CLOEXEC | direct;
-                Ok(rustix::fs::openat(&self.0, below, flags, Mode::empty())?.into())
-            }
-            Err(_) => {
-                use std::os::unix::fs::OpenOptionsExt;
-                let flags = direct.bits() as i32;
-                OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
-            }
-        }
+        let below = path.strip_prefix("/proc").map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidInput, "no descriptor of a process")
+        })?;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | direct;
+        Ok(rustix::fs::openat(&self.0, below, flags, Mode::empty())?.into())
     }
 
     /// Whether a process or a thread of the kernel with this name exists on the host.

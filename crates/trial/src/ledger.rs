@@ -6,25 +6,30 @@
 //! is how a living kurabe is told from a dead one. A torn last line is what a kill in the middle
 //! of a write leaves, and means that the taking never began.
 //!
-//! Two kinds of ledger: the runner's, in [`default_directory`], and one that a trial keeps in its
-//! scratch directory ([`Ledger::in_scratch`]), which is cleaned with that directory.
+//! Two kinds of ledger: the runner's, and one that a trial keeps in its scratch directory
+//! ([`Ledger::in_scratch`]), which is cleaned with that directory. Invariants: both lie in kurabe's
+//! own directory and are read nowhere else, so that nobody else can write one; and what stands in
+//! one is a name in a known directory or the identity of a file, never a path to be followed.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+use trust::{Directory, Refused};
 
 mod clean;
 
 pub use clean::{CleanReport, clean, give_back_scratch};
 
-/// What every name of a file or directory that kurabe makes begins with. Nothing else is ever
-/// removed, whatever a ledger says.
+/// The directory of the runners' ledgers in kurabe's own.
+const LEDGERS: &str = "ledger";
+
+/// What every name of a directory that kurabe makes begins with. Nothing else is ever removed,
+/// whatever a ledger says.
 pub const NAME_PREFIX: &str = "kurabe-";
 
 /// What the names of the ledgers begin with that trials keep in their scratch directory.
@@ -34,18 +39,21 @@ const SCRATCH_LEDGER_PREFIX: &str = "taken-";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Taken {
-    /// An image file; it is removed.
-    Image {
-        /// Absolute path.
-        path: PathBuf,
-    },
-    /// A directory of kurabe's own with everything in it; what is mounted below it is unmounted,
-    /// what its ledger names is given back, and it is removed.
+    /// A trial's directory in kurabe's own, with everything in it; what is mounted below it is
+    /// unmounted, what its ledger names is given back, and it is removed.
     Scratch {
-        /// Absolute path.
-        path: PathBuf,
+        /// Its name.
+        name: String,
     },
-    /// A loop device that was added; its file is detached if it is ours, and it is removed.
+    /// The directory that a trial makes in an existing one of the user's, with everything in it.
+    Subdirectory {
+        /// Absolute path of the user's directory.
+        parent: PathBuf,
+        /// Its name in there.
+        name: String,
+    },
+    /// A loop device that was added; its file is detached if it is ours and has no name any more,
+    /// and it is removed.
     LoopNode {
         /// Number of the loop device.
         index: u32,
@@ -68,7 +76,8 @@ enum Line {
 /// The ledger of a living owner.
 #[derive(Debug)]
 pub struct Ledger {
-    path: PathBuf,
+    directory: Directory,
+    name: String,
     state: Mutex<State>,
 }
 
@@ -79,45 +88,34 @@ struct State {
     held: BTreeMap<u64, Taken>,
 }
 
-/// The place of the runners' ledgers: `/var/lib/kurabe/ledger` for root, below `XDG_STATE_HOME`
-/// (or `~/.local/state`) for others. `KURABE_LEDGER` overrides it.
-pub fn default_directory() -> PathBuf {
-    if let Some(path) = std::env::var_os("KURABE_LEDGER").filter(|path| !path.is_empty()) {
-        return path.into();
-    }
-    if rustix::process::geteuid().is_root() {
-        return "/var/lib/kurabe/ledger".into();
-    }
-    let state = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty());
-    let home = std::env::var_os("HOME").unwrap_or_else(|| "/tmp".into());
-    let state = state.map_or_else(|| PathBuf::from(home).join(".local/state"), PathBuf::from);
-    state.join("kurabe/ledger")
-}
-
 impl Ledger {
-    /// Begins the runner's ledger in `directory`, which is made when it is missing.
-    pub fn start(directory: &Path) -> io::Result<Ledger> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        Ledger::create(directory.join(format!("{}.jsonl", random_name())))
+    /// Begins the runner's ledger in kurabe's own directory.
+    pub fn start(own: &Directory) -> io::Result<Ledger> {
+        let directory = match own.make_directory(LEDGERS, 0o700) {
+            Err(Refused::System { error, .. }) if error.kind() == io::ErrorKind::AlreadyExists => {
+                own.open_directory(LEDGERS)?
+            }
+            made => made?,
+        };
+        Ledger::create(directory, format!("{}.jsonl", random_name()))
     }
 
     /// Begins the ledger of a trial in its scratch directory.
-    pub fn in_scratch(scratch: &Path) -> io::Result<Ledger> {
-        Ledger::create(scratch.join(format!("{SCRATCH_LEDGER_PREFIX}{}.jsonl", random_name())))
+    pub fn in_scratch(scratch: &Directory) -> io::Result<Ledger> {
+        let name = format!("{SCRATCH_LEDGER_PREFIX}{}.jsonl", random_name());
+        Ledger::create(scratch.try_clone()?, name)
     }
 
-    fn create(path: PathBuf) -> io::Result<Ledger> {
-        let file = create_locked(&path)?;
+    fn create(directory: Directory, name: String) -> io::Result<Ledger> {
+        let file = create_locked(&directory, &name)?;
         let state = State { file, next: 0, held: BTreeMap::new() };
-        let ledger = Ledger { path, state: Mutex::new(state) };
+        let ledger = Ledger { directory, name, state: Mutex::new(state) };
         let pid = std::process::id();
         let owner =
             Line::Owner { pid, start_ticks: start_ticks(pid).unwrap_or(0), boot: boot_id() };
         ledger.lock().write(&owner)?;
         // The name must survive too, or the file might as well not be there.
-        if let Some(parent) = ledger.path.parent() {
-            File::open(parent)?.sync_all()?;
-        }
+        ledger.directory.sync()?;
         Ok(ledger)
     }
 
@@ -146,9 +144,9 @@ impl Ledger {
         self.lock().held.values().cloned().collect()
     }
 
-    /// The ledger's file.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// The ledger's file, for messages.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join(&self.name)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -160,7 +158,7 @@ impl Drop for Ledger {
     fn drop(&mut self) {
         // A ledger that still holds something stays, so that `clean` finds it.
         if self.lock().held.is_empty() {
-            let _ = fs::remove_file(&self.path);
+            let _ = self.directory.remove_file(&self.name);
         }
     }
 }
@@ -174,37 +172,22 @@ impl State {
     }
 }
 
-/// Occupies a trial's scratch directory for as long as the result lives: what cleans it waits.
-///
-/// # Errors
-///
-/// The directory is being cleaned or gone: the runner is dead, and nothing may be taken any more.
-pub fn occupy(scratch: &Path) -> io::Result<File> {
-    let directory = File::open(scratch)?;
-    let gone = || {
-        let text = format!("{} is being removed: the runner is gone", scratch.display());
-        io::Error::other(text)
-    };
-    let locked = rustix::fs::flock(&directory, FlockOperation::NonBlockingLockShared);
-    // A file system that knows no locks on directories has none for the cleaner either.
-    let is_cleaned = locked == Err(rustix::io::Errno::WOULDBLOCK);
-    if is_cleaned || rustix::fs::fstat(&directory)?.st_nlink == 0 {
-        return Err(gone());
-    }
-    Ok(directory)
-}
-
 /// Creates a ledger's file and locks it. A cleaner may look at the empty file before the lock is
 /// ours and remove it; then it is created again.
-fn create_locked(path: &Path) -> io::Result<File> {
+fn create_locked(directory: &Directory, name: &str) -> io::Result<File> {
     loop {
-        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
+        let file = directory.create_file(name, 0o600)?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         if rustix::fs::fstat(&file)?.st_nlink > 0 {
             return Ok(file);
         }
     }
 }
+
+/// Bytes of a ledger that are read: of a study of some 80,000 trials.
+const LEDGER_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of a line that are looked at: several times what the longest path needs.
+const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// What a ledger on disk says.
 #[derive(Debug, Default)]
@@ -215,12 +198,21 @@ struct Contents {
     unreadable_lines: usize,
 }
 
-fn read_contents(file: &mut File) -> io::Result<Contents> {
+fn read_contents(file: &File) -> io::Result<Contents> {
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    file.take(LEDGER_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LEDGER_BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "it has more than {LEDGER_BYTES_MAX} bytes, which no ledger of kurabe's has; look at it, then remove it"
+        )));
+    }
     let mut contents = Contents::default();
     let mut lines = bytes.split(|byte| *byte == b'\n').peekable();
     while let Some(line) = lines.next() {
+        if line.len() > LINE_BYTES_MAX {
+            contents.unreadable_lines += 1;
+            continue;
+        }
         match serde_json::from_slice(line) {
             Ok(Line::Owner { pid, start_ticks, boot }) => {
                 contents.owner = Some((pid, start_ticks, boot));
@@ -265,21 +257,42 @@ pub(crate) fn random_bits() -> u64 {
     rand::random()
 }
 
-/// Whether `path` is absolute and its last name is one that kurabe gives.
-fn is_ours_by_name(path: &Path) -> bool {
-    path.is_absolute()
-        && path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(|name| name.starts_with(NAME_PREFIX))
+/// Whether it is one name, and one that kurabe gives.
+fn is_ours_by_name(name: &str) -> bool {
+    name.starts_with(NAME_PREFIX) && !name.contains('/')
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
 
-    fn image(path: &Path) -> Taken {
-        Taken::Image { path: path.to_path_buf() }
+    use super::*;
+    use crate::scratch::{Occupied, Scratch};
+
+    struct Home {
+        home: tempfile::TempDir,
+        own: Directory,
+    }
+
+    impl Home {
+        fn new() -> Home {
+            let home = tempfile::tempdir().unwrap();
+            let own = Directory::private(&home.path().join("own")).unwrap();
+            Home { home, own }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.home.path().join(name)
+        }
+
+        fn subdirectory(&self, name: &str) -> Taken {
+            Taken::Subdirectory { parent: self.home.path().into(), name: name.into() }
+        }
+    }
+
+    fn scratch(name: &str) -> Taken {
+        Taken::Scratch { name: name.into() }
     }
 
     fn lines(ledger: &Ledger) -> Vec<String> {
@@ -288,17 +301,16 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_written_first_and_a_ledger_with_nothing_goes_away() {
-        let home = tempfile::tempdir().unwrap();
-        let ledger = Ledger::start(&home.path().join("deep/ledger")).unwrap();
-        let path = ledger.path().to_path_buf();
-        let id = ledger.take(image(Path::new("/x/kurabe-1.img"))).unwrap();
-        let scratch = Taken::Scratch { path: "/x/kurabe-2".into() };
-        let other = ledger.take(scratch.clone()).unwrap();
+        let home = Home::new();
+        let ledger = Ledger::start(&home.own).unwrap();
+        let path = ledger.path();
+        let id = ledger.take(scratch("kurabe-1")).unwrap();
+        let other = ledger.take(scratch("kurabe-2")).unwrap();
         assert_eq!(lines(&ledger).len(), 3);
         ledger.gave_back(id).unwrap();
-        assert_eq!(ledger.held(), std::slice::from_ref(&scratch));
-        let contents = read_contents(&mut File::open(&path).unwrap()).unwrap();
-        assert_eq!(contents.held.into_values().collect::<Vec<_>>(), [scratch]);
+        assert_eq!(ledger.held(), [scratch("kurabe-2")]);
+        let contents = read_contents(&File::open(&path).unwrap()).unwrap();
+        assert_eq!(contents.held.into_values().collect::<Vec<_>>(), [scratch("kurabe-2")]);
         assert_eq!(contents.owner.unwrap().0, std::process::id());
         ledger.gave_back(other).unwrap();
         drop(ledger);
@@ -307,17 +319,20 @@ mod tests {
 
     #[test]
     fn every_prefix_of_a_ledger_is_read_without_a_panic() {
-        let home = tempfile::tempdir().unwrap();
-        let ledger = Ledger::start(home.path()).unwrap();
-        ledger.take(image(Path::new("/x/kurabe-1.img"))).unwrap();
+        let home = Home::new();
+        let ledger = Ledger::start(&home.own).unwrap();
+        ledger.take(scratch("kurabe-1")).unwrap();
         let id = ledger.take(Taken::LoopNode { index: 7, file_system: 1, inode: 2 }).unwrap();
         ledger.gave_back(id).unwrap();
         let bytes = fs::read(ledger.path()).unwrap();
-        let torn = home.path().join("torn");
+        let torn = home.path("torn");
+        let read = |bytes: &[u8]| {
+            fs::write(&torn, bytes).unwrap();
+            read_contents(&File::open(&torn).unwrap()).unwrap()
+        };
         let mut held = Vec::new();
         for length in 0..=bytes.len() {
-            fs::write(&torn, &bytes[..length]).unwrap();
-            let contents = read_contents(&mut File::open(&torn).unwrap()).unwrap();
+            let contents = read(&bytes[..length]);
             assert_eq!(contents.unreadable_lines, 0, "a torn last line is no damage");
             held.push(contents.held.len());
         }
@@ -327,32 +342,55 @@ mod tests {
         let mut damaged = bytes.clone();
         let second = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         damaged[second] = b'#';
-        fs::write(&torn, &damaged).unwrap();
-        let contents = read_contents(&mut File::open(&torn).unwrap()).unwrap();
+        let contents = read(&damaged);
         assert_eq!((contents.unreadable_lines, contents.held.len()), (1, 0));
+        // A line that no path needs is damage, whatever it says.
+        let long = format!("{{\"give\":{{\"id\":{}0}}}}\n", " ".repeat(LINE_BYTES_MAX));
+        assert_eq!(read(long.as_bytes()).unreadable_lines, 1);
+        // What has no end is not read to its end.
+        let endless = read_contents(&File::open("/dev/zero").unwrap()).unwrap_err();
+        assert!(endless.to_string().contains("more than 16777216 bytes"), "{endless}");
     }
 
     #[test]
     fn a_directory_is_occupied_or_cleaned_and_never_both() {
-        let home = tempfile::tempdir().unwrap();
-        let scratch = home.path().join("kurabe-scratch");
-        fs::create_dir(&scratch).unwrap();
-        let occupied = occupy(&scratch).unwrap();
-        let cleaner = std::thread::spawn({
-            let scratch = scratch.clone();
-            move || give_back_scratch(&scratch)
+        let home = Home::new();
+        let runner = Ledger::start(&home.own).unwrap();
+        let made = Scratch::make(&home.own, &runner).unwrap();
+        let occupied = Occupied::enter(&made.path()).unwrap();
+        let late = home.path("kurabe-late");
+        std::thread::scope(|scope| {
+            let cleaner = scope.spawn(|| made.give_back());
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert!(made.path().exists(), "the cleaner waits for the trial");
+            // What is taken until the trial has ended is given back too.
+            let ledger = occupied.ledger().unwrap();
+            ledger.take(home.subdirectory("kurabe-late")).unwrap();
+            fs::create_dir_all(late.join("deep")).unwrap();
+            drop((ledger, occupied));
+            assert_eq!(cleaner.join().unwrap().left, [""; 0]);
         });
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        assert!(scratch.exists(), "the cleaner waits for the trial");
-        // What is taken until the trial has ended is given back too.
-        let image = home.path().join("kurabe-late.img");
-        let ledger = Ledger::in_scratch(&scratch).unwrap();
-        ledger.take(self::image(&image)).unwrap();
-        fs::write(&image, b"x").unwrap();
-        drop((ledger, occupied));
-        assert_eq!(cleaner.join().unwrap().left, [""; 0]);
-        assert!(!scratch.exists() && !image.exists());
-        assert!(occupy(&scratch).is_err());
+        assert!(!made.path().exists() && !late.exists());
+        assert_eq!(runner.held(), []);
+        assert!(Occupied::enter(&made.path()).is_err());
+    }
+
+    #[test]
+    fn a_scratch_directory_is_a_new_one_or_none() {
+        let home = Home::new();
+        let runner = Ledger::start(&home.own).unwrap();
+        let [one, other] = [(); 2].map(|()| Scratch::make(&home.own, &runner).unwrap().path());
+        assert_ne!(one, other);
+        assert!(home.own.make_directory(one.file_name().unwrap(), 0o700).is_err());
+        // What somebody else may write is entered by nobody.
+        fs::set_permissions(&one, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let refused = Occupied::enter(&one).unwrap_err().to_string();
+        assert!(refused.contains("can be written by other users"), "{refused}");
+        fs::remove_dir(&other).unwrap();
+        symlink(home.home.path(), &other).unwrap();
+        let left = give_back_scratch(&home.own, other.file_name().unwrap().to_str().unwrap()).left;
+        assert!(left[0].contains("is a symbolic link"), "{left:?}");
+        assert!(home.home.path().exists());
     }
 
     /// A ledger whose owner is gone: another process's number and start.
@@ -371,39 +409,77 @@ mod tests {
 
     #[test]
     fn cleaning_gives_back_what_the_dead_left_and_nothing_else() {
-        let home = tempfile::tempdir().unwrap();
-        let directory = home.path().join("ledger");
-        assert!(clean(&directory).unwrap().is_empty());
-        let names = ["kurabe-a.img", "kurabe-b.img", "precious", "kurabe-scratch"];
-        let [dead, living, precious, scratch] = names.map(|name| home.path().join(name));
-        for path in [&dead, &living, &precious] {
-            fs::write(path, b"x").unwrap();
+        let home = Home::new();
+        assert!(clean(&home.own).unwrap().is_empty());
+        let ledger = Ledger::start(&home.own).unwrap();
+        let living = Scratch::make(&home.own, &ledger).unwrap();
+        let ledgers = home.path("own/ledger");
+        fs::create_dir_all(home.path("own/kurabe-dead/room/mount/deep")).unwrap();
+        fs::set_permissions(
+            home.path("own/kurabe-dead"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o700),
+        )
+        .unwrap();
+        for name in ["kurabe-dead", "kurabe-other", "precious"] {
+            fs::create_dir_all(home.path(name).join("deep")).unwrap();
         }
-        fs::create_dir_all(scratch.join("mount/deep")).unwrap();
-        let ledger = Ledger::start(&directory).unwrap();
-        ledger.take(image(&living)).unwrap();
+        symlink(home.path("precious"), home.path("kurabe-link")).unwrap();
         let orphaned = orphan(
-            &directory,
+            &ledgers,
             &[
-                image(&dead),
-                Taken::Scratch { path: scratch.clone() },
-                image(&home.path().join("kurabe-never-made.img")),
+                home.subdirectory("kurabe-dead"),
+                home.subdirectory("kurabe-link"),
+                scratch("kurabe-dead"),
+                scratch("kurabe-never-made"),
             ],
         );
-        let wrong =
-            orphan(&directory, &[image(&precious), Taken::Scratch { path: precious.clone() }]);
+        let wrong = orphan(
+            &ledgers,
+            &[
+                home.subdirectory("precious"),
+                home.subdirectory("kurabe-other/../precious"),
+                Taken::Subdirectory { parent: "here".into(), name: "kurabe-other".into() },
+                scratch("kurabe-x/../../precious"),
+                scratch("kurabe-\0"),
+            ],
+        );
 
-        let report = clean(&directory).unwrap();
-        assert!(!dead.exists() && !scratch.exists() && !orphaned.exists());
-        assert!(living.exists() && precious.exists() && ledger.path().exists());
+        let report = clean(&home.own).unwrap();
+        assert!(!home.path("kurabe-dead").exists() && !orphaned.exists());
+        assert!(!home.path("own/kurabe-dead").exists());
+        assert!(!home.path("kurabe-link").is_symlink(), "the link, and not what it leads to");
+        assert!(home.path("precious/deep").exists() && home.path("kurabe-other/deep").exists());
+        assert!(living.path().exists() && ledger.path().exists());
         assert_eq!(report.living, 1);
-        assert_eq!(report.done.len(), 2, "{report:?}");
-        assert_eq!(report.left.len(), 2, "{report:?}");
-        assert!(report.left[0].contains("left alone"), "{report:?}");
+        assert_eq!(report.done.len(), 3, "{report:?}");
+        assert_eq!(report.left.len(), 5, "{report:?}");
         assert!(wrong.exists(), "a ledger with something left stays");
 
-        let again = clean(&directory).unwrap();
+        let again = clean(&home.own).unwrap();
         assert!(again.done.is_empty(), "{again:?}");
-        ledger.gave_back(0).unwrap();
+        assert_eq!(living.give_back().left, [""; 0]);
+    }
+
+    #[test]
+    fn a_ledger_that_is_a_link_or_a_fifo_is_not_read() {
+        let home = Home::new();
+        let elsewhere = home.path("elsewhere");
+        fs::create_dir_all(home.path("kurabe-precious/deep")).unwrap();
+        let forged = orphan(&elsewhere, &[home.subdirectory("kurabe-precious")]);
+        let ledgers = home.path("own/ledger");
+        fs::create_dir(&ledgers).unwrap();
+        symlink(&forged, ledgers.join("kurabe-forged.jsonl")).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let fifo = ledgers.join("kurabe-fifo.jsonl");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+        let report = clean(&home.own).unwrap();
+        assert_eq!(report.left.len(), 2, "{report:?}");
+        assert!(report.left[0].contains("FIFO") && report.left[1].contains("symbolic link"));
+        // Nor is a whole directory of them.
+        fs::remove_dir_all(&ledgers).unwrap();
+        symlink(&elsewhere, &ledgers).unwrap();
+        assert!(clean(&home.own).is_err());
+        assert!(Ledger::start(&home.own).is_err());
+        assert!(home.path("kurabe-precious/deep").exists());
     }
 }

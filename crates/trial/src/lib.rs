@@ -14,6 +14,7 @@ pub mod host_proc;
 pub mod ledger;
 mod leftovers;
 pub mod process;
+pub mod scratch;
 pub mod stop;
 #[allow(unsafe_code)]
 mod sys;

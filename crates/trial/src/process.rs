@@ -23,8 +23,9 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 
 use crate::host_proc::HostProc;
+use crate::scratch::Occupied;
 use crate::stop::Stop;
-use crate::{carry, ledger, sys};
+use crate::{carry, sys};
 
 /// How often the outer process looks whether it is asked to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -136,8 +137,8 @@ fn make_private() -> io::Result<()> {
 
 /// Carries the trial out and writes what it says.
 fn report(spec: &TrialSpec, host: &HostProc, stop: &Stop) -> io::Result<()> {
-    let _occupied = ledger::occupy(&spec.scratch)?;
-    let record = carry::carry_out(spec, host, stop, &mut say);
+    let scratch = Occupied::enter(&spec.scratch)?;
+    let record = carry::carry_out(spec, scratch, host, stop, &mut say);
     say(&Event::Record { record: Box::new(record) });
     Ok(())
 }

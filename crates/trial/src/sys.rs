@@ -1,10 +1,12 @@
 //! The crate's only unsafe code: system calls that no safe library wraps.
 
+pub mod descriptors;
 pub mod extents;
 pub mod loop_device;
 pub mod namespaces;
 pub mod process_clock;
 pub mod wait;
 
+pub use descriptors::keep_descriptors_from_children;
 pub use namespaces::enter_namespaces;
 pub use wait::{own_cpu_ns, wait_with_usage};

@@ -15,23 +15,82 @@ mod tree;
 
 pub use room::Room;
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
-use lab::load::{Drift, Latency, Load, LoadTask, OVERALL_OPERATION, Stage};
+use lab::load::{Drift, Latency, Load, LoadReport, LoadTask, OVERALL_OPERATION, Stage};
 use lab::record::TIME_METRIC;
 use loads::dbench::{Cause, DriftVerdict};
 use loads::durable::WholeSync;
 use loads::latency::{KindSummary, Recording, Summary};
 use loads::tool::Tool;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::stop::Stop;
 
-/// Name of the file in the scratch directory that tells `kurabe load` what to do.
-pub const TASK_FILE: &str = "load-task.json";
-/// Name of the file in the scratch directory that `kurabe load` writes.
-pub const REPORT_FILE: &str = "load-report.json";
+/// Bytes of a task: of the programs and jobs in it.
+const TASK_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a report: of the histograms, the series and the tool's own figures in it.
+const REPORT_BYTES_MAX: u64 = 256 << 20;
+
+/// The two ends of a talk with `kurabe load`: the task is its standard input, the report its
+/// standard output. Both are memory without a name, which nobody else can put anything into.
+#[derive(Debug)]
+pub struct Talk {
+    task: File,
+    report: File,
+}
+
+impl Talk {
+    /// Begins one.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory.
+    pub fn begin(task: &LoadTask) -> io::Result<Talk> {
+        let memory =
+            |name| Ok::<_, io::Error>(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?));
+        let mut file = memory("kurabe-task")?;
+        file.write_all(&serde_json::to_vec(task).expect("a task has a JSON form"))?;
+        file.rewind()?;
+        Ok(Talk { task: file, report: memory("kurabe-report")? })
+    }
+
+    /// Standard input and output of the load's process.
+    ///
+    /// # Errors
+    ///
+    /// There is no free descriptor.
+    pub fn streams(&self) -> io::Result<(Stdio, Stdio)> {
+        Ok((self.task.try_clone()?.into(), self.report.try_clone()?.into()))
+    }
+
+    /// What the load has reported.
+    ///
+    /// # Errors
+    ///
+    /// Nothing that could be understood, or more than a report has.
+    pub fn report(mut self) -> Result<LoadReport, String> {
+        let text = self
+            .report
+            .rewind()
+            .and_then(|()| read_below(&self.report, REPORT_BYTES_MAX))
+            .map_err(|error| error.to_string())?;
+        serde_json::from_slice(&text).map_err(|error| error.to_string())
+    }
+}
+
+fn read_below(from: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > bytes_max {
+        true => Err(io::Error::other(format!("it has more than {bytes_max} bytes"))),
+        false => Ok(bytes),
+    }
+}
 
 /// Reads the files that a load names (programs, jobs) into it. Touches nothing.
 ///
@@ -169,9 +228,10 @@ pub fn plan_text(load: &Load, room: Option<&Room>) -> Result<String, String> {
     })
 }
 
-/// `kurabe load`: carries one part of a load out and writes its report.
-pub fn main(task_file: &Path) -> ExitCode {
-    match perform(task_file) {
+/// `kurabe load`: carries one part of a load out. The task is its standard input, the report its
+/// standard output.
+pub fn main() -> ExitCode {
+    match perform() {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("{problem}");
@@ -180,10 +240,20 @@ pub fn main(task_file: &Path) -> ExitCode {
     }
 }
 
-fn perform(task_file: &Path) -> Result<(), String> {
-    let place = |error: &dyn std::fmt::Display| format!("{}: {error}", task_file.display());
-    let text = fs::read_to_string(task_file).map_err(|error| place(&error))?;
-    let task: LoadTask = serde_json::from_str(&text).map_err(|error| place(&error))?;
+fn perform() -> Result<(), String> {
+    let place = |error: &dyn std::fmt::Display| {
+        format!("the task on standard input: {error}; 'kurabe trial' writes one")
+    };
+    let text = read_below(io::stdin(), TASK_BYTES_MAX).map_err(|error| place(&error))?;
+    let task: LoadTask = serde_json::from_slice(&text).map_err(|error| place(&error))?;
+    // Nothing that a tool of the load prints gets into the report.
+    let mut output = io::stdout()
+        .as_fd()
+        .try_clone_to_owned()
+        .and_then(|output| {
+            Ok(rustix::stdio::dup2_stdout(io::stderr()).map(|()| File::from(output))?)
+        })
+        .map_err(|error| format!("taking standard output for the report: {error}"))?;
     let stop = Stop::on_signals().map_err(|error| error.to_string())?;
     let report = match (&task.load, task.stage) {
         (Load::Dbench(load), Stage::Run) => dbench::run(load, &task.target, &stop)?,
@@ -201,7 +271,7 @@ fn perform(task_file: &Path) -> Result<(), String> {
         }
     };
     let json = serde_json::to_vec(&report).expect("a report has a JSON form");
-    fs::write(&task.report, json).map_err(|error| format!("{}: {error}", task.report.display()))
+    output.write_all(&json).map_err(|error| format!("writing the report: {error}"))
 }
 
 /// The latencies of a recording, by kind, the overall ones last.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use kurabe_trial as trial;
@@ -11,9 +12,11 @@ use lab::contender::Contender;
 use trial::device::{self, DeviceRequest};
 use trial::filesystem::{self, Stage};
 use trial::host_proc::HostProc;
-use trial::ledger::{self, Ledger, Taken};
+use trial::ledger::{self, Ledger};
+use trial::scratch::{Occupied, Scratch};
 use trial::stop::Stop;
 use trial::tool::Toolbox;
+use trust::Directory;
 
 /// Tells the copy of this program that it is to be the process that is killed.
 const VICTIM: &str = "KURABE_TEST_VICTIM";
@@ -33,16 +36,15 @@ fn victim() {
     let private =
         rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private).unwrap();
-    let ledger = Ledger::start(&home.join("ledger")).unwrap();
-    let request = format!("loop:64M@{}", home.display());
-    let request = DeviceRequest::parse(&request, None).unwrap();
+    let own = Directory::private(&home).unwrap();
+    let ledger = Ledger::start(&own).unwrap();
+    let request = DeviceRequest::parse("loop:64M", None).unwrap();
     let stop = Stop::default();
-    let prepared = device::prepare(&request, &ledger, &stop, &mut |_| {}).unwrap();
+    let prepared = device::prepare(&request, &own, &stop, &mut |_| {}).unwrap();
     let host = HostProc::open().unwrap();
     loop {
-        let scratch = home.join(ledger::random_name());
-        let id = ledger.take(Taken::Scratch { path: scratch.clone() }).unwrap();
-        fs::create_dir(&scratch).unwrap();
+        let made = Scratch::make(&own, &ledger).unwrap();
+        let scratch = Arc::new(Occupied::enter(&made.path()).unwrap());
         let attached = device::attach(prepared.device(), false, &scratch, &host, &stop).unwrap();
         let contender = Contender::parse("ext4", &filesystem::names()).unwrap();
         let stage = Stage::new(&contender, attached.node(), 64 << 20, false, &scratch);
@@ -53,8 +55,8 @@ fn victim() {
         fs::write(instance.directory().join("file"), vec![1; 1 << 20]).unwrap();
         instance.end(&mut tools).unwrap();
         attached.detach().unwrap();
-        assert_eq!(ledger::give_back_scratch(&scratch).left, Vec::<String>::new());
-        ledger.gave_back(id).unwrap();
+        drop((instance, scratch));
+        assert_eq!(made.give_back().left, Vec::<String>::new());
     }
 }
 
@@ -77,11 +79,12 @@ fn nodes_in_ledgers(home: &Path) -> Vec<u64> {
     let mut numbers = Vec::new();
     let mut directories = vec![home.to_path_buf()];
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap().flatten() {
+        // One that is being used may be gone by now.
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             if entry.path().is_dir() {
                 directories.push(entry.path());
             } else if entry.path().extension().is_some_and(|extension| extension == "jsonl") {
-                for line in fs::read_to_string(entry.path()).unwrap().lines() {
+                for line in fs::read_to_string(entry.path()).unwrap_or_default().lines() {
                     let value: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
                     numbers.extend(value["take"]["what"]["index"].as_u64());
                 }
@@ -100,7 +103,9 @@ fn killed_at_random_instants() {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let seed = now.as_nanos() as u64;
     println!("seed {seed}");
-    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let temporary = tempfile::tempdir_in("/var/tmp").unwrap();
+    let home = temporary.path().join("own");
+    let own = Directory::private(&home).unwrap();
     let mut nodes_seen = 0;
     for round in 0..ROUNDS {
         let mut bytes = [0; 8];
@@ -108,38 +113,47 @@ fn killed_at_random_instants() {
         let nanoseconds = u64::from_le_bytes(bytes) % LIFE.as_nanos() as u64;
         let mut victim = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "victim"])
-            .env(VICTIM, home.path())
+            .env(VICTIM, &home)
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_nanos(nanoseconds));
+        // In every other round some moments after a loop device was first named, however long the
+        // filling takes on this machine.
+        let until = Instant::now() + Duration::from_secs(60);
+        while round % 2 == 1 && nodes_in_ledgers(&home).is_empty() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_nanos(nanoseconds) / if round % 2 == 1 { 8 } else { 1 });
         assert_eq!(victim.try_wait().unwrap(), None, "it lives until it is killed");
-        let living = ledger::clean(&home.path().join("ledger")).unwrap();
+        let living = ledger::clean(&own).unwrap();
         assert!(living.is_empty(), "the living are left alone: {living:?}");
         victim.kill().unwrap();
         victim.wait().unwrap();
-        let nodes = nodes_in_ledgers(home.path());
+        let nodes = nodes_in_ledgers(&home);
         nodes_seen += nodes.len();
-        // A tool that was just being started has a copy of the lock until it has become the tool.
-        let until = Instant::now() + Duration::from_secs(2);
+        // A tool that was just being started has a copy of the lock until it has become the tool,
+        // and one that was running ends when it is done, which no trial's does: here is no
+        // namespace that would end it.
+        let until = Instant::now() + Duration::from_secs(60);
         let report = loop {
-            let report = ledger::clean(&home.path().join("ledger")).unwrap();
-            if report.living == 0 || Instant::now() > until {
+            let report = ledger::clean(&own).unwrap();
+            let given_back = report.living == 0 && report.left.is_empty();
+            if given_back || Instant::now() > until {
                 break report;
             }
             std::thread::sleep(Duration::from_millis(10));
         };
         assert_eq!(report.left, Vec::<String>::new(), "round {round}");
         assert_eq!(report.living, 0);
-        let left: Vec<_> = fs::read_dir(home.path()).unwrap().flatten().collect();
+        let left: Vec<_> = fs::read_dir(&home).unwrap().flatten().collect();
         assert!(left.iter().all(|entry| entry.file_name() == "ledger"), "{left:?}");
-        let ledgers = fs::read_dir(home.path().join("ledger")).into_iter().flatten().count();
+        let ledgers = fs::read_dir(home.join("ledger")).into_iter().flatten().count();
         assert_eq!(ledgers, 0, "round {round}: {report:?}");
-        assert_eq!(loop_devices_in(home.path()), Vec::<String>::new(), "round {round}");
+        assert_eq!(loop_devices_in(&home), Vec::<String>::new(), "round {round}");
         for node in nodes {
             assert!(!Path::new(&format!("/sys/block/loop{node}")).exists(), "round {round}");
         }
-        assert!(ledger::clean(&home.path().join("ledger")).unwrap().is_empty());
+        assert!(ledger::clean(&own).unwrap().is_empty());
     }
     assert!(nodes_seen > 0, "some kills must come while a loop device is held");
 }

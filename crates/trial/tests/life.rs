@@ -2,8 +2,10 @@
 //! given back. Needs root and loop devices; says so and passes where there are none.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kurabe_trial as trial;
@@ -13,9 +15,10 @@ use loads::durable::{WholeSync, run_words};
 use trial::device::{self, BlockDeviceFacts, DeviceRequest};
 use trial::filesystem::{self, Stage};
 use trial::host_proc::HostProc;
-use trial::ledger::Ledger;
+use trial::scratch::Occupied;
 use trial::stop::Stop;
 use trial::tool::{Toolbox, find};
+use trust::Directory;
 
 /// Whether this machine lets the tests use loop devices. Moves the calling thread into a mount
 /// namespace of its own, as a trial does.
@@ -33,16 +36,25 @@ fn private_root() -> bool {
     true
 }
 
-fn loop_devices_of(path: &Path) -> Vec<String> {
+/// The loop devices whose file lies, or lay, in this directory.
+fn loop_devices_in(home: &Path) -> Vec<String> {
+    let home = home.display().to_string();
     fs::read_dir("/sys/block")
         .unwrap()
         .flatten()
         .filter(|entry| {
             fs::read_to_string(entry.path().join("loop/backing_file"))
-                .is_ok_and(|text| Path::new(text.trim()) == path)
+                .is_ok_and(|text| text.starts_with(&home))
         })
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect()
+}
+
+/// The scratch directory of a trial in `home`.
+fn scratch(home: &Path, number: usize) -> Arc<Occupied> {
+    let path = home.join(format!("kurabe-scratch-{number}"));
+    fs::create_dir(&path).unwrap();
+    Arc::new(Occupied::enter(&path).unwrap())
 }
 
 /// Bytes of the image that the host has allocated.
@@ -51,7 +63,7 @@ fn allocated_bytes(path: &Path) -> u64 {
 }
 
 /// One trial's worth of hooks, in their order.
-fn live(contender: &Contender, device: &Device, scratch: &Path) {
+fn live(contender: &Contender, device: &Device, scratch: &Arc<Occupied>) {
     let file_system = filesystem::by_name(&contender.file_system).unwrap();
     assert_eq!(filesystem::missing(file_system), Vec::<String>::new());
     let host = HostProc::open().unwrap();
@@ -93,14 +105,14 @@ fn contender(text: &str) -> Contender {
 }
 
 /// Runs a test on a memory device of its own, with a directory for its files, where that can be had.
-fn on_memory(device: &str, test: impl FnOnce(&device::Prepared<'_>, &Path)) {
+fn on_memory(device: &str, test: impl FnOnce(&device::Prepared, &Path)) {
     if !private_root() {
         return;
     }
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
-    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let own = Directory::private(&home.path().join("own")).unwrap();
     let request = DeviceRequest::parse(device, None).unwrap();
-    let prepared = device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap();
+    let prepared = device::prepare(&request, &own, &Stop::default(), &mut |_| {}).unwrap();
     test(&prepared, home.path());
 }
 
@@ -110,12 +122,12 @@ fn every_file_system_lives_on_an_image_and_leaves_it_fully_allocated() {
         return;
     }
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
-    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let own = Directory::private(&home.path().join("own")).unwrap();
     let request = format!("loop:384M@{}", home.path().display());
     let request = DeviceRequest::parse(&request, None).unwrap();
     let mut reports = Vec::new();
     let prepared =
-        device::prepare(&request, &ledger, &Stop::default(), &mut |p| reports.push(p)).unwrap();
+        device::prepare(&request, &own, &Stop::default(), &mut |p| reports.push(p)).unwrap();
     assert_eq!(reports.last().unwrap().done_bytes, 384 << 20);
     assert_eq!(prepared.facts().backing.as_ref().unwrap().directory, home.path());
     let Device::Image { path, .. } = prepared.device().clone() else { panic!() };
@@ -133,15 +145,14 @@ fn every_file_system_lives_on_an_image_and_leaves_it_fully_allocated() {
     .iter()
     .enumerate()
     {
-        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
-        fs::create_dir(&scratch).unwrap();
+        let scratch = scratch(home.path(), number);
         live(&contender(text), prepared.device(), &scratch);
         assert_eq!(allocated_bytes(&path), full_bytes, "after {text}");
-        assert_eq!(loop_devices_of(&path), Vec::<String>::new());
+        assert_eq!(loop_devices_in(home.path()), Vec::<String>::new());
     }
     drop(prepared);
     assert!(!path.exists());
-    assert_eq!(ledger.held(), []);
+    assert!(own.names().unwrap().is_empty());
 }
 
 #[test]
@@ -151,8 +162,7 @@ fn memory_is_a_device_and_holes_are_filled_again() {
         assert!(memory);
         let full_bytes = allocated_bytes(&path);
         for (number, text) in ["ext4", "xfs", "btrfs @ discard=sync", "ext4"].iter().enumerate() {
-            let scratch = home.join(format!("kurabe-scratch-{number}"));
-            fs::create_dir(&scratch).unwrap();
+            let scratch = scratch(home, number);
             if number == 3 {
                 // The contender before asked for discards, and so left holes.
                 assert!(allocated_bytes(&path) < full_bytes, "mkfs.btrfs discards");
@@ -198,10 +208,10 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
     fs::File::create(&image).unwrap().set_len(320 << 20).unwrap();
     let disk = Disk::on(&image);
     let name = disk.0.strip_prefix("/dev/").unwrap();
-    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let own = Directory::private(&home.path().join("own")).unwrap();
     let prepare = |destroy: &str| {
         let request = DeviceRequest::parse(&disk.0, Some(destroy)).unwrap();
-        device::prepare(&request, &ledger, &Stop::default(), &mut |_| {})
+        device::prepare(&request, &own, &Stop::default(), &mut |_| {})
     };
     let mut tools = Toolbox::new(None, Stop::default());
     tools.expect(&["mkfs.ext4", "-q", "-F", &disk.0], "making what stands in the way").unwrap();
@@ -216,8 +226,7 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
         .unwrap();
     assert!(start.iter().filter(|byte| **byte == 0).count() < 100, "filled with random bytes");
     for (number, text) in ["xfs", "btrfs", "zfs-fuse", "ext4"].iter().enumerate() {
-        let scratch = home.path().join(format!("kurabe-scratch-{number}"));
-        fs::create_dir(&scratch).unwrap();
+        let scratch = scratch(home.path(), number);
         live_on_real(&contender(text), prepared.device(), &scratch);
     }
     drop(prepared);
@@ -227,7 +236,7 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
 }
 
 /// Makes and mounts only: the device is no loop device of kurabe's, so nothing is removed.
-fn live_on_real(contender: &Contender, device: &Device, scratch: &Path) {
+fn live_on_real(contender: &Contender, device: &Device, scratch: &Arc<Occupied>) {
     let host = HostProc::open().unwrap();
     let attached = device::attach(device, false, scratch, &host, &Stop::default()).unwrap();
     let stage = Stage::new(contender, attached.node(), attached.size_bytes(), false, scratch);
@@ -252,12 +261,11 @@ struct Live<'a> {
     instance: Box<dyn filesystem::Instance>,
     attached: device::Attached,
     tools: Toolbox,
-    prepared: &'a device::Prepared<'a>,
+    prepared: &'a device::Prepared,
 }
 
 impl<'a> Live<'a> {
-    fn begin(prepared: &'a device::Prepared<'a>, text: &str, scratch: &Path) -> Live<'a> {
-        fs::create_dir(scratch).unwrap();
+    fn begin(prepared: &'a device::Prepared, text: &str, scratch: &Arc<Occupied>) -> Live<'a> {
         let host = HostProc::open().unwrap();
         let contender = contender(text);
         let attached =
@@ -306,7 +314,7 @@ fn a_sync_leaves_nothing_to_write_and_a_copy_of_the_device_has_the_file() {
         // Once by the trial's own sync, once by that of a load, which works in another process.
         let ways = contenders.iter().flat_map(|text| [(*text, false), (*text, true)]);
         for (number, (text, by_load)) in ways.enumerate() {
-            let scratch = home.join(format!("kurabe-scratch-{number}"));
+            let scratch = scratch(home, number);
             let mut live = Live::begin(prepared, text, &scratch);
             let before = live.counters();
             fs::write(live.instance.directory().join("file"), &content).unwrap();
@@ -391,7 +399,7 @@ fn after_cooling_everything_is_read_from_the_device_again() {
     on_memory("mem:384M", |prepared, home| {
         let content = noise(16 << 20);
         for (number, text) in ["zfs-fuse", "ext4", "xfs", "btrfs"].iter().enumerate() {
-            let scratch = home.join(format!("kurabe-scratch-{number}"));
+            let scratch = scratch(home, number);
             let mut live = Live::begin(prepared, text, &scratch);
             fs::write(live.instance.directory().join("file"), &content).unwrap();
             live.instance.sync(&mut live.tools).unwrap();
@@ -419,7 +427,7 @@ fn after_cooling_everything_is_read_from_the_device_again() {
 fn a_check_notices_damage() {
     on_memory("mem:384M", |prepared, home| {
         for (number, text) in ["ext2", "ext4", "xfs", "btrfs", "zfs-fuse"].iter().enumerate() {
-            let scratch = home.join(format!("kurabe-scratch-{number}"));
+            let scratch = scratch(home, number);
             let mut live = Live::begin(prepared, text, &scratch);
             for name in 0..200 {
                 fs::write(live.instance.directory().join(name.to_string()), noise(4096)).unwrap();
@@ -464,14 +472,14 @@ fn zfs_fuse_leaves_the_host_alone() {
     };
     let before = places();
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
-    let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
+    let own = Directory::private(&home.path().join("own")).unwrap();
     let request = DeviceRequest::parse("mem:128M", None).unwrap();
     let devices: Vec<_> = (0..2)
-        .map(|_| device::prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap())
+        .map(|_| device::prepare(&request, &own, &Stop::default(), &mut |_| {}).unwrap())
         .collect();
     // Two at a time: neither sees the other's daemon.
-    let one = Live::begin(&devices[0], "zfs-fuse", &home.path().join("kurabe-scratch-0"));
-    let other = Live::begin(&devices[1], "zfs-fuse", &home.path().join("kurabe-scratch-1"));
+    let one = Live::begin(&devices[0], "zfs-fuse", &scratch(home.path(), 0));
+    let other = Live::begin(&devices[1], "zfs-fuse", &scratch(home.path(), 1));
     assert_eq!(places(), before);
     fs::write(one.instance.directory().join("one"), b"1").unwrap();
     assert!(!other.instance.directory().join("one").exists());
@@ -487,7 +495,7 @@ fn zfs_fuse_leaves_the_host_alone() {
 fn a_busy_unmount_names_who_is_busy() {
     on_memory("mem:128M", |prepared, home| {
         for (number, text) in ["ext4", "zfs-fuse"].iter().enumerate() {
-            let scratch = home.join(format!("kurabe-scratch-{number}"));
+            let scratch = scratch(home, number);
             let mut live = Live::begin(prepared, text, &scratch);
             let mut user = std::process::Command::new("sleep")
                 .arg("60")
@@ -501,4 +509,71 @@ fn a_busy_unmount_names_who_is_busy() {
             live.end();
         }
     });
+}
+
+#[test]
+fn what_is_not_the_image_that_was_prepared_is_not_touched() {
+    on_memory("mem:64M", |prepared, home| {
+        let Device::Image { path, file_system, inode, size_bytes, memory } =
+            prepared.device().clone()
+        else {
+            panic!()
+        };
+        let other = fs::File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(home.join("disk"))
+            .unwrap();
+        other.set_len(size_bytes).unwrap();
+        let other_path = format!("/proc/{}/fd/{}", std::process::id(), other.as_raw_fd());
+        let scratch = scratch(home, 0);
+        let host = HostProc::open().unwrap();
+        let attach = |path: PathBuf, inode| {
+            let device = Device::Image { path, file_system, inode, size_bytes, memory };
+            let attached = device::attach(&device, false, &scratch, &host, &Stop::default());
+            attached.unwrap_err().to_string()
+        };
+        let refusal = attach(other_path.into(), inode);
+        assert!(refusal.contains("is not the image that was prepared"), "{refusal}");
+        let refusal = attach(path, inode + 1);
+        assert!(refusal.contains("is not the image that was prepared"), "{refusal}");
+        // A name is no descriptor of the runner's, whatever it leads to.
+        let refusal = attach(home.join("disk"), other.metadata().unwrap().ino());
+        assert!(refusal.contains("no descriptor of a process"), "{refusal}");
+        assert_eq!(other.metadata().unwrap().blocks(), 0, "nothing was written");
+    });
+}
+
+/// The kernel says `(deleted)` of a file that has no name any more; a file can be called so.
+#[test]
+fn a_loop_device_whose_file_has_a_name_is_left_alone() {
+    if !private_root() {
+        return;
+    }
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let own = Directory::private(&home.path().join("own")).unwrap();
+    let ledgers = own.make_directory("ledger", 0o700).unwrap();
+    for name in ["image", "image (deleted)"] {
+        let image = home.path().join(name);
+        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        let facts = image.metadata().unwrap();
+        let disk = Disk::on(&image);
+        let index = disk.0.strip_prefix("/dev/loop").unwrap();
+        let ledger = format!(
+            "{{\"owner\":{{\"pid\":4294967295,\"start_ticks\":1,\"boot\":\"\"}}}}\n{{\"take\":{{\"id\":0,\"what\":{{\"kind\":\"loop-node\",\"index\":{index},\"file_system\":{},\"inode\":{}}}}}}}\n",
+            facts.dev(),
+            facts.ino()
+        );
+        ledgers.replace("kurabe-1-0.jsonl", ledger.as_bytes(), 0o600).unwrap();
+        let report = trial::ledger::clean(&own).unwrap();
+        assert!(report.done[0].contains("alone: it has another file"), "{name}: {report:?}");
+        assert_eq!(loop_devices_in(home.path()).len(), 1, "{name} is still attached");
+        // Once it has no name, nothing tells it from what a dead kurabe left.
+        fs::remove_file(&image).unwrap();
+        ledgers.replace("kurabe-1-0.jsonl", ledger.as_bytes(), 0o600).unwrap();
+        let report = trial::ledger::clean(&own).unwrap();
+        assert_eq!(report.done, [format!("removed the loop device {index}")], "{name}");
+        std::mem::forget(disk);
+    }
 }

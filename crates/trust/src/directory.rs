@@ -34,7 +34,14 @@ pub struct Directory {
 /// A lock on a file of a [`Directory`], held while it lives. The kernel gives it back with the
 /// process. The file stays.
 #[derive(Debug)]
-pub struct Lock(#[allow(dead_code, reason = "held for its lock")] File);
+pub struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing is not enough: a child between fork(2) and execve(2) has a copy of the descriptor.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 /// Why a lock could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +68,21 @@ impl Directory {
         Directory::checked(path, place, &stat)
     }
 
+    /// Opens a directory to make something in it: as [`Directory::open`], but it may be sticky and
+    /// everybody's, as `/tmp` is, since nobody else can touch what is made there.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Directory::open`].
+    pub fn open_shared(path: &Path) -> Result<Directory, Refused> {
+        let (place, stat) = way::open(path)?;
+        if way::kind(&stat) != FileType::Directory {
+            return Directory::checked(path, place, &stat);
+        }
+        way::check_directory(path, &place, &stat)?;
+        Directory::reopened(path, &place)
+    }
+
     /// Opens a directory and makes it, and the ones above it, when they are missing.
     ///
     /// # Errors
@@ -75,7 +97,11 @@ impl Directory {
             return Directory::open(path);
         };
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        let above = Directory::open_or_make(above, mode)?;
+        // A name that was not there and is made now is nobody else's, in a sticky directory too.
+        let above = match Directory::open_shared(above) {
+            Err(refused) if refused.is_missing() => Directory::open_or_make(above, mode)?,
+            above => above?,
+        };
         match above.make_directory(name, mode) {
             Err(Refused::System { error, .. })
                 if error.kind() == std::io::ErrorKind::AlreadyExists =>
@@ -94,13 +120,10 @@ impl Directory {
     ///
     /// It cannot be made, belongs to somebody else or is open to others; no home is known.
     pub fn own() -> Result<Directory, Refused> {
-        let path = own_path()?;
-        let own = Directory::open_or_make(&path, PRIVATE)?;
-        own.check_private()?;
-        Ok(own)
+        Directory::private(&own_path()?)
     }
 
-    /// Opens a directory in `/run` that only root can look into, made when it is missing.
+    /// Opens a directory that only its user can look into, made when it is missing.
     ///
     /// # Errors
     ///
@@ -132,10 +155,24 @@ impl Directory {
             return Err(Refused::Kind { path: path.into(), is, wanted: "a directory" });
         }
         way::check(path, &place, stat)?;
+        Directory::reopened(path, &place)
+    }
+
+    fn reopened(path: &Path, place: &OwnedFd) -> Result<Directory, Refused> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(&place, ".", flags, Mode::empty())
+        let opened = rustix::fs::openat(place, ".", flags, Mode::empty())
             .map_err(|error| Refused::system(path, error))?;
         Ok(Directory { opened, path: path.into() })
+    }
+
+    /// Another handle on the same directory.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn try_clone(&self) -> Result<Directory, Refused> {
+        let opened = self.opened.try_clone().map_err(|error| Refused::system(&self.path, error))?;
+        Ok(Directory { opened, path: self.path.clone() })
     }
 
     /// Where it was opened, for messages.
@@ -211,13 +248,14 @@ impl Directory {
     }
 
     /// A file without a name, for reading and writing: nothing of it is left, however the process
-    /// ends, and nobody can put another in its place.
+    /// ends, and nobody can put another in its place, or give it a name where the file system
+    /// knows such files.
     ///
     /// # Errors
     ///
     /// What the system says.
     pub fn nameless_file(&self) -> Result<File, Refused> {
-        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
         match rustix::fs::openat(&self.opened, ".", flags, mode) {
             Ok(opened) => Ok(opened.into()),
@@ -440,10 +478,15 @@ fn one_name(name: &OsStr) -> &OsStr {
     name
 }
 
-fn own_path() -> Result<PathBuf, Refused> {
+/// Where [`Directory::own`] lies, which may not have been made yet: an absolute path.
+///
+/// # Errors
+///
+/// No home is known.
+pub fn own_path() -> Result<PathBuf, Refused> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = set("KURABE_HOME") {
-        return Ok(path);
+        return std::path::absolute(&path).map_err(|error| Refused::system(&path, error));
     }
     if rustix::process::geteuid().is_root() {
         return Ok(OWN.into());

@@ -15,7 +15,7 @@ pub mod owner;
 pub mod text;
 pub mod way;
 
-pub use directory::{Directory, Lock, LockError};
+pub use directory::{Directory, Lock, LockError, own_path};
 
 use std::io;
 use std::path::{Path, PathBuf};

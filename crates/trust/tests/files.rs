@@ -1,6 +1,7 @@
 //! What is read and written, and what of a stranger is refused. Another user's files need root.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -129,6 +130,11 @@ fn what_others_can_write_is_refused_unless_its_directory_is_sticky() {
     // A result directory is written to: there sticky does not help, names can be taken first.
     let sticky = Directory::open(in_sticky.parent().unwrap());
     assert!(matches!(sticky, Err(Refused::Writable { .. })));
+    // A new name of 64 random bits, or none, nobody else can touch there.
+    Directory::open_shared(in_sticky.parent().unwrap()).unwrap();
+    let open = Directory::open_shared(in_open.parent().unwrap());
+    assert!(matches!(open, Err(Refused::Writable { .. })));
+    assert!(matches!(Directory::open_shared(&in_sticky), Err(Refused::Kind { .. })));
 }
 
 #[test]
@@ -193,6 +199,10 @@ fn a_private_directory_is_made_private_and_must_stay_so() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), 0o700);
     drop(own);
+    let sticky = ground.directory("sticky-directory", 0o1777);
+    assert_eq!(Directory::private(&sticky.join("own")).unwrap().path(), sticky.join("own"));
+    let open = ground.directory("open-directory", 0o777);
+    assert!(matches!(Directory::private(&open.join("own")), Err(Refused::Writable { .. })));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let refused = Directory::private(&path).unwrap_err().to_string();
     assert!(refused.contains("chmod 700"), "{refused}");
@@ -217,5 +227,10 @@ fn a_nameless_file_leaves_no_name() {
     let directory = Directory::open(&ground.path).unwrap();
     let file = directory.nameless_file().unwrap();
     file.set_len(4096).unwrap();
+    // Through its descriptor a file can be given a name, unless it was made to have none for ever.
+    let descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let follow = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+    let name = ground.path.join("name");
+    rustix::fs::linkat(rustix::fs::CWD, descriptor, rustix::fs::CWD, name, follow).unwrap_err();
     assert!(directory.names().unwrap().is_empty());
 }

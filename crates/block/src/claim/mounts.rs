@@ -1,8 +1,8 @@
 //! Reads the kernel's table of mounts, `/proc/PID/mountinfo` (proc_pid_mountinfo(5)).
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,20 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
 
 /// The mounts in one `mountinfo` file.
 pub fn mounts_in(path: &Path) -> io::Result<Vec<Mount>> {
-    Ok(parse(&fs::read(path)?))
+    mounts_of(path, |_| true)
+}
+
+/// The mounts of the devices that are `wanted`, in one `mountinfo` file. It is read line by line:
+/// there may be tens of thousands of others.
+pub fn mounts_of(path: &Path, wanted: impl Fn((u32, u32)) -> bool) -> io::Result<Vec<Mount>> {
+    let mut table = BufReader::new(File::open(path)?);
+    let mut mounts = Vec::new();
+    let mut line = Vec::new();
+    while table.read_until(b'\n', &mut line)? > 0 {
+        mounts.extend(parse_line(line.trim_ascii_end(), &wanted));
+        line.clear();
+    }
+    Ok(mounts)
 }
 
 /// The mount on which `path` lies: the last one made whose point is the longest prefix of it.
@@ -39,14 +52,14 @@ pub fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
         .max_by_key(|mount| mount.point.components().count())
 }
 
-fn parse(bytes: &[u8]) -> Vec<Mount> {
-    bytes.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
-}
-
-fn parse_line(line: &[u8]) -> Option<Mount> {
+fn parse_line(line: &[u8], wanted: impl Fn((u32, u32)) -> bool) -> Option<Mount> {
     let mut words = line.split(|byte| *byte == b' ').skip(2);
     let numbers = std::str::from_utf8(words.next()?).ok()?;
     let (major, minor) = numbers.split_once(':')?;
+    let device = (major.parse().ok()?, minor.parse().ok()?);
+    if !wanted(device) {
+        return None;
+    }
     let point = unescape(words.nth(1)?);
     let options = String::from_utf8_lossy(words.next()?).into_owned();
     // Any number of optional fields, closed by a hyphen.
@@ -55,7 +68,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let source = unescape(words.next()?);
     let super_options = String::from_utf8_lossy(words.next().unwrap_or_default()).into_owned();
     Some(Mount {
-        device: (major.parse().ok()?, minor.parse().ok()?),
+        device,
         point: PathBuf::from(OsString::from_vec(point)),
         file_system,
         source: PathBuf::from(OsString::from_vec(source)),
@@ -93,6 +106,20 @@ mod tests {
 40 35 7:12 / /a\\040b\\134c rw - xfs /dev/loop12 rw\n\
 torn 1 2:\n\
 41 35 0:50 / /mnt2/deep rw - tmpfs none rw";
+
+    fn parse(bytes: &[u8]) -> Vec<Mount> {
+        let lines = bytes.split(|byte| *byte == b'\n');
+        lines.filter_map(|line| parse_line(line, |_| true)).collect()
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_kept() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), TEXT).unwrap();
+        assert_eq!(mounts_in(file.path()).unwrap(), parse(TEXT));
+        let mounts = mounts_of(file.path(), |number| number == (7, 12)).unwrap();
+        assert_eq!(mounts, [parse(TEXT).remove(1)]);
+    }
 
     #[test]
     fn lines_are_read_and_torn_ones_left_out() {

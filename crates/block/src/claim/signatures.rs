@@ -2,9 +2,10 @@
 //! wipe, also those that a newer one hides. And that of minfs, which libblkid does not know.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,18 +28,34 @@ pub struct Signature {
     pub uuid: Option<String>,
     /// Where its magic number stands, in bytes, in hexadecimal.
     pub offset: String,
+    /// How many devices share what it marks, itself among them, where the superblock says so.
+    #[serde(skip)]
+    pub devices: Option<u64>,
 }
 
-/// Labels of the pools that kurabe makes begin so.
-const OWN_LABEL_PREFIX: &str = "kurabe";
+/// Members of groups that libblkid does not count as such: a cache and its backing device, a
+/// store of a cluster, a snapshot's other half, a journal of a file system elsewhere.
+const GROUP_KINDS: [&str; 5] =
+    ["bcache", "ceph_bluestore", "DM_snapshot_cow", "stratis", "xfs_external_log"];
+
+/// Whether kurabe made a pool: `kurabe-`, a process number, 16 hexadecimal digits.
+fn is_own_label(label: &str) -> bool {
+    let numbers = label.strip_prefix("kurabe-").and_then(|rest| rest.split_once('-'));
+    numbers.is_some_and(|(process, random)| {
+        process.parse::<u32>().is_ok()
+            && random.len() == 16
+            && random.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
 
 impl Signature {
     /// Whether the device belongs with others (LVM, md, a pool) or is divided. Such a thing is
     /// taken apart with the tools that made it, never by naming it.
     pub fn marks_a_group(&self) -> bool {
-        let pool = self.kind == "zfs_member"
-            && !self.label.as_deref().is_some_and(|label| label.starts_with(OWN_LABEL_PREFIX));
-        pool || matches!(self.usage.as_str(), "raid" | "partition-table")
+        let pool = self.kind == "zfs_member" && !self.label.as_deref().is_some_and(is_own_label);
+        pool || self.devices.is_some_and(|devices| devices != 1)
+            || GROUP_KINDS.contains(&self.kind.as_str())
+            || matches!(self.usage.as_str(), "raid" | "partition-table")
     }
 }
 
@@ -49,6 +66,9 @@ impl fmt::Display for Signature {
             self.label.as_ref().map(|label| format!("label '{label}'")),
             self.uuid.as_ref().map(|uuid| format!("UUID {uuid}")),
             Some(format!("at byte {}", self.offset)),
+            self.devices
+                .filter(|devices| *devices != 1)
+                .map(|devices| format!("one of {devices} devices")),
         ]
         .into_iter()
         .flatten()
@@ -65,31 +85,57 @@ struct Listing {
 /// How long a look may take. A dying disk answers late or never.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
-/// Reads the signatures of a device; writes nothing.
-pub fn read(device: &Path) -> io::Result<Vec<Signature>> {
-    let text = run(&[
-        "--no-act",
-        "--json",
-        "--output",
-        "TYPE,USAGE,LABEL,UUID,OFFSET",
-        "--",
-        &device.display().to_string(),
-    ])?;
+/// Reads the signatures of what `device` has open; writes nothing.
+pub fn read(device: &File) -> io::Result<Vec<Signature>> {
+    let text = run(device)?;
     let mut signatures = parse(&text)?;
-    signatures.extend(minfs(&std::fs::File::open(device)?)?);
+    for signature in &mut signatures {
+        if signature.kind == "btrfs" {
+            signature.devices = Some(btrfs_devices(device)?);
+        }
+        if signature.kind == "bcachefs" {
+            signature.devices = Some(bcachefs_devices(device)?);
+        }
+    }
+    signatures.extend(minfs(device)?);
     Ok(signatures)
 }
 
-/// The geometry of a minfs volume, in the first block or, as a copy, in the last.
-fn minfs(device: &std::fs::File) -> io::Result<Option<Signature>> {
+/// How many devices a Btrfs has. One that is the seed of others counts as one more.
+fn btrfs_devices(device: &File) -> io::Result<u64> {
+    const SUPERBLOCK: u64 = 64 << 10;
+    const FLAG_SEEDING: u64 = 1 << 32;
+    let word = |offset: u64| {
+        let mut bytes = [0; 8];
+        device.read_exact_at(&mut bytes, SUPERBLOCK + offset)?;
+        io::Result::Ok(u64::from_le_bytes(bytes))
+    };
+    let is_seed = word(0x38)? & FLAG_SEEDING != 0;
+    Ok(word(0x88)?.saturating_add(is_seed.into()))
+}
+
+/// How many devices a Bcachefs has.
+fn bcachefs_devices(device: &File) -> io::Result<u64> {
+    let mut number = [0];
+    device.read_exact_at(&mut number, 4096 + 123)?;
+    Ok(number[0].into())
+}
+
+/// The geometry of a minfs volume, in the first block or, as a copy, in the last. A block that
+/// cannot be read is an error: there may be a volume.
+fn minfs(device: &File) -> io::Result<Option<Signature>> {
     // As in `docs/format-minfs.md`; a test of minfs compares.
     const BLOCK_BYTES: u64 = 4096;
     const MAGIC: &[u8] = b"\x89minfs\r\n";
     let size_bytes = (&mut &*device).seek(SeekFrom::End(0))?;
-    let last = (size_bytes / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
-    for offset in [0, last] {
+    let Some(blocks) = (size_bytes / BLOCK_BYTES).checked_sub(1) else { return Ok(None) };
+    for offset in [0, blocks * BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES as usize];
-        if device.read_exact_at(&mut block, offset).is_err() || !block.starts_with(MAGIC) {
+        device.read_exact_at(&mut block, offset).map_err(|error| {
+            let text = format!("it cannot be read at byte {offset}, where a minfs may be: {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        if !block.starts_with(MAGIC) {
             continue;
         }
         let label = block[56..120].split(|byte| *byte == 0).next().unwrap_or_default();
@@ -101,6 +147,7 @@ fn minfs(device: &std::fs::File) -> io::Result<Option<Signature>> {
             label: (!label.is_empty()).then(|| String::from_utf8_lossy(label).into_owned()),
             uuid: Some(uuid.join("-")),
             offset: format!("{offset:#x}"),
+            devices: None,
         }));
     }
     Ok(None)
@@ -116,16 +163,18 @@ fn parse(text: &str) -> io::Result<Vec<Signature>> {
     Ok(listing.signatures)
 }
 
-fn run(arguments: &[&str]) -> io::Result<String> {
+/// Runs wipefs(8) on its own standard input, so that it sees the very device.
+fn run(device: &File) -> io::Result<String> {
     let program = ["/usr/sbin/wipefs", "/sbin/wipefs", "/usr/bin/wipefs"]
         .iter()
         .map(PathBuf::from)
         .find(|path| path.exists())
         .unwrap_or_else(|| "wipefs".into());
     let mut child = Command::new(program)
-        .args(arguments)
+        .args(["--no-act", "--json", "--output", "TYPE,USAGE,LABEL,UUID,OFFSET", "--"])
+        .arg("/proc/self/fd/0")
         .env("LC_ALL", "C")
-        .stdin(Stdio::null())
+        .stdin(device.try_clone()?)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -181,6 +230,20 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_cannot_be_read_is_not_without_a_minfs() {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        let read = || minfs(&File::open(image.path()).unwrap());
+        image.as_file().set_len(100).unwrap();
+        assert_eq!(read().unwrap(), None);
+        image.as_file().set_len(8192).unwrap();
+        assert_eq!(read().unwrap(), None);
+        // A file that was opened for writing only fails as a block of a dying disk does.
+        let unreadable = File::options().write(true).open(image.path()).unwrap();
+        let error = minfs(&unreadable).unwrap_err().to_string();
+        assert!(error.contains("cannot be read at byte 0"), "{error}");
+    }
+
+    #[test]
     fn pools_are_groups_unless_kurabe_made_them() {
         let pool = |label: Option<&str>| Signature {
             kind: "zfs_member".into(),
@@ -188,9 +251,17 @@ mod tests {
             label: label.map(ToString::to_string),
             uuid: None,
             offset: "0x0".into(),
+            devices: None,
         };
         assert!(pool(Some("tank")).marks_a_group());
         assert!(pool(None).marks_a_group());
-        assert!(!pool(Some("kurabe-1234")).marks_a_group());
+        assert!(pool(Some("kurabe-backup")).marks_a_group());
+        assert!(!pool(Some("kurabe-1234-00c0ffee00c0ffee")).marks_a_group());
+        let member = |kind: &str, devices| Signature { kind: kind.into(), devices, ..pool(None) };
+        assert!(member("bcache", None).marks_a_group());
+        assert!(!member("btrfs", Some(1)).marks_a_group());
+        for devices in [0, 2] {
+            assert!(member("btrfs", Some(devices)).marks_a_group());
+        }
     }
 }

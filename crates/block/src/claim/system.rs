@@ -1,42 +1,38 @@
-//! What the kernel knows of a device: sysfs, the tables of mounts and swaps, and who has it open.
+//! What the kernel knows of a device: sysfs, who uses it, and what it carries.
 
-use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
-use super::{Findings, Use, mounts, signatures};
+use rustix::fs::OFlags;
 
-/// How many devices one may be built on top of another. Sysfs has no cycles; a bound costs
-/// nothing.
-const DEPTH_MAX: usize = 8;
+use super::identity::directory_of;
+use super::relatives::{Node, Relatives};
+use super::{Findings, Use, openers, pinned, signatures};
 
-/// A device of the kernel: the one in question, a partition of it, or what is built on these.
-struct Node {
-    name: String,
-    number: (u32, u32),
-}
+/// Major and minor number of a device.
+pub type Number = (u32, u32);
 
-pub fn examine(path: &Path) -> io::Result<Findings> {
-    let metadata = fs::metadata(path)?;
-    let mut findings = Findings {
+/// What is known of a path before it is known to be a block device.
+pub fn nothing_known(path: &Path) -> Findings {
+    Findings {
         path: path.to_path_buf(),
-        number: numbers(metadata.rdev()),
+        number: (0, 0),
         kernel_name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         size_bytes: 0,
         serial: None,
         identities: Vec::new(),
         uses: Vec::new(),
         signatures: Vec::new(),
-    };
-    if !metadata.file_type().is_block_device() {
-        findings.number = (0, 0);
-        findings.uses.push(Use::NotABlockDevice);
-        return Ok(findings);
     }
-    let (major, minor) = findings.number;
-    let directory = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))?;
+}
+
+/// Looks at what `device` has open. `path` is where it was found, for messages.
+pub fn examine(device: &File, path: &Path) -> io::Result<Findings> {
+    let mut findings = nothing_known(path);
+    findings.number = numbers(device.metadata()?.rdev());
+    let directory = directory_of(findings.number)?;
     findings.kernel_name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let sectors = read(&directory.join("size")).and_then(|text| text.parse::<u64>().ok());
     // Sysfs counts in units of 512 bytes whatever the device's block is.
@@ -50,19 +46,17 @@ pub fn examine(path: &Path) -> io::Result<Findings> {
     if read(&directory.join("ro")).as_deref() != Some("0") {
         findings.uses.push(Use::ReadOnly);
     }
-    let mut nodes = Vec::new();
-    collect(&directory, &mut nodes, &mut findings.uses, DEPTH_MAX);
-    let numbers: BTreeSet<(u32, u32)> = nodes.iter().map(|node| node.number).collect();
-    findings.uses.extend(loop_devices_on(&numbers, &nodes));
-    findings.uses.extend(mounted(&nodes));
-    findings.uses.extend(swapped_on(&nodes));
-    findings.uses.extend(in_btrfs(&nodes));
-    let mut openers = opened_by(&numbers);
-    if findings.uses.is_empty() && openers.is_empty() && is_held(path)? {
+    let mut relatives = Relatives::of(&directory)?;
+    findings.uses.append(&mut relatives.uses);
+    findings.uses.extend(openers::mounted(&relatives));
+    findings.uses.extend(swapped_on(&relatives.nodes));
+    findings.uses.extend(in_btrfs(&relatives.nodes));
+    let mut openers = openers::openers(&relatives);
+    if findings.uses.is_empty() && openers.is_empty() && is_held(device)? {
         openers.push(Use::Busy);
     }
     findings.uses.append(&mut openers);
-    match signatures::read(path) {
+    match signatures::read(device) {
         Ok(signatures) => findings.signatures = signatures,
         // A device that is in use may not even be opened; its uses say all that is needed.
         Err(_) if !findings.uses.is_empty() => {}
@@ -71,18 +65,18 @@ pub fn examine(path: &Path) -> io::Result<Findings> {
     Ok(findings)
 }
 
-fn numbers(device: u64) -> (u32, u32) {
+pub fn numbers(device: u64) -> Number {
     (rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-fn read(path: &Path) -> Option<String> {
+pub fn read(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
     if text.is_empty() { None } else { Some(text.to_string()) }
 }
 
 /// Entries of a directory that may not exist.
-fn entries(path: &Path) -> impl Iterator<Item = fs::DirEntry> {
+pub fn entries(path: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
     fs::read_dir(path).into_iter().flatten().flatten()
 }
 
@@ -97,7 +91,7 @@ fn serial(directory: &Path) -> Option<String> {
         .find_map(|name| read(&directory.join(name)))
 }
 
-fn identities(number: (u32, u32)) -> Vec<String> {
+fn identities(number: Number) -> Vec<String> {
     let mut identities: Vec<String> = entries(Path::new("/dev/disk/by-id"))
         .filter(|entry| {
             fs::metadata(entry.path()).is_ok_and(|target| numbers(target.rdev()) == number)
@@ -108,76 +102,8 @@ fn identities(number: (u32, u32)) -> Vec<String> {
     identities
 }
 
-/// Collects the device, its partitions and everything that is built on these.
-fn collect(directory: &Path, nodes: &mut Vec<Node>, uses: &mut Vec<Use>, depth: usize) {
-    let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let number = read(&directory.join("dev")).and_then(|text| {
-        let (major, minor) = text.split_once(':')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
-    });
-    let Some(number) = number else { return };
-    if depth == 0 || nodes.iter().any(|node| node.number == number) {
-        return;
-    }
-    nodes.push(Node { name: name.clone(), number });
-    for entry in entries(directory) {
-        if entry.path().join("partition").exists() {
-            uses.push(Use::Partition { name: entry.file_name().to_string_lossy().into_owned() });
-            collect(&entry.path(), nodes, uses, depth - 1);
-        }
-    }
-    for entry in entries(&directory.join("holders")) {
-        let holder = entry.file_name().to_string_lossy().into_owned();
-        uses.push(Use::Holder { device: name.clone(), holder });
-        if let Ok(holder) = fs::canonicalize(entry.path()) {
-            collect(&holder, nodes, uses, depth - 1);
-        }
-    }
-}
-
-/// Loop devices that were attached to a block device, which sysfs does not list as holders.
-fn loop_devices_on(numbers_of_nodes: &BTreeSet<(u32, u32)>, nodes: &[Node]) -> Vec<Use> {
-    let mut uses = Vec::new();
-    for entry in entries(Path::new("/sys/block")) {
-        let Some(backing) = read(&entry.path().join("loop/backing_file")) else { continue };
-        let Ok(metadata) = fs::metadata(&backing) else { continue };
-        let number = numbers(metadata.rdev());
-        if metadata.file_type().is_block_device() && numbers_of_nodes.contains(&number) {
-            let device = nodes.iter().find(|node| node.number == number);
-            uses.push(Use::Holder {
-                device: device.map(|node| node.name.clone()).unwrap_or_default(),
-                holder: entry.file_name().to_string_lossy().into_owned(),
-            });
-        }
-    }
-    uses
-}
-
-/// Mounts of any of the nodes in any mount namespace that this process may look into.
-fn mounted(nodes: &[Node]) -> Vec<Use> {
-    let mut seen = BTreeSet::new();
-    let mut found = BTreeSet::new();
-    let own = PathBuf::from("/proc/thread-self");
-    for process in std::iter::once(own).chain(processes()) {
-        let namespace = fs::read_link(process.join("ns/mnt")).unwrap_or_default();
-        if !seen.insert(namespace) {
-            continue;
-        }
-        for mount in mounts::mounts_in(&process.join("mountinfo")).unwrap_or_default() {
-            if let Some(node) = nodes.iter().find(|node| node.number == mount.device) {
-                found.insert((node.name.clone(), mount.point));
-            }
-        }
-    }
-    found.into_iter().map(|(device, point)| Use::Mounted { device, point }).collect()
-}
-
-fn processes() -> impl Iterator<Item = PathBuf> {
-    entries(Path::new("/proc"))
-        .filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
-        .map(|entry| entry.path())
-}
-
+/// The table of swaps has paths only. One that leads nowhere by now is still seen by
+/// [`is_held`], since the kernel takes swap exclusively.
 fn swapped_on(nodes: &[Node]) -> Vec<Use> {
     let table = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let mut uses = Vec::new();
@@ -208,37 +134,17 @@ fn in_btrfs(nodes: &[Node]) -> Vec<Use> {
     uses
 }
 
-/// Processes other than this one that have any of the nodes open. A virtual machine opens its
-/// disks without taking them exclusively.
-fn opened_by(numbers_of_nodes: &BTreeSet<(u32, u32)>) -> Vec<Use> {
-    let own = std::process::id();
-    let is_one = |path: PathBuf| {
-        // The link is read first: following one to a device that is gone can wait for long.
-        fs::read_link(&path).is_ok_and(|target| target.starts_with("/dev"))
-            && fs::metadata(&path).is_ok_and(|metadata| {
-                metadata.file_type().is_block_device()
-                    && numbers_of_nodes.contains(&numbers(metadata.rdev()))
-            })
-    };
-    let mut uses = Vec::new();
-    for process in processes() {
-        let pid = process.file_name().and_then(|name| name.to_str()?.parse().ok());
-        let Some(pid) = pid.filter(|pid: &u32| *pid != own) else { continue };
-        if entries(&process.join("fd")).any(|entry| is_one(entry.path())) {
-            let name = read(&process.join("comm")).unwrap_or_default();
-            uses.push(Use::OpenBy { pid, name });
-        }
-    }
-    uses
+/// Whether a device is a loop device that detaches itself when its last user is gone, or has done
+/// so by now.
+pub fn is_going(name: &str) -> bool {
+    let directory = Path::new("/sys/block").join(name);
+    let state = read(&directory.join("loop/autoclear"));
+    name.starts_with("loop") && state.is_none_or(|state| state == "1")
 }
 
 /// Whether somebody holds the device exclusively: the kernel itself says so.
-fn is_held(path: &Path) -> io::Result<bool> {
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_EXCL | libc::O_CLOEXEC | libc::O_NONBLOCK)
-        .open(path);
-    match opened {
+fn is_held(device: &File) -> io::Result<bool> {
+    match pinned::again(device, OFlags::RDONLY | OFlags::EXCL) {
         Ok(_) => Ok(false),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(true),
         Err(error) => Err(error),

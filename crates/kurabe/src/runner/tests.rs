@@ -167,7 +167,6 @@ impl<'a> Mock<'a> {
         let surroundings = Surroundings {
             sitting: writer.begin_sitting(&()).unwrap(),
             device: Device::None,
-            scratch: "/nowhere".into(),
             elapsed: &|| self.clock.get(),
             stopped: &|| self.stopped.get(),
             memory_bytes: None,
@@ -515,7 +514,6 @@ fn a_stop_before_the_first_trial_carries_out_none() {
     let surroundings = Surroundings {
         sitting: 1,
         device: Device::None,
-        scratch: "/nowhere".into(),
         elapsed: &|| Duration::ZERO,
         stopped: &|| true,
         memory_bytes: None,

@@ -50,12 +50,12 @@ fn ground_of_disks() -> Option<Site> {
 
 /// kurabe's own directory.
 fn own(site: &Site) -> PathBuf {
-    site.ledger()
+    site.own()
 }
 
 /// Where every program may put its temporary files.
 fn temporary(site: &Site) -> PathBuf {
-    site.scratch()
+    site.temporary()
 }
 
 /// What root alone can look into.

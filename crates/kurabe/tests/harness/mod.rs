@@ -1,4 +1,4 @@
-//! A site of its own for every test: its own ledger, scratch, image and working directory, so that
+//! A site of its own for every test: kurabe's own, an image and a working directory, so that
 //! tests (and other people's kurabe) run side by side, and so that whatever kurabe leaves behind
 //! can be told from everybody else's.
 //!
@@ -85,18 +85,35 @@ impl Ran {
 /// A place where kurabe runs.
 pub struct Site {
     home: TempDir,
+    own: PathBuf,
 }
+
+/// The variable by which every process that kurabe starts in a site is known.
+const MARK: &str = "KURABE_TEST_SITE";
 
 impl Site {
     pub fn new() -> Site {
+        let site = Site::with_own(None);
+        fs::create_dir(site.own()).unwrap();
+        fs::set_permissions(site.own(), fs::Permissions::from_mode(0o700)).unwrap();
+        site
+    }
+
+    /// A site whose kurabe has the own directory of another site's.
+    pub fn beside(other: &Site) -> Site {
+        Site::with_own(Some(other.own()))
+    }
+
+    fn with_own(own: Option<PathBuf>) -> Site {
         // On a disk, because an image in memory is refused.
         let home = tempfile::Builder::new()
             .prefix("test-of-kurabe-")
             .tempdir_in("/var/tmp")
             .expect("/var/tmp can be written");
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let site = Site { home };
-        for directory in [site.images(), site.scratch(), site.work()] {
+        let own = own.unwrap_or_else(|| home.path().join("own"));
+        let site = Site { home, own };
+        for directory in [site.images(), site.temporary(), site.work()] {
             fs::create_dir(directory).unwrap();
         }
         site
@@ -106,18 +123,37 @@ impl Site {
         self.home.path()
     }
 
-    /// Where images lie.
+    /// kurabe's own directory.
+    pub fn own(&self) -> PathBuf {
+        self.own.clone()
+    }
+
+    /// The place that every program may use, and kurabe does not.
+    pub fn temporary(&self) -> PathBuf {
+        self.home().join("tmp")
+    }
+
+    /// Where images lie that are asked for by [`Site::image_device`].
     pub fn images(&self) -> PathBuf {
         self.home().join("images")
     }
 
-    /// Where trials have their mount points.
-    pub fn scratch(&self) -> PathBuf {
-        self.home().join("scratch")
+    pub fn ledger(&self) -> PathBuf {
+        self.own().join("ledger")
     }
 
-    pub fn ledger(&self) -> PathBuf {
-        self.home().join("ledger")
+    /// The image of this site that a process holds: a path that leads to it, which has no name.
+    pub fn image(&self) -> Option<PathBuf> {
+        let images = self.images();
+        self.processes().into_iter().find_map(|process| {
+            let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+            let mut descriptors = descriptors.flatten().map(|descriptor| descriptor.path());
+            descriptors.find(|descriptor| {
+                fs::read_link(descriptor).is_ok_and(|file| {
+                    file.starts_with(&images) && file.to_string_lossy().ends_with("(deleted)")
+                })
+            })
+        })
     }
 
     /// Where kurabe is started.
@@ -130,9 +166,8 @@ impl Site {
         format!("loop:{size}@{}", self.images().display())
     }
 
-    /// The mark by which every process that kurabe starts here is known.
     fn mark(&self) -> String {
-        format!("KURABE_LEDGER={}", self.ledger().display())
+        format!("{MARK}={}", self.home().display())
     }
 
     /// `program`, started in this site.
@@ -140,9 +175,9 @@ impl Site {
         let mut command = Command::new(program);
         command
             .current_dir(self.work())
-            .env("KURABE_LEDGER", self.ledger())
-            .env("KURABE_HOME", self.ledger())
-            .env("TMPDIR", self.scratch())
+            .env(MARK, self.home())
+            .env("KURABE_HOME", self.own())
+            .env("TMPDIR", self.temporary())
             .env_remove("NO_COLOR")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -228,6 +263,7 @@ impl Site {
     /// Everything of this site that is taken: a line each.
     pub fn taken(&self) -> BTreeSet<String> {
         let home = self.home().display().to_string();
+        let own = self.own().display().to_string();
         let mut taken = BTreeSet::new();
         for entry in fs::read_dir("/sys/block").unwrap().flatten() {
             let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
@@ -237,7 +273,8 @@ impl Site {
         }
         for process in fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()) {
             let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
-            for mount in mounts.lines().filter(|line| line.contains(&home)) {
+            let is_here = |line: &&str| line.contains(&home) || line.contains(&own);
+            for mount in mounts.lines().filter(is_here) {
                 let fields: Vec<&str> = mount.split(' ').collect();
                 taken.insert(format!("mount {} on {}", fields[3], fields[4]));
             }
@@ -246,11 +283,16 @@ impl Site {
             let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
             taken.insert(format!("process {} ({process})", name.trim_end()));
         }
-        for (kind, directory) in
-            [("image", self.images()), ("scratch", self.scratch()), ("ledger", self.ledger())]
-        {
+        for (kind, directory) in [
+            ("image", self.images()),
+            ("temporary", self.temporary()),
+            ("scratch", self.own()),
+            ("ledger", self.ledger()),
+        ] {
             for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-                taken.insert(format!("{kind} {}", entry.file_name().display()));
+                if entry.path() != self.ledger() {
+                    taken.insert(format!("{kind} {}", entry.file_name().display()));
+                }
             }
         }
         taken

@@ -137,11 +137,11 @@ pub(super) fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> Co
         command_cpu_ns: of(&|record| {
             let usage = record.command.as_ref()?;
             let daemon_ns = record.daemon_cpu_ns.unwrap_or(0);
-            Some((usage.user_ns + usage.system_ns + daemon_ns) as f64)
+            Some(usage.user_ns.saturating_add(usage.system_ns).saturating_add(daemon_ns) as f64)
         }),
         machine_cpu_ns: of(&|record| {
             let of_phase = |phase| record.phase(phase)?.machine_cpu_ns;
-            Some((of_phase(Phase::Run)? + of_phase(Phase::Sync)?) as f64)
+            Some(of_phase(Phase::Run)?.saturating_add(of_phase(Phase::Sync)?) as f64)
         }),
         memory_bytes_max: of(&|record| {
             record.command.as_ref().map(|usage| usage.memory_bytes_max as f64)

@@ -132,7 +132,7 @@ fn split_blocks(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
             samples.records.iter().filter_map(|contender| contender[block]).collect();
         records.sort_by_key(|record| record.started_unix_ns);
         records.windows(2).any(|pair| {
-            let ended = pair[0].started_unix_ns + pair[0].elapsed_ns;
+            let ended = pair[0].started_unix_ns.saturating_add(pair[0].elapsed_ns);
             pair[1].started_unix_ns.saturating_sub(ended) >= PAUSE_NS_MIN
         })
     };

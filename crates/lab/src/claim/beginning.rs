@@ -18,7 +18,8 @@ const LEVEL: f64 = 1.1;
 type Factors = [f64; 3];
 
 fn factors(pace: &[Pace]) -> Option<Factors> {
-    let sum = |figure: fn(&Pace) -> u64| pace.iter().map(figure).sum::<u64>() as f64;
+    let sum =
+        |figure: fn(&Pace) -> u64| pace.iter().map(figure).fold(0, u64::saturating_add) as f64;
     let (bytes, operations) = (sum(|second| second.bytes), sum(|second| second.operations));
     let seconds = sum(|second| second.duration_ns) / 1e9;
     let is_whole = bytes > 0.0 && operations > 0.0 && seconds > 0.0;

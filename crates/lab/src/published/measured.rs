@@ -388,7 +388,7 @@ fn averages<'a>(
 fn of_averages(trials: &[&AverageLatency], statistic: Statistic) -> Option<Measured> {
     let step = trials.iter().filter_map(|trial| trial.step_ns).max_by(f64::total_cmp);
     let time = |ns: f64| Measured { step, ..Measured::nanoseconds(ns) };
-    let count: u64 = trials.iter().map(|trial| trial.count).sum();
+    let count = trials.iter().map(|trial| trial.count).fold(0, u64::saturating_add);
     match statistic {
         _ if trials.is_empty() => None,
         Statistic::Count => {

@@ -14,15 +14,27 @@ use std::time::{Duration, SystemTime};
 
 use block::AlignedBuffer;
 use fuser::{
-    Errno, FileHandle, FileType, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
     ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
 use super::served::{FuseVolume, ROOT, chosen, errno, number};
+use crate::file::privileges;
 
 /// How long the kernel may keep names and attributes.
 const CACHED_FOR: Duration = Duration::from_secs(3600);
+
+/// How long the kernel may keep what it is told of a file. It starts a program with the mode that
+/// it remembers, and is not told of what a write past its page cache takes from it.
+fn cached_for(attributes: &FileAttr) -> Duration {
+    if privileges(u32::from(attributes.perm)) == 0 { CACHED_FOR } else { Duration::ZERO }
+}
+
+/// Answers with the attributes of a file.
+fn reply_facts(reply: ReplyAttr, attributes: &FileAttr) {
+    reply.attr(&cached_for(attributes), attributes);
+}
 
 /// Lends the thread's own buffer for a read, so that none is allocated for each request.
 fn with_read_buffer<T>(length: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
@@ -47,6 +59,8 @@ impl Filesystem for FuseVolume {
         if self.options.writeback_cache {
             wanted.push(InitFlags::FUSE_WRITEBACK_CACHE);
         }
+        // Not FUSE_HANDLE_KILLPRIV_V2: the kernel would leave setuid to the daemon at truncations
+        // too, and `fuser` does not pass on which of them are to take it.
         for flag in wanted {
             // A kernel that does not know one of these works all the same, only slower.
             let _ = config.add_capabilities(flag);
@@ -71,7 +85,7 @@ impl Filesystem for FuseVolume {
         match self.volume().open(name.as_bytes()) {
             Ok(file) => {
                 let (attributes, generation) = self.introduce(file);
-                reply.entry(&CACHED_FOR, &attributes, generation);
+                reply.entry(&cached_for(&attributes), &attributes, generation);
             }
             Err(error) => reply.error(errno(&error)),
         }
@@ -92,7 +106,7 @@ impl Filesystem for FuseVolume {
             return reply.attr(&CACHED_FOR, &self.root_attributes());
         }
         match self.file(inode) {
-            Ok(file) => reply.attr(&CACHED_FOR, &self.attributes(&file.facts())),
+            Ok(file) => reply_facts(reply, &self.attributes(&file.facts())),
             Err(error) => reply.error(error),
         }
     }
@@ -141,7 +155,7 @@ impl Filesystem for FuseVolume {
             apply().map_err(|error| self.failed(&error))
         });
         match outcome {
-            Ok(facts) => reply.attr(&CACHED_FOR, &self.attributes(&facts)),
+            Ok(facts) => reply_facts(reply, &self.attributes(&facts)),
             Err(error) => reply.error(error),
         }
     }
@@ -163,7 +177,7 @@ impl Filesystem for FuseVolume {
         match self.create_file(request, parent, name, mode) {
             Ok(file) => {
                 let (attributes, generation) = self.introduce(file);
-                reply.entry(&CACHED_FOR, &attributes, generation);
+                reply.entry(&cached_for(&attributes), &attributes, generation);
             }
             Err(error) => reply.error(error),
         }
@@ -267,7 +281,8 @@ impl Filesystem for FuseVolume {
             Ok(file) => {
                 let (attributes, generation) = self.introduce(file);
                 let flags = self.open_flags(flags);
-                reply.created(&CACHED_FOR, &attributes, generation, FileHandle(0), flags);
+                let kept = cached_for(&attributes);
+                reply.created(&kept, &attributes, generation, FileHandle(0), flags);
             }
             Err(error) => reply.error(error),
         }
@@ -301,13 +316,16 @@ impl Filesystem for FuseVolume {
         _handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
+        write_flags: WriteFlags,
         flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let outcome = self.file(inode).and_then(|file| {
             let write = || {
+                if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                    file.clear_privileges()?;
+                }
                 file.write(data, offset)?;
                 if self.must_sync(flags.0) { file.sync() } else { Ok(()) }
             };
@@ -398,7 +416,7 @@ impl Filesystem for FuseVolume {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -412,6 +430,10 @@ impl Filesystem for FuseVolume {
             return reply.error(Errno::EOPNOTSUPP);
         }
         let outcome = self.file(inode).and_then(|file| {
+            // Older kernels leave it to the file system, and do not say who may keep the bits.
+            if request.uid() != 0 {
+                file.clear_privileges().map_err(|error| self.failed(&error))?;
+            }
             if zero_range {
                 file.zero_range(offset, length, keep_size)
             } else {

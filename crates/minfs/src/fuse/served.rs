@@ -257,8 +257,11 @@ impl FuseVolume {
         mode: u32,
     ) -> Result<File, Errno> {
         self.check_parent(parent)?;
+        let (root_mode, _, root_group) = self.options.root;
+        let passes_on = u32::from(root_mode) & libc::S_ISGID != 0;
+        let group = if passes_on { root_group } else { request.gid() };
         self.change_names(|volume| {
-            volume.create_owned(name.as_bytes(), mode & 0o7777, request.uid(), request.gid())
+            volume.create_owned(name.as_bytes(), mode & 0o7777, request.uid(), group)
         })
     }
 

@@ -16,6 +16,8 @@ const DEVICE_BYTES: u64 = 256 << 10;
 const FILES: u32 = 6;
 const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
+/// Where the generation lies in a sector of a slot.
+const TRAILER: usize = SECTOR - 12;
 /// Far more than any honest check of so small a device takes.
 const REQUESTS_MAX: u64 = 20_000;
 
@@ -122,7 +124,7 @@ pub fn mutate(image: &mut [u8], input: &[u8]) {
 }
 
 /// Makes the checksums of a metadata block right.
-fn seal(image: &mut [u8], block: usize) {
+pub fn seal(image: &mut [u8], block: usize) {
     let last = DEVICE_BYTES as usize / BLOCK - 1;
     let uuid: [u8; 16] = image[40..56].try_into().expect("16 bytes");
     let bytes = &mut image[block * BLOCK..(block + 1) * BLOCK];
@@ -178,13 +180,60 @@ fn use_volume(device: &Arc<Guard>) -> bool {
         let _ = file.sync();
         let _ = file.truncate(3000);
     }
-    if let Ok(file) = volume.create(b"new", 0o600) {
-        let _ = file.write(&buffer, 0);
-        let _ = file.sync();
-    }
+    let keep = |file: minfs::File| file.write(&buffer, 0).and_then(|()| file.sync());
+    let is_kept = volume.create(b"new", 0o600).and_then(keep).is_ok();
     let _ = volume.rename(b"a", b"b", true);
     let _ = volume.unlink(b"d");
     let _ = volume.space();
-    let _ = volume.unmount();
+    if volume.unmount().is_ok() && is_kept {
+        let again = Volume::mount(device.clone(), &MountOptions::default());
+        let kept = again.and_then(|volume| volume.stat(b"new"));
+        assert_eq!(kept.expect("what was made and synced is there").size, buffer.len() as u64);
+    }
     true
+}
+
+/// Gives the record in a metadata block another generation.
+pub fn set_generation(image: &mut [u8], block: usize, generation: u64) {
+    for sector in image[block * BLOCK..(block + 1) * BLOCK].chunks_mut(SECTOR) {
+        sector[TRAILER..SECTOR - 4].copy_from_slice(&generation.to_le_bytes());
+    }
+    seal(image, block);
+}
+
+/// The base image with each number of each metadata block at the ends of its range, one at a time,
+/// and what was changed. Numbers are aligned to their width, and every such place counts as one.
+pub fn range_ends() -> impl Iterator<Item = (String, Vec<u8>)> {
+    let base = base_image();
+    let is_geometry = |block| block == 0 || block == DEVICE_BYTES as usize / BLOCK - 1;
+    metadata_blocks().into_iter().flat_map(move |block| {
+        let base = base.clone();
+        let places: Vec<usize> = if is_geometry(block) {
+            (8..184).step_by(4).collect()
+        } else {
+            // The header, the first two extents, and the generations of all sectors at once.
+            (0..112).chain(SECTOR..SECTOR + 16).step_by(4).chain([TRAILER]).collect()
+        };
+        let wide = u64::MAX;
+        let values = [0, 1, wide, wide - 1, 1 << 63, (1 << 63) - 1].map(|value| (8, value));
+        let wide = u64::from(u32::MAX);
+        let narrow = [0, 1, wide, wide - 1, 1 << 31, (1 << 31) - 1].map(|value| (4, value));
+        let changes = places.into_iter().flat_map(move |at| {
+            let fitting = values.into_iter().chain(narrow);
+            let fitting =
+                fitting.filter(move |(width, _)| at == TRAILER || at.is_multiple_of(*width));
+            fitting.map(move |(width, value)| (at, width, value))
+        });
+        changes.map(move |(at, width, value)| {
+            let mut image = base.clone();
+            if at == TRAILER {
+                set_generation(&mut image, block, value);
+            } else {
+                let bytes = &mut image[block * BLOCK + at..][..width];
+                bytes.copy_from_slice(&value.to_le_bytes()[..width]);
+                seal(&mut image, block);
+            }
+            (format!("block {block}, {width} bytes at {at}: {value:#x}"), image)
+        })
+    })
 }

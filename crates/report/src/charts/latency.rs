@@ -250,14 +250,15 @@ fn bins_of(buckets: impl Iterator<Item = Bucket>) -> Vec<(f64, f64)> {
     for bucket in buckets {
         let middle_ns = (bucket.low_ns as f64 + bucket.high_ns as f64) / 2.0;
         let bin = (middle_ns.max(1.0).log10() * BINS_PER_DECADE).floor() as i64;
-        *counts.entry(bin).or_default() += bucket.count;
+        let sum = counts.entry(bin).or_insert(0_u64);
+        *sum = sum.saturating_add(bucket.count);
     }
     let (Some(first), Some(last)) =
         (counts.keys().next().copied(), counts.keys().next_back().copied())
     else {
         return Vec::new();
     };
-    let all = counts.values().sum::<u64>() as f64;
+    let all = counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count)) as f64;
     (first - 1..=last + 1)
         .map(|bin| {
             let middle = 10f64.powf((bin as f64 + 0.5) / BINS_PER_DECADE);

@@ -5,11 +5,10 @@
 //! is added up as it is unpacked, into plain arrays; what is of another shape goes through the
 //! library. Knows nothing of trials.
 //!
-//! Invariant: whatever the bytes are, reading them neither panics nor takes more memory than the
-//! histograms have.
+//! Invariants: whatever the bytes are, reading them does not panic, takes no more memory than
+//! [`KINDS_MAX`] histograms have, and time in proportion to their number, however well they were
+//! packed.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use base64::Engine;
@@ -41,7 +40,19 @@ const HEAD_BYTES: usize = 40;
 /// Room that nearly every histogram fits in once it is unpacked.
 const PLAIN_BYTES_COMMON: usize = 16 << 10;
 /// Bytes of a histogram of such values with 5 digits, each count in 9 bytes, are below this.
-const PLAIN_BYTES_MAX: usize = 64 << 20;
+const PLAIN_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of a log: 2048 intervals of a dozen kinds are below this.
+const LOG_BYTES_MAX: u64 = 256 << 20;
+/// Kinds of operations in a log.
+pub(super) const KINDS_MAX: usize = 256;
+/// Bytes that a log may unpack to: so many at least, and so many for each byte of the log. What the
+/// loads write is packed three to one or so, noughts a thousand to one.
+const UNPACKED_BYTES_LEAST: u64 = 16 << 20;
+const UNPACKED_BYTES_PER_BYTE: u64 = 32;
+/// Buckets that the library clears in the time in which one byte is unpacked.
+const BUCKETS_PER_BYTE: u64 = 16;
+const TOO_MUCH: &str = "it unpacks to far more than it holds";
 
 /// A kind of operation, and how many operations each bucket has, over all intervals.
 #[derive(Debug)]
@@ -55,7 +66,8 @@ pub(super) struct LogReader {
     kinds: Vec<Kind>,
     spare: Vec<Vec<u64>>,
     inflater: Decompress,
-    file: Vec<u8>,
+    /// Bytes that may still be unpacked.
+    unpackable: u64,
     packed: Vec<u8>,
     plain: Vec<u8>,
 }
@@ -66,7 +78,7 @@ impl Default for LogReader {
             kinds: Vec::new(),
             spare: Vec::new(),
             inflater: Decompress::new(true),
-            file: Vec::new(),
+            unpackable: 0,
             packed: Vec::new(),
             plain: Vec::new(),
         }
@@ -81,17 +93,14 @@ impl LogReader {
 
     /// Reads a file.
     pub(super) fn read_file(&mut self, path: &Path) -> Result<(), String> {
-        let mut bytes = std::mem::take(&mut self.file);
-        bytes.clear();
-        let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
-        let done = read.map_err(|error| error.to_string()).and_then(|_| self.read(&bytes));
-        self.file = bytes;
-        done
+        let bytes = trust::file::read(path, LOG_BYTES_MAX).map_err(|error| error.to_string())?;
+        self.read(&bytes)
     }
 
     /// Reads the bytes of a log.
     pub(super) fn read(&mut self, log: &[u8]) -> Result<(), String> {
         self.spare.extend(self.kinds.drain(..).map(|kind| kind.counts));
+        self.unpackable = UNPACKED_BYTES_LEAST + UNPACKED_BYTES_PER_BYTE * log.len() as u64;
         for (number, entry) in IntervalLogIterator::new(log).enumerate() {
             let interval = match entry {
                 Ok(LogEntry::Interval(interval)) => interval,
@@ -103,6 +112,9 @@ impl LogReader {
                 return Err(format!("'{name}' stands for all kinds and is none of them"));
             }
             let known = self.kinds.iter().position(|kind| kind.name == name);
+            if known.is_none() && self.kinds.len() == KINDS_MAX {
+                return Err(format!("it has more than {KINDS_MAX} kinds of operations"));
+            }
             let place = known.unwrap_or_else(|| self.begin(name));
             self.decode(interval.encoded_histogram(), place)
                 .map_err(|problem| format!("the histogram of entry {}: {problem}", number + 1))?;
@@ -126,11 +138,14 @@ impl LogReader {
             .map_err(|error| format!("no base64: {error}"))?;
         let plain = match self.packed.split_at_checked(8) {
             Some((head, deflated)) if head[..4] == COMPRESSED_COOKIE => {
-                inflate(&mut self.inflater, deflated, &mut self.plain)
+                let room = self.unpackable.min(PLAIN_BYTES_MAX) as usize;
+                inflate(&mut self.inflater, deflated, &mut self.plain, room)
                     .map_err(|problem| format!("cannot be unpacked: {problem}"))?
             }
             _ => &self.packed,
         };
+        let left = self.unpackable.checked_sub(plain.len() as u64);
+        self.unpackable = left.ok_or(TOO_MUCH)?;
         let Some((head, payload)) = plain.split_at_checked(HEAD_BYTES) else {
             return Err(format!("{} bytes are no histogram", plain.len()));
         };
@@ -153,6 +168,8 @@ impl LogReader {
         }
         // Anything else is the library's to read or to refuse.
         check_counts(payload)?;
+        let left = self.unpackable.checked_sub(library_buckets(number(12), high_ns)?);
+        self.unpackable = left.ok_or(TOO_MUCH)?;
         let histogram: Histogram<u64> =
             Deserializer::new().deserialize(&mut &plain[..]).map_err(|error| error.to_string())?;
         add_histogram(&histogram, counts);
@@ -166,6 +183,7 @@ fn inflate<'a>(
     inflater: &mut Decompress,
     deflated: &[u8],
     plain: &'a mut Vec<u8>,
+    room: usize,
 ) -> Result<&'a [u8], String> {
     plain.resize(plain.len().max(PLAIN_BYTES_COMMON), 0);
     loop {
@@ -175,7 +193,7 @@ fn inflate<'a>(
         match status {
             Ok(Status::StreamEnd) => return Ok(&plain[..filled]),
             Ok(_) if filled < plain.len() => return Err("it breaks off".into()),
-            Ok(_) if plain.len() >= PLAIN_BYTES_MAX => return Err("it is too long".into()),
+            Ok(_) if plain.len() >= room => return Err(TOO_MUCH.into()),
             Ok(_) => plain.resize(plain.len() * 2, 0),
             Err(error) => return Err(error.to_string()),
         }
@@ -226,6 +244,17 @@ fn add_payload(payload: &[u8], high_ns: u64, counts: &mut Vec<u64>) -> Result<()
 /// Counts of 2^55 and more take 9 bytes: nobody counts so far, and the library negates them.
 const LONGEST_NUMBER_BYTES: u32 = 8;
 const BEYOND_MEASURE: &str = "a count is beyond all measure";
+
+/// What the buckets of a histogram of so many digits, from 1 to `high_ns`, cost the library, in
+/// bytes that could be unpacked instead.
+fn library_buckets(digits: u32, high_ns: u64) -> Result<u64, &'static str> {
+    if digits > 5 {
+        return Err("it has more than 5 significant digits");
+    }
+    let fine = (2 * 10_u64.pow(digits)).next_power_of_two();
+    let doublings = u64::from((high_ns / fine).checked_ilog2().map_or(0, |log| log + 1));
+    Ok((doublings + 2) * (fine / 2) / BUCKETS_PER_BYTE)
+}
 
 /// Refuses numbers that are too long.
 fn check_counts(payload: &[u8]) -> Result<(), &'static str> {

@@ -212,6 +212,28 @@ fn damage_is_named_and_costs_only_its_trial() {
 }
 
 #[test]
+fn what_is_no_file_is_an_error_at_once() {
+    let stored = stored(&[("ext4", &[5, 6]), ("ext4", &[5; 9]), ("ext4", &[5; 9])]);
+    for (index, what) in [(0, "/dev/zero"), (1, "a FIFO")] {
+        fs::remove_file(stored.path(index)).unwrap();
+        match what {
+            "a FIFO" => {
+                let made = std::process::Command::new("mkfifo").arg(stored.path(index)).status();
+                assert!(made.unwrap().success());
+            }
+            target => std::os::unix::fs::symlink(target, stored.path(index)).unwrap(),
+        }
+    }
+    fs::File::create(stored.path(2)).unwrap().set_len(1 << 40).unwrap();
+    let found = stored.read();
+    let problems: Vec<String> = found.damage().iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(problems[0].contains("a regular file is needed"), "{problems:?}");
+    assert!(problems[1].contains("a regular file is needed"), "{problems:?}");
+    assert!(problems[2].contains("bytes"), "{problems:?}");
+}
+
+#[test]
 fn without_any_histogram_the_medians_stay_and_it_is_said() {
     let stored = stored(&[("ext4", &[5, 6])]);
     fs::write(stored.path(0), "nonsense\n").unwrap();

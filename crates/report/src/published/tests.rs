@@ -382,7 +382,7 @@ fn what_was_left_out_is_named_with_its_cause() {
 #[test]
 fn terminal_markdown_and_page_say_the_same() {
     let (plan, records, analysis) = measured();
-    let terminal = terminal(&plan, &records, &analysis, false);
+    let terminal = terminal(&plan, &records, &analysis, false).to_string();
     let markdown = markdown(&plan, &records, &analysis);
     let page = section(&plan, &records, &analysis, &[]).html;
     for text in [&terminal, &markdown, &page] {
@@ -409,7 +409,7 @@ fn a_study_without_a_publication_says_nothing() {
     let (mut plan, records, analysis) = measured();
     plan.study.published.clear();
     plan.study.claims.clear();
-    assert_eq!(terminal(&plan, &records, &analysis, false), "");
+    assert_eq!(&*terminal(&plan, &records, &analysis, false), "");
     assert_eq!(markdown(&plan, &records, &analysis), "");
     let section = section(&plan, &records, &analysis, &[]);
     assert_eq!((section.html.as_str(), section.navigation.as_str()), ("", ""));

@@ -7,11 +7,12 @@ use lab::analysis::Analysis;
 use lab::claim::{self, Judgement, Outcome};
 use lab::plan::Plan;
 use lab::record::Record;
+use trust::text::markdown as markdown_text;
 
 use super::{Beside, picture, tables};
 use crate::chart::Chart;
 use crate::html::{self, escape};
-use crate::table::{Table, Tone, paint};
+use crate::table::{Screen, Table, Tone};
 use crate::text::prose;
 use crate::{page, profile};
 
@@ -37,49 +38,57 @@ fn own_source<'a>(plan: &Plan, source: &'a Option<String>) -> Option<&'a str> {
 /// out.
 ///
 /// The pictures are for the page.
-pub fn terminal(plan: &Plan, records: &[Record], analysis: &Analysis, colour: bool) -> String {
-    let mut out = String::new();
+pub fn terminal(plan: &Plan, records: &[Record], analysis: &Analysis, colour: bool) -> Screen {
+    let mut out = Screen::new(colour);
     for line in left_out(plan) {
-        out.push_str(&prose("  ", &format!("Left out: {line}")));
+        let _ = write!(out, "{}", prose("  ", &format!("Left out: {line}")));
     }
     let study = &plan.study;
     if study.published.is_empty() && study.claims.is_empty() {
         return out;
     }
-    let _ = writeln!(out, "\n{}", paint(HEADING, Tone::Strong, colour));
+    heading(&mut out, "", HEADING);
     if let Some(source) = &study.source {
-        out.push_str(&prose("  ", source));
+        let _ = write!(out, "{}", prose("  ", source));
     }
     let differs = profile::differs(plan);
     if !differs.is_empty() {
         let _ = writeln!(out, "\n  {DIFFERS_HEADING}:");
         for line in &differs {
-            out.push_str(&prose("  - ", line));
+            let _ = write!(out, "{}", prose("  - ", line));
         }
     }
     for beside in tables(plan, records, analysis) {
-        let _ = writeln!(out, "\n  {}", paint(&beside.title, Tone::Strong, colour));
+        heading(&mut out, "  ", &beside.title);
         if let Some(source) = own_source(plan, &beside.source) {
-            out.push_str(&prose("  ", source));
+            let _ = write!(out, "{}", prose("  ", source));
         }
-        let _ = write!(out, "{}", beside.table.terminal(colour));
+        out.append(&beside.table.terminal(colour));
         for note in beside.notes.iter().chain(&see_words(&beside)) {
-            out.push_str(&prose("    ", note));
+            let _ = write!(out, "{}", prose("    ", note));
         }
     }
     let judgements = claim::judge(plan, records, analysis);
     if !judgements.is_empty() {
-        let _ = writeln!(out, "\n{}", paint(CLAIMS_HEADING, Tone::Strong, colour));
+        heading(&mut out, "", CLAIMS_HEADING);
     }
     for judged in &judgements {
-        let words = paint(judged.outcome.words(), tone_of(judged.outcome), colour);
-        out.push_str(&prose("  ", &format!("“{}”{}", judged.claim.text, cited(plan, judged))));
-        let _ = writeln!(out, "    {words}");
+        let claimed = format!("“{}”{}", judged.claim.text, cited(plan, judged));
+        let _ = write!(out, "{}    ", prose("  ", &claimed));
+        out.paint(judged.outcome.words(), tone_of(judged.outcome));
+        let _ = writeln!(out);
         for line in judged.evidence.iter().chain(&judged.claim.note) {
-            out.push_str(&prose("    ", line));
+            let _ = write!(out, "{}", prose("    ", line));
         }
     }
     out
+}
+
+/// A heading after an empty line.
+fn heading(out: &mut Screen, lead: &str, text: &str) {
+    let _ = write!(out, "\n{lead}");
+    out.paint(&trust::text::line(text), Tone::Strong);
+    let _ = writeln!(out);
 }
 
 /// ` (conclusion 1)` where the claim has a source of its own.
@@ -100,7 +109,7 @@ fn tone_of(outcome: Outcome) -> Tone {
 pub fn markdown(plan: &Plan, records: &[Record], analysis: &Analysis) -> String {
     let mut out = String::new();
     for line in left_out(plan) {
-        let _ = writeln!(out, "- Left out: {line}");
+        let _ = writeln!(out, "- Left out: {}", markdown_text(&line));
     }
     let study = &plan.study;
     if study.published.is_empty() && study.claims.is_empty() {
@@ -108,35 +117,35 @@ pub fn markdown(plan: &Plan, records: &[Record], analysis: &Analysis) -> String 
     }
     let _ = writeln!(out, "\n## {HEADING}\n");
     if let Some(source) = &study.source {
-        let _ = writeln!(out, "{source}\n");
+        let _ = writeln!(out, "{}\n", markdown_text(source));
     }
     let differs = profile::differs(plan);
     if !differs.is_empty() {
         let _ = writeln!(out, "{DIFFERS_HEADING}:\n");
         for line in &differs {
-            let _ = writeln!(out, "- {line}");
+            let _ = writeln!(out, "- {}", markdown_text(line));
         }
     }
     for beside in tables(plan, records, analysis) {
-        let _ = writeln!(out, "\n### {}\n\n{}", beside.title, beside.table.markdown());
+        let _ =
+            writeln!(out, "\n### {}\n\n{}", markdown_text(&beside.title), beside.table.markdown());
         for note in own_source(plan, &beside.source)
             .into_iter()
             .chain(beside.notes.iter().chain(&see_words(&beside)).map(String::as_str))
         {
-            let _ = writeln!(out, "- {note}");
+            let _ = writeln!(out, "- {}", markdown_text(note));
         }
     }
     let _ = writeln!(out, "\n### {CLAIMS_HEADING}\n");
     for judged in claim::judge(plan, records, analysis) {
         let _ = writeln!(
             out,
-            "- “{}”{}: **{}**",
-            judged.claim.text,
-            cited(plan, &judged),
+            "- {}: **{}**",
+            markdown_text(&format!("“{}”{}", judged.claim.text, cited(plan, &judged))),
             judged.outcome.words()
         );
         for line in judged.evidence.iter().chain(&judged.claim.note) {
-            let _ = writeln!(out, "  - {line}");
+            let _ = writeln!(out, "  - {}", markdown_text(line));
         }
     }
     out

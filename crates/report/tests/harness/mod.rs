@@ -1,6 +1,8 @@
 //! Results made by hand: a plan, records of known numbers, and the directory that holds them.
 #![allow(dead_code, reason = "every test program uses another part of it")]
 
+pub mod hostile;
+
 use std::path::{Path, PathBuf};
 
 use lab::load::{Latency, LoadReport, Metric, Series, Unit};

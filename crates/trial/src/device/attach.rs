@@ -12,6 +12,7 @@ use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
 use super::{BlockDeviceFacts, DeviceError, fill, real};
 use crate::host_proc::HostProc;
 use crate::ledger::{Ledger, Taken};
+use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::sys::loop_device::{self, FLAG_AUTOCLEAR, FLAG_DIRECT_IO};
 
@@ -35,6 +36,8 @@ struct TakenNode {
     backing: Backing,
     ledger: Ledger,
     ledger_id: u64,
+    /// The trial's room, for a node of the device where `/dev` has none.
+    room: PathBuf,
 }
 
 /// Attaches `device`.
@@ -52,13 +55,16 @@ struct TakenNode {
 pub fn attach(
     device: &Device,
     discard: bool,
-    scratch: &Path,
+    scratch: &Occupied,
     host: &HostProc,
     stop: &Stop,
 ) -> Result<Attached, DeviceError> {
     match device {
-        Device::Image { path, size_bytes, memory } => {
-            attach_image(path, *size_bytes, *memory, discard, scratch, host, stop)
+        Device::Image { path, file_system, inode, size_bytes, memory } => {
+            let prepared = Backing { file_system: *file_system, inode: *inode };
+            let image = open_prepared(path, prepared, *size_bytes, *memory, host)?;
+            let text = path.display().to_string();
+            attach_image(&image, &text, *size_bytes, *memory, discard, scratch, stop)
         }
         Device::Block { path, destroy } => {
             let size_bytes = real::attach(path, destroy)?;
@@ -100,7 +106,7 @@ impl Attached {
     fn release(&mut self) -> Result<(), DeviceError> {
         let Some(mut taken) = self.taken.take() else { return Ok(()) };
         drop(taken.node.take());
-        loop_node::release(taken.index, taken.backing, RELEASE_WAIT_MAX)
+        loop_node::release(taken.index, taken.backing, &taken.room, RELEASE_WAIT_MAX)
             .and_then(|_: Released| taken.ledger.gave_back(taken.ledger_id))
             .map_err(DeviceError::system(format!("giving back {}", self.node.display())))
     }
@@ -113,29 +119,46 @@ impl Drop for Attached {
     }
 }
 
-fn attach_image(
+/// Opens what the runner prepared, and nothing else that its place may lead to by now.
+fn open_prepared(
     path: &Path,
+    prepared: Backing,
     size_bytes: u64,
     memory: bool,
-    discard: bool,
-    scratch: &Path,
     host: &HostProc,
-    stop: &Stop,
-) -> Result<Attached, DeviceError> {
-    let image_text = path.display().to_string();
-    let mut notes = Vec::new();
+) -> Result<File, DeviceError> {
+    let text = path.display();
     let image = open_image(path, memory, host)
-        .map_err(DeviceError::system(format!("opening the image {image_text}")))?;
-    let system = |what: &str| DeviceError::system(format!("{what} {image_text}"));
+        .map_err(DeviceError::system(format!("opening the image {text}")))?;
+    let system = |what: &str| DeviceError::system(format!("{what} {text}"));
+    if Backing::of(&image).map_err(system("looking at the image"))? != prepared {
+        return Err(DeviceError::Refused(format!(
+            "{text} is not the image that was prepared; start the study again"
+        )));
+    }
     let length_bytes = image.metadata().map_err(system("looking at the image"))?.len();
     if length_bytes != size_bytes {
         return Err(DeviceError::Refused(format!(
-            "the image {image_text} has {length_bytes} bytes where {size_bytes} were prepared; start the study again"
+            "the image {text} has {length_bytes} bytes where {size_bytes} were prepared; start the study again"
         )));
     }
+    Ok(image)
+}
+
+fn attach_image(
+    image: &File,
+    image_text: &str,
+    size_bytes: u64,
+    memory: bool,
+    discard: bool,
+    scratch: &Occupied,
+    stop: &Stop,
+) -> Result<Attached, DeviceError> {
+    let mut notes = Vec::new();
+    let system = |what: &str| DeviceError::system(format!("{what} {image_text}"));
     if !discard {
         let seed = crate::ledger::random_bits();
-        let refilled_bytes = fill::refill_holes(&image, size_bytes, seed, stop)
+        let refilled_bytes = fill::refill_holes(image, size_bytes, seed, stop)
             .map_err(system("filling holes of the image"))?;
         if refilled_bytes > 0 {
             notes.push(format!(
@@ -143,9 +166,9 @@ fn attach_image(
             ));
         }
     }
-    fill::wipe_signatures(&image, size_bytes).map_err(system("wiping signatures of the image"))?;
-    let ledger = Ledger::in_scratch(scratch).map_err(system("starting the trial's ledger for"))?;
-    let (taken, node) = add_and_configure(&image, ledger, scratch, &image_text)?;
+    fill::wipe_signatures(image, size_bytes).map_err(system("wiping signatures of the image"))?;
+    let ledger = scratch.ledger().map_err(system("starting the trial's ledger for"))?;
+    let (taken, node) = add_and_configure(image, ledger, scratch.room(), image_text)?;
     let mut attached = Attached { node, size_bytes, notes, taken: Some(taken) };
     let index = attached.taken.as_ref().map_or(0, |taken| taken.index);
     let file = attached.taken.as_ref().and_then(|taken| taken.node.as_ref());
@@ -176,7 +199,7 @@ const ATTEMPTS_MAX: usize = 100;
 fn add_and_configure(
     image: &File,
     ledger: Ledger,
-    scratch: &Path,
+    room: &Path,
     image_text: &str,
 ) -> Result<(TakenNode, PathBuf), DeviceError> {
     let system = |what: &str| DeviceError::system(format!("{what} {image_text}"));
@@ -198,7 +221,7 @@ fn add_and_configure(
             Err(error) => return Err(system("adding a loop device for")(error)),
         }
         let path =
-            loop_node::node_path(index, scratch).map_err(system("finding the loop device of"))?;
+            loop_node::node_path(index, room).map_err(system("finding the loop device of"))?;
         let node = OpenOptions::new()
             .read(true)
             .write(true)
@@ -214,7 +237,14 @@ fn add_and_configure(
         };
         match configured {
             Ok(()) => {
-                let taken = TakenNode { node: Some(node), index, backing, ledger, ledger_id };
+                let taken = TakenNode {
+                    node: Some(node),
+                    index,
+                    backing,
+                    ledger,
+                    ledger_id,
+                    room: room.to_path_buf(),
+                };
                 return Ok((taken, path));
             }
             // Somebody who asked for any free loop device was given ours before we could use it.
@@ -223,7 +253,7 @@ fn add_and_configure(
             }
             Err(error) => {
                 drop(node);
-                let _ = loop_node::release(index, backing, RELEASE_WAIT_MAX);
+                let _ = loop_node::release(index, backing, room, RELEASE_WAIT_MAX);
                 return Err(system("attaching")(error));
             }
         }

@@ -6,6 +6,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -53,15 +55,15 @@ pub fn open_control() -> io::Result<File> {
     })
 }
 
-/// Finds the node of a loop device, or makes one in `scratch` where `/dev` is not kept by the
+/// Finds the node of a loop device, or makes one in `directory`, which is kurabe's alone, where `/dev` is not kept by the
 /// kernel.
-pub fn node_path(index: u32, scratch: &Path) -> io::Result<PathBuf> {
+pub fn node_path(index: u32, directory: &Path) -> io::Result<PathBuf> {
     let number = device_number(index)?;
     let usual = PathBuf::from(format!("/dev/loop{index}"));
     if rustix::fs::stat(&usual).is_ok_and(|stat| stat.st_rdev == number) {
         return Ok(usual);
     }
-    let own = scratch.join(format!("loop{index}"));
+    let own = directory.join(format!("loop{index}"));
     let mode = Mode::from_bits_truncate(0o600);
     match rustix::fs::mknodat(rustix::fs::CWD, &own, FileType::BlockDevice, mode, number) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(own),
@@ -99,19 +101,24 @@ pub enum Released {
 }
 
 /// Detaches `backing` from loop device `index` and removes the device, waiting for its users to
-/// go.
+/// go. `directory`: as of [`node_path`].
 ///
 /// # Errors
 ///
 /// `EBUSY` when it is still in use after `wait_max`.
-pub fn release(index: u32, backing: Backing, wait_max: Duration) -> io::Result<Released> {
+pub fn release(
+    index: u32,
+    backing: Backing,
+    directory: &Path,
+    wait_max: Duration,
+) -> io::Result<Released> {
     let control = open_control()?;
     let until = Instant::now() + wait_max;
     loop {
         if !Path::new(&format!("/sys/block/loop{index}")).exists() {
             return Ok(Released::Absent);
         }
-        if let Some(attached) = attached_file(index)? {
+        if let Some(attached) = attached_file(index, directory)? {
             if attached.backing() != backing {
                 return Ok(Released::TakenOver);
             }
@@ -143,6 +150,40 @@ pub fn release(index: u32, backing: Backing, wait_max: Duration) -> io::Result<R
     }
 }
 
+/// The same for what a dead process had attached: only a file that has no name any more. Nothing
+/// but its number tells such a file from others, and a number is given again.
+///
+/// # Errors
+///
+/// As of [`release`].
+pub fn release_nameless(
+    index: u32,
+    backing: Backing,
+    directory: &Path,
+    wait_max: Duration,
+) -> io::Result<Released> {
+    // The node is closed again before anything is released: an open one is a user of the device.
+    let has_named = attached_file(index, directory)?
+        .is_some_and(|attached| attached.backing() == backing)
+        && has_name(index, backing);
+    match has_named {
+        true => Ok(Released::TakenOver),
+        false => release(index, backing, directory, wait_max),
+    }
+}
+
+/// Whether the file behind a loop device can still be found by a name. The kernel says
+/// `/the/name (deleted)` of one that cannot; a file can be called so too.
+fn has_name(index: u32, backing: Backing) -> bool {
+    let path = format!("/sys/block/loop{index}/loop/backing_file");
+    let Ok(shown) = fs::read(path) else { return false };
+    let name = shown.strip_suffix(b"\n").unwrap_or(&shown);
+    let found = fs::metadata(std::ffi::OsStr::from_bytes(name));
+    let is_it =
+        |found: fs::Metadata| (found.dev(), found.ino()) == (backing.file_system, backing.inode);
+    !name.ends_with(b" (deleted)") || found.is_ok_and(is_it)
+}
+
 fn is_one_of(error: &io::Error, codes: &[i32]) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
@@ -172,15 +213,14 @@ impl Attached {
 }
 
 /// Opens a loop device that has a file attached.
-fn attached_file(index: u32) -> io::Result<Option<Attached>> {
+fn attached_file(index: u32, directory: &Path) -> io::Result<Option<Attached>> {
     // Looked at first because an open is itself a use that would keep the device busy.
     if !Path::new(&format!("/sys/block/loop{index}/loop/backing_file")).exists() {
         return Ok(None);
     }
-    let directory = std::env::temp_dir();
-    let node = match node_path(index, &directory).and_then(|path| {
+    let node = match node_path(index, directory).and_then(|path| {
         let file = File::open(&path);
-        if path.starts_with(&directory) {
+        if path.starts_with(directory) {
             let _ = fs::remove_file(&path);
         }
         file
@@ -195,16 +235,4 @@ fn attached_file(index: u32) -> io::Result<Option<Attached>> {
         Err(error) if is_one_of(&error, &[libc::ENXIO]) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// The numbers of the loop devices that have `backing` attached.
-pub fn attached_to(backing: Backing) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/sys/block") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok())
-        .filter(|index| {
-            attached_file(*index).ok().flatten().is_some_and(|file| file.backing() == backing)
-        })
-        .collect()
 }

@@ -1,35 +1,36 @@
 //! Prepares the device of a study, once, in the runner's process.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 use std::time::Instant;
 
 use lab::quantity::size_text;
 use lab::spec::Device;
 use rustix::fs::{FallocateFlags, IFlags, MemfdFlags, OFlags};
+use trust::Directory;
 
 use super::fill::{self, Progress};
+use super::loop_node::Backing;
 use super::real::{self, RealDevice};
-use super::{BackingFacts, DEFAULT_DIRECTORY, DeviceError, DeviceFacts, DeviceRequest};
-use crate::ledger::{Ledger, Taken, random_bits, random_name};
+use super::{BackingFacts, DeviceError, DeviceFacts, DeviceRequest};
+use crate::ledger::random_bits;
 use crate::stop::Stop;
 
-/// A device that is ready for any number of trials. Dropping it gives everything back.
+/// A device that is ready for any number of trials. Dropping it gives everything back, and so does
+/// the kernel when the process ends.
 #[derive(Debug)]
-pub struct Prepared<'ledger> {
+pub struct Prepared {
     device: Device,
     size_bytes: u64,
     facts: DeviceFacts,
-    /// The memory of a `mem:` device, which lives as long as this descriptor.
-    _memory: Option<OwnedFd>,
-    image: Option<Image<'ledger>>,
+    /// The file without a name of an image, or its memory, which live as long as this descriptor.
+    _held: Option<File>,
     _real: Option<RealDevice>,
 }
 
-impl Prepared<'_> {
+impl Prepared {
     /// What a trial is told.
     pub fn device(&self) -> &Device {
         &self.device
@@ -45,46 +46,18 @@ impl Prepared<'_> {
         &self.facts
     }
 
-    /// Gives everything back, and says how that went.
-    ///
-    /// # Errors
-    ///
-    /// The image cannot be removed; the ledger still has it.
-    pub fn give_back(mut self) -> Result<(), DeviceError> {
-        match self.image.take() {
-            Some(image) => image.remove().map_err(DeviceError::system(format!(
-                "removing the image {}",
-                image.path.display()
-            ))),
-            None => Ok(()),
-        }
-    }
-}
-
-/// An image file, removed when dropped.
-#[derive(Debug)]
-struct Image<'ledger> {
-    path: PathBuf,
-    ledger: &'ledger Ledger,
-    ledger_id: u64,
-}
-
-impl Image<'_> {
-    /// Removes it. What could not be removed stays in the ledger, for `kurabe clean`. Removing it
-    /// again does nothing.
-    fn remove(&self) -> io::Result<()> {
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        self.ledger.gave_back(self.ledger_id)
-    }
-}
-
-impl Drop for Image<'_> {
-    fn drop(&mut self) {
-        // Whoever wants to know calls `give_back`.
-        let _ = self.remove();
+    /// What was filled and is reached through this process's descriptor.
+    fn held(file: File, memory: bool, facts: DeviceFacts) -> io::Result<Prepared> {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let Backing { file_system, inode } = Backing::of(&file)?;
+        let size_bytes = facts.size_bytes;
+        Ok(Prepared {
+            device: Device::Image { path: path.into(), file_system, inode, size_bytes, memory },
+            size_bytes,
+            facts,
+            _held: Some(file),
+            _real: None,
+        })
     }
 }
 
@@ -93,21 +66,22 @@ impl Drop for Image<'_> {
 pub(crate) const RESERVE_BYTES: u64 = 256 << 20;
 
 /// Prepares what was requested: makes it, fills it with random bytes and gathers its facts.
-/// `report` is called from this thread, several times a second.
+/// An image lies in `own`, kurabe's own directory, unless the request names another. `report` is
+/// called from this thread, several times a second.
 ///
 /// # Errors
 ///
 /// [`DeviceError::Refused`] before anything was touched; else nothing is left behind.
-pub fn prepare<'ledger>(
+pub fn prepare(
     request: &DeviceRequest,
-    ledger: &'ledger Ledger,
+    own: &Directory,
     stop: &Stop,
     report: &mut dyn FnMut(Progress),
-) -> Result<Prepared<'ledger>, DeviceError> {
+) -> Result<Prepared, DeviceError> {
     match request {
         DeviceRequest::Loop { size_bytes, directory } => {
-            let directory = directory.as_deref().unwrap_or(Path::new(DEFAULT_DIRECTORY));
-            prepare_image(request, *size_bytes, directory, ledger, stop, report)
+            let named = directory.as_deref().map(open_directory).transpose()?;
+            prepare_image(request, *size_bytes, named.as_ref().unwrap_or(own), stop, report)
         }
         DeviceRequest::Memory { size_bytes } => prepare_memory(request, *size_bytes, stop, report),
         DeviceRequest::Block { path, destroy } => {
@@ -117,83 +91,71 @@ pub fn prepare<'ledger>(
                 device: Device::Block { path, destroy: real.destroy().to_string() },
                 size_bytes,
                 facts,
-                _memory: None,
-                image: None,
+                _held: None,
                 _real: Some(real),
             })
         }
     }
 }
 
-fn prepare_image<'ledger>(
+/// Opens the directory that the user named for the image.
+fn open_directory(path: &Path) -> Result<Directory, DeviceError> {
+    Directory::open_shared(path).map_err(|refused| {
+        let next = if refused.is_missing() { "make it" } else { "take another" };
+        DeviceError::Refused(format!(
+            "the directory of the image: {refused}; {next}, or name another as loop:SIZE@DIR"
+        ))
+    })
+}
+
+fn prepare_image(
     request: &DeviceRequest,
     size_bytes: u64,
-    directory: &Path,
-    ledger: &'ledger Ledger,
+    directory: &Directory,
     stop: &Stop,
     report: &mut dyn FnMut(Progress),
-) -> Result<Prepared<'ledger>, DeviceError> {
-    let system = |what: &str| DeviceError::system(format!("{what} {}", directory.display()));
-    let directory = fs::canonicalize(directory).map_err(|error| {
-        DeviceError::Refused(format!(
-            "the image directory {}: {error}; make it, or name another as loop:SIZE@DIR",
-            directory.display()
-        ))
-    })?;
-    if !directory.is_dir() {
-        return Err(DeviceError::Refused(format!(
-            "{} is no directory; name one as loop:SIZE@DIR",
-            directory.display()
-        )));
-    }
-    let backing = BackingFacts::of_directory(&directory);
-    refuse_memory_backed(&directory, size_bytes)?;
-    let free_bytes = free_bytes(&directory).map_err(system("asking for the free space of"))?;
+) -> Result<Prepared, DeviceError> {
+    let path = fs::canonicalize(directory.descriptor_path())
+        .map_err(DeviceError::system(format!("looking at {}", directory.path().display())))?;
+    let system = |what: &str| DeviceError::system(format!("{what} {}", path.display()));
+    let backing = BackingFacts::of_directory(&path);
+    refuse_memory_backed(directory, &path, size_bytes)?;
+    let free_bytes =
+        free_bytes(directory.descriptor()).map_err(system("asking for the free space of"))?;
     if size_bytes.saturating_add(RESERVE_BYTES) > free_bytes {
         return Err(DeviceError::Refused(format!(
             "an image of {} does not fit: {} has {} free, of which {} stay free; give a smaller size, or another directory as loop:SIZE@DIR",
             about(size_bytes),
-            directory.display(),
+            path.display(),
             about(free_bytes),
             about(RESERVE_BYTES)
         )));
     }
-    let path = directory.join(format!("{}.img", random_name()));
-    let ledger_id = ledger
-        .take(Taken::Image { path: path.clone() })
-        .map_err(DeviceError::system(format!("writing the ledger {}", ledger.path().display())))?;
-    let image = Image { path: path.clone(), ledger, ledger_id };
-    let system = |what: &str| DeviceError::system(format!("{what} {}", path.display()));
-    let file = create_image(&path).map_err(system("creating the image"))?;
+    let file = create_image(directory).map_err(system("creating an image in"))?;
     if backing.as_ref().is_some_and(|backing| backing.file_system == "btrfs") {
         // Otherwise every overwrite of the image goes to a new place, and has no direct I/O.
         // Where it is refused (a file system mounted with compression) the image still works.
         let _ = rustix::fs::ioctl_setflags(&file, IFlags::NOCOW);
     }
-    allocate(&file, size_bytes).map_err(system("allocating the image"))?;
+    allocate(&file, size_bytes).map_err(system("allocating the image in"))?;
     let started = Instant::now();
     fill::fill(&file, size_bytes, random_bits(), stop, report)
-        .map_err(system("filling the image"))?;
-    Ok(Prepared {
-        device: Device::Image { path, size_bytes, memory: false },
-        facts: DeviceFacts {
-            request: request.to_string(),
-            size_bytes,
-            backing,
-            block_device: None,
-            fill_ns: started.elapsed().as_nanos() as u64,
-        },
-        _memory: None,
+        .map_err(system("filling the image in"))?;
+    let facts = DeviceFacts {
+        request: request.to_string(),
         size_bytes,
-        image: Some(image),
-        _real: None,
-    })
+        backing,
+        block_device: None,
+        fill_ns: started.elapsed().as_nanos() as u64,
+    };
+    Prepared::held(file, false, facts).map_err(system("looking at the image in"))
 }
 
-/// Creates the image, which nobody else may read: a load may write secrets. Past the page cache
-/// where that is possible, so that the filling measures the disk and evicts nothing.
-fn create_image(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+/// Creates the image, which nobody else may read (a load may write secrets) and which has no name
+/// that could be left behind or lead to something else one day. Past the page cache where that is
+/// possible, so that the filling measures the disk and evicts nothing.
+fn create_image(directory: &Directory) -> io::Result<File> {
+    let file = directory.nameless_file()?;
     let flags = rustix::fs::fcntl_getfl(&file)?;
     match rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT) {
         Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(file),
@@ -210,16 +172,20 @@ fn allocate(file: &File, size_bytes: u64) -> io::Result<()> {
     }
 }
 
-fn refuse_memory_backed(directory: &Path, size_bytes: u64) -> Result<(), DeviceError> {
+fn refuse_memory_backed(
+    directory: &Directory,
+    path: &Path,
+    size_bytes: u64,
+) -> Result<(), DeviceError> {
     const RAMFS_MAGIC: u64 = 0x8584_58f6;
     const TMPFS_MAGIC: u64 = 0x0102_1994;
-    let statfs = rustix::fs::statfs(directory).map_err(|error| {
-        DeviceError::system(format!("looking at {}", directory.display()))(error.into())
+    let statfs = rustix::fs::fstatfs(directory.descriptor()).map_err(|error| {
+        DeviceError::system(format!("looking at {}", path.display()))(error.into())
     })?;
     if [RAMFS_MAGIC, TMPFS_MAGIC].contains(&(statfs.f_type as u64)) {
         return Err(DeviceError::Refused(format!(
             "{} lies in memory, not on a disk; use mem:{} to compare in memory, or name a directory on a disk as loop:{}@DIR",
-            directory.display(),
+            path.display(),
             size_text(size_bytes),
             size_text(size_bytes)
         )));
@@ -227,17 +193,17 @@ fn refuse_memory_backed(directory: &Path, size_bytes: u64) -> Result<(), DeviceE
     Ok(())
 }
 
-pub(crate) fn free_bytes(directory: &Path) -> io::Result<u64> {
-    let statvfs = rustix::fs::statvfs(directory)?;
+pub(crate) fn free_bytes(directory: impl AsFd) -> io::Result<u64> {
+    let statvfs = rustix::fs::fstatvfs(directory)?;
     Ok(statvfs.f_bavail.saturating_mul(statvfs.f_frsize))
 }
 
-fn prepare_memory<'ledger>(
+fn prepare_memory(
     request: &DeviceRequest,
     size_bytes: u64,
     stop: &Stop,
     report: &mut dyn FnMut(Progress),
-) -> Result<Prepared<'ledger>, DeviceError> {
+) -> Result<Prepared, DeviceError> {
     let system = |what: &str| DeviceError::system(format!("{what} {request}"));
     let available_bytes =
         available_memory_bytes().map_err(system("asking for the free memory for"))?;
@@ -255,22 +221,14 @@ fn prepare_memory<'ledger>(
     let started = Instant::now();
     fill::fill(&file, size_bytes, random_bits(), stop, report)
         .map_err(system("filling the memory of"))?;
-    let memory = OwnedFd::from(file);
-    let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
-    Ok(Prepared {
-        device: Device::Image { path: path.into(), size_bytes, memory: true },
-        facts: DeviceFacts {
-            request: request.to_string(),
-            size_bytes,
-            backing: None,
-            block_device: None,
-            fill_ns: started.elapsed().as_nanos() as u64,
-        },
-        _memory: Some(memory),
+    let facts = DeviceFacts {
+        request: request.to_string(),
         size_bytes,
-        image: None,
-        _real: None,
-    })
+        backing: None,
+        block_device: None,
+        fill_ns: started.elapsed().as_nanos() as u64,
+    };
+    Prepared::held(file, true, facts).map_err(system("looking at the memory of"))
 }
 
 /// Memory that can be used without swapping, in bytes: `MemAvailable` of `/proc/meminfo`.
@@ -302,19 +260,18 @@ pub(crate) fn about(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn refusal(request: &str) -> String {
         let home = tempfile::tempdir().unwrap();
-        let ledger = Ledger::start(home.path()).unwrap();
+        let own = Directory::private(&home.path().join("own")).unwrap();
         let request = DeviceRequest::parse(request, None).unwrap();
-        let prepared = prepare(&request, &ledger, &Stop::default(), &mut |_| {});
-        let refused = match prepared {
+        match prepare(&request, &own, &Stop::default(), &mut |_| {}) {
             Err(DeviceError::Refused(text)) => text,
             other => panic!("{other:?}"),
-        };
-        assert_eq!(ledger.held(), [], "nothing was taken");
-        refused
+        }
     }
 
     #[test]
@@ -339,22 +296,33 @@ mod tests {
     #[test]
     fn a_stopped_or_failed_preparation_leaves_nothing() {
         let home = tempfile::tempdir_in("/var/tmp").unwrap();
-        let ledger = Ledger::start(&home.path().join("ledger")).unwrap();
-        let request = format!("loop:256M@{}", home.path().display());
-        let request = DeviceRequest::parse(&request, None).unwrap();
+        let own = Directory::private(&home.path().join("own")).unwrap();
+        let request = DeviceRequest::parse("loop:256M", None).unwrap();
         let stop = Stop::default();
-        let mut taken = Vec::new();
-        let prepared = prepare(&request, &ledger, &stop.clone(), &mut |_| {
-            taken = ledger.held();
+        let prepared = prepare(&request, &own, &stop.clone(), &mut |_| {
+            assert!(own.names().unwrap().is_empty(), "an image has no name");
             stop.raise();
         });
         assert!(matches!(prepared, Err(DeviceError::Stopped)), "{prepared:?}");
-        let [Taken::Image { path }] = &taken[..] else { panic!("{taken:?}") };
-        assert!(!path.exists());
-        assert_eq!(ledger.held(), []);
-        let request = DeviceRequest::parse("loop:64M@/no/such/place", None).unwrap();
-        let error = prepare(&request, &ledger, &Stop::default(), &mut |_| {}).unwrap_err();
-        assert!(error.to_string().contains("/no/such/place"), "{error}");
+        assert!(own.names().unwrap().is_empty());
+        assert!(refusal("loop:64M@/no/such/place").contains("/no/such/place"));
+    }
+
+    #[test]
+    fn a_directory_that_a_stranger_can_change_gets_no_image() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let open = home.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+        let text = refusal(&format!("loop:64M@{}", open.display()));
+        assert!(text.contains("can be written by other users"), "{text}");
+        assert!(text.contains("loop:SIZE@DIR"), "{text}");
+        if rustix::process::geteuid().is_root() {
+            fs::set_permissions(&open, PermissionsExt::from_mode(0o755)).unwrap();
+            std::os::unix::fs::chown(&open, Some(54_321), None).unwrap();
+            let text = refusal(&format!("loop:64M@{}", open.display()));
+            assert!(text.contains("belongs to user 54321"), "{text}");
+        }
     }
 
     #[test]

@@ -3,13 +3,16 @@
 //! Every trial works in a fresh subdirectory of it, which is removed at the end: so trials do not
 //! see each other's files, and a command that overwrites or deletes does not meet the user's.
 
-use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use trust::{Directory as OpenDirectory, Refused};
 
 use super::kernel::{drop_caches, sync_file_system};
 use super::{FileSystem, Instance, Stage, Tool};
 use crate::host_proc::HostProc;
 use crate::ledger::{Ledger, Taken, random_name};
+use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox};
 
 /// `dir:/some/path`.
@@ -49,18 +52,25 @@ impl FileSystem for Directory {
 
     fn begin(&self, stage: Stage) -> Box<dyn Instance> {
         let parent = stage.directory.expect("the notation of a dir: contender names a directory");
-        let path = parent.join(random_name());
-        Box::new(DirectoryInstance { parent, path, scratch: stage.scratch, taken: None })
+        Box::new(DirectoryInstance {
+            parent,
+            name: random_name(),
+            scratch: stage.scratch,
+            taken: None,
+        })
     }
 }
 
+/// Rights of a trial's subdirectory: nobody else has to see what a load writes.
+const DIRECTORY_MODE: u32 = 0o700;
+
 struct DirectoryInstance {
     parent: PathBuf,
-    /// The trial's subdirectory.
-    path: PathBuf,
-    scratch: PathBuf,
-    /// The ledger that names the subdirectory, while it exists.
-    taken: Option<(Ledger, u64)>,
+    /// Name of the trial's subdirectory.
+    name: String,
+    scratch: Arc<Occupied>,
+    /// While the subdirectory exists: what it lies in, and the ledger that names it.
+    taken: Option<(OpenDirectory, Ledger, u64)>,
 }
 
 impl Instance for DirectoryInstance {
@@ -79,20 +89,25 @@ impl Instance for DirectoryInstance {
 
     fn mount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
         let failed = |what: &str, error: std::io::Error| {
-            Failure::of(format!("{what} {}: {error}", self.path.display()))
+            Failure::of(format!("{what} {}: {error}", self.directory().display()))
         };
-        let ledger = Ledger::in_scratch(&self.scratch)
+        let refused = |refused: Refused| Failure::of(format!("making a directory: {refused}"));
+        let parent = OpenDirectory::open_shared(&self.parent).map_err(refused)?;
+        let ledger = self
+            .scratch
+            .ledger()
             .map_err(|error| failed("starting the trial's ledger for", error))?;
+        let (taken, name) = (self.parent.clone(), self.name.clone());
         let id = ledger
-            .take(Taken::Scratch { path: self.path.clone() })
+            .take(Taken::Subdirectory { parent: taken, name })
             .map_err(|error| failed("writing the trial's ledger for", error))?;
-        fs::create_dir(&self.path).map_err(|error| failed("making the directory", error))?;
-        self.taken = Some((ledger, id));
+        parent.make_directory(&self.name, DIRECTORY_MODE).map_err(refused)?;
+        self.taken = Some((parent, ledger, id));
         Ok(())
     }
 
     fn directory(&self) -> PathBuf {
-        self.path.clone()
+        self.parent.join(&self.name)
     }
 
     fn background_work(&self, _: &HostProc) -> Option<String> {
@@ -105,7 +120,7 @@ impl Instance for DirectoryInstance {
     }
 
     fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        sync_file_system(&self.path, tools)
+        sync_file_system(&self.directory(), tools)
     }
 
     fn unmount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
@@ -117,12 +132,11 @@ impl Instance for DirectoryInstance {
     }
 
     fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
-        let Some((ledger, id)) = self.taken.take() else { return Ok(()) };
-        let removed = fs::remove_dir_all(&self.path).and_then(|()| ledger.gave_back(id));
-        removed.map_err(|error| {
+        let Some((parent, ledger, id)) = self.taken.take() else { return Ok(()) };
+        let removed = parent.remove_tree(&self.name).map_err(std::io::Error::from);
+        removed.and_then(|()| ledger.gave_back(id)).map_err(|error| {
             Failure::of(format!(
-                "removing the trial's directory {}: {error}; 'kurabe clean' tries again",
-                self.path.display()
+                "removing the trial's directory: {error}; 'kurabe clean' tries again"
             ))
         })
     }

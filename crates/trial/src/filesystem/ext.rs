@@ -95,7 +95,9 @@ mod tests {
 
     fn stage(text: &str, discard: bool) -> Stage {
         let contender = lab::contender::Contender::parse(text, &["ext4"]).unwrap();
-        Stage::new(&contender, Path::new("/dev/loop7"), 1 << 30, discard, Path::new("/s"))
+        let home = tempfile::tempdir().unwrap();
+        let scratch = crate::scratch::Occupied::enter(home.path()).unwrap().into();
+        Stage::new(&contender, Path::new("/dev/loop7"), 1 << 30, discard, &scratch)
     }
 
     fn command(text: &str, discard: bool) -> String {

@@ -110,7 +110,7 @@ impl Instance for MinfsInstance {
     }
 
     fn directory(&self) -> PathBuf {
-        if self.mounts { self.stage.mount_point() } else { self.stage.scratch.clone() }
+        if self.mounts { self.stage.mount_point() } else { self.stage.scratch.room().to_path_buf() }
     }
 
     fn background_work(&self, _: &HostProc) -> Option<String> {

@@ -71,7 +71,7 @@ impl Instance for RawInstance {
     }
 
     fn directory(&self) -> PathBuf {
-        self.stage.scratch.clone()
+        self.stage.scratch.room().to_path_buf()
     }
 
     fn background_work(&self, _: &HostProc) -> Option<String> {

@@ -369,7 +369,7 @@ impl ZfsFuseInstance {
     /// Where this pool's daemon has its files: another trial's may still lie in the scratch
     /// directory.
     fn files(&self) -> PathBuf {
-        self.stage.scratch.join(&self.pool)
+        self.stage.scratch.room().join(&self.pool)
     }
 
     /// A directory that holds nothing but a link to the device, for the tools that look for pools

@@ -1,6 +1,6 @@
 //! Gives back what owners that are gone had taken.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use block::claim::mounts;
 use rustix::fs::FlockOperation;
 use rustix::mount::UnmountFlags;
+use trust::Directory;
 
 use super::{
-    Contents, NAME_PREFIX, SCRATCH_LEDGER_PREFIX, Taken, boot_id, is_ours_by_name, read_contents,
-    start_ticks,
+    Contents, LEDGERS, NAME_PREFIX, SCRATCH_LEDGER_PREFIX, Taken, boot_id, is_ours_by_name,
+    read_contents, start_ticks,
 };
 use crate::device::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
 use crate::leftovers::end_those_of;
@@ -34,28 +35,31 @@ impl CleanReport {
     }
 }
 
-/// Finds the ledgers in `directory` whose owner is gone and gives back exactly what they name.
-/// Doing so again does nothing. A ledger is removed once everything in it was given back.
-pub fn clean(directory: &Path) -> io::Result<CleanReport> {
+/// Finds the ledgers in kurabe's own directory whose owner is gone and gives back exactly what they
+/// name. Doing so again does nothing. A ledger is removed once everything in it was given back.
+///
+/// # Errors
+///
+/// The directory of the ledgers is no directory, or not to be trusted.
+pub fn clean(own: &Directory) -> io::Result<CleanReport> {
     let mut report = CleanReport::default();
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(report),
-        entries => entries?,
+    let ledgers = match own.open_directory(LEDGERS) {
+        Err(refused) if refused.is_missing() => return Ok(report),
+        ledgers => ledgers?,
     };
-    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    for path in paths {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(NAME_PREFIX) && name.ends_with(".jsonl") {
-            clean_ledger(&path, &mut report);
+    for name in ledgers.names()? {
+        let shown = name.to_string_lossy();
+        if shown.starts_with(NAME_PREFIX) && shown.ends_with(".jsonl") {
+            clean_ledger(own, &ledgers, &shown, &mut report);
         }
     }
     Ok(report)
 }
 
-fn clean_ledger(path: &Path, report: &mut CleanReport) {
+fn clean_ledger(own: &Directory, ledgers: &Directory, name: &str, report: &mut CleanReport) {
+    let path = ledgers.path().join(name);
     let result = (|| -> io::Result<()> {
-        let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+        let file = ledgers.append_file(name)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 report.living += 1;
@@ -63,7 +67,7 @@ fn clean_ledger(path: &Path, report: &mut CleanReport) {
             }
             result => result?,
         }
-        let contents = read_contents(&mut file)?;
+        let contents = read_contents(&file)?;
         if owner_lives(&contents) {
             report.living += 1;
             return Ok(());
@@ -75,9 +79,9 @@ fn clean_ledger(path: &Path, report: &mut CleanReport) {
                 contents.unreadable_lines
             ));
         }
-        let all_given = give_back_all(&contents, report);
+        let all_given = give_back_all(own, &contents, report);
         if all_given && contents.unreadable_lines == 0 {
-            fs::remove_file(path)?;
+            ledgers.remove_file(name)?;
         }
         Ok(())
     })();
@@ -97,10 +101,10 @@ fn owner_lives(contents: &Contents) -> bool {
 }
 
 /// Gives back everything, the last taken first. Says whether nothing is left.
-fn give_back_all(contents: &Contents, report: &mut CleanReport) -> bool {
+fn give_back_all(own: &Directory, contents: &Contents, report: &mut CleanReport) -> bool {
     let mut all_given = true;
     for taken in contents.held.values().rev() {
-        match give_back(taken, report) {
+        match give_back(own, taken, report) {
             Ok(Some(done)) => report.done.push(done),
             Ok(None) => {}
             Err(problem) => {
@@ -113,29 +117,35 @@ fn give_back_all(contents: &Contents, report: &mut CleanReport) -> bool {
 }
 
 /// Gives one thing back and says what was done, if anything had to be.
-fn give_back(taken: &Taken, report: &mut CleanReport) -> Result<Option<String>, String> {
+fn give_back(
+    own: &Directory,
+    taken: &Taken,
+    report: &mut CleanReport,
+) -> Result<Option<String>, String> {
     match taken {
-        Taken::Image { path } | Taken::Scratch { path } if !is_ours_by_name(path) => Err(format!(
-            "{}: the ledger names it, but its name does not begin with '{NAME_PREFIX}'; left alone",
-            path.display()
-        )),
-        Taken::Image { path } => give_back_image(path),
-        Taken::Scratch { path } => {
-            let there = path.symlink_metadata().is_ok();
-            for process in end_those_of(path) {
-                report.done.push(format!("killed {process}, which a trial had started"));
-            }
-            let inner = give_back_scratch(path);
+        Taken::Scratch { name } | Taken::Subdirectory { name, .. } if !is_ours_by_name(name) => {
+            Err(format!(
+                "'{}': the ledger names it, but no name of kurabe's is like that; left alone",
+                name.escape_debug()
+            ))
+        }
+        Taken::Subdirectory { parent, .. } if !parent.is_absolute() => {
+            Err(format!("'{}': no absolute path; left alone", parent.display()))
+        }
+        Taken::Scratch { name } => {
+            let there = own.has(name);
+            let inner = give_back_scratch(own, name);
             report.done.extend(inner.done);
-            if inner.left.is_empty() {
-                Ok(there.then(|| format!("removed the directory {}", path.display())))
-            } else {
-                Err(inner.left.join("\n"))
+            match inner.left.is_empty() {
+                true => Ok(there.then(|| removed(own, name))),
+                false => Err(inner.left.join("\n")),
             }
         }
+        Taken::Subdirectory { parent, name } => give_back_subdirectory(parent, name, report)
+            .map_err(|error| format!("{}: {error}", parent.join(name).display())),
         Taken::LoopNode { index, file_system, inode } => {
             let backing = Backing { file_system: *file_system, inode: *inode };
-            match loop_node::release(*index, backing, RELEASE_WAIT_MAX) {
+            match loop_node::release_nameless(*index, backing, own.path(), RELEASE_WAIT_MAX) {
                 Ok(Released::Removed) => Ok(Some(format!("removed the loop device {index}"))),
                 Ok(Released::Absent) => Ok(None),
                 Ok(Released::TakenOver) => {
@@ -147,78 +157,80 @@ fn give_back(taken: &Taken, report: &mut CleanReport) -> Result<Option<String>, 
     }
 }
 
-fn give_back_image(path: &Path) -> Result<Option<String>, String> {
-    let problem = |error: io::Error| format!("{}: {error}", path.display());
-    let metadata = match path.symlink_metadata() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        metadata => metadata.map_err(problem)?,
-    };
-    if !metadata.is_file() {
-        return Err(format!("{}: not a file any more; left alone", path.display()));
-    }
-    // The trial's own ledger is lost when its directory is; the image still tells.
-    let backing = Backing::of(&File::open(path).map_err(problem)?).map_err(problem)?;
-    for index in loop_node::attached_to(backing) {
-        loop_node::release(index, backing, RELEASE_WAIT_MAX).map_err(problem)?;
-    }
-    fs::remove_file(path).map_err(problem)?;
-    Ok(Some(format!("removed the image {}", path.display())))
+fn removed(directory: &Directory, name: &str) -> String {
+    format!("removed the directory {}", directory.path().join(name).display())
 }
 
-/// Gives back what a trial that was killed had taken, and removes its scratch directory: unmounts
-/// what is mounted below it, detaches and removes its loop device.
-pub fn give_back_scratch(scratch: &Path) -> CleanReport {
+fn give_back_subdirectory(
+    parent: &Path,
+    name: &str,
+    report: &mut CleanReport,
+) -> io::Result<Option<String>> {
+    for process in end_those_of(&parent.join(name)) {
+        report.done.push(format!("killed {process}, which a trial had started"));
+    }
+    let parent = match Directory::open_shared(parent) {
+        Err(refused) if refused.is_missing() => return Ok(None),
+        parent => parent?,
+    };
+    match parent.remove_tree(name) {
+        Err(refused) if refused.is_missing() => Ok(None),
+        result => result.map(|()| Some(removed(&parent, name))).map_err(Into::into),
+    }
+}
+
+/// Gives back what the trial of a scratch directory had taken and still has, as after a kill, and
+/// removes the directory: unmounts what is mounted below it, detaches and removes its loop device.
+pub fn give_back_scratch(own: &Directory, name: &str) -> CleanReport {
     let mut report = CleanReport::default();
-    if let Err(error) = give_back_scratch_into(scratch, &mut report) {
-        report.left.push(format!("{}: {error}", scratch.display()));
+    if let Err(error) = give_back_scratch_into(own, name, &mut report) {
+        report.left.push(format!("{}: {error}", own.path().join(name).display()));
     }
     report
 }
 
-fn give_back_scratch_into(scratch: &Path, report: &mut CleanReport) -> io::Result<()> {
-    match scratch.symlink_metadata() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        metadata if !metadata.as_ref().is_ok_and(|metadata| metadata.is_dir()) => {
-            metadata?;
-            return Err(io::Error::other("not a directory any more; left alone"));
-        }
-        _ => {}
-    }
-    // Held until the directory is removed: no trial begins in it any more.
-    let _vacated = vacate(scratch)?;
-    unmount_below(scratch, report)?;
-    for entry in fs::read_dir(scratch)? {
-        let entry = entry?;
-        if entry.file_name().as_encoded_bytes().starts_with(SCRATCH_LEDGER_PREFIX.as_bytes()) {
-            let contents = read_contents(&mut File::open(entry.path())?)?;
-            if !give_back_all(&contents, report) {
+fn give_back_scratch_into(own: &Directory, name: &str, report: &mut CleanReport) -> io::Result<()> {
+    let scratch = match own.open_directory(name) {
+        Err(refused) if refused.is_missing() => return Ok(()),
+        scratch => scratch?,
+    };
+    // Locked until the directory is removed: no trial begins in it any more.
+    vacate(&scratch)?;
+    unmount_below(&fs::canonicalize(scratch.descriptor_path())?, report)?;
+    for file in scratch.names()? {
+        if file.as_encoded_bytes().starts_with(SCRATCH_LEDGER_PREFIX.as_bytes()) {
+            let contents = read_contents(&scratch.open_file(file)?)?;
+            if contents.held.values().any(|taken| matches!(taken, Taken::Scratch { .. })) {
+                return Err(io::Error::other("a trial's ledger names a scratch directory"));
+            }
+            if !give_back_all(own, &contents, report) {
                 return Ok(());
             }
         }
     }
-    match fs::remove_dir_all(scratch) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
+    match own.remove_tree(name) {
+        Err(refused) if refused.is_missing() => Ok(()),
+        result => result.map_err(Into::into),
     }
 }
 
 /// How long a trial that is being killed is waited for. It may be in the middle of a long write.
 const VACATE_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Waits until no trial occupies the directory ([`super::occupy`]). A trial outlives its killed
-/// runner by some milliseconds, and could take something after its ledger was read.
-fn vacate(scratch: &Path) -> io::Result<File> {
-    let directory = File::open(scratch)?;
+/// Waits until no trial occupies the directory ([`crate::scratch::Occupied`]), and locks it. A
+/// trial outlives its killed runner by some milliseconds, and could take something after its ledger
+/// was read. Nobody else can open the directory, so that nobody else can make this wait.
+fn vacate(scratch: &Directory) -> io::Result<()> {
     let until = Instant::now() + VACATE_WAIT_MAX;
     while let Err(rustix::io::Errno::WOULDBLOCK) =
-        rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)
+        rustix::fs::flock(scratch.descriptor(), FlockOperation::NonBlockingLockExclusive)
     {
         if Instant::now() >= until {
             return Err(io::Error::other("a trial still runs in it; end it, then try again"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    Ok(directory)
+    Ok(())
 }
 
 /// How long a busy mount is waited for before it is detached from the tree.
@@ -227,11 +239,10 @@ const UNMOUNT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Unmounts everything below `directory`, the innermost first. Nothing is removed below it unless
 /// this succeeds: what is mounted there may not be ours.
 fn unmount_below(directory: &Path, report: &mut CleanReport) -> io::Result<()> {
-    let directory = fs::canonicalize(directory)?;
     let until = Instant::now() + UNMOUNT_WAIT_MAX;
     loop {
         let mounts = mounts::mounts()?;
-        let Some(mount) = mounts.iter().rev().find(|mount| mount.point.starts_with(&directory))
+        let Some(mount) = mounts.iter().rev().find(|mount| mount.point.starts_with(directory))
         else {
             return Ok(());
         };

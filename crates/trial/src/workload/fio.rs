@@ -1,6 +1,6 @@
 //! The installed fio: any job that stays within its target, and the flash study's matrix.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lab::load::{
     FioLoad, FioMatrixLoad, LoadReport, LoadTask, MatrixCell, Metric, OVERALL_OPERATION, Series,
@@ -141,7 +141,7 @@ pub(super) fn run(load: &FioLoad, task: &LoadTask, stop: &Stop) -> Result<LoadRe
 
 /// fio's working directory, outside of the contender; both stages of a load have the same.
 fn scratch(task: &LoadTask) -> Result<PathBuf, String> {
-    let scratch = task.report.parent().unwrap_or(Path::new("/tmp")).join("fio");
+    let scratch = task.scratch.join("fio");
     std::fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
     Ok(scratch)
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use lab::load::{LoadReport, LoadTask, Metric, TreeFacts, TreeLoad, TreeSource, Unit};
@@ -85,9 +85,7 @@ pub(super) fn set_up(load: &TreeLoad, task: &LoadTask) -> Result<LoadReport, Str
 fn archive(load: &TreeLoad, task: &LoadTask) -> PathBuf {
     match &load.source {
         TreeSource::Tarball(path) => path.clone(),
-        TreeSource::Synthetic { .. } => {
-            task.report.parent().unwrap_or(Path::new("/tmp")).join(ARCHIVE_FILE)
-        }
+        TreeSource::Synthetic { .. } => task.scratch.join(ARCHIVE_FILE),
     }
 }
 

@@ -156,12 +156,12 @@ fn what_is_packed_is_unpacked_whatever_its_size() {
     encoder.write_all(&long).unwrap();
     let packed = encoder.finish().unwrap();
     let (mut inflater, mut plain) = (Decompress::new(true), Vec::new());
-    assert!(inflate(&mut inflater, &packed, &mut plain).unwrap() == long);
+    assert!(inflate(&mut inflater, &packed, &mut plain, 64 << 20).unwrap() == long);
     for length in [0, 1, packed.len() / 2, packed.len() - 1] {
-        let problem = inflate(&mut inflater, &packed[..length], &mut plain).unwrap_err();
+        let problem = inflate(&mut inflater, &packed[..length], &mut plain, 64 << 20).unwrap_err();
         assert_eq!(problem, "it breaks off", "{length}");
     }
-    assert!(inflate(&mut inflater, &packed, &mut plain).unwrap() == long);
+    assert!(inflate(&mut inflater, &packed, &mut plain, 64 << 20).unwrap() == long);
 }
 
 #[test]
@@ -169,4 +169,36 @@ fn no_kind_takes_the_name_of_all_of_them() {
     let text = line(&plain(&[19, 2], 2, 1, 4095)).replace("put", OVERALL_OPERATION);
     let problem = parse(text.as_bytes()).unwrap_err();
     assert!(problem.contains("stands for all kinds"), "{problem}");
+}
+
+#[test]
+fn what_unpacks_to_far_more_than_it_holds_is_refused() {
+    let line_of = |kind: &str, plain: &[u8]| {
+        let mut packed = COMPRESSED_COOKIE.to_vec();
+        packed.extend([0; 4]);
+        let mut encoder = ZlibEncoder::new(packed, Compression::best());
+        encoder.write_all(plain).unwrap();
+        let packed = encoder.finish().unwrap();
+        format!("Tag={kind},0.000,1.000,1.000,{}\n", STANDARD.encode(packed))
+    };
+    // Noughts, a thousand times as many as their bytes.
+    let noughts = vec![0; 2 << 20];
+    let bomb = line_of("put", &plain(&noughts, noughts.len() as u32, 1, 1 << 52));
+    assert!(parse(bomb.as_bytes()).is_ok());
+    let problem = parse(bomb.repeat(12).as_bytes()).unwrap_err();
+    assert!(problem.contains(TOO_MUCH), "{problem}");
+    // Five digits: four million buckets for a line of some bytes.
+    let mut fine = plain(&[2], 1, 1, 1 << 52);
+    fine[15] = 5;
+    let mut reader = LogReader { unpackable: 100_000, ..Default::default() };
+    let place = reader.begin("put");
+    let problem = reader.decode(&STANDARD.encode(&fine), place).unwrap_err();
+    assert!(problem.contains(TOO_MUCH), "{problem}");
+    fine[15] = 9;
+    assert!(parse(line(&fine).as_bytes()).unwrap_err().contains("5 significant digits"));
+    // A count in the last bucket of each of many kinds.
+    let sound = plain(&[19, 2], 2, 1, 4095);
+    let many: String = (0..=KINDS_MAX).map(|kind| line_of(&format!("k{kind}"), &sound)).collect();
+    let problem = parse(many.as_bytes()).unwrap_err();
+    assert!(problem.contains("more than 256 kinds"), "{problem}");
 }

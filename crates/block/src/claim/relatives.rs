@@ -1,0 +1,256 @@
+//! The devices that share bytes with one: what is built on it, what it is built on, and other loop
+//! devices over the same file.
+//!
+//! Must not know who uses them. Invariant: devices are told apart by the kernel's numbers and
+//! files by file system and inode, never by a path: a node can be deleted, lie outside of `/dev`
+//! or in another mount namespace.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+
+use super::Use;
+use super::identity::directory_of;
+use super::system::{Number, entries, numbers, read};
+use crate::sys;
+
+/// How many devices one may be built on top of another. Sysfs has no cycles; a bound costs
+/// nothing.
+const DEPTH_MAX: usize = 16;
+
+/// A device of the kernel.
+pub struct Node {
+    /// The kernel's name.
+    pub name: String,
+    /// Its number.
+    pub number: Number,
+}
+
+/// A file: its file system's number and its inode.
+type Inode = (Number, u64);
+
+/// What stands behind a loop device.
+#[derive(PartialEq, Eq)]
+enum Behind {
+    Device(Number),
+    File(Inode),
+}
+
+struct Loop {
+    name: String,
+    number: Number,
+    behind: Behind,
+}
+
+/// The device in question, first, and all that share bytes with it.
+pub struct Relatives {
+    /// The devices.
+    pub nodes: Vec<Node>,
+    /// The files behind those that are loop devices.
+    images: BTreeSet<Inode>,
+    /// What the relations alone say against it.
+    pub uses: Vec<Use>,
+    loops: Vec<Loop>,
+}
+
+impl Relatives {
+    /// Looks around the device of a directory of sysfs.
+    pub fn of(directory: &Path) -> io::Result<Relatives> {
+        let mut relatives = Relatives {
+            nodes: Vec::new(),
+            images: BTreeSet::new(),
+            uses: Vec::new(),
+            loops: loops()?,
+        };
+        relatives.add_with_above(directory, DEPTH_MAX);
+        relatives.add_below(directory, DEPTH_MAX);
+        Ok(relatives)
+    }
+
+    /// What an open file has to do with the device, in words; absent when nothing.
+    pub fn name_of(&self, stat: &Statx) -> Option<&str> {
+        match FileType::from_raw_mode(stat.stx_mode.into()) {
+            FileType::BlockDevice => {
+                let number = (stat.stx_rdev_major, stat.stx_rdev_minor);
+                let found = self.nodes.iter().position(|node| node.number == number)?;
+                Some(if found == 0 { "it" } else { &self.nodes[found].name })
+            }
+            FileType::RegularFile => {
+                let inode = ((stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino);
+                self.images.contains(&inode).then_some("the image behind it")
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds a device, once.
+    fn add(&mut self, directory: &Path) -> Option<Node> {
+        let number = read(&directory.join("dev")).and_then(|text| {
+            let (major, minor) = text.split_once(':')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        })?;
+        if self.knows(number) {
+            return None;
+        }
+        let name = file_name(directory);
+        self.nodes.push(Node { name: name.clone(), number });
+        Some(Node { name, number })
+    }
+
+    fn knows(&self, number: Number) -> bool {
+        self.nodes.iter().any(|node| node.number == number)
+    }
+
+    /// Adds a device, its partitions and everything that is built on these.
+    fn add_with_above(&mut self, directory: &Path, depth: usize) {
+        if depth == 0 {
+            return;
+        }
+        let Some(node) = self.add(directory) else { return };
+        for entry in entries(directory) {
+            if entry.path().join("partition").exists() {
+                self.uses.push(Use::Partition { name: file_name(&entry.path()) });
+                self.add_with_above(&entry.path(), depth - 1);
+            }
+        }
+        for entry in entries(&directory.join("holders")) {
+            let holder = file_name(&entry.path());
+            self.uses.push(Use::Holder { device: node.name.clone(), holder });
+            if let Ok(holder) = fs::canonicalize(entry.path()) {
+                self.add_with_above(&holder, depth - 1);
+            }
+        }
+        self.add_loops_on(&node, depth);
+    }
+
+    /// Loop devices over a block device, which sysfs does not list as holders.
+    fn add_loops_on(&mut self, node: &Node, depth: usize) {
+        for (name, number) in self.loops_over(&Behind::Device(node.number)) {
+            self.uses.push(Use::Holder { device: node.name.clone(), holder: name });
+            self.add_loop(number, depth);
+        }
+    }
+
+    fn loops_over(&self, behind: &Behind) -> Vec<(String, Number)> {
+        let over = self.loops.iter().filter(|one| one.behind == *behind);
+        over.filter(|one| !self.knows(one.number))
+            .map(|one| (one.name.clone(), one.number))
+            .collect()
+    }
+
+    fn add_loop(&mut self, number: Number, depth: usize) {
+        // One that is gone by now has no users either.
+        if let Ok(directory) = directory_of(number) {
+            self.add_with_above(&directory, depth - 1);
+        }
+    }
+
+    /// Adds what a device is built on. A partition or a volume is a part of what is below it:
+    /// there only the users of the whole count. A loop device is the same bytes as what is behind
+    /// it, so that all users of that count.
+    fn add_below(&mut self, directory: &Path, depth: usize) {
+        if depth == 0 {
+            return;
+        }
+        let disk = directory.join("partition").exists().then(|| directory.parent()).flatten();
+        let slaves = entries(&directory.join("slaves"));
+        let slaves = slaves.filter_map(|entry| fs::canonicalize(entry.path()).ok());
+        for below in disk.map(Path::to_path_buf).into_iter().chain(slaves) {
+            if let Some(node) = self.add(&below) {
+                self.add_loops_on(&node, depth);
+            }
+            self.add_below(&below, depth - 1);
+        }
+        let name = file_name(directory);
+        let Some(own) = self.loops.iter().find(|one| one.name == name) else { return };
+        match own.behind {
+            Behind::Device(number) => {
+                if let Ok(behind) = directory_of(number) {
+                    self.add_with_above(&behind, depth - 1);
+                    self.add_below(&behind, depth - 1);
+                }
+            }
+            Behind::File(inode) => {
+                self.images.insert(inode);
+                for (name, number) in self.loops_over(&Behind::File(inode)) {
+                    self.uses.push(Use::SameImage { holder: name });
+                    self.add_loop(number, depth);
+                }
+            }
+        }
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// All loop devices that something is attached to.
+fn loops() -> io::Result<Vec<Loop>> {
+    let mut room = None;
+    let mut loops = Vec::new();
+    for entry in entries(Path::new("/sys/block")) {
+        let directory = entry.path();
+        let Some(path) = read(&directory.join("loop/backing_file")) else { continue };
+        let number = read(&directory.join("dev")).unwrap_or_default();
+        let Some((major, minor)) = number.split_once(':') else { continue };
+        let (Ok(major), Ok(minor)) = (major.parse(), minor.parse()) else { continue };
+        let name = file_name(&directory);
+        let behind = match &mut room {
+            Some(room) => behind(room, (major, minor)),
+            none => node_room().and_then(|made| behind(none.insert(made), (major, minor))),
+        };
+        let behind = match behind {
+            Ok(behind) => behind,
+            Err(error) => match error.raw_os_error() {
+                // Detached meanwhile.
+                Some(libc::ENXIO | libc::ENODEV) => continue,
+                // Not root: then only what has a path can be seen.
+                Some(libc::EPERM | libc::EACCES) => match behind_path(&path) {
+                    Some(behind) => behind,
+                    None => continue,
+                },
+                _ => return Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
+            },
+        };
+        loops.push(Loop { name, number: (major, minor), behind });
+    }
+    Ok(loops)
+}
+
+/// A file system in memory without a place in any namespace. A node made in it opens a device
+/// whatever nodes there are elsewhere; it is gone with the descriptor.
+fn node_room() -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&context)?;
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    Ok(rustix::mount::fsmount(&context, flags, MountAttrFlags::empty())?)
+}
+
+fn behind(room: &OwnedFd, (major, minor): Number) -> io::Result<Behind> {
+    let name = format!("{major}:{minor}");
+    let number = rustix::fs::makedev(major, minor);
+    rustix::fs::mknodat(room, &name, FileType::BlockDevice, Mode::RUSR, number)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let node = rustix::fs::openat(room, &name, flags, Mode::empty());
+    rustix::fs::unlinkat(room, &name, AtFlags::empty())?;
+    let backing = sys::loop_backing(node?.as_fd())?;
+    Ok(match backing.device {
+        0 => Behind::File((numbers(backing.file_system), backing.inode)),
+        device => Behind::Device(numbers(device)),
+    })
+}
+
+fn behind_path(path: &str) -> Option<Behind> {
+    let metadata = fs::metadata(path).ok()?;
+    Some(match metadata.file_type().is_block_device() {
+        true => Behind::Device(numbers(metadata.rdev())),
+        false => Behind::File((numbers(metadata.dev()), metadata.ino())),
+    })
+}

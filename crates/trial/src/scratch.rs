@@ -1,0 +1,141 @@
+//! The scratch directory of one trial: made by the runner in kurabe's own directory right before
+//! the trial, under a name that nobody else has, and removed after it.
+//!
+//! In it lie the trial's ledger and the *room*, in which the trial makes its mount point and files.
+//! Invariants: a name is used once; nothing is made in the directory by a path that a stranger
+//! could change; and where the trial has a mount namespace of its own, its commands find nothing
+//! in kurabe's own directory but the room.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::mount::{MountFlags, mount, mount_bind};
+use trust::{Directory, way};
+
+use crate::ledger::{self, CleanReport, Ledger, Taken};
+use crate::sys;
+
+/// Rights of the room and of what leads to it, where a trial has a mount namespace of its own.
+pub const ROOM_MODE: u32 = 0o700;
+
+/// Name of the room in the scratch directory.
+const ROOM: &str = "room";
+
+/// A scratch directory that the runner made.
+#[derive(Debug)]
+pub struct Scratch<'a> {
+    own: &'a Directory,
+    ledger: &'a Ledger,
+    ledger_id: u64,
+    name: String,
+}
+
+impl<'a> Scratch<'a> {
+    /// Makes one in kurabe's own directory.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; then nothing was made.
+    pub fn make(own: &'a Directory, ledger: &'a Ledger) -> io::Result<Scratch<'a>> {
+        let name = ledger::random_name();
+        let ledger_id = ledger.take(Taken::Scratch { name: name.clone() })?;
+        let scratch = Scratch { own, ledger, ledger_id, name };
+        match own.make_directory(&scratch.name, 0o700) {
+            Ok(_) => Ok(scratch),
+            Err(refused) => {
+                ledger.gave_back(ledger_id)?;
+                Err(refused.into())
+            }
+        }
+    }
+
+    /// Its path, for the trial.
+    pub fn path(&self) -> PathBuf {
+        self.own.path().join(&self.name)
+    }
+
+    /// Gives back what the trial left, and removes the directory. What could not be given back
+    /// stays in the ledger; doing this again tries again.
+    pub fn give_back(&self) -> CleanReport {
+        let mut report = ledger::give_back_scratch(self.own, &self.name);
+        if report.left.is_empty()
+            && let Err(error) = self.ledger.gave_back(self.ledger_id)
+        {
+            report.left.push(format!("{}: {error}", self.ledger.path().display()));
+        }
+        report
+    }
+}
+
+/// A scratch directory that a trial works in. What cleans it waits as long as this lives.
+#[derive(Debug)]
+pub struct Occupied {
+    scratch: Directory,
+    room: PathBuf,
+}
+
+impl Occupied {
+    /// Occupies the scratch directory of the calling process's trial and makes its room.
+    ///
+    /// # Errors
+    ///
+    /// The directory is being cleaned or gone: the runner is dead, and nothing may be taken any
+    /// more. A stranger could change it.
+    pub fn enter(path: &Path) -> io::Result<Occupied> {
+        let gone =
+            || io::Error::other(format!("{} is being removed: the runner is gone", path.display()));
+        let scratch = Directory::open(path)?;
+        let locked = rustix::fs::flock(scratch.descriptor(), FlockOperation::NonBlockingLockShared);
+        // A file system that knows no locks on directories has none for the cleaner either.
+        let is_cleaned = locked == Err(rustix::io::Errno::WOULDBLOCK);
+        if is_cleaned || rustix::fs::fstat(scratch.descriptor())?.st_nlink == 0 {
+            return Err(gone());
+        }
+        // From here on the trial starts programs, which are given 0, 1 and 2 and nothing else.
+        sys::keep_descriptors_from_children()?;
+        let room = scratch.make_directory(ROOM, ROOM_MODE)?;
+        // Whoever is number 1 is the first process of a namespace of the trial's own.
+        if std::process::id() == 1 {
+            cover(path, &room)?;
+        }
+        Ok(Occupied { room: room.path().to_path_buf(), scratch })
+    }
+
+    /// Where the trial makes its mount point and files.
+    pub fn room(&self) -> &Path {
+        &self.room
+    }
+
+    /// Begins a ledger of the trial's.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written; then nothing may be taken.
+    pub fn ledger(&self) -> io::Result<Ledger> {
+        Ledger::in_scratch(&self.scratch)
+    }
+}
+
+/// Covers kurabe's own directory, in this mount namespace, with one that holds nothing but the
+/// room.
+fn cover(scratch: &Path, room: &Directory) -> io::Result<()> {
+    let (Some(own), Some(name)) = (scratch.parent(), scratch.file_name()) else {
+        return Err(io::Error::other(format!("{} is no scratch directory", scratch.display())));
+    };
+    let failed = |error: io::Error| {
+        io::Error::new(error.kind(), format!("covering {}: {error}", own.display()))
+    };
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let options = format!("size=64k,nr_inodes=16,mode={ROOM_MODE:o}");
+    let options = std::ffi::CString::new(options).expect("it has no zero byte");
+    mount("kurabe", own, "tmpfs", flags, Some(options.as_c_str()))
+        .map_err(|error| failed(error.into()))?;
+    let cover = Directory::open(own)?;
+    let above = cover.make_directory(name, ROOM_MODE)?;
+    let point = above.make_directory(ROOM, ROOM_MODE)?;
+    // By descriptor, because its path leads to the cover by now.
+    let source = way::descriptor_path(room.descriptor().as_raw_fd());
+    mount_bind(source, point.path()).map_err(|error| failed(error.into()))
+}
