@@ -20,6 +20,7 @@ use trial::ledger::Ledger;
 use trial::scratch::Scratch;
 use trust::Directory;
 
+use crate::preflight::Pinned;
 use crate::runner::Executor;
 
 /// How long a stopped trial may take to unmount and detach before it is killed; the kernel gives
@@ -31,17 +32,23 @@ pub struct ProcessExecutor<'a> {
     own: &'a Directory,
     ledger: &'a Ledger,
     stopped: &'a dyn Fn() -> bool,
+    /// The directories of `dir:` contenders, each with its device and inode.
+    directories: &'a [Pinned],
     /// The scratch directories of earlier trials that could not be given back.
     left: Vec<Scratch<'a>>,
 }
 
 impl Executor for ProcessExecutor<'_> {
     fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
+        let mut spec = spec.clone();
+        spec.directory_identity = spec.contender.directory.as_ref().and_then(|directory| {
+            let pinned = self.directories.iter().find(|(path, _)| path == directory);
+            pinned.map(|(_, identity)| *identity)
+        });
         let started = Instant::now();
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let mut phase = Phase::Mkfs;
         let begun = self.make_scratch();
-        let mut spec = spec.clone();
         let said = match &begun {
             Ok(scratch) => {
                 spec.scratch = scratch.path();
@@ -71,9 +78,10 @@ impl<'a> ProcessExecutor<'a> {
     pub fn new(
         own: &'a Directory,
         ledger: &'a Ledger,
+        directories: &'a [Pinned],
         stopped: &'a dyn Fn() -> bool,
     ) -> ProcessExecutor<'a> {
-        ProcessExecutor { own, ledger, stopped, left: Vec::new() }
+        ProcessExecutor { own, ledger, stopped, directories, left: Vec::new() }
     }
 
     /// Tries once more to give back what earlier trials left, and says what is still there.
@@ -171,6 +179,7 @@ impl<'a> ProcessExecutor<'a> {
 fn spawn() -> io::Result<Child> {
     Command::new("/proc/self/exe")
         .args(["trial", "--parent", &std::process::id().to_string()])
+        .args(trust::owner::words())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .process_group(0)

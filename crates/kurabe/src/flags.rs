@@ -4,7 +4,7 @@
 //! turns it into the same text that a study file holds, and validation happens there.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use lab::study::{CommandText, StudyText, WorkloadText};
@@ -21,6 +21,9 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub action: Action,
+    /// Believe files, directories and results of this user too. May be repeated.
+    #[arg(long, global = true, value_name = "USER")]
+    pub trust: Vec<String>,
 }
 
 /// The subcommands.
@@ -143,9 +146,6 @@ pub struct LoadArgs {
     /// Values that {VAR} takes in the command or in a contender: --parameter-list jobs 1,2,4.
     #[arg(short = 'L', long, num_args = 2, value_names = ["VAR", "VALUES"], action = clap::ArgAction::Append)]
     pub parameter_list: Vec<String>,
-    /// Where the command's output goes: null, pipe, inherit or a file.
-    #[arg(long, value_name = "WHERE")]
-    pub output: Option<String>,
 }
 
 /// Loads other than a command, and their options.
@@ -257,6 +257,9 @@ pub struct StudyArgs {
     /// Name of the study; names the result directory.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Where the output of commands goes: null, pipe, inherit or a file. [default: null]
+    #[arg(long, value_name = "WHERE")]
+    pub output: Option<String>,
 }
 
 /// Options of the output.
@@ -352,6 +355,10 @@ pub struct RunArgs {
 pub struct ResumeArgs {
     /// The result directory of the interrupted study.
     pub directory: PathBuf,
+    /// Name or serial number of the real device whose contents may be destroyed; to be said again
+    /// each time.
+    #[arg(long, value_name = "NAME_OR_SERIAL")]
+    pub destroy: Option<String>,
     /// Options of the output.
     #[command(flatten)]
     pub present: ShowArgs,
@@ -394,7 +401,6 @@ impl CompareArgs {
         let mut text = StudyText {
             contenders: self.contenders.clone(),
             parameters,
-            output: self.load.output.clone(),
             workloads: vec![WorkloadText {
                 name: self.load.command_name.clone(),
                 why: None,
@@ -424,7 +430,7 @@ impl CompareArgs {
             ..Default::default()
         };
         self.study.apply(&mut text);
-        self.present.apply(&mut text);
+        self.present.show.apply(&mut text);
         text
     }
 }
@@ -454,7 +460,6 @@ impl StudyArgs {
     /// Puts what was given on the command line over what the study says.
     pub fn apply(&self, text: &mut StudyText) {
         set(&mut text.device, &self.device);
-        set(&mut text.destroy, &self.destroy);
         set(&mut text.baseline, &self.baseline);
         set(&mut text.warmup, &self.warmup);
         set(&mut text.budget, &self.budget);
@@ -464,6 +469,9 @@ impl StudyArgs {
         set(&mut text.seed, &self.seed);
         set(&mut text.same_within, &self.same_within);
         set(&mut text.name, &self.name);
+        if self.output_file().is_none() {
+            set(&mut text.output, &self.output);
+        }
         text.discard |= self.discard;
         if self.runs.is_some() || self.min_runs.is_some() || self.max_runs.is_some() {
             text.runs = self.runs;
@@ -474,16 +482,18 @@ impl StudyArgs {
             text.gate.clone_from(&self.gate);
         }
     }
+
+    /// The file that the output of commands goes to, which no study names.
+    pub fn output_file(&self) -> Option<&Path> {
+        let word = self.output.as_deref()?;
+        (!["", "null", "pipe", "inherit"].contains(&word)).then(|| Path::new(word))
+    }
 }
 
-impl PresentArgs {
+impl ShowArgs {
     /// Puts what was given on the command line over what the study says.
     pub fn apply(&self, text: &mut StudyText) {
-        set(&mut text.out, &self.out);
-        set(&mut text.export_json, &self.show.export_json);
-        set(&mut text.export_csv, &self.show.export_csv);
-        set(&mut text.export_markdown, &self.show.export_markdown);
-        if let Some(style) = self.show.style {
+        if let Some(style) = self.style {
             text.style = style.to_possible_value().map(|value| value.get_name().to_string());
         }
     }

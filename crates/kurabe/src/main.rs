@@ -24,6 +24,9 @@ use crate::flags::Action;
 
 fn main() -> ExitCode {
     let cli = terminal::parse();
+    if let Err(problem) = trust::owner::trust(&cli.trust) {
+        return Failure::refused(problem).report();
+    }
     let result = match cli.action {
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),
         Action::Load => return trial::workload::main(),

@@ -17,8 +17,8 @@ pub fn man(directory: Option<&Path>) -> Result<u8, Failure> {
         terminal::generated(&page);
         return Ok(exit::OK);
     };
-    std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+    let opened = trust::Directory::open_or_make(directory, 0o755).map_err(Failure::refused)?;
+    clap_mangen::generate_to(Cli::command(), opened.descriptor_path())
         .map_err(|error| Failure::broken(format!("{}: {error}", directory.display())))?;
     Ok(exit::OK)
 }

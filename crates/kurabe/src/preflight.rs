@@ -2,11 +2,11 @@
 //! are missing. Knows what the trials need and nothing of how they are carried out.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
+use lab::contender::Contender;
 use lab::load::{TreeLoad, TreeSource};
 use lab::quantity::size_text;
-use lab::spec::{CommandLine, Load, Workload};
+use lab::spec::{CommandLine, Load, Output, Workload};
 use lab::study::Study;
 use trial::device::DeviceRequest;
 use trial::filesystem::{self, Access};
@@ -16,36 +16,23 @@ use trust::Directory;
 use crate::exit::Failure;
 use crate::terminal;
 
-/// Refuses a study that cannot be carried out here, with everything that is in its way.
-pub fn preflight(study: &Study) -> Result<(), Failure> {
-    let request = device_request(study)?;
+/// A directory of a `dir:` contender, with the device and the inode that it has to keep.
+pub type Pinned = (PathBuf, (u64, u64));
+
+/// Refuses a study that cannot be carried out here, with everything that is in its way. Nothing of
+/// the study is executed. Gives the directories of `dir:` contenders with device and inode.
+pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Failure> {
+    let request = device_request(study, destroy)?;
     let mut problems = Vec::new();
+    let mut directories = Vec::new();
     for contender in &study.contenders {
-        let Some(file_system) = filesystem::by_name(&contender.file_system) else {
-            problems.push(format!("{}: this kurabe does not know it", contender.file_system));
-            continue;
-        };
-        for missing in filesystem::missing(file_system) {
-            problems.push(format!("contender '{}': {missing}", contender.label));
-        }
-        if let Some(directory) = &contender.directory
-            && let Some(problem) = directory_problem(directory)
-        {
-            problems.push(format!("contender '{}': {problem}", contender.label));
-        }
-        let least = file_system.size_bytes_min();
-        if file_system.needs_device()
-            && let Some(size_bytes) = trial::device::size_bytes(&request)
-            && size_bytes < least
-        {
-            problems.push(format!(
-                "contender '{}': {} needs at least {}, and --device {} has {}",
-                contender.label,
-                file_system.name(),
-                size_text(least),
-                study.device,
-                size_text(size_bytes)
-            ));
+        let label = &contender.label;
+        let found = contender_problems(study, contender, &request);
+        problems.extend(found.into_iter().map(|problem| format!("contender '{label}': {problem}")));
+        match contender.directory.as_ref().map(|path| (path, identity_of(path))) {
+            Some((path, Ok(identity))) => directories.push((path.clone(), identity)),
+            Some((_, Err(problem))) => problems.push(format!("contender '{label}': {problem}")),
+            None => {}
         }
     }
     if needs_device(study) && !rustix::process::geteuid().is_root() {
@@ -53,30 +40,14 @@ pub fn preflight(study: &Study) -> Result<(), Failure> {
             "making and mounting file systems needs root; run kurabe by sudo, or compare existing directories as dir:/path".into(),
         );
     }
+    if let Output::File(path) = &study.output
+        && let Err(refused) = trust::file::check_target(path)
+    {
+        problems.push(format!("--output: {refused}"));
+    }
     let room = room(study, &request);
     for workload in &study.workloads {
-        problems.extend(command_problems(workload));
-        let name = &workload.name;
-        if let Err(problem) = trial::workload::check(&workload.load, room.as_ref()) {
-            problems.push(format!("workload '{name}': {problem}"));
-        }
-        for contender in &study.contenders {
-            let access = filesystem::by_name(&contender.file_system).map(|f| f.access());
-            let (fits, loads) = match access {
-                Some(Access::RawDevice) => {
-                    (workload.load.runs_on_raw(), "fio, fio-matrix or objects")
-                }
-                Some(Access::MinfsLibrary) => (workload.load.runs_on_library(), "objects"),
-                _ => (true, ""),
-            };
-            if !fits {
-                problems.push(format!(
-                    "workload '{name}': a {} load needs a mounted file system, and contender '{}' is none; leave that contender out, or use {loads}",
-                    workload.load.kind(),
-                    contender.label
-                ));
-            }
-        }
+        problems.extend(workload_problems(study, workload, room.as_ref()));
     }
     // The claim comes last: where something else is in the way, nobody opens the device.
     if let (DeviceRequest::Block { path, destroy }, true) = (&request, problems.is_empty())
@@ -86,7 +57,59 @@ pub fn preflight(study: &Study) -> Result<(), Failure> {
         problems.push(format!("--device {}: {error}", study.device));
     }
     problems.dedup();
-    if problems.is_empty() { Ok(()) } else { Err(Failure::refused(problems.join("\nkurabe: "))) }
+    match problems.is_empty() {
+        true => Ok(directories),
+        false => Err(Failure::refused(problems.join("\nkurabe: "))),
+    }
+}
+
+fn contender_problems(
+    study: &Study,
+    contender: &Contender,
+    request: &DeviceRequest,
+) -> Vec<String> {
+    let Some(file_system) = filesystem::by_name(&contender.file_system) else {
+        return vec![format!("this kurabe does not know {}", contender.file_system)];
+    };
+    let mut problems = filesystem::missing(file_system);
+    let least = file_system.size_bytes_min();
+    if file_system.needs_device()
+        && let Some(size_bytes) = trial::device::size_bytes(request)
+        && size_bytes < least
+    {
+        problems.push(format!(
+            "{} needs at least {}, and --device {} has {}",
+            file_system.name(),
+            size_text(least),
+            study.device,
+            size_text(size_bytes)
+        ));
+    }
+    problems
+}
+
+fn workload_problems(study: &Study, workload: &Workload, room: Option<&Room>) -> Vec<String> {
+    let mut problems = command_problems(workload);
+    let name = &workload.name;
+    if let Err(problem) = trial::workload::check(&workload.load, room) {
+        problems.push(format!("workload '{name}': {problem}"));
+    }
+    for contender in &study.contenders {
+        let access = filesystem::by_name(&contender.file_system).map(|f| f.access());
+        let (fits, loads) = match access {
+            Some(Access::RawDevice) => (workload.load.runs_on_raw(), "fio, fio-matrix or objects"),
+            Some(Access::MinfsLibrary) => (workload.load.runs_on_library(), "objects"),
+            _ => (true, ""),
+        };
+        if !fits {
+            problems.push(format!(
+                "workload '{name}': a {} load needs a mounted file system, and contender '{}' is none; leave that contender out, or use {loads}",
+                workload.load.kind(),
+                contender.label
+            ));
+        }
+    }
+    problems
 }
 
 /// Whether anything is to be made and mounted.
@@ -94,30 +117,21 @@ pub fn needs_device(study: &Study) -> bool {
     study.contenders.iter().any(|contender| contender.directory.is_none())
 }
 
-/// The device that the study asks for.
-pub fn device_request(study: &Study) -> Result<DeviceRequest, Failure> {
-    DeviceRequest::parse(&study.device, study.destroy.as_deref())
-        .map_err(|error| Failure::refused(format!("--device: {error}")))
+/// The device that the study asks for, with what the command line says may be destroyed.
+pub fn device_request(study: &Study, destroy: Option<&str>) -> Result<DeviceRequest, Failure> {
+    DeviceRequest::parse(&study.device, destroy).map_err(|error| {
+        let flag = if error.about_destroy { "--destroy" } else { "--device" };
+        Failure::refused(format!("{flag}: {error}"))
+    })
 }
 
-fn directory_problem(directory: &Path) -> Option<String> {
-    match directory.metadata() {
-        Err(error) => Some(format!("{}: {error}", directory.display())),
-        Ok(metadata) if !metadata.is_dir() => {
-            Some(format!("{} is not a directory", directory.display()))
-        }
-        Ok(_) => {
-            let writable = rustix::fs::access(
-                directory,
-                rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
-            );
-            // What others can change there could lead a trial to anywhere.
-            writable
-                .err()
-                .map(|error| format!("{} cannot be written: {error}", directory.display()))
-                .or_else(|| Some(Directory::open_shared(directory).err()?.to_string()))
-        }
-    }
+/// Device and inode of the directory of a contender, which nobody else may be able to exchange.
+fn identity_of(directory: &Path) -> Result<(u64, u64), String> {
+    let opened = Directory::open_shared(directory).map_err(|refused| refused.to_string())?;
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(opened.descriptor_path(), access)
+        .map_err(|error| format!("{} cannot be written: {error}", directory.display()))?;
+    opened.identity().map_err(|refused| refused.to_string())
 }
 
 /// Programs that are named but nowhere to be found, each with the step that names it, in words for
@@ -171,8 +185,9 @@ fn relative_words(program: &str) -> String {
     format!("is looked for in the trial's directory, which is empty; {next}")
 }
 
-/// The program of a command when it is nowhere to be found. Of a line for a shell the shell itself
-/// is asked, and only where the answer is certain; a relative path is no affair of this function.
+/// The program of a command when it is nowhere to be found. Of a line for a shell it is told only
+/// where the answer is certain, and without running the shell, which the study names; a relative
+/// path is no affair of this function.
 pub fn missing_program(line: &CommandLine) -> Option<&str> {
     match line {
         CommandLine::Words(words) => Some(words[0].as_str()).filter(|program| !is_there(program)),
@@ -213,21 +228,23 @@ fn simple_command(line: &str) -> Option<&str> {
     (!line.contains(GRAMMAR) && word.chars().all(is_plain)).then_some(word)
 }
 
-/// Whether a shell that can be asked knows no program, builtin or keyword of this name.
+/// What shells do themselves: builtins and keywords of dash, bash, ksh and zsh that can be the first
+/// word of a simple command.
+const BUILTINS: &str = ". : [ [[ alias autoload bg bind break builtin caller case cd chdir command \
+    compgen complete continue declare dirs disown do done echo echotc elif else emulate enable esac \
+    eval exec exit export false fc fg fi float for function getopts hash help history if in integer \
+    jobs kill let limit local logout mapfile nameref nocorrect noglob popd print printf pushd pwd \
+    read readarray readonly rehash repeat return select set setopt shift shopt sleep source suspend \
+    test then time times trap true type typeset ulimit umask unalias unfunction unhash unlimit \
+    unset unsetopt until vared wait whence where which while zmodload";
+
+/// Whether a shell of a known kind finds no program, builtin or keyword of this name.
 fn is_unknown_to(shell: &[String], program: &str) -> bool {
-    const ASKED: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
+    const KNOWN: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
     let [shell] = shell else { return false };
     let name = Path::new(shell).file_name().unwrap_or_default();
-    if !ASKED.iter().any(|asked| name == *asked) {
-        return false;
-    }
-    if program.contains('/') {
-        return !is_there(program);
-    }
-    let mut asked = Command::new(shell);
-    asked.args(["-c", "command -v \"$1\"", shell, program]);
-    asked.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    asked.status().is_ok_and(|status| status.code() == Some(1) || status.code() == Some(127))
+    let is_builtin = BUILTINS.split_whitespace().any(|builtin| builtin == program);
+    KNOWN.iter().any(|known| name == *known) && !is_builtin && !is_there(program)
 }
 
 /// An archive of this size takes tar seconds to look through when it is compressed, so the user is

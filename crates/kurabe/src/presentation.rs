@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use lab::analysis::Analysis;
 use lab::plan::Plan;
 use lab::record::Record;
-use lab::result::{ResultError, replace};
 use serde_json::Value;
+use trust::Refused;
+use trust::file::{is_stream, write};
 
 use crate::exit::Failure;
 use crate::flags::{ShowArgs, Style};
@@ -48,14 +49,10 @@ impl Presentation {
 
 /// Refuses a file that cannot be made where it is wanted.
 pub fn check_target(path: &Path) -> Result<(), Failure> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if parent.is_some_and(|parent| !parent.is_dir()) || path.is_dir() {
-        return Err(Failure::refused(format!(
-            "export file {}: its directory does not exist, or it is one itself; make the directory first",
-            path.display()
-        )));
-    }
-    Ok(())
+    trust::file::check_target(path).map_err(|refused| {
+        let next = if refused.is_missing() { "; make the directory first" } else { "" };
+        Failure::refused(format!("export file {}: {refused}{next}", path.display()))
+    })
 }
 
 /// Files that the user wants besides the result directory.
@@ -79,6 +76,12 @@ impl Exports {
             .try_for_each(|path| check_target(path))
     }
 
+    /// Those that are files: a stream is written once, at the end.
+    pub fn files(&self) -> Exports {
+        let file = |path: &Option<PathBuf>| path.clone().filter(|path| !is_stream(path));
+        Exports { json: file(&self.json), csv: file(&self.csv), markdown: file(&self.markdown) }
+    }
+
     /// Writes all of them.
     pub fn write(
         &self,
@@ -86,26 +89,27 @@ impl Exports {
         records: &[Record],
         analysis: &Analysis,
         facts: &Value,
-    ) -> Result<(), ResultError> {
+    ) -> Result<(), Refused> {
         if let Some(path) = &self.json {
             let json = report::export::json(plan, records, analysis, facts);
-            replace(path, format!("{json:#}\n").as_bytes())?;
+            write(path, format!("{json:#}\n").as_bytes())?;
         }
         if let Some(path) = &self.csv {
-            replace(path, report::export::csv(records).as_bytes())?;
+            write(path, report::export::csv(records).as_bytes())?;
             for (name, text) in [
                 ("latencies", report::export::latencies_csv(analysis)),
                 ("overhead", report::export::overhead_csv(analysis)),
             ] {
-                if let Some(text) = text {
-                    replace(&beside(path, name), text.as_bytes())?;
+                // Beside a stream there is no place.
+                if let (Some(text), false) = (text, is_stream(path)) {
+                    write(&beside(path, name), text.as_bytes())?;
                 }
             }
         }
         if let Some(path) = &self.markdown {
             let mut text = report::export::markdown(plan, analysis);
             text.push_str(&report::published::markdown(plan, records, analysis));
-            replace(path, text.as_bytes())?;
+            write(path, text.as_bytes())?;
         }
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! `kurabe report`, and the page at the end of every run. Reads result directories and writes what
 //! the user wants of them; nothing of a result is changed.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use lab::result::{ResultError, StoredResult, replace};
+use lab::result::StoredResult;
 use report::across::Across;
 use report::source::Source;
 use serde_json::Value;
+use trust::file::write;
+use trust::{Directory, Refused};
 
 use crate::exit::{self, Failure};
 use crate::flags::ReportArgs;
@@ -37,7 +38,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         )
         .map_err(Failure::broken)?;
     if let Some(path) = &args.html {
-        replace(path, report::page::page(&source).as_bytes()).map_err(Failure::broken)?;
+        write(path, report::page::page(&source).as_bytes()).map_err(Failure::broken)?;
     }
     if let Some(directory) = &args.svg {
         write_pictures(directory, report::page::pictures(&source))?;
@@ -71,7 +72,7 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
         return Err(Failure::refused(why));
     }
     if let Some(path) = &args.html {
-        replace(path, report::across::page(&across).as_bytes()).map_err(Failure::broken)?;
+        write(path, report::across::page(&across).as_bytes()).map_err(Failure::broken)?;
     }
     if let Some(directory) = &args.svg {
         write_pictures(directory, report::across::pictures(&across))?;
@@ -82,11 +83,10 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
 
 /// Writes pictures into a directory, which is made where it is missing.
 fn write_pictures(directory: &Path, pictures: Vec<(String, String)>) -> Result<(), Failure> {
-    fs::create_dir_all(directory).map_err(|error| {
-        Failure::refused(format!("directory for pictures {}: {error}", directory.display()))
-    })?;
+    let directory = Directory::open_or_make(directory, 0o755)
+        .map_err(|refused| Failure::refused(format!("directory for pictures: {refused}")))?;
     for (name, picture) in pictures {
-        replace(&directory.join(name), picture.as_bytes()).map_err(Failure::broken)?;
+        directory.replace(name, picture.as_bytes(), 0o644).map_err(Failure::broken)?;
     }
     Ok(())
 }
@@ -101,8 +101,7 @@ fn read(directory: &Path) -> Result<Source, Failure> {
 }
 
 /// Writes the page of a result into its directory and yields its path.
-pub fn write_page(directory: &Path, source: &Source) -> Result<PathBuf, ResultError> {
-    let path = directory.join(PAGE_FILE);
-    replace(&path, report::page::page(source).as_bytes())?;
-    Ok(path)
+pub fn write_page(directory: &Directory, source: &Source) -> Result<PathBuf, Refused> {
+    directory.replace(PAGE_FILE, report::page::page(source).as_bytes(), 0o644)?;
+    Ok(directory.path().join(PAGE_FILE))
 }

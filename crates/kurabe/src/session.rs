@@ -1,19 +1,23 @@
 //! From what the user asked to a sitting: resolves the study, refuses what cannot be done before
 //! anything is touched, and opens the result.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lab::load::Load;
 use lab::plan::Plan;
-use lab::result::{ResultWriter, STUDY_FILE, StoredResult};
+use lab::result::{PLAN_FILE, ResultError, ResultWriter, STUDY_FILE, StoredResult, read_plan};
+use lab::spec::{Output, Workload};
 use lab::study::{Study, StudyError, StudyText};
 use lab::study_file;
 use serde_json::Value;
 use trial::filesystem;
+use trust::Refused;
 
 use crate::exit::{self, Failure};
-use crate::flags::{CompareArgs, ResumeArgs, RunArgs, ShowArgs, Style, flag_of_field, load_flags};
+use crate::flags::{
+    CompareArgs, PresentArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field, load_flags,
+};
 use crate::preflight::{device_request, preflight, read_files, room};
 use crate::presentation::Presentation;
 use crate::sitting::Sitting;
@@ -32,13 +36,13 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let study = text.resolve(&filesystem::names()).map_err(in_flags)?;
     if args.print_study {
         check_options(&study)?;
-        terminal::print(&study_file::print(&text));
+        terminal::print(&file_of(&text));
         return Ok(exit::OK);
     }
     if args.print_plan {
-        return print_plan(study);
+        return print_plan(study, args.study.destroy.as_deref());
     }
-    begin(&text, study)
+    begin(&text, study, &args.study, &args.present)
 }
 
 /// An error of the study, for somebody who typed flags.
@@ -57,10 +61,10 @@ fn check_options(study: &Study) -> Result<(), Failure> {
 }
 
 /// What the loads are going to do, without doing it.
-fn print_plan(mut study: Study) -> Result<u8, Failure> {
+fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     read_files(&mut study)?;
     check_options(&study)?;
-    let room = room(&study, &device_request(&study)?);
+    let room = room(&study, &device_request(&study, destroy)?);
     for workload in &study.workloads {
         let refused =
             |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));
@@ -80,43 +84,53 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
         .map_err(|error| Failure::refused(study_file::locate(path, &source.text, &error)))?;
     let profile = source.profile(args, &mut text).map_err(in_flags)?;
     args.study.apply(&mut text);
-    args.present.apply(&mut text);
+    args.present.show.apply(&mut text);
     // What was wrong in the file itself was found above; what is wrong now came from a flag.
     let mut study = text.resolve(&filesystem::names()).map_err(in_flags)?;
     study.reduced = profile.reduces(&whole, &study);
     if args.print_study {
         check_options(&study)?;
-        terminal::print(&study_file::print(&text));
+        terminal::print(&file_of(&text));
         return Ok(exit::OK);
     }
     if args.print_plan {
-        return print_plan(study);
+        return print_plan(study, args.study.destroy.as_deref());
     }
     if args.present.show.style != Some(Style::None) {
         terminal::note(&profile.words);
     }
-    begin(&text, study)
+    begin(&text, study, &args.study, &args.present)
+}
+
+/// The study file that equals what was asked, but for what is said on the command line alone.
+fn file_of(text: &StudyText) -> String {
+    let file = study_file::print(text);
+    match text.device.as_deref().filter(|device| device.starts_with('/')) {
+        None => file,
+        Some(device) => format!(
+            "# Everything on {} is lost: whoever starts this study confirms it by --destroy NAME,\n\
+             # on the command line and each time.\n{file}",
+            visible(device)
+        ),
+    }
 }
 
 /// `kurabe resume`.
 pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
-    // Nobody else may write any more when the records are read.
-    let writer = ResultWriter::resume(&args.directory).map_err(Failure::refused)?;
-    let stored = StoredResult::read(&args.directory).map_err(Failure::refused)?;
+    let (writer, stored) =
+        ResultWriter::resume(&args.directory).map_err(|error| foreign(&args.directory, error))?;
     for damage in &stored.damage {
         terminal::note(&format!("kurabe: {damage}"));
     }
-    let mut present = args.present.clone();
-    let asked = asked_before(&args.directory).unwrap_or_default();
-    present.export_json = present.export_json.or(asked.export_json);
-    present.export_csv = present.export_csv.or(asked.export_csv);
-    present.export_markdown = present.export_markdown.or(asked.export_markdown);
-    let presentation = Presentation::new(&present, asked.style.as_deref())?;
-    preflight(&stored.plan.study)?;
+    let style = style_before(&stored).and_then(|text| text.style);
+    let presentation = Presentation::new(&args.present, style.as_deref())?;
+    let directories = preflight(&stored.plan.study, args.destroy.as_deref())?;
     let sitting = Sitting {
         spent_before: Duration::from_nanos(stored.spent_ns()),
         facts: stored.facts.unwrap_or(Value::Null),
         plan: stored.plan,
+        destroy: args.destroy.clone(),
+        directories,
         records: stored.records,
         writer,
         presentation,
@@ -125,32 +139,85 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     sitting.carry_out()
 }
 
-/// What the study file in a result asks for besides the plan: the exports and the style.
-fn asked_before(directory: &Path) -> Option<StudyText> {
-    let path = directory.join(STUDY_FILE);
-    let text = fs::read_to_string(&path).ok()?;
-    study_file::parse(&path, &text).ok()
+/// What the study file in a result says besides the plan: the style.
+fn style_before(stored: &StoredResult) -> Option<StudyText> {
+    let text = stored.directory.read_text(STUDY_FILE).ok()?;
+    study_file::parse(Path::new(STUDY_FILE), &text).ok()
 }
 
-fn begin(text: &StudyText, mut study: Study) -> Result<u8, Failure> {
+/// The refusal of a result that somebody else can have made: with all that going on with it would
+/// run with the rights of this process.
+fn foreign(directory: &Path, error: ResultError) -> Failure {
+    let mut lines = vec![error.to_string()];
+    let is_foreign =
+        matches!(error, ResultError::Refused(Refused::Stranger { .. } | Refused::Writable { .. }));
+    let path = directory.join(PLAN_FILE);
+    let text = is_foreign.then(|| trust::file::read_text_of_anybody(&path).ok()).flatten();
+    if let Some(plan) = text.and_then(|text| read_plan(&path, &text).ok()) {
+        lines.push(format!("with your rights it would run, on {}:", visible(&plan.study.device)));
+        lines.extend(plan.study.workloads.iter().flat_map(commands));
+    }
+    Failure::refused(lines.join("\n"))
+}
+
+/// The commands of a workload, one a line.
+fn commands(workload: &Workload) -> Vec<String> {
+    let load = match &workload.load {
+        Load::Command { command } => Some(command),
+        _ => None,
+    };
+    let named = [
+        ("setup", workload.setup.as_ref()),
+        ("prepare", workload.prepare.as_ref()),
+        ("command", load),
+        ("cleanup", workload.cleanup.as_ref()),
+    ];
+    let mut lines: Vec<String> = named
+        .into_iter()
+        .filter_map(|(name, line)| {
+            let words = line?.words();
+            let joined = shlex::try_join(words.iter().map(String::as_str));
+            let shown = joined.unwrap_or_else(|_| words.join(" "));
+            Some(format!("  {name}: {}", visible(&shown)))
+        })
+        .collect();
+    if load.is_none() {
+        lines.push(format!("  load: {}", workload.load.kind()));
+    }
+    lines
+}
+
+/// A text on one line, in which everything can be seen.
+fn visible(text: &str) -> String {
+    let shown = |character: char| match character {
+        '\'' | '"' | '\\' => character.to_string(),
+        character => character.escape_debug().to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+fn begin(
+    text: &StudyText,
+    mut study: Study,
+    args: &StudyArgs,
+    present: &PresentArgs,
+) -> Result<u8, Failure> {
+    if let Some(file) = args.output_file() {
+        study.output = Output::File(file.into());
+    }
     studies::leave_out_missing(&mut study)?;
     read_files(&mut study)?;
-    let show = ShowArgs {
-        style: None,
-        export_json: text.export_json.clone(),
-        export_csv: text.export_csv.clone(),
-        export_markdown: text.export_markdown.clone(),
-    };
-    let presentation = Presentation::new(&show, text.style.as_deref())?;
-    preflight(&study)?;
+    let presentation = Presentation::new(&present.show, text.style.as_deref())?;
+    let directories = preflight(&study, args.destroy.as_deref())?;
     // Short enough to be typed again by hand.
     let seed = study.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    let out = text.out.clone().unwrap_or_else(|| default_directory(&study.name));
+    let out = present.out.clone().unwrap_or_else(|| default_directory(&study.name));
     let plan = Plan::new(study, seed);
-    let writer =
-        ResultWriter::create(&out, &plan, &study_file::print(text)).map_err(Failure::refused)?;
+    let writer = ResultWriter::create(&out, &plan, &file_of(text)).map_err(Failure::refused)?;
     let sitting = Sitting {
         plan,
+        destroy: args.destroy.clone(),
+        directories,
         records: Vec::new(),
         spent_before: Duration::ZERO,
         facts: Value::Null,

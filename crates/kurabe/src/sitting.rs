@@ -3,14 +3,14 @@
 //!
 //! Invariant: whatever ends it, what was taken is given back, or said to be still there.
 
-use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::analysis::Analysis;
 use lab::event::Event;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
-use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
+use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
 use lab::spec::Device;
 use lab::statistics::GateOutcome;
 use lab::study::Study;
@@ -26,7 +26,7 @@ use trust::Directory;
 
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
-use crate::preflight::{device_request, needs_device};
+use crate::preflight::{Pinned, device_request, needs_device};
 use crate::presentation::{Exports, Presentation};
 use crate::progress::{Progress, rough};
 use crate::reporting;
@@ -37,6 +37,10 @@ use crate::terminal;
 pub struct Sitting {
     /// What is to be carried out.
     pub plan: Plan,
+    /// The real device that may be destroyed, as it was said on the command line.
+    pub destroy: Option<String>,
+    /// The directories of `dir:` contenders as they are now, each with its device and inode.
+    pub directories: Vec<Pinned>,
     /// The records of earlier sittings that stand.
     pub records: Vec<Record>,
     /// Time that earlier sittings took.
@@ -96,10 +100,10 @@ impl Sitting {
                 }
             }
         }
-        let directory = self.writer.directory();
-        let (analysis, _) = analysed(directory, &self.plan, &self.records, &self.facts);
-        self.publish(&analysis).map_err(Failure::broken)?;
-        let source = Source::read(directory);
+        let directory = self.writer.directory().clone();
+        let (analysis, _) = analysed(&directory, &self.plan, &self.records, &self.facts);
+        self.publish(&analysis)?;
+        let source = StoredResult::read_in(directory.clone()).map(Source::of);
         if look.live || look.lines {
             // The progress went to standard error; on a terminal both end up on one screen.
             terminal::note("");
@@ -111,7 +115,8 @@ impl Sitting {
         let beside = report::published::terminal(&self.plan, &self.records, &analysis, look.colour);
         terminal::show(&beside);
         // The records are safe; a page that cannot be written can be made again.
-        match source.and_then(|source| reporting::write_page(directory, &source)) {
+        let page = source.and_then(|source| Ok(reporting::write_page(&directory, &source)?));
+        match page {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
             Err(error) => progress.say(&format!("the report could not be written: {error}")),
         }
@@ -182,7 +187,14 @@ impl Sitting {
         let study = &self.plan.study;
         let prepared = match needs_device(study) {
             false => None,
-            true => Some(prepare_device(study, own, &elapsed, stop, progress)?),
+            true => Some(prepare_device(
+                study,
+                self.destroy.as_deref(),
+                own,
+                &elapsed,
+                stop,
+                progress,
+            )?),
         };
         self.facts = json!({
             "schema": self.plan.schema,
@@ -194,7 +206,7 @@ impl Sitting {
         });
         let sitting = self.writer.begin_sitting(&self.facts).map_err(Failure::broken)?;
         // Not before the device is there: what is refused leaves no result.
-        progress.say(&format!("result: {}", self.writer.directory().display()));
+        progress.say(&format!("result: {}", self.writer.directory().path().display()));
         let stopped = || stop.signal().is_some();
         let surroundings = Surroundings {
             device: prepared.as_ref().map_or(Device::None, |prepared| prepared.device().clone()),
@@ -203,13 +215,13 @@ impl Sitting {
             stopped: &stopped,
             memory_bytes: memory_bytes(&self.facts),
         };
-        let mut executor = ProcessExecutor::new(own, ledger, &stopped);
-        let directory = self.writer.directory().to_path_buf();
+        let mut executor = ProcessExecutor::new(own, ledger, &self.directories, &stopped);
+        let directory = self.writer.directory().clone();
         let mut observer = SittingObserver {
             progress,
             directory: &directory,
             plan: &self.plan,
-            exports: &self.presentation.exports,
+            exports: &self.presentation.exports.files(),
             facts: &self.facts,
         };
         let end = runner::run(
@@ -234,7 +246,7 @@ impl Sitting {
 
     /// What the user is told of the end, unless it is the planned one.
     fn words_of(&self, end: End, all_given_back: bool) -> Option<String> {
-        let resume = format!("kurabe resume {}", self.writer.directory().display());
+        let resume = format!("kurabe resume {}", self.writer.directory().path().display());
         match end {
             End::Complete => None,
             End::Budget => Some(format!(
@@ -264,11 +276,12 @@ impl Sitting {
         names.filter(|name| failed(name)).collect()
     }
 
-    fn publish(&self, analysis: &Analysis) -> Result<(), ResultError> {
+    fn publish(&self, analysis: &Analysis) -> Result<(), Failure> {
         let comparisons: Vec<_> =
             analysis.workloads.iter().flat_map(|workload| &workload.comparisons).collect();
-        self.writer.write_json(COMPARISONS_FILE, &comparisons)?;
-        self.presentation.exports.write(&self.plan, &self.records, analysis, &self.facts)
+        self.writer.write_json(COMPARISONS_FILE, &comparisons).map_err(Failure::broken)?;
+        let exports = &self.presentation.exports;
+        exports.write(&self.plan, &self.records, analysis, &self.facts).map_err(Failure::broken)
     }
 
     fn exit_code(&self, analysis: &Analysis, all_given_back: bool) -> u8 {
@@ -312,12 +325,13 @@ fn clean_first(own: &Directory, progress: &Progress) {
 
 fn prepare_device(
     study: &Study,
+    destroy: Option<&str>,
     own: &Directory,
     elapsed: &dyn Fn() -> Duration,
     stop: &Stop,
     progress: &Progress,
 ) -> Result<Prepared, Failure> {
-    let request = device_request(study)?;
+    let request = device_request(study, destroy)?;
     let budget = study.budget_ns.map(Duration::from_nanos);
     let is_spent = || budget.is_some_and(|budget| elapsed() >= budget);
     let mut filled = |fill: trial::device::Progress| {
@@ -354,7 +368,7 @@ fn tool_versions(study: &Study) -> Value {
 struct SittingObserver<'a> {
     progress: &'a mut Progress,
     /// The result directory, where the histograms lie.
-    directory: &'a Path,
+    directory: &'a Arc<Directory>,
     plan: &'a Plan,
     exports: &'a Exports,
     facts: &'a Value,

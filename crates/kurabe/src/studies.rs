@@ -5,7 +5,6 @@
 //! tables name are ones that the loads report.
 
 use std::borrow::Cow;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use lab::contender::nearest;
@@ -122,8 +121,8 @@ pub struct Source {
 pub fn open(name: &Path) -> Result<Source, Failure> {
     let bundled = name.to_str().and_then(bundled);
     let read = |path: &Path| {
-        fs::read_to_string(path)
-            .map_err(|error| Failure::refused(format!("study file {}: {error}", path.display())))
+        trust::file::read_text(path)
+            .map_err(|refused| Failure::refused(format!("study file {refused}")))
     };
     match bundled {
         // A directory of the name is none: a clone of this project may have one.

@@ -89,6 +89,20 @@ fn forged_ledgers_are_obeyed_nowhere() {
     precious.expect_there();
     fs::remove_file(link).unwrap();
     untouched();
+    // Nor is a scratch directory that the dead one left believed once it is another user's.
+    let again = plant(&site.own(), &text);
+    let left = forged_ledger(&precious.0).lines().next().unwrap().to_string()
+        + "\n{\"take\":{\"id\":0,\"what\":{\"kind\":\"scratch\",\"name\":\"kurabe-1-0123456789abcdef\"}}}\n";
+    let ledger = site.ledger().join("kurabe-1-0.jsonl");
+    fs::write(&ledger, left).unwrap();
+    site.run(&["clean"]).expect(1).says(&["belongs to user"]);
+    precious.expect_there();
+    chown(&again, Some(0), Some(0)).unwrap();
+    site.run(&["clean"]).expect(1).says(&["belongs to user"]);
+    precious.expect_there();
+    fs::remove_file(again.join("taken-kurabe-1-0.jsonl")).unwrap();
+    site.run(&["clean"]).expect(0);
+    assert!(!again.exists() && !ledger.exists());
     // An own directory that is another user's is nobody's own.
     let theirs = site.home().join("theirs");
     fs::create_dir_all(theirs.join("ledger")).unwrap();

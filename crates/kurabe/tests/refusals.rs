@@ -29,7 +29,11 @@ fn contenders() {
     refused(&["ext4 @"], &[], &["CONTENDER", "'@' is followed by no mount option"]);
     refused(&[": ext4"], &[], &["CONTENDER", "the label", "empty"]);
     refused(&["dir:/no/such/place"], &[], &["dir:/no/such/place", "No such file or directory"]);
-    refused(&["dir:/etc/passwd"], &[], &["/etc/passwd is not a directory"]);
+    refused(
+        &["dir:/etc/passwd"],
+        &[],
+        &["/etc/passwd is a regular file, and a directory is needed"],
+    );
     refused(&["dir:/tmp @ noatime"], &[], &["CONTENDER", "never formatted"]);
     refused(&[], &[], &["<CONTENDER>"]);
 }

@@ -186,7 +186,7 @@ fn a_result_is_written_by_one_kurabe_at_a_time() {
     let site = Site::new();
     let running = start(&site, &["dir:/dev/shm"], &["--runs", "2"], &["sleep 1"]);
     wait_until("the first trial has begun", || site.work().join("result/facts.json").exists());
-    site.run(&["resume", "result"]).expect(2).says(&["being written by another kurabe"]);
+    site.run(&["resume", "result"]).expect(2).says(&["is writing it; wait for it to end"]);
     running.finish().expect(0);
     assert_eq!(site.records().len(), 2);
 }

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) mod outside;
+
 /// One storage stack to compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contender {
@@ -92,13 +94,15 @@ impl Contender {
             Some(label) => label.to_string(),
             None => rest.split_whitespace().collect::<Vec<_>>().join(" "),
         };
-        Ok(Contender {
+        let contender = Contender {
             label,
             file_system: file_system.to_string(),
             directory,
             mkfs_options: mkfs_options.to_vec(),
             mount_options,
-        })
+        };
+        outside::check(&contender).map_err(fail)?;
+        Ok(contender)
     }
 
     /// The notation that parses to this contender, with its label.

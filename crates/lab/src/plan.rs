@@ -98,6 +98,7 @@ impl Plan {
             block: block.block,
             warmup: block.warmup,
             contender,
+            directory_identity: None,
             device,
             workload: study.workloads[trial.workload].clone(),
             cache: study.cache,
@@ -125,6 +126,10 @@ impl Plan {
             .map_err(|error| format!("the margin: {error}"))?;
         for gate in &study.gates {
             parse_gate(gate).map_err(|error| error.to_string())?;
+        }
+        for contender in &study.contenders {
+            crate::contender::outside::check(contender)
+                .map_err(|problem| format!("contender '{}': {problem}", contender.label))?;
         }
         // An analysis makes room for every contender in every block up to the greatest number.
         let pairs = study.contenders.len().saturating_mul(study.workloads.len());

@@ -8,18 +8,23 @@
 //! | `records.jsonl` | one record a line, appended and synced as each trial ends | as trials end |
 //! | `histograms/trial-N.hlog` | latencies of trial N, in HdrHistogram's log format | before its record |
 //! | `comparisons.json` | what the statistics say | after every block |
+//! | `.lock` | the number of the process that writes, or wrote last | when it begins |
 //!
-//! Invariants: `records.jsonl` only grows; a torn last line (the machine died while it was
-//! written) is dropped by the next writer and ignored by readers; every other file is replaced as
-//! a whole (written beside, synced, renamed).
+//! Invariants: the directory is opened once and used by descriptor, and so is every file in it; what
+//! somebody else owns or can write is refused before it is read. `records.jsonl` only grows; a torn
+//! last line (the machine died while it was written) is ignored by readers and dropped by the next
+//! writer when it appends; every other file is replaced as a whole (written beside under a random
+//! name, synced, renamed). Whoever has `.lock` locked is the only one who writes.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use trust::{Directory, Lock, LockError, Refused};
 
 use crate::plan::Plan;
 use crate::record::{FIRST_SITTING, Record, standing};
@@ -35,25 +40,29 @@ pub const FACTS_FILE: &str = "facts.json";
 pub const RECORDS_FILE: &str = "records.jsonl";
 /// The histograms of loads that record latencies, one file a trial.
 pub const HISTOGRAMS_DIRECTORY: &str = "histograms";
-/// File of a trial's histograms in a result directory.
-pub fn histogram_path(directory: &Path, trial: u32) -> PathBuf {
-    directory.join(HISTOGRAMS_DIRECTORY).join(format!("trial-{trial}.hlog"))
-}
-
 /// The comparisons.
 pub const COMPARISONS_FILE: &str = "comparisons.json";
+/// What the one writer has locked.
+pub const LOCK_FILE: &str = ".lock";
+
+/// Bytes of all records together.
+const RECORDS_BYTES_MAX: u64 = 1 << 30;
+/// Rights of a result, whatever the umask would allow: what others can write is believed by no
+/// later kurabe.
+const DIRECTORY_MODE: u32 = 0o755;
+const FILE_MODE: u32 = 0o644;
+
+/// File of a trial's histograms in [`HISTOGRAMS_DIRECTORY`].
+pub fn histogram_file(trial: u32) -> String {
+    format!("trial-{trial}.hlog")
+}
 
 /// Why a result directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
-    /// A file could not be read or written.
-    #[error("{path}: {source}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// A file could not be read or written, or is not believed.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// A file is there but cannot be understood.
     #[error("{path}{place}: {problem}", path = path.display(), place = line.map(|line| format!(":{line}")).unwrap_or_default())]
     Damaged {
@@ -74,15 +83,11 @@ pub enum ResultError {
     },
 }
 
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ResultError + '_ {
-    move |source| ResultError::Io { path: path.into(), source }
-}
-
 /// Everything that a result directory says, as far as it can be read.
 #[derive(Debug, Clone)]
 pub struct StoredResult {
     /// The directory.
-    pub directory: PathBuf,
+    pub directory: Arc<Directory>,
     /// The plan.
     pub plan: Plan,
     /// The records that stand, in the order in which the trials ended.
@@ -98,27 +103,19 @@ pub struct StoredResult {
 }
 
 impl StoredResult {
-    /// Reads a result directory. Only a missing or unreadable plan is an error; a damaged record
-    /// is left out and named in `damage`.
-    pub fn read(directory: &Path) -> Result<StoredResult, ResultError> {
-        let plan_path = directory.join(PLAN_FILE);
-        if !plan_path.exists() {
-            return Err(no_plan(directory));
-        }
-        // The schema comes first: a newer plan may not have the shape that is known here.
-        let Head { schema } = read_json(&plan_path)?;
-        let damaged =
-            |problem| ResultError::Damaged { path: plan_path.clone(), line: None, problem };
-        if schema > SCHEMA_VERSION {
-            return Err(damaged(newer(schema)));
-        }
-        let plan: Plan = read_json(&plan_path)?;
-        plan.check().map_err(damaged)?;
+    /// Reads a result directory. Only a missing or unreadable plan is an error, and a directory that
+    /// is not believed; a damaged record is left out and named in `damage`.
+    pub fn read(path: &Path) -> Result<StoredResult, ResultError> {
+        StoredResult::read_in(open(path)?)
+    }
+
+    /// The same of a directory that is open.
+    pub fn read_in(directory: Arc<Directory>) -> Result<StoredResult, ResultError> {
+        let plan = read_plan(&directory.path().join(PLAN_FILE), &directory.read_text(PLAN_FILE)?)?;
         let mut damage = Vec::new();
-        let records = read_records(&directory.join(RECORDS_FILE), &plan, &mut damage)?;
+        let records = read_records(&directory, &plan, &mut damage)?;
         let (records, superseded) = standing(records);
-        let facts_path = directory.join(FACTS_FILE);
-        let facts = match read_json(&facts_path) {
+        let facts = match read_json(&directory, FACTS_FILE) {
             Ok(facts) => Some(facts),
             Err(error) => {
                 damage.push(error.to_string());
@@ -126,16 +123,15 @@ impl StoredResult {
             }
         };
         let earlier_facts = (1..)
-            .map(|sitting| directory.join(earlier_facts_file(sitting)))
-            .take_while(|path| path.exists())
-            .map(|path| {
-                read_json(&path).unwrap_or_else(|error| {
+            .map(earlier_facts_file)
+            .take_while(|name| directory.has(name))
+            .map(|name| {
+                read_json(&directory, &name).unwrap_or_else(|error| {
                     damage.push(format!("{error}; its filling is missing from the time spent"));
                     serde_json::Value::Null
                 })
             })
             .collect();
-        let directory = directory.into();
         Ok(StoredResult { directory, plan, records, superseded, facts, earlier_facts, damage })
     }
 
@@ -176,9 +172,35 @@ fn newer(schema: u32) -> String {
     )
 }
 
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ResultError> {
-    let text = fs::read_to_string(path).map_err(io_error(path))?;
-    serde_json::from_str(&text).map_err(|error| ResultError::Damaged {
+/// Opens a directory that holds a plan.
+fn open(path: &Path) -> Result<Arc<Directory>, ResultError> {
+    match Directory::open(path) {
+        Ok(directory) if directory.has(PLAN_FILE) => Ok(directory.into()),
+        Ok(_) => Err(no_plan(path)),
+        Err(refused) if refused.is_missing() => Err(no_plan(path)),
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// Reads the text of a plan; `path` is only named in errors.
+pub fn read_plan(path: &Path, text: &str) -> Result<Plan, ResultError> {
+    let damaged = |problem| ResultError::Damaged { path: path.into(), line: None, problem };
+    // The schema comes first: a newer plan may not have the shape that is known here.
+    let Head { schema } = parse_json(path, text)?;
+    if schema > SCHEMA_VERSION {
+        return Err(damaged(newer(schema)));
+    }
+    let plan: Plan = parse_json(path, text)?;
+    plan.check().map_err(damaged)?;
+    Ok(plan)
+}
+
+fn read_json<T: DeserializeOwned>(directory: &Directory, name: &str) -> Result<T, ResultError> {
+    parse_json(&directory.path().join(name), &directory.read_text(name)?)
+}
+
+fn parse_json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ResultError> {
+    serde_json::from_str(text).map_err(|error| ResultError::Damaged {
         path: path.into(),
         line: Some(error.line()),
         problem: error.to_string(),
@@ -186,15 +208,15 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ResultError> {
 }
 
 fn read_records(
-    path: &Path,
+    directory: &Directory,
     plan: &Plan,
     damage: &mut Vec<String>,
 ) -> Result<Vec<Record>, ResultError> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error(path)(error)),
+    let bytes = match directory.read(RECORDS_FILE, RECORDS_BYTES_MAX) {
+        Err(refused) if refused.is_missing() => return Ok(Vec::new()),
+        read => read?,
     };
+    let path = directory.path().join(RECORDS_FILE);
     let mut records = Vec::new();
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         match read_record(line, plan) {
@@ -203,6 +225,15 @@ fn read_records(
         }
     }
     Ok(records)
+}
+
+/// Bytes of a log of histograms: 2048 intervals of a dozen kinds are below this.
+const LOG_BYTES_MAX: u64 = 256 << 20;
+
+/// Reads the histograms of a trial.
+pub fn read_histograms(directory: &Directory, trial: u32) -> Result<Vec<u8>, Refused> {
+    let histograms = directory.open_directory(HISTOGRAMS_DIRECTORY)?;
+    histograms.read(histogram_file(trial), LOG_BYTES_MAX)
 }
 
 fn read_record(line: &[u8], plan: &Plan) -> Result<Record, String> {
@@ -224,54 +255,45 @@ fn read_record(line: &[u8], plan: &Plan) -> Result<Record, String> {
 /// The one writer of a result directory.
 #[derive(Debug)]
 pub struct ResultWriter {
-    directory: PathBuf,
+    directory: Arc<Directory>,
     records: File,
+    /// Bytes of the whole lines, while a torn one stands behind them.
+    whole_bytes: Option<u64>,
     /// Directories that [`ResultWriter::create`] made, the outermost first; absent for a result
     /// that was there before.
     made: Option<Vec<PathBuf>>,
+    _lock: Lock,
 }
 
 impl ResultWriter {
     /// Makes the directory and writes the plan. A directory that holds a result already is
     /// refused, so that nothing is ever overwritten.
-    pub fn create(
-        directory: &Path,
-        plan: &Plan,
-        study_file: &str,
-    ) -> Result<ResultWriter, ResultError> {
-        let absent = directory.ancestors().take_while(|path| !path.as_os_str().is_empty());
+    pub fn create(path: &Path, plan: &Plan, study_file: &str) -> Result<ResultWriter, ResultError> {
+        let absent = path.ancestors().take_while(|path| !path.as_os_str().is_empty());
         let absent = absent.take_while(|path| !path.exists());
         let mut made: Vec<PathBuf> = absent.map(Path::to_path_buf).collect();
         made.reverse();
-        let wrong = |problem: String| ResultError::Wrong { path: directory.into(), problem };
-        let not_here = |error: io::Error| {
-            wrong(format!(
-                "the result cannot be written there: {error}; name another place with --out DIR"
-            ))
+        let not_here = |refused: Refused| ResultError::Wrong {
+            path: path.into(),
+            problem: format!(
+                "the result cannot be written there: {refused}; name another place with --out DIR"
+            ),
         };
-        fs::create_dir_all(directory).map_err(not_here)?;
-        let refuse_what_is_there = || {
-            if directory.join(PLAN_FILE).exists() || has_bytes(&directory.join(RECORDS_FILE)) {
-                let advice = "go on with it by 'kurabe resume', or name another with --out";
-                return Err(wrong(format!("holds a result already; {advice}")));
-            }
-            if directory.join(STUDY_FILE).exists() {
-                let problem = "holds a study.toml already; name another with --out";
-                return Err(wrong(problem.into()));
-            }
-            Ok(())
-        };
-        refuse_what_is_there()?;
+        let directory = Arc::new(Directory::open_or_make(path, DIRECTORY_MODE).map_err(not_here)?);
+        refuse_what_is_there(&directory)?;
         // Whoever has the lock is the only one who writes, the plan too; another one may have come
         // and gone between the question above and the lock.
-        let writer = ResultWriter::open(directory).map_err(|error| match error {
-            ResultError::Io { source, .. } => not_here(source),
+        let lock = lock(&directory).map_err(|error| match error {
+            ResultError::Refused(refused) => not_here(refused),
             error => error,
         })?;
-        refuse_what_is_there()?;
-        let writer = ResultWriter { made: Some(made), ..writer };
-        let written = replace(&directory.join(STUDY_FILE), study_file.as_bytes())
-            .and_then(|()| replace_json(&directory.join(PLAN_FILE), plan));
+        refuse_what_is_there(&directory)?;
+        let records = open_records(&directory).map_err(not_here)?;
+        let writer =
+            ResultWriter { directory, records, whole_bytes: None, made: Some(made), _lock: lock };
+        let written = writer
+            .write(STUDY_FILE, study_file.as_bytes())
+            .and_then(|()| writer.write_json(PLAN_FILE, plan));
         match written {
             Ok(()) => Ok(writer),
             Err(error) => {
@@ -281,55 +303,27 @@ impl ResultWriter {
         }
     }
 
-    /// Opens an existing result to go on with it, and drops a torn last line. What the result
-    /// holds is to be read after this, when nobody else can be writing any more.
-    pub fn resume(directory: &Path) -> Result<ResultWriter, ResultError> {
-        if !directory.join(PLAN_FILE).exists() {
-            return Err(no_plan(directory));
-        }
-        let writer = ResultWriter::open(directory)?;
-        let path = directory.join(RECORDS_FILE);
-        let bytes = fs::read(&path).map_err(io_error(&path))?;
+    /// Opens an existing result to go on with it, and reads it when nobody else can be writing any
+    /// more. A torn last line is dropped by the first [`ResultWriter::append`].
+    pub fn resume(path: &Path) -> Result<(ResultWriter, StoredResult), ResultError> {
+        let directory = open(path)?;
+        // What cannot be gone on with is not even locked.
+        read_plan(&path.join(PLAN_FILE), &directory.read_text(PLAN_FILE)?)?;
+        let lock = lock(&directory)?;
+        let stored = StoredResult::read_in(directory.clone())?;
+        let records = open_records(&directory)?;
+        let bytes = directory.read(RECORDS_FILE, RECORDS_BYTES_MAX)?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        if whole < bytes.len() {
-            writer.records.set_len(whole as u64).map_err(io_error(&path))?;
-        }
-        Ok(writer)
-    }
-
-    fn open(directory: &Path) -> Result<ResultWriter, ResultError> {
-        let path = directory.join(RECORDS_FILE);
-        let records = loop {
-            let records = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(&path)
-                .map_err(io_error(&path))?;
-            records.try_lock().map_err(|error| match error {
-                TryLockError::WouldBlock => ResultError::Wrong {
-                    path: directory.into(),
-                    problem: "is being written by another kurabe; wait for it to end".into(),
-                },
-                TryLockError::Error(error) => io_error(&path)(error),
-            })?;
-            // One that was withdrawn between the two lines above is nobody's any more.
-            if records.metadata().map_err(io_error(&path))?.nlink() > 0 {
-                break records;
-            }
-        };
-        // The names must survive a crash too, or the records might as well not be there.
-        File::open(directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(io_error(directory))?;
-        Ok(ResultWriter { directory: directory.into(), records, made: None })
+        let whole_bytes = (whole < bytes.len()).then_some(whole as u64);
+        Ok((ResultWriter { directory, records, whole_bytes, made: None, _lock: lock }, stored))
     }
 
     /// Takes a result back that [`ResultWriter::create`] made and that never began, so that a
     /// refusal leaves nothing behind. Of a result that was there before, nothing is taken.
     pub fn withdraw(self) {
-        let Some(made) = self.made else { return };
-        for name in [STUDY_FILE, PLAN_FILE, RECORDS_FILE] {
-            let _ = fs::remove_file(self.directory.join(name));
+        let Some(made) = &self.made else { return };
+        for name in [STUDY_FILE, PLAN_FILE, RECORDS_FILE, LOCK_FILE] {
+            let _ = self.directory.remove_file(name);
         }
         for directory in made.iter().rev() {
             // One that holds something else by now stays.
@@ -338,7 +332,7 @@ impl ResultWriter {
     }
 
     /// The directory.
-    pub fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
 
@@ -346,27 +340,32 @@ impl ResultWriter {
     /// so that a record never names one that is not there; the record comes back without them.
     pub fn append(&mut self, mut record: Record) -> Result<Record, ResultError> {
         if let Some(log) = record.load.as_mut().and_then(|load| load.histogram_log.take()) {
-            let directory = self.directory.join(HISTOGRAMS_DIRECTORY);
-            fs::create_dir_all(&directory).map_err(io_error(&directory))?;
-            replace(&histogram_path(&self.directory, record.trial), log.as_bytes())?;
+            let directory = match self.directory.open_directory(HISTOGRAMS_DIRECTORY) {
+                Err(refused) if refused.is_missing() => {
+                    self.directory.make_directory(HISTOGRAMS_DIRECTORY, DIRECTORY_MODE)?
+                }
+                opened => opened?,
+            };
+            directory.replace(histogram_file(record.trial), log.as_bytes(), FILE_MODE)?;
         }
-        let path = self.directory.join(RECORDS_FILE);
+        let failed = |error| Refused::system(&self.directory.path().join(RECORDS_FILE), error);
+        if let Some(bytes) = self.whole_bytes.take() {
+            self.records.set_len(bytes).map_err(failed)?;
+        }
         let mut line = serde_json::to_vec(&record).expect("a record has a JSON form");
         line.push(b'\n');
-        self.records.write_all(&line).map_err(io_error(&path))?;
-        self.records.sync_data().map_err(io_error(&path))?;
+        self.records.write_all(&line).and_then(|()| self.records.sync_data()).map_err(failed)?;
         Ok(record)
     }
 
     /// Begins a sitting and gives its number, from 1: the facts of the one before are kept beside
     /// those that are written now.
     pub fn begin_sitting(&self, facts: &impl Serialize) -> Result<u32, ResultError> {
-        let path = self.directory.join(FACTS_FILE);
-        let kept = |sitting: u32| self.directory.join(earlier_facts_file(sitting));
+        let has = |sitting: &u32| self.directory.has(earlier_facts_file(*sitting));
         let mut sitting =
-            (FIRST_SITTING..).find(|number| !kept(*number).exists()).expect("numbers do not end");
-        if path.exists() {
-            fs::rename(&path, kept(sitting)).map_err(io_error(&path))?;
+            (FIRST_SITTING..).find(|number| !has(number)).expect("numbers do not end");
+        if self.directory.has(FACTS_FILE) {
+            self.directory.rename(FACTS_FILE, earlier_facts_file(sitting))?;
             sitting += 1;
         }
         self.write_json(FACTS_FILE, facts)?;
@@ -375,37 +374,60 @@ impl ResultWriter {
 
     /// Replaces a file of the result by the JSON of a value.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), ResultError> {
-        replace_json(&self.directory.join(name), value)
+        let mut bytes = serde_json::to_vec_pretty(value).expect("the value has a JSON form");
+        bytes.push(b'\n');
+        self.write(name, &bytes)
     }
 
     /// Replaces a file of the result.
-    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), ResultError> {
-        replace(&self.directory.join(name), bytes)
+    pub fn write(&self, name: impl AsRef<OsStr>, bytes: &[u8]) -> Result<(), ResultError> {
+        Ok(self.directory.replace(name, bytes, FILE_MODE)?)
     }
 }
 
-fn has_bytes(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.len() > 0)
+fn refuse_what_is_there(directory: &Directory) -> Result<(), ResultError> {
+    let wrong = |problem: &str| {
+        Err(ResultError::Wrong { path: directory.path().into(), problem: problem.into() })
+    };
+    let has_records = match directory.open_file(RECORDS_FILE).map(|file| file.metadata()) {
+        Ok(metadata) => metadata.is_ok_and(|metadata| metadata.len() > 0),
+        Err(refused) => !refused.is_missing(),
+    };
+    if directory.has(PLAN_FILE) || has_records {
+        return wrong(
+            "holds a result already; go on with it by 'kurabe resume', or name another with --out",
+        );
+    }
+    match directory.has(STUDY_FILE) {
+        true => wrong("holds a study.toml already; name another with --out"),
+        false => Ok(()),
+    }
 }
 
-fn replace_json(path: &Path, value: &impl Serialize) -> Result<(), ResultError> {
-    let mut bytes = serde_json::to_vec_pretty(value).expect("the value has a JSON form");
-    bytes.push(b'\n');
-    replace(path, &bytes)
+fn lock(directory: &Directory) -> Result<Lock, ResultError> {
+    loop {
+        let lock = directory.lock(LOCK_FILE).map_err(|error| match error {
+            LockError::Held { pid } => ResultError::Wrong {
+                path: directory.path().into(),
+                problem: format!("process {pid} is writing it; wait for it to end"),
+            },
+            LockError::Refused(refused) => refused.into(),
+        })?;
+        // One that was withdrawn while it was waited for is nobody's any more.
+        let holder = directory.read_text(LOCK_FILE);
+        if holder.is_ok_and(|holder| holder.trim() == std::process::id().to_string()) {
+            return Ok(lock);
+        }
+    }
 }
 
-/// Replaces a file as a whole: a reader sees the old bytes or the new ones, also after a crash.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), ResultError> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".new");
-    let beside = path.with_file_name(name);
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_data()))
-        .and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&beside);
-        io_error(path)(error)
-    })
+fn open_records(directory: &Directory) -> Result<File, Refused> {
+    if !directory.has(RECORDS_FILE) {
+        directory.create_file(RECORDS_FILE, FILE_MODE)?;
+        // The name must survive a crash too, or the records might as well not be there.
+        directory.sync()?;
+    }
+    directory.append_file(RECORDS_FILE)
 }
 
 #[cfg(test)]

@@ -25,6 +25,9 @@ pub struct TrialSpec {
     pub warmup: bool,
     /// The storage stack.
     pub contender: Contender,
+    /// Device and inode of a `dir:` contender's directory when the sitting began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory_identity: Option<(u64, u64)>,
     /// What it stands on; [`Device::None`] for a `dir:` contender.
     pub device: Device,
     /// The load.

@@ -1,12 +1,12 @@
 //! A study: what a person asks for. The same fields whether they come from flags or from a TOML
-//! file; one validation for both, whose errors name the field so that the caller can point at the
+//! file, but for what only the person may say who starts it: what is destroyed, and which files are
+//! written. One validation for both, whose errors name the field so that the caller can point at the
 //! flag or at the line.
 //!
 //! This file knows the notation and the defaults, and nothing of devices or processes.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -56,9 +56,6 @@ pub struct StudyText {
     /// `loop:SIZE[@DIR]`, `mem:SIZE` or `/dev/X`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Name or serial number of the real device that may be destroyed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub destroy: Option<String>,
     /// Whether mkfs and mount may discard.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub discard: bool,
@@ -92,27 +89,15 @@ pub struct StudyText {
     /// Margin in percent within which two contenders count as the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_within: Option<f64>,
-    /// `null`, `pipe`, `inherit` or a file.
+    /// `null`, `pipe` or `inherit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// Conditions of the form `LABEL <= RATIO` that decide the exit code.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gate: Vec<String>,
-    /// Result directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub out: Option<PathBuf>,
     /// Style of the terminal output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub style: Option<String>,
-    /// File for a JSON summary.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub export_json: Option<PathBuf>,
-    /// File for the samples as CSV.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub export_csv: Option<PathBuf>,
-    /// File for the tables as Markdown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub export_markdown: Option<PathBuf>,
     /// Values that `{NAME}` takes in commands and contenders, one workload or contender each.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, Vec<String>>,
@@ -159,9 +144,6 @@ pub struct Study {
     pub left_out: Vec<LeftOut>,
     /// The device in the notation of `--device`.
     pub device: String,
-    /// Name or serial number of the real device that may be destroyed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub destroy: Option<String>,
     /// Whether mkfs and mount may discard.
     pub discard: bool,
     /// Seed, when the person chose one.
@@ -288,7 +270,6 @@ impl StudyText {
             leave_out_missing: self.leave_out_missing,
             left_out: Vec::new(),
             device: self.resolve_device()?,
-            destroy: self.destroy.clone(),
             discard: self.discard,
             seed: self.seed,
             blocks_min,
@@ -313,7 +294,12 @@ impl StudyText {
                 Some("pipe") => Output::Pipe,
                 Some("inherit") => Output::Inherit,
                 Some("") => return Err(error("output", "is empty; name a file or use 'null'")),
-                Some(file) => Output::File(file.into()),
+                Some(other) => {
+                    let problem = format!(
+                        "'{other}' is none of null, pipe and inherit; a file is named on the command line alone: --output FILE"
+                    );
+                    return Err(error("output", problem));
+                }
             },
             gates: self.resolve_gates(&contenders, baseline)?,
             contenders,
@@ -520,10 +506,10 @@ impl StudyText {
 
     fn resolve_device(&self) -> Result<String, StudyError> {
         let text = self.device.as_deref().unwrap_or(DEFAULT_DEVICE);
-        match DeviceRequest::parse(text, self.destroy.as_deref()) {
-            Ok(_) => Ok(text.to_string()),
-            Err(problem) if problem.about_destroy => Err(error("destroy", problem)),
-            Err(problem) => Err(error("device", problem)),
+        match DeviceRequest::parse(text, None) {
+            Err(problem) if !problem.about_destroy => Err(error("device", problem)),
+            // What is destroyed is confirmed on the command line, each time, and by no study.
+            _ => Ok(text.to_string()),
         }
     }
 

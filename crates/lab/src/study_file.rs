@@ -129,6 +129,16 @@ fn place(path: &Path, text: &str, offset: Option<usize>, problem: String) -> Stu
     }
 }
 
+/// What only the command line may say: a file may have been written by somebody else, who would
+/// decide what is destroyed here and which files are written.
+const FLAGS: [(&str, &str); 5] = [
+    ("destroy", "--destroy NAME"),
+    ("out", "--out DIR"),
+    ("export-json", "--export-json FILE"),
+    ("export-csv", "--export-csv FILE"),
+    ("export-markdown", "--export-markdown FILE"),
+];
+
 /// One kind of table in the file.
 struct Level {
     /// Its keys, which are the fields of the type that it is read into.
@@ -155,7 +165,6 @@ static STUDY: Level = Level {
         "baseline",
         "leave-out-missing",
         "device",
-        "destroy",
         "discard",
         "seed",
         "runs",
@@ -169,11 +178,7 @@ static STUDY: Level = Level {
         "same-within",
         "output",
         "gate",
-        "out",
         "style",
-        "export-json",
-        "export-csv",
-        "export-markdown",
         "parameters",
         "quick",
         "workload",
@@ -297,6 +302,12 @@ fn check_keys(table: &DeTable<'_>, prefix: &str, level: &Level) -> Result<(), (u
         let name = key.get_ref().as_ref();
         if !level.keys.contains(&name) {
             let known = level.keys;
+            if let Some((_, flag)) = FLAGS.iter().find(|(key, _)| *key == name) {
+                let problem = format!(
+                    "'{name}' is said by whoever starts the study and not by its file; type {flag} on the command line"
+                );
+                return Err((key.span().start, problem));
+            }
             let problem = match nearest(name, known) {
                 Some(near) => format!("no key is called '{prefix}{name}'; did you mean '{near}'?"),
                 None => {
@@ -414,6 +425,24 @@ mod tests {
         assert!(missing.starts_with("study.toml:3:"), "{missing}");
         let nested = message("contenders = ['ext4']\n[[workload]]\ncomand = 'x'\n");
         assert!(nested.contains("study.toml:3:1") && nested.contains("'command'"), "{nested}");
+    }
+
+    #[test]
+    fn what_only_the_command_line_may_say_is_no_key() {
+        for (key, flag) in FLAGS {
+            let text =
+                format!("contenders = ['ext4']\n{key} = 'x'\n[[workload]]\ncommand='true'\n");
+            let error = message(&text);
+            assert!(error.starts_with(&format!("study.toml:2:1: '{key}'")), "{error}");
+            assert!(error.contains(&format!("type {flag} on the command line")), "{error}");
+        }
+        let file = "contenders = ['ext4']\noutput = '/etc/x'\n[[workload]]\ncommand='true'\n";
+        let error = message(file);
+        assert!(error.starts_with("study.toml:2:10: output: '/etc/x'"), "{error}");
+        // A real device may stand in a file; what is on it is not granted by that.
+        let text = "contenders = ['ext4']\ndevice = '/dev/sdb'\n[[workload]]\ncommand='true'\n";
+        let (_, study) = load(Path::new("study.toml"), text, KNOWN).unwrap();
+        assert!(!serde_json::to_string(&study).unwrap().contains("destroy"));
     }
 
     #[test]

@@ -342,6 +342,7 @@ mod tests {
             block: 3,
             warmup: true,
             contender,
+            directory_identity: None,
             device: Device::None,
             workload,
             cache: Cache::Cold,

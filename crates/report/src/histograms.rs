@@ -11,7 +11,6 @@
 //! panics, nor waits, nor takes more memory than `SUMS_BUCKETS_MAX` says.
 
 use std::fmt;
-use std::path::Path;
 use std::thread;
 
 use hdrhistogram::Histogram;
@@ -19,7 +18,8 @@ use lab::analysis::{Analysis, ContenderAnalysis, completed_trials};
 use lab::load::{Latency, OVERALL_OPERATION};
 use lab::plan::Plan;
 use lab::record::Record;
-use lab::result::histogram_path;
+use lab::result::{HISTOGRAMS_DIRECTORY, histogram_file};
+use trust::Directory;
 
 use log::{Kind, LogReader, highest_of, histogram_of};
 
@@ -133,7 +133,7 @@ impl MergedHistogram {
 
 impl Histograms {
     /// Reads and merges the histograms of the trials that the analysis compares, on all CPUs.
-    pub fn read(directory: &Path, plan: &Plan, records: &[Record]) -> Histograms {
+    pub fn read(directory: &Directory, plan: &Plan, records: &[Record]) -> Histograms {
         let workloads = 0..plan.study.workloads.len();
         let trials: Vec<&Record> = workloads
             .flat_map(|workload| completed_trials(plan, records, workload).into_iter().flatten())
@@ -256,7 +256,7 @@ struct Sums {
 impl Sums {
     /// The kinds of these trials, which have `room` buckets in all; those of all kinds together
     /// have no counts yet.
-    fn read(directory: &Path, trials: &[&Record], room: usize) -> Sums {
+    fn read(directory: &Directory, trials: &[&Record], room: usize) -> Sums {
         let mut found = Sums::default();
         let mut reader = LogReader::default();
         for record in trials {
@@ -376,14 +376,15 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
 }
 
 /// Reads the log of a trial and holds it against its record.
-fn read_trial(reader: &mut LogReader, directory: &Path, record: &Record) -> Result<(), String> {
-    let path = histogram_path(directory, record.trial);
-    let shown = path.strip_prefix(directory).unwrap_or(&path).display();
-    let problem = |problem: &dyn fmt::Display| format!("{shown}: {problem}");
-    reader.read_file(&path).map_err(|error| match error.contains(&*path.to_string_lossy()) {
-        true => error,
-        false => problem(&error),
-    })?;
+fn read_trial(
+    reader: &mut LogReader,
+    directory: &Directory,
+    record: &Record,
+) -> Result<(), String> {
+    let problem = |problem: &dyn fmt::Display| {
+        format!("{HISTOGRAMS_DIRECTORY}/{}: {problem}", histogram_file(record.trial))
+    };
+    reader.read_file(directory, record.trial).map_err(|error| problem(&error))?;
     let latencies = latencies_of(record).iter();
     // A file that was cut off at the end of a line is whole lines still; the counts tell.
     for latency in latencies.filter(|latency| latency.operation != OVERALL_OPERATION) {

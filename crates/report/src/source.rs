@@ -3,7 +3,6 @@
 //! What cannot be read is named in `damage` and left out; only a result without a readable plan is
 //! refused.
 
-use std::fs;
 use std::path::Path;
 
 use lab::analysis::{Analysis, analyse, completed_trials};
@@ -11,6 +10,7 @@ use lab::plan::Plan;
 use lab::record::Record;
 use lab::result::{ResultError, STUDY_FILE, StoredResult};
 use serde_json::Value;
+use trust::Directory;
 
 use crate::histograms::Histograms;
 
@@ -47,14 +47,14 @@ impl Source {
     pub fn of(stored: StoredResult) -> Source {
         let StoredResult { directory, plan, records, facts, earlier_facts, mut damage, .. } =
             stored;
-        let path = directory.join(STUDY_FILE);
-        let study_file = fs::read_to_string(&path)
-            .map_err(|error| damage.push(format!("{}: {error}", path.display())))
+        let study_file = directory
+            .read_text(STUDY_FILE)
+            .map_err(|refused| damage.push(refused.to_string()))
             .ok();
         let known = facts.as_ref().unwrap_or(&Value::Null);
         let (analysis, histograms) = analysed(&directory, &plan, &records, known);
         Source {
-            name: directory.display().to_string(),
+            name: directory.path().display().to_string(),
             plan,
             records,
             facts,
@@ -80,7 +80,7 @@ impl Source {
 /// The analysis of the records of a result directory, with the percentiles of the merged
 /// histograms, and these.
 pub fn analysed(
-    directory: &Path,
+    directory: &Directory,
     plan: &Plan,
     records: &[Record],
     facts: &Value,

@@ -103,7 +103,9 @@ impl Trial<'_> {
         };
         self.node = attached.as_ref().map(|_| node.clone());
         self.access = file_system.access();
-        let stage = Stage::new(&spec.contender, &node, size_bytes, self.discards(), &self.scratch);
+        let mut stage =
+            Stage::new(&spec.contender, &node, size_bytes, self.discards(), &self.scratch);
+        stage.directory_identity = spec.directory_identity;
         let mut instance = file_system.begin(stage);
         let carried = self.phases(instance.as_mut(), file_system, tools);
         tools.clean_up_within(TEARDOWN_MAX);
@@ -329,7 +331,8 @@ impl Trial<'_> {
         };
         let talk = Talk::begin(&task)
             .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
-        Ok((CommandLine::Words(vec!["/proc/self/exe".into(), "load".into()]), talk))
+        let words = ["/proc/self/exe".to_string(), "load".into()].into_iter();
+        Ok((CommandLine::Words(words.chain(trust::owner::words()).collect()), talk))
     }
 
     /// A command before or after the measured one; it must succeed.

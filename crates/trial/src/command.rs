@@ -3,7 +3,7 @@
 //! Invariants: the time is taken from right before the spawn to the exit of the command itself;
 //! the command is in a process group of its own, which a stop or a bound kills whole; what it cost is read before it is reaped, so that it covers its waited-for children.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -206,11 +206,8 @@ impl Capture {
                 (shown()?, shown()?)
             }
             Output::File(path) => {
-                let file =
-                    OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
-                        let path = path.display();
-                        io::Error::new(error.kind(), format!("output file {path}: {error}"))
-                    })?;
+                let file = trust::file::append(path)
+                    .map_err(|refused| io::Error::other(format!("output file {refused}")))?;
                 (file.try_clone()?.into(), file.into())
             }
         })

@@ -150,6 +150,8 @@ pub struct Stage {
     pub mount_options: Vec<String>,
     /// The existing directory of a `dir:` contender.
     pub directory: Option<PathBuf>,
+    /// Its device and inode when the sitting began.
+    pub directory_identity: Option<(u64, u64)>,
     /// Whether mkfs and mount may discard.
     pub discard: bool,
     /// The trial's own directory, in whose room the mount point is made.
@@ -171,6 +173,7 @@ impl Stage {
             mkfs_options: contender.mkfs_options.clone(),
             mount_options: contender.mount_options.clone(),
             directory: contender.directory.clone(),
+            directory_identity: None,
             discard: discard || asks_for_discard(contender),
             scratch: scratch.clone(),
         }

@@ -108,7 +108,7 @@ impl Directory {
             {
                 Directory::open(path)
             }
-            other => other,
+            made => Ok(Directory { path: path.into(), ..made? }),
         }
     }
 
@@ -189,6 +189,16 @@ impl Directory {
     /// A path that leads to this very directory in this process, for programs that want paths.
     pub fn descriptor_path(&self) -> PathBuf {
         way::descriptor_path(self.opened.as_raw_fd())
+    }
+
+    /// Which directory it is, wherever it is renamed to: its device and its inode.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn identity(&self) -> Result<(u64, u64), Refused> {
+        let stat = rustix::fs::fstat(&self.opened).map_err(|error| self.system(error))?;
+        Ok((stat.st_dev, stat.st_ino))
     }
 
     /// Makes a directory in it. The name must be free.
@@ -299,7 +309,11 @@ impl Directory {
     pub fn replace(&self, name: impl AsRef<OsStr>, bytes: &[u8], mode: u32) -> Result<(), Refused> {
         let name = one_name(name.as_ref());
         let beside = random_name();
-        let mut file = self.create_file(&beside, mode)?;
+        // The user knows the file by its own name.
+        let mut file = self.create_file(&beside, mode).map_err(|refused| match refused {
+            Refused::System { error, .. } => Refused::system(&self.path.join(name), error),
+            other => other,
+        })?;
         let written = file.write_all(bytes).and_then(|()| file.sync_data());
         let replaced = written
             .and_then(|()| Ok(rustix::fs::renameat(&self.opened, &beside, &self.opened, name)?));

@@ -1,14 +1,17 @@
 //! Files that somebody else may have made, read as data: regular, of a believed owner, below a
 //! size. Opening never waits (a FIFO), never follows a stranger's link, never touches a device.
+//! Files that the user names to be written: replaced and never written through, but for the
+//! streams that the user has open.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 
-use crate::{Refused, way};
+use crate::{Directory, Refused, way};
 
 /// Bytes of a text file of ours, or of one that a person writes: a study, a job, a plan.
 pub const TEXT_BYTES_MAX: u64 = 64 << 20;
@@ -41,8 +44,117 @@ pub fn read_text(path: &Path) -> Result<String, Refused> {
     into_text(path, read(path, TEXT_BYTES_MAX)?)
 }
 
+/// Reads a text file whoever owns it, to show it to somebody and for nothing else.
+///
+/// # Errors
+///
+/// [`Refused`]: it is a link, no regular file, too large or no text.
+pub fn read_text_of_anybody(path: &Path) -> Result<String, Refused> {
+    let system = |error| Refused::system(path, error);
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(system)?;
+    let stat = rustix::fs::fstat(&place).map_err(system)?;
+    let file = reopen_unchecked(path, &place, &stat, OFlags::RDONLY)?;
+    into_text(path, read_all(path, file, TEXT_BYTES_MAX)?)
+}
+
+/// Writes a file that the user named, as a whole; `/dev/null`, `/dev/stdout` and `/dev/stderr` are
+/// written as they are.
+///
+/// # Errors
+///
+/// As of [`check_target`], and what the system says; what had the name is as it was.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Refused> {
+    if let Some(stream) = stream(path) {
+        let mut stream = stream.map_err(|error| Refused::system(path, error))?;
+        return stream.write_all(bytes).map_err(|error| Refused::system(path, error));
+    }
+    let (directory, name) = target(path)?;
+    directory.replace(name, bytes, PUBLIC)
+}
+
+/// Opens a file that the user named to append to it, and makes it when it is missing.
+///
+/// # Errors
+///
+/// As of [`check_target`].
+pub fn append(path: &Path) -> Result<File, Refused> {
+    if let Some(stream) = stream(path) {
+        return stream.map_err(|error| Refused::system(path, error));
+    }
+    let (directory, name) = target(path)?;
+    match directory.has(name) {
+        true => directory.append_file(name),
+        false => directory.create_file(name, PUBLIC),
+    }
+}
+
+/// Whether [`write`] can write a file of this name. Touches nothing.
+///
+/// # Errors
+///
+/// [`Refused`]: its directory is missing or a stranger's, or the name is that of something else
+/// than a file of a believed owner.
+pub fn check_target(path: &Path) -> Result<(), Refused> {
+    match is_stream(path) {
+        true => Ok(()),
+        false => target(path).map(drop),
+    }
+}
+
+/// Whether a path stands for a stream that is open already, and no file will be there.
+pub fn is_stream(path: &Path) -> bool {
+    ["/dev/null", "/dev/stdout", "/dev/stderr"].iter().any(|stream| path == Path::new(stream))
+}
+
+/// Rights of a file that the user asked for.
+const PUBLIC: u32 = 0o644;
+
+fn stream(path: &Path) -> Option<io::Result<File>> {
+    let opened = match path.to_str()? {
+        "/dev/null" => File::options().write(true).open(path),
+        "/dev/stdout" => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+        "/dev/stderr" => io::stderr().as_fd().try_clone_to_owned().map(File::from),
+        _ => return None,
+    };
+    Some(opened)
+}
+
+fn target(path: &Path) -> Result<(Directory, &OsStr), Refused> {
+    let no_file = || Refused::Kind { path: path.into(), is: "a directory", wanted: "a file" };
+    let name = path.file_name().ok_or_else(no_file)?;
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let directory = Directory::open_shared(above.unwrap_or(Path::new(".")))?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(directory.descriptor(), name, flags, Mode::empty()) {
+        Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(Refused::system(path, error)),
+        Ok(place) => {
+            let stat = rustix::fs::fstat(&place).map_err(|error| Refused::system(path, error))?;
+            way::believe(path, stat.st_uid)?;
+            if !matches!(way::kind(&stat), FileType::RegularFile | FileType::Symlink) {
+                let is = way::kind_text(&stat);
+                return Err(Refused::Kind { path: path.into(), is, wanted: "a regular file" });
+            }
+        }
+    }
+    Ok((directory, name))
+}
+
 /// Opens what `place` stands for, once it is known to be a regular file of a believed owner.
 pub(crate) fn reopen(
+    path: &Path,
+    place: &OwnedFd,
+    stat: &Stat,
+    how: OFlags,
+) -> Result<File, Refused> {
+    if way::kind(stat) == FileType::RegularFile {
+        way::check(path, place, stat)?;
+    }
+    reopen_unchecked(path, place, stat, how)
+}
+
+fn reopen_unchecked(
     path: &Path,
     place: &OwnedFd,
     stat: &Stat,
@@ -52,7 +164,6 @@ pub(crate) fn reopen(
         let is = way::kind_text(stat);
         return Err(Refused::Kind { path: path.into(), is, wanted: "a regular file" });
     }
-    way::check(path, place, stat)?;
     // The descriptor leads to the very file that was looked at, whatever its name leads to by now.
     let flags = how | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let again = way::descriptor_path(place.as_raw_fd());

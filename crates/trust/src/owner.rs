@@ -28,6 +28,12 @@ pub fn trust(users: &[String]) -> Result<(), String> {
     NAMED.set(named).map_err(|_| "--trust was read twice".into())
 }
 
+/// The words that make another kurabe believe the same users as this one.
+pub fn words() -> Vec<String> {
+    let named = NAMED.get().into_iter().flatten();
+    named.flat_map(|user| ["--trust".to_string(), user.to_string()]).collect()
+}
+
 /// The user who called this process: of root by sudo(8) or pkexec(1) that one, otherwise its own.
 pub fn caller() -> u32 {
     let own = rustix::process::geteuid();

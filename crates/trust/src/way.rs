@@ -22,6 +22,9 @@ const LINKS_MAX: usize = 40;
 
 /// The magic number of FUSE in statfs(2).
 const FUSE_MAGIC: i64 = 0x6573_5546;
+/// The magic number of procfs in statfs(2), and the inode of its root.
+const PROC_MAGIC: i64 = 0x9fa0;
+const PROC_ROOT_INODE: u64 = 1;
 
 /// Opens `path` as a place (`O_PATH`), with what the kernel says of it. The last name may be
 /// anything but a link; who owns it was not asked yet (see [`check`]).
@@ -50,6 +53,13 @@ pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
             return Err(system(rustix::io::Errno::LOOP));
         }
         believe(&next, found.st_uid)?;
+        // What /proc shows as the text of such a link is not where the kernel would lead.
+        let of_process = stat.st_ino != PROC_ROOT_INODE
+            && rustix::fs::fstatfs(&at).is_ok_and(|facts| facts.f_type == PROC_MAGIC);
+        if of_process {
+            let is = "a link into what a process has open";
+            return Err(Refused::Kind { path: path.into(), is, wanted: "the real path" });
+        }
         let target = rustix::fs::readlinkat(&opened, "", Vec::new()).map_err(system)?;
         let target = PathBuf::from(OsString::from(std::ffi::OsStr::from_bytes(target.to_bytes())));
         if target.is_absolute() {
@@ -78,7 +88,7 @@ pub fn check(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> 
     }
 }
 
-/// The same of a directory on the way: in a sticky one nobody can touch what is another's.
+/// The same of a directory to make something in, or on the way: in a sticky one nobody can touch what is another's.
 pub(crate) fn check_directory(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> {
     if kind(stat) == FileType::Directory && stat.st_mode & 0o1000 != 0 {
         believe(path, stat.st_uid)?;

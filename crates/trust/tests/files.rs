@@ -234,3 +234,56 @@ fn a_nameless_file_leaves_no_name() {
     rustix::fs::linkat(rustix::fs::CWD, descriptor, rustix::fs::CWD, name, follow).unwrap_err();
     assert!(directory.names().unwrap().is_empty());
 }
+
+#[test]
+fn named_files_are_replaced_and_never_written_through() {
+    let ground = Ground::new();
+    let precious = ground.file("precious", "precious");
+    let target = ground.path.join("target");
+    symlink(&precious, &target).unwrap();
+    file::write(&target, b"new").unwrap();
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    assert!(!target.is_symlink());
+    std::io::Write::write_all(&mut file::append(&target).unwrap(), b"er").unwrap();
+    assert_eq!(fs::read_to_string(&target).unwrap(), "newer");
+    file::write(Path::new("/dev/null"), b"nothing").unwrap();
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    for wrong in [Path::new("/dev/zero"), Path::new("/"), &ground.path] {
+        assert!(matches!(file::check_target(wrong), Err(Refused::Kind { .. })), "{wrong:?}");
+    }
+    assert!(file::check_target(&ground.path.join("absent/x")).unwrap_err().is_missing());
+    if is_root() {
+        give_away(&target);
+        assert!(matches!(file::write(&target, b""), Err(Refused::Stranger { .. })));
+        assert_eq!(file::read_text_of_anybody(&target).unwrap(), "newer");
+    }
+}
+
+#[test]
+fn links_of_processes_are_refused_and_not_resolved() {
+    let ground = Ground::new();
+    let opened = fs::File::open(&ground.path).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&opened);
+    let process = std::process::id();
+    for path in [format!("/proc/self/fd/{number}"), format!("/proc/{process}/root/tmp")] {
+        let refused = Directory::open_shared(Path::new(&path)).unwrap_err().to_string();
+        assert!(refused.contains("a link into what a process has open"), "{refused}");
+    }
+}
+
+#[test]
+fn a_directory_is_made_in_a_sticky_one_and_used_in_none_that_others_write() {
+    let ground = Ground::new();
+    let sticky = ground.directory("sticky", 0o1777);
+    Directory::open_or_make(&sticky.join("a/b"), 0o755).unwrap();
+    assert!(Directory::open_shared(&sticky).is_ok());
+    assert!(matches!(Directory::open(&sticky), Err(Refused::Writable { .. })));
+    let open = ground.directory("open", 0o777);
+    for refused in [
+        Directory::open_or_make(&open.join("a"), 0o755).unwrap_err(),
+        Directory::open_shared(&open).unwrap_err(),
+    ] {
+        assert!(matches!(refused, Refused::Writable { .. }), "{refused}");
+    }
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+}

@@ -158,8 +158,7 @@ impl<'a> Mock<'a> {
     fn sit(&self) -> End {
         self.begun.borrow_mut().clear();
         self.stopped.set(false);
-        let mut writer = ResultWriter::resume(&self.directory).unwrap();
-        let stored = StoredResult::read(&self.directory).unwrap();
+        let (mut writer, stored) = ResultWriter::resume(&self.directory).unwrap();
         assert_eq!(stored.plan, self.plan);
         let mut records = stored.records;
         self.before.set(records.len() + stored.superseded.len());
@@ -510,7 +509,7 @@ fn a_stop_before_the_first_trial_carries_out_none() {
     let text = study(&["ext4", "xfs"], &["true"]);
     let mock = Mock::new(plan(&text, 1), |spec| takes(tight(spec)));
     mock.stop_after.set(0);
-    let mut writer = ResultWriter::resume(&mock.directory).unwrap();
+    let (mut writer, _) = ResultWriter::resume(&mock.directory).unwrap();
     let surroundings = Surroundings {
         sitting: 1,
         device: Device::None,

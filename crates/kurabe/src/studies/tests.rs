@@ -237,7 +237,7 @@ fn studies_are_found_by_file_first() {
     let file = place.path().join("cannyls");
     assert!(open(Path::new("cannyls")).unwrap().bundled.is_some());
     assert!(open(&file).unwrap_err().message.contains("No such file"));
-    fs::write(&file, "name = 'mine'").unwrap();
+    std::fs::write(&file, "name = 'mine'").unwrap();
     let source = open(&file).unwrap();
     assert_eq!((source.bundled, &*source.text), (None, "name = 'mine'"));
     let message = |name: &str| open(Path::new(name)).err().unwrap().message;

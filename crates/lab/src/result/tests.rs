@@ -50,7 +50,7 @@ fn what_is_written_reads_back() {
 #[test]
 fn a_file_is_replaced_as_a_whole_and_nothing_is_left_beside_it() {
     let (_home, directory, _) = result(0);
-    let writer = ResultWriter::resume(&directory).unwrap();
+    let (writer, _) = ResultWriter::resume(&directory).unwrap();
     writer.write_json(COMPARISONS_FILE, &[1]).unwrap();
     writer.write_json(COMPARISONS_FILE, &[2]).unwrap();
     let text = fs::read_to_string(directory.join(COMPARISONS_FILE)).unwrap();
@@ -58,7 +58,7 @@ fn a_file_is_replaced_as_a_whole_and_nothing_is_left_beside_it() {
     let mut names: Vec<_> =
         fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, [COMPARISONS_FILE, PLAN_FILE, RECORDS_FILE, STUDY_FILE]);
+    assert_eq!(names, [LOCK_FILE, COMPARISONS_FILE, PLAN_FILE, RECORDS_FILE, STUDY_FILE]);
     fs::remove_dir_all(&directory).unwrap();
     let error = writer.write_json(COMPARISONS_FILE, &[3]).unwrap_err().to_string();
     assert!(error.contains(COMPARISONS_FILE), "{error}");
@@ -82,7 +82,7 @@ fn a_last_line_torn_at_any_byte_costs_that_line_only() {
         if torn {
             assert!(damage[0].contains("records.jsonl:2: the line was not written to its end"));
         }
-        let mut writer = ResultWriter::resume(&directory).unwrap();
+        let (mut writer, _) = ResultWriter::resume(&directory).unwrap();
         writer.append(records[1].clone()).unwrap();
         drop(writer);
         let stored = StoredResult::read(&directory).unwrap();
@@ -199,11 +199,11 @@ fn a_second_writer_is_refused_and_changes_nothing() {
     let first = ResultWriter::resume(&directory).unwrap();
     // What the first writer is in the middle of must not be cut off by the second.
     let path = directory.join(RECORDS_FILE);
-    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    let mut file = File::options().append(true).open(&path).unwrap();
     file.write_all(b"{\"half").unwrap();
     let length_bytes = file.metadata().unwrap().len();
     let error = ResultWriter::resume(&directory).unwrap_err().to_string();
-    assert!(error.contains("is being written by another kurabe"), "{error}");
+    assert!(error.contains(&format!("process {} is writing it", std::process::id())), "{error}");
     assert_eq!(file.metadata().unwrap().len(), length_bytes);
     drop(first);
     drop(ResultWriter::resume(&directory).unwrap());
@@ -240,7 +240,7 @@ fn a_result_that_never_began_resumes() {
     assert_eq!(StoredResult::read(&directory).unwrap().records, []);
     let plan = plan();
     let record = fixture::record(&plan, 0, 0, MILLISECOND_NS);
-    ResultWriter::resume(&directory).unwrap().append(record.clone()).unwrap();
+    ResultWriter::resume(&directory).unwrap().0.append(record.clone()).unwrap();
     assert_eq!(StoredResult::read(&directory).unwrap().records, [record]);
 }
 
@@ -260,7 +260,7 @@ fn a_result_that_was_refused_is_withdrawn_whole() {
     ResultWriter::create(&parent, &plan(), "").unwrap().withdraw();
     assert_eq!(fs::read_dir(&parent).unwrap().count(), 1);
     drop(ResultWriter::create(&parent, &plan(), "").unwrap());
-    ResultWriter::resume(&parent).unwrap().withdraw();
+    ResultWriter::resume(&parent).unwrap().0.withdraw();
     assert!(parent.join(PLAN_FILE).exists() && parent.join(STUDY_FILE).exists());
 }
 
@@ -294,13 +294,12 @@ fn of_several_who_begin_at_once_one_writes() {
 #[test]
 fn who_has_the_lock_but_no_plan_yet_is_not_overtaken() {
     let home = tempfile::tempdir().unwrap();
-    let records = File::create(home.path().join(RECORDS_FILE)).unwrap();
-    records.try_lock().unwrap();
+    let lock = Directory::open(home.path()).unwrap().lock(LOCK_FILE).unwrap();
     let error = ResultWriter::create(home.path(), &plan(), "").unwrap_err().to_string();
-    assert!(error.contains("is being written by another kurabe"), "{error}");
+    assert!(error.contains(&format!("process {} is writing it", std::process::id())), "{error}");
     assert!(!home.path().join(PLAN_FILE).exists() && !home.path().join(STUDY_FILE).exists());
     // It died before it wrote anything: its place is free.
-    drop(records);
+    drop(lock);
     drop(ResultWriter::create(home.path(), &plan(), "").unwrap());
     assert_eq!(StoredResult::read(home.path()).unwrap().plan, plan());
 }
@@ -328,7 +327,7 @@ fn a_place_that_cannot_be_written_is_named_with_the_way_out() {
 #[test]
 fn a_later_sitting_supersedes_the_half_block_that_it_repeats() {
     let (_home, directory, records) = result(2);
-    let mut writer = ResultWriter::resume(&directory).unwrap();
+    let (mut writer, _) = ResultWriter::resume(&directory).unwrap();
     let mut again = records[2].clone();
     again.sitting = 2;
     writer.append(again.clone()).unwrap();
@@ -346,7 +345,7 @@ fn a_later_sitting_supersedes_the_half_block_that_it_repeats() {
 #[test]
 fn the_fillings_and_trials_of_every_sitting_count_as_spent() {
     let (_home, directory, records) = result(1);
-    let mut writer = ResultWriter::resume(&directory).unwrap();
+    let (mut writer, _) = ResultWriter::resume(&directory).unwrap();
     let facts = |fill_ns: u64| serde_json::json!({ "device": { "fill_ns": fill_ns } });
     assert_eq!(writer.begin_sitting(&facts(1000)).unwrap(), 1);
     assert_eq!(writer.begin_sitting(&facts(200)).unwrap(), 2);
@@ -364,4 +363,100 @@ fn the_fillings_and_trials_of_every_sitting_count_as_spent() {
     let stored = StoredResult::read(&directory).unwrap();
     assert_eq!(stored.earlier_facts, [serde_json::Value::Null, facts(200)]);
     assert!(stored.damage[0].contains("facts-1.json"), "{:?}", stored.damage);
+}
+
+/// A user who is nobody's caller.
+const STRANGER: u32 = 54_321;
+
+fn give_away(path: &Path) -> bool {
+    let given = std::os::unix::fs::lchown(path, Some(STRANGER), Some(STRANGER)).is_ok();
+    if !given {
+        eprintln!("skipped: only root can give a file to another user");
+    }
+    given
+}
+
+/// What a person finds who had the place where a file is written, or read, before kurabe had it.
+#[test]
+fn links_and_what_is_no_file_are_neither_followed_nor_waited_for() {
+    let (home, directory, records) = result(1);
+    let precious = home.path().join("precious");
+    let text = "first\nlast line without an end";
+    fs::write(&precious, text).unwrap();
+    let untouched = || assert_eq!(fs::read_to_string(&precious).unwrap(), text);
+    // Records that are a link: nothing of its target is cut off, and nothing is appended.
+    let path = directory.join(RECORDS_FILE);
+    let text = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&precious, &path).unwrap();
+    let error = ResultWriter::resume(&directory).unwrap_err().to_string();
+    assert!(error.contains("is a symbolic link"), "{error}");
+    untouched();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, text).unwrap();
+    // Links under the names that replacing a file has used: the target keeps its bytes.
+    std::os::unix::fs::symlink(&precious, directory.join("comparisons.json.new")).unwrap();
+    std::os::unix::fs::symlink(&precious, directory.join(COMPARISONS_FILE)).unwrap();
+    let (writer, _) = ResultWriter::resume(&directory).unwrap();
+    writer.write_json(COMPARISONS_FILE, &[1]).unwrap();
+    untouched();
+    assert!(!directory.join(COMPARISONS_FILE).is_symlink());
+    drop(writer);
+    assert_eq!(StoredResult::read(&directory).unwrap().records, records);
+    // A FIFO in the place of each file is refused at once.
+    for name in [PLAN_FILE, RECORDS_FILE, FACTS_FILE] {
+        let path = directory.join(name);
+        let _ = fs::rename(&path, directory.join("kept"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o644);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let read = directory.clone();
+        std::thread::spawn(move || drop(sender.send(StoredResult::read(&read))));
+        let read = receiver.recv_timeout(std::time::Duration::from_secs(60)).expect(name);
+        let said = match read {
+            Ok(stored) => stored.damage.join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains(&format!("{name} is a FIFO")), "{said}");
+        fs::remove_file(&path).unwrap();
+        let _ = fs::rename(directory.join("kept"), &path);
+    }
+}
+
+#[test]
+fn nothing_is_cut_off_before_something_is_appended() {
+    let (_home, directory, records) = result(1);
+    let path = directory.join(RECORDS_FILE);
+    File::options().append(true).open(&path).unwrap().write_all(b"{\"half").unwrap();
+    let length_bytes = fs::metadata(&path).unwrap().len();
+    let (mut writer, stored) = ResultWriter::resume(&directory).unwrap();
+    assert_eq!(stored.records, records);
+    // What comes next may still be refused.
+    assert_eq!(fs::metadata(&path).unwrap().len(), length_bytes);
+    writer.append(records[0].clone()).unwrap();
+    assert_eq!(without_facts(&StoredResult::read(&directory).unwrap()).len(), 0);
+    // A plan that is wrong: neither locked nor touched.
+    drop(writer);
+    fs::remove_file(directory.join(LOCK_FILE)).unwrap();
+    fs::write(directory.join(PLAN_FILE), "{}").unwrap();
+    ResultWriter::resume(&directory).unwrap_err();
+    assert!(!directory.join(LOCK_FILE).exists());
+}
+
+#[test]
+fn results_of_strangers_and_below_their_directories_are_refused() {
+    let (home, directory, _) = result(1);
+    let results = home.path().join("kurabe-results");
+    fs::create_dir(&results).unwrap();
+    if !give_away(&results) || !give_away(&directory) {
+        return;
+    }
+    for error in [
+        ResultWriter::create(&results.join("mine"), &plan(), "").unwrap_err(),
+        ResultWriter::resume(&directory).unwrap_err(),
+        StoredResult::read(&directory).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("--trust 54321"), "{error}");
+    }
+    assert_eq!(fs::read_dir(&results).unwrap().count(), 0);
 }

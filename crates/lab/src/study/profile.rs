@@ -96,10 +96,6 @@ impl StudyText {
                 *target = value;
             }
         }
-        if quick.device.is_some() {
-            // A device that may be destroyed was confirmed for the whole study.
-            text.destroy = None;
-        }
         set(&mut text.device, quick.device);
         if quick.runs.is_some() || quick.min_runs.is_some() || quick.max_runs.is_some() {
             text.runs = quick.runs;

@@ -44,8 +44,9 @@ fn errors_name_field_and_value() {
     );
     assert!(fails(&StudyText { device: Some("lop:8G".into()), ..base() }).contains("'lop:8G'"));
     assert!(fails(&StudyText { device: Some("loop:8X".into()), ..base() }).contains("'8X'"));
-    assert!(fails(&StudyText { device: Some("/dev/sdb".into()), ..base() }).contains("--destroy"));
-    assert!(fails(&StudyText { destroy: Some("x".into()), ..base() }).contains("real device"));
+    assert!(
+        fails(&StudyText { output: Some("/etc/x".into()), ..base() }).contains("--output FILE")
+    );
     assert!(fails(&StudyText { cache: Some("tepid".into()), ..base() }).contains("tepid"));
     assert!(fails(&StudyText { budget: Some("soon".into()), ..base() }).contains("budget: 'soon'"));
     assert!(fails(&StudyText { runs: Some(0), ..base() }).starts_with("runs:"));

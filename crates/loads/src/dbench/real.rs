@@ -306,7 +306,9 @@ pub fn dbench(
 /// replay refuses) is left to dbench.
 fn check_fit(plan: &Dbench<'_>) -> Result<(), DbenchError> {
     let load_file = plan.load_file.unwrap_or(Path::new(PACKAGED_LOAD_FILE));
-    let load = std::fs::read(load_file).ok().and_then(|text| LoadFile::parse(&text).ok());
+    let load = trust::file::read(load_file, trust::file::TEXT_BYTES_MAX)
+        .ok()
+        .and_then(|text| LoadFile::parse(&text).ok());
     let (Some(load), Ok(space)) = (load, rustix::fs::statvfs(plan.directory)) else {
         return Ok(());
     };

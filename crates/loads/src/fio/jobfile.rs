@@ -122,7 +122,7 @@ impl Surroundings for System {
     }
 
     fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
-        std::fs::read(path)
+        Ok(trust::file::read(path, trust::file::TEXT_BYTES_MAX)?)
     }
 }
 
@@ -316,6 +316,9 @@ impl Parser<'_> {
         let beside: PathBuf = includer.parent().unwrap_or(Path::new("")).join(name);
         let (path, text) = match self.surroundings.read(&beside) {
             Ok(text) => (beside, text),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(fault(format!("cannot include {name}: {error}")));
+            }
             Err(error) => match self.surroundings.read(Path::new(name)) {
                 Ok(text) => (PathBuf::from(name), text),
                 Err(_) => return Err(fault(format!("cannot include {name}: {error}"))),

@@ -524,7 +524,7 @@ fn read_series(job: &JobFile, scratch: &Path) -> Vec<JobSeries> {
             } else {
                 continue;
             };
-            if let Ok(text) = fs::read_to_string(path) {
+            if let Ok(text) = trust::file::read_text(path) {
                 logs.push((kind, text));
             }
         }

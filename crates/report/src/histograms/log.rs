@@ -9,8 +9,6 @@
 //! [`KINDS_MAX`] histograms have, and time in proportion to their number, however well they were
 //! packed.
 
-use std::path::Path;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::{Decompress, FlushDecompress, Status};
@@ -18,6 +16,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use lab::load::OVERALL_OPERATION;
+use lab::result::read_histograms;
+use trust::{Directory, Refused};
 
 /// Significant digits of the histograms: those that the loads record with.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -42,8 +42,6 @@ const PLAIN_BYTES_COMMON: usize = 16 << 10;
 /// Bytes of a histogram of such values with 5 digits, each count in 9 bytes, are below this.
 const PLAIN_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of a log: 2048 intervals of a dozen kinds are below this.
-const LOG_BYTES_MAX: u64 = 256 << 20;
 /// Kinds of operations in a log.
 pub(super) const KINDS_MAX: usize = 256;
 /// Bytes that a log may unpack to: so many at least, and so many for each byte of the log. What the
@@ -91,10 +89,14 @@ impl LogReader {
         &self.kinds
     }
 
-    /// Reads a file.
-    pub(super) fn read_file(&mut self, path: &Path) -> Result<(), String> {
-        let bytes = trust::file::read(path, LOG_BYTES_MAX).map_err(|error| error.to_string())?;
-        self.read(&bytes)
+    /// Reads the file of a trial in a result directory.
+    pub(super) fn read_file(&mut self, directory: &Directory, trial: u32) -> Result<(), String> {
+        match read_histograms(directory, trial) {
+            Ok(bytes) => self.read(&bytes),
+            // The caller names the file.
+            Err(Refused::System { error, .. }) => Err(error.to_string()),
+            Err(refused) => Err(refused.to_string()),
+        }
     }
 
     /// Reads the bytes of a log.

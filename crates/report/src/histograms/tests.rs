@@ -117,9 +117,17 @@ fn stored(trials: &[(&str, &[u64])]) -> Stored {
     Stored { directory, plan, records }
 }
 
+fn histogram_path(directory: &std::path::Path, trial: u32) -> std::path::PathBuf {
+    directory.join(HISTOGRAMS_DIRECTORY).join(histogram_file(trial))
+}
+
 impl Stored {
     fn read(&self) -> Histograms {
-        Histograms::read(self.directory.path(), &self.plan, &self.records)
+        Histograms::read(
+            &Directory::open(self.directory.path()).unwrap(),
+            &self.plan,
+            &self.records,
+        )
     }
 
     fn path(&self, index: usize) -> std::path::PathBuf {

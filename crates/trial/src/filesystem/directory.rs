@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustix::fs::{AtFlags, statat};
 use trust::{Directory as OpenDirectory, Refused};
 
 use super::kernel::{drop_caches, sync_file_system};
@@ -52,12 +53,9 @@ impl FileSystem for Directory {
 
     fn begin(&self, stage: Stage) -> Box<dyn Instance> {
         let parent = stage.directory.expect("the notation of a dir: contender names a directory");
-        Box::new(DirectoryInstance {
-            parent,
-            name: random_name(),
-            scratch: stage.scratch,
-            taken: None,
-        })
+        let (identity, scratch) = (stage.directory_identity, stage.scratch);
+        let name = random_name();
+        Box::new(DirectoryInstance { parent, identity, name, scratch, taken: None })
     }
 }
 
@@ -66,11 +64,34 @@ const DIRECTORY_MODE: u32 = 0o700;
 
 struct DirectoryInstance {
     parent: PathBuf,
+    /// Device and inode that `parent` must have.
+    identity: Option<(u64, u64)>,
     /// Name of the trial's subdirectory.
     name: String,
     scratch: Arc<Occupied>,
-    /// While the subdirectory exists: what it lies in, and the ledger that names it.
-    taken: Option<(OpenDirectory, Ledger, u64)>,
+    taken: Option<Made>,
+}
+
+/// The subdirectory, while it exists.
+struct Made {
+    parent: OpenDirectory,
+    own: OpenDirectory,
+    /// The ledger that names it.
+    ledger: (Ledger, u64),
+}
+
+impl Made {
+    /// Removes it, unless another directory has its name by now.
+    fn remove(&self, name: &str) -> Result<(), Refused> {
+        let path = self.parent.path().join(name);
+        let found = statat(self.parent.descriptor(), name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| Refused::system(&path, error))?;
+        if (found.st_dev, found.st_ino) != self.own.identity()? {
+            let text = "it is not the directory that the trial made";
+            return Err(Refused::system(&path, std::io::Error::other(text)));
+        }
+        self.parent.remove_tree(name)
+    }
 }
 
 impl Instance for DirectoryInstance {
@@ -91,8 +112,16 @@ impl Instance for DirectoryInstance {
         let failed = |what: &str, error: std::io::Error| {
             Failure::of(format!("{what} {}: {error}", self.directory().display()))
         };
-        let refused = |refused: Refused| Failure::of(format!("making a directory: {refused}"));
+        let refused =
+            |refused: Refused| Failure::of(format!("the contender's directory: {refused}"));
         let parent = OpenDirectory::open_shared(&self.parent).map_err(refused)?;
+        let found = parent.identity().map_err(refused)?;
+        if self.identity.is_some_and(|begun_with| begun_with != found) {
+            let path = self.parent.display();
+            return Err(Failure::of(format!(
+                "{path} is another directory than the one that the study began with"
+            )));
+        }
         let ledger = self
             .scratch
             .ledger()
@@ -101,8 +130,8 @@ impl Instance for DirectoryInstance {
         let id = ledger
             .take(Taken::Subdirectory { parent: taken, name })
             .map_err(|error| failed("writing the trial's ledger for", error))?;
-        parent.make_directory(&self.name, DIRECTORY_MODE).map_err(refused)?;
-        self.taken = Some((parent, ledger, id));
+        let own = parent.make_directory(&self.name, DIRECTORY_MODE).map_err(refused)?;
+        self.taken = Some(Made { parent, own, ledger: (ledger, id) });
         Ok(())
     }
 
@@ -132,9 +161,11 @@ impl Instance for DirectoryInstance {
     }
 
     fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
-        let Some((parent, ledger, id)) = self.taken.take() else { return Ok(()) };
-        let removed = parent.remove_tree(&self.name).map_err(std::io::Error::from);
-        removed.and_then(|()| ledger.gave_back(id)).map_err(|error| {
+        let Some(made) = self.taken.take() else { return Ok(()) };
+        let (ledger, id) = &made.ledger;
+        let removed = made.remove(&self.name).map_err(std::io::Error::from);
+        let removed = removed.and_then(|()| ledger.gave_back(*id));
+        removed.map_err(|error| {
             Failure::of(format!(
                 "removing the trial's directory: {error}; 'kurabe clean' tries again"
             ))

@@ -14,9 +14,8 @@ use crate::stop::Stop;
 
 /// Reads a load file; the error has its name and line.
 pub(super) fn parse(path: &Path) -> Result<LoadFile, String> {
-    let text = std::fs::read(path).map_err(|error| {
-        format!("load file {}: {error}; Debian's is in the package dbench", path.display())
-    })?;
+    let text = trust::file::read(path, trust::file::TEXT_BYTES_MAX)
+        .map_err(|refused| format!("load file {refused}; Debian's is in the package dbench"))?;
     LoadFile::parse(&text)
         .map_err(|error| format!("load file {}:{}: {}", path.display(), error.line, error.reason))
 }

@@ -26,8 +26,8 @@ const JOB_NAME: &str = "kurabe";
 /// Reads the job file into the load, and refuses one that would leave its target.
 pub(super) fn read(load: &mut FioLoad) -> Result<(), String> {
     if let Some(path) = &load.path {
-        load.text = std::fs::read_to_string(path)
-            .map_err(|error| format!("job file {}: {error}", path.display()))?;
+        load.text =
+            trust::file::read_text(path).map_err(|refused| format!("job file {refused}"))?;
     }
     confined(load).map(drop)
 }

@@ -28,7 +28,8 @@ pub(super) fn read(load: &mut ObjectsLoad) -> Result<(), String> {
     let origin = load.path.display().to_string();
     let text = match load.program.is_empty() {
         false => std::mem::take(&mut load.program).into_bytes(),
-        true => std::fs::read(&load.path).map_err(|error| format!("program {origin}: {error}"))?,
+        true => trust::file::read(&load.path, trust::file::TEXT_BYTES_MAX)
+            .map_err(|refused| format!("program {refused}"))?,
     };
     Program::parse(&origin, &text).map_err(|error| error.to_string())?;
     load.program = String::from_utf8_lossy(&text).into_owned();

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use lab::load::{LoadReport, LoadTask, Metric, TreeFacts, TreeLoad, TreeSource, Unit};
@@ -21,14 +22,35 @@ use crate::stop::Stop;
 pub(super) fn read(load: &mut TreeLoad) -> Result<(), String> {
     let facts = match &load.source {
         TreeSource::Tarball(path) => {
-            File::open(path).map_err(|error| format!("tarball {}: {error}", path.display()))?;
-            inspect(path, &AtomicBool::new(false)).map_err(|error| error.to_string())?
+            let opened = Opened::of(path)?;
+            inspect(&opened.path, &AtomicBool::new(false)).map_err(|error| opened.name(error))?
         }
         TreeSource::Synthetic { files, seed } => archive_facts(&SyntheticTree::new(*files, *seed)),
     };
     let ArchiveFacts { archive_bytes, files, others, file_bytes, block_bytes } = facts;
     load.facts = Some(TreeFacts { archive_bytes, files, others, file_bytes, block_bytes });
     Ok(())
+}
+
+/// A tarball that was opened once. What reads it, tar too, is given this very file.
+struct Opened {
+    path: PathBuf,
+    named: PathBuf,
+    _file: File,
+}
+
+impl Opened {
+    fn of(named: &Path) -> Result<Opened, String> {
+        let file = trust::file::open(named).map_err(|refused| format!("tarball {refused}"))?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into();
+        Ok(Opened { path, named: named.into(), _file: file })
+    }
+
+    /// An error, with the name that the user knows.
+    fn name(&self, error: impl std::fmt::Display) -> String {
+        let path = self.path.display().to_string();
+        error.to_string().replace(&path, &self.named.display().to_string())
+    }
 }
 
 fn facts(load: &TreeLoad) -> Option<ArchiveFacts> {
@@ -109,17 +131,17 @@ pub(super) fn operation_names() -> Vec<String> {
 }
 
 pub(super) fn run(load: &TreeLoad, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
-    let archive = archive(load, task);
+    let archive = Opened::of(&archive(load, task))?;
     let facts = match facts(load) {
         Some(facts) => facts,
-        None => inspect(&archive, stop.flag()).map_err(|error| error.to_string())?,
+        None => inspect(&archive.path, stop.flag()).map_err(|error| archive.name(error))?,
     };
     // The first phase is to write from memory, not to wait for the disk that the archive lies on.
-    File::open(&archive)
+    File::open(&archive.path)
         .and_then(|mut archive| io::copy(&mut archive, &mut io::sink()))
-        .map_err(|error| format!("{}: {error}", archive.display()))?;
+        .map_err(|error| format!("{}: {error}", archive.named.display()))?;
     let plan = Tree {
-        archive: &archive,
+        archive: &archive.path,
         directory: directory_of(&task.target)?,
         phases: &Phase::DEFAULT,
         facts: Some(facts),
@@ -142,7 +164,7 @@ pub(super) fn run(load: &TreeLoad, task: &LoadTask, stop: &Stop) -> Result<LoadR
             kept = cooled.err().or(kept.take());
         }
     };
-    let outcome = run_tree(&plan, stop.flag(), &mut begin).map_err(|error| error.to_string())?;
+    let outcome = run_tree(&plan, stop.flag(), &mut begin).map_err(|error| archive.name(error))?;
     let report = &outcome.report;
     let metric = |name: String, ns: u64| Metric { name, value: ns as f64, unit: Unit::Nanoseconds };
     let phases = || report.phases.iter().map(|phase| (phase, phase.elapsed_ns + phase.sync_ns));
