@@ -187,14 +187,9 @@ impl Sitting {
         let study = &self.plan.study;
         let prepared = match needs_device(study) {
             false => None,
-            true => Some(prepare_device(
-                study,
-                self.destroy.as_deref(),
-                own,
-                &elapsed,
-                stop,
-                progress,
-            )?),
+            true => {
+                Some(prepare_device(study, self.destroy.as_deref(), own, &elapsed, stop, progress)?)
+            }
         };
         self.facts = json!({
             "schema": self.plan.schema,

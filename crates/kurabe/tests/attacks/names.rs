@@ -47,15 +47,16 @@ fn open_to_all(directory: &Path) {
 #[test]
 fn nothing_appears_where_everybody_can_write() {
     let Some(site) = ground() else { return };
+    let _ = fs::remove_dir(own(&site));
     fs::create_dir(site.work().join("place")).unwrap();
     let study = format!(
-        "contenders = ['ext4', 'dir:{}']\ndevice = 'mem:64M'\nruns = 1\nout = 'result'\n\
+        "contenders = ['ext4', 'dir:{}']\ndevice = 'mem:64M'\nruns = 1\n\
          idle-wait = '100ms'\ncache = 'warm'\n\
          [[workload]]\ncommand = 'true'\n[[workload]]\ntree = 'synthetic:5'\n",
         site.work().join("place").display()
     );
     fs::write(site.work().join("study.toml"), study).unwrap();
-    let command = enclosed(&site, "0", &["run", "study.toml"]);
+    let command = enclosed(&site, "0", &["run", "study.toml", "--out", "result"]);
     let watcher = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
     for place in [temporary(&site), shared_memory(&site)] {
         let what = WatchFlags::CREATE | WatchFlags::MOVED_TO;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use crate::harness::{Ran, Site};
+use crate::harness::{NOBODY, Ran, Site};
 use crate::{Disk, expect_unharmed, give_to_stranger, ground, ground_of_disks, precious, proof};
 
 /// What the stored command says until a stranger changes it.
@@ -30,6 +30,11 @@ fn expect_refused(site: &Site, result: &std::path::Path) -> Ran {
     ran.expect(2)
 }
 
+/// The same when the stranger is trusted.
+fn trusting(site: &Site) -> Ran {
+    site.run(&["resume", "result", "--trust", &NOBODY.to_string()])
+}
+
 /// Finding 5: the last line of the target was cut off before the plan was refused.
 #[test]
 fn records_that_are_a_link_leave_the_target_its_bytes() {
@@ -39,6 +44,7 @@ fn records_that_are_a_link_leave_the_target_its_bytes() {
     fs::write(result.join("plan.json"), "{}").unwrap();
     symlink(precious(&site), result.join("records.jsonl")).unwrap();
     expect_refused(&site, &result);
+    expect_unharmed(&site, &trusting(&site));
 }
 
 /// Finding 5: temporary names that can be foreseen can be taken.
@@ -52,6 +58,7 @@ fn links_under_temporary_names_leave_the_target_its_bytes() {
         symlink(&precious, result.join(format!("{name}.new"))).unwrap();
     }
     expect_refused(&site, &result);
+    expect_unharmed(&site, &trusting(&site).expect(0));
 }
 
 /// Finding 5: the plan holds commands.
@@ -63,7 +70,10 @@ fn the_commands_of_a_stranger_are_not_run() {
     assert!(plan.contains(COMMAND));
     let command = format!("touch {}", proof(&site).display());
     fs::write(result.join("plan.json"), plan.replace(COMMAND, &command)).unwrap();
-    expect_refused(&site, &result);
+    // What they are is shown, and whoever trusts the stranger then has them run.
+    expect_refused(&site, &result).says(&[&command]);
+    trusting(&site);
+    assert!(proof(&site).exists());
 }
 
 /// Finding 5: what `--destroy` allowed was that day's disk; root's own result allows nothing today.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use crate::harness::NOBODY;
 use crate::{
     Disk, expect_unharmed, give_to_stranger, ground, ground_of_disks, precious, proof, theirs,
 };
@@ -35,9 +36,13 @@ fn a_strangers_study_is_not_carried_out() {
     let path = theirs(&site).join("study.toml");
     fs::write(&path, study).unwrap();
     give_to_stranger(&path);
-    let ran = site.run(&["run", &path.display().to_string(), "--out", "result"]);
+    let path = path.display().to_string();
+    let ran = site.run(&["run", &path, "--out", "result"]);
     expect_unharmed(&site, &ran);
     ran.expect(2);
+    // The way to allow it is there, and then it is carried out.
+    let trusted = site.run(&["run", &path, "--out", "result", "--trust", &NOBODY.to_string()]);
+    assert!(proof(&site).exists(), "{trusted:#?}");
 }
 
 /// Finding 6: an export that the file asks for is not worth what lies there already.
