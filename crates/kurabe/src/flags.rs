@@ -216,6 +216,11 @@ pub struct StudyArgs {
     /// Let mkfs and mount discard; by default the device stays fully allocated.
     #[arg(long)]
     pub discard: bool,
+    /// Run the load, and what comes before and after it, as this user instead of as root; it is
+    /// given the root directory of each fresh file system. sudo and other setuid programs gain
+    /// nothing in it. What needs the device itself (raw, minfs) cannot run so.
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Label of the contender that the others are compared with. [default: the first]
     #[arg(short, long, value_name = "LABEL")]
     pub baseline: Option<String>,
@@ -460,6 +465,7 @@ impl StudyArgs {
     /// Puts what was given on the command line over what the study says.
     pub fn apply(&self, text: &mut StudyText) {
         set(&mut text.device, &self.device);
+        set(&mut text.user, &self.user);
         set(&mut text.baseline, &self.baseline);
         set(&mut text.warmup, &self.warmup);
         set(&mut text.budget, &self.budget);

@@ -10,6 +10,7 @@ use lab::spec::{CommandLine, Load, Output, Workload};
 use lab::study::Study;
 use trial::device::DeviceRequest;
 use trial::filesystem::{self, Access};
+use trial::user::User;
 use trial::workload::Room;
 use trust::Directory;
 
@@ -49,6 +50,7 @@ pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Fa
     for workload in &study.workloads {
         problems.extend(workload_problems(study, workload, room.as_ref()));
     }
+    problems.extend(user_problems(study));
     // The claim comes last: where something else is in the way, nobody opens the device.
     if let (DeviceRequest::Block { path, destroy }, true) = (&request, problems.is_empty())
         && needs_device(study)
@@ -110,6 +112,31 @@ fn workload_problems(study: &Study, workload: &Workload, room: Option<&Room>) ->
         }
     }
     problems
+}
+
+/// What the user as whom the load is to run cannot do.
+fn user_problems(study: &Study) -> Vec<String> {
+    let Some(name) = &study.user else { return Vec::new() };
+    let user = match User::to_become(name) {
+        Ok(Some(user)) => user,
+        Ok(None) => return Vec::new(),
+        Err(problem) => return vec![problem],
+    };
+    let problem = |contender: &Contender| {
+        let access = filesystem::by_name(&contender.file_system).map(|f| f.access());
+        let why = match (access, &contender.directory) {
+            (Some(Access::RawDevice | Access::MinfsLibrary), _) => {
+                "its load opens the device itself, which is root's; leave that contender or --user out".into()
+            }
+            (_, Some(directory)) if !user.enters(directory) => format!(
+                "{name} cannot get to {}; let everybody pass it and the directories above it (chmod o+x)",
+                directory.display()
+            ),
+            _ => return None,
+        };
+        Some(format!("contender '{}': --user {name}: {why}", contender.label))
+    };
+    study.contenders.iter().filter_map(problem).collect()
 }
 
 /// Whether anything is to be made and mounted.

@@ -134,8 +134,9 @@ impl Sitting {
         };
         let device =
             if needs_device(study) { format!(" on {}", study.device) } else { String::new() };
+        let user = study.user.as_ref().map_or(String::new(), |user| format!(" as user {user}"));
         format!(
-            "{}: {} under {}{device}, {blocks}, seed {}",
+            "{}: {} under {}{user}{device}, {blocks}, seed {}",
             study.name,
             names(study.contenders.iter().map(|contender| contender.label.as_str()).collect()),
             names(study.workloads.iter().map(|workload| workload.name.as_str()).collect()),
@@ -197,6 +198,7 @@ impl Sitting {
             "machine": Machine::read(),
             "device": prepared.as_ref().map(Prepared::facts),
             "tools": tool_versions(study),
+            "load": study.user.as_ref().map(|user| json!({ "user": user })),
             "command_line": std::env::args().collect::<Vec<_>>(),
         });
         let sitting = self.writer.begin_sitting(&self.facts).map_err(Failure::broken)?;

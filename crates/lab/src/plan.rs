@@ -105,6 +105,7 @@ impl Plan {
             timeout_ns: study.timeout_ns,
             idle_wait_ns_max: study.idle_wait_ns_max,
             discard: study.discard,
+            user: study.user.clone(),
             scratch,
             output: study.output.clone(),
         }

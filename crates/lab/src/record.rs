@@ -105,6 +105,13 @@ pub struct Record {
     pub elapsed_ns: u64,
     /// How it ended.
     pub outcome: Outcome,
+    /// The user as whom the load was to run, when one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The control group that held the load's processes; absent where the machine has none that
+    /// can be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_group: Option<ControlGroupFacts>,
     /// The phases that were reached, in order.
     pub phases: Vec<PhaseRecord>,
     /// The measured command's cost.
@@ -317,6 +324,14 @@ pub struct CommandUsage {
     pub storage_read_bytes: Option<u64>,
 }
 
+/// The control group of a trial's commands: what they leave running ends with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlGroupFacts {
+    /// Processes that it may hold at once (`pids.max`), where that can be bounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes_max: Option<u64>,
+}
+
 /// The wait for an idle device before the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleWait {
@@ -354,6 +369,8 @@ impl Record {
             started_unix_ns,
             elapsed_ns: 0,
             outcome: Outcome::Completed,
+            user: spec.user.clone(),
+            control_group: None,
             phases: Vec::new(),
             command: None,
             daemon_cpu_ns: None,

@@ -43,6 +43,10 @@ pub struct TrialSpec {
     /// Whether mkfs and mount may discard. False keeps the device fully allocated.
     #[serde(default)]
     pub discard: bool,
+    /// The user as whom the load runs, what comes before and after it included; the user of the
+    /// trial's process when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// An empty directory of kurabe's own in which the trial makes its mount point and files.
     pub scratch: PathBuf,
     /// Where the command's standard output and error go.

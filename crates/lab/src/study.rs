@@ -59,6 +59,9 @@ pub struct StudyText {
     /// Whether mkfs and mount may discard.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub discard: bool,
+    /// Name of the user as whom the loads run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Seed of the order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -146,6 +149,9 @@ pub struct Study {
     pub device: String,
     /// Whether mkfs and mount may discard.
     pub discard: bool,
+    /// Name of the user as whom the loads run; the one who runs kurabe when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Seed, when the person chose one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -271,6 +277,7 @@ impl StudyText {
             left_out: Vec::new(),
             device: self.resolve_device()?,
             discard: self.discard,
+            user: self.user.clone(),
             seed: self.seed,
             blocks_min,
             blocks_max,

@@ -166,6 +166,7 @@ static STUDY: Level = Level {
         "leave-out-missing",
         "device",
         "discard",
+        "user",
         "seed",
         "runs",
         "min-runs",

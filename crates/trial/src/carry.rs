@@ -14,7 +14,8 @@ use lab::load::{Load, LoadTask, Stage as LoadStage, Target};
 use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
 use lab::spec::{Cache, CommandLine, Device, Output, TrialSpec};
 
-use crate::command::{self, End, Ran};
+use crate::command::{self, Bounds, End, Ran};
+use crate::control_group::ControlGroup;
 use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use crate::device::{Attached, attach};
 use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
@@ -23,6 +24,7 @@ use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
 use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
+use crate::user::User;
 use crate::workload::{self, Talk};
 
 /// Bound on giving back everything after the trial itself has ended.
@@ -56,6 +58,8 @@ pub fn carry_out(
         access: Access::Mounted,
         machine_cpu_before_ns: None,
         processes_before: None,
+        user: None,
+        group: None,
     };
     let mut tools = Toolbox::new(trial.deadline, stop.clone());
     tools.see_host(host);
@@ -86,6 +90,10 @@ struct Trial<'a> {
     machine_cpu_before_ns: Option<u64>,
     /// What ran in the trial's namespace before the first command of the user.
     processes_before: Option<Processes>,
+    /// As whom the load runs, where that is another than this process's user.
+    user: Option<User>,
+    /// What holds the load's processes, where the machine has it.
+    group: Option<ControlGroup>,
 }
 
 impl Trial<'_> {
@@ -96,7 +104,13 @@ impl Trial<'_> {
         let file_system = by_name(name)
             .ok_or_else(|| Failure::of(format!("this kurabe knows no file system '{name}'")))?;
         self.record.counts_write_bytes = Some(file_system.counts_write_bytes());
+        self.user = match &spec.user {
+            Some(name) => User::to_become(name).map_err(Failure::of)?,
+            None => None,
+        };
         let attached = self.attach()?;
+        self.group = ControlGroup::begin(|| self.scratch.ledger());
+        self.record.control_group = self.group.as_ref().map(ControlGroup::facts);
         let (node, size_bytes) = match &attached {
             Some(attached) => (attached.node().to_path_buf(), attached.size_bytes()),
             None => (PathBuf::new(), 0),
@@ -106,14 +120,24 @@ impl Trial<'_> {
         let mut stage =
             Stage::new(&spec.contender, &node, size_bytes, self.discards(), &self.scratch);
         stage.directory_identity = spec.directory_identity;
+        if let Some(user) = &self.user {
+            let (user, group) = user.numbers();
+            stage.mount_options.extend(file_system.owner_options(user, group));
+        }
         let mut instance = file_system.begin(stage);
         let carried = self.phases(instance.as_mut(), file_system, tools);
         tools.clean_up_within(TEARDOWN_MAX);
         if let (Err(_), Some(before)) = (&carried, &self.processes_before) {
             note_ended(before.end_those_since(), tools);
         }
+        if let Some(group) = self.group.take() {
+            match group.end() {
+                Ok(ended) => note_ended(ended, tools),
+                Err(error) => tools.note(format!("the control group: {error}")),
+            }
+        }
         if spec.device == Device::None {
-            // Nothing else ends them: such a trial has no namespace of its own.
+            // Such a trial has no namespace of its own, and may have no control group.
             note_ended(end_those_of(&instance.directory()), tools);
         }
         let ended = self.end(instance.as_mut(), tools);
@@ -178,6 +202,9 @@ impl Trial<'_> {
         }
         self.processes_before = Processes::now();
         let directory = instance.directory();
+        if let Some(user) = &self.user {
+            user.receive(&directory, &spec.scratch).map_err(Failure::of)?;
+        }
         if !file_system.needs_device() {
             self.counters = DeviceCounters::under_directory(&directory).ok();
             self.record.device_shared = self.counters.is_some();
@@ -327,12 +354,21 @@ impl Trial<'_> {
             cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
             sync_command: instance.sync_command(),
             cool_command: instance.cool_command(),
-            scratch: self.scratch.room().to_path_buf(),
+            scratch: self.load_place()?,
         };
         let talk = Talk::begin(&task)
             .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
         let words = ["/proc/self/exe".to_string(), "load".into()].into_iter();
         Ok((CommandLine::Words(words.chain(trust::owner::words()).collect()), talk))
+    }
+
+    /// Where the load's process has its own files.
+    fn load_place(&self) -> Result<PathBuf, Failure> {
+        let room = self.scratch.room();
+        match &self.user {
+            Some(user) => user.make_place(room, &self.spec.scratch).map_err(Failure::of),
+            None => Ok(room.to_path_buf()),
+        }
     }
 
     /// A command before or after the measured one; it must succeed.
@@ -363,7 +399,9 @@ impl Trial<'_> {
             ("KURABE_TRIAL", &trial_text),
         ];
         let output: &Output = &spec.output;
-        command::run(command, directory, &environment, output, talk, self.deadline, self.stop)
+        let (user, group) = (self.user.as_ref(), self.group.as_ref());
+        let bounds = Bounds { user, group, deadline: self.deadline };
+        command::run(command, directory, &environment, bounds, output, talk, self.stop)
             .map_err(|error| Failure::of(error.to_string()))
     }
 

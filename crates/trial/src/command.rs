@@ -1,12 +1,13 @@
 //! Runs one command of the user's in the mounted directory and says what it cost.
 //!
-//! Invariants: the time is taken from right before the spawn to the exit of the command itself;
-//! the command is in a process group of its own, which a stop or a bound kills whole; what it cost is read before it is reaped, so that it covers its waited-for children.
+//! Invariants: the time is taken from right before the exec to the exit of the command itself; the
+//! command is in a session and process group of its own, which has no terminal and which a stop or
+//! a bound kills whole; what it cost is read before it is reaped, so that it covers its waited-for
+//! children.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -18,9 +19,12 @@ use lab::spec::{CommandLine, Output};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
+use crate::control_group::ControlGroup;
 use crate::leftovers::group_runs;
 use crate::stop::Stop;
 use crate::sys;
+use crate::sys::confine::{confine, monotonic_ns};
+use crate::user::User;
 use crate::workload::Talk;
 
 /// How a command ended.
@@ -37,7 +41,7 @@ pub enum End {
 /// What running a command yielded.
 #[derive(Debug)]
 pub struct Ran {
-    /// From right before the spawn to the exit, in ns.
+    /// From right before the exec to the exit, in ns.
     pub elapsed_ns: u64,
     /// What it cost.
     pub usage: CommandUsage,
@@ -47,6 +51,17 @@ pub struct Ran {
     pub outlived: bool,
     /// The last lines of its standard error (and of its output, where that was read).
     pub tail: String,
+}
+
+/// What bounds a command.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bounds<'a> {
+    /// The user as whom it runs, where that is another than this process's.
+    pub user: Option<&'a User>,
+    /// The control group that it joins.
+    pub group: Option<&'a ControlGroup>,
+    /// When it is ended.
+    pub deadline: Option<Instant>,
 }
 
 /// Bytes of output that are kept for the record of a failure.
@@ -61,36 +76,42 @@ pub fn run(
     line: &CommandLine,
     directory: &Path,
     environment: &[(&str, &str)],
+    bounds: Bounds<'_>,
     output: &Output,
     talk: Option<&Talk>,
-    deadline: Option<Instant>,
     stop: &Stop,
 ) -> io::Result<Ran> {
     let words = line.words();
     let (program, arguments) = words.split_first().expect("a command has at least one word");
     let mut command = Command::new(program);
+    if let Some(user) = bounds.user {
+        command.env_clear().envs(user.environment());
+    }
     command
         .args(arguments)
         .current_dir(directory)
         .envs(environment.iter().copied())
-        .stdin(Stdio::null())
-        .process_group(0);
+        .stdin(Stdio::null());
     let mut capture = Capture::default();
-    let (stdout, stderr) = capture.streams(output)?;
+    let (stdout, stderr) = capture.streams(output, bounds.user.is_some())?;
     command.stdout(stdout).stderr(stderr);
     if let Some(talk) = talk {
         let (task, report) = talk.streams()?;
         command.stdin(task).stdout(report);
     }
+    let processes = bounds.group.map(ControlGroup::processes_file).transpose()?;
+    let departure = confine(&mut command, processes, bounds.user.map(User::identity))?;
 
-    let started = Instant::now();
+    let (started, started_ns) = (Instant::now(), monotonic_ns());
     let child = command.spawn().map_err(|error| {
         io::Error::new(error.kind(), format!("'{program}' cannot be started: {error}"))
     })?;
     // The command object holds the write ends of the pipes; the readers end when it is gone.
     drop(command);
-    let (end, ended) = wait(&child, deadline, stop)?;
+    let before_exec_ns = departure.monotonic_ns()?.saturating_sub(started_ns);
+    let (end, ended) = wait(&child, bounds.deadline, stop)?;
     let elapsed_ns = ended.duration_since(started).as_nanos() as u64;
+    let elapsed_ns = elapsed_ns.saturating_sub(before_exec_ns);
     let pid = pid_of(&child);
     let usage = reap(child)?;
     // The cheap question first: mostly nothing of the group is left.
@@ -195,11 +216,13 @@ const DRAIN_MAX: Duration = Duration::from_millis(200);
 
 impl Capture {
     /// The two streams for the command. Standard error is always read when it is not shown, since
-    /// it holds the reason of a failure; it costs nothing while the command is silent.
-    fn streams(&mut self, output: &Output) -> io::Result<(Stdio, Stdio)> {
+    /// it holds the reason of a failure; it costs nothing while the command is silent. Another
+    /// user's command is given no terminal, not even to write on: who has it open can read it.
+    fn streams(&mut self, output: &Output, is_others: bool) -> io::Result<(Stdio, Stdio)> {
         Ok(match output {
-            Output::Null => (Stdio::null(), self.pipe()?),
-            Output::Pipe => (self.pipe()?, self.pipe()?),
+            Output::Null => (Stdio::null(), self.pipe(false)?),
+            Output::Pipe => (self.pipe(false)?, self.pipe(false)?),
+            Output::Inherit if is_others => (self.pipe(true)?, self.pipe(true)?),
             // Standard output is the channel to the runner; what is shown goes to standard error.
             Output::Inherit => {
                 let shown = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
@@ -213,11 +236,12 @@ impl Capture {
         })
     }
 
-    fn pipe(&mut self) -> io::Result<Stdio> {
+    fn pipe(&mut self, is_shown: bool) -> io::Result<Stdio> {
         let (reader, writer) = io::pipe()?;
         let tail = Tail::default();
         let kept = tail.clone();
-        self.readers.push((std::thread::spawn(move || keep_tail(reader, &kept)), tail));
+        let keep = move || keep_tail(reader, &kept, is_shown);
+        self.readers.push((std::thread::spawn(keep), tail));
         Ok(writer.into())
     }
 
@@ -236,13 +260,17 @@ impl Capture {
     }
 }
 
-/// Reads a stream to its end and keeps its last bytes.
-fn keep_tail(mut stream: impl Read, tail: &Tail) {
+/// Reads a stream to its end, keeps its last bytes, and passes all on where they are shown.
+fn keep_tail(mut stream: impl Read, tail: &Tail, is_shown: bool) {
     let mut buffer = [0; 64 << 10];
     loop {
         match stream.read(&mut buffer) {
             Ok(0) => return,
             Ok(count) => {
+                if is_shown {
+                    // A terminal that is gone shows nothing; the command goes on.
+                    let _ = io::stderr().write_all(&buffer[..count]);
+                }
                 let mut tail = tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 tail.extend_from_slice(&buffer[..count]);
                 let excess = tail.len().saturating_sub(TAIL_BYTES_MAX);
@@ -263,8 +291,9 @@ mod tests {
     }
 
     fn run_here(line: &CommandLine, deadline: Option<Instant>, stop: &Stop) -> Ran {
-        run(line, Path::new("/"), &[("KURABE_DIR", "/")], &Output::Null, None, deadline, stop)
-            .unwrap()
+        let environment = [("KURABE_DIR", "/")];
+        let bounds = Bounds { deadline, ..Bounds::default() };
+        run(line, Path::new("/"), &environment, bounds, &Output::Null, None, stop).unwrap()
     }
 
     #[test]
@@ -324,8 +353,9 @@ mod tests {
     #[test]
     fn what_cannot_be_started_is_named() {
         let line = words(&["/no/such/program"]);
-        let error = run(&line, Path::new("/"), &[], &Output::Null, None, None, &Stop::default())
-            .unwrap_err();
+        let (bounds, stop) = (Bounds::default(), Stop::default());
+        let error =
+            run(&line, Path::new("/"), &[], bounds, &Output::Null, None, &stop).unwrap_err();
         assert!(error.to_string().contains("'/no/such/program' cannot be started"), "{error}");
     }
 }

@@ -133,6 +133,12 @@ pub trait FileSystem: Sync {
         true
     }
 
+    /// Mount options that give the root directory to a user and a group, by number, where chown(2)
+    /// cannot.
+    fn owner_options(&self, _user: u32, _group: u32) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A file system for one trial. Touches nothing yet.
     fn begin(&self, stage: Stage) -> Box<dyn Instance>;
 }

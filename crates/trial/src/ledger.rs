@@ -62,6 +62,11 @@ pub enum Taken {
         /// Inode of the backing file.
         inode: u64,
     },
+    /// A control group; what is in it is killed, and it is removed.
+    ControlGroup {
+        /// Absolute path of its directory.
+        path: PathBuf,
+    },
 }
 
 /// One line of a ledger.

@@ -5,6 +5,7 @@
 
 pub mod carry;
 pub mod command;
+mod control_group;
 pub mod counters;
 pub mod device;
 pub mod doctor;
@@ -19,4 +20,5 @@ pub mod stop;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;
+pub mod user;
 pub mod workload;

@@ -17,8 +17,12 @@ use trust::{Directory, way};
 use crate::ledger::{self, CleanReport, Ledger, Taken};
 use crate::sys;
 
-/// Rights of the room and of what leads to it, where a trial has a mount namespace of its own.
-pub const ROOM_MODE: u32 = 0o700;
+/// Rights of the room. Whoever else is to pass it is let in with what is handed over to them.
+const ROOM_MODE: u32 = 0o700;
+
+/// Rights of what covers kurabe's own directory in a trial's mount namespace: it holds nothing but
+/// the room.
+const COVER_MODE: u32 = 0o711;
 
 /// Name of the room in the scratch directory.
 const ROOM: &str = "room";
@@ -128,13 +132,13 @@ fn cover(scratch: &Path, room: &Directory) -> io::Result<()> {
         io::Error::new(error.kind(), format!("covering {}: {error}", own.display()))
     };
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    let options = format!("size=64k,nr_inodes=16,mode={ROOM_MODE:o}");
+    let options = format!("size=64k,nr_inodes=16,mode={COVER_MODE:o}");
     let options = std::ffi::CString::new(options).expect("it has no zero byte");
     mount("kurabe", own, "tmpfs", flags, Some(options.as_c_str()))
         .map_err(|error| failed(error.into()))?;
     let cover = Directory::open(own)?;
-    let above = cover.make_directory(name, ROOM_MODE)?;
-    let point = above.make_directory(ROOM, ROOM_MODE)?;
+    let above = cover.make_directory(name, COVER_MODE)?;
+    let point = above.make_directory(ROOM, COVER_MODE)?;
     // By descriptor, because its path leads to the cover by now.
     let source = way::descriptor_path(room.descriptor().as_raw_fd());
     mount_bind(source, point.path()).map_err(|error| failed(error.into()))

@@ -1,5 +1,6 @@
 //! The crate's only unsafe code: system calls that no safe library wraps.
 
+pub mod confine;
 pub mod descriptors;
 pub mod extents;
 pub mod loop_device;

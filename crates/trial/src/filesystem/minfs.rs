@@ -65,6 +65,11 @@ impl FileSystem for Minfs {
         self.access == Access::MinfsLibrary
     }
 
+    /// A volume keeps no owners.
+    fn owner_options(&self, user: u32, group: u32) -> Vec<String> {
+        vec![format!("root_user={user}"), format!("root_group={group}")]
+    }
+
     fn begin(&self, stage: Stage) -> Box<dyn Instance> {
         let mounts = self.access == Access::Mounted;
         Box::new(MinfsInstance { stage, mounts, mounted: false })

@@ -14,6 +14,7 @@ use super::{
     Contents, LEDGERS, NAME_PREFIX, SCRATCH_LEDGER_PREFIX, Taken, boot_id, is_ours_by_name,
     read_contents, start_ticks,
 };
+use crate::control_group;
 use crate::device::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
 use crate::leftovers::end_those_of;
 
@@ -154,6 +155,7 @@ fn give_back(
                 Err(error) => Err(error.to_string()),
             }
         }
+        Taken::ControlGroup { path } => control_group::give_back(path, &mut report.done),
     }
 }
 

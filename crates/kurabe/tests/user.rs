@@ -1,0 +1,376 @@
+//! `--user`: the load without root, and what it leaves running. Each test tries what a load that is
+//! not trusted would try. Needs root; control groups where the machine has them.
+
+mod harness;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harness::{KURABE, NOBODY, Site, failure, root, signal, wait_until};
+use rustix::process::Signal;
+
+const USER: [&str; 2] = ["--user", "nobody"];
+
+/// A directory of root's that everybody can pass, with one that only root can look into.
+fn directory(site: &Site) -> String {
+    let directory = site.home().join("given");
+    fs::create_dir(&directory).unwrap();
+    format!("dir:{}", directory.display())
+}
+
+/// Runs `script` as nobody on this contender and gives what it printed.
+fn printed(site: &Site, contender: &str, flags: &[&str], script: &str) -> String {
+    let output = site.home().join("output");
+    let mut all = vec!["--output", output.to_str().unwrap()];
+    all.extend(USER);
+    all.extend(flags);
+    site.compare(&[contender], &all, &[script]).expect(0);
+    site.expect_nothing_left();
+    fs::read_to_string(output).unwrap()
+}
+
+/// The lines of a text that begin with a word, without it.
+fn after<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+    text.lines().filter_map(|line| line.strip_prefix(word)).map(str::trim).collect()
+}
+
+#[test]
+fn everything_of_the_load_is_the_users_and_nothing_else_is() {
+    if !root() {
+        return;
+    }
+    for is_mounted in [true, false] {
+        let site = Site::new();
+        let precious = site.home().join("precious");
+        fs::write(&precious, "secret").unwrap();
+        fs::set_permissions(&precious, fs::Permissions::from_mode(0o600)).unwrap();
+        let script = format!(
+            "echo user $(id -u) group $(id -g) groups $(id -G); touch mine && stat -c 'root %u %g' .
+             echo read $(cat {precious} 2>&1); echo ledger $(ls {ledger} 2>&1)
+             echo scratch $(ls .. 2>&1); env | sed 's/^/env /'
+             grep -E 'NoNewPrivs|Cap(Inh|Prm|Eff|Amb)' /proc/self/status | sed 's/^/status /'",
+            precious = precious.display(),
+            ledger = site.ledger().display(),
+        );
+        let contender = if is_mounted { "ext4".into() } else { directory(&site) };
+        let who = "echo step $(id -u)";
+        let flags = ["--setup", who, "--prepare", who, "--cleanup", who];
+        let output = site.home().join("output");
+        let mut all = vec!["--output", output.to_str().unwrap()];
+        all.extend(USER);
+        all.extend(flags);
+        let mut command = site.compare_command(&[&contender], &all, &[&script]);
+        command.env("SECRET_OF_ROOT", "1").env("LC_ALL", "C").env("XDG_RUNTIME_DIR", "/run/user/0");
+        let ran = site.finish(command).expect(0).says(&["as user nobody"]);
+        site.expect_nothing_left();
+        let text = fs::read_to_string(output).unwrap();
+        let number = NOBODY.to_string();
+        assert_eq!(after(&text, "step"), vec![number.as_str(); 3], "{text}");
+        let ids = format!("{number} group {number} groups {number}");
+        assert_eq!(after(&text, "user"), [ids], "{text}");
+        assert_eq!(after(&text, "root"), [format!("{number} {number}")], "{text}");
+        assert!(after(&text, "read")[0].contains("Permission denied"), "{text}");
+        assert!(after(&text, "ledger")[0].contains("Permission denied"), "{text}");
+        if is_mounted {
+            assert!(after(&text, "scratch")[0].contains("Permission denied"), "{text}");
+        }
+        let environment = after(&text, "env");
+        let has = |name: &str| environment.iter().any(|line| line.starts_with(name));
+        for name in ["PATH=", "HOME=/nonexistent", "USER=nobody", "LOGNAME=nobody", "LC_ALL=C"] {
+            assert!(has(name), "no {name}: {environment:?}");
+        }
+        assert!(has("SHELL=") && has("KURABE_DIR=") && has("KURABE_CONTENDER="));
+        for name in ["SECRET_OF_ROOT", "XDG_RUNTIME_DIR", "SUDO_", "TMPDIR"] {
+            assert!(!has(name), "{name} was handed on: {environment:?}");
+        }
+        let status = after(&text, "status");
+        assert!(status.contains(&"NoNewPrivs:\t1"), "{status:?}");
+        let capabilities: Vec<_> = status.iter().filter(|line| line.starts_with("Cap")).collect();
+        assert_eq!(capabilities.len(), 4, "{status:?}");
+        assert!(capabilities.iter().all(|line| line.ends_with("\t0000000000000000")), "{status:?}");
+        let records = site.records();
+        assert_eq!(records[0]["user"], "nobody", "{ran:?}");
+        assert_eq!(site.json("facts.json")["load"]["user"], "nobody");
+        let page = fs::read_to_string(site.work().join("result/report.html")).unwrap();
+        assert!(page.contains("nobody"), "the report names the user");
+    }
+}
+
+#[test]
+fn a_setuid_program_gains_nothing() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let program = site.home().join("identity");
+    fs::copy("/usr/bin/id", &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    let asked = Command::new(&program).arg("-u").uid(NOBODY).gid(NOBODY).output().unwrap();
+    if asked.stdout != b"0\n" {
+        eprintln!("SKIPPED: setuid programs mean nothing in {}", site.home().display());
+        return;
+    }
+    let script = format!("{} -u", program.display());
+    assert_eq!(printed(&site, "ext4", &[], &script), format!("{NOBODY}\n"));
+}
+
+#[test]
+fn no_descriptor_of_the_caller_is_inherited() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let precious = site.home().join("precious");
+    fs::write(&precious, "secret").unwrap();
+    fs::set_permissions(&precious, fs::Permissions::from_mode(0o600)).unwrap();
+    let output = site.home().join("output");
+    let mut flags = vec!["--output", output.to_str().unwrap()];
+    flags.extend(USER);
+    // The shell itself has one open on the directory that it lists.
+    let script = "cat <&7; ls -l /proc/self/fd | grep -c precious; true";
+    let inner = site.compare_command(&["ext4"], &flags, &[script]);
+    let mut command = site.program("sh");
+    let opened = format!("exec 7<{}; exec \"$@\"", precious.display());
+    command.args(["-c", &opened, "sh", KURABE]).args(inner.get_args());
+    site.finish(command).expect(0);
+    let text = fs::read_to_string(output).unwrap();
+    assert!(text.ends_with("0\n") && !text.contains("secret"), "{text}");
+}
+
+#[test]
+fn the_load_has_no_terminal() {
+    let site = Site::new();
+    let output = site.home().join("output");
+    let flags = ["--output", output.to_str().unwrap()];
+    let place = directory(&site);
+    let script = "if (: </dev/tty) 2>/dev/null; then echo terminal; else echo none; fi";
+    let inner = site.compare_command(&[&place], &flags, &[script]);
+    let words = std::iter::once(KURABE.into())
+        .chain(inner.get_args().map(|word| word.to_str().unwrap().to_string()));
+    let line = shlex_join(words);
+    let mut terminal = site.program("script");
+    terminal.args(["-qec", &line, "/dev/null"]);
+    if terminal.output().is_err() {
+        eprintln!("SKIPPED: script(1) is not installed");
+        return;
+    }
+    // That the program gives a terminal at all, or the test would prove nothing.
+    let mut control = site.program("script");
+    control.args(["-qec", script, "/dev/null"]);
+    let control = String::from_utf8(control.output().unwrap().stdout).unwrap();
+    assert_eq!(control.trim(), "terminal");
+    assert_eq!(fs::read_to_string(output).unwrap(), "none\n");
+}
+
+/// Words for a shell.
+fn shlex_join(words: impl Iterator<Item = String>) -> String {
+    let quoted = words.map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_words_and_nothing_is_touched() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let refused = |contender: &str, user: &str, texts: &[&str]| {
+        let flags = ["--user", user, "--fio", "rw=randread size=1m"];
+        let mut arguments = vec!["compare", contender, "--device", "mem:64M"];
+        arguments.extend(flags);
+        site.run(&arguments).expect(2).says(texts);
+        site.expect_untouched(&[]);
+    };
+    refused("raw", "nobody", &["raw", "--user nobody", "the device itself"]);
+    refused("ext4", "no-such-user", &["--user no-such-user", "there is no such user"]);
+    let closed = site.home().join("closed");
+    fs::create_dir_all(closed.join("inner")).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let contender = format!("dir:{}/inner", closed.display());
+    refused(&contender, "nobody", &["nobody cannot get to", "chmod o+x"]);
+
+    // Without root only oneself.
+    let given = site.home().join("free");
+    fs::create_dir(&given).unwrap();
+    std::os::unix::fs::chown(&given, Some(NOBODY), Some(NOBODY)).unwrap();
+    for name in [site.own(), site.work()] {
+        let _ = fs::create_dir(&name);
+        std::os::unix::fs::chown(&name, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let contender = format!("dir:{}", given.display());
+    for (user, code) in [("root", 2), ("nobody", 0)] {
+        let mut command = site.compare_command(&[&contender], &["--user", user], &["true"]);
+        command.uid(NOBODY).gid(NOBODY);
+        if !can_run_as_nobody() {
+            eprintln!("SKIPPED: nobody cannot run {KURABE}");
+            break;
+        }
+        let ran = site.finish(command).expect(code);
+        assert!(code == 0 || ran.stderr.contains("only root can"), "{}", ran.stderr);
+    }
+}
+
+fn can_run_as_nobody() -> bool {
+    let asked = Command::new(KURABE).arg("--version").uid(NOBODY).gid(NOBODY).output();
+    asked.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn root_as_the_user_changes_nothing() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let output = site.home().join("output");
+    let flags = ["--user", "root", "--output", output.to_str().unwrap()];
+    let script = "id -u; grep NoNewPrivs /proc/self/status; echo $KEPT";
+    let mut command = site.compare_command(&["ext4"], &flags, &[script]);
+    command.env("KEPT", "kept");
+    site.finish(command).expect(0);
+    assert_eq!(fs::read_to_string(output).unwrap(), "0\nNoNewPrivs:\t0\nkept\n");
+    assert_eq!(site.record_of("ext4")["user"], "root");
+}
+
+#[test]
+fn loads_of_kurabes_own_run_as_the_user() {
+    if !root() {
+        return;
+    }
+    let program = "Command { 5.times { New(64K); }; Get; }";
+    let contenders = |site: &Site| ["ext4".to_string(), format!("d: {}", directory(site))];
+    for (name, load) in [
+        ("fio", vec!["--fio", "rw=randwrite bs=4k size=1m"]),
+        ("tree", vec!["--tree", "synthetic:20"]),
+        ("objects", vec!["--objects", "program"]),
+    ] {
+        let site = Site::new();
+        fs::write(site.work().join("program"), program).unwrap();
+        let contenders = contenders(&site);
+        let mut arguments = vec!["compare"];
+        arguments.extend(contenders.iter().map(String::as_str));
+        arguments.extend(["--device", "mem:64M", "--runs", "1", "--idle-wait", "200ms"]);
+        arguments.extend(["--out", "result"]);
+        arguments.extend(USER);
+        arguments.extend(&load);
+        if name == "fio" && Command::new("fio").arg("--version").output().is_err() {
+            eprintln!("SKIPPED: fio is not installed");
+            continue;
+        }
+        site.run(&arguments).expect(0);
+        site.expect_nothing_left();
+        for label in ["ext4", "d"] {
+            let record = site.record_of(label);
+            assert_eq!(record["outcome"]["kind"], "completed", "{name}: {record:#}");
+            assert!(!record["load"]["metrics"].as_array().unwrap().is_empty(), "{name}");
+            assert_eq!(record["user"], "nobody");
+        }
+    }
+}
+
+#[test]
+fn a_load_cannot_write_what_is_not_given_to_it() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let script = format!("echo x >{}/x", site.work().display());
+    site.compare(&["ext4"], &USER, &[&script]).expect(1);
+    let (phase, _, output) = failure(&site.record_of("ext4"));
+    assert_eq!(phase, "run");
+    assert!(output.contains("Permission denied"), "{output}");
+}
+
+/// The processes that sleep so many seconds.
+fn sleepers(seconds: &str) -> Vec<i32> {
+    let line = format!("sleep\0{seconds}\0").into_bytes();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let sleeps = |path: &Path| fs::read(path.join("cmdline")).is_ok_and(|text| text == line);
+    entries
+        .filter(|entry| sleeps(&entry.path()))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// Seconds that nobody else sleeps.
+fn own_seconds(number: u32) -> String {
+    format!("{}.{number}", 100_000 + std::process::id())
+}
+
+/// A line that leaves a process behind which nothing of its environment, session or group betrays,
+/// and waits until it runs.
+fn daemonise(seconds: &str) -> String {
+    format!(
+        "cd /; env -i PATH=\"$PATH\" setsid -f sleep {seconds} <&- >&- 2>&-
+         until grep -qs {seconds} /proc/[0-9]*/cmdline; do sleep 0.01; done"
+    )
+}
+
+#[test]
+fn what_a_load_leaves_running_ends_with_its_trial() {
+    if !root() {
+        return;
+    }
+    for (number, is_mounted) in [(1, true), (2, false)] {
+        for user in [&[][..], &USER] {
+            let site = Site::new();
+            let contender = if is_mounted { "ext4".into() } else { directory(&site) };
+            let seconds = own_seconds(number);
+            site.compare(&[&contender], user, &[&daemonise(&seconds)]).expect(0);
+            let record = &site.records()[0];
+            let left = sleepers(&seconds);
+            left.iter().for_each(|process| signal(*process, Signal::KILL));
+            if !is_mounted && record["control_group"].is_null() {
+                eprintln!("SKIPPED: no control group of version 2 can be made here");
+                continue;
+            }
+            assert_eq!(left, [0; 0], "{record:#}");
+            if !record["control_group"].is_null() {
+                let notes = record["notes"].to_string();
+                assert!(notes.contains("killed what the command had left running"), "{notes}");
+            }
+            site.expect_nothing_left();
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_kurabe_left_running_is_ended_by_the_ledger() {
+    let site = Site::new();
+    let output = site.home().join("output");
+    let contender = directory(&site);
+    let seconds = own_seconds(3);
+    let script = format!("grep ^0:: /proc/self/cgroup; {}; sleep 600", daemonise(&seconds));
+    let flags = ["--output", output.to_str().unwrap()];
+    let running = site.start(site.compare_command(&[&contender], &flags, &[&script]));
+    wait_until("it was left behind", || !sleepers(&seconds).is_empty());
+    let group = fs::read_to_string(&output).unwrap();
+    signal(running.number(), Signal::KILL);
+    running.reap();
+    let cleaned = site.run(&["clean"]);
+    let left = sleepers(&seconds);
+    left.iter().for_each(|process| signal(*process, Signal::KILL));
+    if !group.contains("/kurabe-") {
+        eprintln!("SKIPPED: no control group of version 2 can be made here");
+        return;
+    }
+    assert_eq!(left, [0; 0], "{cleaned:?}");
+    assert!(cleaned.stdout.contains("control group"), "{}", cleaned.stdout);
+    site.expect_nothing_left();
+    let name = group.trim().rsplit('/').next().unwrap();
+    assert_eq!(groups_named(Path::new("/sys/fs/cgroup"), name), [""; 0].map(PathBuf::from));
+}
+
+/// The control groups of this name.
+fn groups_named(directory: &Path, name: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    below
+        .flat_map(|entry| match entry.file_name() == name {
+            true => vec![entry.path()],
+            false => groups_named(&entry.path(), name),
+        })
+        .collect()
+}

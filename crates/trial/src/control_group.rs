@@ -1,0 +1,280 @@
+//! A control group (version 2) for the commands of one trial: whatever they start stays in it,
+//! also what calls setsid(2) and clears its environment, and ends with it.
+//!
+//! It lies below the group of this process, whose limits go on holding. Invariants: it stands in
+//! the trial's ledger before it is made; nothing but a directory of a control group file system
+//! with a name of kurabe's is killed or removed. Where the machine has none that can be written,
+//! there is none, and the namespace and the marks of `leftovers` do what they can.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lab::record::ControlGroupFacts;
+use rustix::fs::OFlags;
+
+use crate::ledger::{Ledger, NAME_PREFIX, Taken, random_name};
+use crate::sys::confine::confine;
+
+/// Processes and threads that a trial's commands may have at once: far more than any load needs,
+/// and few enough that one which multiplies without end leaves the machine usable.
+const PROCESSES_MAX: u64 = 32_768;
+
+/// The magic number of control groups of version 2 in statfs(2).
+const MAGIC: i64 = 0x6367_7270;
+
+/// How long killed processes are waited for; one may be in the middle of a long write.
+const END_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The control group of a trial.
+#[derive(Debug)]
+pub struct ControlGroup {
+    path: PathBuf,
+    ledger: Ledger,
+    ledger_id: u64,
+    processes_max: Option<u64>,
+}
+
+impl ControlGroup {
+    /// Makes one, where this machine has a place for it that works.
+    pub fn begin(ledger: impl FnOnce() -> io::Result<Ledger>) -> Option<ControlGroup> {
+        let above = own_group()?;
+        let writable = rustix::fs::Access::WRITE_OK;
+        rustix::fs::access(&above, writable).ok()?;
+        rustix::fs::access(above.join("cgroup.procs"), writable).ok()?;
+        let path = above.join(random_name());
+        let ledger = ledger().ok()?;
+        let ledger_id = ledger.take(Taken::ControlGroup { path: path.clone() }).ok()?;
+        let mut group = ControlGroup { path, ledger, ledger_id, processes_max: None };
+        if fs::create_dir(&group.path).is_err() || !group.takes_processes() {
+            // What was made is removed, and the ledger told, when the value goes.
+            return None;
+        }
+        let limited = fs::write(group.path.join("pids.max"), PROCESSES_MAX.to_string()).is_ok();
+        group.processes_max = limited.then_some(PROCESSES_MAX);
+        Some(group)
+    }
+
+    /// What the record says of it.
+    pub fn facts(&self) -> ControlGroupFacts {
+        ControlGroupFacts { processes_max: self.processes_max }
+    }
+
+    /// The file to which a process writes `0` to join.
+    pub fn processes_file(&self) -> io::Result<OwnedFd> {
+        let path = self.path.join("cgroup.procs");
+        let opened = OpenOptions::new().write(true).open(&path).map_err(|error| {
+            io::Error::new(error.kind(), format!("the control group {}: {error}", path.display()))
+        })?;
+        Ok(opened.into())
+    }
+
+    /// Kills what is in it, removes it, and names what was killed.
+    ///
+    /// # Errors
+    ///
+    /// Something in it does not end; the ledger keeps it.
+    pub fn end(&self) -> io::Result<Vec<String>> {
+        let ended = end_group(&self.path)?;
+        self.ledger.gave_back(self.ledger_id)?;
+        Ok(ended)
+    }
+
+    /// Whether a process can join and can be ended: some kinds of group hold none, and kernels
+    /// before 5.14 cannot kill a group whole.
+    fn takes_processes(&self) -> bool {
+        let joined = || -> io::Result<bool> {
+            let mut probe = Command::new("/bin/sh");
+            probe.args(["-c", ":"]).stdin(Stdio::null());
+            // Held until the end: the child writes to it.
+            let _departure = confine(&mut probe, Some(self.processes_file()?), None)?;
+            Ok(probe.status()?.success())
+        };
+        self.path.join("cgroup.kill").exists() && joined().unwrap_or(false)
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `end`; doing so again does nothing.
+        let _ = self.end();
+    }
+}
+
+/// Ends what a trial that was killed had left in its control group, for the ledger. Says what was
+/// done, if anything had to be, and names to `done` what was killed.
+pub fn give_back(path: &Path, done: &mut Vec<String>) -> Result<Option<String>, String> {
+    let problem = |what: &str| Err(format!("the control group {}: {what}", path.display()));
+    let is_ours = path.file_name().is_some_and(|name| {
+        path.is_absolute() && name.as_encoded_bytes().starts_with(NAME_PREFIX.as_bytes())
+    });
+    if !is_ours {
+        return problem("its name is none of kurabe's; left alone");
+    }
+    let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32;
+    let opened = match File::options().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return problem(&error.to_string()),
+        Ok(opened) => opened,
+    };
+    if rustix::fs::fstatfs(&opened).map_or(true, |facts| facts.f_type != MAGIC) {
+        return problem("it is no control group; left alone");
+    }
+    match end_group(path) {
+        Ok(ended) => {
+            let killed = |process| format!("killed {process}, which a trial had started");
+            done.extend(ended.into_iter().map(killed));
+            Ok(Some(format!("removed the control group {}", path.display())))
+        }
+        Err(error) => problem(&error.to_string()),
+    }
+}
+
+/// Kills everything in the group and below, waits for its end and removes them all.
+fn end_group(path: &Path) -> io::Result<Vec<String>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let ended = members(path);
+    if !ended.is_empty() {
+        fs::write(path.join("cgroup.kill"), "1")?;
+    }
+    let until = Instant::now() + END_WAIT_MAX;
+    loop {
+        match remove_groups(path) {
+            Ok(()) => return Ok(ended.into_iter().collect()),
+            Err(error) if Instant::now() >= until => {
+                let left: Vec<String> = members(path).into_iter().collect();
+                let text = format!("{error}; still in it: {}", left.join(", "));
+                return Err(io::Error::new(error.kind(), text));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+/// The processes in the group and below: `NAME (process NUMBER)`.
+fn members(path: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    let name_of = |number: &str| {
+        let name = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
+        format!("{} (process {number})", name.trim_end())
+    };
+    let own = text.lines().map(name_of);
+    own.chain(groups_below(path).iter().flat_map(|below| members(below))).collect()
+}
+
+fn groups_below(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let is_group = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    entries.filter(is_group).map(|entry| entry.path()).collect()
+}
+
+/// Removes a group without processes, after those that its processes made below it.
+fn remove_groups(path: &Path) -> io::Result<()> {
+    for below in groups_below(path) {
+        remove_groups(&below)?;
+    }
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// The directory of the control group that this process is in.
+fn own_group() -> Option<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    directory_of_group(own, &fs::read_to_string("/proc/self/mountinfo").ok()?)
+}
+
+/// Where the group `own` lies in the tree of files, by proc_pid_mountinfo(5).
+fn directory_of_group(own: &str, mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        let below = Path::new(own).strip_prefix(root).ok()?;
+        // A group outside of this process's namespace is shown by dots.
+        let is_here = !own.split('/').any(|name| name == "..");
+        (kind.starts_with("cgroup2 ") && is_here).then(|| Path::new(point).join(below))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+31 1 0:20 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+40 31 0:30 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+";
+
+    #[test]
+    fn the_own_group_is_found_in_the_tree() {
+        let find = |own| directory_of_group(own, MOUNTS);
+        assert_eq!(find("/"), Some("/sys/fs/cgroup/unified".into()));
+        assert_eq!(find("/a.slice/b"), Some("/sys/fs/cgroup/unified/a.slice/b".into()));
+        assert_eq!(find("/../other"), None);
+        let inner = "9 8 0:3 /outer /cg rw - cgroup2 none rw\n";
+        assert_eq!(directory_of_group("/outer/in", inner), Some("/cg/in".into()));
+        assert_eq!(directory_of_group("/else", inner), None);
+        assert_eq!(directory_of_group("/", "1 2 0:3 / / rw - ext4 x rw"), None);
+    }
+
+    #[test]
+    fn only_groups_of_kurabe_are_given_back() {
+        let home = tempfile::tempdir().unwrap();
+        let mut done = Vec::new();
+        let precious = home.path().join("kurabe-precious");
+        fs::create_dir(&precious).unwrap();
+        let refused = give_back(&precious, &mut done).unwrap_err();
+        assert!(refused.contains("no control group"), "{refused}");
+        assert!(precious.exists());
+        let refused = give_back(Path::new("/sys/fs/cgroup"), &mut done).unwrap_err();
+        assert!(refused.contains("none of kurabe's"), "{refused}");
+        assert_eq!(give_back(&home.path().join("kurabe-gone"), &mut done), Ok(None));
+        assert!(done.is_empty());
+    }
+
+    #[test]
+    fn what_flees_into_a_session_and_a_group_of_its_own_is_ended() {
+        let home = tempfile::tempdir().unwrap();
+        let own = trust::Directory::open(home.path()).unwrap();
+        let Some(group) = ControlGroup::begin(|| Ledger::start(&own)) else {
+            eprintln!("SKIPPED: no control group of version 2 can be made here");
+            return;
+        };
+        let path = group.path.clone();
+        let held = group.ledger.held();
+        assert_eq!(held, [Taken::ControlGroup { path: path.clone() }]);
+        let below = path.join("below");
+        fs::create_dir(&below).unwrap();
+        let script = format!(
+            "env -i setsid sleep 600 & sleep 601 & echo $! >{}/cgroup.procs; wait $!",
+            below.display()
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        let processes = group.processes_file().unwrap();
+        let _departure = confine(&mut command, Some(processes), None).unwrap();
+        let mut child = command.spawn().unwrap();
+        let sleeps = || members(&path).iter().filter(|name| name.starts_with("sleep")).count();
+        let until = Instant::now() + Duration::from_secs(60);
+        while sleeps() < 2 || !members(&below).iter().any(|name| name.starts_with("sleep")) {
+            assert!(Instant::now() < until, "{:?}", members(&path));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let ended = group.end().unwrap();
+        assert_eq!(ended.iter().filter(|name| name.starts_with("sleep")).count(), 2, "{ended:?}");
+        assert!(!path.exists() && group.ledger.held().is_empty());
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(group.end().unwrap(), [""; 0]);
+    }
+}

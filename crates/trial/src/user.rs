@@ -1,0 +1,188 @@
+//! The user as whom a load runs: who that is, what is handed over to it, and what it gets to see.
+//!
+//! Knows neither phases nor file systems. Invariants: what cannot be handed over is refused, never
+//! run as root instead; the mount's root directory is all that the user is given.
+
+use std::ffi::{CString, OsString};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{AtFlags, OFlags};
+use rustix::process::{Gid, Uid};
+
+use crate::sys::confine::{Identity, confine};
+
+/// A user of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    name: String,
+    identity: Identity,
+    home: PathBuf,
+    shell: PathBuf,
+}
+
+/// Rights of what leads to the mount point: it can be passed and not looked into.
+const PASSABLE: u32 = 0o711;
+
+impl User {
+    /// The user as whom a load is to run, where it is another than the one of this process: then
+    /// nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// There is no user of that name, or this process may not become it.
+    pub fn to_become(name: &str) -> Result<Option<User>, String> {
+        let unknown = |why: String| format!("--user {name}: {why}");
+        let known = nix::unistd::User::from_name(name)
+            .map_err(|error| unknown(error.to_string()))?
+            .ok_or_else(|| {
+                unknown("there is no such user; 'getent passwd' lists those there are".into())
+            })?;
+        let own = rustix::process::geteuid();
+        if known.uid.as_raw() == own.as_raw() {
+            return Ok(None);
+        }
+        if !own.is_root() {
+            return Err(unknown(
+                "only root can run the load as somebody else; run kurabe by sudo, or leave --user out".into(),
+            ));
+        }
+        let text = CString::new(name).map_err(|error| unknown(error.to_string()))?;
+        let groups = nix::unistd::getgrouplist(&text, known.gid)
+            .map_err(|error| unknown(format!("its groups cannot be read: {error}")))?;
+        let identity = Identity {
+            user: Uid::from_raw(known.uid.as_raw()),
+            group: Gid::from_raw(known.gid.as_raw()),
+            groups: groups.into_iter().map(|group| Gid::from_raw(group.as_raw())).collect(),
+        };
+        Ok(Some(User { name: known.name, identity, home: known.dir, shell: known.shell }))
+    }
+
+    /// Its numbers.
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    /// The numbers of the user and of its own group.
+    pub(crate) fn numbers(&self) -> (u32, u32) {
+        (self.identity.user.as_raw(), self.identity.group.as_raw())
+    }
+
+    /// All that its commands are told besides what the trial says: who they are, and of this
+    /// process's environment what concerns language, terminal and kurabe.
+    pub(crate) fn environment(&self) -> Vec<(OsString, OsString)> {
+        let is_kept = |name: &str| {
+            ["PATH", "LANG", "TERM"].contains(&name)
+                || ["LC_", "KURABE_"].iter().any(|prefix| name.starts_with(prefix))
+        };
+        let kept = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_kept));
+        let own = [
+            ("HOME", self.home.clone().into_os_string()),
+            ("USER", self.name.clone().into()),
+            ("LOGNAME", self.name.clone().into()),
+            ("SHELL", self.shell.clone().into_os_string()),
+        ];
+        kept.chain(own.map(|(name, value)| (name.into(), value))).collect()
+    }
+
+    /// Gives it a fresh directory, in which the load works, and opens the way there through
+    /// `scratch`, which is kurabe's own.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be given, or the user cannot get there.
+    pub(crate) fn receive(&self, directory: &Path, scratch: &Path) -> Result<(), String> {
+        let failed = |error: std::io::Error| {
+            format!("giving {} to user {}: {error}", directory.display(), self.name)
+        };
+        for above in directory.ancestors().skip(1).take_while(|above| above.starts_with(scratch)) {
+            fs::set_permissions(above, Permissions::from_mode(PASSABLE)).map_err(failed)?;
+        }
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let opened = File::options()
+            .read(true)
+            .custom_flags(flags.bits() as i32)
+            .open(directory)
+            .map_err(failed)?;
+        let id = &self.identity;
+        let owner = || opened.metadata().map(|facts| (facts.uid(), facts.gid())).map_err(failed);
+        if owner()? != self.numbers() {
+            rustix::fs::fchown(&opened, Some(id.user), Some(id.group))
+                .map_err(|error| failed(error.into()))?;
+        }
+        // What mkfs left (`lost+found`), or the user could not look through its own directory.
+        for entry in rustix::fs::Dir::read_from(&opened).map_err(|error| failed(error.into()))? {
+            let entry = entry.map_err(|error| failed(error.into()))?;
+            let name = entry.file_name();
+            if !matches!(name.to_bytes(), b"." | b"..") {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                rustix::fs::chownat(&opened, name, Some(id.user), Some(id.group), flags)
+                    .map_err(|error| failed(error.into()))?;
+            }
+        }
+        if owner()? != self.numbers() {
+            return Err(failed(std::io::Error::other("its owner did not change")));
+        }
+        match self.enters(directory) {
+            true => Ok(()),
+            false => Err(format!(
+                "user {} cannot get to {}; let everybody pass the directories above it (chmod o+x)",
+                self.name,
+                directory.display()
+            )),
+        }
+    }
+
+    /// Makes a directory of its own in `room`, which lies in `scratch`, for what its load's process
+    /// writes besides the load; gives the one that is there when it was made before.
+    ///
+    /// # Errors
+    ///
+    /// As of [`User::receive`].
+    pub(crate) fn make_place(&self, room: &Path, scratch: &Path) -> Result<PathBuf, String> {
+        let place = room.join("load");
+        match DirBuilder::new().mode(0o700).create(&place) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(place),
+            Err(error) => return Err(format!("making {}: {error}", place.display())),
+            Ok(()) => {}
+        }
+        self.receive(&place, scratch)?;
+        Ok(place)
+    }
+
+    /// Whether it can make a directory its working directory. The kernel is asked, since rights
+    /// are more than what the mode says.
+    pub fn enters(&self, directory: &Path) -> bool {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", "cd -- \"$1\"", "sh"])
+            .arg(directory)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // Held until the end: the child writes to it.
+        let departure = confine(&mut command, None, Some(self.identity()));
+        departure.is_ok() && command.status().is_ok_and(|status| status.success())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oneself_is_no_change_and_nobody_else_is_invented() {
+        let own = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap();
+        assert_eq!(User::to_become(&own.name), Ok(None));
+        let refused = User::to_become("no-such-user-of-kurabe").unwrap_err();
+        assert!(refused.contains("there is no such user"), "{refused}");
+        if !rustix::process::geteuid().is_root() {
+            let refused = User::to_become("root").unwrap_err();
+            assert!(refused.contains("only root"), "{refused}");
+        }
+    }
+}
