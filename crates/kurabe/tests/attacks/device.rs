@@ -1,0 +1,163 @@
+//! Disks that nobody named: put under a node or a path that was, or in use in ways that no path in
+//! `/dev` shows.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use crate::harness::{NOBODY, Site};
+use crate::{
+    Disk, between_trials, done, first_waits, give_to_stranger, ground, ground_of_disks, secret,
+    stranger, theirs,
+};
+
+/// A study of three blocks on a real device, which waits in its first trial.
+fn on_disk(site: &Site, disk: &Disk) -> Command {
+    let flags = ["--device", &disk.text(), "--destroy", &disk.name(), "--runs", "3"];
+    site.compare_command(&["ext4"], &flags, &[&first_waits(site)])
+}
+
+/// Finding 3: the node was granted, and another disk stands behind it.
+#[test]
+fn another_disk_under_the_same_node_keeps_its_bytes() {
+    let Some(site) = ground_of_disks() else { return };
+    let foreign = Disk::formatted(&site, "foreign");
+    let (bytes, image) = (foreign.bytes(), foreign.image.clone());
+    drop(foreign);
+    let disk = Disk::new(&site, "disk");
+    let mut swapped = false;
+    let ran = between_trials(&site, on_disk(&site, &disk), || {
+        let _ = Command::new("losetup").arg("--detach").arg(&disk.node).output().unwrap();
+        let mut attach = Command::new("losetup");
+        let attached = attach.arg(&disk.node).arg(&image).output().unwrap();
+        swapped = attached.status.success();
+        // A file of somebody else's must not be what the study goes on with.
+        let backing = disk.backing().expect("something is attached");
+        assert!(backing == image || backing == disk.image, "{}", backing.display());
+    });
+    drop(disk);
+    assert!(fs::read(image).unwrap() == bytes, "the foreign disk was written to: {ran:#?}");
+    assert!(!swapped || ran.code != Some(0), "nobody was told: {ran:#?}");
+}
+
+/// Finding 3: a signature that a trial could have left is somebody else's by now.
+#[test]
+fn what_is_made_on_the_disk_between_two_trials_is_kept() {
+    let Some(site) = ground_of_disks() else { return };
+    let disk = Disk::new(&site, "disk");
+    let mut made = None;
+    let ran = between_trials(&site, on_disk(&site, &disk), || made = disk.format());
+    if let Some(uuid) = made {
+        assert_eq!(disk.uuid(), uuid, "{ran:#?}");
+    }
+}
+
+/// Finding 8: the first has the device until it ends.
+#[test]
+fn a_second_kurabe_is_refused_between_two_trials() {
+    let (Some(site), Some(other)) = (ground_of_disks(), ground()) else { return };
+    let disk = Disk::new(&site, "disk");
+    let ran = between_trials(&site, on_disk(&site, &disk), || {
+        let flags = ["--device", &disk.text(), "--destroy", &format!("{}:ext4", disk.name())];
+        other.compare(&["ext4"], &flags, &["true"]).expect(2);
+    });
+    ran.expect(0);
+    assert_eq!(crate::harness::kinds(&site.records()), ["completed"; 3]);
+}
+
+/// Finding 4: each of these ran to its end.
+#[test]
+fn a_disk_in_use_in_ways_that_no_path_shows_is_refused() {
+    let cases: [(&str, MakeUse); 3] = [
+        ("the same image on a second loop device, mounted", |site, disk| {
+            let second = Disk::on(disk.image.clone());
+            Used::mounted(site, second)
+        }),
+        ("a loop device over a node that was removed, mounted", |site, disk| {
+            let node = node_outside(site, disk);
+            let upper = Disk::on(node.clone());
+            fs::remove_file(node).unwrap();
+            Used::mounted(site, upper)
+        }),
+        ("opened by a process through a node outside of /dev", |site, disk| {
+            let node = node_outside(site, disk);
+            let file = fs::File::open(&node).unwrap();
+            fs::remove_file(node).unwrap();
+            let child = Command::new("sleep").arg("60").stdin(Stdio::from(file)).spawn().unwrap();
+            Used { mount: None, _upper: None, child: Some(child) }
+        }),
+    ];
+    let mut granted = Vec::new();
+    for (case, used_by) in cases {
+        let Some(site) = ground_of_disks() else { return };
+        let disk = Disk::formatted(&site, "disk");
+        let uuid = disk.uuid();
+        let _used = used_by(&site, &disk);
+        let flags = ["--device", &disk.text(), "--destroy", &format!("{}:ext4", disk.name())];
+        let ran = site.compare(&["ext4"], &flags, &["true"]);
+        if ran.code != Some(2) || disk.uuid() != uuid {
+            granted.push((case, ran));
+        }
+    }
+    assert!(granted.is_empty(), "{granted:#?}");
+}
+
+fn node_outside(site: &Site, disk: &Disk) -> std::path::PathBuf {
+    let number = fs::read_to_string(format!("/sys/block/{}/dev", disk.name())).unwrap();
+    let (major, minor) = number.trim().split_once(':').unwrap();
+    let node = secret(site).join("node");
+    done(Command::new("mknod").arg(&node).args(["b", major, minor]));
+    node
+}
+
+/// Begins a use of a disk.
+type MakeUse = fn(&Site, &Disk) -> Used;
+
+/// What uses a disk; given back when dropped.
+struct Used {
+    mount: Option<std::path::PathBuf>,
+    _upper: Option<Disk>,
+    child: Option<Child>,
+}
+
+impl Used {
+    fn mounted(site: &Site, upper: Disk) -> Used {
+        let point = secret(site).join("point");
+        fs::create_dir(&point).unwrap();
+        done(Command::new("mount").arg(&upper.node).arg(&point));
+        Used { mount: Some(point), _upper: Some(upper), child: None }
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        if let Some(point) = &self.mount {
+            let _ = Command::new("umount").arg(point).output();
+        }
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Finding 7: the image is another file in the next trial. The directory is that of the user who
+/// called kurabe by sudo, so that it is accepted.
+#[test]
+fn an_image_that_became_a_link_leaves_the_target_its_bytes() {
+    let Some(site) = ground_of_disks() else { return };
+    let disk = secret(&site).join("disk.img");
+    fs::write(&disk, vec![7; Disk::BYTES as usize]).unwrap();
+    give_to_stranger(&theirs(&site));
+    let device = format!("loop:32M@{}", theirs(&site).display());
+    let flags = ["--device", &device, "--runs", "3"];
+    let mut command = site.compare_command(&["ext4"], &flags, &[&first_waits(&site)]);
+    command.env("SUDO_UID", NOBODY.to_string()).env("SUDO_GID", NOBODY.to_string());
+    let script = format!(
+        "cd {}; for name in * .k*; do if [ -f \"$name\" ]; then rm -f \"$name\"; ln -s {} \"$name\"; fi; done",
+        theirs(&site).display(),
+        disk.display()
+    );
+    let ran = between_trials(&site, command, || drop(done(&mut stranger(&script))));
+    let bytes = fs::read(&disk).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 7), "root's disk was written to: {ran:#?}");
+}
