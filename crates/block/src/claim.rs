@@ -399,46 +399,57 @@ pub fn claim(path: &Path, destroy: &str) -> Result<Claim, ClaimError> {
         Some(pinned) if objections.is_empty() => pinned,
         _ => return Err(refusal(findings, objections, &permission)),
     };
-    let file = take_exclusively(&pinned, &findings, &permission)?;
+    let file = take_exclusively(&pinned, &findings)?;
     Ok(Claim { file, findings, pinned })
 }
 
 impl Pinned {
-    /// Claims the device again before a trial: it is the one that was granted, and nothing but
-    /// this process uses it. `destroy` names the signatures that trials leave; they are our own
-    /// only because the device was pinned and locked ever since it was granted.
+    /// What the device carries now. Right after a trial that is what the trial left.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading.
+    pub fn signatures(&self) -> io::Result<Vec<Signature>> {
+        signatures::read(self.device())
+    }
+
+    /// Claims the device again before a trial: it is the one that was granted, nothing but this
+    /// process uses it, and it carries nothing but what is in `left`.
     ///
     /// The file holds the device exclusively. It is to be dropped before mkfs.
     ///
     /// # Errors
     ///
     /// [`ClaimError::System`] says that the device is another one, and what differs;
-    /// [`ClaimError::Refused`] what uses it.
-    pub fn claim_again(&self, destroy: &str) -> Result<File, ClaimError> {
+    /// [`ClaimError::Refused`] what uses it, or what somebody else made on it.
+    pub fn claim_again(&self, left: &[Signature]) -> Result<File, ClaimError> {
         let path = self.path();
         let system = |error| ClaimError::System { path: path.to_path_buf(), error };
         self.check().map_err(system)?;
         let findings = examine_settled(self.device(), path).map_err(system)?;
-        let permission = Permission::read(destroy, &findings);
-        let objections = findings.objections(&permission);
+        let foreign = findings.signatures.iter().filter(|signature| !left.contains(signature));
+        let objections: Vec<String> = findings
+            .uses
+            .iter()
+            .map(ToString::to_string)
+            .chain(foreign.map(|it| format!("it carries {it}, which is not of the last trial")))
+            .collect();
         if !objections.is_empty() {
             // The user has granted all that can be granted.
             return Err(ClaimError::Refused { path: path.into(), objections, sufficient: None });
         }
-        take_exclusively(self, &findings, &permission)
+        take_exclusively(self, &findings)
     }
 }
 
 /// Exclusive from here on; whoever came between the look and this makes it fail.
-fn take_exclusively(
-    pinned: &Pinned,
-    findings: &Findings,
-    permission: &Permission,
-) -> Result<File, ClaimError> {
-    let system = |error| ClaimError::System { path: pinned.path().to_path_buf(), error };
-    let file = match open_identical(pinned.path(), pinned.identity(), true) {
+fn take_exclusively(pinned: &Pinned, findings: &Findings) -> Result<File, ClaimError> {
+    let path = pinned.path();
+    let system = |error| ClaimError::System { path: path.to_path_buf(), error };
+    let file = match open_identical(path, pinned.identity(), true) {
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            return Err(refusal(findings.clone(), vec![Use::Busy.to_string()], permission));
+            let objections = vec![Use::Busy.to_string()];
+            return Err(ClaimError::Refused { path: path.into(), objections, sufficient: None });
         }
         file => file.map_err(system)?,
     };

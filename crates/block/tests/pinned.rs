@@ -29,6 +29,7 @@ fn another_disk_under_the_same_path_is_left_alone() {
     symlink(&first.node, &path).unwrap();
     let permission = format!("{}:ext4", first.name());
     let pinned = pinned(&path, &permission);
+    let left = pinned.signatures().unwrap();
     pinned.check().unwrap();
     open_identical(&path, pinned.identity(), true).unwrap();
 
@@ -38,7 +39,7 @@ fn another_disk_under_the_same_path_is_left_alone() {
     for text in [
         error(pinned.check()),
         error(open_identical(&path, pinned.identity(), false)),
-        pinned.claim_again(&permission).unwrap_err().to_string(),
+        pinned.claim_again(&left).unwrap_err().to_string(),
     ] {
         assert!(text.contains(expected) && text.contains("size 32 MiB, was 64 MiB"), "{text}");
     }
@@ -109,13 +110,13 @@ fn nobody_else_gets_a_pinned_device_between_two_trials() {
 fn a_pinned_device_is_claimed_again_when_only_our_own_trials_were_on_it() {
     let Some(device) = Loop::of_megabytes(64) else { return };
     let pinned = pinned(&device.node, &device.name());
-    let permission = format!("{}:ext4", device.name());
     let point = tempfile::tempdir().unwrap();
     let point = point.path().display().to_string();
     // mkfs and mount take it exclusively though it is pinned.
     run(&["mkfs.ext4", "-q", "-F", &device.text()]);
+    let left = pinned.signatures().unwrap();
     run(&["mount", &device.text(), &point]);
-    let mounted = pinned.claim_again(&permission).map(drop);
+    let mounted = pinned.claim_again(&left).map(drop);
     let busy = open_identical(&device.node, pinned.identity(), true).map(drop);
     run(&["umount", &point]);
     let refusal = mounted.unwrap_err().to_string();
@@ -123,7 +124,7 @@ fn a_pinned_device_is_claimed_again_when_only_our_own_trials_were_on_it() {
     assert_eq!(busy.unwrap_err().raw_os_error(), Some(16));
 
     // A namespace that was made beside us may have a copy of the mount.
-    let held = std::iter::repeat_with(|| pinned.claim_again(&permission))
+    let held = std::iter::repeat_with(|| pinned.claim_again(&left))
         .take(600)
         .find_map(|held| held.inspect_err(|_| sleep(Duration::from_millis(50))).ok())
         .unwrap();
@@ -131,8 +132,8 @@ fn a_pinned_device_is_claimed_again_when_only_our_own_trials_were_on_it() {
     assert!(open_identical(&device.node, pinned.identity(), true).is_err());
     drop(held);
     run(&["mkfs.ext4", "-q", "-F", &device.text()]);
-    // What no trial leaves is somebody's.
-    let refused = pinned.claim_again(&device.name()).unwrap_err();
+    // The same kind of file system, but not the one that a trial left.
+    let refused = pinned.claim_again(&left).unwrap_err();
     assert!(matches!(refused, ClaimError::Refused { sufficient: None, .. }), "{refused}");
     assert!(refused.to_string().contains("carries ext4"), "{refused}");
 }

@@ -70,6 +70,9 @@ impl Executor for ProcessExecutor<'_> {
         });
         if let Ok(scratch) = begun {
             self.clear(scratch, &mut record);
+            if let Some(device) = self.device {
+                device.note_left();
+            }
         }
         record
     }

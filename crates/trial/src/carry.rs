@@ -393,11 +393,17 @@ impl Trial<'_> {
         let spec = self.spec;
         let directory_text = directory.display().to_string();
         let trial_text = spec.trial.to_string();
-        let environment = [
+        let place;
+        let mut environment = vec![
             (DIRECTORY_VARIABLE, directory_text.as_str()),
             ("KURABE_CONTENDER", &spec.contender.label),
             ("KURABE_TRIAL", &trial_text),
         ];
+        if talk.is_some() {
+            // fio looks there for a file by whose name anybody could disturb it.
+            place = self.load_place()?.display().to_string();
+            environment.push(("TMPDIR", &place));
+        }
         let output: &Output = &spec.output;
         let (user, group) = (self.user.as_ref(), self.group.as_ref());
         let bounds = Bounds { user, group, deadline: self.deadline };

@@ -110,10 +110,6 @@ pub trait FileSystem: Sync {
     /// The name in `/proc/filesystems` without which it cannot be mounted.
     fn kernel_name(&self) -> Option<&'static str>;
 
-    /// What libblkid calls what it leaves on a device; one name for each kind that its options can
-    /// make of it.
-    fn signatures(&self) -> &'static [&'static str];
-
     /// Whether it is made on a device. What is not is neither made, mounted, unmounted nor
     /// checked.
     fn needs_device(&self) -> bool {
@@ -349,8 +345,6 @@ mod tests {
         for file_system in all() {
             assert_eq!(by_name(file_system.name()).unwrap().name(), file_system.name());
             assert!(!file_system.summary().contains('\n') && !file_system.summary().is_empty());
-            // What makes something on a device makes it with a tool, and it is recognised there.
-            assert_eq!(file_system.signatures().is_empty(), file_system.tools().is_empty());
             assert!(file_system.needs_device() || file_system.tools().is_empty());
         }
         assert!(by_name("zfs").is_none(), "zfs-fuse is another thing than ZFS");

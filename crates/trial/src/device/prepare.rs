@@ -46,6 +46,13 @@ impl Prepared {
         self.real.as_ref().map_or(Ok(()), RealDevice::claim_again)
     }
 
+    /// Notes after a trial what it left on a real device, which the next one may destroy.
+    pub fn note_left(&self) {
+        if let Some(real) = &self.real {
+            real.note_left();
+        }
+    }
+
     /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes

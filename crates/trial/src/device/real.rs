@@ -4,17 +4,17 @@
 //! run. It stays open and locked in the runner instead: so no other disk can come under its number,
 //! no other kurabe can take it, and the claim before each trial sees whatever else came in between.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use block::claim::{Claim, ClaimError, Identity, Permission, Pinned, claim, open_identical};
+use block::claim::{ClaimError, Identity, Pinned, Signature, claim, open_identical};
 use rustix::fs::OFlags;
 
 use super::fill::{self, Progress};
 use super::{BlockDeviceFacts, DeviceError, DeviceFacts, DeviceRequest};
-use crate::filesystem;
 use crate::ledger::random_bits;
 use crate::stop::Stop;
 
@@ -39,8 +39,8 @@ impl From<ClaimError> for DeviceError {
 #[derive(Debug)]
 pub struct RealDevice {
     pinned: Pinned,
-    /// The permission under which it is claimed for a trial.
-    destroy: String,
+    /// What the last trial left on it.
+    left: RefCell<Vec<Signature>>,
 }
 
 impl RealDevice {
@@ -52,11 +52,17 @@ impl RealDevice {
     /// Claims the device for one trial, wipes what the trial before left, and lets it go for mkfs,
     /// which takes it itself.
     pub fn claim_again(&self) -> Result<(), DeviceError> {
-        let device = self.pinned.claim_again(&self.destroy)?;
+        let device = self.pinned.claim_again(&self.left.borrow())?;
         let path = self.pinned.path().display();
         bypass_page_cache(&device)
             .and_then(|()| fill::wipe_signatures(&device, self.pinned.identity().size_bytes))
             .map_err(DeviceError::system(format!("wiping signatures of {path}")))
+    }
+
+    /// Notes what a trial left, which the next one may destroy. What comes later is somebody's.
+    pub fn note_left(&self) {
+        // What cannot be read is in the way of the next claim.
+        *self.left.borrow_mut() = self.pinned.signatures().unwrap_or_default();
     }
 }
 
@@ -113,20 +119,8 @@ pub fn prepare(
         block_device: BlockDeviceFacts::of_node(path),
         fill_ns: started.elapsed().as_nanos() as u64,
     };
-    let destroy = permission_of_trials(destroy, &granted);
-    Ok((RealDevice { pinned: granted.into_pinned(), destroy }, size_bytes, facts))
-}
-
-/// The name that the user gave, and the signatures that a trial can leave. The device was filled,
-/// so that none of them is anybody else's.
-fn permission_of_trials(destroy: &str, granted: &Claim) -> String {
-    let name = Permission::read(destroy, granted.findings()).name;
-    let signatures =
-        filesystem::all().iter().flat_map(|file_system| file_system.signatures()).copied();
-    let mut signatures: Vec<String> = signatures.map(ToString::to_string).collect();
-    signatures.sort();
-    signatures.dedup();
-    Permission { name, signatures }.to_string()
+    let real = RealDevice { pinned: granted.into_pinned(), left: RefCell::default() };
+    Ok((real, size_bytes, facts))
 }
 
 /// How long a device is waited for that somebody else has exclusively: a program that the runner

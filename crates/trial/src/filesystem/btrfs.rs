@@ -10,7 +10,6 @@ pub static BTRFS: KernelFileSystem = KernelFileSystem {
     tools: &[tool("mkfs.btrfs"), tool("btrfs")],
     // mkfs.btrfs refuses less than about 109 MiB.
     size_bytes_min: 128 << 20,
-    signatures: &["btrfs"],
     make: |stage| {
         let mut command = words(&["mkfs.btrfs", "-q", "-f"]);
         if !stage.discard {

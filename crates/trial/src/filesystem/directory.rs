@@ -43,10 +43,6 @@ impl FileSystem for Directory {
         false
     }
 
-    fn signatures(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn size_bytes_min(&self) -> u64 {
         0
     }

@@ -38,7 +38,6 @@ const COMMON: KernelFileSystem = KernelFileSystem {
     // Room for a journal and a few files.
     size_bytes_min: 16 << 20,
     // With a journal or without, with extents or without.
-    signatures: &["ext2", "ext3", "ext4", "jbd"],
     mount_options_without_discard: &[],
     geometry: &["dumpe2fs", "-h"],
     check: &["e2fsck", "-fn"],

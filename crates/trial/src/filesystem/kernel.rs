@@ -18,8 +18,6 @@ pub struct KernelFileSystem {
     pub summary: &'static str,
     pub tools: &'static [Tool],
     pub size_bytes_min: u64,
-    /// What libblkid calls it.
-    pub signatures: &'static [&'static str],
     /// The command line of mkfs: quiet, forced, and without discards unless the stage has them.
     pub make: fn(&Stage) -> Vec<String>,
     /// Mount options without which the kernel may discard on its own.
@@ -53,10 +51,6 @@ impl FileSystem for KernelFileSystem {
 
     fn size_bytes_min(&self) -> u64 {
         self.size_bytes_min
-    }
-
-    fn signatures(&self) -> &'static [&'static str] {
-        self.signatures
     }
 
     fn begin(&self, stage: Stage) -> Box<dyn Instance> {

@@ -56,10 +56,6 @@ impl FileSystem for Minfs {
         16 << 20
     }
 
-    fn signatures(&self) -> &'static [&'static str] {
-        &["minfs"]
-    }
-
     fn counts_write_bytes(&self) -> bool {
         // The library writes to the device itself; through FUSE the kernel sees no storage.
         self.access == Access::MinfsLibrary

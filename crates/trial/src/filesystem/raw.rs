@@ -36,10 +36,6 @@ impl FileSystem for Raw {
         Access::RawDevice
     }
 
-    fn signatures(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn size_bytes_min(&self) -> u64 {
         0
     }

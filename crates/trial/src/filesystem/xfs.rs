@@ -10,7 +10,6 @@ pub static XFS: KernelFileSystem = KernelFileSystem {
     tools: &[tool("mkfs.xfs"), tool("xfs_info"), tool("xfs_repair")],
     // mkfs.xfs refuses less than 300 MB.
     size_bytes_min: 300 << 20,
-    signatures: &["xfs"],
     make: |stage| {
         let mut command = words(&["mkfs.xfs", "-q", "-f"]);
         if !stage.discard {

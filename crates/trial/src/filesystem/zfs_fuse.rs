@@ -70,10 +70,6 @@ impl FileSystem for ZfsFuse {
         64 << 20
     }
 
-    fn signatures(&self) -> &'static [&'static str] {
-        &["zfs_member"]
-    }
-
     fn counts_write_bytes(&self) -> bool {
         false
     }
