@@ -70,7 +70,7 @@ impl Executor for ProcessExecutor<'_> {
         });
         if let Ok(scratch) = begun {
             self.clear(scratch, &mut record);
-            if let Some(device) = self.device {
+            if let (Some(device), true) = (self.device, record.outcome != Outcome::Completed) {
                 device.note_left();
             }
         }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use block::claim::Identity;
 use lab::spec::Device;
 use rustix::fs::{AtFlags, StatxFlags};
 
@@ -24,6 +25,8 @@ pub struct Attached {
     size_bytes: u64,
     notes: Vec<String>,
     taken: Option<TakenNode>,
+    /// What a real device was granted as.
+    granted: Option<Identity>,
 }
 
 /// A private loop device that this process added.
@@ -67,8 +70,10 @@ pub fn attach(
             attach_image(&image, &text, *size_bytes, *memory, discard, scratch, stop)
         }
         Device::Block { path, identity } => {
-            let size_bytes = real::attach(path, identity)?;
-            Ok(Attached { node: path.clone(), size_bytes, notes: Vec::new(), taken: None })
+            let identity = real::attach(path, identity)?;
+            let (node, size_bytes) = (path.clone(), identity.size_bytes);
+            let granted = Some(identity);
+            Ok(Attached { node, size_bytes, notes: Vec::new(), taken: None, granted })
         }
         Device::None => Err(DeviceError::Refused(
             "a dir: contender stands on no device of its own; nothing can be attached".into(),
@@ -104,6 +109,10 @@ impl Attached {
     }
 
     fn release(&mut self) -> Result<(), DeviceError> {
+        if let Some(identity) = self.granted.take() {
+            real::wipe(&self.node, &identity)
+                .map_err(DeviceError::system(format!("wiping {}", self.node.display())))?;
+        }
         let Some(mut taken) = self.taken.take() else { return Ok(()) };
         drop(taken.node.take());
         loop_node::release(taken.index, taken.backing, &taken.room, RELEASE_WAIT_MAX)
@@ -169,7 +178,7 @@ fn attach_image(
     fill::wipe_signatures(image, size_bytes).map_err(system("wiping signatures of the image"))?;
     let ledger = scratch.ledger().map_err(system("starting the trial's ledger for"))?;
     let (taken, node) = add_and_configure(image, ledger, scratch.room(), image_text)?;
-    let mut attached = Attached { node, size_bytes, notes, taken: Some(taken) };
+    let mut attached = Attached { node, size_bytes, notes, taken: Some(taken), granted: None };
     let index = attached.taken.as_ref().map_or(0, |taken| taken.index);
     let file = attached.taken.as_ref().and_then(|taken| taken.node.as_ref());
     let status = loop_device::status(file.expect("it was just opened"))

@@ -36,8 +36,8 @@ impl Prepared {
         &self.device
     }
 
-    /// Makes sure, before a trial, that a real device is still the one that was granted and that
-    /// nothing uses it, and wipes what the trial before left. An image needs neither.
+    /// Makes sure, before a trial, that a real device is still the one that was granted, that
+    /// nothing uses it, and that nobody made anything on it. An image needs none of it.
     ///
     /// # Errors
     ///
@@ -46,7 +46,8 @@ impl Prepared {
         self.real.as_ref().map_or(Ok(()), RealDevice::claim_again)
     }
 
-    /// Notes after a trial what it left on a real device, which the next one may destroy.
+    /// Notes what a trial that did not come to its end left on a real device, which the next one may
+    /// destroy.
     pub fn note_left(&self) {
         if let Some(real) = &self.real {
             real.note_left();

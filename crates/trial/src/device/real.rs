@@ -34,12 +34,12 @@ impl From<ClaimError> for DeviceError {
     }
 }
 
-/// A device that was filled for a study, held open and locked. Dropping it wipes what the last
-/// trial left, so that the same command line works again.
+/// A device that was filled for a study, held open and locked. Dropping it wipes what a trial that
+/// died left, so that the same command line works again.
 #[derive(Debug)]
 pub struct RealDevice {
     pinned: Pinned,
-    /// What the last trial left on it.
+    /// What the last trial left, if it did not wipe it itself.
     left: RefCell<Vec<Signature>>,
 }
 
@@ -49,17 +49,21 @@ impl RealDevice {
         serde_json::to_value(self.pinned.identity()).expect("an identity has a JSON form")
     }
 
-    /// Claims the device for one trial, wipes what the trial before left, and lets it go for mkfs,
-    /// which takes it itself.
+    /// Claims the device for one trial and lets it go for mkfs, which takes it itself. What a trial
+    /// that died left is wiped.
     pub fn claim_again(&self) -> Result<(), DeviceError> {
         let device = self.pinned.claim_again(&self.left.borrow())?;
+        if self.left.take().is_empty() {
+            return Ok(());
+        }
         let path = self.pinned.path().display();
         bypass_page_cache(&device)
             .and_then(|()| fill::wipe_signatures(&device, self.pinned.identity().size_bytes))
             .map_err(DeviceError::system(format!("wiping signatures of {path}")))
     }
 
-    /// Notes what a trial left, which the next one may destroy. What comes later is somebody's.
+    /// Notes what a trial left that did not come to its end, which the next one may destroy. What
+    /// comes later is somebody's.
     pub fn note_left(&self) {
         // What cannot be read is in the way of the next claim.
         *self.left.borrow_mut() = self.pinned.signatures().unwrap_or_default();
@@ -128,20 +132,30 @@ pub fn prepare(
 const EXCLUSIVE_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// Makes sure, in the trial, that the device is the one that the runner claimed and that nobody has
-/// it exclusively, and lets it go for mkfs, which takes it itself. Gives its size in bytes.
-pub fn attach(path: &Path, identity: &serde_json::Value) -> Result<u64, DeviceError> {
+/// it exclusively, and lets it go for mkfs, which takes it itself.
+pub fn attach(path: &Path, identity: &serde_json::Value) -> Result<Identity, DeviceError> {
     let system = |what: &str| DeviceError::system(format!("{what} {}", path.display()));
     let identity: Identity = serde_json::from_value(identity.clone())
         .map_err(|error| system("the identity of")(error.into()))?;
+    take(path, &identity).map_err(system("taking"))?;
+    Ok(identity)
+}
+
+/// Wipes what the trial made, at its end: what the device carries later is somebody else's.
+pub fn wipe(path: &Path, identity: &Identity) -> io::Result<()> {
+    let device = take(path, identity)?;
+    bypass_page_cache(&device)?;
+    fill::wipe_signatures(&device, identity.size_bytes)
+}
+
+fn take(path: &Path, identity: &Identity) -> io::Result<File> {
     let until = Instant::now() + EXCLUSIVE_WAIT_MAX;
     loop {
-        match open_identical(path, &identity, true) {
+        match open_identical(path, identity, true) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(2));
             }
-            opened => {
-                return opened.map(|_| identity.size_bytes).map_err(system("taking"));
-            }
+            opened => return opened,
         }
     }
 }
