@@ -88,7 +88,7 @@ impl User {
     }
 
     /// Gives it a fresh directory, in which the load works, and opens the way there through
-    /// `scratch`, which is kurabe's own.
+    /// kurabe's own directory, in which `scratch` lies: to pass, not to look.
     ///
     /// # Errors
     ///
@@ -97,7 +97,8 @@ impl User {
         let failed = |error: std::io::Error| {
             format!("giving {} to user {}: {error}", directory.display(), self.name)
         };
-        for above in directory.ancestors().skip(1).take_while(|above| above.starts_with(scratch)) {
+        let own = scratch.parent().unwrap_or(scratch);
+        for above in directory.ancestors().skip(1).take_while(|above| above.starts_with(own)) {
             fs::set_permissions(above, Permissions::from_mode(PASSABLE)).map_err(failed)?;
         }
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;

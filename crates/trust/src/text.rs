@@ -111,9 +111,9 @@ pub fn markdown(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             // Renderers disagree on how a backslash and a bar make a cell, not on this.
             '|' => out.push_str("&#124;"),
-            '\\' | '`' | '*' | '_' | '~' | '[' | ']' | '#' | '!' | '$' => {
-                out.extend(['\\', character])
-            }
+            '\\' | '`' | '*' | '_' | '~' | '#' | '!' | '$' => out.extend(['\\', character]),
+            // Brackets mean something before these only; intervals are full of the others.
+            ']' if after.starts_with(['(', '[', ':']) => out.push_str("\\]"),
             // Addresses become links without any markup on some sites: http://, www., a@b.
             ':' if after.starts_with("//") => out.push_str("&#58;"),
             '.' if is_www(before) => out.push_str("&#46;"),
@@ -226,8 +226,9 @@ mod tests {
         );
         assert_eq!(
             markdown("![x](y) `z` *a* _b_ ~c~"),
-            "\\!\\[x\\](y) \\`z\\` \\*a\\* \\_b\\_ \\~c\\~"
+            "\\![x\\](y) \\`z\\` \\*a\\* \\_b\\_ \\~c\\~"
         );
+        assert_eq!(markdown("[1.2, 3.4] [x][y] [^1]: z"), "[1.2, 3.4] [x\\][y] [^1\\]: z");
         assert_eq!(markdown("http://x www.y a@b"), "http&#58;//x www&#46;y a&#64;b");
         let begun =
             ["- a", "--- ", "+ a", "12. a", "3)", "==", "    code", "-", "-5 %", "1.932 s", "+a"];

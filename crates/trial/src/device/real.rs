@@ -155,6 +155,10 @@ fn take(path: &Path, identity: &Identity) -> io::Result<File> {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(2));
             }
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                let text = "somebody has it exclusively; see lsblk";
+                return Err(io::Error::new(error.kind(), text));
+            }
             opened => return opened,
         }
     }

@@ -1,6 +1,6 @@
 //! Gives back what owners that are gone had taken.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -61,18 +61,12 @@ fn clean_ledger(own: &Directory, ledgers: &Directory, name: &str, report: &mut C
     let path = ledgers.path().join(name);
     let result = (|| -> io::Result<()> {
         let file = ledgers.append_file(name)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                report.living += 1;
-                return Ok(());
-            }
-            result => result?,
-        }
-        let contents = read_contents(&file)?;
-        if owner_lives(&contents) {
+        let owner = read_contents(&file)?;
+        if owner_lives(&owner) || !locked(&file)? {
             report.living += 1;
             return Ok(());
         }
+        let contents = read_contents(&file)?;
         if contents.unreadable_lines > 0 {
             report.left.push(format!(
                 "{}: {} lines cannot be read; look for files, mounts and loop devices of that name by hand, then remove it",
@@ -91,6 +85,22 @@ fn clean_ledger(own: &Directory, ledgers: &Directory, name: &str, report: &mut C
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => report.left.push(format!("{}: {error}", path.display())),
         Ok(()) => {}
+    }
+}
+
+/// How long the lock on a dead owner's ledger is waited for: what it had just started has a copy of
+/// its descriptors until it runs.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Locks a ledger, unless somebody keeps the lock.
+fn locked(ledger: &File) -> io::Result<bool> {
+    let until = Instant::now() + LOCK_WAIT_MAX;
+    loop {
+        match rustix::fs::flock(ledger, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() >= until => return Ok(false),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(5)),
+            result => return Ok(result.map(|()| true)?),
+        }
     }
 }
 
