@@ -94,7 +94,6 @@ impl<'a> Feed<'a> {
     }
 
     /// The next command; `None` for ever after the last. `now_ns` is what the clock reads.
-    #[inline]
     pub fn take(&mut self, now_ns: u64) -> Option<Task> {
         // What has to begin later than now is judged by then.
         let begin_ns = match &self.arrivals {
