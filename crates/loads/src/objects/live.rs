@@ -77,6 +77,11 @@ impl LiveSet {
     /// The chunk of the object that `older` live objects precede, and its place there.
     fn find(&self, older: usize) -> (usize, usize) {
         assert!(older < self.length, "object {older} of {}", self.length);
+        let last = self.chunks.len() - 1;
+        if self.length - self.chunks[last].len() == last * CHUNK_OBJECTS {
+            // Every chunk before the last is full: of a program that has deleted nothing yet.
+            return (older / CHUNK_OBJECTS, older % CHUNK_OBJECTS);
+        }
         let mut chunk = 0;
         let mut left = older;
         let mut step = self.counts.len().next_power_of_two();
