@@ -180,7 +180,7 @@ impl Bounds {
         let mut plan = Plan {
             exact: false,
             method: "bounded from the text; the program is too long to count".to_owned(),
-            commands: commands,
+            commands,
             counts: VERBS
                 .iter()
                 .filter(|(verb, _)| count(*verb).high != Some(0))
