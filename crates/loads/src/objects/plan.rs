@@ -20,7 +20,7 @@ mod bounds;
 
 use bounds::Bounds;
 
-/// So many statements are generated to count them: about a second's work.
+/// So many statements are generated to count them: a few seconds' work at the most.
 pub const PLANNED_COMMANDS_MAX: u128 = 20_000_000;
 
 /// A number that is known, or known to lie between two numbers.
