@@ -2,8 +2,6 @@
 //!
 //! It knows nothing of loads or latencies.
 
-pub(crate) mod lanes;
-
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;

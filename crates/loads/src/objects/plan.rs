@@ -20,7 +20,7 @@ mod bounds;
 
 use bounds::Bounds;
 
-/// So many statements are generated to count them: about a second's work.
+/// So many statements are generated to count them: a few seconds' work at the most.
 pub const PLANNED_COMMANDS_MAX: u128 = 20_000_000;
 
 /// A number that is known, or known to lie between two numbers.
@@ -38,9 +38,20 @@ impl Bound {
         Bound { low: number, high: Some(number) }
     }
 
-    fn between(low: u128, high: Option<u128>) -> Bound {
-        let narrow = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
-        Bound { low: narrow(low), high: high.map(narrow) }
+    /// The bound of the sum.
+    fn plus(self, other: Bound) -> Bound {
+        Bound {
+            low: self.low.saturating_add(other.low),
+            high: self.high.zip(other.high).map(|(one, other)| one.saturating_add(other)),
+        }
+    }
+
+    /// The bound of the product with a number between `low` and `high`.
+    fn times(self, low: u64, high: u64) -> Bound {
+        Bound {
+            low: self.low.saturating_mul(low),
+            high: self.high.map(|number| number.saturating_mul(high)),
+        }
     }
 
     /// The number, when it is known.

@@ -291,6 +291,14 @@ fn scale_body(body: &[Statement], factor: f64) -> Vec<Statement> {
         .collect()
 }
 
+/// Whether a body that runs carries out a statement of this sort.
+pub(crate) fn has(body: &[Statement], is_sought: fn(&Statement) -> bool) -> bool {
+    body.iter().any(|statement| match statement {
+        Statement::Times(count, body) => *count > 0 && has(body, is_sought),
+        other => is_sought(other),
+    })
+}
+
 /// How often a branch of this percentage runs in a section of this count.
 pub(crate) fn share(count: u64, percent: u32) -> u64 {
     u64::try_from(u128::from(count) * u128::from(percent) / 100).unwrap_or(u64::MAX)

@@ -26,7 +26,7 @@ mod sweep;
 mod worker;
 
 use sweep::{Again, Sweep};
-use worker::{Source, Worked, Worker};
+use worker::{Worked, Worker};
 
 /// How a program is run.
 #[derive(Clone, Debug)]
@@ -423,7 +423,6 @@ impl Run<'_> {
         let (rate, limit_ns) = (settings.rate, settings.duration_ns);
         let feed =
             Feed::new(Stream::new(program), rate, settings.seed, limit_ns, &self.is_cancelled);
-        let threads = self.progress_commands.len();
         let tick = &mut |commands| {
             let now = Progress {
                 commands,
@@ -435,44 +434,30 @@ impl Run<'_> {
                 self.is_cancelled.store(true, Ordering::Relaxed);
             }
         };
-        let (worked, feed) = if threads == 1 {
-            let mut results = self.work(vec![Source::Alone(Box::new(feed))], tick);
-            match results.pop() {
-                Some((worked, Source::Alone(feed))) => (vec![worked], *feed),
-                _ => unreachable!("the only thread gives its feed back"),
-            }
-        } else {
-            let shared = SharedFeed::new(feed);
-            let sources = (0..threads).map(|_| Source::Together(&shared)).collect();
-            let worked = self.work(sources, tick).into_iter().map(|(worked, _)| worked).collect();
-            (worked, shared.into_feed())
-        };
-        merged(worked, feed)
+        let shared = SharedFeed::new(feed);
+        let worked = self.work(&shared, tick);
+        merged(worked, shared.into_feed())
     }
 
-    /// Has one thread carry out what comes from each source, while the caller hears how many
-    /// commands they have done. Gives the sources back.
-    fn work<'feed, 'run>(
-        &self,
-        sources: Vec<Source<'feed, 'run>>,
-        tick: &mut dyn FnMut(u64),
-    ) -> Vec<(Worked, Source<'feed, 'run>)> {
+    /// Has the threads carry out what comes from the feed, while the caller hears how many commands
+    /// they have done.
+    fn work(&self, feed: &SharedFeed<'_>, tick: &mut dyn FnMut(u64)) -> Vec<Worked> {
         let (finished, results) = mpsc::channel();
         std::thread::scope(|scope| {
-            for (mut source, done) in sources.into_iter().zip(&self.progress_commands) {
+            for done in &self.progress_commands {
                 let finished = finished.clone();
                 scope.spawn(move || {
                     let worked = match self.store.session() {
-                        Ok(session) => Worker::new(self, session, done).work(&mut source),
+                        Ok(session) => Worker::new(self, session, done).work(feed),
                         Err(error) => {
                             Worked::nothing(failure("opening a session of the store", error))
                         }
                     };
                     if worked.failure.is_some() {
-                        source.abandon();
+                        feed.abandon();
                     }
                     // Nobody listens only if the main thread panicked; its panic is reported.
-                    let _ = finished.send((worked, source));
+                    let _ = finished.send(worked);
                 });
             }
             drop(finished);

@@ -2,9 +2,7 @@
 //!
 //! The program is compiled to a short list of instructions, and a small interpreter walks it; what
 //! it remembers is the live objects and one frame for each repetition that it is in, so that 10^9
-//! commands cost no more memory than the objects that live at once. It works ahead by a batch of
-//! [`BATCH`] commands: it decides which objects they take, has the processor fetch those, and only
-//! then fills the commands in, so that the waits for memory overlap. The meaning of every statement
+//! commands cost no more memory than the objects that live at once. The meaning of every statement
 //! is written down in `docs/object-language.md`.
 //!
 //! Must not know: stores, clocks, threads. A section that lasts for a time is announced
@@ -21,9 +19,6 @@ use super::random::{Random, Zipf, mix, word_at};
 mod compile;
 
 use compile::Compiler;
-
-/// Commands that the stream works ahead.
-pub const BATCH: usize = 32;
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -149,16 +144,6 @@ struct MixBranch {
     wakes: bool,
 }
 
-/// A command of which only the object is decided; what is remembered of that object is read when
-/// the command's turn comes, after all commands before it were filled in.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    verb: Verb,
-    /// The new class, for [`Verb::OverWrite`].
-    class: u16,
-    slot: usize,
-}
-
 /// A repetition that the interpreter is in.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
@@ -171,11 +156,6 @@ struct Frame {
 pub struct Stream {
     code: Vec<Code>,
     at: usize,
-    batch: Vec<Pending>,
-    batch_at: usize,
-    /// Commands of the next batch: one in a section that lasts for a time, because it may be ended
-    /// at any moment.
-    batch_limit: usize,
     frames: Vec<Frame>,
     mixes: Vec<Mix>,
     /// What is left of the unordered section that the interpreter is in.
@@ -216,9 +196,6 @@ impl Stream {
         Stream {
             code: compiler.code,
             at: 0,
-            batch: Vec::with_capacity(BATCH),
-            batch_at: 0,
-            batch_limit: BATCH,
             frames: Vec::new(),
             mixes: compiler.mixes,
             mix_left: Vec::new(),
@@ -250,7 +227,6 @@ impl Stream {
     }
 
     /// Bytes of an object.
-    #[inline]
     pub fn size_of(&self, object: Object) -> u64 {
         match self.classes[object.class as usize] {
             Size::Fixed(size) => size,
@@ -259,7 +235,6 @@ impl Stream {
     }
 
     /// A size of a distribution is a function of key and version, so it need not be remembered.
-    #[cold]
     fn drawn_size(&self, object: Object) -> u64 {
         let start = word_at(self.sizes_seed ^ u64::from(object.version), object.key);
         let mut random = Random::new(start);
@@ -285,62 +260,28 @@ impl Stream {
         self.mix_total = 0;
     }
 
-    /// Ends the program early. Commands that were decided already (fewer than [`BATCH`]) are still
-    /// yielded before [`Step::End`], so that the live objects are those of the commands yielded.
+    /// Ends the program early.
     pub fn stop(&mut self) {
         self.at = self.code.len();
     }
 
     /// The next command, or what else there is.
-    #[inline]
     pub fn next_step(&mut self) -> Step {
-        if let Some(&pending) = self.batch.get(self.batch_at) {
-            self.batch_at += 1;
-            return Step::Command(self.fill_in(pending));
-        }
-        self.next_batch()
-    }
-
-    /// Decides the next batch and yields its first command. What must not be decided ahead ends a
-    /// batch: it is found again, with nothing pending, at the next call.
-    fn next_batch(&mut self) -> Step {
-        self.batch.clear();
-        self.batch_at = 0;
-        if self.live.is_sparse() {
-            self.live.pack();
-        }
-        while self.batch.len() < self.batch_limit && !self.live.is_sparse() {
-            let Some(&code) = self.code.get(self.at) else {
-                if self.batch.is_empty() {
-                    return Step::End;
-                }
-                break;
-            };
-            let must_be_alone = match code {
-                Code::EnterMix(place) => self.mixes[place].length_ns.is_some(),
-                Code::DeleteRange(..) => true,
-                _ => false,
-            };
-            if must_be_alone && !self.batch.is_empty() {
-                break;
-            }
+        while let Some(&code) = self.code.get(self.at) {
             self.at += 1;
-            if let Some(step) = self.decide(code) {
+            if let Some(step) = self.carry_out(code) {
                 return step;
             }
         }
-        self.batch_at = 1;
-        Step::Command(self.fill_in(self.batch[0]))
+        Step::End
     }
 
-    /// Carries one instruction out. Most commands are only decided; what this returns is yielded
-    /// at once.
-    #[inline]
-    fn decide(&mut self, code: Code) -> Option<Step> {
-        match code {
+    /// Carries one instruction out; returns what it yields, if anything.
+    fn carry_out(&mut self, code: Code) -> Option<Step> {
+        let command = match code {
             Code::New(class) => self.put(class, Verb::Put),
             Code::Embed(class) => self.put(class, Verb::Embed),
-            Code::Sync => self.batch.push(Pending { verb: Verb::Sync, class: 0, slot: 0 }),
+            Code::Sync => SYNC,
             Code::Repeat { count, end, wakes } => {
                 if self.live.is_empty() && !wakes {
                     self.at = end + 1;
@@ -348,97 +289,85 @@ impl Stream {
                 } else {
                     self.frames.push(Frame { start: self.at, left: count - 1 });
                 }
+                return None;
             }
-            Code::Again { wakes } => self.again(wakes),
+            Code::Again { wakes } => {
+                self.again(wakes);
+                return None;
+            }
             Code::EnterMix(place) => {
                 let mix = &self.mixes[place];
                 self.mix_left.clone_from(&mix.branches);
                 self.mix_total = mix.branches.iter().map(|branch| branch.left).sum();
-                if let Some(length_ns) = mix.length_ns {
-                    self.batch_limit = 1;
-                    return Some(Step::Timed(length_ns));
-                }
+                return mix.length_ns.map(Step::Timed);
             }
-            Code::Mix(place) => self.draw_branch(place),
-            Code::Jump(target) => self.at = target,
+            Code::Mix(place) => {
+                self.draw_branch(place);
+                return None;
+            }
+            Code::Jump(target) => {
+                self.at = target;
+                return None;
+            }
             // What is left needs a live object.
-            _ if self.live.is_empty() => self.skipped += 1,
+            _ if self.live.is_empty() => {
+                self.skipped += 1;
+                return None;
+            }
             Code::Get(select) => {
                 let older = self.choose(select);
-                self.note(Verb::Get, 0, self.live.slot(older));
+                let object = self.live.get(older);
+                Command::of(Verb::Get, object, self.size_of(object))
             }
             Code::Delete(select) => {
                 let older = self.choose(select);
-                let slot = self.live.take(older);
-                self.note(Verb::Delete, 0, slot);
+                let object = self.live.remove(older);
+                Command::of(Verb::Delete, object, self.size_of(object))
             }
-            Code::OverWrite(class, select) => {
-                let older = self.choose(select);
-                self.note(Verb::OverWrite, class, self.live.slot(older));
-            }
-            Code::DeleteRange(from, to) => return Some(self.delete_range(from, to)),
-        }
-        None
-    }
-
-    #[inline]
-    fn put(&mut self, class: u16, verb: Verb) {
-        let slot = self.live.push(Object {
-            key: self.next_key,
-            version: 0,
-            class,
-            embedded: verb == Verb::Embed,
-        });
-        self.next_key += 1;
-        self.batch.push(Pending { verb, class, slot });
-    }
-
-    /// The whole command, now that all before it are filled in.
-    #[inline]
-    fn fill_in(&mut self, pending: Pending) -> Command {
-        if pending.verb == Verb::Sync {
-            return SYNC;
-        }
-        let object = self.live.at(pending.slot);
-        let size = self.size_of(object);
-        if pending.verb != Verb::OverWrite {
-            return Command::of(pending.verb, object, size);
-        }
-        let new = Object {
-            key: object.key,
-            version: object.version.wrapping_add(1),
-            class: pending.class,
-            embedded: false,
+            Code::OverWrite(class, select) => self.overwrite(class, select),
+            Code::DeleteRange(from, to) => self.delete_range(from, to),
         };
-        *self.live.at_mut(pending.slot) = new;
-        Command { before: size, ..Command::of(Verb::OverWrite, new, self.size_of(new)) }
+        Some(Step::Command(command))
+    }
+
+    fn put(&mut self, class: u16, verb: Verb) -> Command {
+        let embedded = verb == Verb::Embed;
+        let object = Object { key: self.next_key, version: 0, class, embedded };
+        self.next_key += 1;
+        self.live.push(object);
+        Command::of(verb, object, self.size_of(object))
+    }
+
+    fn overwrite(&mut self, class: u16, select: Select) -> Command {
+        let older = self.choose(select);
+        let object = self.live.get_mut(older);
+        let old = *object;
+        let version = old.version.wrapping_add(1);
+        let new = Object { key: old.key, version, class, embedded: false };
+        *object = new;
+        let before = self.size_of(old);
+        Command { before, ..Command::of(Verb::OverWrite, new, self.size_of(new)) }
     }
 
     /// The objects of ranks `from` percent of `len - 1` up to, but not including, `to` percent of
     /// `len - 1`: so the newest object is never in the range.
-    fn delete_range(&mut self, from: u32, to: u32) -> Step {
+    fn delete_range(&mut self, from: u32, to: u32) -> Command {
         let last = self.live.len() - 1;
         let start = last * from as usize / 100;
         let end = last * to as usize / 100;
-        let key = self.live.at(self.live.slot(start)).key;
-        let end_key = self.live.at(self.live.slot(end)).key;
-        let mut doomed = Vec::new();
-        self.live.bury_range(start..end, |object| doomed.push(object));
-        let size = doomed.iter().map(|&object| self.size_of(object)).sum();
-        Step::Command(Command {
-            verb: Verb::DeleteRange,
-            embedded: false,
-            class: 0,
-            version: 0,
-            key,
-            size,
-            end_key,
-            before: doomed.len() as u64,
-        })
+        let mut range = SYNC;
+        range.verb = Verb::DeleteRange;
+        range.key = self.live.get(start).key;
+        range.end_key = self.live.get(end).key;
+        for _ in start..end {
+            let object = self.live.remove(start);
+            range.size += self.size_of(object);
+            range.before += 1;
+        }
+        range
     }
 
     /// Decides which object a command takes, by how many live ones are older; one must be live.
-    #[inline]
     fn choose(&mut self, select: Select) -> usize {
         let count = self.live.len() as u64;
         let older = match select {
@@ -465,14 +394,6 @@ impl Stream {
         older as usize
     }
 
-    /// Notes a command whose object is decided.
-    #[inline]
-    fn note(&mut self, verb: Verb, class: u16, slot: usize) {
-        self.live.prefetch(slot);
-        self.batch.push(Pending { verb, class, slot });
-    }
-
-    #[inline]
     fn again(&mut self, wakes: bool) {
         let frame = self.frames.last_mut().expect("every end of a repetition has a beginning");
         if frame.left == 0 || (!wakes && self.live.is_empty()) {
@@ -483,13 +404,11 @@ impl Stream {
         }
     }
 
-    #[inline]
     fn draw_branch(&mut self, place: usize) {
         let nothing_wakes = self.live.is_empty()
             && !self.mix_left.iter().any(|branch| branch.wakes && branch.left > 0);
         if self.mix_total == 0 || nothing_wakes {
             self.at = self.mixes[place].end;
-            self.batch_limit = BATCH;
             return;
         }
         let mut draw = self.random.below(self.mix_total);

@@ -318,7 +318,6 @@ fn the_reference_is_about_this_language() {
         format!("at most {EMBEDDED_BYTES_MAX} bytes"),
         format!("up to {} deep", super::NESTING_MAX),
         format!("at most {}", super::THREADS_MAX),
-        format!("up to {} commands ahead", crate::objects::stream::BATCH),
         format!("more than {}", crate::latency::INTERVALS_MAX),
         format!("{} million statements", crate::objects::plan::PLANNED_COMMANDS_MAX / 1_000_000),
     ] {

@@ -7,42 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Run, failure};
 use crate::latency::{KindId, Recorder, Recording};
 use crate::objects::contents::{Difference, Identity};
-use crate::objects::feed::{Feed, SharedFeed, Task};
+use crate::objects::feed::{SharedFeed, Task};
 use crate::objects::report::{Failure, Verification};
 use crate::objects::store::Session;
 use crate::objects::stream::{Command, Verb};
-
-/// Where a thread's commands come from.
-pub(super) enum Source<'feed, 'run> {
-    /// The only thread has the feed to itself.
-    Alone(Box<Feed<'run>>),
-    /// All threads take from one.
-    Together(&'feed SharedFeed<'run>),
-}
-
-impl Source<'_, '_> {
-    #[inline]
-    fn take(&mut self, done: Option<&Task>, now_ns: u64) -> Option<Task> {
-        match self {
-            Source::Alone(feed) => feed.take(now_ns),
-            Source::Together(shared) => shared.take(done, now_ns),
-        }
-    }
-
-    #[inline]
-    fn wait_for_earlier(&self, task: &Task) -> bool {
-        match self {
-            Source::Alone(_) => true,
-            Source::Together(shared) => shared.wait_for_earlier(task),
-        }
-    }
-
-    pub(super) fn abandon(&self) {
-        if let Source::Together(shared) = self {
-            shared.abandon();
-        }
-    }
-}
 
 /// What came of one thread.
 #[derive(Default)]
@@ -92,14 +60,14 @@ impl<'a> Worker<'a> {
         }
     }
 
-    pub(super) fn work(mut self, source: &mut Source<'_, '_>) -> Worked {
+    pub(super) fn work(mut self, feed: &SharedFeed<'_>) -> Worked {
         let mut now_ns = self.run.clock.now_ns();
         let mut before: Option<Task> = None;
-        while let Some(task) = source.take(before.as_ref(), now_ns) {
+        while let Some(task) = feed.take(before.as_ref(), now_ns) {
             if let Some(intended_ns) = task.intended_ns {
                 self.run.clock.wait_until(intended_ns);
             }
-            if !source.wait_for_earlier(&task) {
+            if !feed.wait_for_earlier(&task) {
                 break;
             }
             match self.carry_out(&task) {
@@ -198,7 +166,6 @@ impl<'a> Worker<'a> {
     }
 
     /// The kind of a command, as CannylsBencher names it: overwriting is a put.
-    #[inline]
     fn kind(&mut self, command: &Command) -> KindId {
         let (name, sized) = match command.verb {
             Verb::Put | Verb::OverWrite => ("Put", true),

@@ -4,7 +4,7 @@
 //! instruction, so that walking it takes no time either.
 
 use super::{Code, Mix, MixBranch, Select};
-use crate::objects::program::{Branch, Choice, Extent, Section, Size, Statement, share};
+use crate::objects::program::{Branch, Choice, Extent, Section, Size, Statement, has, share};
 use crate::objects::random::Zipf;
 
 #[derive(Default)]
@@ -128,9 +128,7 @@ impl Compiler {
 
 /// Whether statements yield a command when no object is live.
 fn wakes(body: &[Statement]) -> bool {
-    body.iter().any(|statement| match statement {
-        Statement::New(_) | Statement::Embed(_) | Statement::Sync => true,
-        Statement::Times(count, body) => *count > 0 && wakes(body),
-        _ => false,
+    has(body, |statement| {
+        matches!(statement, Statement::New(_) | Statement::Embed(_) | Statement::Sync)
     })
 }
