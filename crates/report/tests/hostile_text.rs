@@ -153,7 +153,9 @@ fn marks(text: &str) -> Vec<String> {
             match letter {
                 '\\' => drop(letters.next()),
                 '&' => drop(letters.find(|letter| *letter == ';')),
-                '*' | '_' | '`' | '~' | '[' | ']' | '#' | '!' | '|' => kept.push(letter),
+                '*' | '_' | '`' | '~' | '#' | '!' | '|' => kept.push(letter),
+                // A bracket links only by what follows its end.
+                ']' if letters.as_str().starts_with(['(', '[', ':']) => kept.push(letter),
                 _ => {}
             }
         }

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -203,8 +203,9 @@ struct Contents {
     unreadable_lines: usize,
 }
 
-fn read_contents(file: &File) -> io::Result<Contents> {
+fn read_contents(mut file: &File) -> io::Result<Contents> {
     let mut bytes = Vec::new();
+    file.rewind()?;
     file.take(LEDGER_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LEDGER_BYTES_MAX {
         return Err(io::Error::other(format!(

@@ -12,7 +12,7 @@ use kurabe_trial as trial;
 use lab::contender::Contender;
 use lab::spec::Device;
 use loads::durable::{WholeSync, run_words};
-use trial::device::{self, BlockDeviceFacts, DeviceRequest};
+use trial::device::{self, BlockDeviceFacts, DeviceRequest, Prepared};
 use trial::filesystem::{self, Stage};
 use trial::host_proc::HostProc;
 use trial::scratch::Occupied;
@@ -227,7 +227,7 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
     assert!(start.iter().filter(|byte| **byte == 0).count() < 100, "filled with random bytes");
     for (number, text) in ["xfs", "btrfs", "zfs-fuse", "ext4"].iter().enumerate() {
         let scratch = scratch(home.path(), number);
-        live_on_real(&contender(text), prepared.device(), &scratch);
+        live_on_real(&contender(text), &prepared, &scratch);
     }
     drop(prepared);
     // Nothing stands in the way of the same command line any more.
@@ -236,17 +236,18 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
 }
 
 /// Makes and mounts only: the device is no loop device of kurabe's, so nothing is removed.
-fn live_on_real(contender: &Contender, device: &Device, scratch: &Arc<Occupied>) {
+fn live_on_real(contender: &Contender, prepared: &Prepared, scratch: &Arc<Occupied>) {
     let host = HostProc::open().unwrap();
+    prepared.claim_again().unwrap();
+    let device = prepared.device();
     let attached = device::attach(device, false, scratch, &host, &Stop::default()).unwrap();
     let stage = Stage::new(contender, attached.node(), attached.size_bytes(), false, scratch);
     let mut instance = filesystem::by_name(&contender.file_system).unwrap().begin(stage);
     let mut tools = Toolbox::new(None, Stop::default());
     instance.make(&mut tools).unwrap();
     instance.mount(&mut tools).unwrap();
-    // Mounted, it cannot be claimed by another trial.
-    let second = device::attach(device, false, scratch, &host, &Stop::default());
-    let refusal = second.unwrap_err().to_string();
+    // Mounted, it cannot be claimed for another trial.
+    let refusal = prepared.claim_again().unwrap_err().to_string();
     let reasons =
         ["is mounted on", "part of the mounted Btrfs", "(zfs-fuse) has it open", "exclusively"];
     assert!(reasons.iter().any(|reason| refusal.contains(reason)), "{refusal}");
