@@ -259,7 +259,8 @@ impl Store {
     /// whose change was the last does it, after its answer is certain.
     fn checkpoint_when_due(&self) {
         let next = lock(&self.queue).applied.next;
-        let used = next - self.journal_start.load(Ordering::Relaxed);
+        // Another's checkpoint may have come in between, with a later start.
+        let used = next.saturating_sub(self.journal_start.load(Ordering::Relaxed));
         if used <= self.geometry.journal_blocks / 2 {
             return;
         }

@@ -404,7 +404,7 @@ impl Store {
             free_bytes: space.free_units() * unit_bytes,
             longest_free_bytes: space.longest_free_units() * unit_bytes,
             retired_bytes: space.retired_units() * unit_bytes,
-            journal_blocks: next - self.journal_start.load(Ordering::Relaxed),
+            journal_blocks: next.saturating_sub(self.journal_start.load(Ordering::Relaxed)),
             journal_blocks_max: self.geometry.journal_blocks,
             index_bytes: self.index.memory_bytes(),
         }
