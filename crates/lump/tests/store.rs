@@ -121,7 +121,8 @@ fn values_of_every_size_come_back_whole_and_in_ranges() {
             store.delete(key, Durable).unwrap();
         }
         assert!(store.get_range(5, 0..1).unwrap().is_none());
-        let reversed = store.delete_range(5..=4, Durable).unwrap_err();
+        let (first, last) = (5, 4);
+        let reversed = store.delete_range(first..=last, Durable).unwrap_err();
         assert!(matches!(reversed, Error::Invalid(_)), "{reversed}");
         assert_eq!(store.delete_range(5..5, Durable).unwrap(), 0);
     }
