@@ -13,7 +13,7 @@ use crate::checksum::crc32c;
 pub const BLOCK_BYTES: u64 = 4096;
 /// Format version that this code reads and writes.
 pub const FORMAT_VERSION: u32 = 1;
-/// First bytes of a superblock.
+/// First bytes of a superblock; the claim on devices in `block` knows them and where the UUID is.
 pub const SUPERBLOCK_MAGIC: [u8; 8] = *b"\x89lump\r\n\x1a";
 /// First bytes of a root.
 pub const ROOT_MAGIC: [u8; 8] = *b"lumproot";

@@ -1,8 +1,9 @@
 //! The signatures that a device carries, as libblkid knows them: every one that wipefs(8) would
-//! wipe, also those that a newer one hides. And that of minfs, which libblkid does not know.
+//! wipe, also those that a newer one hides. And those of minfs and lump, which libblkid does not know.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -76,28 +77,50 @@ pub fn read(device: &Path) -> io::Result<Vec<Signature>> {
         &device.display().to_string(),
     ])?;
     let mut signatures = parse(&text)?;
-    signatures.extend(minfs(&std::fs::File::open(device)?)?);
+    let file = std::fs::File::open(device)?;
+    for own in &OURS {
+        signatures.extend(find(&file, own)?);
+    }
     Ok(signatures)
 }
 
-/// The geometry of a minfs volume, in the first block or, as a copy, in the last.
-fn minfs(device: &std::fs::File) -> io::Result<Option<Signature>> {
-    // As in `docs/format-minfs.md`; a test of minfs compares.
+/// What kurabe's own programs put on a device: their first block and, as a copy, the last.
+struct Own {
+    kind: &'static str,
+    usage: &'static str,
+    magic: &'static [u8],
+    label: Range<usize>,
+    uuid: Range<usize>,
+}
+
+/// As in `docs/format-minfs.md` and `crates/lump/src/layout.rs`.
+const OURS: [Own; 2] = [
+    Own {
+        kind: "minfs",
+        usage: "filesystem",
+        magic: b"\x89minfs\r\n",
+        label: 56..120,
+        uuid: 40..56,
+    },
+    Own { kind: "lump", usage: "other", magic: b"\x89lump\r\n\x1a", label: 0..0, uuid: 24..40 },
+];
+
+fn find(device: &std::fs::File, own: &Own) -> io::Result<Option<Signature>> {
     const BLOCK_BYTES: u64 = 4096;
-    const MAGIC: &[u8] = b"\x89minfs\r\n";
     let size_bytes = (&mut &*device).seek(SeekFrom::End(0))?;
     let last = (size_bytes / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     for offset in [0, last] {
         let mut block = [0; BLOCK_BYTES as usize];
-        if device.read_exact_at(&mut block, offset).is_err() || !block.starts_with(MAGIC) {
+        if device.read_exact_at(&mut block, offset).is_err() || !block.starts_with(own.magic) {
             continue;
         }
-        let label = block[56..120].split(|byte| *byte == 0).next().unwrap_or_default();
-        let digits: String = block[40..56].iter().map(|byte| format!("{byte:02x}")).collect();
+        let label = block[own.label.clone()].split(|byte| *byte == 0).next().unwrap_or_default();
+        let digits: String =
+            block[own.uuid.clone()].iter().map(|byte| format!("{byte:02x}")).collect();
         let uuid = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
         return Ok(Some(Signature {
-            kind: "minfs".into(),
-            usage: "filesystem".into(),
+            kind: own.kind.into(),
+            usage: own.usage.into(),
             label: (!label.is_empty()).then(|| String::from_utf8_lossy(label).into_owned()),
             uuid: Some(uuid.join("-")),
             offset: format!("{offset:#x}"),
@@ -178,6 +201,20 @@ mod tests {
         assert!(signatures[1].marks_a_group());
         assert_eq!(parse("\n").unwrap(), []);
         assert!(parse("{").unwrap_err().to_string().contains("wipefs --json"));
+    }
+
+    #[test]
+    fn what_our_own_programs_wrote_is_known_from_either_end() {
+        for (own, at) in OURS.iter().zip([0_u64, 4096]) {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(8192).unwrap();
+            assert_eq!(find(&file, own).unwrap(), None);
+            file.write_all_at(own.magic, at).unwrap();
+            file.write_all_at(&[0xab; 16], at + own.uuid.start as u64).unwrap();
+            let found = find(&file, own).unwrap().unwrap();
+            assert_eq!((found.kind.as_str(), found.offset), (own.kind, format!("{at:#x}")));
+            assert_eq!(found.uuid.as_deref(), Some("abababab-abab-abab-abab-abababababab"));
+        }
     }
 
     #[test]
