@@ -56,6 +56,11 @@ fn values_go_in_and_come_out() {
     assert_eq!(succeed(&["list", &image]), "");
     let measured = succeed(&["bench", &image, "-s", "4k", "-c", "2", "-t", "0"]);
     assert!(measured.contains("\nput ") && measured.contains("\nget "), "{measured}");
+    for line in measured.lines().filter(|line| line.starts_with("put") || line.starts_with("get")) {
+        let us: Vec<f64> =
+            line.split_whitespace().skip(3).take(4).map(|w| w.parse().unwrap()).collect();
+        assert!(us[3] >= 1.0 && us.is_sorted(), "{measured}");
+    }
     assert_eq!(succeed(&["list", &image]), "", "a benchmark leaves nothing");
 }
 
