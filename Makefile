@@ -7,7 +7,7 @@ BINARIES ?= target/release
 # mount(8) looks for the helpers of file systems in /sbin and nowhere else.
 HELPERS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 
-.PHONY: demo test build dependencies clean-results install install-kurabe install-minfs uninstall
+.PHONY: demo test build dependencies clean-results install install-kurabe install-lump install-minfs uninstall
 
 build:
 	$(CARGO) build --release --workspace
@@ -28,7 +28,7 @@ clean-results:
 	rm -rf kurabe-results
 
 # After `make build`: the programs, man pages and completions.
-install: install-kurabe install-minfs
+install: install-kurabe install-lump install-minfs
 
 share = $(DESTDIR)$(PREFIX)/share
 bash = $(share)/bash-completion/completions
@@ -48,6 +48,10 @@ install-kurabe:
 	$(call install-program,kurabe)
 	$(BINARIES)/kurabe man $(share)/man/man1
 
+install-lump:
+	$(call install-program,lump)
+	$(BINARIES)/lump man $(share)/man/man1
+
 install-minfs:
 	$(call install-program,minfs)
 	$(BINARIES)/minfs man $(share)/man/man8
@@ -58,9 +62,9 @@ install-minfs:
 		ln -sf $(PREFIX)/bin/minfs $(DESTDIR)$(HELPERS)/$$name || exit 1; done
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/kurabe $(DESTDIR)$(PREFIX)/bin/minfs
-	rm -f $(foreach name,kurabe minfs,$(bash)/$(name) $(zsh)/_$(name) $(fish)/$(name).fish)
-	rm -f $(share)/man/man1/kurabe.1 $(share)/man/man1/kurabe-*.1
+	rm -f $(foreach name,kurabe lump minfs,$(DESTDIR)$(PREFIX)/bin/$(name))
+	rm -f $(foreach name,kurabe lump minfs,$(bash)/$(name) $(zsh)/_$(name) $(fish)/$(name).fish)
+	rm -f $(foreach name,kurabe lump,$(share)/man/man1/$(name).1 $(share)/man/man1/$(name)-*.1)
 	rm -f $(share)/man/man8/minfs.8 $(share)/man/man8/minfs-*.8 $(share)/man/man8/*.minfs.8
 	rm -f $(DESTDIR)$(PREFIX)/sbin/mkfs.minfs $(DESTDIR)$(PREFIX)/sbin/fsck.minfs
 	rm -f $(DESTDIR)$(PREFIX)/sbin/fsck.fuse.minfs

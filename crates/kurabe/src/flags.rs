@@ -173,7 +173,7 @@ pub struct OtherLoadArgs {
     /// Run the installed bonnie++.
     #[arg(long, group = "load")]
     pub bonnie: bool,
-    /// Store of --objects: cannyls, files or null. [default: cannyls]
+    /// Store of --objects: cannyls, lump, files or null. [default: cannyls]
     #[arg(long, value_name = "NAME", requires = "objects")]
     pub store: Option<String>,
     /// Factor on the counts of --objects, such as 0.02.

@@ -1,9 +1,10 @@
 //! The signatures that a device carries, as libblkid knows them: every one that wipefs(8) would
-//! wipe, also those that a newer one hides. And that of minfs, which libblkid does not know.
+//! wipe, also those that a newer one hides. And those of minfs and lump, which libblkid does not know.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -97,7 +98,9 @@ pub fn read(device: &File) -> io::Result<Vec<Signature>> {
             signature.devices = Some(bcachefs_devices(device)?);
         }
     }
-    signatures.extend(minfs(device)?);
+    for own in &OURS {
+        signatures.extend(find(device, own)?);
+    }
     Ok(signatures)
 }
 
@@ -121,29 +124,48 @@ fn bcachefs_devices(device: &File) -> io::Result<u64> {
     Ok(number[0].into())
 }
 
-/// The geometry of a minfs volume, in the first block or, as a copy, in the last. A block that
-/// cannot be read is an error: there may be a volume.
-fn minfs(device: &File) -> io::Result<Option<Signature>> {
-    // As in `docs/format-minfs.md`; a test of minfs compares.
+/// What kurabe's own programs put on a device: their first block and, as a copy, the last.
+struct Own {
+    kind: &'static str,
+    usage: &'static str,
+    magic: &'static [u8],
+    label: Range<usize>,
+    uuid: Range<usize>,
+}
+
+/// As in `docs/format-minfs.md` and `crates/lump/src/layout.rs`.
+const OURS: [Own; 2] = [
+    Own {
+        kind: "minfs",
+        usage: "filesystem",
+        magic: b"\x89minfs\r\n",
+        label: 56..120,
+        uuid: 40..56,
+    },
+    Own { kind: "lump", usage: "other", magic: b"\x89lump\r\n\x1a", label: 0..0, uuid: 24..40 },
+];
+
+/// What one of them put there. A block that cannot be read is an error: there may be such a thing.
+fn find(device: &File, own: &Own) -> io::Result<Option<Signature>> {
     const BLOCK_BYTES: u64 = 4096;
-    const MAGIC: &[u8] = b"\x89minfs\r\n";
     let size_bytes = (&mut &*device).seek(SeekFrom::End(0))?;
     let Some(blocks) = (size_bytes / BLOCK_BYTES).checked_sub(1) else { return Ok(None) };
     for offset in [0, blocks * BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES as usize];
         device.read_exact_at(&mut block, offset).map_err(|error| {
-            let text = format!("it cannot be read at byte {offset}, where a minfs may be: {error}");
+            let text = format!("it cannot be read at byte {offset}, where a {} may be: {error}", own.kind);
             io::Error::new(error.kind(), text)
         })?;
-        if !block.starts_with(MAGIC) {
+        if !block.starts_with(own.magic) {
             continue;
         }
-        let label = block[56..120].split(|byte| *byte == 0).next().unwrap_or_default();
-        let digits: String = block[40..56].iter().map(|byte| format!("{byte:02x}")).collect();
+        let label = block[own.label.clone()].split(|byte| *byte == 0).next().unwrap_or_default();
+        let digits: String =
+            block[own.uuid.clone()].iter().map(|byte| format!("{byte:02x}")).collect();
         let uuid = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
         return Ok(Some(Signature {
-            kind: "minfs".into(),
-            usage: "filesystem".into(),
+            kind: own.kind.into(),
+            usage: own.usage.into(),
             label: (!label.is_empty()).then(|| String::from_utf8_lossy(label).into_owned()),
             uuid: Some(uuid.join("-")),
             offset: format!("{offset:#x}"),
@@ -232,15 +254,29 @@ mod tests {
     #[test]
     fn a_block_that_cannot_be_read_is_not_without_a_minfs() {
         let image = tempfile::NamedTempFile::new().unwrap();
-        let read = || minfs(&File::open(image.path()).unwrap());
+        let read = || find(&File::open(image.path()).unwrap(), &OURS[0]);
         image.as_file().set_len(100).unwrap();
         assert_eq!(read().unwrap(), None);
         image.as_file().set_len(8192).unwrap();
         assert_eq!(read().unwrap(), None);
         // A file that was opened for writing only fails as a block of a dying disk does.
         let unreadable = File::options().write(true).open(image.path()).unwrap();
-        let error = minfs(&unreadable).unwrap_err().to_string();
+        let error = find(&unreadable, &OURS[0]).unwrap_err().to_string();
         assert!(error.contains("cannot be read at byte 0"), "{error}");
+    }
+
+    #[test]
+    fn what_our_own_programs_wrote_is_known_from_either_end() {
+        for (own, at) in OURS.iter().zip([0_u64, 4096]) {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(8192).unwrap();
+            assert_eq!(find(&file, own).unwrap(), None);
+            file.write_all_at(own.magic, at).unwrap();
+            file.write_all_at(&[0xab; 16], at + own.uuid.start as u64).unwrap();
+            let found = find(&file, own).unwrap().unwrap();
+            assert_eq!((found.kind.as_str(), found.offset), (own.kind, format!("{at:#x}")));
+            assert_eq!(found.uuid.as_deref(), Some("abababab-abab-abab-abab-abababababab"));
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::durable::WholeSync;
 #[cfg(feature = "cannyls")]
 mod cannyls;
 mod files;
+mod lump;
 mod null;
 
 /// A store that is open.
@@ -158,6 +159,7 @@ pub static STORES: &[StoreKind] = &[
     #[cfg(feature = "cannyls")]
     cannyls::KIND,
     files::KIND,
+    lump::KIND,
     null::KIND,
 ];
 

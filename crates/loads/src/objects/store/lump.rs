@@ -1,0 +1,176 @@
+//! lump (the crate `lump`) on one file or device.
+//!
+//! Contents are prepared in memory from which lump writes without a copy. With `sync_every_put`
+//! every put and delete is durable when it returns; otherwise all are buffered until the sync.
+//!
+//! The place of the journal and the checkpoints is written with zeros first, as for CannyLS: every
+//! file system has the same to do before the first put and the same within it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ::lump::{CreateOptions, Durability, Error, Geometry, OpenOptions, Value};
+use block::{BlockDevice, DirectAccess, FileDevice, FileDeviceOptions, RecordingDevice};
+
+use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOptions};
+
+pub(super) const KIND: StoreKind = StoreKind {
+    name: "lump",
+    about: "lump on one file or device",
+    takes_directory: true,
+    takes_device: true,
+    keeps_contents: true,
+    object_bytes_max: ::lump::layout::VALUE_BYTES_MAX,
+    space,
+    create,
+    open,
+};
+
+/// Name of the file of a store in a directory.
+const FILE_NAME: &str = "objects.lump";
+
+const MEBIBYTE: u64 = 1 << 20;
+
+/// A value takes whole units, a trailer among them; half as much again keeps the free space from
+/// scattering; a 16th is journal and checkpoints, at the most.
+fn space(_: &StoreOptions, demand: &Demand) -> Space {
+    let data_bytes = demand.bytes.saturating_add(demand.objects.saturating_mul(2 * 4096));
+    let sum = data_bytes.saturating_add(data_bytes / 2);
+    let sum = sum.saturating_add(sum / 16).saturating_add(MEBIBYTE);
+    Space {
+        least_bytes: demand.bytes,
+        comfortable_bytes: sum.div_ceil(MEBIBYTE).saturating_mul(MEBIBYTE),
+        journal_bytes: 0,
+    }
+}
+
+fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+    let below = device(place, options, options.capacity_bytes)?;
+    let unit_bytes = (options.block_size_bytes == 4096).then_some(4096);
+    let options_of_lump = CreateOptions { unit_bytes, ..CreateOptions::default() };
+    let geometry =
+        Geometry::plan(below.len(), below.block_size(), &options_of_lump).map_err(failure)?;
+    let head_bytes = geometry.store_bytes() - geometry.data_bytes();
+    block::write_zeros(&*below, 0, head_bytes)
+        .map_err(|error| StoreError::Failed(format!("writing the journal's place: {error}")))?;
+    ::lump::Store::create(&*below, &options_of_lump).map_err(failure)?;
+    opened(below, options)
+}
+
+fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
+    opened(device(place, options, None)?, options)
+}
+
+/// Opens the place; a file in a directory is made with this capacity, or opened as it is.
+fn device(
+    place: &Place,
+    options: &StoreOptions,
+    set_length: Option<u64>,
+) -> Result<Arc<dyn BlockDevice>, StoreError> {
+    let (path, set_length) = match place {
+        Place::Open(device) => return Ok(Arc::clone(device)),
+        Place::Device(path) => (path.clone(), None),
+        Place::Directory(directory) => (directory.join(FILE_NAME), set_length),
+    };
+    let direct = if options.direct { DirectAccess::Prefer } else { DirectAccess::Never };
+    let file_options =
+        FileDeviceOptions { direct, exclusive: true, set_length, ..FileDeviceOptions::default() };
+    match FileDevice::open(&path, &file_options) {
+        Ok(device) => Ok(Arc::new(device)),
+        Err(error) => Err(StoreError::system("opening", &path, error)),
+    }
+}
+
+fn opened(
+    below: Arc<dyn BlockDevice>,
+    options: &StoreOptions,
+) -> Result<Box<dyn Store>, StoreError> {
+    let device = Arc::new(RecordingDevice::counting(below));
+    let store = ::lump::Store::open(device.clone(), &OpenOptions::default()).map_err(failure)?;
+    let durability =
+        if options.sync_every_put { Durability::Durable } else { Durability::Buffered };
+    Ok(Box::new(Lump { store, device, durability }))
+}
+
+fn failure(error: Error) -> StoreError {
+    match error {
+        Error::NoSpace { .. } | Error::TooManyObjects { .. } => StoreError::Full(error.to_string()),
+        Error::Unsupported(_) | Error::Invalid(_) => StoreError::Refused(error.to_string()),
+        _ => StoreError::Failed(error.to_string()),
+    }
+}
+
+struct Lump {
+    store: ::lump::Store,
+    device: Arc<RecordingDevice<Arc<dyn BlockDevice>>>,
+    durability: Durability,
+}
+
+struct LumpSession<'a> {
+    lump: &'a Lump,
+    prepared: Value,
+    found: Value,
+}
+
+impl Store for Lump {
+    fn session(&self) -> Result<Box<dyn Session + '_>, StoreError> {
+        let (prepared, found) = (Value::zeroed(0), Value::zeroed(0));
+        Ok(Box::new(LumpSession { lump: self, prepared, found }))
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.store.sync().map_err(failure)
+    }
+
+    fn keys(&self) -> Result<Vec<u64>, StoreError> {
+        let objects = self.store.list(..).map_err(failure)?;
+        objects
+            .map(|object| {
+                let unknown = |_| format!("key {:032x} was not put here", object.key);
+                u64::try_from(object.key).map_err(unknown).map_err(StoreError::Failed)
+            })
+            .collect()
+    }
+
+    fn written_bytes(&self) -> Option<u64> {
+        Some(self.device.counts().written_bytes)
+    }
+
+    fn facts(&self) -> BTreeMap<String, String> {
+        let geometry = self.store.geometry();
+        BTreeMap::from([
+            ("unit_bytes".to_owned(), geometry.unit_bytes().to_string()),
+            ("capacity_bytes".to_owned(), geometry.store_bytes().to_string()),
+            ("journal_bytes".to_owned(), geometry.journal_bytes().to_string()),
+            ("durability".to_owned(), format!("{:?}", self.durability)),
+        ])
+    }
+}
+
+impl Session for LumpSession<'_> {
+    fn prepare(&mut self, size_bytes: usize, _: bool) -> Result<&mut [u8], StoreError> {
+        self.prepared.resize(size_bytes);
+        Ok(&mut self.prepared)
+    }
+
+    fn put(&mut self, key: u64) -> Result<(), StoreError> {
+        let Lump { store, durability, .. } = self.lump;
+        store.put_value(u128::from(key), &mut self.prepared, *durability).map_err(failure)
+    }
+
+    fn get(&mut self, key: u64) -> Result<Option<&[u8]>, StoreError> {
+        let is_there =
+            self.lump.store.get_into(u128::from(key), &mut self.found).map_err(failure)?;
+        Ok(is_there.then_some(&self.found[..]))
+    }
+
+    fn delete(&mut self, key: u64) -> Result<bool, StoreError> {
+        self.lump.store.delete(u128::from(key), self.lump.durability).map_err(failure)
+    }
+
+    fn delete_range(&mut self, keys: Range<u64>) -> Result<u64, StoreError> {
+        let keys = u128::from(keys.start)..u128::from(keys.end.max(keys.start));
+        self.lump.store.delete_range(keys, self.lump.durability).map_err(failure)
+    }
+}

@@ -1,0 +1,191 @@
+//! Checkpoints: the whole index in one of two areas, and the root that makes it count.
+//!
+//! Knows nothing of the order in which things must become durable; that is the caller's.
+//! Invariant: what is read back is complete and of one generation, or an error.
+
+use block::{AlignedBuffer, BlockDevice};
+use zerocopy::IntoBytes;
+
+use crate::error::{Error, Result};
+use crate::extent::unit_count;
+use crate::geometry::{Geometry, read_block};
+use crate::index::{Entry, Index};
+use crate::journal::{decode_entry, encode_entry};
+use crate::layout::{
+    BLOCK_BYTES, BlockHeader, CHECKPOINT_MAGIC, ENTRIES_PER_BLOCK, EntryOnDisk, NUMBER_END,
+    ROOT_MAGIC, ROOTS_BLOCK, Root, VALUE_BYTES_MAX, is_sealed, read, seal,
+};
+
+/// Transfers of a checkpoint, in blocks: 1 MiB.
+const TRANSFER_BLOCKS: usize = 256;
+
+/// Writes the checkpoint of a generation. Returns its blocks and objects, or `None` where the
+/// objects changed so much meanwhile that what was seen of them does not fit the area.
+pub(crate) fn write<D: BlockDevice + ?Sized>(
+    device: &D,
+    geometry: &Geometry,
+    generation: u64,
+    index: &Index,
+) -> Result<Option<(u64, u64)>> {
+    let (mut blocks, mut objects) = (0, 0);
+    let mut buffer = AlignedBuffer::zeroed(TRANSFER_BLOCKS * BLOCK_BYTES as usize);
+    let mut entries = Vec::new();
+    let mut shards = index.shards();
+    loop {
+        // A shard is copied before it is written, so that nobody waits for the device.
+        let shard = shards.next();
+        let is_last = shard.is_none();
+        entries.extend(shard.iter().flat_map(|shard| shard.entries()));
+        drop(shard);
+        let whole = if is_last { 1 } else { TRANSFER_BLOCKS * ENTRIES_PER_BLOCK };
+        while entries.len() >= whole {
+            let part = entries.len().min(TRANSFER_BLOCKS * ENTRIES_PER_BLOCK);
+            let part: Vec<Entry> = entries.drain(..part).collect();
+            let count = part.len().div_ceil(ENTRIES_PER_BLOCK) as u64;
+            if blocks + count > geometry.area_blocks {
+                return Ok(None);
+            }
+            let bytes = &mut buffer[..(count * BLOCK_BYTES) as usize];
+            encode(geometry, generation, blocks, &part, bytes);
+            let offset = geometry.area_offset(generation) + blocks * BLOCK_BYTES;
+            device.write_at(bytes, offset).map_err(Error::device("write a checkpoint"))?;
+            blocks += count;
+            objects += part.len() as u64;
+        }
+        if is_last {
+            return Ok(Some((blocks, objects)));
+        }
+    }
+}
+
+fn encode(geometry: &Geometry, generation: u64, first: u64, entries: &[Entry], bytes: &mut [u8]) {
+    bytes.fill(0);
+    let blocks = bytes.chunks_mut(BLOCK_BYTES as usize).zip(entries.chunks(ENTRIES_PER_BLOCK));
+    for (number, (block, entries)) in (first..).zip(blocks) {
+        let header = BlockHeader {
+            magic: CHECKPOINT_MAGIC,
+            checksum: 0.into(),
+            count: (entries.len() as u32).into(),
+            sequence: number.into(),
+            epoch: generation.into(),
+            fenced: 0.into(),
+            previous: 0.into(),
+            reserved: [0; _],
+        };
+        let (start, payload) = block.split_at_mut(size_of::<BlockHeader>());
+        start.copy_from_slice(header.as_bytes());
+        for (place, entry) in payload.chunks_mut(size_of::<EntryOnDisk>()).zip(entries) {
+            place.copy_from_slice(encode_entry(entry).as_bytes());
+        }
+        seal(&geometry.uuid, block);
+    }
+}
+
+/// Writes a root to the place of its generation.
+pub(crate) fn write_root<D: BlockDevice + ?Sized>(
+    device: &D,
+    geometry: &Geometry,
+    root: &Root,
+) -> Result<()> {
+    let mut block = AlignedBuffer::copied_from(root.as_bytes());
+    seal(&geometry.uuid, &mut block);
+    device
+        .write_at(&block, geometry.root_offset(root.generation.get()))
+        .map_err(Error::device(format!("write root {}", root.generation)))
+}
+
+/// Reads one of the two roots; `None` when it is not whole.
+pub(crate) fn read_root<D: BlockDevice + ?Sized>(
+    device: &D,
+    geometry: &Geometry,
+    place: u64,
+) -> Result<Option<Root>> {
+    let block = read_block(device, ROOTS_BLOCK + place)?;
+    let root: Root = read(&block);
+    let is_whole = is_sealed(&geometry.uuid, &ROOT_MAGIC, &block)
+        && root.generation.get() % 2 == place
+        && root.checkpoint_blocks.get() <= geometry.area_blocks
+        && [root.generation, root.journal_next, root.epoch, root.fenced]
+            .iter()
+            .all(|number| number.get() < NUMBER_END);
+    Ok(is_whole.then_some(root))
+}
+
+/// Reads the checkpoint that a root speaks of.
+pub(crate) fn load<D: BlockDevice + ?Sized>(
+    device: &D,
+    geometry: &Geometry,
+    root: &Root,
+) -> Result<Index> {
+    let index = Index::default();
+    let generation = root.generation.get();
+    let mut buffer = AlignedBuffer::zeroed(TRANSFER_BLOCKS * BLOCK_BYTES as usize);
+    let mut number = 0;
+    while number < root.checkpoint_blocks.get() {
+        let count = (root.checkpoint_blocks.get() - number).min(TRANSFER_BLOCKS as u64);
+        let offset = geometry.area_offset(generation) + number * BLOCK_BYTES;
+        let bytes = &mut buffer[..(count * BLOCK_BYTES) as usize];
+        device
+            .read_at(bytes, offset)
+            .map_err(Error::device(format!("read the checkpoint at byte {offset}")))?;
+        for block in bytes.chunks(BLOCK_BYTES as usize) {
+            load_block(geometry, generation, number, block, &index)?;
+            number += 1;
+        }
+    }
+    if index.count() != root.objects.get() {
+        return Err(Error::Damaged(format!(
+            "checkpoint {generation} has {} objects, and its root states {}",
+            index.count(),
+            root.objects
+        )));
+    }
+    Ok(index)
+}
+
+fn load_block(
+    geometry: &Geometry,
+    generation: u64,
+    number: u64,
+    block: &[u8],
+    index: &Index,
+) -> Result<()> {
+    let damaged = |why: &str| {
+        let offset = geometry.area_offset(generation) + number * BLOCK_BYTES;
+        Error::Damaged(format!("block {number} of the checkpoint, at byte {offset}: {why}"))
+    };
+    let header: BlockHeader = read(block);
+    let count = header.count.get() as usize;
+    if !is_sealed(&geometry.uuid, &CHECKPOINT_MAGIC, block) {
+        return Err(damaged("its checksum does not match"));
+    }
+    let is_own = header.sequence.get() == number && header.epoch.get() == generation;
+    if !is_own || count > ENTRIES_PER_BLOCK {
+        return Err(damaged("it is another block"));
+    }
+    let entries = block[size_of::<BlockHeader>()..].chunks(size_of::<EntryOnDisk>()).take(count);
+    for entry in entries.map(decode_entry) {
+        check_bounds(geometry, &entry)?;
+        if index.shard_mut(entry.key).insert(entry).is_some() {
+            return Err(damaged(&format!("it has key {:032x} a second time", entry.key)));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an entry that speaks of bytes which the store does not have.
+pub(crate) fn check_bounds(geometry: &Geometry, entry: &Entry) -> Result<()> {
+    let units = unit_count(geometry, u64::from(entry.length));
+    let end = entry.start.checked_add(units);
+    let is_inside = end.is_some_and(|end| end <= geometry.unit_count());
+    if is_inside && u64::from(entry.length) <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::Damaged(format!(
+        "key {:032x} has {} bytes from unit {} on, and the store has {} units",
+        entry.key,
+        entry.length,
+        entry.start,
+        geometry.unit_count()
+    )))
+}

@@ -1,0 +1,256 @@
+//! The bytes of an extent: a value and the trailer that vouches for it.
+//!
+//! An extent is the value, zeros up to the tail, the CRC-32C of each chunk of the value, and the
+//! trailer, which ends with the last unit. Knows nothing of where extents lie. Invariant: nothing
+//! but the value, its checksums and zeros is ever written.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+
+use block::{AlignedBuffer, BlockDevice};
+use zerocopy::IntoBytes;
+
+use crate::checksum::crc32c;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::index::Entry;
+use crate::layout::{BLOCK_BYTES, CHUNK_BYTES, TRAILER_MAGIC, Trailer, checksum_of, read};
+
+const TRAILER_BYTES: usize = size_of::<Trailer>();
+/// Extents up to this many bytes are read whole for any range: two reads would not be faster.
+const RANGE_READ_BYTES: u64 = 256 << 10;
+
+/// Memory for a value: aligned for direct transfers, with room for what the store adds.
+///
+/// It derefs to the bytes of the value. Filled in place and given to
+/// [`crate::Store::put_value`], it is written without a copy; it can be used again after.
+#[derive(Clone)]
+pub struct Value {
+    memory: AlignedBuffer,
+    length: usize,
+}
+
+impl Value {
+    /// `length` zero bytes.
+    pub fn zeroed(length: usize) -> Self {
+        Self { memory: AlignedBuffer::zeroed(capacity(length)), length }
+    }
+
+    /// Makes it `length` bytes long; what they are is not said. Memory is kept where it is enough.
+    pub fn resize(&mut self, length: usize) {
+        if self.memory.len() < capacity(length) {
+            self.memory = AlignedBuffer::zeroed(capacity(length));
+        }
+        self.length = length;
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(bytes: &[u8]) -> Self {
+        let mut value = Self::zeroed(bytes.len());
+        value.copy_from_slice(bytes);
+        value
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory[..self.length]
+    }
+}
+
+impl DerefMut for Value {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[..self.length]
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Value({} bytes)", self.length)
+    }
+}
+
+fn chunk_count(length: usize) -> usize {
+    length.div_ceil(CHUNK_BYTES)
+}
+
+/// Bytes of the tail: the checksums of the chunks and the trailer.
+fn tail_bytes(length: usize) -> usize {
+    4 * chunk_count(length) + TRAILER_BYTES
+}
+
+/// Enough for the largest unit.
+fn capacity(length: usize) -> usize {
+    (length + tail_bytes(length)).next_multiple_of(BLOCK_BYTES as usize)
+}
+
+/// Units of the extent of a value of `length` bytes.
+pub(crate) fn unit_count(geometry: &Geometry, length: u64) -> u64 {
+    (length + tail_bytes(length as usize) as u64).div_ceil(geometry.unit_bytes)
+}
+
+fn extent_bytes(geometry: &Geometry, length: u64) -> usize {
+    (unit_count(geometry, length) * geometry.unit_bytes) as usize
+}
+
+/// What tells one put from all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub epoch: u64,
+    pub sequence: u64,
+}
+
+/// Writes the tail of a value into its memory. Returns the bytes of the whole extent and the
+/// checksum of the trailer.
+pub(crate) fn seal<'a>(
+    geometry: &Geometry,
+    key: u128,
+    stamp: Stamp,
+    value: &'a mut Value,
+) -> (&'a [u8], u32) {
+    let (length, bytes) = (value.length, extent_bytes(geometry, value.length as u64));
+    let (payload, tail) = value.memory[..bytes].split_at_mut(length);
+    let tail_at = tail.len() - tail_bytes(length);
+    tail[..tail_at].fill(0);
+    let (checksums, trailer) = tail[tail_at..].split_at_mut(4 * chunk_count(length));
+    for (place, chunk) in checksums.chunks_mut(4).zip(payload.chunks(CHUNK_BYTES)) {
+        place.copy_from_slice(&crc32c(&[chunk]).to_le_bytes());
+    }
+    let mut fields = Trailer {
+        magic: TRAILER_MAGIC,
+        checksum: 0.into(),
+        length: (length as u32).into(),
+        key: key.into(),
+        epoch: stamp.epoch.into(),
+        sequence: stamp.sequence.into(),
+    };
+    let checksum = checksum_of(&geometry.uuid, checksums, fields.as_bytes());
+    fields.checksum = checksum.into();
+    trailer.copy_from_slice(fields.as_bytes());
+    (&value.memory[..bytes], checksum)
+}
+
+/// The extent of an entry on the device.
+pub(crate) struct Extent<'a> {
+    pub geometry: &'a Geometry,
+    pub entry: Entry,
+}
+
+impl Extent<'_> {
+    fn offset(&self) -> u64 {
+        self.geometry.unit_offset(self.entry.start)
+    }
+
+    fn corrupt(&self, what: String, expected: u32, found: u32) -> Error {
+        Error::Corrupt {
+            key: self.entry.key,
+            offset: self.offset(),
+            length_bytes: u64::from(self.entry.length),
+            what,
+            expected,
+            found,
+        }
+    }
+
+    fn read_at<D: BlockDevice + ?Sized>(
+        &self,
+        device: &D,
+        bytes: &mut [u8],
+        offset: u64,
+    ) -> Result<()> {
+        let (key, at) = (self.entry.key, self.offset());
+        device.read_at(bytes, offset).map_err(|source| Error::Device {
+            action: format!("read key {key:032x} from the extent at byte {at}"),
+            source,
+        })
+    }
+
+    /// Judges a tail, the last bytes of the extent; returns the checksums of the chunks and the
+    /// put that wrote it.
+    fn judge_tail<'b>(&self, bytes: &'b [u8]) -> Result<(&'b [u8], Stamp)> {
+        let length = self.entry.length as usize;
+        let (checksums, trailer) =
+            bytes[bytes.len() - tail_bytes(length)..].split_at(4 * chunk_count(length));
+        let fields: Trailer = read(trailer);
+        let found = checksum_of(&self.geometry.uuid, checksums, trailer);
+        for (what, value) in [("the trailer", fields.checksum.get()), ("the computed sum", found)] {
+            if value != self.entry.checksum {
+                let what = format!("{what} of the extent");
+                return Err(self.corrupt(what, self.entry.checksum, value));
+            }
+        }
+        // Only a collision of checksums gets here with another's trailer.
+        let is_own = fields.magic == TRAILER_MAGIC
+            && fields.key.get() == self.entry.key
+            && fields.length.get() == self.entry.length;
+        if !is_own {
+            return Err(self.corrupt("the trailer of another value".into(), 0, found));
+        }
+        let stamp = Stamp { epoch: fields.epoch.get(), sequence: fields.sequence.get() };
+        Ok((checksums, stamp))
+    }
+
+    /// Judges chunks of the value, the first of which has the index `first`.
+    fn judge_chunks(&self, checksums: &[u8], first: usize, bytes: &[u8]) -> Result<()> {
+        for (index, chunk) in bytes.chunks(CHUNK_BYTES).enumerate() {
+            let at = 4 * (first + index);
+            let expected = u32::from_le_bytes(checksums[at..at + 4].try_into().expect("4 bytes"));
+            let found = crc32c(&[chunk]);
+            if found != expected {
+                let what = format!("chunk {} of 64 KiB", first + index);
+                return Err(self.corrupt(what, expected, found));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and verifies the whole value, with one read.
+    pub fn read<D: BlockDevice + ?Sized>(&self, device: &D, value: &mut Value) -> Result<Stamp> {
+        let length = self.entry.length as usize;
+        value.resize(length);
+        let bytes = extent_bytes(self.geometry, u64::from(self.entry.length));
+        self.read_at(device, &mut value.memory[..bytes], self.offset())?;
+        let (checksums, stamp) = self.judge_tail(&value.memory[..bytes])?;
+        self.judge_chunks(checksums, 0, &value.memory[..length])?;
+        Ok(stamp)
+    }
+
+    /// Reads and verifies some bytes of the value: with one read where the extent is small or
+    /// most of it is wanted, with two otherwise.
+    pub fn read_range<D: BlockDevice + ?Sized>(
+        &self,
+        device: &D,
+        range: Range<u64>,
+    ) -> Result<Vec<u8>> {
+        let length = u64::from(self.entry.length);
+        if range.start > range.end || range.end > length {
+            let Range { start, end } = range;
+            return Err(Error::BadRange { start, end, length_bytes: length });
+        }
+        let range = range.start as usize..range.end as usize;
+        let whole_bytes = extent_bytes(self.geometry, length);
+        if whole_bytes as u64 <= RANGE_READ_BYTES || range.len() > whole_bytes / 2 {
+            let mut value = Value::zeroed(0);
+            self.read(device, &mut value)?;
+            return Ok(value[range].to_vec());
+        }
+        let unit = self.geometry.unit_bytes as usize;
+        let tail_start = (whole_bytes - tail_bytes(length as usize)) / unit * unit;
+        let mut tail = AlignedBuffer::zeroed(whole_bytes - tail_start);
+        self.read_at(device, &mut tail, self.offset() + tail_start as u64)?;
+        let (checksums, _) = self.judge_tail(&tail)?;
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let first = range.start / CHUNK_BYTES;
+        let start = first * CHUNK_BYTES;
+        let end = range.end.next_multiple_of(CHUNK_BYTES).min(length as usize);
+        let mut chunks = AlignedBuffer::zeroed((end - start).next_multiple_of(unit));
+        self.read_at(device, &mut chunks, self.offset() + start as u64)?;
+        self.judge_chunks(checksums, first, &chunks[..end - start])?;
+        Ok(chunks[range.start - start..range.end - start].to_vec())
+    }
+}

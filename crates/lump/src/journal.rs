@@ -1,0 +1,213 @@
+//! Journal blocks: records to bytes and back, and the chain that the blocks form.
+//!
+//! Block `n` lies at `n` modulo the length of the journal, and carries the checksum of block
+//! `n - 1`, the epoch of the opening that wrote it, and how far everything was durable when it was
+//! written. Invariant: bytes that are no block of this store, whatever they are, give `None`.
+
+use block::{AlignedBuffer, BlockDevice};
+use zerocopy::IntoBytes;
+
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::index::Entry;
+use crate::layout::{
+    BLOCK_BYTES, BlockHeader, EntryOnDisk, JOURNAL_MAGIC, KIND_DELETE, KIND_DELETE_RANGE, KIND_PUT,
+    NUMBER_END, RECORDS_PER_BLOCK, RecordOnDisk, is_sealed, read, seal,
+};
+
+/// Transfers of a scan of the journal, in bytes.
+const TRANSFER_BYTES: u64 = 1 << 20;
+
+/// A change of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    Put { entry: Entry, sequence: u64 },
+    Delete(u128),
+    DeleteRange { first: u128, last: u128 },
+}
+
+impl Record {
+    fn encode(&self) -> RecordOnDisk {
+        let (kind, sequence, key, body) = match *self {
+            Self::Put { entry, sequence } => {
+                let mut body = [0; 16];
+                body.copy_from_slice(&encode_entry(&entry).as_bytes()[16..]);
+                (KIND_PUT, sequence, entry.key, body)
+            }
+            Self::Delete(key) => (KIND_DELETE, 0, key, [0; 16]),
+            Self::DeleteRange { first, last } => (KIND_DELETE_RANGE, 0, first, last.to_le_bytes()),
+        };
+        RecordOnDisk { kind, reserved: [0; 7], sequence: sequence.into(), key: key.into(), body }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let fields: RecordOnDisk = read(bytes);
+        let key = fields.key.get();
+        match fields.kind {
+            KIND_PUT => {
+                let entry = decode_entry(&bytes[16..]);
+                Some(Self::Put { entry, sequence: fields.sequence.get() })
+            }
+            KIND_DELETE => Some(Self::Delete(key)),
+            KIND_DELETE_RANGE => {
+                Some(Self::DeleteRange { first: key, last: u128::from_le_bytes(fields.body) })
+            }
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn encode_entry(entry: &Entry) -> EntryOnDisk {
+    EntryOnDisk {
+        key: entry.key.into(),
+        start: entry.start.into(),
+        length: entry.length.into(),
+        checksum: entry.checksum.into(),
+    }
+}
+
+pub(crate) fn decode_entry(bytes: &[u8]) -> Entry {
+    let fields: EntryOnDisk = read(bytes);
+    Entry {
+        key: fields.key.get(),
+        start: fields.start.get(),
+        length: fields.length.get(),
+        checksum: fields.checksum.get(),
+    }
+}
+
+/// Where the chain stands: what the next block continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// Number of the next block.
+    pub next: u64,
+    /// Checksum of the block before it, or zero.
+    pub previous: u32,
+    /// Epoch of the block before it; of all further ones, once a store is open.
+    pub epoch: u64,
+}
+
+/// A block as it was read.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub sequence: u64,
+    pub epoch: u64,
+    pub fenced: u64,
+    pub previous: u32,
+    pub checksum: u32,
+    pub records: Vec<Record>,
+}
+
+impl Block {
+    /// Judges the bytes of a block.
+    pub fn decode(uuid: &[u8; 16], bytes: &[u8]) -> Option<Self> {
+        if !is_sealed(uuid, &JOURNAL_MAGIC, bytes) {
+            return None;
+        }
+        let header: BlockHeader = read(bytes);
+        let count = header.count.get() as usize;
+        let is_sane = count <= RECORDS_PER_BLOCK
+            && header.fenced.get() < header.sequence.get()
+            && header.sequence.get().max(header.epoch.get()) < NUMBER_END;
+        if !is_sane {
+            return None;
+        }
+        let records = bytes[size_of::<BlockHeader>()..].chunks(size_of::<RecordOnDisk>());
+        Some(Self {
+            sequence: header.sequence.get(),
+            epoch: header.epoch.get(),
+            fenced: header.fenced.get(),
+            previous: header.previous.get(),
+            checksum: header.checksum.get(),
+            records: records.take(count).map(Record::decode).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Whether it is the block that the chain goes on with.
+    pub fn continues(&self, position: &Position) -> bool {
+        self.sequence == position.next
+            && self.previous == position.previous
+            && self.epoch >= position.epoch
+    }
+}
+
+/// Makes the blocks for `records`, at least one, and moves `position` behind them.
+pub(crate) fn encode(
+    geometry: &Geometry,
+    position: &mut Position,
+    fenced: u64,
+    records: &[Record],
+) -> AlignedBuffer {
+    let count = records.len().div_ceil(RECORDS_PER_BLOCK).max(1);
+    let mut bytes = AlignedBuffer::zeroed(count * BLOCK_BYTES as usize);
+    for (index, block) in bytes.chunks_mut(BLOCK_BYTES as usize).enumerate() {
+        let records = records.iter().skip(index * RECORDS_PER_BLOCK).take(RECORDS_PER_BLOCK);
+        let header = BlockHeader {
+            magic: JOURNAL_MAGIC,
+            checksum: 0.into(),
+            count: (records.len() as u32).into(),
+            sequence: position.next.into(),
+            epoch: position.epoch.into(),
+            fenced: fenced.into(),
+            previous: position.previous.into(),
+            reserved: [0; _],
+        };
+        let (start, payload) = block.split_at_mut(size_of::<BlockHeader>());
+        start.copy_from_slice(header.as_bytes());
+        for (place, record) in payload.chunks_mut(size_of::<RecordOnDisk>()).zip(records) {
+            place.copy_from_slice(record.encode().as_bytes());
+        }
+        position.previous = seal(&geometry.uuid, block);
+        position.next += 1;
+    }
+    bytes
+}
+
+/// Writes whole blocks, the first of which has the number `first`; with one write unless they
+/// cross the end of the journal.
+pub(crate) fn write<D: BlockDevice + ?Sized>(
+    device: &D,
+    geometry: &Geometry,
+    first: u64,
+    blocks: &[u8],
+) -> Result<()> {
+    let until_end = geometry.journal_blocks - first % geometry.journal_blocks;
+    let cut = ((until_end * BLOCK_BYTES) as usize).min(blocks.len());
+    let (before, after) = blocks.split_at(cut);
+    for (number, part) in [(first, before), (first + until_end, after)] {
+        if !part.is_empty() {
+            let offset = geometry.journal_offset(number);
+            let action = || format!("write journal block {number} at byte {offset}");
+            device
+                .write_at(part, offset)
+                .map_err(|source| Error::Device { action: action(), source })?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the whole journal, from the place of block `first` once around, and gives each place's
+/// block to `visit`.
+pub(crate) fn scan<D: BlockDevice + ?Sized>(
+    device: &D,
+    geometry: &Geometry,
+    first: u64,
+    mut visit: impl FnMut(Block),
+) -> Result<()> {
+    let mut buffer = AlignedBuffer::zeroed(TRANSFER_BYTES as usize);
+    let mut number = first;
+    let end = first + geometry.journal_blocks;
+    while number < end {
+        let until_wrap = geometry.journal_blocks - number % geometry.journal_blocks;
+        let count = until_wrap.min(end - number).min(TRANSFER_BYTES / BLOCK_BYTES);
+        let bytes = &mut buffer[..(count * BLOCK_BYTES) as usize];
+        device.read_at(bytes, geometry.journal_offset(number)).map_err(Error::device(format!(
+            "read the journal at byte {}",
+            geometry.journal_offset(number)
+        )))?;
+        let blocks = bytes.chunks(BLOCK_BYTES as usize);
+        blocks.filter_map(|bytes| Block::decode(&geometry.uuid, bytes)).for_each(&mut visit);
+        number += count;
+    }
+    Ok(())
+}

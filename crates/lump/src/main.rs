@@ -1,0 +1,251 @@
+//! The program `lump`: a store on a device or image file, from the command line.
+//!
+//! Parses the command line, opens the device, calls the library and turns its answers into text
+//! and exit codes: 0 done; 1 failed, or damage was found; 2 wrong use, or refused before anything
+//! was touched. Knows nothing of the format.
+
+mod bench;
+mod device;
+mod tools;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use device::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  lump create --size 10G store.img           an image file with an empty store
+  lump put store.img 2a photo.jpg            under the key 0x2a
+  lump get store.img 2a copy.jpg
+  lump list -l store.img 0-ff
+  lump delete store.img 2a
+  lump check store.img
+
+Keys are numbers of 128 bits in hexadecimal.
+
+Exit codes: 0 done; 1 failed, or damage was found; 2 wrong use, or refused before anything was \
+touched.";
+
+/// An object store on one disk that loses nothing.
+#[derive(Parser)]
+#[command(name = "lump", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make an empty store on a device or an image file.
+    Create(CreateArguments),
+    /// Store a file under a key, in the place of any value before.
+    Put {
+        /// Device or image.
+        device: PathBuf,
+        /// Key.
+        #[arg(value_parser = key)]
+        key: u128,
+        /// File to store; standard input unless given, as is `-`.
+        source: Option<PathBuf>,
+    },
+    /// Take a value out.
+    Get {
+        /// Device or image.
+        device: PathBuf,
+        /// Key.
+        #[arg(value_parser = key)]
+        key: u128,
+        /// File to write; standard output unless given, as is `-`.
+        destination: Option<PathBuf>,
+        /// Only these bytes: START-END, without END.
+        #[arg(short, long, value_parser = bytes)]
+        range: Option<(u64, u64)>,
+        /// Replace an existing file.
+        #[arg(short, long)]
+        force: bool,
+    },
+    /// List keys, ascending.
+    List {
+        /// Device or image.
+        device: PathBuf,
+        /// Only these: a key, or FIRST-LAST.
+        #[arg(value_parser = keys, default_value = "0-ffffffffffffffffffffffffffffffff")]
+        keys: (u128, u128),
+        /// Show lengths in bytes.
+        #[arg(short, long)]
+        long: bool,
+    },
+    /// Delete values; the answer is how many there were.
+    Delete {
+        /// Device or image.
+        device: PathBuf,
+        /// Keys, or FIRST-LAST.
+        #[arg(value_parser = keys, required = true)]
+        keys: Vec<(u128, u128)>,
+    },
+    /// Show identity and usage of a store as KEY=value lines.
+    Stat {
+        /// Device or image.
+        device: PathBuf,
+    },
+    /// Judge everything that the device holds of a store; nothing is written.
+    Check {
+        /// Device or image.
+        device: PathBuf,
+        /// Also tell what any power cut may leave.
+        #[arg(short, long)]
+        verbose: bool,
+    },
+    /// Read and verify every value.
+    Scrub {
+        /// Device or image.
+        device: PathBuf,
+        /// Most bytes a second (k, M, G allowed).
+        #[arg(short, long, value_parser = size)]
+        rate: Option<u64>,
+    },
+    /// Measure puts and gets with values of its own, which are deleted after.
+    Bench(bench::BenchArguments),
+    /// Write the man pages into a directory.
+    Man {
+        /// The directory; it is made where it is missing.
+        directory: PathBuf,
+    },
+    /// Print the completions of a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Args)]
+struct CreateArguments {
+    /// Device or image; an image is made when --size is given.
+    device: PathBuf,
+    /// Make the image with this size (k, M, G, T allowed).
+    #[arg(short, long, value_parser = size)]
+    size: Option<u64>,
+    /// Most objects that the store shall hold; one for each 4 KiB unless given.
+    #[arg(short = 'N', long)]
+    objects: Option<u64>,
+    /// Size of the journal (k, M allowed), 32k to 64M; a 64th of the store unless given.
+    #[arg(short, long, value_parser = size)]
+    journal: Option<u64>,
+    /// Allocation unit in bytes, 512 or 4096; the block size of the device unless given.
+    #[arg(short, long)]
+    unit: Option<u32>,
+    /// Overwrite another store, file system or partition table, or an image that holds anything.
+    #[arg(short, long)]
+    force: bool,
+    /// Print nothing but errors.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Reads a number of bytes with an optional binary suffix.
+fn size(text: &str) -> Result<u64, String> {
+    let number = text.trim_end_matches("iB").trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let power = match text[number.len()..].trim_end_matches("iB") {
+        "" | "B" => 0,
+        "k" | "K" => 1,
+        "m" | "M" => 2,
+        "g" | "G" => 3,
+        "t" | "T" => 4,
+        other => return Err(format!("unknown suffix '{other}'; use k, M, G or T")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("'{text}' is no size"))?;
+    number.checked_mul(1024_u64.pow(power)).ok_or_else(|| format!("{text} is too large"))
+}
+
+fn key(text: &str) -> Result<u128, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u128::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| is_number)
+        .ok_or_else(|| format!("'{text}' is no key: 1 to 32 hexadecimal digits"))
+}
+
+fn keys(text: &str) -> Result<(u128, u128), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (key(first)?, key(last)?);
+    if first > last {
+        return Err(format!("'{text}' ends before it starts"));
+    }
+    Ok((first, last))
+}
+
+fn bytes(text: &str) -> Result<(u64, u64), String> {
+    let (start, end) = text.split_once('-').ok_or("a range is START-END")?;
+    let number = |text| size(text).map_err(|error| format!("{error} (a range is START-END)"));
+    Ok((number(start)?, number(end)?))
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let outcome = match cli.command {
+        Command::Create(arguments) => tools::create(&arguments),
+        Command::Put { device, key, source } => tools::put(&device, key, source.as_deref()),
+        Command::Get { device, key, destination, range, force } => {
+            tools::get(&device, key, destination.as_deref(), range, force)
+        }
+        Command::List { device, keys, long } => tools::list(&device, keys, long),
+        Command::Delete { device, keys } => tools::delete(&device, &keys),
+        Command::Stat { device } => tools::stat(&device),
+        Command::Check { device, verbose } => tools::check(&device, verbose),
+        Command::Scrub { device, rate } => tools::scrub(&device, rate),
+        Command::Bench(arguments) => bench::bench(&arguments),
+        Command::Man { directory } => man(&directory).map_err(|error| {
+            Failure::Failed(format!("{}: cannot write man pages: {error}", directory.display()))
+        }),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "lump", &mut std::io::stdout());
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("lump: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+/// Writes `lump.1` and a page for each subcommand.
+fn man(directory: &std::path::Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn words_become_numbers_or_a_refusal() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("64k"), Ok(65_536));
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert!(size("9x").is_err() && size("").is_err() && size("99999999T").is_err());
+        assert_eq!(keys("0x10-FF"), Ok((16, 255)));
+        assert_eq!(keys("7"), Ok((7, 7)));
+        assert_eq!(key(&"f".repeat(32)), Ok(u128::MAX));
+        for text in ["", "+1", "g", "0x", "ff-", "8-7", &"f".repeat(33)] {
+            assert!(keys(text).is_err(), "{text}");
+        }
+    }
+}

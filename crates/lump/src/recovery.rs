@@ -1,0 +1,154 @@
+//! What a store holds, read from its device: the newest checkpoint and the journal after it.
+//!
+//! Writes nothing. The journal counts up to its last block of which everything is there: blocks
+//! that a later one (or the root) calls durable count as they are, the few others only if every
+//! extent that they name verifies. Invariant: nothing that was acknowledged as durable is left
+//! out in silence; where such a block is missing, the store is damaged.
+
+use block::BlockDevice;
+
+use crate::checkpoint;
+use crate::error::{Error, Result};
+use crate::extent::{Extent, Stamp, Value, unit_count};
+use crate::geometry::Geometry;
+use crate::index::Index;
+use crate::journal::{self, Block, Position, Record};
+use crate::layout::Root;
+use crate::space::Space;
+
+/// The state of a store.
+pub(crate) struct Recovered {
+    pub index: Index,
+    pub space: Space,
+    pub root: Root,
+    /// Where the journal ends, with the greatest epoch that was seen anywhere.
+    pub position: Position,
+    /// A block that did not count because an extent that it names did not arrive.
+    pub cut: Option<String>,
+}
+
+/// Reads the state; `trusts_records` is for a canary.
+pub(crate) fn recover<D: BlockDevice + ?Sized>(
+    device: &D,
+    geometry: &Geometry,
+    trusts_records: bool,
+) -> Result<Recovered> {
+    let roots =
+        [checkpoint::read_root(device, geometry, 0)?, checkpoint::read_root(device, geometry, 1)?];
+    let root = roots.into_iter().flatten().max_by_key(|root| root.generation.get());
+    let root = root.ok_or_else(|| Error::Damaged("both roots, in blocks 1 and 2".into()))?;
+    let index = checkpoint::load(device, geometry, &root)?;
+
+    let mut position = Position {
+        next: root.journal_next.get(),
+        previous: root.journal_previous.get(),
+        epoch: root.epoch.get(),
+    };
+    let mut chain: Vec<Block> = Vec::new();
+    let (mut end, mut fenced, mut epoch) = (position, root.fenced.get(), root.epoch.get());
+    journal::scan(device, geometry, position.next, |block| {
+        fenced = fenced.max(block.fenced);
+        epoch = epoch.max(block.epoch);
+        if block.continues(&end) {
+            end = Position { next: end.next + 1, previous: block.checksum, epoch: block.epoch };
+            chain.push(block);
+        }
+    })?;
+    if fenced >= end.next {
+        return Err(Error::Damaged(format!(
+            "journal block {}, at byte {}: it is not there, and others say that blocks up to \
+             {fenced} were durable",
+            end.next,
+            geometry.journal_offset(end.next)
+        )));
+    }
+    let mut cut = None;
+    for block in chain {
+        if block.sequence > fenced && !trusts_records {
+            match verify(device, geometry, &block) {
+                Err(error @ Error::Corrupt { .. }) => {
+                    cut = Some(format!(
+                        "journal block {} and what follows was never acknowledged as durable and \
+                         is left out: {error}",
+                        block.sequence
+                    ));
+                    break;
+                }
+                outcome => outcome?,
+            }
+        }
+        for record in &block.records {
+            apply(geometry, &index, record)?;
+        }
+        position.next += 1;
+        position.previous = block.checksum;
+    }
+    position.epoch = epoch;
+    if index.count() > geometry.objects_max + crate::geometry::OBJECTS_SPARE {
+        return Err(Error::Damaged(format!("{} objects are too many", index.count())));
+    }
+    let space = free_space(geometry, &index)?;
+    Ok(Recovered { index, space, root, position, cut })
+}
+
+/// Whether all extents that a block names are on the medium as they were put.
+fn verify<D: BlockDevice + ?Sized>(device: &D, geometry: &Geometry, block: &Block) -> Result<()> {
+    let mut value = Value::zeroed(0);
+    for record in &block.records {
+        let Record::Put { entry, sequence } = *record else { continue };
+        checkpoint::check_bounds(geometry, &entry)?;
+        let found = Extent { geometry, entry }.read(device, &mut value)?;
+        let expected = Stamp { epoch: block.epoch, sequence };
+        if found != expected {
+            return Err(Error::Corrupt {
+                key: entry.key,
+                offset: geometry.unit_offset(entry.start),
+                length_bytes: u64::from(entry.length),
+                what: format!("the put is {found:?}, not {expected:?}; the trailer's sum"),
+                expected: entry.checksum,
+                found: entry.checksum,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn apply(geometry: &Geometry, index: &Index, record: &Record) -> Result<()> {
+    match *record {
+        Record::Put { entry, .. } => {
+            checkpoint::check_bounds(geometry, &entry)?;
+            index.shard_mut(entry.key).insert(entry);
+        }
+        Record::Delete(key) => drop(index.shard_mut(key).remove(key)),
+        Record::DeleteRange { first, last } => drop(index.remove_range(&(first..=last))),
+    }
+    Ok(())
+}
+
+/// Everything that no object has; an error where two objects have the same.
+fn free_space(geometry: &Geometry, index: &Index) -> Result<Space> {
+    let mut used: Vec<(u64, u64)> = Vec::with_capacity(index.count() as usize);
+    for shard in index.shards() {
+        used.extend(
+            shard
+                .entries()
+                .map(|entry| (entry.start, unit_count(geometry, u64::from(entry.length)))),
+        );
+    }
+    used.sort_unstable();
+    used.push((geometry.unit_count(), 0));
+    let (mut space, mut end) = (Space::default(), 0);
+    for (start, units) in used {
+        if start < end {
+            return Err(Error::Damaged(format!(
+                "two values have unit {start}, at byte {}",
+                geometry.unit_offset(start)
+            )));
+        }
+        if start > end {
+            space.free(end, start - end);
+        }
+        end = start + units;
+    }
+    Ok(space)
+}

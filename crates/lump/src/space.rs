@@ -1,0 +1,180 @@
+//! Free units, and units that are on their way to be free.
+//!
+//! An extent that a record gave up passes through [`Space::retire`] and comes back only behind a
+//! durable fence and after its readers ([`Space::release`]). Knows nothing of the medium.
+//! Invariants: free extents neither overlap nor touch; both indexes hold the same extents.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard};
+
+const PIN_SHARDS: usize = 16;
+
+/// The units of a store that no object has.
+#[derive(Default)]
+pub(crate) struct Space {
+    /// Free extents: first unit, number of units.
+    free: BTreeMap<u64, u64>,
+    by_length: BTreeSet<(u64, u64)>,
+    /// Extents that a journal block gave up: its number, first unit, number of units.
+    retired: VecDeque<(u64, u64, u64)>,
+    free_units: u64,
+    retired_units: u64,
+}
+
+impl Space {
+    /// Takes the shortest free extent that is long enough, of these the first.
+    pub fn allocate(&mut self, units: u64) -> Option<u64> {
+        let (length, start) = *self.by_length.range((units, 0)..).next()?;
+        self.take(start, length);
+        if length > units {
+            self.put(start + units, length - units);
+        }
+        Some(start)
+    }
+
+    /// Makes units free that nothing speaks of.
+    pub fn free(&mut self, start: u64, units: u64) {
+        let (mut first, mut length) = (start, units);
+        if let Some((&before, &count)) = self.free.range(..start).next_back() {
+            assert!(before + count <= start, "units from {start} on are free already");
+            if before + count == start {
+                self.take(before, count);
+                (first, length) = (before, count + length);
+            }
+        }
+        if let Some((&after, &count)) = self.free.range(start..).next() {
+            assert!(start + units <= after, "units from {after} on are free already");
+            if start + units == after {
+                self.take(after, count);
+                length += count;
+            }
+        }
+        self.put(first, length);
+    }
+
+    fn take(&mut self, start: u64, units: u64) {
+        self.free.remove(&start);
+        self.by_length.remove(&(units, start));
+        self.free_units -= units;
+    }
+
+    fn put(&mut self, start: u64, units: u64) {
+        self.free.insert(start, units);
+        self.by_length.insert((units, start));
+        self.free_units += units;
+    }
+
+    /// Notes that the journal block `block` gave these units up.
+    pub fn retire(&mut self, block: u64, start: u64, units: u64) {
+        self.retired.push_back((block, start, units));
+        self.retired_units += units;
+    }
+
+    /// Makes free what blocks up to `fence` gave up and nobody reads.
+    pub fn release(&mut self, fence: u64, pins: &Pins) {
+        let due = self.retired.partition_point(|(block, ..)| *block <= fence);
+        let due: Vec<_> = self.retired.drain(..due).collect();
+        for &(block, start, units) in due.iter().rev() {
+            if pins.is_pinned(start) {
+                self.retired.push_front((block, start, units));
+            } else {
+                self.retired_units -= units;
+                self.free(start, units);
+            }
+        }
+    }
+
+    /// Units that are free now.
+    pub fn free_units(&self) -> u64 {
+        self.free_units
+    }
+
+    /// Units that are given up but not yet free.
+    pub fn retired_units(&self) -> u64 {
+        self.retired_units
+    }
+
+    /// Units of the longest free extent.
+    pub fn longest_free_units(&self) -> u64 {
+        self.by_length.last().map_or(0, |(units, _)| *units)
+    }
+}
+
+/// The extents that are being read. A reader pins its extent while the index names it, so an
+/// extent that was given up gets no new pins.
+#[derive(Default)]
+pub(crate) struct Pins {
+    shards: [Mutex<HashMap<u64, u32>>; PIN_SHARDS],
+}
+
+/// An extent stays what it is while this lives.
+pub(crate) struct Pin<'a> {
+    pins: &'a Pins,
+    start: u64,
+}
+
+impl Pins {
+    fn shard(&self, start: u64) -> MutexGuard<'_, HashMap<u64, u32>> {
+        let shard = &self.shards[(start / 8) as usize % PIN_SHARDS];
+        shard.lock().expect("no thread panics while it holds the pins")
+    }
+
+    /// Pins the extent that begins with this unit.
+    pub fn pin(&self, start: u64) -> Pin<'_> {
+        *self.shard(start).entry(start).or_default() += 1;
+        Pin { pins: self, start }
+    }
+
+    fn is_pinned(&self, start: u64) -> bool {
+        self.shard(start).contains_key(&start)
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        let mut shard = self.pins.shard(self.start);
+        match shard.get_mut(&self.start) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(shard.remove(&self.start)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_come_back_behind_the_fence_and_after_their_readers() {
+        let (mut space, pins) = (Space::default(), Pins::default());
+        space.free(0, 100);
+        assert_eq!(space.allocate(10), Some(0));
+        assert_eq!(space.allocate(20), Some(10));
+        assert_eq!(space.allocate(71), None);
+        space.retire(5, 0, 10);
+        space.retire(6, 10, 20);
+        let readers = (pins.pin(0), pins.pin(0));
+        space.release(4, &pins);
+        assert_eq!((space.free_units(), space.retired_units()), (70, 30));
+        space.release(6, &pins);
+        assert_eq!((space.free_units(), space.retired_units()), (90, 10));
+        drop(readers.0);
+        space.release(6, &pins);
+        assert_eq!(space.retired_units(), 10);
+        drop(readers.1);
+        space.release(6, &pins);
+        assert_eq!((space.longest_free_units(), space.retired_units()), (100, 0));
+    }
+
+    #[test]
+    fn the_shortest_extent_that_is_enough_is_taken() {
+        let mut space = Space::default();
+        space.free(0, 50);
+        space.free(60, 5);
+        space.free(70, 8);
+        assert_eq!(space.allocate(5), Some(60));
+        assert_eq!(space.allocate(6), Some(70));
+        space.free(60, 10);
+        assert_eq!(space.free.iter().collect::<Vec<_>>(), [(&0, &50), (&60, &10), (&76, &2)]);
+    }
+}

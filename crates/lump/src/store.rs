@@ -1,0 +1,499 @@
+//! The store: what its users call.
+//!
+//! A put writes its extent, then hands its record to the commit (`commit`), which answers once the
+//! change is as durable as was asked. Readers take a lock only to look a key up and to pin its
+//! extent; they never wait for the device on behalf of a writer. Knows nothing of how records
+//! become bytes.
+
+use std::ops::{Bound, Range, RangeBounds, RangeInclusive};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+use block::{AlignedBuffer, BlockDevice};
+use zerocopy::FromZeros;
+
+use crate::checkpoint;
+use crate::commit::{Act, Queue, lock};
+use crate::error::{Error, Result};
+use crate::extent::{Extent, Stamp, Value, seal, unit_count};
+use crate::geometry::{CreateOptions, Geometry, OBJECTS_SPARE};
+use crate::index::{Entry, Index};
+use crate::journal::Record;
+use crate::layout::{BLOCK_BYTES, ROOT_MAGIC, Root, VALUE_BYTES_MAX};
+use crate::recovery::{Recovered, recover};
+use crate::space::{Pin, Pins, Space};
+
+/// When a put or delete returns. `docs/lump-durability.md` says what each promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Once the change survives power loss.
+    #[default]
+    Durable,
+    /// Once the device has the change: it survives the end of the process, and power loss after
+    /// the next [`Store::sync`] or durable change.
+    Buffered,
+}
+
+/// How to open a store.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Write nothing.
+    pub read_only: bool,
+    /// For the canaries of the tests only.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+/// A rule to break on purpose, so that the tests prove that they would notice.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Keep all rules.
+    #[default]
+    None,
+    /// Never flush.
+    SkipFlush,
+    /// Answer first and flush when the next change comes.
+    AcknowledgeEarly,
+    /// Reuse an extent as soon as its record was written.
+    ReuseEarly,
+    /// Reuse an extent behind the flush of its record, when the journal on the medium may not yet
+    /// tell so.
+    ReuseUnfenced,
+    /// Reuse an extent under its readers.
+    ForgetReaders,
+    /// Open with every record of the journal, whether its extent arrived or not.
+    TrustRecords,
+    /// Write a root without a flush of its checkpoint before.
+    RootEarly,
+    /// Reuse journal blocks before the root that frees them is durable.
+    JournalEarly,
+    /// Give out data whose checksum does not match.
+    TrustData,
+}
+
+/// An object, as [`Store::list`] and [`Store::head`] tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// The key.
+    pub key: u128,
+    /// Length of its value in bytes.
+    pub length_bytes: u64,
+}
+
+impl From<Entry> for Object {
+    fn from(entry: Entry) -> Self {
+        Self { key: entry.key, length_bytes: u64::from(entry.length) }
+    }
+}
+
+/// What a store holds and what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Objects.
+    pub objects: u64,
+    /// Most objects.
+    pub objects_max: u64,
+    /// Bytes for values and their trailers, used or free.
+    pub data_bytes: u64,
+    /// Bytes that can be used now.
+    pub free_bytes: u64,
+    /// The longest free piece in bytes; a value lies in one piece.
+    pub longest_free_bytes: u64,
+    /// Bytes given up, which come back with later changes, or when a put needs them.
+    pub retired_bytes: u64,
+    /// Blocks of the journal that a new opening would apply.
+    pub journal_blocks: u64,
+    /// Blocks of the whole journal.
+    pub journal_blocks_max: u64,
+    /// Memory of the index in bytes.
+    pub index_bytes: u64,
+}
+
+/// An open store. All methods may be called from many threads at once.
+///
+/// Dropping it makes everything durable, as [`Store::close`] does, but tells no errors.
+pub struct Store {
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) geometry: Geometry,
+    pub(crate) sabotage: Sabotage,
+    pub(crate) index: Index,
+    pub(crate) space: Mutex<Space>,
+    pub(crate) pins: Pins,
+    pub(crate) queue: Mutex<Queue>,
+    /// Someone else may lead the commit now.
+    pub(crate) parked: Condvar,
+    /// Held while the index changes.
+    pub(crate) applying: Mutex<()>,
+    /// Held during a flush.
+    pub(crate) flushing: Mutex<()>,
+    /// The newest durable root; held while a checkpoint is made.
+    pub(crate) root: Mutex<Root>,
+    /// First journal block that the newest durable root needs.
+    pub(crate) journal_start: AtomicU64,
+    /// Objects, and puts under way.
+    pub(crate) objects: AtomicU64,
+    /// Why nothing is written any more.
+    pub(crate) refusal: OnceLock<String>,
+    epoch: u64,
+    sequence: AtomicU64,
+    cut: Option<String>,
+}
+
+impl Store {
+    /// Makes an empty store; what the device held is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] and [`Error::Unsupported`] before anything was written; or
+    /// [`Error::Device`].
+    pub fn create<D: BlockDevice + ?Sized>(
+        device: &D,
+        options: &CreateOptions,
+    ) -> Result<Geometry> {
+        let geometry = Geometry::plan(device.len(), device.block_size(), options)?;
+        if device.is_read_only() {
+            return Err(Error::ReadOnly("the device is read-only".into()));
+        }
+        let write = |block: &AlignedBuffer, offset| {
+            device.write_at(block, offset).map_err(Error::device("write the superblock"))
+        };
+        let flush = || device.flush().map_err(Error::device("flush the device"));
+        // Power may fail: first what was there is no store any more, last there is a new one.
+        for offset in [0, geometry.backup_offset()] {
+            write(&AlignedBuffer::zeroed(BLOCK_BYTES as usize), offset)?;
+        }
+        flush()?;
+        let mut root = Root::new_zeroed();
+        root.magic = ROOT_MAGIC;
+        root.journal_next = 1.into();
+        for generation in [0, 1] {
+            root.generation = generation.into();
+            checkpoint::write_root(device, &geometry, &root)?;
+        }
+        flush()?;
+        for offset in [geometry.backup_offset(), 0] {
+            write(&geometry.superblock(), offset)?;
+        }
+        flush()?;
+        Ok(geometry)
+    }
+
+    /// Opens the store on `device`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Geometry::read`]; [`Error::Damaged`] when something that was durable is missing;
+    /// [`Error::Device`]. Nothing was changed then.
+    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let geometry = Geometry::read(&*device)?;
+        if device.is_read_only() && !options.read_only {
+            return Err(Error::ReadOnly("the device is read-only".into()));
+        }
+        let trusts_records = options.sabotage == Sabotage::TrustRecords;
+        let Recovered { index, space, root, mut position, cut } =
+            recover(&*device, &geometry, trusts_records)?;
+        position.epoch += 1;
+        let store = Self {
+            objects: AtomicU64::new(index.count()),
+            index,
+            space: Mutex::new(space),
+            pins: Pins::default(),
+            queue: Mutex::new(Queue::new(position)),
+            parked: Condvar::new(),
+            applying: Mutex::new(()),
+            flushing: Mutex::new(()),
+            root: Mutex::new(root),
+            journal_start: AtomicU64::new(root.journal_next.get()),
+            refusal: OnceLock::new(),
+            epoch: position.epoch,
+            sequence: AtomicU64::new(0),
+            cut,
+            device,
+            geometry,
+            sabotage: options.sabotage,
+        };
+        if options.read_only {
+            store.refuse("it was opened for reading".into());
+        } else {
+            store.begin_epoch()?;
+        }
+        Ok(store)
+    }
+
+    /// Stores `bytes` under `key`, in the place of any value before, and answers as `durability`
+    /// says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::NoSpace`], [`Error::TooManyObjects`], [`Error::ReadOnly`] or
+    /// [`Error::Device`]; the value before is intact then. After [`Error::ReadOnly`] from a failing
+    /// device only the next opening tells which of the two values there is.
+    pub fn put(&self, key: u128, bytes: &[u8], durability: Durability) -> Result<()> {
+        check_length(bytes.len())?;
+        self.put_value(key, &mut Value::from(bytes), durability)
+    }
+
+    /// As [`Store::put`], without a copy.
+    pub fn put_value(&self, key: u128, value: &mut Value, durability: Durability) -> Result<()> {
+        check_length(value.len())?;
+        self.writable()?;
+        let reserved = self.objects.fetch_add(1, Ordering::Relaxed);
+        let outcome = self.put_reserved(key, value, durability, reserved);
+        if outcome.is_err() {
+            self.objects.fetch_sub(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn put_reserved(
+        &self,
+        key: u128,
+        value: &mut Value,
+        durability: Durability,
+        reserved: u64,
+    ) -> Result<()> {
+        let limit = self.geometry.objects_max;
+        if reserved >= limit
+            && (reserved >= limit + OBJECTS_SPARE || self.index.shard(key).get(key).is_none())
+        {
+            return Err(Error::TooManyObjects { limit });
+        }
+        let length = value.len() as u64;
+        let units = unit_count(&self.geometry, length);
+        let start = self.allocate(units)?;
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let stamp = Stamp { epoch: self.epoch, sequence };
+        let (bytes, checksum) = seal(&self.geometry, key, stamp, value);
+        let offset = self.geometry.unit_offset(start);
+        if let Err(source) = self.device.write_at(bytes, offset) {
+            lock(&self.space).free(start, units);
+            let action = format!("write key {key:032x} to the extent at byte {offset}");
+            return Err(Error::Device { action, source });
+        }
+        let entry = Entry { key, start, length: length as u32, checksum };
+        self.submit(Act::Change(Record::Put { entry, sequence }), durability)?;
+        Ok(())
+    }
+
+    /// Finds room. What was given up comes back behind a fence, which a full store forces.
+    fn allocate(&self, units: u64) -> Result<u64> {
+        for is_last in [false, true] {
+            let start = lock(&self.space).allocate(units);
+            if let Some(start) = start {
+                return Ok(start);
+            }
+            if !is_last {
+                self.submit(Act::Fence, Durability::Durable)?;
+            }
+        }
+        let usage = self.usage();
+        Err(Error::NoSpace {
+            wanted_bytes: units * self.geometry.unit_bytes,
+            free_bytes: usage.free_bytes,
+            longest_free_bytes: usage.longest_free_bytes,
+        })
+    }
+
+    /// The value of a key, verified; `None` when it has none. One read of the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when the medium does not hold what was put; [`Error::Device`].
+    pub fn get(&self, key: u128) -> Result<Option<Value>> {
+        let mut value = Value::zeroed(0);
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// As [`Store::get`], into memory that can be used again; returns whether the key has a value.
+    pub fn get_into(&self, key: u128, value: &mut Value) -> Result<bool> {
+        let Some((entry, _pin)) = self.find(key) else { return Ok(false) };
+        let extent = Extent { geometry: &self.geometry, entry };
+        match extent.read(&*self.device, value) {
+            Err(Error::Corrupt { .. }) if self.sabotage == Sabotage::TrustData => Ok(true),
+            outcome => outcome.map(|_| true),
+        }
+    }
+
+    /// The bytes `range` of the value of a key, verified; `None` when it has none. One read of the
+    /// device where the value is small or most of it is asked for, two otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadRange`] when the value does not have these bytes; those of [`Store::get`].
+    pub fn get_range(&self, key: u128, range: Range<u64>) -> Result<Option<Vec<u8>>> {
+        let Some((entry, _pin)) = self.find(key) else { return Ok(None) };
+        let extent = Extent { geometry: &self.geometry, entry };
+        extent.read_range(&*self.device, range).map(Some)
+    }
+
+    /// What is known of a key without the device; `None` when it has no value.
+    pub fn head(&self, key: u128) -> Option<Object> {
+        self.index.shard(key).get(key).map(Object::from)
+    }
+
+    fn find(&self, key: u128) -> Option<(Entry, Option<Pin<'_>>)> {
+        let shard = self.index.shard(key);
+        let entry = shard.get(key)?;
+        let forgets = self.sabotage == Sabotage::ForgetReaders;
+        Some((entry, (!forgets).then(|| self.pins.pin(entry.start))))
+    }
+
+    /// Takes the value of a key away; returns whether it had one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`]. A full store is no obstacle.
+    pub fn delete(&self, key: u128, durability: Durability) -> Result<bool> {
+        let count = self.submit(Act::Change(Record::Delete(key)), durability)?;
+        Ok(count > 0)
+    }
+
+    /// Takes the values of all keys of a range away; returns how many there were. It is one change
+    /// for power loss; a reader meanwhile may find some of the keys gone before others.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] when the range ends before it starts; [`Error::ReadOnly`].
+    pub fn delete_range(
+        &self,
+        keys: impl RangeBounds<u128>,
+        durability: Durability,
+    ) -> Result<u64> {
+        let Some(keys) = closed(keys)? else { return Ok(0) };
+        let (first, last) = keys.into_inner();
+        self.submit(Act::Change(Record::DeleteRange { first, last }), durability)
+    }
+
+    /// The objects of a range, by ascending key. The walk goes on while others change the store:
+    /// an object that is there all the time comes exactly once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] when the range ends before it starts.
+    pub fn list(&self, keys: impl RangeBounds<u128>) -> Result<impl Iterator<Item = Object>> {
+        Ok(self.entries(closed(keys)?).map(Object::from))
+    }
+
+    pub(crate) fn entries(
+        &self,
+        keys: Option<RangeInclusive<u128>>,
+    ) -> impl Iterator<Item = Entry> {
+        let (mut rest, mut page) = (keys, Vec::new().into_iter());
+        std::iter::from_fn(move || {
+            if let Some(entry) = page.next() {
+                return Some(entry);
+            }
+            let keys = rest.take()?;
+            page = self.index.page(&keys).into_iter();
+            let next = page.as_slice().last().and_then(|entry| entry.key.checked_add(1));
+            rest = next.filter(|next| next <= keys.end()).map(|next| next..=*keys.end());
+            page.next()
+        })
+    }
+
+    /// What the store holds and what is left.
+    pub fn usage(&self) -> Usage {
+        let next = lock(&self.queue).applied.next;
+        let space = lock(&self.space);
+        let unit_bytes = self.geometry.unit_bytes;
+        Usage {
+            objects: self.index.count(),
+            objects_max: self.geometry.objects_max,
+            data_bytes: self.geometry.data_bytes(),
+            free_bytes: space.free_units() * unit_bytes,
+            longest_free_bytes: space.longest_free_units() * unit_bytes,
+            retired_bytes: space.retired_units() * unit_bytes,
+            journal_blocks: next.saturating_sub(self.journal_start.load(Ordering::Relaxed)),
+            journal_blocks_max: self.geometry.journal_blocks,
+            index_bytes: self.index.memory_bytes(),
+        }
+    }
+
+    /// Makes every change durable that returned before the call.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`] when the device failed, now or before.
+    pub fn sync(&self) -> Result<()> {
+        self.submit(Act::Sync, Durability::Durable).map(drop)
+    }
+
+    /// Makes everything durable and leaves the store so that its next opening has nothing to
+    /// verify.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::sync`].
+    pub fn close(self) -> Result<()> {
+        self.submit(Act::Fence, Durability::Durable).map(drop)
+    }
+
+    /// Identity and sizes.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Why the store refuses to write, if it does.
+    pub fn read_only_reason(&self) -> Option<&str> {
+        self.refusal.get().map(String::as_str)
+    }
+
+    /// What the opening left out since it had never been acknowledged as durable, in words.
+    pub fn left_out(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    pub(crate) fn writable(&self) -> Result<()> {
+        match self.refusal.get() {
+            Some(why) => Err(Error::ReadOnly(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// From now on nothing is written; the first reason stays.
+    pub(crate) fn refuse(&self, why: String) {
+        let _ = self.refusal.set(why);
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if self.refusal.get().is_none() {
+            // Who wants to know whether this works calls `close`.
+            let _ = self.submit(Act::Fence, Durability::Durable);
+        }
+    }
+}
+
+fn check_length(length: usize) -> Result<()> {
+    if length as u64 <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::TooLarge { length_bytes: length as u64, limit_bytes: VALUE_BYTES_MAX })
+}
+
+/// A range of keys with both ends; `None` when it is empty.
+fn closed(keys: impl RangeBounds<u128>) -> Result<Option<RangeInclusive<u128>>> {
+    let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
+    let value = |bound| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    };
+    if let (Some(first), Some(last)) = (value(start), value(end))
+        && first > last
+    {
+        return Err(Error::Invalid(format!(
+            "the range of keys from {first:032x} to {last:032x} ends before it starts"
+        )));
+    }
+    let first = match start {
+        Bound::Excluded(key) => key.checked_add(1),
+        bound => Some(value(bound).unwrap_or(0)),
+    };
+    let last = match end {
+        Bound::Excluded(key) => key.checked_sub(1),
+        bound => Some(value(bound).unwrap_or(u128::MAX)),
+    };
+    Ok(first.zip(last).filter(|(first, last)| first <= last).map(|(first, last)| first..=last))
+}

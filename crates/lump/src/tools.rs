@@ -1,0 +1,223 @@
+//! The commands of the tool, but for the benchmark.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use block::BlockDevice;
+use lump::{CreateOptions, Durability, Geometry, OpenOptions, Store, Value};
+
+use crate::CreateArguments;
+use crate::device::{Failure, about, check_free, open, refused};
+
+type Outcome = Result<(), Failure>;
+
+/// Prints a line; a standard output that is closed or full ends the command with an error.
+macro_rules! say {
+    ($($words:tt)*) => { writeln!(io::stdout(), $($words)*).map_err(broken)? };
+}
+pub(crate) use say;
+
+/// A failure of the system, not of the store.
+pub fn broken(error: io::Error) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+/// Opens the store on `path`.
+pub fn store(path: &Path, read_only: bool) -> Result<Store, Failure> {
+    let device = Arc::new(open(path, read_only, None)?);
+    store_on(device, path, read_only)
+}
+
+/// Opens the store on a device that is open, at `path`.
+pub fn store_on(
+    device: Arc<dyn BlockDevice>,
+    path: &Path,
+    read_only: bool,
+) -> Result<Store, Failure> {
+    let options = OpenOptions { read_only, ..Default::default() };
+    let store = Store::open(device, &options).map_err(about(path))?;
+    if let Some(note) = store.left_out() {
+        eprintln!("lump: {}: {note}", path.display());
+    }
+    Ok(store)
+}
+
+/// Makes a store.
+pub fn create(arguments: &CreateArguments) -> Outcome {
+    let path = &arguments.device;
+    let options = CreateOptions {
+        unit_bytes: arguments.unit,
+        objects_max: arguments.objects,
+        journal_bytes: arguments.journal,
+        uuid: None,
+    };
+    check_free(path, arguments.size.is_some(), arguments.force)?;
+    if let Some(bytes) = arguments.size {
+        // Refuse what cannot be laid out before a file is made or cut.
+        Geometry::plan(bytes, 512, &options).map_err(about(path))?;
+    }
+    let device = open(path, false, arguments.size)?;
+    let geometry = Store::create(&device, &options).map_err(about(path))?;
+    if !arguments.quiet {
+        say!(
+            "{}: {} bytes for data, {} objects at most, units of {} bytes, UUID {}",
+            path.display(),
+            geometry.data_bytes(),
+            geometry.objects_max(),
+            geometry.unit_bytes(),
+            geometry.uuid()
+        );
+    }
+    Ok(())
+}
+
+/// Stores a file or standard input.
+pub fn put(device: &Path, key: u128, source: Option<&Path>) -> Outcome {
+    let mut bytes = Vec::new();
+    match source.filter(|path| *path != Path::new("-")) {
+        Some(path) => {
+            bytes = fs::read(path).map_err(|error| refused(path, error))?;
+        }
+        None => drop(io::stdin().lock().read_to_end(&mut bytes).map_err(broken)?),
+    }
+    let store = store(device, false)?;
+    store.put(key, &bytes, Durability::Durable).map_err(about(device))?;
+    store.close().map_err(about(device))
+}
+
+/// Takes a value, or some bytes of it, out.
+pub fn get(
+    device: &Path,
+    key: u128,
+    destination: Option<&Path>,
+    range: Option<(u64, u64)>,
+    force: bool,
+) -> Outcome {
+    let store = store(device, true)?;
+    let value = match range {
+        Some((start, end)) => {
+            store.get_range(key, start..end).map(|bytes| bytes.map(|bytes| Value::from(&bytes[..])))
+        }
+        None => store.get(key),
+    };
+    let Some(value) = value.map_err(about(device))? else {
+        return Err(refused(device, format!("key {key:032x} has no value")));
+    };
+    let Some(path) = destination.filter(|path| *path != Path::new("-")) else {
+        let mut output = io::stdout().lock();
+        return output.write_all(&value).and_then(|()| output.flush()).map_err(broken);
+    };
+    let mut options = fs::OpenOptions::new();
+    options.write(true);
+    match path.metadata() {
+        Ok(facts) if facts.is_file() && !force => {
+            return Err(refused(path, "the file exists; --force replaces it"));
+        }
+        Ok(facts) if facts.is_file() && path.canonicalize().ok() == device.canonicalize().ok() => {
+            return Err(refused(path, "it holds the store itself"));
+        }
+        Ok(facts) if facts.is_file() => options.truncate(true),
+        Ok(_) => &mut options,
+        Err(_) => options.create_new(true),
+    };
+    let mut output = options.open(path).map_err(|error| refused(path, error))?;
+    output
+        .write_all(&value)
+        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
+}
+
+/// Lists keys.
+pub fn list(device: &Path, keys: (u128, u128), long: bool) -> Outcome {
+    let store = store(device, true)?;
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    for object in store.list(keys.0..=keys.1).map_err(about(device))? {
+        match long {
+            true => writeln!(output, "{:032x} {}", object.key, object.length_bytes),
+            false => writeln!(output, "{:032x}", object.key),
+        }
+        .map_err(broken)?;
+    }
+    output.flush().map_err(broken)
+}
+
+/// Deletes values and prints how many there were.
+pub fn delete(device: &Path, keys: &[(u128, u128)]) -> Outcome {
+    let store = store(device, false)?;
+    let mut count = 0;
+    for &(first, last) in keys {
+        count += store.delete_range(first..=last, Durability::Buffered).map_err(about(device))?;
+    }
+    store.close().map_err(about(device))?;
+    say!("{count} deleted");
+    Ok(())
+}
+
+/// Prints identity and usage.
+pub fn stat(device: &Path) -> Outcome {
+    let store = store(device, true)?;
+    let (geometry, usage) = (store.geometry(), store.usage());
+    say!("DEVNAME={}", device.display());
+    say!("UUID={}", geometry.uuid());
+    say!("TYPE=lump");
+    for (name, value) in [
+        ("STORE_BYTES", geometry.store_bytes()),
+        ("UNIT_BYTES", geometry.unit_bytes()),
+        ("JOURNAL_BYTES", geometry.journal_bytes()),
+        ("DATA_BYTES", usage.data_bytes),
+        ("FREE_BYTES", usage.free_bytes),
+        ("LONGEST_FREE_BYTES", usage.longest_free_bytes),
+        ("OBJECTS", usage.objects),
+        ("OBJECTS_MAX", usage.objects_max),
+    ] {
+        say!("{name}={value}");
+    }
+    Ok(())
+}
+
+/// Checks everything; damage is a failure.
+pub fn check(device: &Path, verbose: bool) -> Outcome {
+    let shown = device.display();
+    let opened = Arc::new(open(device, true, None)?);
+    let report = lump::check(opened).map_err(about(device))?;
+    for finding in &report.findings {
+        say!("{shown}: {finding}");
+    }
+    for note in report.notes.iter().filter(|_| verbose) {
+        say!("{shown}: note: {note}");
+    }
+    let (objects, value_bytes) = (report.scrub.objects, report.scrub.value_bytes);
+    match report.findings.len() {
+        0 => {
+            say!("{shown}: {objects} objects, {value_bytes} bytes, clean");
+            Ok(())
+        }
+        count => Err(Failure::Failed(format!(
+            "{shown}: {count} findings; {objects} objects of {value_bytes} bytes are whole; \
+             nothing was changed"
+        ))),
+    }
+}
+
+/// Reads and verifies every value; damage is a failure.
+pub fn scrub(device: &Path, rate: Option<u64>) -> Outcome {
+    let store = store(device, true)?;
+    let mut outcome = Ok(());
+    let report = store.scrub(rate, |error| {
+        // The exit code says it too, should nobody read the words.
+        let _ = writeln!(io::stdout(), "{}: {error}", device.display());
+    });
+    say!(
+        "{}: {} objects, {} bytes verified, {} failures",
+        device.display(),
+        report.objects,
+        report.value_bytes,
+        report.failures
+    );
+    if report.failures > 0 {
+        let text = format!("{}: {} values cannot be read", device.display(), report.failures);
+        outcome = Err(Failure::Failed(text));
+    }
+    outcome
+}

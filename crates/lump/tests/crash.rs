@@ -1,0 +1,306 @@
+//! Crash enumeration: random scripts of one or several clients, every write and flush point, many
+//! images at each.
+//!
+//! A recording of each script yields the images that a power cut could leave (see `block::crash`
+//! for the model of the medium). Each image must open; every client's keys must be as after one of
+//! its changes, none that was answered as durable missing; every value must be one that was put,
+//! whole. What was recovered must stay, also when all free space is filled and power fails again.
+//! The canaries break one rule each and must be caught.
+//!
+//! `LUMP_CRASH_STATES` sets how many states the main test visits, `LUMP_CRASH_SEED` its seed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use block::crash::{Unflushed, image_at, unflushed_count};
+use block::{BlockDevice, Event, MemoryDevice, RecordingDevice};
+use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, check};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const OPERATIONS: usize = 36;
+const STALE: u8 = 0xee;
+/// Distance between the keys of two clients.
+const CLIENT_KEYS: u128 = 1 << 100;
+/// What fills the free space of a recovered store.
+const FILLER_KEY: u128 = u128::MAX;
+
+type Content = BTreeMap<u128, Vec<u8>>;
+type Recording = RecordingDevice<MemoryDevice>;
+
+/// What a client did: the content of its keys after each change, and which changes are durable for
+/// sure once they were answered.
+struct Client {
+    states: Vec<Content>,
+    is_durable: Vec<bool>,
+}
+
+struct Script {
+    base: Vec<u8>,
+    block_size: u32,
+    events: Vec<Event>,
+    clients: Vec<Client>,
+}
+
+fn label(client: usize, operation: usize, is_answer: bool) -> u64 {
+    (client as u64) << 32 | (operation as u64) << 1 | u64::from(is_answer)
+}
+
+fn bytes(random: &mut ChaCha8Rng, length: usize) -> Vec<u8> {
+    let seed = random.next_u64();
+    let mut source = ChaCha8Rng::seed_from_u64(seed);
+    (0..length).map(|_| source.random_range(1..0xd0)).collect()
+}
+
+/// Plays a client's changes, one after the other, and notes in the log when each begins and ends.
+fn play(store: &Store, device: &Recording, number: usize, seed: u64, buffered: f64) -> Client {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut client = Client { states: vec![Content::new()], is_durable: vec![true] };
+    let first_key = number as u128 * CLIENT_KEYS;
+    for operation in 1..=OPERATIONS {
+        let mut content = client.states.last().unwrap().clone();
+        let key = first_key + random.random_range(0..6_u128);
+        let mut durability = match random.random_bool(buffered) {
+            true => Durability::Buffered,
+            false => Durability::Durable,
+        };
+        device.mark(label(number, operation, false));
+        match random.random_range(0..100) {
+            0..64 => {
+                let length = match random.random_range(0..8) {
+                    0 => 0,
+                    1 => random.random_range(20_000..80_000),
+                    _ => random.random_range(1..9000),
+                };
+                let value = bytes(&mut random, length);
+                match store.put(key, &value, durability) {
+                    Ok(()) => drop(content.insert(key, value)),
+                    Err(Error::NoSpace { .. }) => durability = Durability::Buffered,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            64..82 => {
+                let existed = store.delete(key, durability).unwrap();
+                assert_eq!(existed, content.remove(&key).is_some());
+            }
+            82..88 => {
+                let keys = key..=key + 2;
+                let count = store.delete_range(keys.clone(), durability).unwrap();
+                let before = content.len();
+                content.retain(|key, _| !keys.contains(key));
+                assert_eq!(count, (before - content.len()) as u64);
+            }
+            88..92 => {
+                store.sync().unwrap();
+                durability = Durability::Durable;
+            }
+            _ => {
+                let found = store.get(key).unwrap();
+                assert_eq!(found.as_deref(), content.get(&key).map(Vec::as_slice));
+                durability = Durability::Buffered;
+            }
+        }
+        device.mark(label(number, operation, true));
+        client.states.push(content);
+        client.is_durable.push(durability == Durability::Durable);
+    }
+    client
+}
+
+fn record(seed: u64, sabotage: Sabotage) -> Script {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let block_size = if random.random() { 512 } else { 4096 };
+    let device_bytes = random.random_range(70..110) * 4096;
+    let base = MemoryDevice::from_image(&vec![STALE; device_bytes as usize], block_size);
+    let options = CreateOptions {
+        objects_max: Some(100),
+        journal_bytes: Some(4096 * random.random_range(8..20)),
+        ..Default::default()
+    };
+    Store::create(&base, &options).unwrap();
+    let base = base.image();
+    let device = Arc::new(Recording::new(MemoryDevice::from_image(&base, block_size)));
+    let store =
+        Store::open(device.clone(), &OpenOptions { sabotage, ..Default::default() }).unwrap();
+    let clients: usize = if random.random() { 1 } else { 3 };
+    let buffered = [0.0, 0.4, 0.9][random.random_range(0..3)];
+    let seeds: Vec<u64> = (0..clients).map(|_| random.random()).collect();
+    let clients = std::thread::scope(|scope| {
+        let play_one = |(number, seed)| {
+            let (store, device) = (&store, &device);
+            scope.spawn(move || play(store, device, number, seed, buffered))
+        };
+        let threads: Vec<_> = seeds.into_iter().enumerate().map(play_one).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    drop(store);
+    Script { base, block_size, events: device.events(), clients }
+}
+
+impl Client {
+    /// The contents of this client's keys that are right after `events`.
+    fn candidates(&self, number: usize, events: &[Event]) -> &[Content] {
+        let (mut begun, mut durable) = (0, 0);
+        for event in events {
+            let Event::Mark(mark) = *event else { continue };
+            if mark >> 32 != number as u64 {
+                continue;
+            }
+            let operation = (mark as u32 >> 1) as usize;
+            begun = begun.max(operation);
+            if mark & 1 == 1 && self.is_durable[operation] {
+                durable = operation;
+            }
+        }
+        &self.states[durable..=begun]
+    }
+}
+
+fn contents(store: &Store) -> Result<Content, String> {
+    let keys: Vec<u128> = store.list(..).unwrap().map(|object| object.key).collect();
+    let mut found = Content::new();
+    for key in keys.into_iter().filter(|key| *key != FILLER_KEY) {
+        let value = store.get(key).map_err(|error| error.to_string())?;
+        found.insert(key, value.ok_or("a listed key has no value")?.to_vec());
+    }
+    Ok(found)
+}
+
+fn open(device: Arc<dyn BlockDevice>, sabotage: Sabotage) -> Result<Store, String> {
+    Store::open(device, &OpenOptions { sabotage, ..Default::default() })
+        .map_err(|error| format!("open: {error}"))
+}
+
+/// Opens and judges one image, which `events` of the script have led to.
+fn check_image(
+    image: &[u8],
+    script: &Script,
+    events: &[Event],
+    sabotage: Sabotage,
+    goes_on: bool,
+) -> Result<(), String> {
+    let device = Arc::new(Recording::new(MemoryDevice::from_image(image, script.block_size)));
+    if goes_on {
+        let report = check(device.clone()).map_err(|error| format!("check: {error}"))?;
+        if !report.findings.is_empty() {
+            return Err(format!("check: {:?}", report.findings));
+        }
+    }
+    let store = open(device.clone(), sabotage)?;
+    let found = contents(&store)?;
+    for (number, client) in script.clients.iter().enumerate() {
+        let first = number as u128 * CLIENT_KEYS;
+        let own: Content = found
+            .range(first..first + CLIENT_KEYS)
+            .map(|(key, value)| (*key, value.clone()))
+            .collect();
+        let candidates = client.candidates(number, events);
+        if !candidates.contains(&own) {
+            let shown = |content: &Content| -> Vec<String> {
+                content.iter().map(|(key, value)| format!("{key:x}:{}", value.len())).collect()
+            };
+            let expected: Vec<_> = candidates.iter().map(shown).collect();
+            return Err(format!("client {number} has {:?}, expected {expected:?}", shown(&own)));
+        }
+    }
+    if !goes_on {
+        return Ok(());
+    }
+    let free = store.usage().longest_free_bytes as usize;
+    let _ = store.put(FILLER_KEY, &vec![0xfb; free.saturating_sub(4096)], Durability::Durable);
+    if contents(&store)? != found {
+        return Err("filling the free space changed another value".into());
+    }
+    drop(store);
+    let events = device.events();
+    for point in (0..=events.len()).step_by(3) {
+        for unflushed in [Unflushed::Dropped, Unflushed::OnlyLast, Unflushed::Torn(point as u64)] {
+            let image = image_at(image, &events, point, unflushed);
+            let again = Arc::new(MemoryDevice::from_image(&image, script.block_size));
+            if contents(&open(again, sabotage)?)? != found {
+                return Err(format!("{unflushed:?} at {point} after the recovery changed a value"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Visits about `wanted` states of scripts from `seed` on; stops at the first that is wrong.
+fn enumerate(seed: u64, wanted: usize, sabotage: Sabotage) -> Result<usize, String> {
+    let mut visited = 0;
+    for seed in seed.. {
+        let script = record(seed, sabotage);
+        // One canary sits in the recovery; the others must be seen in what they recorded.
+        let sabotage = match sabotage {
+            Sabotage::TrustRecords => sabotage,
+            _ => Sabotage::None,
+        };
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let points = script.events.len();
+        // Every point comes up in the long run; a short one takes some of each script.
+        let share = if wanted >= 50_000 { 1.0 } else { 0.25 };
+        for point in 0..=points {
+            let pending = unflushed_count(&script.events, point);
+            let all = [
+                Unflushed::Dropped,
+                Unflushed::Kept,
+                Unflushed::AllButLast,
+                Unflushed::OnlyLast,
+                Unflushed::Subset(random.next_u64()),
+                Unflushed::Subset(random.next_u64()),
+                Unflushed::Torn(random.next_u64()),
+            ];
+            let kinds = match pending {
+                0 => &all[..1],
+                _ => &all[..],
+            };
+            for &unflushed in kinds {
+                if !random.random_bool(share) {
+                    continue;
+                }
+                let image = image_at(&script.base, &script.events, point, unflushed);
+                let goes_on = visited % 16 == 0;
+                let events = &script.events[..point];
+                check_image(&image, &script, events, sabotage, goes_on).map_err(|why| {
+                    format!("seed {seed}, {unflushed:?} at {point} of {points}: {why}")
+                })?;
+                visited += 1;
+            }
+        }
+        if visited >= wanted {
+            return Ok(visited);
+        }
+    }
+    unreachable!("seeds do not end")
+}
+
+fn environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn no_power_cut_loses_or_forges_anything() {
+    let seed = environment("LUMP_CRASH_SEED", 1);
+    let wanted = environment("LUMP_CRASH_STATES", 600) as usize;
+    let visited = enumerate(seed, wanted, Sabotage::None).unwrap_or_else(|why| panic!("{why}"));
+    println!("{visited} states from seed {seed}");
+}
+
+/// Each rule that is broken must be caught within a bounded number of states.
+#[test]
+fn canaries_are_caught() {
+    for sabotage in [
+        Sabotage::SkipFlush,
+        Sabotage::AcknowledgeEarly,
+        Sabotage::ReuseEarly,
+        Sabotage::ReuseUnfenced,
+        Sabotage::TrustRecords,
+        Sabotage::RootEarly,
+        Sabotage::JournalEarly,
+    ] {
+        match enumerate(1, 20_000, sabotage) {
+            Ok(visited) => panic!("{sabotage:?} was not caught in {visited} states"),
+            Err(why) => println!("{sabotage:?}: {why}"),
+        }
+    }
+}

@@ -1,0 +1,655 @@
+//! What the store promises while the power stays on: contents, costs, limits, faults, damage.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use block::{BlockDevice, Fault, FaultyDevice, MemoryDevice, RecordingDevice};
+use lump::layout::{self, BLOCK_BYTES, JOURNAL_BLOCK};
+use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, Value, check};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use Durability::{Buffered, Durable};
+
+const MEBIBYTE: u64 = 1 << 20;
+
+fn small() -> CreateOptions {
+    CreateOptions {
+        objects_max: Some(200),
+        journal_bytes: Some(16 * BLOCK_BYTES),
+        uuid: Some(uuid::Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff)),
+        unit_bytes: None,
+    }
+}
+
+fn created<D: BlockDevice>(device: D, options: &CreateOptions) -> Arc<D> {
+    Store::create(&device, options).unwrap();
+    Arc::new(device)
+}
+
+fn open(device: Arc<dyn BlockDevice>) -> Store {
+    Store::open(device, &OpenOptions::default()).unwrap()
+}
+
+fn contents(store: &Store) -> BTreeMap<u128, Vec<u8>> {
+    let keys = store.list(..).unwrap().map(|object| object.key);
+    keys.map(|key| (key, store.get(key).unwrap().unwrap().to_vec())).collect()
+}
+
+/// Bytes that differ by seed and place, and are quickly made without optimization.
+fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let word = |number: u64| (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(9) ^ number;
+    let words = (0..length.div_ceil(8) as u64).map(|number| word(number).to_le_bytes());
+    let mut bytes: Vec<u8> = words.flatten().collect();
+    bytes.truncate(length);
+    bytes
+}
+
+#[test]
+fn a_store_does_what_a_map_does_and_is_the_same_after_every_opening() {
+    for (seed, block_size) in [(1, 512), (2, 4096)] {
+        let device = created(MemoryDevice::new(2 * MEBIBYTE, block_size), &small());
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let (mut store, mut model) = (open(device.clone()), BTreeMap::new());
+        for step in 0..1500 {
+            let key = random.random_range(0..40_u128) << (random.random_range(0..3) * 60);
+            let durability = if random.random() { Durable } else { Buffered };
+            match random.random_range(0..100) {
+                0..50 => {
+                    let length = random.random_range(0..20_000);
+                    let bytes = pattern(step, if length < 2000 { 0 } else { length });
+                    store.put(key, &bytes, durability).unwrap();
+                    model.insert(key, bytes);
+                }
+                50..70 => {
+                    let existed = store.delete(key, durability).unwrap();
+                    assert_eq!(existed, model.remove(&key).is_some());
+                }
+                70..73 => {
+                    let end = key.saturating_add(3);
+                    let count = store.delete_range(key..end, durability).unwrap();
+                    let before = model.len();
+                    model.retain(|found, _| !(key..end).contains(found));
+                    assert_eq!(count, (before - model.len()) as u64);
+                }
+                73..90 => {
+                    let expected = model.get(&key).map(Vec::as_slice);
+                    assert_eq!(store.get(key).unwrap().as_deref(), expected);
+                    let length = store.head(key).map(|object| object.length_bytes);
+                    assert_eq!(length, expected.map(|bytes| bytes.len() as u64));
+                }
+                90..97 => {
+                    let keys: Vec<_> =
+                        store.list(key..).unwrap().map(|object| object.key).collect();
+                    assert_eq!(keys, model.range(key..).map(|(key, _)| *key).collect::<Vec<_>>());
+                }
+                _ => {
+                    drop(store);
+                    store = open(device.clone());
+                    assert_eq!(contents(&store), model, "seed {seed}, step {step}");
+                }
+            }
+        }
+        assert_eq!(store.usage().objects, model.len() as u64);
+        store.close().unwrap();
+        assert_eq!(check(device).unwrap().findings, [""; 0]);
+    }
+}
+
+#[test]
+fn values_of_every_size_come_back_whole_and_in_ranges() {
+    for block_size in [512, 4096] {
+        let device = created(MemoryDevice::new(80 * MEBIBYTE, block_size), &small());
+        let store = open(device);
+        let sizes = [0, 1, 463, 464, 465, 4047, 4048, 4049, 65_536, 65_537, 300_001, 64 << 20];
+        for (key, length) in (0..).zip(sizes) {
+            let bytes = pattern(1, length);
+            let mut value = Value::from(&bytes[..]);
+            store.put_value(key, &mut value, Durable).unwrap();
+            assert_eq!(value[..], bytes, "a put leaves its value as it was");
+            assert_eq!(store.get(key).unwrap().unwrap()[..], bytes);
+            let end = length as u64;
+            for range in [0..0, 0..end, end / 2..end, end / 3..end / 3 + end.min(5), end..end] {
+                let expected = &bytes[range.start as usize..range.end as usize];
+                assert_eq!(store.get_range(key, range).unwrap().unwrap(), expected);
+            }
+            assert!(matches!(store.get_range(key, 0..end + 1), Err(Error::BadRange { .. })));
+            let (start, end) = (1, 0);
+            assert!(matches!(store.get_range(key, start..end), Err(Error::BadRange { .. })));
+            store.delete(key, Durable).unwrap();
+        }
+        assert!(store.get_range(5, 0..1).unwrap().is_none());
+        let (first, last) = (5, 4);
+        let reversed = store.delete_range(first..=last, Durable).unwrap_err();
+        assert!(matches!(reversed, Error::Invalid(_)), "{reversed}");
+        assert_eq!(store.delete_range(5..5, Durable).unwrap(), 0);
+    }
+}
+
+#[test]
+fn an_operation_costs_what_the_format_says() {
+    let device = created(RecordingDevice::counting(MemoryDevice::new(8 << 20, 512)), &small());
+    let store = open(device.clone());
+    let cost = |act: &dyn Fn()| {
+        device.take_counts();
+        act();
+        let counts = device.take_counts();
+        (counts.reads, counts.writes, counts.flushes)
+    };
+    let bytes = pattern(1, 1 << 20);
+    assert_eq!(cost(&|| store.put(1, &bytes, Durable).unwrap()), (0, 2, 1));
+    assert_eq!(cost(&|| store.put(2, &bytes, Buffered).unwrap()), (0, 2, 0));
+    assert_eq!(cost(&|| store.sync().unwrap()), (0, 0, 1));
+    assert_eq!(cost(&|| store.sync().unwrap()), (0, 0, 0));
+    assert_eq!(cost(&|| drop(store.get(1).unwrap().unwrap())), (1, 0, 0));
+    assert_eq!(cost(&|| drop(store.get(3).unwrap())), (0, 0, 0));
+    assert_eq!(cost(&|| assert!(store.head(1).is_some())), (0, 0, 0));
+    // A small part of a large value: its tail and its chunk.
+    device.take_counts();
+    assert_eq!(store.get_range(1, 70_000..70_010).unwrap().unwrap(), bytes[70_000..70_010]);
+    let counts = device.take_counts();
+    assert_eq!((counts.reads, counts.read_bytes), (2, 65_536 + 512));
+    assert_eq!(cost(&|| assert!(store.delete(1, Durable).unwrap())), (0, 1, 1));
+    assert_eq!(cost(&|| assert_eq!(store.delete_range(.., Durable).unwrap(), 1)), (0, 1, 1));
+}
+
+/// A device on which reads of one place, or flushes, wait until they are let through.
+struct Gate {
+    inner: MemoryDevice,
+    closed: Mutex<Option<u64>>,
+    changed: Condvar,
+    arrived: AtomicU64,
+    writes: AtomicU64,
+    flushes: AtomicU64,
+    /// Flushes wait until there were so many writes.
+    flush_after_writes: AtomicU64,
+}
+
+impl Gate {
+    fn new(inner: MemoryDevice) -> Self {
+        Self {
+            inner,
+            closed: Mutex::new(None),
+            changed: Condvar::new(),
+            arrived: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            flush_after_writes: AtomicU64::new(0),
+        }
+    }
+
+    fn open_all(&self) {
+        *self.closed.lock().unwrap() = None;
+        self.changed.notify_all();
+    }
+}
+
+impl BlockDevice for Gate {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn block_size(&self) -> u32 {
+        self.inner.block_size()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut closed = self.closed.lock().unwrap();
+        while *closed == Some(buffer.len() as u64) {
+            self.arrived.fetch_add(1, Ordering::SeqCst);
+            closed = self.changed.wait(closed).unwrap();
+        }
+        drop(closed);
+        self.inner.read_at(buffer, offset)
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.inner.write_at(buffer, offset)?;
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+    fn flush(&self) -> io::Result<()> {
+        while self.writes.load(Ordering::SeqCst) < self.flush_after_writes.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        self.inner.flush()
+    }
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads a value while others overwrite it and everything around it; what the reader got.
+fn read_during_reuse(sabotage: Sabotage) -> lump::Result<bool> {
+    let device = created(Gate::new(MemoryDevice::new(MEBIBYTE, 512)), &small());
+    let store =
+        Store::open(device.clone(), &OpenOptions { sabotage, ..Default::default() }).unwrap();
+    let bytes = pattern(1, 100_000);
+    store.put(1, &bytes, Durable).unwrap();
+    *device.closed.lock().unwrap() = Some(100_352);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| Ok(store.get(1)?.unwrap()[..] == bytes));
+        while device.arrived.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        // A reader holds nobody up, and 40 values are several times the store.
+        for step in 0..40 {
+            store.put(1, &pattern(step, 99_000), Durable).unwrap();
+            assert_eq!(store.get(1).unwrap().unwrap().len(), 99_000);
+        }
+        device.open_all();
+        reader.join().unwrap()
+    })
+}
+
+#[test]
+fn an_extent_is_reused_only_after_its_readers() {
+    assert!(read_during_reuse(Sabotage::None).unwrap());
+    let canary = read_during_reuse(Sabotage::ForgetReaders);
+    assert!(matches!(canary, Err(Error::Corrupt { key: 1, .. })), "{canary:?}");
+}
+
+#[test]
+fn puts_that_wait_for_a_flush_share_the_next_one() {
+    const CLIENTS: u64 = 8;
+    let device = created(Gate::new(MemoryDevice::new(8 << 20, 512)), &small());
+    let store = open(device.clone());
+    // Whether all get into the queue while the first flush waits is up to the scheduler: it must
+    // come about in some round, and would never without group commit.
+    let shared = (0..1000).any(|_| {
+        let (writes, flushes) =
+            (device.writes.load(Ordering::SeqCst), device.flushes.load(Ordering::SeqCst));
+        device.flush_after_writes.store(writes + CLIENTS + 1, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                let store = &store;
+                scope.spawn(move || store.put(u128::from(client), b"value", Durable).unwrap());
+            }
+        });
+        device.flushes.load(Ordering::SeqCst) - flushes == 2
+    });
+    assert!(shared);
+}
+
+#[test]
+fn clients_at_once_each_find_what_they_put() {
+    let device = created(MemoryDevice::new(4 * MEBIBYTE, 512), &small());
+    let store = open(device.clone());
+    let shared: Vec<Vec<u8>> = (0..150).map(|step| pattern(step, 5000)).collect();
+    std::thread::scope(|scope| {
+        for client in 0..4_u128 {
+            let (store, shared) = (&store, &shared);
+            scope.spawn(move || {
+                for step in 0..150_u64 {
+                    let key = client * 1000 + u128::from(step % 7);
+                    let bytes = pattern(step, (step as usize * 397) % 30_000);
+                    let durability = if step % 3 == 0 { Buffered } else { Durable };
+                    store.put(key, &bytes, durability).unwrap();
+                    assert_eq!(store.get(key).unwrap().unwrap()[..], bytes);
+                    // The same keys for all: any client's value is right, whole.
+                    store.put(9999, &shared[step as usize], Buffered).unwrap();
+                    let found = store.get(9999).unwrap().unwrap();
+                    assert!(shared.iter().any(|bytes| bytes[..] == found[..]));
+                }
+            });
+        }
+    });
+    let before = contents(&store);
+    store.close().unwrap();
+    assert_eq!(contents(&open(device)), before);
+}
+
+#[test]
+fn a_full_store_keeps_its_values_deletes_and_takes_as_much_again() {
+    for block_size in [512, 4096] {
+        let device = created(MemoryDevice::new(2 * MEBIBYTE, block_size), &small());
+        let mut counts = Vec::new();
+        for round in 0..3 {
+            let store = open(device.clone());
+            let bytes = |key: u128| pattern(key as u64 + round, 16_000);
+            let full = |key| match store.put(key, &bytes(key), Durable) {
+                Ok(()) => None,
+                Err(error) => Some((key, error)),
+            };
+            let (count, error) = (0..).find_map(full).unwrap();
+            assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+            let replaced = store.put(0, &pattern(99, 16_000), Durable).unwrap_err();
+            assert!(matches!(replaced, Error::NoSpace { .. }), "{replaced}");
+            drop(store);
+            let store = open(device.clone());
+            (0..count).for_each(|key| assert_eq!(store.get(key).unwrap().unwrap()[..], bytes(key)));
+            assert!(store.delete(0, Durable).unwrap());
+            assert_eq!(store.delete_range(.., Durable).unwrap(), count as u64 - 1);
+            counts.push(count);
+            assert_eq!(contents(&store).len(), 0);
+        }
+        assert!(counts[0] > 80 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+    }
+}
+
+#[test]
+fn the_limit_of_objects_holds_and_values_can_still_be_replaced() {
+    let device = created(MemoryDevice::new(4 * MEBIBYTE, 512), &small());
+    let store = open(device.clone());
+    (0..200).for_each(|key| store.put(key, b"value", Buffered).unwrap());
+    let error = store.put(200, b"value", Durable).unwrap_err();
+    assert!(matches!(error, Error::TooManyObjects { limit: 200 }), "{error}");
+    for round in 0..2000_u64 {
+        store.put(u128::from(round % 200), &round.to_le_bytes(), Buffered).unwrap();
+    }
+    assert!(store.delete(7, Durable).unwrap());
+    store.put(200, b"value", Durable).unwrap();
+    let before = contents(&store);
+    drop(store);
+    assert_eq!(contents(&open(device)), before);
+}
+
+/// Puts, deletes and overwrites; returns what each key may hold: the last value that was answered,
+/// then those that were refused.
+fn scripted(store: &Store) -> BTreeMap<u128, Vec<Option<Vec<u8>>>> {
+    let mut model: BTreeMap<u128, Vec<Option<Vec<u8>>>> = BTreeMap::new();
+    let mut has_failed = false;
+    for step in 0..24_u64 {
+        let key = u128::from(step % 5);
+        let wish = (step % 7 != 3).then(|| pattern(step, 3000));
+        let durability = if step % 4 == 1 { Buffered } else { Durable };
+        let outcome = match &wish {
+            Some(bytes) => store.put(key, bytes, durability),
+            None => store.delete(key, durability).map(drop),
+        };
+        let values = model.entry(key).or_insert_with(|| vec![None]);
+        match outcome {
+            Ok(()) => {
+                assert!(!has_failed || store.read_only_reason().is_none(), "step {step}");
+                *values = vec![wish];
+            }
+            Err(_) => {
+                values.push(wish);
+                has_failed = true;
+            }
+        }
+        // Readers find what was answered, whatever the writers met.
+        let values = &model[&key];
+        assert_eq!(store.get(key).unwrap().as_deref(), values[0].as_deref(), "step {step}");
+    }
+    model
+}
+
+#[test]
+fn after_a_failed_write_or_flush_nothing_is_wrong_and_nothing_is_lost() {
+    let base = created(MemoryDevice::new(MEBIBYTE, 512), &small()).image();
+    let device = |faults| Arc::new(FaultyDevice::new(MemoryDevice::from_image(&base, 512), faults));
+    let clean = device(vec![]);
+    drop(scripted(&open(clean.clone())));
+    let (_, writes, flushes) = clean.request_counts();
+    assert!(writes > 40 && flushes > 20);
+    let faults = (0..writes)
+        .flat_map(|number| {
+            let torn = Fault::TearWrite { number, kept_bytes: 512 };
+            [Fault::FailWrite(number), torn, Fault::FailWritesFrom(number)]
+        })
+        .chain((0..flushes).map(Fault::FailFlush));
+    let mut refusals = 0;
+    for fault in faults {
+        let device = device(vec![fault]);
+        let Ok(store) = Store::open(device.clone(), &OpenOptions::default()) else { continue };
+        let model = scripted(&store);
+        let refused = store.read_only_reason().is_some();
+        refusals += u64::from(refused);
+        if refused {
+            let (_, writes, flushes) = device.request_counts();
+            assert!(matches!(store.put(9, b"new", Durable), Err(Error::ReadOnly(_))), "{fault:?}");
+            assert!(matches!(store.delete(9, Buffered), Err(Error::ReadOnly(_))), "{fault:?}");
+            assert!(store.sync().is_err() && store.delete_range(.., Durable).is_err());
+            let asked = device.request_counts();
+            assert_eq!((asked.1, asked.2), (writes, flushes), "{fault:?}: nothing was tried");
+        } else {
+            // Only the data of a put failed, or the last words of the store.
+            let is_early = matches!(fault, Fault::FailFlush(number) if number + 1 < flushes);
+            assert!(!is_early, "{fault:?}");
+        }
+        drop(store);
+        device.set_faults(vec![]);
+        let found = contents(&open(device.clone()));
+        for (key, values) in model {
+            let value = found.get(&key).cloned();
+            assert!(values.contains(&value), "{fault:?}: key {key}");
+        }
+        assert_eq!(check(device).unwrap().findings, [""; 0], "{fault:?}");
+    }
+    assert!(refusals > 60, "{refusals}");
+}
+
+#[test]
+fn a_failing_read_is_an_error_of_that_read_only() {
+    let device = created(FaultyDevice::new(MemoryDevice::new(MEBIBYTE, 512), vec![]), &small());
+    let store = open(device.clone());
+    store.put(1, b"value", Durable).unwrap();
+    device.set_faults(vec![Fault::FailRead(device.request_counts().0)]);
+    assert!(matches!(store.get(1), Err(Error::Device { .. })));
+    assert_eq!(store.get(1).unwrap().unwrap()[..], *b"value");
+}
+
+/// An image with a checkpoint, a journal after it, and values of several chunks; its contents.
+fn sample() -> (Vec<u8>, BTreeMap<u128, Vec<u8>>) {
+    let device = created(MemoryDevice::new(MEBIBYTE, 512), &small());
+    let store = open(device.clone());
+    for step in 0..30_u64 {
+        store
+            .put(u128::from(step % 13), &pattern(step, 2000 + step as usize * 31), Durable)
+            .unwrap();
+    }
+    store.put(u128::MAX, &pattern(77, 300_000), Buffered).unwrap();
+    store.put(20, b"", Buffered).unwrap();
+    store.delete(3, Buffered).unwrap();
+    store.delete_range(5..=6, Buffered).unwrap();
+    (21..23).for_each(|key| store.put(key, b"last", Durable).unwrap());
+    let found = contents(&store);
+    store.close().unwrap();
+    (device.image(), found)
+}
+
+#[test]
+fn a_flipped_bit_is_named_and_never_given_out() {
+    let (mut image, _) = sample();
+    let needle = &pattern(77, 300_000)[100_000..100_064];
+    let at = image.windows(64).position(|window| window == needle).unwrap();
+    image[at] ^= 4;
+    let device = Arc::new(MemoryDevice::from_image(&image, 512));
+    let store = open(device.clone());
+    let error = store.get(u128::MAX).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::Corrupt { key: u128::MAX, length_bytes: 300_000, .. }));
+    assert!(text.contains("ffffffffffffffff") && text.contains("chunk 1 of 64 KiB"), "{text}");
+    assert!(store.get_range(u128::MAX, 70_000..70_001).is_err());
+    assert!(store.get_range(u128::MAX, 10..20).is_ok());
+    let mut failures = Vec::new();
+    let report = store.scrub(Some(1 << 40), |error| failures.push(error.to_string()));
+    assert_eq!((report.objects, report.failures), (13, 1));
+    assert_eq!(failures, std::slice::from_ref(&text));
+    assert!(check(device.clone()).unwrap().findings.contains(&text));
+    drop(store);
+    let options = OpenOptions { sabotage: Sabotage::TrustData, ..Default::default() };
+    let canary = Store::open(device, &options).unwrap().get(u128::MAX).unwrap().unwrap();
+    assert!(canary[..] != pattern(77, 300_000), "the canary must give corrupt data out");
+}
+
+#[test]
+fn padding_holds_zeros_only() {
+    let device = created(MemoryDevice::from_image(&[0xee; 1 << 20], 4096), &small());
+    let store = open(device.clone());
+    let mut value = Value::from(&[7_u8; 3000][..]);
+    value.resize(5);
+    store.put_value(1, &mut value, Durable).unwrap();
+    let image = device.image();
+    let at = image.windows(6).position(|window| window == [7, 7, 7, 7, 7, 0]).unwrap();
+    assert!(at % 4096 == 0 && image[at + 5..at + 4096 - 52].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_lost_journal_block_is_damage_and_a_lost_last_one_is_not() {
+    let (image, found) = sample();
+    let is_journal = |block: &&[u8]| block.starts_with(&layout::JOURNAL_MAGIC);
+    let blocks: Vec<(usize, u64)> = image
+        .chunks(4096)
+        .enumerate()
+        .filter(|(_, block)| is_journal(block))
+        .map(|(number, block)| (number, layout::read::<layout::BlockHeader>(block).sequence.get()))
+        .collect();
+    let newest = blocks.iter().map(|(_, sequence)| *sequence).max().unwrap();
+    let without = |sequence: u64| {
+        let (number, _) = blocks.iter().find(|(_, found)| *found == sequence).unwrap();
+        let mut image = image.clone();
+        image[number * 4096 + 2000] ^= 1;
+        Arc::new(MemoryDevice::from_image(&image, 512))
+    };
+    // The fence of a clean end says nothing else; the block before it says a lot.
+    assert_eq!(contents(&open(without(newest))), found);
+    let device = without(newest - 1);
+    let before = device.image();
+    let error = Store::open(device.clone(), &OpenOptions::default()).err().unwrap();
+    let expected = format!("journal block {}", newest - 1);
+    assert!(error.to_string().contains(&expected), "{error}");
+    assert!(check(device.clone()).unwrap().findings[0].contains(&expected));
+    assert!(device.image() == before, "nothing was written");
+}
+
+#[test]
+fn either_superblock_is_enough_and_strange_devices_are_refused() {
+    let (image, found) = sample();
+    let last = image.len() - 4096;
+    for at in [0, last] {
+        let mut image = image.clone();
+        image[at..at + 4096].fill(0x55);
+        let device = Arc::new(MemoryDevice::from_image(&image, 512));
+        assert_eq!(check(device.clone()).unwrap().findings.len(), 1);
+        assert_eq!(contents(&open(device)), found);
+    }
+    let refusal = |image: &[u8], block_size| {
+        let device = Arc::new(MemoryDevice::from_image(image, block_size));
+        Store::open(device, &OpenOptions::default()).err().unwrap()
+    };
+    assert!(matches!(refusal(&[0x55; 1 << 20], 512), Error::NotLump));
+    assert!(matches!(refusal(&[], 512), Error::NotLump));
+    assert!(matches!(refusal(&image, 4096), Error::Unsupported(_)));
+    assert!(matches!(refusal(&image[..last], 512), Error::DeviceShrank { .. }));
+    let mut newer = image.clone();
+    newer[12] = 2;
+    layout::seal(&[0; 16], &mut newer[..4096]);
+    assert!(matches!(refusal(&newer, 512), Error::Unsupported(_)));
+    let tiny = MemoryDevice::new(32 << 10, 512);
+    assert!(matches!(Store::create(&tiny, &small()), Err(Error::Invalid(_))));
+    let huge = CreateOptions { objects_max: Some(u64::MAX), ..small() };
+    let device = MemoryDevice::new(MEBIBYTE, 512);
+    assert!(matches!(Store::create(&device, &huge), Err(Error::Invalid(_))));
+    assert!(device.image().iter().all(|byte| *byte == 0), "a refusal writes nothing");
+}
+
+#[test]
+fn mutated_images_do_no_harm_and_are_never_taken_for_whole() {
+    let wanted = std::env::var("LUMP_MUTATIONS").ok().and_then(|text| text.parse().ok());
+    let (base, found) = sample();
+    let uuid = small().uuid.unwrap();
+    let (mut opened, mut named) = (0, 0);
+    let wanted: u64 = wanted.unwrap_or(300);
+    for seed in 0..wanted {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let (mut image, is_sealed) = (base.clone(), random.random());
+        let changes = if random.random() { 1 } else { random.random_range(2..5) };
+        for _ in 0..changes {
+            // Metadata lie at the start; most of what changes shall be there.
+            let end = if random.random_range(0..4) > 0 { 35 * 4096 } else { image.len() };
+            let at = random.random_range(0..end);
+            image[at] = random.random();
+            let block = at / 4096 * 4096;
+            if is_sealed && image[block..].starts_with(b"lump") {
+                layout::seal(uuid.as_bytes(), &mut image[block..block + 4096]);
+            } else if is_sealed && block == 0 {
+                layout::seal(&[0; 16], &mut image[..4096]);
+            }
+        }
+        let work = || {
+            let device = Arc::new(MemoryDevice::from_image(&image, 512));
+            let report = check(device.clone());
+            let is_clean = report.is_ok_and(|report| report.findings.is_empty());
+            let Ok(store) = Store::open(device, &OpenOptions::default()) else {
+                assert!(!is_clean, "seed {seed}: the check calls clean what does not open");
+                return (false, is_clean);
+            };
+            let keys: Vec<_> = store.list(..).unwrap().map(|object| object.key).collect();
+            let mut content = BTreeMap::new();
+            for key in keys {
+                if let Ok(Some(value)) = store.get(key) {
+                    content.insert(key, value.to_vec());
+                }
+            }
+            // One change is always told. Of several that hit the last block and the one before, as
+            // of a last block alone, nothing is left that could tell them from a power cut.
+            if !is_sealed && changes == 1 {
+                let is_right = |(key, value)| found.get(key) == Some(value);
+                assert!(content.iter().all(is_right), "seed {seed}: wrong data");
+                assert!(!is_clean || content == found, "seed {seed}: a loss without a finding");
+            }
+            for step in 0..20 {
+                let _ = store.put(step, &pattern(1, 9000), Buffered);
+            }
+            let _ = store.delete_range(.., Durable);
+            (true, is_clean)
+        };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        let (has_opened, is_clean) = outcome.unwrap_or_else(|_| panic!("seed {seed}"));
+        opened += u64::from(has_opened);
+        named += u64::from(!is_clean);
+    }
+    println!("{wanted} images, {opened} opened, {named} with findings");
+    assert!(opened > wanted / 10 && opened < wanted && named > wanted / 10);
+}
+
+/// `LUMP_WRITE_GOLDEN=1` makes the image anew; that is a change of the format and needs a new
+/// version number. Lines: number of a sector that is not zero, its bytes in hexadecimal.
+#[test]
+fn the_golden_image_reads_and_is_written_as_ever() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/store.txt");
+    let device = created(MemoryDevice::new(512 << 10, 512), &small());
+    let store = open(device.clone());
+    for key in 0..12_u128 {
+        store.put(key << 100, &vec![key as u8 + 1; 40 * key as usize], Durable).unwrap();
+    }
+    store.delete(0, Durable).unwrap();
+    store.delete_range(1 << 100..=2 << 100, Buffered).unwrap();
+    store.put(5 << 100, &[0xab; 700], Durable).unwrap();
+    let found = contents(&store);
+    store.close().unwrap();
+    let mut lines = String::new();
+    for (number, sector) in device.image().chunks(512).enumerate() {
+        let digits: String = sector.iter().map(|byte| format!("{byte:02x}")).collect();
+        match digits.trim_end_matches("00") {
+            "" => {}
+            digits => lines += &format!("{number} {digits}\n"),
+        }
+    }
+    if std::env::var_os("LUMP_WRITE_GOLDEN").is_some() {
+        std::fs::write(path, &lines).unwrap();
+    }
+    let golden = std::fs::read_to_string(path).unwrap();
+    assert!(golden == lines, "the same calls write other bytes than the golden image has");
+    let mut image = vec![0; 512 << 10];
+    for line in golden.lines() {
+        let (number, digits) = line.split_once(' ').unwrap();
+        let start = number.parse::<usize>().unwrap() * 512;
+        for (place, pair) in (start..).zip(digits.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).unwrap();
+            image[place] = u8::from_str_radix(pair, 16).unwrap();
+        }
+    }
+    let device = Arc::new(MemoryDevice::from_image(&image, 512));
+    assert_eq!(check(device.clone()).unwrap().findings, [""; 0]);
+    assert_eq!(contents(&open(device)), found);
+    assert_eq!(found.len(), 9);
+    assert_eq!(found[&(5 << 100)], [0xab; 700]);
+    assert_eq!(found[&(11 << 100)], [12; 440]);
+    // Sums in it, taken with another implementation.
+    let block = &image[(JOURNAL_BLOCK * BLOCK_BYTES) as usize..][..4096];
+    let parts = [small().uuid.unwrap().as_bytes(), &block[..8], &block[12..]].concat();
+    assert_eq!(block[8..12], crc32c::crc32c(&parts).to_le_bytes());
+}
