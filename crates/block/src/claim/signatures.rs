@@ -153,7 +153,8 @@ fn find(device: &File, own: &Own) -> io::Result<Option<Signature>> {
     for offset in [0, blocks * BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES as usize];
         device.read_exact_at(&mut block, offset).map_err(|error| {
-            let text = format!("it cannot be read at byte {offset}, where a {} may be: {error}", own.kind);
+            let text =
+                format!("it cannot be read at byte {offset}, where a {} may be: {error}", own.kind);
             io::Error::new(error.kind(), text)
         })?;
         if !block.starts_with(own.magic) {
