@@ -273,6 +273,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
     use crate::scratch::{Occupied, Scratch};
 
@@ -321,6 +323,40 @@ mod tests {
         ledger.gave_back(other).unwrap();
         drop(ledger);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_ledger_of_any_bytes_is_read_and_holds_no_more_than_its_lines() {
+        let seed = random_bits();
+        println!("seed {seed}");
+        let mut random = rand::rngs::StdRng::seed_from_u64(seed);
+        let home = Home::new();
+        let ledger = Ledger::start(&home.own).unwrap();
+        ledger.take(scratch("kurabe-1")).unwrap();
+        ledger.take(Taken::LoopNode { index: 7, file_system: 1, inode: 2 }).unwrap();
+        let whole = fs::read(ledger.path()).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        let mut unreadable = 0;
+        for _ in 0..5_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..random.random_range(1..8) {
+                let at = random.random_range(0..bytes.len());
+                match random.random_range(0..4) {
+                    0 => bytes[at] = random.random(),
+                    1 => drop(bytes.drain(at..(at + 9).min(bytes.len()))),
+                    2 => bytes.splice(at..at, whole[..20].to_vec()).for_each(drop),
+                    _ => bytes[at] = b"\n9-\"{}[],"[random.random_range(0..9)],
+                }
+                bytes.push(b'\n');
+            }
+            file.set_len(0).unwrap();
+            file.rewind().unwrap();
+            file.write_all(&bytes).unwrap();
+            let contents = read_contents(&file).unwrap();
+            assert!(contents.held.len() <= bytes.split(|byte| *byte == b'\n').count());
+            unreadable += contents.unreadable_lines;
+        }
+        assert!(unreadable > 1_000, "{unreadable}");
     }
 
     #[test]
