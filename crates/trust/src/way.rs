@@ -88,7 +88,8 @@ pub fn check(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> 
     }
 }
 
-/// The same of a directory to make something in, or on the way: in a sticky one nobody can touch what is another's.
+/// The same of a directory to make something in, or on the way: in a sticky one nobody can touch
+/// what is another's.
 pub(crate) fn check_directory(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> {
     if kind(stat) == FileType::Directory && stat.st_mode & 0o1000 != 0 {
         believe(path, stat.st_uid)?;
