@@ -109,7 +109,7 @@ fn a_result_of_somebody_else_is_shown_and_not_gone_on_with() {
     give_away(&result);
     let ran = bounded(&site, &["resume", "result"]).expect(2);
     let said = ran.says(&["belongs to user nobody", "--trust nobody", "on mem:64M", "setup: "]);
-    let shown = format!("  command: sh -c 'touch {}\\n: \\u{{1b}}[2J'", mark.display());
+    let shown = format!("  command: sh -c 'touch {}\\u{{a}}: \\u{{1b}}[2J'", mark.display());
     assert!(said.stderr.contains(&shown), "{}", said.stderr);
     bounded(&site, &["report", "result"]).expect(2).says(&["--trust nobody"]);
     assert_eq!(fs::read_to_string(result.join("records.jsonl")).unwrap(), "torn");
