@@ -52,6 +52,11 @@ fn files_that_are_read_are_regular_and_of_somebody_who_is_believed() {
     site.run(&["run", &name, "--print-study"]).expect(0);
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o646)).unwrap();
     bounded(&site, loads[0]).expect(2).says(&[&name, "can be written by other users"]);
+    // The working directory has no name in a relative path, and one in the refusal.
+    fs::set_permissions(site.work(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let refused = format!("{} can be written by other users", site.work().display());
+    site.run(&["run", "file"]).expect(2).says(&[&refused]);
+    fs::set_permissions(site.work(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     fs::remove_file(&file).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
     rustix::fs::mkfifoat(rustix::fs::CWD, &file, mode).unwrap();
