@@ -265,8 +265,6 @@ impl BlockDevice for FileDevice {
     }
 }
 
-/// Lends the thread's own aligned buffer of at least `length` bytes, at most [`COPY_BYTES`]: a
-/// fresh one for each transfer would cost its page faults each time.
 /// File system and inode, as `stat(2)` has them, of the file behind the loop device at `path`: under
 /// whatever name it was attached, in whatever mount namespace, and whether that name is still there.
 ///
@@ -283,6 +281,8 @@ fn neither_image_nor_device() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
+/// Lends the thread's own aligned buffer of at least `length` bytes, at most [`COPY_BYTES`]: a
+/// fresh one for each transfer would cost its page faults each time.
 fn with_copy_buffer<T>(length: usize, work: impl FnOnce(&mut AlignedBuffer) -> T) -> T {
     thread_local! {
         static COPY: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::zeroed(0));

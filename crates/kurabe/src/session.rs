@@ -13,6 +13,7 @@ use lab::study_file;
 use serde_json::Value;
 use trial::filesystem;
 use trust::Refused;
+use trust::text::line;
 
 use crate::exit::{self, Failure};
 use crate::flags::{
@@ -110,7 +111,7 @@ fn file_of(text: &StudyText) -> String {
         Some(device) => format!(
             "# Everything on {} is lost: whoever starts this study confirms it by --destroy NAME,\n\
              # on the command line and each time.\n{file}",
-            visible(device)
+            line(device)
         ),
     }
 }
@@ -154,7 +155,7 @@ fn foreign(directory: &Path, error: ResultError) -> Failure {
     let path = directory.join(PLAN_FILE);
     let text = is_foreign.then(|| trust::file::read_text_of_anybody(&path).ok()).flatten();
     if let Some(plan) = text.and_then(|text| read_plan(&path, &text).ok()) {
-        lines.push(format!("with your rights it would run, on {}:", visible(&plan.study.device)));
+        lines.push(format!("with your rights it would run, on {}:", line(&plan.study.device)));
         lines.extend(plan.study.workloads.iter().flat_map(commands));
     }
     Failure::refused(lines.join("\n"))
@@ -178,22 +179,13 @@ fn commands(workload: &Workload) -> Vec<String> {
             let words = line?.words();
             let joined = shlex::try_join(words.iter().map(String::as_str));
             let shown = joined.unwrap_or_else(|_| words.join(" "));
-            Some(format!("  {name}: {}", visible(&shown)))
+            Some(format!("  {name}: {}", trust::text::line(&shown)))
         })
         .collect();
     if load.is_none() {
         lines.push(format!("  load: {}", workload.load.kind()));
     }
     lines
-}
-
-/// A text on one line, in which everything can be seen.
-fn visible(text: &str) -> String {
-    let shown = |character: char| match character {
-        '\'' | '"' | '\\' => character.to_string(),
-        character => character.escape_debug().to_string(),
-    };
-    text.chars().map(shown).collect()
 }
 
 fn begin(
@@ -233,6 +225,6 @@ fn default_directory(name: &str) -> PathBuf {
     let first = PathBuf::from("kurabe-results").join(format!("{name}-{now}"));
     // Two studies may begin in one second.
     let numbered = |number: u32| PathBuf::from(format!("{}-{number}", first.display()));
-    let all = std::iter::once(first.clone()).chain((2..).map(numbered));
-    { all }.find(|path| !path.exists()).unwrap_or(first)
+    let mut all = std::iter::once(first.clone()).chain((2..).map(numbered));
+    all.find(|path| !path.exists()).unwrap_or(first)
 }

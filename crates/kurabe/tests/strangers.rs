@@ -52,6 +52,11 @@ fn files_that_are_read_are_regular_and_of_somebody_who_is_believed() {
     site.run(&["run", &name, "--print-study"]).expect(0);
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o646)).unwrap();
     bounded(&site, loads[0]).expect(2).says(&[&name, "can be written by other users"]);
+    // The working directory has no name in a relative path, and one in the refusal.
+    fs::set_permissions(site.work(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let refused = format!("{} can be written by other users", site.work().display());
+    site.run(&["run", "file"]).expect(2).says(&[&refused]);
+    fs::set_permissions(site.work(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     fs::remove_file(&file).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
     rustix::fs::mkfifoat(rustix::fs::CWD, &file, mode).unwrap();
@@ -109,7 +114,7 @@ fn a_result_of_somebody_else_is_shown_and_not_gone_on_with() {
     give_away(&result);
     let ran = bounded(&site, &["resume", "result"]).expect(2);
     let said = ran.says(&["belongs to user nobody", "--trust nobody", "on mem:64M", "setup: "]);
-    let shown = format!("  command: sh -c 'touch {}\\n: \\u{{1b}}[2J'", mark.display());
+    let shown = format!("  command: sh -c 'touch {}\\u{{a}}: \\u{{1b}}[2J'", mark.display());
     assert!(said.stderr.contains(&shown), "{}", said.stderr);
     bounded(&site, &["report", "result"]).expect(2).says(&["--trust nobody"]);
     assert_eq!(fs::read_to_string(result.join("records.jsonl")).unwrap(), "torn");

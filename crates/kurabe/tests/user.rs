@@ -272,6 +272,32 @@ fn loads_of_kurabes_own_run_as_the_user() {
     }
 }
 
+/// The runner, the trial in its namespaces and the load as another user are three processes.
+#[test]
+fn who_is_believed_by_the_runner_is_believed_by_the_trial_and_its_load() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let archive = site.home().join("x.tar");
+    let made = Command::new("tar").arg("-cf").arg(&archive).arg("/etc/passwd").status().unwrap();
+    assert!(made.success());
+    std::os::unix::fs::chown(&archive, Some(54_321), None).unwrap();
+    let archive = archive.display().to_string();
+    let contenders = ["ext4".to_string(), format!("d: {}", directory(&site))];
+    let [made, own] = contenders.each_ref().map(String::as_str);
+    let all = ["--device", "mem:64M", "--runs", "1", "--idle-wait", "200ms", "--tree", &archive];
+    for (name, flags, caller) in [
+        ("named", vec!["--trust", "54321"], None),
+        ("named-for-nobody", vec!["--trust", "54321", "--user", "nobody"], None),
+        ("caller", vec!["--user", "nobody"], Some("54321")),
+    ] {
+        let mut command = site.kurabe(&["compare", made, own, "--out", name]);
+        command.args(all).args(flags).envs(caller.map(|user| ("SUDO_UID", user)));
+        site.finish(command).expect(0);
+    }
+}
+
 #[test]
 fn a_load_cannot_write_what_is_not_given_to_it() {
     if !root() {

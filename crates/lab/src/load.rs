@@ -177,9 +177,6 @@ pub struct DbenchLoad {
     pub clients: u32,
     /// Seconds that are counted, after dbench's own warm-up.
     pub seconds: u32,
-    /// The load file; that of dbench's package by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load_file: Option<PathBuf>,
 }
 
 /// A replay of a dbench load file.

@@ -340,12 +340,8 @@ impl ResultWriter {
     /// so that a record never names one that is not there; the record comes back without them.
     pub fn append(&mut self, mut record: Record) -> Result<Record, ResultError> {
         if let Some(log) = record.load.as_mut().and_then(|load| load.histogram_log.take()) {
-            let directory = match self.directory.open_directory(HISTOGRAMS_DIRECTORY) {
-                Err(refused) if refused.is_missing() => {
-                    self.directory.make_directory(HISTOGRAMS_DIRECTORY, DIRECTORY_MODE)?
-                }
-                opened => opened?,
-            };
+            let directory =
+                self.directory.open_or_make_directory(HISTOGRAMS_DIRECTORY, DIRECTORY_MODE)?;
             directory.replace(histogram_file(record.trial), log.as_bytes(), FILE_MODE)?;
         }
         let failed = |error| Refused::system(&self.directory.path().join(RECORDS_FILE), error);
@@ -405,20 +401,13 @@ fn refuse_what_is_there(directory: &Directory) -> Result<(), ResultError> {
 }
 
 fn lock(directory: &Directory) -> Result<Lock, ResultError> {
-    loop {
-        let lock = directory.lock(LOCK_FILE).map_err(|error| match error {
-            LockError::Held { pid } => ResultError::Wrong {
-                path: directory.path().into(),
-                problem: format!("process {pid} is writing it; wait for it to end"),
-            },
-            LockError::Refused(refused) => refused.into(),
-        })?;
-        // One that was withdrawn while it was waited for is nobody's any more.
-        let holder = directory.read_text(LOCK_FILE);
-        if holder.is_ok_and(|holder| holder.trim() == std::process::id().to_string()) {
-            return Ok(lock);
-        }
-    }
+    directory.lock(LOCK_FILE).map_err(|error| match error {
+        LockError::Held { pid } => ResultError::Wrong {
+            path: directory.path().into(),
+            problem: format!("process {pid} is writing it; wait for it to end"),
+        },
+        LockError::Refused(refused) => refused.into(),
+    })
 }
 
 fn open_records(directory: &Directory) -> Result<File, Refused> {

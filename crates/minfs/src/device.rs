@@ -3,8 +3,9 @@
 //! A device is always opened exclusively. The daemon of a mount that was just ended may need a
 //! moment to let go of it, so a busy device that is mounted nowhere is waited for, with a bound.
 
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -98,7 +99,7 @@ fn write_protection(path: &Path, error: &io::Error) -> Option<&'static str> {
             "the file is write-protected by an attribute that `lsattr` shows: `chattr -i -a` lifts \
              it",
         ),
-        libc::EACCES if path.is_file() && std::fs::File::open(path).is_ok() => Some(
+        libc::EACCES if path.is_file() && File::open(path).is_ok() => Some(
             "the file is write-protected for you by its mode: `chmod u+w` where it is yours, sudo \
              where it is not",
         ),
@@ -181,7 +182,9 @@ pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
 /// The other way round: whether `path` is a loop device whose image someone has locked.
 fn is_image_locked(path: &Path, read_only: bool) -> bool {
     let image = path.canonicalize().ok().and_then(|path| backing_file(path.file_name()?.to_str()?));
-    let Some(image) = image.and_then(|image| std::fs::File::open(image).ok()) else { return false };
+    // By now the name may lead to something else: a FIFO is not waited for.
+    let open = |image| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(image).ok();
+    let Some(image) = image.and_then(open) else { return false };
     let wish = if read_only {
         FlockOperation::NonBlockingLockShared
     } else {

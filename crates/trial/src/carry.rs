@@ -140,7 +140,7 @@ impl Trial<'_> {
             // Such a trial has no namespace of its own, and may have no control group.
             note_ended(end_those_of(&instance.directory()), tools);
         }
-        let ended = self.end(instance.as_mut(), tools);
+        let ended = instance.end(tools);
         let detached = match attached {
             Some(attached) => attached.detach().map_err(|error| Failure::of(error.to_string())),
             None => Ok(()),
@@ -170,11 +170,15 @@ impl Trial<'_> {
             true => Failure::Stopped,
             false => Failure::of(error.to_string()),
         })?;
-        self.counters = DeviceCounters::of_node(attached.node()).ok();
-        self.record.flushes_uncounted =
-            self.counters.as_ref().is_some_and(|counters| !counters.counts_flushes());
+        self.count_by(DeviceCounters::of_node(attached.node()));
         self.record.notes.extend_from_slice(attached.notes());
         Ok(Some(attached))
+    }
+
+    fn count_by(&mut self, counters: io::Result<DeviceCounters>) {
+        self.counters = counters.ok();
+        self.record.flushes_uncounted =
+            self.counters.as_ref().is_some_and(|counters| !counters.counts_flushes());
     }
 
     fn phases(
@@ -206,10 +210,8 @@ impl Trial<'_> {
             user.receive(&directory, &spec.scratch).map_err(Failure::of)?;
         }
         if !file_system.needs_device() {
-            self.counters = DeviceCounters::under_directory(&directory).ok();
+            self.count_by(DeviceCounters::under_directory(&directory));
             self.record.device_shared = self.counters.is_some();
-            self.record.flushes_uncounted =
-                self.counters.as_ref().is_some_and(|counters| !counters.counts_flushes());
         }
         self.record.mounted_as = mounted_as(&directory).filter(|_| has_files);
         if let Some(setup) = &spec.workload.setup {
@@ -228,13 +230,7 @@ impl Trial<'_> {
         self.timed(Phase::Sync, || instance.sync(tools))?;
         if let Some(talk) = talk {
             // Only now: reading it before the sync would give the device time that nobody bills.
-            let mut report = talk
-                .report()
-                .map_err(|error| Failure::of(format!("the load's report: {error}")))?;
-            for aside in std::mem::take(&mut report.asides) {
-                self.record.set_aside(aside);
-            }
-            self.record.load = Some(report);
+            self.take_report(talk)?;
         }
         self.record.daemon_cpu_ns = instance
             .daemon_cpu_ns()
@@ -250,6 +246,16 @@ impl Trial<'_> {
             }
             self.timed(Phase::Check, || instance.check(tools))?;
         }
+        Ok(())
+    }
+
+    fn take_report(&mut self, talk: Talk) -> Result<(), Failure> {
+        let mut report =
+            talk.report().map_err(|error| Failure::of(format!("the load's report: {error}")))?;
+        for aside in std::mem::take(&mut report.asides) {
+            self.record.set_aside(aside);
+        }
+        self.record.load = Some(report);
         Ok(())
     }
 
@@ -409,11 +415,6 @@ impl Trial<'_> {
         let bounds = Bounds { user, group, deadline: self.deadline };
         command::run(command, directory, &environment, bounds, output, talk, self.stop)
             .map_err(|error| Failure::of(error.to_string()))
-    }
-
-    /// Gives the file system back.
-    fn end(&mut self, instance: &mut dyn Instance, tools: &mut Toolbox) -> Result<(), Failure> {
-        instance.end(tools)
     }
 
     fn begin(&mut self, phase: Phase) {

@@ -19,7 +19,7 @@ use std::sync::Mutex;
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
-use trust::{Directory, Refused};
+use trust::Directory;
 
 mod clean;
 
@@ -96,12 +96,7 @@ struct State {
 impl Ledger {
     /// Begins the runner's ledger in kurabe's own directory.
     pub fn start(own: &Directory) -> io::Result<Ledger> {
-        let directory = match own.make_directory(LEDGERS, 0o700) {
-            Err(Refused::System { error, .. }) if error.kind() == io::ErrorKind::AlreadyExists => {
-                own.open_directory(LEDGERS)?
-            }
-            made => made?,
-        };
+        let directory = own.open_or_make_directory(LEDGERS, 0o700)?;
         Ledger::create(directory, format!("{}.jsonl", random_name()))
     }
 

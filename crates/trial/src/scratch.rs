@@ -88,14 +88,13 @@ impl Occupied {
     /// The directory is being cleaned or gone: the runner is dead, and nothing may be taken any
     /// more. A stranger could change it.
     pub fn enter(path: &Path) -> io::Result<Occupied> {
-        let gone =
-            || io::Error::other(format!("{} is being removed: the runner is gone", path.display()));
         let scratch = Directory::open(path)?;
         let locked = rustix::fs::flock(scratch.descriptor(), FlockOperation::NonBlockingLockShared);
         // A file system that knows no locks on directories has none for the cleaner either.
         let is_cleaned = locked == Err(rustix::io::Errno::WOULDBLOCK);
         if is_cleaned || rustix::fs::fstat(scratch.descriptor())?.st_nlink == 0 {
-            return Err(gone());
+            let text = format!("{} is being removed: the runner is gone", path.display());
+            return Err(io::Error::other(text));
         }
         // From here on the trial starts programs, which are given 0, 1 and 2 and nothing else.
         sys::keep_descriptors_from_children()?;

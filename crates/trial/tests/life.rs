@@ -220,7 +220,7 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
     assert!(refusal.contains(&format!("--destroy '{name}:ext4'")), "{refusal}");
 
     let prepared = prepare(&format!("{name}:ext4")).unwrap();
-    assert_eq!(prepared.size_bytes(), 320 << 20);
+    assert_eq!(prepared.facts().size_bytes, 320 << 20);
     assert_eq!(prepared.facts().block_device.as_ref().unwrap().name, name);
     let mut start = [0; 4096];
     std::os::unix::fs::FileExt::read_exact_at(&fs::File::open(&disk.0).unwrap(), &mut start, 0)

@@ -6,11 +6,10 @@
 //! written goes into a new file of a random name first, created exclusively.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
@@ -102,14 +101,7 @@ impl Directory {
             Err(refused) if refused.is_missing() => Directory::open_or_make(above, mode)?,
             above => above?,
         };
-        match above.make_directory(name, mode) {
-            Err(Refused::System { error, .. })
-                if error.kind() == std::io::ErrorKind::AlreadyExists =>
-            {
-                Directory::open(path)
-            }
-            made => Ok(Directory { path: path.into(), ..made? }),
-        }
+        Ok(Directory { path: path.into(), ..above.open_or_make_directory(name, mode)? })
     }
 
     /// kurabe's own directory, made when it is missing: `/var/lib/kurabe` of root, below
@@ -183,7 +175,6 @@ impl Directory {
 
     /// Its descriptor.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        use std::os::fd::AsFd;
         self.opened.as_fd()
     }
 
@@ -222,6 +213,22 @@ impl Directory {
     pub fn open_directory(&self, name: impl AsRef<OsStr>) -> Result<Directory, Refused> {
         let (place, stat) = self.place(name.as_ref())?;
         Directory::checked(&self.path.join(name.as_ref()), place, &stat)
+    }
+
+    /// Opens a directory in it and makes it when it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Directory::open`].
+    pub fn open_or_make_directory(
+        &self,
+        name: impl AsRef<OsStr>,
+        mode: u32,
+    ) -> Result<Directory, Refused> {
+        match self.make_directory(&name, mode) {
+            Err(refused) if refused.exists() => self.open_directory(name),
+            made => made,
+        }
     }
 
     /// Opens a file in it for reading.
@@ -413,9 +420,7 @@ impl Directory {
     pub fn lock(&self, name: impl AsRef<OsStr>) -> Result<Lock, LockError> {
         let name = one_name(name.as_ref());
         let mut file = match self.create_file(name, 0o600) {
-            Err(Refused::System { error, .. })
-                if error.kind() == std::io::ErrorKind::AlreadyExists =>
-            {
+            Err(refused) if refused.exists() => {
                 let (place, stat) = self.place(name)?;
                 file::reopen(&self.path.join(name), &place, &stat, OFlags::RDWR)?
             }
@@ -431,25 +436,17 @@ impl Directory {
             }
             Err(error) => return Err(system(error.into()).into()),
         }
+        // The holder before may have removed it meanwhile; then it keeps nobody out.
+        let stat = rustix::fs::fstat(&file).map_err(|error| system(error.into()))?;
+        if stat.st_nlink == 0 {
+            return self.lock(name);
+        }
         let written = file
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         written.map_err(system)?;
         Ok(Lock(file))
-    }
-
-    /// Gives it to its user alone, or to all.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub fn set_mode(&self, mode: u32) -> Result<(), Refused> {
-        let file = File::from(
-            self.opened.try_clone().map_err(|error| Refused::system(&self.path, error))?,
-        );
-        file.set_permissions(Permissions::from_mode(mode))
-            .map_err(|error| Refused::system(&self.path, error))
     }
 
     /// Makes what was named in it durable.
@@ -480,8 +477,8 @@ impl Directory {
     }
 }
 
-/// A name that nobody else has: 64 random bits behind what every name of kurabe's begins with.
-pub fn random_name() -> String {
+/// A name that nobody else has, for a file on its way to its own: hidden, with 64 random bits.
+fn random_name() -> String {
     format!(".kurabe-{:016x}", rand::random::<u64>())
 }
 

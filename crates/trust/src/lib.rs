@@ -76,7 +76,16 @@ impl Refused {
 
     /// Whether there is no such file.
     pub fn is_missing(&self) -> bool {
-        matches!(self, Refused::System { error, .. } if error.kind() == io::ErrorKind::NotFound)
+        self.says(io::ErrorKind::NotFound)
+    }
+
+    /// Whether the name that was to be made is taken.
+    pub fn exists(&self) -> bool {
+        self.says(io::ErrorKind::AlreadyExists)
+    }
+
+    fn says(&self, kind: io::ErrorKind) -> bool {
+        matches!(self, Refused::System { error, .. } if error.kind() == kind)
     }
 }
 

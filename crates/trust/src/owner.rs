@@ -28,14 +28,16 @@ pub fn trust(users: &[String]) -> Result<(), String> {
     NAMED.set(named).map_err(|_| "--trust was read twice".into())
 }
 
-/// The words that make another kurabe believe the same users as this one.
+/// The words that make another kurabe believe the same users as this one. That one may run as
+/// another user, and then knows no caller.
 pub fn words() -> Vec<String> {
-    let named = NAMED.get().into_iter().flatten();
-    named.flat_map(|user| ["--trust".to_string(), user.to_string()]).collect()
+    let named = NAMED.get().into_iter().flatten().copied();
+    let believed = named.chain([caller()]).filter(|user| *user != 0);
+    believed.flat_map(|user| ["--trust".to_string(), user.to_string()]).collect()
 }
 
 /// The user who called this process: of root by sudo(8) or pkexec(1) that one, otherwise its own.
-pub fn caller() -> u32 {
+fn caller() -> u32 {
     let own = rustix::process::geteuid();
     let of = |name| std::env::var(name).ok()?.parse().ok();
     match own.is_root() {
@@ -45,7 +47,7 @@ pub fn caller() -> u32 {
 }
 
 /// Whether what this user owns is believed.
-pub fn is_believed(user: u32) -> bool {
+pub(crate) fn is_believed(user: u32) -> bool {
     user == 0
         || user == caller()
         || user == rustix::process::geteuid().as_raw()
@@ -53,7 +55,7 @@ pub fn is_believed(user: u32) -> bool {
 }
 
 /// A user's name, or the number of one without a name.
-pub fn name(user: u32) -> String {
+pub(crate) fn name(user: u32) -> String {
     let known = User::from_uid(Uid::from_raw(user)).ok().flatten();
     known.map_or_else(|| user.to_string(), |known| known.name)
 }

@@ -38,7 +38,7 @@ pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
     let mut names = names_of(path);
     let mut links = 0;
     while let Some(name) = names.pop_front() {
-        check_directory(&walked, &at, &stat)?;
+        check_directory(&shown(&walked), &at, &stat)?;
         let next = walked.join(&name);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let system = |error| Refused::system(path, error);
@@ -88,7 +88,8 @@ pub fn check(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> 
     }
 }
 
-/// The same of a directory to make something in, or on the way: in a sticky one nobody can touch what is another's.
+/// The same of a directory to make something in, or on the way: in a sticky one nobody can touch
+/// what is another's.
 pub(crate) fn check_directory(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> {
     if kind(stat) == FileType::Directory && stat.st_mode & 0o1000 != 0 {
         believe(path, stat.st_uid)?;
@@ -160,8 +161,16 @@ fn start(path: &Path) -> Result<(OwnedFd, Stat, PathBuf), Refused> {
     let system = |error| Refused::system(path, error);
     let at = rustix::fs::openat(CWD, first, flags, Mode::empty()).map_err(system)?;
     let stat = rustix::fs::fstat(&at).map_err(system)?;
-    let shown = if path.is_absolute() { PathBuf::from("/") } else { PathBuf::new() };
-    Ok((at, stat, shown))
+    let walked = if path.is_absolute() { PathBuf::from("/") } else { PathBuf::new() };
+    Ok((at, stat, walked))
+}
+
+/// What was walked so far, in words: of a relative path at first nothing.
+fn shown(walked: &Path) -> PathBuf {
+    match walked.as_os_str().is_empty() {
+        true => std::env::current_dir().unwrap_or_else(|_| ".".into()),
+        false => walked.into(),
+    }
 }
 
 fn names_of(path: &Path) -> VecDeque<OsString> {

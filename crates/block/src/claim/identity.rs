@@ -70,7 +70,7 @@ impl Identity {
     }
 
     /// What differs from `granted`, in words; absent when nothing does.
-    pub fn difference(&self, granted: &Identity) -> Option<String> {
+    fn difference(&self, granted: &Identity) -> Option<String> {
         let mut parts = Vec::new();
         let mut compare = |name: &str, now: Option<String>, was: Option<String>| {
             if now != was {

@@ -21,19 +21,18 @@ pub struct Mount {
     pub options: String,
 }
 
-/// The mounts that this thread sees (a thread can have a namespace of its own), in the order in which they were made.
+/// The mounts that this thread sees (a thread can have a namespace of its own), in the order in
+/// which they were made.
 pub fn mounts() -> io::Result<Vec<Mount>> {
-    mounts_in(Path::new("/proc/thread-self/mountinfo"))
-}
-
-/// The mounts in one `mountinfo` file.
-pub fn mounts_in(path: &Path) -> io::Result<Vec<Mount>> {
-    mounts_of(path, |_| true)
+    mounts_of(Path::new("/proc/thread-self/mountinfo"), |_| true)
 }
 
 /// The mounts of the devices that are `wanted`, in one `mountinfo` file. It is read line by line:
 /// there may be tens of thousands of others.
-pub fn mounts_of(path: &Path, wanted: impl Fn((u32, u32)) -> bool) -> io::Result<Vec<Mount>> {
+pub(super) fn mounts_of(
+    path: &Path,
+    wanted: impl Fn((u32, u32)) -> bool,
+) -> io::Result<Vec<Mount>> {
     let mut table = BufReader::new(File::open(path)?);
     let mut mounts = Vec::new();
     let mut line = Vec::new();
@@ -116,7 +115,7 @@ torn 1 2:\n\
     fn only_what_is_wanted_is_kept() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), TEXT).unwrap();
-        assert_eq!(mounts_in(file.path()).unwrap(), parse(TEXT));
+        assert_eq!(mounts_of(file.path(), |_| true).unwrap(), parse(TEXT));
         let mounts = mounts_of(file.path(), |number| number == (7, 12)).unwrap();
         assert_eq!(mounts, [parse(TEXT).remove(1)]);
     }

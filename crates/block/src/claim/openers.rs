@@ -156,7 +156,6 @@ fn name_of(directory: impl AsFd, path: impl Arg, relatives: &Relatives) -> Optio
 mod tests {
     use super::*;
 
-    use std::os::fd::AsFd;
     use std::process::{Child, Command, Stdio};
 
     use crate::common;

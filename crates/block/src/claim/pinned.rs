@@ -95,7 +95,7 @@ fn open_checked(path: &Path, how: OFlags, granted: &Identity) -> io::Result<File
 
 /// Opens once more what `opened` has open, whatever its path leads to by now.
 pub(super) fn again(opened: &impl AsFd, how: OFlags) -> io::Result<File> {
-    let path = format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd());
+    let path = trust::way::descriptor_path(opened.as_fd().as_raw_fd());
     // Without waiting: a drive without a medium is to be looked at as well.
     let flags = how | OFlags::CLOEXEC | OFlags::NONBLOCK;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())

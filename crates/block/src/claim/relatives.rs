@@ -91,10 +91,7 @@ impl Relatives {
 
     /// Adds a device, once.
     fn add(&mut self, directory: &Path) -> Option<Node> {
-        let number = read(&directory.join("dev")).and_then(|text| {
-            let (major, minor) = text.split_once(':')?;
-            Some((major.parse().ok()?, minor.parse().ok()?))
-        })?;
+        let number = number_of(directory)?;
         if self.knows(number) {
             return None;
         }
@@ -187,6 +184,12 @@ impl Relatives {
     }
 }
 
+fn number_of(directory: &Path) -> Option<Number> {
+    let text = read(&directory.join("dev"))?;
+    let (major, minor) = text.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -198,13 +201,11 @@ fn loops() -> io::Result<Vec<Loop>> {
     for entry in entries(Path::new("/sys/block")) {
         let directory = entry.path();
         let Some(path) = read(&directory.join("loop/backing_file")) else { continue };
-        let number = read(&directory.join("dev")).unwrap_or_default();
-        let Some((major, minor)) = number.split_once(':') else { continue };
-        let (Ok(major), Ok(minor)) = (major.parse(), minor.parse()) else { continue };
+        let Some(number) = number_of(&directory) else { continue };
         let name = file_name(&directory);
         let behind = match &mut room {
-            Some(room) => behind(room, (major, minor)),
-            none => node_room().and_then(|made| behind(none.insert(made), (major, minor))),
+            Some(room) => behind(room, number),
+            none => node_room().and_then(|made| behind(none.insert(made), number)),
         };
         let behind = match behind {
             Ok(behind) => behind,
@@ -219,7 +220,7 @@ fn loops() -> io::Result<Vec<Loop>> {
                 _ => return Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
             },
         };
-        loops.push(Loop { name, number: (major, minor), behind });
+        loops.push(Loop { name, number, behind });
     }
     Ok(loops)
 }

@@ -329,7 +329,6 @@ impl WorkloadText {
             "dbench" => Load::Dbench(DbenchLoad {
                 clients: clients(self.dbench.unwrap_or_default(), &field(key))?,
                 seconds: self.seconds(index)?,
-                load_file: None,
             }),
             "dbench-replay" => Load::DbenchReplay(self.resolve_replay(index)?),
             _ => Load::Bonnie(BonnieLoad {

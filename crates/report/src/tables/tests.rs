@@ -157,7 +157,7 @@ fn a_part_of_a_study_is_announced_above_its_numbers() {
     let load = |seconds| {
         let mut study = full.clone();
         study.workloads[0].load =
-            lab::load::Load::Dbench(lab::load::DbenchLoad { clients: 4, seconds, load_file: None });
+            lab::load::Load::Dbench(lab::load::DbenchLoad { clients: 4, seconds });
         study
     };
     let mut here = load(3);

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use block::claim::Identity;
@@ -234,7 +233,6 @@ fn add_and_configure(
         let node = OpenOptions::new()
             .read(true)
             .write(true)
-            .custom_flags(libc::O_CLOEXEC)
             .open(&path)
             .map_err(system("opening the loop device of"))?;
         let configured = match configure(&node, image, block_size_bytes) {

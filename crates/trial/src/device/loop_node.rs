@@ -55,8 +55,8 @@ pub fn open_control() -> io::Result<File> {
     })
 }
 
-/// Finds the node of a loop device, or makes one in `directory`, which is kurabe's alone, where `/dev` is not kept by the
-/// kernel.
+/// Finds the node of a loop device. Where the kernel does not keep `/dev`, one is made in
+/// `directory`, which is kurabe's alone.
 pub fn node_path(index: u32, directory: &Path) -> io::Result<PathBuf> {
     let number = device_number(index)?;
     let usual = PathBuf::from(format!("/dev/loop{index}"));

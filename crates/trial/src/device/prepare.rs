@@ -23,7 +23,6 @@ use crate::stop::Stop;
 #[derive(Debug)]
 pub struct Prepared {
     device: Device,
-    size_bytes: u64,
     facts: DeviceFacts,
     /// The file without a name of an image, or its memory, which live as long as this descriptor.
     _held: Option<File>,
@@ -54,11 +53,6 @@ impl Prepared {
         }
     }
 
-    /// Size in bytes.
-    pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
-    }
-
     /// What the result says.
     pub fn facts(&self) -> &DeviceFacts {
         &self.facts
@@ -71,7 +65,6 @@ impl Prepared {
         let size_bytes = facts.size_bytes;
         Ok(Prepared {
             device: Device::Image { path: path.into(), file_system, inode, size_bytes, memory },
-            size_bytes,
             facts,
             _held: Some(file),
             real: None,
@@ -103,9 +96,9 @@ pub fn prepare(
         }
         DeviceRequest::Memory { size_bytes } => prepare_memory(request, *size_bytes, stop, report),
         DeviceRequest::Block { path, destroy } => {
-            let (real, size_bytes, facts) = real::prepare(path, destroy, stop, report)?;
+            let (real, facts) = real::prepare(path, destroy, stop, report)?;
             let device = Device::Block { path: path.clone(), identity: real.identity() };
-            Ok(Prepared { device, size_bytes, facts, _held: None, real: Some(real) })
+            Ok(Prepared { device, facts, _held: None, real: Some(real) })
         }
     }
 }

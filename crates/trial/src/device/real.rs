@@ -108,7 +108,7 @@ pub fn prepare(
     destroy: &str,
     stop: &Stop,
     report: &mut dyn FnMut(Progress),
-) -> Result<(RealDevice, u64, DeviceFacts), DeviceError> {
+) -> Result<(RealDevice, DeviceFacts), DeviceError> {
     let granted = claim(path, destroy)?;
     let size_bytes = granted.findings().size_bytes;
     let system = |what: &str| DeviceError::system(format!("{what} {}", path.display()));
@@ -124,7 +124,7 @@ pub fn prepare(
         fill_ns: started.elapsed().as_nanos() as u64,
     };
     let real = RealDevice { pinned: granted.into_pinned(), left: RefCell::default() };
-    Ok((real, size_bytes, facts))
+    Ok((real, facts))
 }
 
 /// How long a device is waited for that somebody else has exclusively: a program that the runner

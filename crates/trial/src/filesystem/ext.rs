@@ -37,7 +37,6 @@ const COMMON: KernelFileSystem = KernelFileSystem {
     make: |_| Vec::new(),
     // Room for a journal and a few files.
     size_bytes_min: 16 << 20,
-    // With a journal or without, with extents or without.
     mount_options_without_discard: &[],
     geometry: &["dumpe2fs", "-h"],
     check: &["e2fsck", "-fn"],

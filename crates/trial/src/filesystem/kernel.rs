@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -185,7 +186,9 @@ pub fn sync_file_system(point: &Path, tools: &mut Toolbox) -> Result<(), Failure
     let failed = |error: io::Error| {
         Failure::of(format!("syncing {}: {error}; see 'dmesg'", point.display()))
     };
-    let directory = File::open(point).map_err(failed)?;
+    // What a load may have put in its place (a FIFO) is not waited for.
+    let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(point);
+    let directory = directory.map_err(failed)?;
     rustix::fs::syncfs(&directory).map_err(|error| failed(error.into()))
 }
 

@@ -245,7 +245,7 @@ fn vacate(scratch: &Directory) -> io::Result<()> {
     Ok(())
 }
 
-/// How long a busy mount is waited for before it is detached from the tree.
+/// How long a busy mount is waited for.
 const UNMOUNT_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Unmounts everything below `directory`, the innermost first. Nothing is removed below it unless

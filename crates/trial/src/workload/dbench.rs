@@ -15,18 +15,15 @@ use super::{directory_of, drift_of};
 use crate::stop::Stop;
 
 /// The load file that dbench takes, as far as it can be read here.
-fn load_file(load: &DbenchLoad) -> Option<LoadFile> {
-    let path = load.load_file.as_deref().unwrap_or(Path::new(PACKAGED_LOAD_FILE));
-    LoadFile::parse(&std::fs::read(path).ok()?).ok()
+fn load_file() -> Option<LoadFile> {
+    let path = Path::new(PACKAGED_LOAD_FILE);
+    LoadFile::parse(&trust::file::read(path, trust::file::TEXT_BYTES_MAX).ok()?).ok()
 }
 
 /// Whether dbench is there, and whether its clients fit.
 pub(super) fn check(load: &DbenchLoad, room: Option<&Room>) -> Result<(), String> {
     Tool::Dbench.locate().map_err(|error| error.to_string())?;
-    if let Some(path) = load.load_file.as_ref().filter(|path| !path.is_file()) {
-        return Err(format!("load file {}: not found", path.display()));
-    }
-    match load_file(load) {
+    match load_file() {
         Some(file) => check_clients(&file, load.clients, room),
         None => Ok(()),
     }
@@ -45,8 +42,8 @@ pub(super) fn check_clients(
 
 /// What it will do, and whether it fits.
 pub(super) fn plan_text(load: &DbenchLoad, room: Option<&Room>) -> String {
-    let path = load.load_file.as_deref().unwrap_or(Path::new(PACKAGED_LOAD_FILE));
-    clients_text(load_file(load).as_ref(), path, load.clients, load.seconds, room)
+    let path = Path::new(PACKAGED_LOAD_FILE);
+    clients_text(load_file().as_ref(), path, load.clients, load.seconds, room)
 }
 
 /// The plan of dbench and of its replay.
@@ -77,7 +74,7 @@ pub(super) fn run(load: &DbenchLoad, target: &Target, stop: &Stop) -> Result<Loa
         directory: directory_of(target)?,
         clients: load.clients,
         execute_seconds: load.seconds,
-        load_file: load.load_file.as_deref().map(Path::new),
+        load_file: None,
         options: &[],
     };
     let report = dbench(&plan, stop.flag(), &mut |_| ()).map_err(|error| error.to_string())?;
@@ -85,7 +82,7 @@ pub(super) fn run(load: &DbenchLoad, target: &Target, stop: &Stop) -> Result<Loa
         return Err("dbench counted nothing; give it more time by --time".into());
     }
     let mut translated = translate(&report);
-    let file = load_file(load);
+    let file = load_file();
     translated.caveat = file
         .filter(|file| report.lines_max() < file.operations.len() as u64)
         .map(|file| partial_pass(&file));
