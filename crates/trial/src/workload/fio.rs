@@ -11,7 +11,8 @@ use loads::fio::jobfile::System;
 use loads::fio::matrix::{Cell, CellResult, FILES, Matrix, Pattern, QueueEngine, Submission};
 use loads::fio::size::need;
 use loads::fio::{
-    Fio, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out, understood,
+    Fio, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out, synced_at_end,
+    understood, unsynced,
 };
 use loads::latency::Recording;
 use loads::tool::Tool;
@@ -88,6 +89,13 @@ pub(super) fn plan_text(load: &FioLoad, room: Option<&Room>) -> Result<String, S
         let unknown = "what they need cannot be told in advance";
         entries.push(("jobs of unknown size", format!("{}: {unknown}", need.unknown_jobs)));
     }
+    let synced = synced_at_end(&job);
+    if !synced.is_empty() {
+        let words =
+            "they write through the page cache; their figures include an fsync at their end";
+        entries.push(("jobs with end_fsync=1 added", format!("{}: {words}", synced.join(", "))));
+    }
+    entries.extend(caveat(&job).map(|words| ("caution", words)));
     Ok(room::lines(&entries) + &room::verdict(need.bytes, room))
 }
 
@@ -117,6 +125,17 @@ pub(super) fn plan_text_of_matrix(
     ]) + &room::verdict(load.size_bytes, room))
 }
 
+/// What the figures leave out, where the job says so.
+fn caveat(job: &JobFile) -> Option<String> {
+    let unsynced = unsynced(job);
+    (!unsynced.is_empty()).then(|| {
+        format!(
+            "figures of {} count writes to the page cache, not to the device; take its end_fsync=0 out",
+            unsynced.join(", ")
+        )
+    })
+}
+
 fn target(place: &Place) -> Result<Target, String> {
     match place {
         Place::Directory(directory) => Ok(Target::Directory(directory.clone())),
@@ -126,13 +145,15 @@ fn target(place: &Place) -> Result<Target, String> {
 }
 
 pub(super) fn run(load: &FioLoad, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
-    let outcome = run_job(&job(load)?, task, stop)?;
+    let job = job(load)?;
+    let outcome = run_job(&job, task, stop)?;
     let report = &outcome.report;
     Ok(LoadReport {
         metrics: metrics(report),
         latencies: latencies(&outcome.latencies.summary()),
         series: throughput(report),
         findings: findings(report),
+        caveat: caveat(&job),
         histogram_log: Some(histogram_log(&outcome.latencies, report.finished.elapsed_ns)?),
         details: serde_json::to_value(report).expect("a report has a JSON form"),
         ..LoadReport::default()
