@@ -1,6 +1,9 @@
 //! The installed fio: any job that stays within its target, and the flash study's matrix.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use lab::load::{
     FioLoad, FioMatrixLoad, LoadReport, LoadTask, MatrixCell, Metric, OVERALL_OPERATION, Series,
@@ -18,7 +21,8 @@ use loads::latency::Recording;
 use loads::tool::Tool;
 
 use super::room::{self, Room};
-use super::{histogram_log, latencies};
+use super::{histogram_log, latencies, whole_sync};
+use crate::counters::DeviceCounters;
 use crate::stop::Stop;
 
 /// Name of fio's job when it is given as options.
@@ -360,7 +364,37 @@ fn kind_of_cell(cell: &MatrixCell, kind: &str) -> String {
     format!("{cell}-{kind}")
 }
 
-/// Runs every cell; each cell's operations a second are a figure of their own.
+/// Makes what a cell wrote durable and waits until the device is quiet, so that the next cell does
+/// not pay for it.
+fn settle(task: &LoadTask, counters: Option<&DeviceCounters>, stop: &Stop) -> Result<(), String> {
+    match &task.target {
+        Place::Directory(directory) => whole_sync(task).run(directory),
+        Place::Device(node) | Place::Minfs(node) => File::open(node).and_then(|n| n.sync_all()),
+    }
+    .map_err(|error| format!("the sync after a cell: {error}"))?;
+    let read = || counters.and_then(|counters| counters.read().ok());
+    let mut last = read();
+    for _ in 0..QUIET_POLLS_MAX {
+        if last.is_none() || stop.flag().load(Ordering::Relaxed) {
+            break;
+        }
+        std::thread::sleep(QUIET_INTERVAL);
+        let now = read();
+        if now.zip(last).is_none_or(|(now, last)| now.quiet_since(&last)) {
+            break;
+        }
+        last = now;
+    }
+    Ok(())
+}
+
+/// How long the device has to be quiet after a cell, and how often that is looked at: a device
+/// that is never quiet costs a second.
+const QUIET_INTERVAL: Duration = Duration::from_millis(100);
+const QUIET_POLLS_MAX: u32 = 10;
+
+/// Runs every cell, in the order of the task's seed; each cell's operations a second are a figure
+/// of their own, told in the matrix's order.
 pub(super) fn run_matrix(
     load: &FioMatrixLoad,
     task: &LoadTask,
@@ -368,11 +402,22 @@ pub(super) fn run_matrix(
 ) -> Result<LoadReport, String> {
     let matrix = matrix(load)?;
     let target = target(&task.target)?;
+    let counters = task.device.as_deref().and_then(|node| DeviceCounters::of_node(node).ok());
     let (mut metrics, mut results, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     let (mut recordings, mut elapsed_ns) = (Vec::new(), 0);
-    for cell in matrix.cells() {
-        let outcome = run_job(&matrix.job(cell, &target), task, stop)
+    let order = matrix.cells_shuffled(task.order_seed);
+    let mut outcomes = Vec::new();
+    for (place, cell) in order.iter().enumerate() {
+        if place > 0 {
+            settle(task, counters.as_ref(), stop)?;
+        }
+        let outcome = run_job(&matrix.job(*cell, &target), task, stop)
             .map_err(|error| format!("cell {cell}: {error}"))?;
+        outcomes.push((*cell, outcome));
+    }
+    let cells = matrix.cells();
+    outcomes.sort_by_key(|(cell, _)| cells.iter().position(|other| other == cell));
+    for (cell, outcome) in outcomes {
         findings.extend(falsified(&outcome.report).map(|words| format!("cell {cell}: {words}")));
         let result = CellResult::new(cell, &outcome.report.jobs);
         metrics.push(Metric {
@@ -402,7 +447,11 @@ pub(super) fn run_matrix(
         latencies,
         histogram_log: Some(histogram_log(&recording, elapsed_ns)?),
         findings,
-        details: serde_json::json!({ "matrix": matrix, "cells": results }),
+        details: serde_json::json!({
+            "matrix": matrix,
+            "order": order.iter().map(Cell::to_string).collect::<Vec<_>>(),
+            "cells": results,
+        }),
         ..LoadReport::default()
     })
 }
