@@ -247,6 +247,9 @@ pub struct LoadTask {
     /// the kernel's is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cool_command: Option<Vec<String>>,
+    /// Seed of the order in which a load of several parts carries them out, where it is random.
+    #[serde(default)]
+    pub order_seed: u64,
     /// A directory of kurabe's own for the load's files, which lies outside of the target.
     pub scratch: PathBuf,
 }

@@ -3,8 +3,8 @@
 //!
 //! Invariant: every block holds each pair of workload and contender exactly once.
 
-use rand::SeedableRng;
 use rand::seq::SliceRandom;
+use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +95,7 @@ impl Plan {
         TrialSpec {
             schema: SCHEMA_VERSION,
             trial: trial.trial,
+            order_seed: self.order_seed(trial.trial),
             block: block.block,
             warmup: block.warmup,
             contender,
@@ -109,6 +110,14 @@ impl Plan {
             scratch,
             output: study.output.clone(),
         }
+    }
+
+    /// The seed of the order within a trial: another one for each trial of the study.
+    fn order_seed(&self, trial: u32) -> u64 {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        // The plan's own order is drawn from stream 0.
+        random.set_stream(1 + u64::from(trial));
+        random.next_u64()
     }
 
     /// Refuses what [`Plan::new`] never makes, so that whoever uses a plan that was read from a
@@ -185,7 +194,10 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::fixture;
     use crate::study::{CommandText, StudyText, WorkloadText};
 
     fn study() -> Study {
@@ -234,6 +246,18 @@ mod tests {
         }
         assert!(plan.blocks[0].warmup && !plan.blocks[1].warmup);
         assert_eq!(plan.blocks[1].block, 0);
+    }
+
+    #[test]
+    fn each_trial_has_an_order_of_its_own_that_the_seed_decides() {
+        let seeds = |seed: u64| {
+            let mut plan = fixture::plan(&["ext4", "xfs"], 3);
+            plan.seed = seed;
+            (0..6).map(|trial| plan.order_seed(trial)).collect::<Vec<u64>>()
+        };
+        let (found, distinct) = (seeds(1), seeds(1).into_iter().collect::<BTreeSet<u64>>());
+        assert_eq!((distinct.len(), &found), (6, &seeds(1)));
+        assert!(seeds(2).iter().all(|seed| !distinct.contains(seed)));
     }
 
     #[test]

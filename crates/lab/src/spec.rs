@@ -18,6 +18,10 @@ pub struct TrialSpec {
     pub schema: u32,
     /// Number of the trial in the plan, from 0; `KURABE_TRIAL` in the command's environment.
     pub trial: u32,
+    /// Seed of a load that carries its parts out in random order, drawn from the study's and the
+    /// trial's number.
+    #[serde(default)]
+    pub order_seed: u64,
     /// Statistical block that the trial belongs to, from 0; warm-up blocks count on their own.
     pub block: u32,
     /// Whether the trial is of a warm-up block: carried out and recorded, not compared.

@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::load::Unit;
+use crate::record::TIME_METRIC;
 use crate::words;
 
 /// A doubt about a workload's numbers.
@@ -28,27 +30,42 @@ pub enum Warning {
         /// Median time of run and sync in ns.
         median_ns: f64,
     },
-    /// The first block took longer than the others.
+    /// The first block was slower than the others: something was cold.
     SlowFirstBlock {
         /// Label.
         contender: String,
-        /// First block's time over the median of the others.
+        /// What is compared.
+        figure: Figure,
+        /// The first block's value over the geometric mean of the others.
         ratio: f64,
     },
-    /// The times rise or fall over the blocks.
+    /// The first block was faster than the others: something was fresh.
+    FastFirstBlock {
+        /// Label.
+        contender: String,
+        /// What is compared.
+        figure: Figure,
+        /// The first block's value over the geometric mean of the others.
+        ratio: f64,
+    },
+    /// The values rise or fall over the blocks.
     Drift {
         /// Label.
         contender: String,
-        /// Change over all blocks, relative to the median.
+        /// What is compared.
+        figure: Figure,
+        /// Change from the first block to the last, relative to the first.
         change: f64,
     },
     /// Trials far from the others, by their median absolute deviation.
     Outliers {
         /// Label.
         contender: String,
+        /// What is compared.
+        figure: Figure,
         /// Blocks, from 0.
         blocks: Vec<u32>,
-        /// Times of these over the median.
+        /// Values of these over the median.
         ratios: Vec<f64>,
     },
     /// Trials of one contender differ by large factors.
@@ -125,6 +142,31 @@ pub enum Warning {
     },
 }
 
+/// The figure that a warning speaks of. Its unit says whether more of it is better.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// `time`, or a figure of the load.
+    pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+}
+
+impl Figure {
+    /// What a change of the value by this factor is.
+    fn pace(&self, factor: f64) -> &'static str {
+        if (factor > 1.0) == self.unit.more_is_better() { "faster" } else { "slower" }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.as_str() {
+            TIME_METRIC => f.write_str(TIME_METRIC),
+            figure => write!(f, "'{figure}'"),
+        }
+    }
+}
+
 /// By how much the trials of one contender differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
@@ -189,27 +231,33 @@ impl fmt::Display for Warning {
                 "{contender}: from the start of the load to the end of its sync it is only {} (median; the load's own figures may count less), which starting the command and timer noise can dominate; give the load more to do (at least 50 ms)",
                 milliseconds(*median_ns)
             ),
-            Warning::SlowFirstBlock { contender, ratio } => write!(
+            Warning::SlowFirstBlock { contender, figure, ratio } => write!(
                 f,
-                "{contender}: the first block took {ratio:.2} times as long as the others; add --warmup 1"
+                "{contender}: the first block was slower than the others ({figure} {ratio:.2} times theirs); add --warmup 1"
             ),
-            Warning::Drift { contender, change } => write!(
+            Warning::FastFirstBlock { contender, figure, ratio } => write!(
                 f,
-                "{contender}: the times {} by {:.0} % over the blocks; the ratios are paired and suffer less, but look for a device that heats, fills or is shared, and repeat",
+                "{contender}: the first block was faster than the others ({figure} {ratio:.2} times theirs), as when a flash cache fills; add --warmup 1 to measure what lasts"
+            ),
+            Warning::Drift { contender, figure, change } => write!(
+                f,
+                "{contender}: {figure} {} by {:.0} % over the blocks ({}); the ratios are paired and suffer less, but look for a device that heats, fills or is shared, and repeat",
                 if *change > 0.0 { "rose" } else { "fell" },
-                change.abs() * 100.0
+                change.abs() * 100.0,
+                figure.pace(1.0 + change)
             ),
-            Warning::Outliers { contender, blocks, ratios } => {
+            Warning::Outliers { contender, figure, blocks, ratios } => {
                 let places: Vec<String> = blocks
                     .iter()
                     .zip(ratios)
                     .map(|(block, ratio)| {
-                        format!("block {} ({ratio:.2} times the median)", block + 1)
+                        let pace = figure.pace(*ratio);
+                        format!("block {} ({ratio:.2} times the median: {pace})", block + 1)
                     })
                     .collect();
                 write!(
                     f,
-                    "{contender}: outliers in {}; they are kept; look for other load on the machine and raise --min-runs",
+                    "{contender}: outliers of {figure} in {}; they are kept; look for other load on the machine and raise --min-runs",
                     places.join(", ")
                 )
             }

@@ -339,6 +339,7 @@ mod tests {
         let spec = TrialSpec {
             schema: SCHEMA_VERSION,
             trial: 7,
+            order_seed: 0,
             block: 3,
             warmup: true,
             contender,

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::fixture::{self, MILLISECOND_NS, fail, plan, records, run_of};
-use crate::load::LoadReport;
+use crate::load::{LoadReport, Metric};
 use crate::record::{IdleWait, Outcome, PhaseRecord, Space};
 use crate::statistics::GateOutcome;
+use crate::warning::Figure;
 
 /// Six blocks of about 100 ms and of about twice as much, without anything to warn of.
 const STEADY: [&[u64]; 2] =
@@ -251,12 +252,64 @@ fn drift_is_warned_of_in_either_direction() {
     let changes: Vec<(String, bool)> = found
         .iter()
         .filter_map(|warning| match warning {
-            Warning::Drift { contender, change } => Some((contender.clone(), *change > 0.0)),
+            Warning::Drift { contender, change, .. } => Some((contender.clone(), *change > 0.0)),
             _ => None,
         })
         .collect();
     assert_eq!(changes, [("ext4".into(), true), ("xfs".into(), false)]);
     assert!(found.iter().any(|warning| warning.to_string().contains("rose by 28 %")), "{found:?}");
+}
+
+/// What is said of ext4 when the compared figure had these values, next to a steady baseline.
+fn texts_of(unit: Unit, values: &[f64; 8]) -> Vec<String> {
+    let plan = plan(&["ext4", "xfs"], 8);
+    let name = if unit == Unit::Nanoseconds { TIME_METRIC } else { "write bandwidth" };
+    let mut all = records(&plan, &[&[1000; 8], &[1000; 8]]);
+    for record in all.iter_mut() {
+        let value = if is_xfs(record) { 1e9 } else { 1e7 * values[record.block as usize] };
+        let metrics = vec![Metric { name: name.into(), value, unit }];
+        record.load = Some(LoadReport { metrics, ..Default::default() });
+    }
+    analysed(&plan, &all).warnings.iter().map(Warning::to_string).collect()
+}
+
+/// Whether some text has all of these words.
+fn one_says(texts: &[String], words: &[&str]) -> bool {
+    texts.iter().any(|text| words.iter().all(|word| text.contains(word)))
+}
+
+#[test]
+fn warnings_know_whether_more_of_the_figure_is_better() {
+    let large_first = [200.0, 100.0, 101.0, 99.0, 100.0, 101.0, 99.0, 100.0];
+    let small_first = [50.0, 100.0, 101.0, 99.0, 100.0, 101.0, 99.0, 100.0];
+    let (time, rate) = (Unit::Nanoseconds, Unit::BytesPerSecond);
+    let rate_words = |ratio: &'static str| ["'write bandwidth'", ratio];
+    for (unit, values, pace, figure) in [
+        (time, &large_first, "slower", ["time", "2.00 times"]),
+        (time, &small_first, "faster", ["time", "0.50 times"]),
+        (rate, &large_first, "faster", rate_words("2.00 times")),
+        (rate, &small_first, "slower", rate_words("0.50 times")),
+    ] {
+        let texts = texts_of(unit, values);
+        let first = format!("the first block was {pace} than the others");
+        assert!(one_says(&texts, &[&first, figure[0], figure[1], "--warmup 1"]), "{texts:?}");
+        let outlier = format!("{} the median: {pace}", figure[1]);
+        assert!(one_says(&texts, &["outliers", figure[0], "block 1", &outlier]), "{texts:?}");
+        assert_eq!(one_says(&texts, &["flash cache"]), pace == "faster", "{texts:?}");
+        assert!(!one_says(&texts, &["as long"]), "{texts:?}");
+    }
+    let falling = [135.0, 130.0, 125.0, 120.0, 115.0, 110.0, 105.0, 100.0];
+    let mut rising = falling;
+    rising.reverse();
+    for (unit, values, words) in [
+        (time, &falling, ["ext4: time fell by", "(faster)"]),
+        (time, &rising, ["ext4: time rose by", "(slower)"]),
+        (rate, &falling, ["ext4: 'write bandwidth' fell by", "(slower)"]),
+        (rate, &rising, ["ext4: 'write bandwidth' rose by", "(faster)"]),
+    ] {
+        let texts = texts_of(unit, values);
+        assert!(one_says(&texts, &words) && !one_says(&texts, &["the times"]), "{texts:?}");
+    }
 }
 
 /// The number of an outlier is that of its block, also when trials before it failed.
@@ -271,7 +324,9 @@ fn outliers_are_named_by_their_block_and_kept() {
         .warnings
         .iter()
         .filter_map(|warning| match warning {
-            Warning::Outliers { contender, blocks, ratios } => Some((contender, blocks, ratios)),
+            Warning::Outliers { contender, blocks, ratios, .. } => {
+                Some((contender, blocks, ratios))
+            }
             _ => None,
         })
         .collect();
@@ -426,12 +481,25 @@ fn data_smaller_than_memory_is_warned_of_where_it_is_read_from_a_cache() {
 #[test]
 fn every_warning_names_the_next_action() {
     let label = || "xfs".to_string();
+    let figure = || Figure { name: TIME_METRIC.into(), unit: Unit::Nanoseconds };
     let texts = [
         (Warning::ShortTrial { contender: label(), median_ns: 1e6 }, "give the load more to do"),
-        (Warning::SlowFirstBlock { contender: label(), ratio: 2.0 }, "add --warmup"),
-        (Warning::Drift { contender: label(), change: 0.2 }, "repeat"),
         (
-            Warning::Outliers { contender: label(), blocks: vec![0], ratios: vec![3.0] },
+            Warning::SlowFirstBlock { contender: label(), figure: figure(), ratio: 2.0 },
+            "add --warmup",
+        ),
+        (
+            Warning::FastFirstBlock { contender: label(), figure: figure(), ratio: 0.5 },
+            "add --warmup",
+        ),
+        (Warning::Drift { contender: label(), figure: figure(), change: 0.2 }, "repeat"),
+        (
+            Warning::Outliers {
+                contender: label(),
+                figure: figure(),
+                blocks: vec![0],
+                ratios: vec![3.0],
+            },
             "raise --min-runs",
         ),
         (Warning::Spread { contenders: Vec::new() }, "raise --min-runs"),

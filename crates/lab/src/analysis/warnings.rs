@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::record::{CommandUsage, Outcome, Record};
 use crate::spec::Cache;
 use crate::statistics::{self, FirstBlockKind};
-use crate::warning::Warning;
+use crate::warning::{Figure, Warning};
 
 /// Below this median a trial is mostly the start of the command.
 const SHORT_TRIAL_NS: f64 = 50e6;
@@ -80,25 +80,37 @@ fn of_contender(
     warnings: &mut Vec<Warning>,
 ) {
     let label = || contender.label.clone();
-    let Some(summary) = contender.metrics.first().map(|metric| &metric.summary) else { return };
-    let times: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+    let Some(metric) = contender.metrics.first() else { return };
+    let summary = &metric.summary;
+    let figure = || Figure { name: metric.name.clone(), unit: metric.unit };
+    let values_only: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
     // Where the first block's trial failed, the first that is left is like the others.
     if records.first().is_some_and(|record| record.block == 0)
-        && let Ok(Some(first)) = statistics::first_block(&times)
-        && first.kind == FirstBlockKind::Slow
+        && let Ok(Some(first)) = statistics::first_block(&values_only)
     {
-        warnings.push(Warning::SlowFirstBlock { contender: label(), ratio: first.ratio });
+        let (contender, figure, ratio) = (label(), figure(), first.ratio);
+        match (first.kind, metric.unit.more_is_better()) {
+            (FirstBlockKind::Alike, _) => (),
+            (FirstBlockKind::Larger, false) | (FirstBlockKind::Smaller, true) => {
+                warnings.push(Warning::SlowFirstBlock { contender, figure, ratio });
+            }
+            (FirstBlockKind::Larger, true) | (FirstBlockKind::Smaller, false) => {
+                warnings.push(Warning::FastFirstBlock { contender, figure, ratio });
+            }
+        }
     }
-    if let Ok(Some(drift)) = statistics::drift(&times)
+    if let Ok(Some(drift)) = statistics::drift(&values_only)
         && drift.warning
     {
-        warnings.push(Warning::Drift { contender: label(), change: drift.change_total });
+        let change = drift.change_total;
+        warnings.push(Warning::Drift { contender: label(), figure: figure(), change });
     }
     if !summary.outliers.is_empty() {
         warnings.push(Warning::Outliers {
             contender: label(),
+            figure: figure(),
             blocks: summary.outliers.iter().map(|index| values[*index].0).collect(),
-            ratios: summary.outliers.iter().map(|index| times[*index] / summary.median).collect(),
+            ratios: summary.outliers.iter().map(|i| values[*i].1 / summary.median).collect(),
         });
     }
     let busy: Vec<_> = records

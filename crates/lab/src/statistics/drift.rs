@@ -42,10 +42,10 @@ pub struct Drift {
 pub enum FirstBlockKind {
     /// Like the others, as far as can be seen.
     Alike,
-    /// Slower: something was cold. A warm-up block would take it out.
-    Slow,
-    /// Faster: something was fresh and no longer is, such as a flash cache.
-    Fast,
+    /// Larger: a slow block where the samples are times, a fast one where they are throughputs.
+    Larger,
+    /// Smaller.
+    Smaller,
 }
 
 /// The first block against the others.
@@ -55,7 +55,7 @@ pub struct FirstBlock {
     pub ratio: f64,
     /// Two-sided p value of "it is one of them".
     pub p_value: f64,
-    /// Slow or fast at a p value below 1 % and a difference of 2 % or more.
+    /// Larger or smaller at a p value below 1 % and a difference of 2 % or more.
     pub kind: FirstBlockKind,
 }
 
@@ -120,9 +120,9 @@ pub fn first_block(samples: &[f64]) -> Result<Option<FirstBlock>, StatisticsErro
     let kind = if p_value >= FIRST_BLOCK_LEVEL || difference.abs() < CHANGE_MIN.ln_1p() {
         FirstBlockKind::Alike
     } else if difference > 0.0 {
-        FirstBlockKind::Slow
+        FirstBlockKind::Larger
     } else {
-        FirstBlockKind::Fast
+        FirstBlockKind::Smaller
     };
     Ok(Some(FirstBlock { ratio, p_value, kind }))
 }
@@ -226,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_first_block_is_seen_and_a_usual_one_is_not() {
+    fn an_odd_first_block_is_seen_and_a_usual_one_is_not() {
         let mut samples = [1.5, 1.0, 1.01, 0.99, 1.0, 1.02];
         let found = first_block(&samples).unwrap().unwrap();
-        assert_eq!(found.kind, FirstBlockKind::Slow);
+        assert_eq!(found.kind, FirstBlockKind::Larger);
         assert!((found.ratio - 1.5).abs() < 0.02, "{found:?}");
         samples[0] = 0.7;
-        assert_eq!(first_block(&samples).unwrap().unwrap().kind, FirstBlockKind::Fast);
+        assert_eq!(first_block(&samples).unwrap().unwrap().kind, FirstBlockKind::Smaller);
         samples[0] = 1.015;
         assert_eq!(first_block(&samples).unwrap().unwrap().kind, FirstBlockKind::Alike);
         // Equal values: a difference of 1 % is certain and still not worth a word.

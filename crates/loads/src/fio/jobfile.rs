@@ -205,6 +205,16 @@ impl JobFile {
             .value(name)
             .or_else(|| of_globals.into_iter().find_map(|section| section.value(name)))
     }
+
+    /// The same, where an option without a value counts as `1`, as fio takes its switches.
+    #[must_use]
+    pub fn effective_or_bare(&self, job: usize, name: &str) -> Option<&str> {
+        let of_globals = self.sections[..job].iter().rev().filter(|section| section.is_global());
+        let mut sections = std::iter::once(&self.sections[job]).chain(of_globals);
+        let option = sections
+            .find_map(|section| section.options.iter().rev().find(|option| option.name == name))?;
+        Some(option.value.as_deref().unwrap_or("1"))
+    }
 }
 
 impl fmt::Display for JobFile {

@@ -6,6 +6,9 @@
 
 use std::fmt;
 
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::guard::Target;
@@ -163,6 +166,15 @@ impl Matrix {
         cells
     }
 
+    /// The same cells in the order in which they are run: drawn from a seed, so that a cell's place
+    /// among the others, and with it the age of the files, differs from trial to trial.
+    #[must_use]
+    pub fn cells_shuffled(&self, seed: u64) -> Vec<Cell> {
+        let mut cells = self.cells();
+        cells.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        cells
+    }
+
     /// The job file of a cell. All cells of a matrix name the same files, so that they are laid
     /// out once.
     ///
@@ -280,6 +292,17 @@ mod tests {
         assert!(names.contains("randrw-70-30-io_uring-64-1024k"));
         assert_eq!(cells.iter().map(|cell| cell.block_size_bytes).min(), Some(4096));
         assert_eq!(cells.iter().map(|cell| cell.block_size_bytes).max(), Some(1 << 20));
+    }
+
+    #[test]
+    fn the_seed_alone_decides_the_order_of_the_cells() {
+        let matrix = Matrix::default();
+        let shuffled = matrix.cells_shuffled(1);
+        assert_eq!(shuffled, matrix.cells_shuffled(1));
+        assert_ne!(shuffled, matrix.cells_shuffled(2));
+        assert_ne!(shuffled, matrix.cells());
+        let sorted = |cells: Vec<Cell>| cells.into_iter().collect::<BTreeSet<Cell>>();
+        assert_eq!(sorted(shuffled), sorted(matrix.cells()));
     }
 
     #[test]

@@ -19,5 +19,8 @@ pub use guard::Target;
 pub use jobfile::{JobFile, JobFileError};
 pub use layout::Layout;
 pub use output::{Direction, FioInterval, FioJob};
-pub use run::{Fio, FioError, FioOutcome, FioReport, JobSeries, Prepared, Step, fio, lay_out};
+pub use run::{
+    Fio, FioError, FioOutcome, FioReport, JobSeries, Prepared, Step, fio, lay_out, synced_at_end,
+    unsynced,
+};
 pub use understood::understood;

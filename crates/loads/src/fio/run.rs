@@ -377,8 +377,67 @@ fn measured(job: &JobFile) -> JobFile {
         if has_data(job, index) && !appends {
             options.push(("overwrite", "1".to_owned()));
         }
+        if ending(job, index) == Ending::SyncAdded {
+            options.push((END_SYNC, "1".to_owned()));
+        }
         options
     })
+}
+
+/// fio's option by which a job syncs its files at its end, within its figures.
+const END_SYNC: &str = "end_fsync";
+
+/// What becomes of a job's writes that are still in the page cache when the last one returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// There are none, or the job syncs them.
+    Own,
+    /// They are synced at the job's end, which kurabe asks for: its figures are not the page
+    /// cache's.
+    SyncAdded,
+    /// The job says `end_fsync=0`.
+    Refused,
+}
+
+/// Some writes after the last `fsync=N` are never synced by it, so that it does not stand for a sync at
+/// the end; fio leaves out the latter where the last operation was one.
+fn ending(job: &JobFile, index: usize) -> Ending {
+    let given = |name: &str| job.effective_or_bare(index, name);
+    let is_on = |name: &str| given(name).is_some_and(|value| !["0", "none"].contains(&value));
+    let pattern = given("rw").or_else(|| given("readwrite")).unwrap_or("read");
+    let writes = pattern.contains("rw") || pattern.contains("write");
+    let engine = given("ioengine").unwrap_or_default();
+    // This engine fails on a sync.
+    if !writes || !has_data(job, index) || engine == "ftruncate" {
+        return Ending::Own;
+    }
+    let is_direct = is_on("direct") || given("buffered") == Some("0");
+    match given(END_SYNC) {
+        _ if is_direct || ["sync", "fsync_on_close"].into_iter().any(is_on) => Ending::Own,
+        Some("0") => Ending::Refused,
+        Some(_) => Ending::Own,
+        None => Ending::SyncAdded,
+    }
+}
+
+fn jobs_with(job: &JobFile, wanted: Ending) -> Vec<String> {
+    let sections = job.sections.iter().enumerate().filter(|(_, section)| !section.is_global());
+    let ending_so = sections.filter(|(index, _)| ending(job, *index) == wanted);
+    ending_so.map(|(_, section)| section.name.clone()).collect()
+}
+
+/// The jobs that write through the page cache and say nothing of a sync at their end: they get
+/// one, which is within their figures.
+#[must_use]
+pub fn synced_at_end(job: &JobFile) -> Vec<String> {
+    jobs_with(job, Ending::SyncAdded)
+}
+
+/// The jobs that write through the page cache and say `end_fsync=0`: their figures leave out what
+/// is still to be written.
+#[must_use]
+pub fn unsynced(job: &JobFile) -> Vec<String> {
+    jobs_with(job, Ending::Refused)
 }
 
 // ---------------------------------------------------------------------------------------------

@@ -20,3 +20,32 @@ fn options_without_a_size_get_one() {
     let (resolved, _, again) = resolve(&confined, &target, Some(4096)).unwrap();
     assert_eq!((again, resolved.effective(1, "size")), (Some(4096), Some("4096")));
 }
+
+#[test]
+fn buffered_writes_are_synced_within_the_figures_of_their_job() {
+    let ending_of = |text: &str| {
+        let job = JobFile::from_options(text, "a", &System).unwrap();
+        let given = measured(&job).sections[0].value("end_fsync").map(str::to_owned);
+        (given, synced_at_end(&job).len(), unsynced(&job).len())
+    };
+    let one = || Some("1".to_owned());
+    // `fsync=N` leaves the last writes in the page cache.
+    for text in ["rw=write", "rw=randrw fsync=100", "rw=trimwrite:8 direct=0", "readwrite=rw"] {
+        assert_eq!(ending_of(text), (one(), 1, 0), "{text}");
+    }
+    for text in ["rw=write direct=1", "rw=rw direct", "rw=write buffered=0", "rw=write sync=dsync"]
+    {
+        assert_eq!(ending_of(text), (None, 0, 0), "{text}");
+    }
+    for text in ["bs=4k", "rw=randread", "rw=write ioengine=ftruncate", "rw=write ioengine=null"] {
+        assert_eq!(ending_of(text), (None, 0, 0), "{text}");
+    }
+    assert_eq!(ending_of("rw=write fsync_on_close=1"), (None, 0, 0));
+    assert_eq!(ending_of("rw=write end_fsync=1"), (one(), 0, 0));
+    // What its author wrote stays, and is told.
+    assert_eq!(ending_of("rw=write end_fsync=0"), (Some("0".to_owned()), 0, 1));
+    // Global options hold for the jobs after them, unless a job has its own.
+    let text = b"[global]\nrw=write\ndirect=1\n[direct]\n[buffered]\ndirect=0\n";
+    let job = JobFile::parse(text, Path::new("job.fio"), &System).unwrap();
+    assert_eq!(synced_at_end(&job), ["buffered"]);
+}

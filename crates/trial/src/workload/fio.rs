@@ -1,6 +1,9 @@
 //! The installed fio: any job that stays within its target, and the flash study's matrix.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use lab::load::{
     FioLoad, FioMatrixLoad, LoadReport, LoadTask, MatrixCell, Metric, OVERALL_OPERATION, Series,
@@ -11,13 +14,15 @@ use loads::fio::jobfile::System;
 use loads::fio::matrix::{Cell, CellResult, FILES, Matrix, Pattern, QueueEngine, Submission};
 use loads::fio::size::need;
 use loads::fio::{
-    Fio, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out, understood,
+    Fio, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out, synced_at_end,
+    understood, unsynced,
 };
 use loads::latency::Recording;
 use loads::tool::Tool;
 
 use super::room::{self, Room};
-use super::{histogram_log, latencies};
+use super::{histogram_log, latencies, whole_sync};
+use crate::counters::DeviceCounters;
 use crate::stop::Stop;
 
 /// Name of fio's job when it is given as options.
@@ -88,6 +93,13 @@ pub(super) fn plan_text(load: &FioLoad, room: Option<&Room>) -> Result<String, S
         let unknown = "what they need cannot be told in advance";
         entries.push(("jobs of unknown size", format!("{}: {unknown}", need.unknown_jobs)));
     }
+    let synced = synced_at_end(&job);
+    if !synced.is_empty() {
+        let words =
+            "they write through the page cache; their figures include an fsync at their end";
+        entries.push(("jobs with end_fsync=1 added", format!("{}: {words}", synced.join(", "))));
+    }
+    entries.extend(caveat(&job).map(|words| ("caution", words)));
     Ok(room::lines(&entries) + &room::verdict(need.bytes, room))
 }
 
@@ -117,6 +129,17 @@ pub(super) fn plan_text_of_matrix(
     ]) + &room::verdict(load.size_bytes, room))
 }
 
+/// What the figures leave out, where the job says so.
+fn caveat(job: &JobFile) -> Option<String> {
+    let unsynced = unsynced(job);
+    (!unsynced.is_empty()).then(|| {
+        format!(
+            "figures of {} count writes to the page cache, not to the device; take its end_fsync=0 out",
+            unsynced.join(", ")
+        )
+    })
+}
+
 fn target(place: &Place) -> Result<Target, String> {
     match place {
         Place::Directory(directory) => Ok(Target::Directory(directory.clone())),
@@ -126,13 +149,15 @@ fn target(place: &Place) -> Result<Target, String> {
 }
 
 pub(super) fn run(load: &FioLoad, task: &LoadTask, stop: &Stop) -> Result<LoadReport, String> {
-    let outcome = run_job(&job(load)?, task, stop)?;
+    let job = job(load)?;
+    let outcome = run_job(&job, task, stop)?;
     let report = &outcome.report;
     Ok(LoadReport {
         metrics: metrics(report),
         latencies: latencies(&outcome.latencies.summary()),
         series: throughput(report),
         findings: findings(report),
+        caveat: caveat(&job),
         histogram_log: Some(histogram_log(&outcome.latencies, report.finished.elapsed_ns)?),
         details: serde_json::to_value(report).expect("a report has a JSON form"),
         ..LoadReport::default()
@@ -339,7 +364,37 @@ fn kind_of_cell(cell: &MatrixCell, kind: &str) -> String {
     format!("{cell}-{kind}")
 }
 
-/// Runs every cell; each cell's operations a second are a figure of their own.
+/// Makes what a cell wrote durable and waits until the device is quiet, so that the next cell does
+/// not pay for it.
+fn settle(task: &LoadTask, counters: Option<&DeviceCounters>, stop: &Stop) -> Result<(), String> {
+    match &task.target {
+        Place::Directory(directory) => whole_sync(task).run(directory),
+        Place::Device(node) | Place::Minfs(node) => File::open(node).and_then(|n| n.sync_all()),
+    }
+    .map_err(|error| format!("the sync after a cell: {error}"))?;
+    let read = || counters.and_then(|counters| counters.read().ok());
+    let mut last = read();
+    for _ in 0..QUIET_POLLS_MAX {
+        if last.is_none() || stop.flag().load(Ordering::Relaxed) {
+            break;
+        }
+        std::thread::sleep(QUIET_INTERVAL);
+        let now = read();
+        if now.zip(last).is_none_or(|(now, last)| now.quiet_since(&last)) {
+            break;
+        }
+        last = now;
+    }
+    Ok(())
+}
+
+/// How long the device has to be quiet after a cell, and how often that is looked at: a device
+/// that is never quiet costs a second.
+const QUIET_INTERVAL: Duration = Duration::from_millis(100);
+const QUIET_POLLS_MAX: u32 = 10;
+
+/// Runs every cell, in the order of the task's seed; each cell's operations a second are a figure
+/// of their own, told in the matrix's order.
 pub(super) fn run_matrix(
     load: &FioMatrixLoad,
     task: &LoadTask,
@@ -347,11 +402,22 @@ pub(super) fn run_matrix(
 ) -> Result<LoadReport, String> {
     let matrix = matrix(load)?;
     let target = target(&task.target)?;
+    let counters = task.device.as_deref().and_then(|node| DeviceCounters::of_node(node).ok());
     let (mut metrics, mut results, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     let (mut recordings, mut elapsed_ns) = (Vec::new(), 0);
-    for cell in matrix.cells() {
-        let outcome = run_job(&matrix.job(cell, &target), task, stop)
+    let order = matrix.cells_shuffled(task.order_seed);
+    let mut outcomes = Vec::new();
+    for (place, cell) in order.iter().enumerate() {
+        if place > 0 {
+            settle(task, counters.as_ref(), stop)?;
+        }
+        let outcome = run_job(&matrix.job(*cell, &target), task, stop)
             .map_err(|error| format!("cell {cell}: {error}"))?;
+        outcomes.push((*cell, outcome));
+    }
+    let cells = matrix.cells();
+    outcomes.sort_by_key(|(cell, _)| cells.iter().position(|other| other == cell));
+    for (cell, outcome) in outcomes {
         findings.extend(falsified(&outcome.report).map(|words| format!("cell {cell}: {words}")));
         let result = CellResult::new(cell, &outcome.report.jobs);
         metrics.push(Metric {
@@ -381,7 +447,11 @@ pub(super) fn run_matrix(
         latencies,
         histogram_log: Some(histogram_log(&recording, elapsed_ns)?),
         findings,
-        details: serde_json::json!({ "matrix": matrix, "cells": results }),
+        details: serde_json::json!({
+            "matrix": matrix,
+            "order": order.iter().map(Cell::to_string).collect::<Vec<_>>(),
+            "cells": results,
+        }),
         ..LoadReport::default()
     })
 }
