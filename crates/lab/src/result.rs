@@ -207,6 +207,9 @@ fn parse_json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ResultE
     })
 }
 
+/// Damaged lines that are shown one by one.
+const DAMAGE_SHOWN_MAX: usize = 20;
+
 fn read_records(
     directory: &Directory,
     plan: &Plan,
@@ -218,11 +221,21 @@ fn read_records(
     };
     let path = directory.path().join(RECORDS_FILE);
     let mut records = Vec::new();
+    let mut damaged = 0;
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         match read_record(line, plan) {
             Ok(record) => records.push(record),
-            Err(problem) => damage.push(format!("{}:{}: {problem}", path.display(), index + 1)),
+            Err(problem) => {
+                damaged += 1;
+                if damaged <= DAMAGE_SHOWN_MAX {
+                    damage.push(format!("{}:{}: {problem}", path.display(), index + 1));
+                }
+            }
         }
+    }
+    if damaged > DAMAGE_SHOWN_MAX {
+        let more = damaged - DAMAGE_SHOWN_MAX;
+        damage.push(format!("{}: {more} more lines cannot be read", path.display()));
     }
     Ok(records)
 }

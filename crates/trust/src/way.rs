@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 
 use crate::{Refused, owner};
 
@@ -129,8 +130,10 @@ fn believe_server(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refu
 /// Whether an access control list stands behind the bits of the group.
 fn has_list(opened: &OwnedFd) -> bool {
     let path = descriptor_path(opened.as_raw_fd());
-    let mut none = [0_u8; 0];
-    rustix::fs::getxattr(path, "system.posix_acl_access", &mut none[..]).is_ok_and(|size| size > 0)
+    let mut list = [0_u8; 64];
+    let read = rustix::fs::getxattr(path, "system.posix_acl_access", &mut list[..]);
+    // A longer one does not fit; whatever else goes wrong hides nothing either.
+    !matches!(read, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 /// A path that leads to what an own descriptor has open.

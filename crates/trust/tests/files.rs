@@ -287,3 +287,32 @@ fn a_directory_is_made_in_a_sticky_one_and_used_in_none_that_others_write() {
     }
     assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
 }
+
+/// Behind an access control list the bits of the group are its mask: whom it lets write is not
+/// told by the group's number.
+#[test]
+fn a_list_that_lets_somebody_write_is_not_hidden_by_an_own_group() {
+    let ground = Ground::new();
+    let file = ground.file("listed", "text");
+    // As setfacl -m u:54321:rw would write it: version 2; user, named user, group, mask, others.
+    let entries: [(u16, u16, u32); 5] = [
+        (1, 6, u32::MAX),
+        (2, 6, STRANGER),
+        (4, 4, u32::MAX),
+        (0x10, 6, u32::MAX),
+        (0x20, 4, u32::MAX),
+    ];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        list.extend(tag.to_le_bytes());
+        list.extend(rights.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(&file, "system.posix_acl_access", &list, flags).is_err() {
+        eprintln!("skipped: the file system of {} knows no access control lists", file.display());
+        return;
+    }
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o664);
+    assert!(matches!(file::read_text(&file), Err(Refused::Writable { .. })));
+}
