@@ -162,12 +162,15 @@ pub fn html(text: &str) -> Cow<'_, str> {
 }
 
 /// One field of CSV (RFC 4180: quotes where they are needed, doubled inside). A field that a
-/// spreadsheet would compute gets an apostrophe before it, unless it is a plain number.
+/// spreadsheet would compute gets an apostrophe before it, unless it is a plain number. What is
+/// hidden is shown by its number, since such files are looked at in terminals too.
 pub fn csv(field: &str) -> Cow<'_, str> {
+    let shown = visible(field, &['\n', '\r', '\t']);
+    let field = shown.as_ref();
     let computed = field.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_plain_number(field);
     let quoted = field.contains(['"', ',', '\n', '\r']);
     match (computed, quoted) {
-        (false, false) => Cow::Borrowed(field),
+        (false, false) => shown,
         (true, false) => Cow::Owned(format!("'{field}")),
         (_, true) => {
             let apostrophe = if computed { "'" } else { "" };

@@ -66,6 +66,10 @@ fn clean_ledger(own: &Directory, ledgers: &Directory, name: &str, report: &mut C
             report.living += 1;
             return Ok(());
         }
+        // Another cleaner gave it all back meanwhile.
+        if rustix::fs::fstat(&file)?.st_nlink == 0 {
+            return Ok(());
+        }
         let contents = read_contents(&file)?;
         if contents.unreadable_lines > 0 {
             report.left.push(format!(
