@@ -130,6 +130,18 @@ pub enum Warning {
         /// Why.
         reason: String,
     },
+    /// Cold runs of one contender read so differently much from the device that some found in
+    /// memory what others had to fetch.
+    WarmRuns {
+        /// Label.
+        contender: String,
+        /// Blocks of the trials that read less, from 0.
+        blocks: Vec<u32>,
+        /// Most bytes that one of these read.
+        read_bytes_max: u64,
+        /// Fewest bytes that one of the others read.
+        others_bytes_min: u64,
+    },
     /// A directory on a file system in user space, which no sync can be asked of.
     SyncUnknown {
         /// Label.
@@ -313,6 +325,16 @@ impl fmt::Display for Warning {
                 f,
                 "caches were not dropped before the runs ({reason}), so reads may come from memory; run as root, or say --cache warm"
             ),
+            Warning::WarmRuns { contender, blocks, read_bytes_max, others_bytes_min } => {
+                let blocks: Vec<String> = blocks.iter().map(|b| (b + 1).to_string()).collect();
+                write!(
+                    f,
+                    "{contender}: the runs of block {} read at most {} KiB from the device, the others at least {} KiB, so not all began with equally cold caches or did the same work; see 'notes' and 'phases' in records.jsonl, and repeat",
+                    blocks.join(", "),
+                    read_bytes_max >> 10,
+                    others_bytes_min >> 10
+                )
+            }
             Warning::SyncUnknown { contender } => write!(
                 f,
                 "{contender}: it lies on a FUSE file system, to which the kernel hands no sync(2) on, so the sync phase may have made nothing durable; let the command sync its files by itself (fsync)"

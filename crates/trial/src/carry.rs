@@ -259,13 +259,25 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Makes the setup durable, waits for the device, and drops the caches.
+    /// Makes the setup durable, mounts anew for a cold run, waits for the device, and drops the
+    /// caches.
     fn settle(&mut self, instance: &mut dyn Instance, tools: &mut Toolbox) -> Result<(), Failure> {
         instance.sync(tools)?;
+        let is_cold = self.spec.cache == Cache::Cold;
+        let is_root = rustix::process::geteuid().is_root();
+        if is_cold && is_root && self.access == Access::Mounted {
+            // A setup that changed the mount (`mount -o remount`) is to find it as it left it.
+            if mounted_as(&instance.directory()) == self.record.mounted_as {
+                instance.mount_anew(tools)?;
+            } else {
+                tools.note("not mounted anew before the run: the setup changed the mount");
+            }
+        }
+        // Only now: a mount begins work in the background too.
         let wait = self.wait_until_idle(instance, tools)?;
         self.record.idle_wait = wait;
-        if self.spec.cache == Cache::Cold {
-            if rustix::process::geteuid().is_root() {
+        if is_cold {
+            if is_root {
                 instance.cool(tools)?;
             } else {
                 self.record.caches_kept = Some("that needs root".into());

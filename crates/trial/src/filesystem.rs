@@ -205,6 +205,13 @@ pub trait Instance: Send {
     /// Where the command runs, once it is mounted.
     fn directory(&self) -> PathBuf;
 
+    /// Unmounts it and mounts it again as before, so that nothing of it is left in memory; leaves
+    /// it mounted, with a remark, where somebody uses it. Does nothing where [`Instance::cool`]
+    /// needs no such help.
+    fn mount_anew(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// What it still does in the background after having been made and mounted, when that can be
     /// named.
     fn background_work(&self, host: &HostProc) -> Option<String>;

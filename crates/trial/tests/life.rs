@@ -425,6 +425,71 @@ fn after_cooling_everything_is_read_from_the_device_again() {
     });
 }
 
+/// ext4's journal holds the blocks that it wrote, past one drop of the caches.
+#[test]
+fn after_cooling_the_inodes_of_many_small_files_are_read_again() {
+    on_memory("mem:128M", |prepared, home| {
+        for (round, mounts_anew) in [false, true].into_iter().enumerate() {
+            let scratch = scratch(home, round);
+            let mut live = Live::begin(prepared, EAGER_EXT4, &scratch);
+            let files = || (0..40).flat_map(|d| (0..50).map(move |f| (d, f)));
+            let directory = live.instance.directory();
+            let path = |(d, f): (u32, u32)| directory.join(format!("{d}/{f}"));
+            for file in files() {
+                fs::create_dir_all(path(file).parent().unwrap()).unwrap();
+                fs::write(path(file), b"x").unwrap();
+            }
+            live.instance.sync(&mut live.tools).unwrap();
+            if mounts_anew {
+                live.instance.mount_anew(&mut live.tools).unwrap();
+            }
+            live.instance.cool(&mut live.tools).unwrap();
+            let before = live.counters();
+            files().for_each(|file| assert_eq!(path(file).metadata().unwrap().len(), 1));
+            let read_bytes = live.counters().read_bytes - before.read_bytes;
+            // Each of them has an inode of 256 bytes.
+            assert!(read_bytes >= 2000 * 256, "anew: {mounts_anew}; read only {read_bytes} bytes");
+            live.end();
+        }
+    });
+}
+
+#[test]
+fn a_mount_anew_has_the_same_options_and_waits_for_nobody_for_long() {
+    on_memory("mem:384M", |prepared, home| {
+        let mount_line = |point: &Path| {
+            let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap();
+            let of_point = format!(" {} ", point.display());
+            mounts.lines().find(|line| line.contains(&of_point)).map(String::from)
+        };
+        let all = ["ext2 @ noatime", "ext4 @ noatime", "xfs @ noatime", "btrfs @ noatime"];
+        for (number, text) in all.iter().enumerate() {
+            let scratch = scratch(home, number);
+            let mut live = Live::begin(prepared, text, &scratch);
+            let point = live.instance.directory();
+            fs::write(point.join("file"), b"x").unwrap();
+            std::os::unix::fs::chown(&point, Some(1234), Some(1235)).unwrap();
+            let line = mount_line(&point);
+            assert!(line.as_ref().unwrap().contains("noatime"), "{line:?}");
+            live.instance.mount_anew(&mut live.tools).unwrap();
+            assert_eq!(mount_line(&point), line, "{text}");
+            let facts = point.metadata().unwrap();
+            assert_eq!((facts.uid(), facts.gid()), (1234, 1235), "{text}");
+            let shown = live.tools.commands().join("\n");
+            assert!(shown.contains("umount "), "{shown}");
+            // What the setup left open stays usable, and the record says what was not done.
+            let held = fs::File::open(point.join("file")).unwrap();
+            assert_eq!(live.tools.notes(), [""; 0]);
+            live.instance.mount_anew(&mut live.tools).unwrap();
+            let notes = live.tools.notes().join("\n");
+            assert!(notes.contains("not mounted anew before the run: it is in use"), "{notes}");
+            assert_eq!(mount_line(&point), line, "{text}");
+            drop(held);
+            live.end();
+        }
+    });
+}
+
 #[test]
 fn a_check_notices_damage() {
     on_memory("mem:384M", |prepared, home| {

@@ -412,6 +412,44 @@ fn caches_that_were_kept_are_warned_of_unless_they_were_asked_for() {
 }
 
 #[test]
+fn cold_runs_that_read_less_than_half_of_the_others_are_named() {
+    let (mut plan, mut records) = steady();
+    let read = |records: &mut [Record], of_block: fn(u32) -> u64| {
+        for record in records.iter_mut().filter(|record| is_xfs(record)) {
+            let bytes = of_block(record.block);
+            run_of(record).device.as_mut().unwrap().read_bytes = bytes;
+        }
+    };
+    // Half is not less than half, and little is nothing.
+    read(&mut records, |block| if block == 1 { 350 << 10 } else { 700 << 10 });
+    assert_eq!(analysed(&plan, &records).warnings, []);
+    read(&mut records, |block| if block == 1 { 0 } else { 64 << 10 });
+    assert_eq!(analysed(&plan, &records).warnings, []);
+    read(&mut records, |block| match block {
+        1 => 24 << 10,
+        3 => 20 << 10,
+        _ => 700 << 10,
+    });
+    let expected = Warning::WarmRuns {
+        contender: "xfs".into(),
+        blocks: vec![1, 3],
+        read_bytes_max: 24 << 10,
+        others_bytes_min: 700 << 10,
+    };
+    assert!(expected.is_grave());
+    let text = expected.to_string();
+    assert!(text.contains("block 2, 4 read at most 24 KiB") && text.contains("700 KiB"), "{text}");
+    assert_eq!(analysed(&plan, &records).warnings, [expected]);
+    // Nothing follows from a device that others use, and warm runs may find what they like.
+    records.iter_mut().for_each(|record| record.device_shared = true);
+    let found = analysed(&plan, &records).warnings;
+    assert!(!found.iter().any(|found| matches!(found, Warning::WarmRuns { .. })), "{found:?}");
+    records.iter_mut().for_each(|record| record.device_shared = false);
+    plan.study.cache = crate::spec::Cache::Warm;
+    assert_eq!(analysed(&plan, &records).warnings, []);
+}
+
+#[test]
 fn a_load_on_the_cpu_is_warned_of_by_its_smallest_share() {
     let spend = |ext4_percent: u64, xfs_percent: u64| {
         warnings_after(move |record| {
@@ -511,6 +549,15 @@ fn every_warning_names_the_next_action() {
         ),
         (Warning::NotIoBound { contender: label(), cpus: 1, cpu_share: 1.0 }, "use a load"),
         (Warning::CachesKept { reason: "x".into() }, "run as root"),
+        (
+            Warning::WarmRuns {
+                contender: label(),
+                blocks: vec![0],
+                read_bytes_max: 1,
+                others_bytes_min: 1 << 20,
+            },
+            "see 'notes'",
+        ),
         (Warning::Outlived { contender: label() }, "wait for its children"),
     ];
     for (warning, action) in texts {

@@ -4,7 +4,7 @@
 use super::spread::spreads;
 use super::{ContenderAnalysis, Samples, median};
 use crate::plan::Plan;
-use crate::record::{CommandUsage, Outcome, Record};
+use crate::record::{CommandUsage, Outcome, Phase, Record};
 use crate::spec::Cache;
 use crate::statistics::{self, FirstBlockKind};
 use crate::warning::{Figure, Warning};
@@ -30,6 +30,9 @@ pub(super) fn collect(
         let records: Vec<&Record> = samples.completed(index).collect();
         failures(contender, samples, &mut warnings);
         of_contender(contender, &records, &primary_values(samples, index), &mut warnings);
+        if plan.study.cache == Cache::Cold {
+            warnings.extend(warm_runs(&contender.label, &records));
+        }
         if plan.study.contenders[index].directory.is_some() && records.iter().any(|r| on_fuse(r)) {
             warnings.push(Warning::SyncUnknown { contender: contender.label.clone() });
         }
@@ -125,6 +128,36 @@ fn of_contender(
     if records.iter().any(|record| record.outlived) {
         warnings.push(Warning::Outlived { contender: label() });
     }
+}
+
+/// Less than this is noise of the file system's own: a few blocks of metadata, a read-ahead.
+const WARM_DIFFERENCE_BYTES_MIN: u64 = 64 << 10;
+
+/// Whether what the cold runs read from the device falls apart in two: some read less than half of
+/// the others. Where others use the device too, or caches were kept, nothing follows from it; nor of
+/// loads that do as much as they can in a time.
+fn warm_runs(label: &str, records: &[&Record]) -> Option<Warning> {
+    let read_bytes = |record: &&Record| {
+        let is_own = !record.device_shared && record.caches_kept.is_none();
+        let is_told = is_own && record.load.is_none();
+        let device = record.phase(Phase::Run)?.device.as_ref().filter(|_| is_told)?;
+        Some((device.read_bytes, record.block))
+    };
+    let mut runs: Vec<(u64, u32)> = records.iter().filter_map(read_bytes).collect();
+    runs.sort();
+    let is_gap = |pair: &[(u64, u32)]| {
+        let difference_bytes = pair[1].0 - pair[0].0;
+        difference_bytes > pair[0].0 && difference_bytes > WARM_DIFFERENCE_BYTES_MIN
+    };
+    let last_warm = runs.windows(2).rposition(is_gap)?;
+    let mut blocks: Vec<u32> = runs[..=last_warm].iter().map(|(_, block)| *block).collect();
+    blocks.sort();
+    Some(Warning::WarmRuns {
+        contender: label.to_string(),
+        blocks,
+        read_bytes_max: runs[last_warm].0,
+        others_bytes_min: runs[last_warm + 1].0,
+    })
 }
 
 /// Whether the third field of the mount's line, the type, is FUSE's: `fuse`, `fuseblk`, `fuse.x`.
