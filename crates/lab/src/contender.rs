@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::name;
 use serde::{Deserialize, Serialize};
 
 pub(crate) mod outside;
@@ -15,6 +16,7 @@ pub(crate) mod outside;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contender {
     /// The name in tables and on the command line; unique in a study.
+    #[serde(deserialize_with = "name::read")]
     pub label: String,
     /// Name of the file-system descriptor: `ext4`, `xfs`, `dir`, ...
     pub file_system: String,
@@ -95,7 +97,7 @@ impl Contender {
             None => rest.split_whitespace().collect::<Vec<_>>().join(" "),
         };
         let contender = Contender {
-            label,
+            label: name::of(&label),
             file_system: file_system.to_string(),
             directory,
             mkfs_options: mkfs_options.to_vec(),

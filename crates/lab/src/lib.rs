@@ -12,6 +12,7 @@ pub mod event;
 #[cfg(test)]
 mod fixture;
 pub mod load;
+mod name;
 pub mod plan;
 pub mod published;
 pub mod quantity;

@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::name;
 use crate::record::{CommandUsage, PhaseRecord};
 use crate::spec::CommandLine;
 
@@ -405,6 +406,7 @@ impl fmt::Display for StorePlace {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
     /// Its name; the same for every contender of a workload.
+    #[serde(deserialize_with = "name::read")]
     pub name: String,
     /// Its value, positive.
     pub value: f64,
@@ -438,6 +440,7 @@ pub const OVERALL_OPERATION: &str = "overall";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// The kind.
+    #[serde(deserialize_with = "name::read")]
     pub operation: String,
     /// Operations.
     pub count: u64,
@@ -467,6 +470,7 @@ pub struct Latency {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AverageLatency {
     /// The kind.
+    #[serde(deserialize_with = "name::read")]
     pub operation: String,
     /// Operations.
     pub count: u64,
@@ -483,6 +487,7 @@ pub struct AverageLatency {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// What it is: `throughput`, `p99`.
+    #[serde(deserialize_with = "name::read")]
     pub name: String,
     /// Its unit.
     pub unit: Unit,

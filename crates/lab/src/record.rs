@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
 use crate::load::{Aside, LoadReport, Metric, Unit};
+use crate::name;
 use crate::spec::{SCHEMA_VERSION, TrialSpec};
 
 /// A timed part of a trial, in the order in which they happen.
@@ -96,6 +97,7 @@ pub struct Record {
     #[serde(default = "first_sitting")]
     pub sitting: u32,
     /// Name of the workload.
+    #[serde(deserialize_with = "name::read")]
     pub workload: String,
     /// The contender, whole.
     pub contender: Contender,

@@ -203,7 +203,7 @@ fn parse_json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ResultE
     serde_json::from_str(text).map_err(|error| ResultError::Damaged {
         path: path.into(),
         line: Some(error.line()),
-        problem: error.to_string(),
+        problem: trust::text::line(&error.to_string()).into_owned(),
     })
 }
 
@@ -228,6 +228,7 @@ fn read_records(
             Err(problem) => {
                 damaged += 1;
                 if damaged <= DAMAGE_SHOWN_MAX {
+                    let problem = trust::text::line(&problem);
                     damage.push(format!("{}:{}: {problem}", path.display(), index + 1));
                 }
             }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
 pub use crate::load::Load;
+use crate::name;
 
 /// Version of the spec, plan and record schema; raised whenever a reader could misread.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -116,6 +117,7 @@ pub enum Output {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Name in tables; unique in a study.
+    #[serde(deserialize_with = "name::read")]
     pub name: String,
     /// Why this load is in the study, in the author's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::claim::{Claim, ClaimText};
 use crate::contender::{Contender, nearest};
 use crate::device::{DEFAULT_DEVICE, DeviceRequest};
+use crate::name;
 use crate::published::{Known, PublishedTable, PublishedText};
 use crate::quantity::parse_duration;
 use crate::spec::{Cache, Output, Workload};
@@ -122,6 +123,7 @@ pub struct StudyText {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     /// Name; names the result directory.
+    #[serde(deserialize_with = "name::read")]
     pub name: String,
     /// Why the study is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,6 +196,7 @@ pub struct LeftOut {
     /// `contender` or `workload`.
     pub what: String,
     /// Its label or name.
+    #[serde(deserialize_with = "name::read")]
     pub name: String,
     /// What is missing and how to get it, a line each.
     pub missing: Vec<String>,
@@ -264,10 +267,13 @@ impl StudyText {
         let optional = |field: &str, text: &Option<String>| {
             text.as_deref().map(|text| duration(field, text)).transpose()
         };
-        let workloads = self.resolve_workloads()?;
+        let mut workloads = self.resolve_workloads()?;
+        for workload in &mut workloads {
+            workload.name = name::of(&workload.name);
+        }
         let (published, claims) = self.resolve_published(&contenders, &workloads)?;
         Ok(Study {
-            name: self.resolve_name(&workloads)?,
+            name: name::of(&self.resolve_name(&workloads)?),
             why: self.why.clone(),
             source: self.source.clone(),
             differs: self.differs.clone(),

@@ -460,3 +460,24 @@ fn results_of_strangers_and_below_their_directories_are_refused() {
     }
     assert_eq!(fs::read_dir(&results).unwrap().count(), 0);
 }
+
+/// A name of two lines could pass for a line of kurabe's own.
+#[test]
+fn names_and_what_is_said_of_damage_are_one_line() {
+    let (_home, directory, _) = result(1);
+    let path = directory.join(PLAN_FILE);
+    let records = directory.join(RECORDS_FILE);
+    for path in [&path, &records] {
+        let text = fs::read_to_string(path).unwrap().replace("\"ext4\"", "\"ext4\\nblock 1\"");
+        fs::write(path, text).unwrap();
+    }
+    let mut torn = fs::read_to_string(&records).unwrap();
+    torn.push_str(&torn.lines().next().unwrap().replace("\"completed\"", "\"a\\nb\""));
+    torn.push('\n');
+    fs::write(&records, torn).unwrap();
+    let stored = StoredResult::read(&directory).unwrap();
+    assert_eq!(stored.plan.study.contenders[0].label, "ext4\\u{a}block 1");
+    assert_eq!(stored.records[0].contender.label, stored.plan.study.contenders[0].label);
+    let damage = without_facts(&stored);
+    assert!(!damage.is_empty() && !damage.iter().any(|line| line.contains('\n')), "{damage:?}");
+}

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Study;
 use crate::load::{FioLoad, FioMatrixLoad, Load, TreeSource};
+use crate::name;
 use crate::quantity::{parse_duration, parse_size, size_text};
 use crate::words::{counted, list};
 
@@ -28,6 +29,7 @@ pub struct Reduced {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReducedLoad {
     /// Name of the workload.
+    #[serde(deserialize_with = "name::read")]
     pub workload: String,
     /// What of it is another.
     pub parts: Vec<Part>,
