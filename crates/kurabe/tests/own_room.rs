@@ -181,7 +181,7 @@ fn without_a_home_nothing_is_begun() {
     }
     let site = Site::new();
     let program = site.home().join("kurabe");
-    fs::copy(harness::KURABE, &program).unwrap();
+    harness::copy_program(harness::KURABE, &program);
     chown(site.work(), Some(NOBODY), Some(NOBODY)).unwrap();
     let number = NOBODY.to_string();
     let mut command = site.program("setpriv");

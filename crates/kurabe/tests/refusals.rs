@@ -275,7 +275,7 @@ fn as_nobody(site: &Site, arguments: &[&str]) -> harness::Ran {
     // The build directory may be closed to other users.
     let program = site.home().join("kurabe");
     if !program.exists() {
-        fs::copy(harness::KURABE, &program).unwrap();
+        harness::copy_program(harness::KURABE, &program);
         for directory in [site.work(), site.own(), site.temporary(), site.home().to_path_buf()] {
             std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
         }

@@ -108,7 +108,7 @@ fn a_setuid_program_gains_nothing() {
     }
     let site = Site::new();
     let program = site.home().join("identity");
-    fs::copy("/usr/bin/id", &program).unwrap();
+    harness::copy_program("/usr/bin/id", &program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
     let asked = Command::new(&program).arg("-u").uid(NOBODY).gid(NOBODY).output().unwrap();
     if asked.stdout != b"0\n" {

@@ -31,6 +31,12 @@ pub fn root() -> bool {
     root
 }
 
+/// Copies a program that is to be run. Another process writes it: a descriptor of ours could be in a
+/// child that another test is just starting, and then the kernel refuses to run the copy.
+pub fn copy_program(from: impl AsRef<OsStr>, to: &Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+}
+
 /// A directory in memory, where a `dir:` contender's sync waits for nobody else's writes.
 pub fn memory_directory() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("test-of-kurabe-").tempdir_in("/dev/shm").unwrap()
