@@ -22,7 +22,7 @@ demo: dependencies build
 test: dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	PATH="$(CURDIR)/target/debug:$$PATH" $(CARGO) test --workspace --locked
+	PATH="$(CURDIR)/target/debug:$$PATH" $(CARGO) test --workspace --locked $(TEST_FLAGS)
 
 clean-results:
 	rm -rf kurabe-results
