@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 // The tests inside and outside of the crate share their helpers.
 #[cfg(test)]
-extern crate self as kurabe_block;
+extern crate self as block;
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]
 mod common;

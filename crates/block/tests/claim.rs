@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use kurabe_block::claim::{ClaimError, Use, claim, examine};
+use block::claim::{ClaimError, Use, claim, examine};
 
 mod common;
 use common::{Loop, run};

@@ -6,7 +6,6 @@ use std::process::Command;
 use block::{
     AlignedBuffer, BlockDevice, DirectAccess, FileDevice, FileDeviceOptions, MemoryDevice,
 };
-use kurabe_block as block;
 
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|index| (index as u8).wrapping_mul(31).wrapping_add(seed)).collect()

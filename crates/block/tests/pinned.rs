@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use std::{fs, io};
 
-use kurabe_block::claim::{ClaimError, Identity, Pinned, open_identical};
+use block::claim::{ClaimError, Identity, Pinned, open_identical};
 
 mod common;
 use common::{Loop, run};

@@ -1,11 +1,11 @@
 //! Measures the error rates and the power of the statistics on simulated trials, and prints the
 //! tables of `docs/statistics.md`. Everything is seeded: the same program prints the same tables.
 //!
-//!     cargo run --release -p kurabe-lab --example calibrate [SAMPLES]
+//!     cargo run --release -p lab --example calibrate [SAMPLES]
 //!
 //! SAMPLES is the number of simulated studies a cell, 10000 unless given.
 
-use kurabe_lab::statistics::{
+use lab::statistics::{
     ComparisonOptions, Decision, FirstBlockKind, Samples, StopRule, Verdict, compare_family,
     compare_unpaired_family, drift, enough, first_block, summarize,
 };

@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows of records, plans or files, and nothing here draws random numbers: the same
 //! samples give the same answer. `docs/statistics.md` has the formulas, their sources, and the
-//! measured error rates; `cargo run --release -p kurabe-lab --example calibrate` measures them
+//! measured error rates; `cargo run --release -p lab --example calibrate` measures them
 //! again.
 //!
 //! A *block* here is always a statistical block: one trial of every contender, in random order.

@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use kurabe_lab::plan::Plan;
-use kurabe_lab::result::ResultWriter;
-use kurabe_lab::study::{CommandText, StudyText, WorkloadText};
+use lab::plan::Plan;
+use lab::result::ResultWriter;
+use lab::study::{CommandText, StudyText, WorkloadText};
 
 /// What is made here must be believed later, whatever umask it was made under.
 #[test]

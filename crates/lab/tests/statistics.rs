@@ -1,8 +1,8 @@
 //! The statistics from outside: the properties that every answer keeps, and simulated studies with
 //! known truth. The seeds are fixed; a failure names its cell. The same simulations, larger, print
-//! the tables of `docs/statistics.md` (`cargo run --release -p kurabe-lab --example calibrate`).
+//! the tables of `docs/statistics.md` (`cargo run --release -p lab --example calibrate`).
 
-use kurabe_lab::statistics::{
+use lab::statistics::{
     Comparison, ComparisonOptions, ContinueReason, Decision, Samples, StatisticsError, StopReason,
     StopRule, Verdict, compare, compare_family, drift, enough, first_block, summarize,
 };
@@ -499,7 +499,7 @@ fn faultless_samples_are_seldom_warned_of() {
             let values = plain(&laboratory.samples(Noise::Normal, 0.05, &[3.0], blocks)[0]);
             drifts += usize::from(drift(&values).unwrap().unwrap().warning);
             let first = first_block(&values).unwrap().unwrap();
-            firsts += usize::from(first.kind != kurabe_lab::statistics::FirstBlockKind::Alike);
+            firsts += usize::from(first.kind != lab::statistics::FirstBlockKind::Alike);
             marked += usize::from(!summarize(&values).unwrap().outliers.is_empty());
         }
         assert!(drifts <= count_max(STUDIES, 0.02), "{blocks} blocks: {drifts} drifts");

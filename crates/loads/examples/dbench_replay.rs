@@ -1,7 +1,7 @@
 //! Replays a dbench load file in a directory and prints the latencies of each operation.
 //!
 //! ```text
-//! cargo run --release -p kurabe-loads --example dbench_replay -- DIR [CLIENTS [SECONDS [LOADFILE]]]
+//! cargo run --release -p loads --example dbench_replay -- DIR [CLIENTS [SECONDS [LOADFILE]]]
 //! ```
 
 use std::error::Error;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kurabe_loads::dbench::{
+use loads::dbench::{
     LoadFile, PACKAGED_LOAD_FILE, Phase, Replay, Semantics, SystemCounters, replay,
 };
 

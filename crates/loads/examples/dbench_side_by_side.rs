@@ -2,7 +2,7 @@
 //! operation counts compare.
 //!
 //! ```text
-//! cargo run --release -p kurabe-loads --example dbench_side_by_side -- DIR [CLIENTS [SECONDS [ROUNDS]]]
+//! cargo run --release -p loads --example dbench_side_by_side -- DIR [CLIENTS [SECONDS [ROUNDS]]]
 //! ```
 //!
 //! Each round runs both once, in random order, each in a fresh directory after a sync; dbench
@@ -22,7 +22,6 @@ use loads::dbench::{replay, warmup_seconds};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-extern crate kurabe_loads as loads;
 
 /// What either run of a round came to.
 struct Run {

@@ -1,17 +1,17 @@
 //! What the laboratory itself costs: nanoseconds a recorded sample and of these the clock, contents
 //! made and compared, commands on a store that keeps nothing, commands generated.
 //!
-//! `cargo run --release -p kurabe-loads --example objects-speed`. The figures that
+//! `cargo run --release -p loads --example objects-speed`. The figures that
 //! `docs/object-language.md` quotes were printed by this program.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use kurabe_loads::latency::{Clock, Recorder};
-use kurabe_loads::objects::contents::Identity;
-use kurabe_loads::objects::stream::{Step, Stream};
-use kurabe_loads::objects::{self, Options, Place, Program, Progress};
+use loads::latency::{Clock, Recorder};
+use loads::objects::contents::Identity;
+use loads::objects::stream::{Step, Stream};
+use loads::objects::{self, Options, Place, Program, Progress};
 use rustix::time::ClockId;
 
 /// Processor time of this thread: what other programs take of the processor does not count.

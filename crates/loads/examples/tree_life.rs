@@ -1,8 +1,8 @@
 //! Lives a tree's life in a directory and prints its phases.
 //!
 //! ```text
-//! cargo run --release -p kurabe-loads --example tree_life -- DIR ARCHIVE [PHASE...]
-//! cargo run --release -p kurabe-loads --example tree_life -- DIR synthetic:N [PHASE...]
+//! cargo run --release -p loads --example tree_life -- DIR ARCHIVE [PHASE...]
+//! cargo run --release -p loads --example tree_life -- DIR synthetic:N [PHASE...]
 //! ```
 //!
 //! ARCHIVE is anything that tar reads; `synthetic:N` a tree of N files like the kernel's, whose
@@ -14,8 +14,8 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use kurabe_loads::durable::WholeSync;
-use kurabe_loads::tree::{
+use loads::durable::WholeSync;
+use loads::tree::{
     Phase, SyntheticTree, Tree, TreeOutcome, inspect, run_tree, write_archive,
 };
 

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use kurabe_loads::dbench::loadfile::{Action, Operation};
-use kurabe_loads::dbench::{LoadFile, PACKAGED_LOAD_FILE};
+use loads::dbench::loadfile::{Action, Operation};
+use loads::dbench::{LoadFile, PACKAGED_LOAD_FILE};
 
 /// Of the five published runs with four clients: the lines that each client was past after so many
 /// seconds, and the mean rate in 10^6 bytes a second that dbench printed beside them.

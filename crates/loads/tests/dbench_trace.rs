@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kurabe_loads::dbench::{LoadFile, NoCounters, PACKAGED_LOAD_FILE, Replay, Semantics, replay};
+use loads::dbench::{LoadFile, NoCounters, PACKAGED_LOAD_FILE, Replay, Semantics, replay};
 
 /// The first calls after the start that are compared: both runs are cut off somewhere.
 const COMPARED_CALLS: usize = 10_000;

@@ -1,7 +1,7 @@
 //! How long a report takes: makes a result of 1000 records in a temporary directory, reads it, renders
 //! its page, and prints the times.
 //!
-//!     cargo run --release -p kurabe-report --example render [RECORDS] [histograms]
+//!     cargo run --release -p report --example render [RECORDS] [histograms]
 //!
 //! With `histograms`, every record has latencies of 11 kinds of operation over 12 s beside it.
 
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
-use kurabe_report::page::{page, pictures};
-use kurabe_report::source::Source;
+use report::page::{page, pictures};
+use report::source::Source;
 
 #[path = "../tests/harness/mod.rs"]
 mod harness;

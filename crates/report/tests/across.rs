@@ -3,8 +3,8 @@
 mod harness;
 
 use harness::{Made, complete, load_report, make, study};
-use kurabe_report::across::{Across, NOT_INTERLEAVED, page, pictures, terminal};
-use kurabe_report::source::Source;
+use report::across::{Across, NOT_INTERLEAVED, page, pictures, terminal};
+use report::source::Source;
 use lab::record::{Outcome, Phase};
 use lab::statistics::Verdict;
 use lab::study::CommandText;
@@ -186,13 +186,13 @@ fn the_facts_of_every_sitting_are_told() {
     assert_eq!(row, ["machine · kernel", "6.1.0-test #1, later 6.18.1-new #3", "6.1.0-test #1"]);
     let said = "the study was resumed, its trials are 6 in sitting 1 and 2 in sitting 2; these facts are not the same in all: machine · kernel";
     assert_eq!(across.doubts[0], format!("of A: {said}"));
-    let html = kurabe_report::page::page(&sources[0]);
+    let html = report::page::page(&sources[0]);
     assert!(html.contains(said) && html.contains("What differs between the sittings"));
-    let note = |source: &Source| kurabe_report::sittings::terminal(source, false);
+    let note = |source: &Source| report::sittings::terminal(source, false);
     assert_eq!(*note(&sources[0]), *format!("  Note: {said}\n\n"));
     assert_eq!(&*note(&sources[1]), "");
     assert!(html.contains("kurabe compare ext4") && html.contains("\nkurabe resume here</pre>"));
-    assert!(!kurabe_report::page::page(&sources[1]).contains("sitting 1"));
+    assert!(!report::page::page(&sources[1]).contains("sitting 1"));
 
     // A sitting of which no trial stands any more says nothing of the numbers.
     let done = result(&["ext4"], "true", &[1000], 3);
@@ -200,7 +200,7 @@ fn the_facts_of_every_sitting_are_told() {
     harness::damage(&done.path("facts-1.json"), harness::facts().to_string().as_bytes());
     harness::damage(&done.path("facts.json"), new.to_string().as_bytes());
     let source = Source::read(&done.directory()).unwrap();
-    assert!(!kurabe_report::page::page(&source).contains("6.18.1-new"));
+    assert!(!report::page::page(&source).contains("6.18.1-new"));
 }
 
 #[test]

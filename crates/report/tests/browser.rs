@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use harness::{Made, complete, load_report, make, study, time_ns};
-use kurabe_report::page::page;
-use kurabe_report::source::Source;
+use report::page::page;
+use report::source::Source;
 use lab::record::{Outcome, Phase, Record};
 
 const LABELS: [&str; 3] = ["ext4", "xfs", "btrfs"];

@@ -7,9 +7,9 @@ mod harness;
 use std::collections::BTreeSet;
 
 use harness::hostile::{Files, files, matrix, rich, write};
-use kurabe_report::across::{self, Across};
-use kurabe_report::source::Source;
-use kurabe_report::{export, page, published, sittings, tables};
+use report::across::{self, Across};
+use report::source::Source;
+use report::{export, page, published, sittings, tables};
 use serde_json::Value;
 
 /// One for each way out of a text.

@@ -4,10 +4,10 @@
 mod harness;
 
 use harness::{Made, complete, damage, load_report, make, study, time_ns};
-use kurabe_report::chart::Mark;
-use kurabe_report::charts::{View, matrix};
-use kurabe_report::page::page;
-use kurabe_report::source::Source;
+use report::chart::Mark;
+use report::charts::{View, matrix};
+use report::page::page;
+use report::source::Source;
 use lab::load::{Drift, LoadReport, Metric, Unit};
 use lab::record::{Outcome, Phase};
 use lab::study::WorkloadText;
@@ -255,7 +255,7 @@ fn a_matrix_is_a_map_in_the_page_and_a_picture() {
         ],
     );
     let source = Source::read(&made.directory()).unwrap();
-    let pictures = kurabe_report::page::pictures(&source);
+    let pictures = report::page::pictures(&source);
     // As curves: the cell that is not decided is a symbol in outline, to which no line leads.
     let (_, curves) = pictures.iter().find(|(name, _)| name.ends_with("overhead-0.svg")).unwrap();
     assert!(curves.contains("in outline without a line: not decided"), "{curves}");
@@ -335,7 +335,7 @@ fn what_a_block_left_that_was_not_finished_stands_among_all_trials_only() {
     let end = trials.find("</table>").unwrap();
     assert!(trials[..end].contains("completed; its block was not"), "{trials}");
     assert!(trials[..end].contains("77.70 s") && !figures.contains("77.7"), "{figures}");
-    let lines = kurabe_report::export::csv(&source.records);
+    let lines = report::export::csv(&source.records);
     assert_eq!(lines.lines().filter(|line| line.contains(",3,false,false,true,ext4")).count(), 1);
     assert_eq!(lines.matches(",true,false,true,").count(), 9, "{lines}");
 }
@@ -376,11 +376,11 @@ fn a_matrix_of_a_single_block_tells_no_overhead() {
     let plan = &source.plan;
     let mut all = vec![
         text,
-        kurabe_report::export::markdown(plan, &source.analysis),
-        kurabe_report::export::overhead_csv(&source.analysis).unwrap(),
-        kurabe_report::tables::terminal(plan, &source.analysis, false).to_string(),
+        report::export::markdown(plan, &source.analysis),
+        report::export::overhead_csv(&source.analysis).unwrap(),
+        report::tables::terminal(plan, &source.analysis, false).to_string(),
     ];
-    all.extend(kurabe_report::page::pictures(&source).into_iter().map(|(_, picture)| picture));
+    all.extend(report::page::pictures(&source).into_iter().map(|(_, picture)| picture));
     for text in all {
         assert!(!text.contains("1836") && !text.contains("66.7 %"), "{text}");
     }
@@ -389,7 +389,7 @@ fn a_matrix_of_a_single_block_tells_no_overhead() {
 #[test]
 fn a_cell_far_beyond_the_others_does_not_press_the_curves_together() {
     let made = make_matrix_of(4, 16000.0);
-    let pictures = kurabe_report::page::pictures(&Source::read(&made.directory()).unwrap());
+    let pictures = report::page::pictures(&Source::read(&made.directory()).unwrap());
     let (_, curves) = pictures.iter().find(|(name, _)| name.ends_with("overhead-0.svg")).unwrap();
     well_formed(curves);
     assert!(curves.contains(">-700 %</text>"), "{curves}");
@@ -457,7 +457,7 @@ fn the_publication_comes_right_after_the_answers() {
             "The environment",
         ],
     );
-    let pictures = kurabe_report::page::pictures(&source);
+    let pictures = report::page::pictures(&source);
     assert_eq!(pictures[0].0, "published-1-picture-1.svg");
     well_formed(&pictures[0].1);
     assert!(!pictures[0].1.contains("var(--"));
@@ -489,7 +489,7 @@ fn every_chart_is_a_picture_of_its_own() {
         record.load = Some(load_report(1e17 / time as f64));
         true
     });
-    let pictures = kurabe_report::page::pictures(&Source::read(&made.directory()).unwrap());
+    let pictures = report::page::pictures(&Source::read(&made.directory()).unwrap());
     assert!(pictures.len() >= 6, "{}", pictures.len());
     let mut names: Vec<&String> = pictures.iter().map(|(name, _)| name).collect();
     names.sort_unstable();

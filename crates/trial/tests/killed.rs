@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use kurabe_trial as trial;
 use lab::contender::Contender;
 use trial::device::{self, DeviceRequest};
 use trial::filesystem::{self, Stage};

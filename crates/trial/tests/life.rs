@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kurabe_trial as trial;
 use lab::contender::Contender;
 use lab::spec::Device;
 use loads::durable::{WholeSync, run_words};

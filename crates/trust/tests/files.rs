@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kurabe_trust::{Directory, LockError, Refused, file};
+use trust::{Directory, LockError, Refused, file};
 
 /// A user who is nobody's caller.
 const STRANGER: u32 = 54_321;

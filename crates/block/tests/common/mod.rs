@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use kurabe_block::claim::{Claim, ClaimError, claim};
+use block::claim::{Claim, ClaimError, claim};
 
 /// How often something is tried that others on this machine hinder for a while: a copy of our
 /// descriptors in a child that is just being started, a copy of our mounts in a namespace that was

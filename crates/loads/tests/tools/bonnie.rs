@@ -3,8 +3,8 @@
 use std::fs;
 use std::sync::atomic::AtomicBool;
 
-use kurabe_loads::bonnie::{Bonnie, BonnieError, bonnie};
-use kurabe_loads::tool::Tool;
+use loads::bonnie::{Bonnie, BonnieError, bonnie};
+use loads::tool::Tool;
 
 use super::{installed, tells_both_sizes};
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use kurabe_loads::dbench::real::{Dbench, DbenchError, dbench};
-use kurabe_loads::tool::{Tool, ToolError};
+use loads::dbench::real::{Dbench, DbenchError, dbench};
+use loads::tool::{Tool, ToolError};
 
 use super::{installed, tells_both_sizes};
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use kurabe_loads::fio::jobfile::System;
-use kurabe_loads::fio::{
+use loads::fio::jobfile::System;
+use loads::fio::{
     Fio, FioError, FioOutcome, JobFile, Step, Target, fio, lay_out, understood,
 };
-use kurabe_loads::tool::{Tool, ToolError};
+use loads::tool::{Tool, ToolError};
 
 use super::{installed, tells_both_sizes};
 

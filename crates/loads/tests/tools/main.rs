@@ -10,7 +10,7 @@ mod fio;
 mod tool;
 mod tree;
 
-use kurabe_loads::tool::Tool;
+use loads::tool::Tool;
 
 /// Whether a tool is installed; says that nothing is run when it is not.
 fn installed(tool: Tool) -> bool {

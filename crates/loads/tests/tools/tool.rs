@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use kurabe_loads::tool::{Stream, ToolCommand, ToolError, run};
+use loads::tool::{Stream, ToolCommand, ToolError, run};
 
 fn shell(script: &str) -> ToolCommand {
     ToolCommand::at("sh", PathBuf::from("/bin/sh")).argument("-c").argument(script)

@@ -4,9 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kurabe_loads::durable::WholeSync;
-use kurabe_loads::tool::{Tool, ToolError};
-use kurabe_loads::tree::{
+use loads::durable::WholeSync;
+use loads::tool::{Tool, ToolError};
+use loads::tree::{
     ArchiveFacts, Phase, SyntheticTree, Tree, TreeError, TreeOutcome, hash_tree, inspect, run_tree,
     write_archive,
 };
