@@ -1,9 +1,7 @@
 //! Comparisons across results, on simulated results with known truth: no effect is called one in at
 //! most 5 % of families, and a known effect is found. The seeds are fixed.
 
-use lab::statistics::{
-    ComparisonOptions, UnpairedComparison, Verdict, compare_unpaired_family,
-};
+use lab::statistics::{ComparisonOptions, UnpairedComparison, Verdict, compare_unpaired_family};
 
 mod simulation;
 

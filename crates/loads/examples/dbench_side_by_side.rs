@@ -22,7 +22,6 @@ use loads::dbench::{replay, warmup_seconds};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-
 /// What either run of a round came to.
 struct Run {
     megabytes_per_second: f64,

@@ -15,9 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use loads::durable::WholeSync;
-use loads::tree::{
-    Phase, SyntheticTree, Tree, TreeOutcome, inspect, run_tree, write_archive,
-};
+use loads::tree::{Phase, SyntheticTree, Tree, TreeOutcome, inspect, run_tree, write_archive};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

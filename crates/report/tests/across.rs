@@ -3,11 +3,11 @@
 mod harness;
 
 use harness::{Made, complete, load_report, make, study};
-use report::across::{Across, NOT_INTERLEAVED, page, pictures, terminal};
-use report::source::Source;
 use lab::record::{Outcome, Phase};
 use lab::statistics::Verdict;
 use lab::study::CommandText;
+use report::across::{Across, NOT_INTERLEAVED, page, pictures, terminal};
+use report::source::Source;
 
 fn read(made: &[&Made]) -> Vec<Source> {
     made.iter().map(|made| Source::read(&made.directory()).unwrap()).collect()

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use harness::{Made, complete, load_report, make, study, time_ns};
+use lab::record::{Outcome, Phase, Record};
 use report::page::page;
 use report::source::Source;
-use lab::record::{Outcome, Phase, Record};
 
 const LABELS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 

@@ -4,13 +4,13 @@
 mod harness;
 
 use harness::{Made, complete, damage, load_report, make, study, time_ns};
+use lab::load::{Drift, LoadReport, Metric, Unit};
+use lab::record::{Outcome, Phase};
+use lab::study::WorkloadText;
 use report::chart::Mark;
 use report::charts::{View, matrix};
 use report::page::page;
 use report::source::Source;
-use lab::load::{Drift, LoadReport, Metric, Unit};
-use lab::record::{Outcome, Phase};
-use lab::study::WorkloadText;
 
 fn rendered(made: &Made) -> String {
     page(&Source::read(&made.directory()).unwrap())

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use loads::fio::jobfile::System;
-use loads::fio::{
-    Fio, FioError, FioOutcome, JobFile, Step, Target, fio, lay_out, understood,
-};
+use loads::fio::{Fio, FioError, FioOutcome, JobFile, Step, Target, fio, lay_out, understood};
 use loads::tool::{Tool, ToolError};
 
 use super::{installed, tells_both_sizes};

@@ -10,13 +10,13 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
-use report::across::{self, Across};
-use report::source::Source;
-use report::{export, page, published, sittings, tables};
 use lab::load::{Drift, Metric, Unit};
 use lab::record::{Outcome, Phase, Record};
 use lab::study::{StudyText, WorkloadText};
 use lab::study_file;
+use report::across::{self, Across};
+use report::source::Source;
+use report::{export, page, published, sittings, tables};
 use serde_json::{Value, json};
 
 use super::{Made, complete, load_report, make, study, time_ns};

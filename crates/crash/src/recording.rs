@@ -1,0 +1,213 @@
+//! The recorder, a layer of a block device, and what it recorded.
+//!
+//! Each arrival, each reply and each acknowledgement takes the next number of one counter, so that
+//! all of them stand in one order ([`Instant`]). The bytes of writes are appended to a file in the order of
+//! arrival: a file in memory, or one on a disk for what memory does not hold.
+//!
+//! Invariant: an acknowledgement is numbered after whoever gave it had its reply, so a late stamp can
+//! hide a loss and never invent one.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time;
+
+use block::BlockDevice;
+
+use crate::SECTOR_BYTES;
+
+/// A place in the order of everything that was recorded, from 1.
+pub type Instant = u64;
+
+/// What a request asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Bytes were written.
+    Write,
+    /// Space was zeroed or discarded; it reads as zeros once that is durable.
+    Zero,
+    /// The device was flushed.
+    Flush,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What was asked for.
+    pub operation: Operation,
+    /// First sector; 0 for a flush.
+    pub sector: u64,
+    /// Sectors; 0 for a flush.
+    pub sectors: u64,
+    /// First sector of its bytes in the recording's file. Grows with the arrival.
+    pub data_sector: u64,
+    /// When it arrived.
+    pub arrived: Instant,
+    /// When it was replied to; absent when it failed or was still in flight at the end.
+    pub replied: Option<Instant>,
+    /// When it arrived, in ns since the recording began.
+    pub arrived_ns: u64,
+}
+
+/// Something that the load said to be durable.
+#[derive(Debug, Clone)]
+pub struct Acknowledgement {
+    /// When it was received.
+    pub instant: Instant,
+    /// The same in ns since the recording began.
+    pub received_ns: u64,
+    /// The line.
+    pub text: String,
+}
+
+/// What was recorded. The bytes lie in [`Recording::data`].
+#[derive(Debug)]
+pub struct Recording {
+    /// Size of the device in sectors.
+    pub sectors: u64,
+    /// In the order of arrival.
+    pub requests: Vec<Request>,
+    /// In the order of their receipt.
+    pub acknowledgements: Vec<Acknowledgement>,
+    /// The bytes of all writes; what was zeroed is a hole.
+    pub data: Arc<File>,
+    /// The last instant.
+    pub end: Instant,
+}
+
+struct Log {
+    requests: Vec<Request>,
+    acknowledgements: Vec<Acknowledgement>,
+    instant: Instant,
+    data_sectors: u64,
+}
+
+/// A layer that records what passes through it.
+pub struct Recorder<D> {
+    inner: D,
+    data: Arc<File>,
+    log: Mutex<Log>,
+    began: time::Instant,
+}
+
+impl<D: BlockDevice> Recorder<D> {
+    /// Records what reaches `inner`; the bytes go to `data`, an empty file, in memory
+    /// (memfd_create(2)) or on a disk.
+    pub fn new(inner: D, data: File) -> Recorder<D> {
+        let log =
+            Log { requests: Vec::new(), acknowledgements: Vec::new(), instant: 0, data_sectors: 0 };
+        Recorder { inner, data: Arc::new(data), log: Mutex::new(log), began: time::Instant::now() }
+    }
+
+    /// The device below.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Notes that the load has said that something is durable; call it after the line was read.
+    pub fn acknowledge(&self, text: &str) {
+        let received_ns = self.elapsed_ns();
+        let mut log = self.log();
+        log.instant += 1;
+        let instant = log.instant;
+        log.acknowledgements.push(Acknowledgement { instant, received_ns, text: text.into() });
+    }
+
+    /// The instant that was reached.
+    pub fn now(&self) -> Instant {
+        self.log().instant
+    }
+
+    /// What was recorded so far. Requests in flight count as not replied to.
+    pub fn recording(&self) -> Recording {
+        let log = self.log();
+        Recording {
+            sectors: self.inner.len() / SECTOR_BYTES,
+            requests: log.requests.clone(),
+            acknowledgements: log.acknowledgements.clone(),
+            data: self.data.clone(),
+            end: log.instant,
+        }
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().expect("no thread panics while it holds the log")
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    /// Notes the arrival; returns the request's number.
+    fn arrive(&self, operation: Operation, offset: u64, length: u64) -> (usize, u64) {
+        let arrived_ns = self.elapsed_ns();
+        let mut log = self.log();
+        log.instant += 1;
+        let sectors = length / SECTOR_BYTES;
+        let data_sector = log.data_sectors;
+        log.data_sectors += sectors;
+        let arrived = log.instant;
+        log.requests.push(Request {
+            operation,
+            sector: offset / SECTOR_BYTES,
+            sectors,
+            data_sector,
+            arrived,
+            replied: None,
+            arrived_ns,
+        });
+        (log.requests.len() - 1, data_sector)
+    }
+
+    fn reply(&self, request: usize, result: io::Result<()>) -> io::Result<()> {
+        if result.is_ok() {
+            let mut log = self.log();
+            log.instant += 1;
+            log.requests[request].replied = Some(log.instant);
+        }
+        result
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Recorder<D> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn block_size(&self) -> u32 {
+        self.inner.block_size()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        let (request, data_sector) = self.arrive(Operation::Write, offset, buffer.len() as u64);
+        let result = self
+            .data
+            .write_all_at(buffer, data_sector * SECTOR_BYTES)
+            .and_then(|()| self.inner.write_at(buffer, offset));
+        self.reply(request, result)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let (request, _) = self.arrive(Operation::Flush, 0, 0);
+        self.reply(request, self.inner.flush())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        // What discarded space holds is the device's affair: here it is zeros, below and later.
+        self.zero_range(offset, length)
+    }
+
+    fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        let (request, _) = self.arrive(Operation::Zero, offset, length);
+        self.reply(request, self.inner.zero_range(offset, length))
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+}

@@ -1,0 +1,365 @@
+//! The states that a power cut could leave of a recording: which instants, which writes lost.
+//!
+//! Deterministic from a seed. Equal disks with equal acknowledgements are given once.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use block::BlockDevice;
+use rand::seq::SliceRandom;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::SECTOR_BYTES;
+use crate::disk::{Disk, Map};
+use crate::recording::{Instant, Operation, Recording, Request};
+
+/// Whether the disk keeps its word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flushes {
+    /// A flush makes durable what was replied to before it arrived.
+    Kept,
+    /// A flush is replied to and does nothing, but for those that arrived before this instant: the control, in
+    /// which something must be lost.
+    IgnoredFrom(Instant),
+}
+
+/// Which states.
+#[derive(Debug, Clone, Copy)]
+pub struct StateOptions {
+    /// Earliest cut: from here on the load ran.
+    pub from: Instant,
+    /// States at most.
+    pub count: usize,
+    /// Seed of every choice.
+    pub seed: u64,
+    /// Whether the disk keeps its word.
+    pub flushes: Flushes,
+}
+
+/// A part of a write that was lost.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lost {
+    /// The request's number.
+    pub request: usize,
+    /// First lost sector within it.
+    pub first: u64,
+    /// Sectors lost.
+    pub sectors: u64,
+}
+
+/// A power cut and what it took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// The cut comes right after this instant.
+    pub instant: Instant,
+    /// What was lost of the writes that were not durable.
+    pub lost: Vec<Lost>,
+    /// How many of the acknowledgements had been received.
+    pub acknowledged: usize,
+}
+
+/// Kinds of loss that [`States::choose`] goes through.
+const KINDS_OF_LOSS: usize = 8;
+
+/// Makes the states of one recording and their disks.
+pub struct States<'a> {
+    recording: &'a Recording,
+    before: Arc<dyn BlockDevice>,
+    flushes: Flushes,
+    /// Of each request that changes sectors, when it became durable: the reply of the first flush that
+    /// arrived after its own reply.
+    durable_from: Vec<Option<Instant>>,
+    hashes: RefCell<BTreeMap<u32, u64>>,
+}
+
+impl<'a> States<'a> {
+    /// `before` is the disk as it was before the first request.
+    pub fn new(recording: &'a Recording, before: Arc<dyn BlockDevice>, flushes: Flushes) -> Self {
+        let obeyed = |request: &&Request| match flushes {
+            Flushes::Kept => true,
+            Flushes::IgnoredFrom(instant) => request.arrived < instant,
+        };
+        let mut flushed: Vec<(Instant, Instant)> = recording
+            .requests
+            .iter()
+            .filter(|request| request.operation == Operation::Flush)
+            .filter(obeyed)
+            .filter_map(|flush| Some((flush.arrived, flush.replied?)))
+            .collect();
+        // Of the flushes that arrive from here on, the first reply.
+        let mut earliest = Instant::MAX;
+        for (_, replied) in flushed.iter_mut().rev() {
+            earliest = earliest.min(*replied);
+            *replied = earliest;
+        }
+        let durable_from = recording
+            .requests
+            .iter()
+            .map(|request| {
+                let replied = request.replied?;
+                let at = flushed.partition_point(|(arrived, _)| *arrived <= replied);
+                flushed.get(at).map(|(_, durable)| *durable)
+            })
+            .collect();
+        States { recording, before, flushes, durable_from, hashes: RefCell::default() }
+    }
+
+    /// The writes that were under way or not flushed at an instant, by their numbers.
+    pub fn volatile(&self, instant: Instant) -> Vec<usize> {
+        let arrived = self.recording.requests.partition_point(|one| one.arrived <= instant);
+        (0..arrived)
+            .filter(|index| self.recording.requests[*index].operation != Operation::Flush)
+            .filter(|index| self.durable_from[*index].is_none_or(|durable| durable > instant))
+            .collect()
+    }
+
+    /// The states to try, each with a disk that no earlier one had, in the order of their cuts.
+    pub fn choose(&self, options: &StateOptions) -> Vec<State> {
+        let mut random = ChaCha8Rng::seed_from_u64(options.seed);
+        let cuts = self.cuts(options, &mut random);
+        if cuts.is_empty() {
+            return Vec::new();
+        }
+        // Each cut comes with each kind of loss, at first with one; equal disks are left out below.
+        let wanted = (options.count * 2).min(cuts.len() * KINDS_OF_LOSS);
+        let mut tries: Vec<(usize, Instant)> =
+            (0..wanted).map(|number| (number, cuts[number % cuts.len()])).collect();
+        tries.sort_by_key(|(_, instant)| *instant);
+        let mut durable = Durable::new(self);
+        let mut found: Vec<(usize, u64, State)> = tries
+            .into_iter()
+            .map(|(number, instant)| {
+                let volatile = self.volatile(instant);
+                let kind = (number + number / cuts.len()) % KINDS_OF_LOSS;
+                let lost = self.choice(kind, &volatile, &mut random);
+                durable.advance(instant);
+                let hash = durable.left(&volatile, &lost).1;
+                let acknowledged = self.acknowledged(instant);
+                (number, hash, State { instant, lost, acknowledged })
+            })
+            .collect();
+        found.sort_by_key(|(number, ..)| *number);
+        let mut seen = HashSet::new();
+        found.retain(|(_, hash, state)| seen.insert((*hash, state.acknowledged)));
+        let mut states: Vec<State> = found.into_iter().map(|(.., state)| state).collect();
+        states.truncate(options.count);
+        states.sort_by_key(|state| state.instant);
+        states
+    }
+
+    /// The disk that a state leaves.
+    pub fn disk(&self, state: &State) -> Disk {
+        let mut durable = Durable::new(self);
+        durable.advance(state.instant);
+        durable.disk(&self.volatile(state.instant), &state.lost)
+    }
+
+    /// The disks of many states in the order of their cuts; each costs only what came since the
+    /// one before it.
+    pub fn disks<'s>(&'s self, states: &'s [State]) -> impl Iterator<Item = (&'s State, Disk)> {
+        let mut durable = Durable::new(self);
+        states.iter().map(move |state| {
+            if state.instant < durable.instant {
+                durable.restart();
+            }
+            durable.advance(state.instant);
+            (state, durable.disk(&self.volatile(state.instant), &state.lost))
+        })
+    }
+
+    /// How many acknowledgements had been received by an instant.
+    pub fn acknowledged(&self, instant: Instant) -> usize {
+        self.recording.acknowledgements.partition_point(|one| one.instant <= instant)
+    }
+
+    /// The instants at which the power is cut: right after acknowledgements, right before and
+    /// after flushes, and any; a third each while there are so many.
+    fn cuts(&self, options: &StateOptions, random: &mut impl Rng) -> Vec<Instant> {
+        let within = |instant: &Instant| (options.from..=self.recording.end).contains(instant);
+        let mut acknowledged: Vec<Instant> =
+            self.recording.acknowledgements.iter().map(|one| one.instant).filter(within).collect();
+        let flushes =
+            self.recording.requests.iter().filter(|one| one.operation == Operation::Flush);
+        let mut flushed: Vec<Instant> = flushes
+            .flat_map(|flush| [flush.arrived, flush.replied.unwrap_or(flush.arrived)])
+            .flat_map(|instant| [instant.saturating_sub(1), instant])
+            .filter(within)
+            .collect();
+        acknowledged.shuffle(random);
+        flushed.shuffle(random);
+        let mut any = (0..options.count)
+            .map(|_| random.random_range(options.from..=self.recording.end.max(options.from)))
+            .collect::<Vec<_>>()
+            .into_iter();
+        let (mut acknowledged, mut flushed) = (acknowledged.into_iter(), flushed.into_iter());
+        let mut cuts = Vec::new();
+        let mut known = HashSet::new();
+        loop {
+            let third = [acknowledged.next(), flushed.next(), any.next()];
+            if third.iter().all(Option::is_none) {
+                return cuts;
+            }
+            cuts.extend(third.into_iter().flatten().filter(|instant| known.insert(*instant)));
+        }
+    }
+
+    /// What is lost of the volatile writes: all, nothing, a random half, all but a part of one,
+    /// one alone, and random halves again.
+    fn choice(&self, kind: usize, volatile: &[usize], random: &mut impl Rng) -> Vec<Lost> {
+        let whole = |index: &usize| {
+            let sectors = self.recording.requests[*index].sectors;
+            Lost { request: *index, first: 0, sectors }
+        };
+        if volatile.is_empty() {
+            return Vec::new();
+        }
+        let one = volatile[random.random_range(0..volatile.len())];
+        match kind {
+            0 => volatile.iter().map(whole).collect(),
+            1 => Vec::new(),
+            3 => vec![whole(&one)],
+            4 => {
+                // Torn: the rest is there or not.
+                let sectors = self.recording.requests[one].sectors;
+                let (first, count) = match sectors {
+                    0 | 1 => (0, sectors),
+                    _ => {
+                        let cut = random.random_range(1..sectors);
+                        if random.random() { (cut, sectors - cut) } else { (0, cut) }
+                    }
+                };
+                let mut lost: Vec<Lost> = volatile
+                    .iter()
+                    .filter(|index| **index != one && random.random::<bool>())
+                    .map(whole)
+                    .collect();
+                lost.push(Lost { request: one, first, sectors: count });
+                lost
+            }
+            5 => volatile.iter().filter(|index| **index != one).map(whole).collect(),
+            _ => volatile.iter().filter(|_| random.random::<bool>()).map(whole).collect(),
+        }
+    }
+
+    /// Hash of a recorded sector's bytes; equal bytes are equal disks.
+    fn hash_of(&self, value: u32) -> u64 {
+        if value == 0 {
+            return 0;
+        }
+        *self.hashes.borrow_mut().entry(value).or_insert_with(|| {
+            let mut bytes = [0; SECTOR_BYTES as usize];
+            // What cannot be read differs from everything: the state is tried.
+            match read(&self.recording.data, &mut bytes, u64::from(value - 1) * SECTOR_BYTES) {
+                Ok(()) => xxh3_64(&bytes),
+                Err(_) => u64::from(value),
+            }
+        })
+    }
+
+    /// Whether the disk keeps its word.
+    pub fn flushes(&self) -> Flushes {
+        self.flushes
+    }
+}
+
+fn read(data: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
+    // A hole at the end of the file is not there: the buffer is zero already.
+    data.read_at(bytes, offset).map(drop)
+}
+
+/// The number that a [`Map`] has for a sector of a request.
+fn value_of(request: &Request, sector: u64) -> u32 {
+    u32::try_from(request.data_sector + sector + 1).expect("a recording is below 2 TiB")
+}
+
+/// What is durable at an instant that only grows.
+struct Durable<'s, 'a> {
+    states: &'s States<'a>,
+    /// Requests that become durable, in that order.
+    order: Vec<(Instant, usize)>,
+    next: usize,
+    instant: Instant,
+    map: Map,
+    hash: u64,
+}
+
+impl<'s, 'a> Durable<'s, 'a> {
+    fn new(states: &'s States<'a>) -> Self {
+        let requests = states.recording.requests.iter().enumerate();
+        let mut order: Vec<(Instant, usize)> = requests
+            .filter(|(_, request)| request.operation != Operation::Flush)
+            .filter_map(|(index, _)| Some((states.durable_from[index]?, index)))
+            .collect();
+        order.sort();
+        let map = Map::new(states.recording.sectors);
+        Durable { states, order, next: 0, instant: 0, map, hash: 0 }
+    }
+
+    fn restart(&mut self) {
+        self.map = Map::new(self.states.recording.sectors);
+        (self.next, self.instant, self.hash) = (0, 0, 0);
+    }
+
+    fn advance(&mut self, instant: Instant) {
+        assert!(instant >= self.instant, "cuts come in order");
+        self.instant = instant;
+        while let Some((durable, index)) = self.order.get(self.next)
+            && *durable <= instant
+        {
+            let request = &self.states.recording.requests[*index];
+            self.hash = self.states.put(&mut self.map, self.hash, request, 0..request.sectors);
+            self.next += 1;
+        }
+    }
+
+    fn left(&self, volatile: &[usize], lost: &[Lost]) -> (Map, u64) {
+        let (mut map, mut hash) = (self.map.clone(), self.hash);
+        for index in volatile {
+            let request = &self.states.recording.requests[*index];
+            match lost.iter().find(|lost| lost.request == *index) {
+                None => hash = self.states.put(&mut map, hash, request, 0..request.sectors),
+                Some(lost) => {
+                    hash = self.states.put(&mut map, hash, request, 0..lost.first);
+                    let rest = lost.first + lost.sectors..request.sectors;
+                    hash = self.states.put(&mut map, hash, request, rest);
+                }
+            }
+        }
+        (map, hash)
+    }
+
+    fn disk(&self, volatile: &[usize], lost: &[Lost]) -> Disk {
+        let (map, _) = self.left(volatile, lost);
+        Disk::new(self.states.before.clone(), map, self.states.recording.data.clone())
+    }
+}
+
+impl States<'_> {
+    /// Puts sectors of a request into a map; returns the hash of the disk's contents, a sum over
+    /// its sectors, so that the order does not matter.
+    fn put(
+        &self,
+        map: &mut Map,
+        mut hash: u64,
+        request: &Request,
+        part: std::ops::Range<u64>,
+    ) -> u64 {
+        for sector in part {
+            let place = request.sector + sector;
+            let value = value_of(request, sector);
+            if let Some(before) = map.put(place, value) {
+                let of = |value: u32| match value {
+                    0 => 0,
+                    value => (self.hash_of(value) ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                };
+                hash = hash.wrapping_add(of(value)).wrapping_sub(of(before));
+            }
+        }
+        hash
+    }
+}

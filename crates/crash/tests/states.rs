@@ -1,0 +1,241 @@
+//! Recordings of small stores, right and wrong ones, and what their states show.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::sync::Arc;
+
+use block::{BlockDevice, MemoryDevice};
+use crash::{Disk, Flushes, Lost, Recorder, Recording, Stale, State, StateOptions, States, reduce};
+
+const BYTES: u64 = 1 << 20;
+
+fn recorder() -> Recorder<MemoryDevice> {
+    Recorder::new(MemoryDevice::new(BYTES, 512), tempfile::tempfile().unwrap())
+}
+
+fn before() -> Arc<dyn BlockDevice> {
+    Arc::new(MemoryDevice::new(BYTES, 512))
+}
+
+fn options(count: usize, seed: u64) -> StateOptions {
+    StateOptions { from: 0, count, seed, flushes: Flushes::Kept }
+}
+
+/// How a store of numbered entries makes an entry durable.
+#[derive(Clone, Copy)]
+enum Protocol {
+    /// The entry, a flush, the count of entries, a flush.
+    Right,
+    /// The count is not flushed before the acknowledgement.
+    LastFlushMissing,
+    /// The entry is not flushed before the count.
+    FirstFlushMissing,
+}
+
+fn entry(number: u64) -> [u8; 1024] {
+    [number as u8 + 1; 1024]
+}
+
+/// Appends entries of two sectors each; sector 0 counts them.
+fn record(protocol: Protocol, entries: u64) -> Recording {
+    let device = recorder();
+    for number in 0..entries {
+        device.write_at(&entry(number), 4096 + number * 1024).unwrap();
+        if !matches!(protocol, Protocol::FirstFlushMissing) {
+            device.flush().unwrap();
+        }
+        let mut head = [0; 512];
+        head[..8].copy_from_slice(&(number + 1).to_le_bytes());
+        device.write_at(&head, 0).unwrap();
+        if !matches!(protocol, Protocol::LastFlushMissing) {
+            device.flush().unwrap();
+        }
+        device.acknowledge(&number.to_string());
+    }
+    device.recording()
+}
+
+/// Whether all that was acknowledged is there, and nothing that the head names is torn.
+fn holds(disk: &Disk, acknowledged: usize) -> bool {
+    let mut head = [0; 512];
+    disk.read_at(&mut head, 0).unwrap();
+    let count = u64::from_le_bytes(head[..8].try_into().unwrap());
+    let whole = (0..count).all(|number| {
+        let mut bytes = [0; 1024];
+        disk.read_at(&mut bytes, 4096 + number * 1024).unwrap();
+        bytes == entry(number)
+    });
+    whole && count >= acknowledged as u64
+}
+
+fn violated(states: &States<'_>, chosen: &[State]) -> Vec<State> {
+    let failing = states.disks(chosen).filter(|(state, disk)| !holds(disk, state.acknowledged));
+    failing.map(|(state, _)| state.clone()).collect()
+}
+
+#[test]
+fn a_right_store_loses_nothing_and_on_a_lying_disk_it_does() {
+    let recording = record(Protocol::Right, 40);
+    let states = States::new(&recording, before(), Flushes::Kept);
+    let chosen = states.choose(&options(400, 1));
+    assert!(chosen.len() > 100, "{}", chosen.len());
+    assert_eq!(violated(&states, &chosen), []);
+    let lying = Flushes::IgnoredFrom(0);
+    let control = States::new(&recording, before(), lying);
+    let chosen = control.choose(&StateOptions { flushes: lying, ..options(100, 1) });
+    assert!(violated(&control, &chosen).len() > 50);
+}
+
+#[test]
+fn a_missing_flush_is_found_and_reduced_to_the_one_write() {
+    for protocol in [Protocol::LastFlushMissing, Protocol::FirstFlushMissing] {
+        let recording = record(protocol, 40);
+        let states = States::new(&recording, before(), Flushes::Kept);
+        let chosen = states.choose(&options(300, 1));
+        let violated = violated(&states, &chosen);
+        assert!(violated.len() > 10, "{}", violated.len());
+        for state in &violated {
+            let reduction = reduce(&state.lost, 100, |lost| {
+                let state = State { lost: lost.to_vec(), ..state.clone() };
+                Ok::<_, Infallible>(!holds(&states.disk(&state), state.acknowledged))
+            });
+            let reduction = reduction.unwrap();
+            assert_eq!(reduction.lost.len(), 1, "{reduction:?}");
+            assert!(reduction.is_minimal);
+        }
+    }
+}
+
+#[test]
+fn a_flush_covers_what_was_replied_to_before_it_arrived_and_nothing_else() {
+    // Two writes of which one is in flight while a flush comes and goes.
+    struct Slow(MemoryDevice, std::sync::Barrier);
+    impl BlockDevice for Slow {
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+        fn block_size(&self) -> u32 {
+            512
+        }
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+            self.0.read_at(buffer, offset)
+        }
+        fn write_at(&self, buffer: &[u8], offset: u64) -> std::io::Result<()> {
+            if offset == 512 {
+                self.1.wait();
+                self.1.wait();
+            }
+            self.0.write_at(buffer, offset)
+        }
+        fn flush(&self) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn discard(&self, _: u64, _: u64) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let slow = Slow(MemoryDevice::new(BYTES, 512), std::sync::Barrier::new(2));
+    let device = Recorder::new(slow, tempfile::tempfile().unwrap());
+    device.write_at(&[1; 512], 0).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| device.write_at(&[2; 512], 512).unwrap());
+        device.inner().1.wait();
+        device.flush().unwrap();
+        device.inner().1.wait();
+    });
+    let flushed = device.now();
+    let recording = device.recording();
+    let states = States::new(&recording, before(), Flushes::Kept);
+    assert_eq!(states.volatile(flushed), [1]);
+    // Before the flush was replied to, neither was safe.
+    assert_eq!(states.volatile(3), [0, 1]);
+    let all: Vec<Lost> = (0..2).map(|request| Lost { request, first: 0, sectors: 1 }).collect();
+    let disk = states.disk(&State { instant: flushed, lost: all, acknowledged: 0 });
+    let mut bytes = [9; 1024];
+    disk.read_at(&mut bytes, 0).unwrap();
+    assert_eq!((bytes[0], bytes[512]), (1, 0));
+}
+
+#[test]
+fn the_last_write_that_is_there_counts_whatever_became_durable_first() {
+    let device = recorder();
+    device.write_at(&[1; 512], 0).unwrap();
+    device.flush().unwrap();
+    device.write_at(&[2; 512], 0).unwrap();
+    device.write_at(&[3; 512], 0).unwrap();
+    device.zero_range(512, 512).unwrap();
+    let recording = device.recording();
+    let states = States::new(&recording, Arc::new(Stale::new(BYTES)), Flushes::Kept);
+    let left = |lost: &[usize]| {
+        let lost = lost.iter().map(|one| Lost { request: *one, first: 0, sectors: 1 }).collect();
+        let state = State { instant: recording.end, lost, acknowledged: 0 };
+        let mut bytes = [0; 1024];
+        states.disk(&state).read_at(&mut bytes, 0).unwrap();
+        (bytes[0], bytes[512..].iter().all(|byte| *byte == 0))
+    };
+    assert_eq!(left(&[]), (3, true));
+    assert_eq!(left(&[3]), (2, true));
+    assert_eq!(left(&[2, 3, 4]), (1, false));
+}
+
+#[test]
+fn a_disk_is_fresh_and_writes_stay_its_own() {
+    let recording = record(Protocol::Right, 3);
+    let states = States::new(&recording, Arc::new(Stale::new(BYTES)), Flushes::Kept);
+    let state = State { instant: recording.end, lost: Vec::new(), acknowledged: 3 };
+    let disk = states.disk(&state);
+    let stale = Stale::new(BYTES);
+    for (offset, length) in [(0, 4096), (512, 512), (4096 + 512, 8192), (BYTES - 4096, 4096)] {
+        let (mut mine, mut unchanged) = (vec![0; length], vec![0; length]);
+        disk.write_at(&vec![7; length], offset).unwrap();
+        disk.read_at(&mut mine, offset).unwrap();
+        assert_eq!(mine, vec![7; length]);
+        states.disk(&state).read_at(&mut unchanged, offset).unwrap();
+        assert_ne!(unchanged, mine);
+    }
+    let (mut beside, mut expected) = ([0; 512], [0; 512]);
+    disk.read_at(&mut beside, BYTES - 8192).unwrap();
+    stale.read_at(&mut expected, BYTES - 8192).unwrap();
+    assert_eq!(beside, expected);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_states_and_no_disk_twice() {
+    let recording = record(Protocol::LastFlushMissing, 20);
+    let states = States::new(&recording, before(), Flushes::Kept);
+    let chosen = states.choose(&options(200, 7));
+    assert_eq!(chosen, states.choose(&options(200, 7)));
+    assert_ne!(chosen, states.choose(&options(200, 8)));
+    let mut images = std::collections::BTreeSet::new();
+    for (state, disk) in states.disks(&chosen) {
+        let mut image = vec![0; BYTES as usize];
+        disk.read_at(&mut image, 0).unwrap();
+        assert!(images.insert((image, state.acknowledged)), "{state:?}");
+    }
+    let kinds = |whole: fn(&State) -> bool| chosen.iter().filter(|state| whole(state)).count();
+    assert!(kinds(|state| state.lost.is_empty()) > 5);
+    assert!(kinds(|state| state.lost.len() == 2) > 5);
+    assert!(kinds(|state| state.lost.iter().any(|lost| lost.first > 0)) > 2);
+}
+
+/// A recording's file may be one in memory.
+#[test]
+fn nothing_lost_means_the_device_as_it_was() {
+    let data: File = tempfile::tempfile().unwrap();
+    let device = Recorder::new(MemoryDevice::new(BYTES, 512), data);
+    for number in 0..50_u64 {
+        device.write_at(&vec![number as u8; 2048], (number * 37 % 100) * 1024).unwrap();
+        if number % 5 == 0 {
+            device.discard((number * 11 % 90) * 4096, 4096).unwrap();
+        }
+        if number % 7 == 0 {
+            device.flush().unwrap();
+        }
+    }
+    let recording = device.recording();
+    let states = States::new(&recording, before(), Flushes::Kept);
+    let state = State { instant: recording.end, lost: Vec::new(), acknowledged: 0 };
+    let mut image = vec![0; BYTES as usize];
+    states.disk(&state).read_at(&mut image, 0).unwrap();
+    assert_eq!(image, device.inner().image());
+}
