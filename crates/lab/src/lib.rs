@@ -12,10 +12,8 @@ pub mod event;
 #[cfg(test)]
 mod fixture;
 pub mod load;
-mod name;
 pub mod plan;
 pub mod published;
-pub mod quantity;
 pub mod record;
 pub mod result;
 pub mod spec;
@@ -24,3 +22,6 @@ pub mod study;
 pub mod study_file;
 pub mod warning;
 pub mod words;
+
+pub(crate) use vocabulary::name;
+pub use vocabulary::quantity;

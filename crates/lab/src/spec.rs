@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::Contender;
 pub use crate::load::Load;
 use crate::name;
+pub use vocabulary::command::CommandLine;
 
 /// Version of the spec, plan and record schema; raised whenever a reader could misread.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -136,46 +137,4 @@ pub struct Workload {
     pub ignore_failure: bool,
     /// What is measured.
     pub load: Load,
-}
-
-/// A command: words, or a line for a shell.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum CommandLine {
-    /// Program and arguments, started without a shell.
-    Words(Vec<String>),
-    /// A line for `SHELL -c`.
-    Shell {
-        /// The shell, with its own arguments: `["sh"]`, `["bash", "--norc"]`.
-        shell: Vec<String>,
-        /// The line.
-        line: String,
-    },
-}
-
-impl CommandLine {
-    /// The words that are executed.
-    pub fn words(&self) -> Vec<String> {
-        match self {
-            CommandLine::Words(words) => words.clone(),
-            CommandLine::Shell { shell, line } => {
-                let mut words = shell.clone();
-                words.push("-c".into());
-                words.push(line.clone());
-                words
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for CommandLine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CommandLine::Words(words) => {
-                let joined = shlex::try_join(words.iter().map(String::as_str));
-                f.write_str(&joined.unwrap_or_else(|_| words.join(" ")))
-            }
-            CommandLine::Shell { line, .. } => f.write_str(line),
-        }
-    }
 }

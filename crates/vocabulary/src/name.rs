@@ -6,11 +6,11 @@
 use serde::{Deserialize, Deserializer};
 
 /// The name that `text` stands for.
-pub(crate) fn of(text: &str) -> String {
+pub fn of(text: &str) -> String {
     trust::text::line(text).into_owned()
 }
 
 /// Reads a name.
-pub(crate) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     String::deserialize(from).map(|text| of(&text))
 }

@@ -1,0 +1,177 @@
+//! What a part of a trial costs: its phases, the device's counters, a command's usage.
+//!
+//! Integers for nanoseconds and bytes. What could not be measured is absent, never zero.
+
+use serde::{Deserialize, Serialize};
+
+/// A timed part of a trial, in the order in which they happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Making the file system.
+    Mkfs,
+    /// Mounting it.
+    Mount,
+    /// The user's `--setup`.
+    Setup,
+    /// Laying out what the load needs: its files, its store.
+    Layout,
+    /// Dropping caches and waiting for the device to be idle.
+    Settle,
+    /// The user's `--prepare`.
+    Prepare,
+    /// The load.
+    Run,
+    /// Reading everything back to compare it, within the load but not in the run's bill.
+    Verify,
+    /// Making durable what the load wrote.
+    Sync,
+    /// The user's `--cleanup`.
+    Cleanup,
+    /// Unmounting.
+    Unmount,
+    /// The read-only check of the file system.
+    Check,
+}
+
+impl Phase {
+    /// Every phase, in order.
+    pub const ALL: &[Phase] = &[
+        Phase::Mkfs,
+        Phase::Mount,
+        Phase::Setup,
+        Phase::Layout,
+        Phase::Settle,
+        Phase::Prepare,
+        Phase::Run,
+        Phase::Verify,
+        Phase::Sync,
+        Phase::Cleanup,
+        Phase::Unmount,
+        Phase::Check,
+    ];
+
+    /// The phase's name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Mkfs => "mkfs",
+            Phase::Mount => "mount",
+            Phase::Setup => "setup",
+            Phase::Layout => "layout",
+            Phase::Settle => "settle",
+            Phase::Prepare => "prepare",
+            Phase::Run => "run",
+            Phase::Verify => "verify",
+            Phase::Sync => "sync",
+            Phase::Cleanup => "cleanup",
+            Phase::Unmount => "unmount",
+            Phase::Check => "check",
+        }
+    }
+}
+
+/// One phase's cost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseRecord {
+    /// Which.
+    pub phase: Phase,
+    /// Wall time in ns.
+    pub elapsed_ns: u64,
+    /// What the block device did meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceDelta>,
+    /// CPU time that the whole machine spent meanwhile, in ns: the command's, the kernel's
+    /// threads', a user-space file system's and anybody else's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_cpu_ns: Option<u64>,
+}
+
+/// Difference of the device's counters over a phase, from `/sys/block/DEVICE/stat`
+/// (Documentation/block/stat.rst in the kernel's source).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DeviceDelta {
+    /// Read requests completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write requests completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Discard requests completed.
+    pub discards: u64,
+    /// Bytes discarded.
+    pub discarded_bytes: u64,
+    /// Flush requests completed.
+    pub flushes: u64,
+    /// Time during which the device had requests in flight, in ms.
+    pub busy_ms: u64,
+    /// Sum of the time that requests waited and were served, in ms.
+    pub queue_ms: u64,
+}
+
+impl std::ops::Add for DeviceDelta {
+    type Output = DeviceDelta;
+
+    fn add(self, other: DeviceDelta) -> DeviceDelta {
+        DeviceDelta {
+            reads: self.reads.saturating_add(other.reads),
+            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
+            writes: self.writes.saturating_add(other.writes),
+            written_bytes: self.written_bytes.saturating_add(other.written_bytes),
+            discards: self.discards.saturating_add(other.discards),
+            discarded_bytes: self.discarded_bytes.saturating_add(other.discarded_bytes),
+            flushes: self.flushes.saturating_add(other.flushes),
+            busy_ms: self.busy_ms.saturating_add(other.busy_ms),
+            queue_ms: self.queue_ms.saturating_add(other.queue_ms),
+        }
+    }
+}
+
+impl std::ops::Sub for DeviceDelta {
+    type Output = DeviceDelta;
+
+    fn sub(self, other: DeviceDelta) -> DeviceDelta {
+        DeviceDelta {
+            reads: self.reads.saturating_sub(other.reads),
+            read_bytes: self.read_bytes.saturating_sub(other.read_bytes),
+            writes: self.writes.saturating_sub(other.writes),
+            written_bytes: self.written_bytes.saturating_sub(other.written_bytes),
+            discards: self.discards.saturating_sub(other.discards),
+            discarded_bytes: self.discarded_bytes.saturating_sub(other.discarded_bytes),
+            flushes: self.flushes.saturating_sub(other.flushes),
+            busy_ms: self.busy_ms.saturating_sub(other.busy_ms),
+            queue_ms: self.queue_ms.saturating_sub(other.queue_ms),
+        }
+    }
+}
+
+/// What the command and its children cost, from wait4(2) and `/proc/PID/io`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct CommandUsage {
+    /// Exit code, when it exited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Signal that ended it, when one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// CPU time in user mode, in ns.
+    pub user_ns: u64,
+    /// CPU time in the kernel, in ns.
+    pub system_ns: u64,
+    /// Resident set of the largest process, in bytes.
+    pub memory_bytes_max: u64,
+    /// Bytes passed to write calls, pipes included (`wchar`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_call_bytes: Option<u64>,
+    /// Bytes passed to read calls, pipes included (`rchar`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_call_bytes: Option<u64>,
+    /// Bytes that the command sent towards storage: pages made dirty, direct writes
+    /// (`write_bytes` less `cancelled_write_bytes`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_written_bytes: Option<u64>,
+    /// Bytes that the command caused to be fetched from storage (`read_bytes`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_read_bytes: Option<u64>,
+}

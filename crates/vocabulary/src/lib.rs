@@ -1,0 +1,11 @@
+//! The words that loads and the laboratory share: what a load reports, what it costs, sizes and
+//! durations, and the trait of a kind of load.
+//!
+//! It knows neither how a load is carried out nor how a study is planned and judged.
+
+pub mod cell;
+pub mod command;
+pub mod cost;
+pub mod name;
+pub mod quantity;
+pub mod report;
