@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use crate::html::escape;
 use crate::svg::{COLOURS, FONT, Place};
-use crate::table::Table;
+use crate::table::{Cell, Table, Tone};
 
 /// A heat map.
 #[derive(Debug, Clone)]
@@ -74,6 +74,24 @@ impl HeatMap {
     fn scale_end(&self) -> f64 {
         let words = self.signs.0.chars().count() + self.signs.1.chars().count();
         14.0 + (words as f64 + 2.0) * LETTER_WIDTH + SCALE_STEPS.len() as f64 * SCALE_WIDTH
+    }
+
+    /// The map as a table, where nothing is drawn: `?` behind what is not decided.
+    pub fn table(&self) -> Table {
+        let heads = std::iter::once(self.title.clone()).chain(self.columns.iter().cloned());
+        let mut table = Table { heads: heads.collect(), rows: Vec::new() };
+        for (name, cells) in self.rows.iter().zip(&self.cells) {
+            let cells = cells.iter().map(|cell| match cell {
+                None => "-".into(),
+                Some(cell) if !cell.decided => {
+                    Cell::toned(format!("{}?", cell.text), Tone::Doubtful)
+                }
+                Some(cell) if cell.value > 0.0 => Cell::toned(cell.text.clone(), Tone::Bad),
+                Some(cell) => Cell::toned(cell.text.clone(), Tone::Good),
+            });
+            table.rows.push(std::iter::once(Cell::from(name.as_str())).chain(cells).collect());
+        }
+        table
     }
 
     /// The map as a picture.
@@ -231,7 +249,11 @@ mod tests {
             title: "a & b".into(),
             says: "something".into(),
             column_title: "block size".into(),
-            columns: values.iter().map(|(value, _)| value.to_string()).collect(),
+            columns: values
+                .iter()
+                .map(|(value, _)| value.to_string())
+                .chain(["x".into()])
+                .collect(),
             rows: vec!["row".into()],
             cells: vec![values.iter().map(cell).chain([None]).collect()],
             full: 50.0,
@@ -249,6 +271,12 @@ mod tests {
         assert_ne!(colour(25.0), colour(50.0));
         assert_ne!(colour(-25.0), colour(25.0));
         assert_eq!(over_white("#d55e00", 1.0), "#d55e00");
+    }
+
+    #[test]
+    fn without_colours_it_is_a_table() {
+        let drawn = map(&[(40.0, true), (-12.0, false)]).table();
+        assert_eq!(&*drawn.terminal(false), "  a & b  40   -12  x\n  row    40  -12?  -\n");
     }
 
     #[test]

@@ -1,11 +1,125 @@
-//! Tables as HTML, whose cells carry their exact values, JSON that can stand in a page, and names of
-//! elements. Text is escaped by [`trust::text`]. It knows nothing of results.
+//! A document as HTML, whose cells carry their exact values, JSON that can stand in a page, and names
+//! of elements. Text is escaped by [`trust::text`]. It knows nothing of results.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::chart::Chart;
+use crate::document::Block;
+use crate::heat::HeatMap;
+use crate::svg::{self, Place};
 use crate::table::{Table, Tone};
+
+/// A document as the body of a page.
+#[derive(Debug, Default)]
+pub struct Rendered<'a> {
+    /// The body.
+    pub body: String,
+    /// The charts that it holds figures of, in order: the script of the page draws them.
+    pub charts: Vec<&'a Chart>,
+}
+
+/// Renders a document.
+pub fn render(blocks: &[Block]) -> Rendered<'_> {
+    let mut rendered = Rendered::default();
+    write_blocks(&mut rendered, blocks);
+    rendered
+}
+
+fn write_blocks<'a>(out: &mut Rendered<'a>, blocks: &'a [Block]) {
+    for block in blocks {
+        let _ = match block {
+            Block::Heading { level, id, text } => {
+                let id = match id.as_str() {
+                    "" => String::new(),
+                    id => format!(" id=\"{}\"", escape(id)),
+                };
+                writeln!(out.body, "<h{level}{id}>{}</h{level}>", escape(text))
+            }
+            Block::Answer(text) => writeln!(out.body, "<p class=\"answer\">{}</p>", escape(text)),
+            Block::Text(text) => writeln!(out.body, "<p>{}</p>", escape(text)),
+            Block::Table { caption, table } => {
+                out.body.push_str(&self::table(table, caption));
+                Ok(())
+            }
+            Block::Chart(chart) => {
+                out.body.push_str(&figure(chart, out.charts.len()));
+                out.charts.push(chart);
+                Ok(())
+            }
+            Block::Map(map) => {
+                out.body.push_str(&figure_of_map(map));
+                Ok(())
+            }
+            Block::Warning(text) => writeln!(
+                out.body,
+                "<p class=\"remark warning\"><b>Warning:</b> {}</p>",
+                escape(text)
+            ),
+            Block::Note(text) => {
+                writeln!(out.body, "<p class=\"remark\"><b>Note:</b> {}</p>", escape(text))
+            }
+            Block::Code(lines) => writeln!(out.body, "<pre>{}</pre>", escape(lines)),
+            Block::Fold { summary, open, blocks } => {
+                let open = if *open { " open" } else { "" };
+                let summary = escape(summary);
+                let _ = writeln!(out.body, "<details{open}><summary>{summary}</summary>");
+                write_blocks(out, blocks);
+                writeln!(out.body, "</details>")
+            }
+        };
+    }
+}
+
+/// A chart with its words, its legend, its still picture and its numbers.
+pub(crate) fn figure(chart: &Chart, index: usize) -> String {
+    let id = &chart.id;
+    let mut out = format!(
+        "<figure id=\"{id}\" data-chart=\"{index}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{}</h4><p>{}</p></figcaption>\n",
+        escape(&chart.title),
+        escape(&chart.says)
+    );
+    if chart.legend {
+        out.push_str("<div class=\"legend\" role=\"group\" aria-label=\"Legend\">");
+        for place in chart.keys_drawn() {
+            let key = &chart.keys[place];
+            let _ = write!(
+                out,
+                "<span class=\"key\" data-key=\"{place}\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
+                svg::swatch(chart, place, Place::Page, 0.0, 6.0),
+                escape(&key.name)
+            );
+        }
+        for sign in &chart.signs {
+            let _ = write!(
+                out,
+                "<span class=\"key\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
+                svg::sign(sign.mark, Place::Page, 0.0, 6.0),
+                escape(&sign.text)
+            );
+        }
+        out.push_str("</div>\n");
+    }
+    let _ = writeln!(
+        out,
+        "<div class=\"still\">{}</div>\n<div class=\"live\" aria-hidden=\"true\" hidden></div>\n<details><summary>The numbers</summary>\n{}</details>\n</figure>",
+        svg::draw(chart, Place::Page),
+        table(&chart.numbers, &chart.title)
+    );
+    out
+}
+
+/// A heat map with its words and numbers.
+pub(crate) fn figure_of_map(map: &HeatMap) -> String {
+    let (id, title) = (&map.id, escape(&map.title));
+    format!(
+        "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{title}</h4><p>{}</p></figcaption>\n<div class=\"scroll map\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{id}-title\">{}</div>\n<details><summary>The numbers</summary>\n{}</details>\n</figure>\n",
+        escape(&map.says),
+        map.draw(Place::Page),
+        table(&map.numbers, &map.title)
+    )
+}
 
 /// Text that is safe between tags and inside quoted attributes.
 pub fn escape(text: &str) -> String {

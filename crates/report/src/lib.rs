@@ -5,6 +5,7 @@ pub mod across;
 pub mod chart;
 pub mod charts;
 pub mod costs;
+pub mod document;
 mod edge;
 pub mod export;
 pub mod heat;

@@ -483,52 +483,10 @@ pub(crate) fn all_figures(charts: &[Chart], first: usize) -> String {
             });
             folding = chart.folded;
         }
-        out.push_str(&figure(chart, first + place));
+        out.push_str(&html::figure(chart, first + place));
     }
     if folding {
         out.push_str("</details>\n");
     }
-    out
-}
-
-/// A chart with its words, its legend, its still picture and its numbers.
-fn figure(chart: &Chart, index: usize) -> String {
-    let id = &chart.id;
-    let mut out = format!(
-        "<figure id=\"{id}\" data-chart=\"{index}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{}</h4><p>{}</p></figcaption>\n",
-        escape(&chart.title),
-        escape(&chart.says)
-    );
-    if chart.legend {
-        out.push_str("<div class=\"legend\" role=\"group\" aria-label=\"Legend\">");
-        for place in chart.keys_drawn() {
-            let key = &chart.keys[place];
-            let _ = write!(
-                out,
-                "<span class=\"key\" data-key=\"{place}\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
-                svg::swatch(chart, place, Place::Page, 0.0, 6.0),
-                escape(&key.name)
-            );
-        }
-        for sign in &chart.signs {
-            let _ = write!(
-                out,
-                "<span class=\"key\"><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
-                svg::sign(sign.mark, Place::Page, 0.0, 6.0),
-                escape(&sign.text)
-            );
-        }
-        out.push_str("</div>\n");
-    }
-    let _ = writeln!(
-        out,
-        "<div class=\"still\">{}</div>\n<div class=\"live\" aria-hidden=\"true\" hidden></div>",
-        svg::draw(chart, Place::Page)
-    );
-    let _ = writeln!(
-        out,
-        "<details><summary>The numbers</summary>\n{}</details>\n</figure>",
-        html::table(&chart.numbers, &chart.title)
-    );
     out
 }

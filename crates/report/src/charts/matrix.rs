@@ -2,7 +2,6 @@
 //! a map and as curves by block size, as the flash study drew it.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 
 use lab::analysis::{CellOverhead, Overhead};
 use lab::quantity::size_text;
@@ -159,16 +158,7 @@ pub fn section(view: &View<'_>) -> String {
         escape(&first.raw),
         escape(&explained(view.analysis))
     );
-    for map in maps(view) {
-        let (id, title) = (&map.id, escape(&map.title));
-        let _ = writeln!(
-            out,
-            "<figure id=\"{id}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{title}</h4><p>{}</p></figcaption>\n<div class=\"scroll map\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{id}-title\">{}</div>\n<details><summary>The numbers</summary>\n{}</details>\n</figure>",
-            escape(&map.says),
-            map.draw(Place::Page),
-            html::table(&map.numbers, &map.title)
-        );
-    }
+    maps(view).iter().for_each(|map| out.push_str(&html::figure_of_map(map)));
     out
 }
 
