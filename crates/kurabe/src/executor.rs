@@ -32,7 +32,7 @@ const STOP_GRACE: Duration = Duration::from_secs(90);
 pub struct ProcessExecutor<'a> {
     own: &'a Directory,
     ledger: &'a Ledger,
-    device: Option<&'a Prepared>,
+    device: Option<&'a dyn Prepared>,
     stopped: &'a dyn Fn() -> bool,
     /// The directories of `dir:` contenders, each with its device and inode.
     directories: &'a [Pinned],
@@ -83,7 +83,7 @@ impl<'a> ProcessExecutor<'a> {
     pub fn new(
         own: &'a Directory,
         ledger: &'a Ledger,
-        device: Option<&'a Prepared>,
+        device: Option<&'a dyn Prepared>,
         directories: &'a [Pinned],
         stopped: &'a dyn Fn() -> bool,
     ) -> ProcessExecutor<'a> {

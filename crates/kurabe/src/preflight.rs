@@ -52,9 +52,9 @@ pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Fa
     }
     problems.extend(user_problems(study));
     // The claim comes last: where something else is in the way, nobody opens the device.
-    if let (DeviceRequest::Block { path, destroy }, true) = (&request, problems.is_empty())
+    if problems.is_empty()
         && needs_device(study)
-        && let Err(error) = trial::device::examine(path, destroy)
+        && let Err(error) = request.examine()
     {
         problems.push(format!("--device {}: {error}", study.device));
     }
@@ -76,7 +76,7 @@ fn contender_problems(
     let mut problems = filesystem::missing(file_system);
     let least = file_system.size_bytes_min();
     if file_system.needs_device()
-        && let Some(size_bytes) = trial::device::size_bytes(request)
+        && let Some(size_bytes) = request.size_bytes()
         && size_bytes < least
     {
         problems.push(format!(
@@ -297,10 +297,7 @@ pub fn read_files(study: &mut Study) -> Result<(), Failure> {
 /// directories lies.
 pub fn room(study: &Study, request: &DeviceRequest) -> Option<Room> {
     if needs_device(study) {
-        return Some(Room {
-            bytes: trial::device::size_bytes(request)?,
-            holder: "the device".into(),
-        });
+        return Some(Room { bytes: request.size_bytes()?, holder: "the device".into() });
     }
     let directories = study.contenders.iter().filter_map(|entry| entry.directory.as_ref());
     let rooms = directories.filter_map(|directory| {

@@ -240,7 +240,6 @@ impl Observer for Progress {
 #[cfg(test)]
 mod tests {
     use lab::plan::Plan;
-    use lab::spec::Device;
     use lab::study::{CommandText, StudyText, WorkloadText};
 
     use super::*;
@@ -257,7 +256,7 @@ mod tests {
         };
         let plan = Plan::new(text.resolve(&["ext4", "xfs"]).unwrap(), 1);
         let block = &plan.blocks[0];
-        let spec = plan.spec(block, block.trials[0], &Device::None, "/nowhere".into());
+        let spec = plan.spec(block, block.trials[0], None, "/nowhere".into());
         let told = |trials_done, trials_expected, trial_time: Option<u64>, budget: Option<u64>| {
             outlook(&Position {
                 spec: &spec,

@@ -78,8 +78,8 @@ pub enum End {
 
 /// What the loop needs besides the plan.
 pub struct Surroundings<'a> {
-    /// The prepared device.
-    pub device: Device,
+    /// The prepared device, where one is needed.
+    pub device: Option<Device>,
     /// Number of this sitting, from 1.
     pub sitting: u32,
     /// Time since the study began, earlier sittings included.
@@ -130,7 +130,8 @@ pub fn run(
                     return Ok(End::Stopped);
                 }
                 // The executor says where the trial has its files.
-                let mut spec = plan.spec(block, *trial, &surroundings.device, PathBuf::new());
+                let mut spec =
+                    plan.spec(block, *trial, surroundings.device.as_ref(), PathBuf::new());
                 let budget_left = match limit_by_budget(plan, records, surroundings, &mut spec) {
                     Limit::Spent => return Ok(End::Budget),
                     Limit::Left(left) => left,

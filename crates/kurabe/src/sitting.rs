@@ -11,13 +11,12 @@ use lab::event::Event;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
-use lab::spec::Device;
 use lab::statistics::GateOutcome;
 use lab::study::Study;
 use report::histograms::Histograms;
 use report::source::{Source, analysed, memory_bytes};
 use serde_json::{Value, json};
-use trial::device::{DeviceError, Prepared, prepare};
+use trial::device::{DeviceError, Prepared};
 use trial::facts::Machine;
 use trial::filesystem;
 use trial::ledger::{self, Ledger};
@@ -196,7 +195,7 @@ impl Sitting {
             "schema": self.plan.schema,
             "started_unix_ns": started.as_nanos() as u64,
             "machine": Machine::read(),
-            "device": prepared.as_ref().map(Prepared::facts),
+            "device": prepared.as_ref().map(|prepared| prepared.facts()),
             "tools": tool_versions(study),
             "load": study.user.as_ref().map(|user| json!({ "user": user })),
             "command_line": std::env::args().collect::<Vec<_>>(),
@@ -206,14 +205,14 @@ impl Sitting {
         progress.say(&format!("result: {}", self.writer.directory().path().display()));
         let stopped = || stop.signal().is_some();
         let surroundings = Surroundings {
-            device: prepared.as_ref().map_or(Device::None, |prepared| prepared.device().clone()),
+            device: prepared.as_ref().map(|prepared| prepared.device().clone()),
             sitting,
             elapsed: &elapsed,
             stopped: &stopped,
             memory_bytes: memory_bytes(&self.facts),
         };
         let mut executor =
-            ProcessExecutor::new(own, ledger, prepared.as_ref(), &self.directories, &stopped);
+            ProcessExecutor::new(own, ledger, prepared.as_deref(), &self.directories, &stopped);
         let directory = self.writer.directory().clone();
         let mut observer = SittingObserver {
             progress,
@@ -329,7 +328,7 @@ fn prepare_device(
     elapsed: &dyn Fn() -> Duration,
     stop: &Stop,
     progress: &Progress,
-) -> Result<Prepared, Failure> {
+) -> Result<Box<dyn Prepared>, Failure> {
     let request = device_request(study, destroy)?;
     let budget = study.budget_ns.map(Duration::from_nanos);
     let is_spent = || budget.is_some_and(|budget| elapsed() >= budget);
@@ -341,7 +340,7 @@ fn prepare_device(
         let percent = fill.done_bytes * 100 / fill.total_bytes.max(1);
         progress.step(&format!("filling {} with random data: {percent} %", study.device));
     };
-    prepare(&request, own, stop, &mut filled).map_err(|error| match error {
+    request.prepare(own, stop, &mut filled).map_err(|error| match error {
         DeviceError::Refused(_) => Failure::refused(format!("--device {}: {error}", study.device)),
         DeviceError::Stopped if is_spent() => Failure::broken(format!(
             "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",

@@ -1,138 +1,135 @@
-//! The notation of a device: `loop:8G[@DIR]`, `mem:4G`, or `/dev/X` with `--destroy NAME`. Knows
-//! the notation only; whether there is such a device is the trial room's business.
+//! The notation of a device: `KIND:SIZE[@DIR]` or an absolute path, with layers in front that are
+//! joined by `+`. Knows the notation only; which kinds and layers there are, and what they mean, is
+//! the trial room's business.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::quantity::{parse_size, size_text};
 
-/// What a person asked the trials to stand on.
+/// A device as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DeviceRequest {
-    /// An image file, attached to a private loop device.
-    Loop {
+pub struct DeviceName {
+    /// What stands between the device and the contender, the uppermost first.
+    pub layers: Vec<String>,
+    /// The device itself.
+    pub base: Base,
+}
+
+/// The last part of the notation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Base {
+    /// What is made for the study.
+    Made {
+        /// Its kind.
+        kind: String,
         /// Size in bytes.
         size_bytes: u64,
-        /// Directory of the image; one that is kept on a disk when absent.
+        /// The directory in which it lies, when one is named.
         directory: Option<PathBuf>,
     },
-    /// Memory, attached to a private loop device.
-    Memory {
-        /// Size in bytes.
-        size_bytes: u64,
-    },
-    /// A real block device, whose contents will be destroyed.
-    Block {
-        /// The device node.
-        path: PathBuf,
-        /// What the user gave to `--destroy`.
-        destroy: String,
-    },
+    /// What exists: the absolute path of a block device.
+    Existing(PathBuf),
 }
 
 /// The device of a study that names none.
 pub const DEFAULT_DEVICE: &str = "loop:8G";
 
-/// Smallest image, in bytes. No file system that is worth a comparison fits into less.
+/// Smallest device that is made, in bytes. No file system that is worth a comparison fits into less.
 pub const SIZE_BYTES_MIN: u64 = 16 << 20;
 
-/// Images are a multiple of this many bytes, so that any block size divides them.
+/// What is made is a multiple of this many bytes, so that any block size divides it.
 const SIZE_BYTES_STEP: u64 = 1 << 20;
+
+/// What is scaled is a multiple of this.
+const SCALED_BYTES_STEP: u64 = 1 << 28;
+/// Smallest size that a study is scaled down to, on which every file system here can be made.
+const SCALED_BYTES_MIN: u64 = 1 << 30;
 
 /// Why a device could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestError {
+pub struct DeviceNameError {
     /// The text that was given.
     pub text: String,
-    /// Whether it is `--destroy` that is wrong, or missing.
-    pub about_destroy: bool,
     /// What is wrong with it and the next step.
     pub problem: String,
 }
 
-impl fmt::Display for RequestError {
+impl fmt::Display for DeviceNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "'{}': {}", self.text, self.problem)
     }
 }
 
-impl std::error::Error for RequestError {}
+impl std::error::Error for DeviceNameError {}
 
-impl DeviceRequest {
-    /// Reads a device and the value of `--destroy`. Touches nothing.
-    pub fn parse(text: &str, destroy: Option<&str>) -> Result<DeviceRequest, RequestError> {
-        let error = |about_destroy: bool, problem: String| {
-            Err(RequestError { text: text.to_string(), about_destroy, problem })
-        };
-        let fail = |problem: String| error(false, problem);
-        if destroy.is_some() && !text.starts_with('/') {
-            return error(
-                true,
-                "--destroy goes with a real device such as --device /dev/sdb; leave it out here"
+impl DeviceName {
+    /// Reads a device. Touches nothing.
+    pub fn parse(text: &str) -> Result<DeviceName, DeviceNameError> {
+        let fail = |problem: String| Err(DeviceNameError { text: text.to_string(), problem });
+        let mut layers = Vec::new();
+        let mut rest = text;
+        // A '+' behind the first '/' or '@' belongs to a path.
+        while let Some((layer, below)) = rest.split_once('+')
+            && !layer.contains(['/', '@'])
+        {
+            if layer.is_empty() {
+                return fail("a layer before '+' is empty; write LAYER+KIND:SIZE".into());
+            }
+            layers.push(layer.to_string());
+            rest = below;
+        }
+        if rest.starts_with('/') {
+            return Ok(DeviceName { layers, base: Base::Existing(rest.into()) });
+        }
+        let Some((kind, rest)) = rest.split_once(':') else {
+            return fail(
+                "not a device; write KIND:SIZE such as loop:8G or mem:4G, or the path of a block device"
                     .into(),
             );
-        }
-        if text.starts_with('/') {
-            return match destroy {
-                Some(destroy) if !destroy.trim().is_empty() => Ok(DeviceRequest::Block {
-                    path: text.into(),
-                    destroy: destroy.trim().to_string(),
-                }),
-                _ => error(
-                    true,
-                    format!(
-                        "everything on a real device is destroyed; confirm with --destroy NAME, its kernel name ({}) or its serial number",
-                        Path::new(text).file_name().unwrap_or_default().display()
-                    ),
-                ),
-            };
-        }
-        let size = |word: &str| match parse_size(word) {
-            Err(error) => Err(error.to_string()),
+        };
+        let (word, directory) = match rest.split_once('@') {
+            Some((_, "")) => {
+                return fail(format!("'@' is followed by no directory; write {kind}:8G@/DIR"));
+            }
+            Some((word, directory)) => (word, Some(PathBuf::from(directory))),
+            None => (rest, None),
+        };
+        let size_bytes = match parse_size(word) {
+            Err(error) => return fail(error.to_string()),
             Ok(bytes) if bytes < SIZE_BYTES_MIN => {
-                Err(format!("{word} is too small; give at least {}", size_text(SIZE_BYTES_MIN)))
+                let least = size_text(SIZE_BYTES_MIN);
+                return fail(format!("{word} is too small; give at least {least}"));
             }
             Ok(bytes) if bytes % SIZE_BYTES_STEP != 0 => {
-                Err(format!("{word} is not a multiple of {}", size_text(SIZE_BYTES_STEP)))
+                return fail(format!("{word} is not a multiple of {}", size_text(SIZE_BYTES_STEP)));
             }
-            Ok(bytes) => Ok(bytes),
+            Ok(bytes) => bytes,
         };
-        match text.split_once(':') {
-            Some(("loop", rest)) => {
-                let (word, directory) = match rest.split_once('@') {
-                    Some((_, "")) => {
-                        return fail("'@' is followed by no directory; write loop:8G@/DIR".into());
-                    }
-                    Some((word, directory)) => (word, Some(PathBuf::from(directory))),
-                    None => (rest, None),
-                };
-                match size(word) {
-                    Ok(size_bytes) => Ok(DeviceRequest::Loop { size_bytes, directory }),
-                    Err(problem) => fail(problem),
-                }
-            }
-            Some(("mem", word)) => match size(word) {
-                Ok(size_bytes) => Ok(DeviceRequest::Memory { size_bytes }),
-                Err(problem) => fail(problem),
-            },
-            _ => fail(
-                "not a device; write loop:8G or loop:8G@/DIR (an image file), mem:4G (memory), or the path of a block device".into(),
-            ),
+        Ok(DeviceName { layers, base: Base::Made { kind: kind.into(), size_bytes, directory } })
+    }
+
+    /// The device with its size multiplied: rounded up to a quarter of a gibibyte and not below one
+    /// (nor below what it was, when that is less). What exists stays as it is.
+    pub fn scaled(mut self, factor: f64) -> DeviceName {
+        if let Base::Made { size_bytes, .. } = &mut self.base {
+            let scaled = (*size_bytes as f64 * factor) as u64;
+            let scaled = scaled.div_ceil(SCALED_BYTES_STEP) * SCALED_BYTES_STEP;
+            *size_bytes = scaled.max(SCALED_BYTES_MIN.min(*size_bytes));
         }
+        self
     }
 }
 
-impl fmt::Display for DeviceRequest {
+impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceRequest::Loop { size_bytes, directory: None } => {
-                write!(f, "loop:{}", size_text(*size_bytes))
+        self.layers.iter().try_for_each(|layer| write!(f, "{layer}+"))?;
+        match &self.base {
+            Base::Made { kind, size_bytes, directory } => {
+                write!(f, "{kind}:{}", size_text(*size_bytes))?;
+                directory.iter().try_for_each(|directory| write!(f, "@{}", directory.display()))
             }
-            DeviceRequest::Loop { size_bytes, directory: Some(directory) } => {
-                write!(f, "loop:{}@{}", size_text(*size_bytes), directory.display())
-            }
-            DeviceRequest::Memory { size_bytes } => write!(f, "mem:{}", size_text(*size_bytes)),
-            DeviceRequest::Block { path, .. } => write!(f, "{}", path.display()),
+            Base::Existing(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -143,34 +140,48 @@ mod tests {
 
     #[test]
     fn the_notation_reads_and_prints_back() {
-        for text in ["loop:8G", "loop:512M@/mnt/big disk", "mem:4G", "loop:1G@relative/dir"] {
-            assert_eq!(DeviceRequest::parse(text, None).unwrap().to_string(), text);
+        for text in [
+            "loop:8G",
+            "loop:512M@/mnt/big disk",
+            "mem:4G",
+            "loop:1G@relative/dir",
+            "loop:1G@/a+b@c",
+            "/dev/disk/by-id/a+b",
+            "delay:200us+mem:1G",
+            "delay:read=1ms,flush=2ms+ignore-flush+/dev/sdb",
+        ] {
+            assert_eq!(DeviceName::parse(text).unwrap().to_string(), text);
         }
+        let layered = DeviceName::parse("delay:1ms+ignore-flush+loop:1G@/a+b").unwrap();
+        assert_eq!(layered.layers, ["delay:1ms", "ignore-flush"]);
+        let directory = Some("/a+b".into());
         assert_eq!(
-            DeviceRequest::parse("loop:1G@/a@b", None),
-            Ok(DeviceRequest::Loop { size_bytes: 1 << 30, directory: Some("/a@b".into()) })
+            layered.base,
+            Base::Made { kind: "loop".into(), size_bytes: 1 << 30, directory }
         );
-        assert_eq!(
-            DeviceRequest::parse("/dev/sdb", Some(" WD-1234 ")),
-            Ok(DeviceRequest::Block { path: "/dev/sdb".into(), destroy: "WD-1234".into() })
-        );
-        assert!(DeviceRequest::parse(DEFAULT_DEVICE, None).is_ok());
+        assert!(DeviceName::parse(DEFAULT_DEVICE).is_ok());
     }
 
     #[test]
     fn errors_name_the_value_and_the_next_step() {
-        let message = |text: &str, destroy: Option<&str>| {
-            DeviceRequest::parse(text, destroy).unwrap_err().to_string()
-        };
-        assert!(message("loop:8Q", None).contains("'8Q' is not a size"));
-        assert!(message("loop:", None).contains("such as 8G"));
-        assert!(message("loop:1M", None).contains("at least 16M"));
-        assert!(message("mem:16777217", None).contains("multiple of 1M"));
-        assert!(message("loop:8G@", None).contains("no directory"));
-        assert!(message("loop:8G", Some("sdb")).contains("leave it out"));
-        assert!(message("/dev/sdb", None).contains("--destroy NAME, its kernel name (sdb)"));
-        assert!(message("/dev/sdb", Some("")).contains("--destroy"));
-        assert!(message("disk", None).contains("loop:8G@/DIR"));
-        assert!(message("ram:1G", None).starts_with("'ram:1G': not a device"));
+        let message = |text: &str| DeviceName::parse(text).unwrap_err().to_string();
+        assert!(message("loop:8Q").contains("'8Q' is not a size"));
+        assert!(message("loop:").contains("such as 8G"));
+        assert!(message("loop:1M").contains("at least 16M"));
+        assert!(message("mem:16777217").contains("multiple of 1M"));
+        assert!(message("loop:8G@").contains("no directory"));
+        assert!(message("+loop:8G").contains("layer before '+'"));
+        assert!(message("disk").starts_with("'disk': not a device"));
+    }
+
+    #[test]
+    fn what_is_made_is_scaled_in_steps() {
+        let scaled =
+            |text: &str, factor| DeviceName::parse(text).unwrap().scaled(factor).to_string();
+        assert_eq!(scaled("loop:48G@/images", 0.1), "loop:5G@/images");
+        assert_eq!(scaled("delay:1ms+loop:48G", 0.0001), "delay:1ms+loop:1G");
+        assert_eq!(scaled("mem:512M", 0.1), "mem:512M");
+        assert_eq!(scaled("loop:8G", 2.0), "loop:16G");
+        assert_eq!(scaled("/dev/sdb", 0.1), "/dev/sdb");
     }
 }

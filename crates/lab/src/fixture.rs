@@ -5,7 +5,6 @@
 
 use crate::plan::Plan;
 use crate::record::{CommandUsage, DeviceDelta, IdleWait, Outcome, Phase, PhaseRecord, Record};
-use crate::spec::Device;
 use crate::study::{CommandText, StudyText, WorkloadText};
 
 pub const MILLISECOND_NS: u64 = 1_000_000;
@@ -50,7 +49,7 @@ pub fn record_of(
         .iter()
         .find(|trial| (trial.workload, trial.contender) == (workload, contender))
         .unwrap();
-    let spec = plan.spec(block, *trial, &Device::None, "/nowhere".into());
+    let spec = plan.spec(block, *trial, None, "/nowhere".into());
     let mut record = Record::begun(&spec, 0);
     record.elapsed_ns = time_ns;
     record.phases = [(Phase::Run, time_ns), (Phase::Sync, 0)]

@@ -86,12 +86,12 @@ impl Plan {
         &self,
         block: &PlannedBlock,
         trial: PlannedTrial,
-        device: &Device,
+        device: Option<&Device>,
         scratch: std::path::PathBuf,
     ) -> TrialSpec {
         let study = &self.study;
         let contender = study.contenders[trial.contender].clone();
-        let device = if contender.directory.is_some() { Device::None } else { device.clone() };
+        let device = device.filter(|_| contender.directory.is_none()).cloned();
         TrialSpec {
             schema: SCHEMA_VERSION,
             trial: trial.trial,

@@ -34,8 +34,9 @@ pub struct TrialSpec {
     /// Device and inode of a `dir:` contender's directory when the sitting began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory_identity: Option<(u64, u64)>,
-    /// What it stands on; [`Device::None`] for a `dir:` contender.
-    pub device: Device,
+    /// What it stands on; absent for a contender that needs no device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<Device>,
     /// The load.
     pub workload: Workload,
     /// State of the caches when the run begins.
@@ -59,33 +60,28 @@ pub struct TrialSpec {
     pub output: Output,
 }
 
-/// The device under a trial, as the runner prepared it.
+/// What a trial stands on, as the trial room prepared it and attaches it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Device {
-    /// An image, attached to a private loop device for the trial.
-    Image {
-        /// `/proc/PID/fd/N` of the file without a name, or of the memory, that the runner holds.
-        path: PathBuf,
-        /// Device number of the file system that it lies on; with `inode` this is what the trial
-        /// must find behind `path`.
-        file_system: u64,
-        /// Inode.
-        inode: u64,
-        /// Size in bytes.
-        size_bytes: u64,
-        /// Whether the bytes lie in memory rather than on a disk.
-        memory: bool,
-    },
-    /// A real block device that the runner has claimed and filled, and holds open and locked.
-    Block {
-        /// The device node, such as `/dev/sdb`.
-        path: PathBuf,
-        /// By what the claim knows the device again; compared before a byte is changed.
-        identity: serde_json::Value,
-    },
-    /// No device: an existing directory is used as it is.
-    None,
+pub struct Device {
+    /// Its kind.
+    pub kind: String,
+    /// What stands between it and the contender, the uppermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<String>,
+    /// The part of it that is the contender's; the whole when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+    /// By what its kind finds it and knows it again.
+    pub prepared: serde_json::Value,
+}
+
+/// A part of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Where it begins, in bytes.
+    pub offset_bytes: u64,
+    /// Size in bytes.
+    pub size_bytes: u64,
 }
 
 /// State of the caches when the run begins.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::claim::{Claim, ClaimText};
 use crate::contender::{Contender, nearest};
-use crate::device::{DEFAULT_DEVICE, DeviceRequest};
+use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::name;
 use crate::published::{Known, PublishedTable, PublishedText};
 use crate::quantity::parse_duration;
@@ -519,11 +519,8 @@ impl StudyText {
 
     fn resolve_device(&self) -> Result<String, StudyError> {
         let text = self.device.as_deref().unwrap_or(DEFAULT_DEVICE);
-        match DeviceRequest::parse(text, None) {
-            Err(problem) if !problem.about_destroy => Err(error("device", problem)),
-            // What is destroyed is confirmed on the command line, each time, and by no study.
-            _ => Ok(text.to_string()),
-        }
+        DeviceName::parse(text).map_err(|problem| error("device", problem))?;
+        Ok(text.to_string())
     }
 
     fn resolve_margin(&self) -> Result<f64, StudyError> {

@@ -294,9 +294,7 @@ mod tests {
     use lab::contender::Contender;
     use lab::load::{LoadReport, Metric};
     use lab::record::{CommandUsage, DeviceDelta, IdleWait, PhaseRecord};
-    use lab::spec::{
-        Cache, CommandLine, Device, Load, Output, SCHEMA_VERSION, TrialSpec, Workload,
-    };
+    use lab::spec::{Cache, CommandLine, Load, Output, SCHEMA_VERSION, TrialSpec, Workload};
 
     #[test]
     fn csv_quotes_what_needs_quoting() {
@@ -344,7 +342,7 @@ mod tests {
             warmup: true,
             contender,
             directory_identity: None,
-            device: Device::None,
+            device: None,
             workload,
             cache: Cache::Cold,
             timeout_ns: None,

@@ -6,7 +6,6 @@ use lab::analysis::{
 use lab::load::{Load, MatrixCell, OVERALL_OPERATION};
 use lab::plan::Plan;
 use lab::record::{Phase, TIME_METRIC};
-use lab::spec::Device;
 use lab::statistics::Verdict;
 use lab::words::{TOO_WIDE, ratio_with_interval, too_wide_explained};
 
@@ -494,11 +493,6 @@ pub fn footnotes(workload: &WorkloadAnalysis) -> Vec<String> {
         );
     }
     notes
-}
-
-/// Whether a device counts as measured in memory.
-pub fn is_memory(device: &Device) -> bool {
-    matches!(device, Device::Image { memory: true, .. })
 }
 
 /// All that is said of every workload.

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use lab::event::Event;
 use lab::load::{Load, LoadTask, Stage as LoadStage, Target};
 use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
-use lab::spec::{Cache, CommandLine, Device, Output, TrialSpec};
+use lab::spec::{Cache, CommandLine, Output, TrialSpec};
 
 use crate::command::{self, Bounds, End, Ran};
 use crate::control_group::ControlGroup;
 use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
-use crate::device::{Attached, attach};
+use crate::device::{Attached, Site, attach};
 use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
 use crate::host_proc::HostProc;
 use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
@@ -136,7 +136,7 @@ impl Trial<'_> {
                 Err(error) => tools.note(format!("the control group: {error}")),
             }
         }
-        if spec.device == Device::None {
+        if spec.device.is_none() {
             // Such a trial has no namespace of its own, and may have no control group.
             note_ended(end_those_of(&instance.directory()), tools);
         }
@@ -162,14 +162,13 @@ impl Trial<'_> {
 
     fn attach(&mut self) -> Result<Option<Attached>, Failure> {
         let spec = self.spec;
-        if spec.device == Device::None {
-            return Ok(None);
-        }
-        let attached = attach(&spec.device, self.discards(), &self.scratch, self.host, self.stop)
-            .map_err(|error| match self.stop.raised() {
-            true => Failure::Stopped,
-            false => Failure::of(error.to_string()),
-        })?;
+        let Some(device) = &spec.device else { return Ok(None) };
+        let site = Site { scratch: &self.scratch, host: self.host, stop: self.stop };
+        let attached =
+            attach(device, self.discards(), &site).map_err(|error| match self.stop.raised() {
+                true => Failure::Stopped,
+                false => Failure::of(error.to_string()),
+            })?;
         self.count_by(DeviceCounters::of_node(attached.node()));
         self.record.notes.extend_from_slice(attached.notes());
         Ok(Some(attached))

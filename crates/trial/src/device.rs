@@ -1,25 +1,307 @@
-//! What a trial stands on: an image file or memory behind a private loop device, or a real block
-//! device that was claimed.
+//! What a trial stands on: its kinds, one file each, in one table.
 //!
-//! The runner prepares a device once for a study ([`prepare`]); every trial attaches it afresh
-//! ([`attach`]) and gives it back. Knows nothing of file systems.
+//! The runner prepares a device once for a study ([`DeviceRequest::prepare`]); every trial attaches
+//! it, or a part of it, afresh ([`attach`]) and gives it back. To add a kind, write its file and add
+//! a line to [`KINDS`]. Knows nothing of file systems.
 
 pub mod attach;
+mod disk;
 pub mod facts;
 pub mod fill;
+pub(crate) mod held;
+mod image;
 pub mod loop_node;
-pub mod prepare;
-mod real;
+mod memory;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use lab::device::{Base, DeviceName};
+use lab::spec::{Device, Part};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use trust::Directory;
 
 pub use attach::{Attached, attach};
 pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
-pub use lab::device::{DEFAULT_DEVICE, DeviceRequest, RequestError};
-pub use prepare::{Prepared, prepare};
-pub use real::{examine, size_bytes};
+pub use lab::device::DEFAULT_DEVICE;
+
+use crate::host_proc::HostProc;
+use crate::scratch::Occupied;
+use crate::stop::Stop;
+
+/// All kinds, in the order in which messages name them.
+static KINDS: [&dyn Kind; 3] = [&image::LOOP, &memory::MEM, &disk::DISK];
+
+/// A kind of device.
+pub trait Kind: Sync {
+    /// The word before the colon.
+    fn name(&self) -> &'static str;
+
+    /// How it is written, with an example, for messages.
+    fn notation(&self) -> &'static str;
+
+    /// Whether what it tells comes from a model rather than from hardware.
+    fn is_modelled(&self) -> bool {
+        false
+    }
+
+    /// Reads what the user wants of it; `destroy` is what may be destroyed. Touches nothing.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and the next step.
+    fn request(&self, base: &Base, destroy: Option<&str>) -> Result<Box<dyn Request>, String>;
+
+    /// Finds, in a trial, what the runner prepared, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or something else is; nothing was touched.
+    fn ground(&self, prepared: &Value, site: &Site<'_>) -> Result<Box<dyn Ground>, DeviceError>;
+}
+
+/// A device that the user asks for.
+pub trait Request {
+    /// Size in bytes; absent when there is no such device.
+    fn size_bytes(&self) -> Option<u64>;
+
+    /// Whether it may be used. Nothing is touched.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Refused`] with what is in the way.
+    fn examine(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// Makes or claims it and fills it with random bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Refused`] before anything was touched; else nothing is left behind.
+    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError>;
+}
+
+/// A device that is ready for any number of trials, in the runner. Dropping it gives everything
+/// back.
+pub trait Prepared {
+    /// What a trial is told.
+    fn device(&self) -> &Device;
+
+    /// What the result says.
+    fn facts(&self) -> &DeviceFacts;
+
+    /// Makes sure, before a trial, that a real device is still the one that was granted, that
+    /// nothing uses it, and that nobody made anything on it.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Refused`] with what is in the way; nothing was touched.
+    fn claim_again(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// Notes what a trial that did not come to its end left, which the next one may destroy.
+    fn note_left(&self) {}
+
+    /// What a trial is told that gets one of `of` equal parts, side by side with the others; `index`
+    /// is from 0.
+    ///
+    /// # Errors
+    ///
+    /// The device cannot be divided, or its parts are too small.
+    fn part(&self, index: u32, of: u32) -> Result<Device, DeviceError> {
+        assert!(index < of, "part {index} of {of}");
+        let whole_bytes = self.facts().size_bytes;
+        let size_bytes = whole_bytes / u64::from(of) / PART_BYTES_STEP * PART_BYTES_STEP;
+        if size_bytes < lab::device::SIZE_BYTES_MIN {
+            return Err(DeviceError::Refused(format!(
+                "{} bytes are too few for {of} contenders at a time; give --device a larger size",
+                whole_bytes
+            )));
+        }
+        let part = Part { offset_bytes: u64::from(index) * size_bytes, size_bytes };
+        Ok(Device { part: Some(part), ..self.device().clone() })
+    }
+}
+
+/// Parts begin at a multiple of this many bytes, so that all are aligned alike.
+const PART_BYTES_STEP: u64 = 1 << 20;
+
+/// What a trial found of its device.
+pub trait Ground {
+    /// Size in bytes.
+    fn size_bytes(&self) -> u64;
+
+    /// What messages call it.
+    fn text(&self) -> &str;
+
+    /// The node that mkfs and mount can be given as it is.
+    fn node(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Opens it for what stands on top of it.
+    fn file(&self) -> io::Result<File>;
+
+    /// Whether its bytes are in the page cache by their nature.
+    fn is_cached(&self) -> bool {
+        false
+    }
+
+    /// Makes a part of it as good as new, and says what had to be done.
+    fn freshen(
+        &mut self,
+        part: &Range<u64>,
+        discard: bool,
+        site: &Site<'_>,
+    ) -> Result<Option<String>, DeviceError>;
+
+    /// Wipes what must not be left.
+    fn release(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What the making of a device needs.
+pub struct Making<'a> {
+    /// The notation that was asked for.
+    pub request: String,
+    /// Kurabe's own directory, for an image whose place nobody named.
+    pub own: &'a Directory,
+    /// Ends it.
+    pub stop: &'a Stop,
+    /// Hears how far the filling has come, several times a second.
+    pub report: &'a mut dyn FnMut(Progress),
+    layers: Vec<String>,
+}
+
+impl Making<'_> {
+    fn device(&self, kind: &dyn Kind, prepared: &impl Serialize) -> Device {
+        Device {
+            kind: kind.name().into(),
+            layers: self.layers.clone(),
+            part: None,
+            prepared: serde_json::to_value(prepared).expect("it has a JSON form"),
+        }
+    }
+}
+
+/// Where a trial attaches its device.
+pub struct Site<'a> {
+    /// The trial's own directory, which its runner has in its ledger.
+    pub scratch: &'a Occupied,
+    /// The host's processes.
+    pub host: &'a HostProc,
+    /// Ends it.
+    pub stop: &'a Stop,
+}
+
+/// Reads what a kind told its trials.
+fn read<T: DeserializeOwned>(prepared: &Value) -> Result<T, DeviceError> {
+    T::deserialize(prepared)
+        .map_err(|error| DeviceError::system("reading the device")(error.into()))
+}
+
+/// What a person asked the trials to stand on.
+pub struct DeviceRequest {
+    name: DeviceName,
+    request: Box<dyn Request>,
+}
+
+/// Why a device is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestError {
+    /// Whether it is `--destroy` that is wrong, or missing.
+    pub about_destroy: bool,
+    /// The text that was given, what is wrong with it and the next step.
+    pub problem: String,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+impl DeviceRequest {
+    /// Reads a device and the value of `--destroy`. Touches nothing.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with either, and the next step.
+    pub fn parse(text: &str, destroy: Option<&str>) -> Result<DeviceRequest, RequestError> {
+        let error = |about_destroy: bool, problem: &dyn fmt::Display| RequestError {
+            about_destroy,
+            problem: format!("'{text}': {problem}"),
+        };
+        let name = DeviceName::parse(text).map_err(|found| error(false, &found.problem))?;
+        if let Some(layer) = name.layers.first() {
+            return Err(error(false, &format!("there is no layer '{layer}'; leave it and '+' out")));
+        }
+        let (wanted, exists) = match &name.base {
+            Base::Made { kind, .. } => (kind.as_str(), false),
+            Base::Existing(_) => (disk::DISK.name(), true),
+        };
+        let Some(kind) = kind(wanted).filter(|kind| exists || kind.name() != disk::DISK.name())
+        else {
+            let known: Vec<&str> = KINDS.iter().map(|kind| kind.notation()).collect();
+            let problem = format!("not a device; write {}", known.join(", or "));
+            return Err(error(false, &problem));
+        };
+        if destroy.is_some() && !exists {
+            let problem =
+                "--destroy goes with a real device such as --device /dev/sdb; leave it out here";
+            return Err(error(true, &problem));
+        }
+        let request =
+            kind.request(&name.base, destroy).map_err(|problem| error(exists, &problem))?;
+        Ok(DeviceRequest { name, request })
+    }
+
+    /// Size in bytes; a real device is only looked at. Absent when there is none.
+    pub fn size_bytes(&self) -> Option<u64> {
+        self.request.size_bytes()
+    }
+
+    /// Whether it may be used. Nothing is touched.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Refused`] with what is in the way.
+    pub fn examine(&self) -> Result<(), DeviceError> {
+        self.request.examine()
+    }
+
+    /// Makes it, fills it with random bytes and gathers its facts. An image lies in `own`, kurabe's
+    /// own directory, unless the request names another. `report` is called from this thread,
+    /// several times a second.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Refused`] before anything was touched; else nothing is left behind.
+    pub fn prepare(
+        &self,
+        own: &Directory,
+        stop: &Stop,
+        report: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Prepared>, DeviceError> {
+        let (request, layers) = (self.name.to_string(), self.name.layers.clone());
+        self.request.prepare(&mut Making { request, own, stop, report, layers })
+    }
+}
+
+fn kind(name: &str) -> Option<&'static dyn Kind> {
+    KINDS.into_iter().find(|kind| kind.name() == name)
+}
 
 /// Why a device could not be prepared or attached.
 #[derive(Debug)]
@@ -97,5 +379,26 @@ impl From<DeviceError> for crate::tool::Failure {
             DeviceError::Stopped => crate::tool::Failure::Stopped,
             error => crate::tool::Failure::of(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_value_and_the_next_step() {
+        let message = |text: &str, destroy: Option<&str>| {
+            DeviceRequest::parse(text, destroy).err().unwrap().to_string()
+        };
+        assert!(message("loop:8Q", None).contains("'8Q' is not a size"));
+        assert!(message("mem:1G@/x", None).contains("leave '@'"));
+        assert!(message("loop:8G", Some("sdb")).contains("leave it out"));
+        assert!(message("/dev/sdb", None).contains("--destroy NAME, its kernel name (sdb)"));
+        assert!(message("/dev/sdb", Some(" ")).contains("--destroy"));
+        assert!(message("ram:1G", None).starts_with("'ram:1G': not a device; write loop:8G or"));
+        assert!(message("disk:1G", None).contains("not a device"));
+        assert!(DeviceRequest::parse("/dev/sdb", Some(" WD-1234 ")).is_ok());
+        assert_eq!(DeviceRequest::parse("mem:1G", None).ok().unwrap().size_bytes(), Some(1 << 30));
     }
 }

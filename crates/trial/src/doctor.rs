@@ -14,7 +14,7 @@ use lab::quantity::parse_size;
 use serde::Serialize;
 
 use crate::device::DEFAULT_DEVICE;
-use crate::device::prepare::{RESERVE_BYTES, about, available_memory_bytes, free_bytes};
+use crate::device::held::{RESERVE_BYTES, about, available_memory_bytes, free_bytes};
 use crate::device::{BackingFacts, loop_node};
 use crate::facts::Machine;
 use crate::filesystem::{self, FileSystem, Tool};

@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use lab::event::Event;
-use lab::spec::{Device, SCHEMA_VERSION, TrialSpec};
+use lab::spec::{SCHEMA_VERSION, TrialSpec};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
@@ -52,7 +52,7 @@ fn outer(parent: u32) -> io::Result<()> {
     }
     let stop = Stop::on_signals()?;
     let (line, spec) = read_spec()?;
-    if spec.device == Device::None {
+    if spec.device.is_none() {
         return report(&spec, &HostProc::open()?, &stop);
     }
     sys::enter_namespaces()?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use lab::contender::Contender;
-use trial::device::{self, DeviceRequest};
+use trial::device::{self, DeviceRequest, Site};
 use trial::filesystem::{self, Stage};
 use trial::host_proc::HostProc;
 use trial::ledger::{self, Ledger};
@@ -39,12 +39,13 @@ fn victim() {
     let ledger = Ledger::start(&own).unwrap();
     let request = DeviceRequest::parse("loop:64M", None).unwrap();
     let stop = Stop::default();
-    let prepared = device::prepare(&request, &own, &stop, &mut |_| {}).unwrap();
+    let prepared = request.prepare(&own, &stop, &mut |_| {}).unwrap();
     let host = HostProc::open().unwrap();
     loop {
         let made = Scratch::make(&own, &ledger).unwrap();
         let scratch = Arc::new(Occupied::enter(&made.path()).unwrap());
-        let attached = device::attach(prepared.device(), false, &scratch, &host, &stop).unwrap();
+        let site = Site { scratch: &scratch, host: &host, stop: &stop };
+        let attached = device::attach(prepared.device(), false, &site).unwrap();
         let contender = Contender::parse("ext4", &filesystem::names()).unwrap();
         let stage = Stage::new(&contender, attached.node(), 64 << 20, false, &scratch);
         let mut instance = filesystem::by_name("ext4").unwrap().begin(stage);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lab::contender::Contender;
 use lab::spec::Device;
 use loads::durable::{WholeSync, run_words};
-use trial::device::{self, BlockDeviceFacts, DeviceRequest, Prepared};
+use trial::device::{self, Attached, BlockDeviceFacts, DeviceError, DeviceRequest, Prepared, Site};
 use trial::filesystem::{self, Stage};
 use trial::host_proc::HostProc;
 use trial::scratch::Occupied;
@@ -65,9 +65,8 @@ fn allocated_bytes(path: &Path) -> u64 {
 fn live(contender: &Contender, device: &Device, scratch: &Arc<Occupied>) {
     let file_system = filesystem::by_name(&contender.file_system).unwrap();
     assert_eq!(filesystem::missing(file_system), Vec::<String>::new());
-    let host = HostProc::open().unwrap();
     let discard = filesystem::asks_for_discard(contender);
-    let attached = device::attach(device, discard, scratch, &host, &Stop::default()).unwrap();
+    let attached = attach(device, discard, scratch).unwrap();
     assert_eq!(attached.notes(), Vec::<String>::new().as_slice());
     let facts = BlockDeviceFacts::of_node(attached.node()).unwrap();
     assert_eq!(facts.queue["discard_max_bytes"] == "0", !discard, "{contender:?}");
@@ -99,20 +98,30 @@ fn live(contender: &Contender, device: &Device, scratch: &Arc<Occupied>) {
     assert!(!node.exists(), "{}", node.display());
 }
 
+fn attach(device: &Device, discard: bool, scratch: &Occupied) -> Result<Attached, DeviceError> {
+    let host = HostProc::open().unwrap();
+    device::attach(device, discard, &Site { scratch, host: &host, stop: &Stop::default() })
+}
+
+/// Where the runner holds an image.
+fn path_of(device: &Device) -> PathBuf {
+    device.prepared["path"].as_str().unwrap().into()
+}
+
 fn contender(text: &str) -> Contender {
     Contender::parse(text, &filesystem::names()).unwrap()
 }
 
 /// Runs a test on a memory device of its own, with a directory for its files, where that can be had.
-fn on_memory(device: &str, test: impl FnOnce(&device::Prepared, &Path)) {
+fn on_memory(device: &str, test: impl FnOnce(&dyn Prepared, &Path)) {
     if !private_root() {
         return;
     }
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
     let own = Directory::private(&home.path().join("own")).unwrap();
     let request = DeviceRequest::parse(device, None).unwrap();
-    let prepared = device::prepare(&request, &own, &Stop::default(), &mut |_| {}).unwrap();
-    test(&prepared, home.path());
+    let prepared = request.prepare(&own, &Stop::default(), &mut |_| {}).unwrap();
+    test(&*prepared, home.path());
 }
 
 #[test]
@@ -125,11 +134,10 @@ fn every_file_system_lives_on_an_image_and_leaves_it_fully_allocated() {
     let request = format!("loop:384M@{}", home.path().display());
     let request = DeviceRequest::parse(&request, None).unwrap();
     let mut reports = Vec::new();
-    let prepared =
-        device::prepare(&request, &own, &Stop::default(), &mut |p| reports.push(p)).unwrap();
+    let prepared = request.prepare(&own, &Stop::default(), &mut |p| reports.push(p)).unwrap();
     assert_eq!(reports.last().unwrap().done_bytes, 384 << 20);
     assert_eq!(prepared.facts().backing.as_ref().unwrap().directory, home.path());
-    let Device::Image { path, .. } = prepared.device().clone() else { panic!() };
+    let path = path_of(prepared.device());
     let full_bytes = allocated_bytes(&path);
     assert!(full_bytes >= 384 << 20);
     for (number, text) in [
@@ -158,24 +166,50 @@ fn every_file_system_lives_on_an_image_and_leaves_it_fully_allocated() {
 #[test]
 fn memory_is_a_device_and_holes_are_filled_again() {
     on_memory("mem:384M", |prepared, home| {
-        let Device::Image { path, memory, .. } = prepared.device().clone() else { panic!() };
-        assert!(memory);
+        let path = path_of(prepared.device());
         let full_bytes = allocated_bytes(&path);
         for (number, text) in ["ext4", "xfs", "btrfs @ discard=sync", "ext4"].iter().enumerate() {
             let scratch = scratch(home, number);
             if number == 3 {
                 // The contender before asked for discards, and so left holes.
                 assert!(allocated_bytes(&path) < full_bytes, "mkfs.btrfs discards");
-                let host = HostProc::open().unwrap();
-                let attached =
-                    device::attach(prepared.device(), false, &scratch, &host, &Stop::default())
-                        .unwrap();
+                let attached = attach(prepared.device(), false, &scratch).unwrap();
                 assert!(attached.notes()[0].contains("filled again"), "{:?}", attached.notes());
                 assert_eq!(allocated_bytes(&path), full_bytes);
                 continue;
             }
             live(&contender(text), prepared.device(), &scratch);
         }
+    });
+}
+
+#[test]
+fn parts_stand_side_by_side_and_leave_each_other_alone() {
+    on_memory("mem:100M", |prepared, home| {
+        let refusal = prepared.part(6, 7).unwrap_err().to_string();
+        assert!(refusal.contains("too few for 7 contenders"), "{refusal}");
+        let parts: Vec<_> = (0..3)
+            .map(|index| {
+                let device = prepared.part(index, 3).unwrap();
+                let attached = attach(&device, false, &scratch(home, index as usize)).unwrap();
+                assert_eq!(attached.size_bytes(), 33 << 20);
+                attached
+            })
+            .collect();
+        let own = |index: usize| fs::read(parts[index].node()).unwrap();
+        let before = [own(0), own(2)];
+        assert_eq!(before[0].len(), 33 << 20);
+        let written = vec![7; 33 << 20];
+        fs::write(parts[1].node(), &written).unwrap();
+        fs::File::open(parts[1].node()).unwrap().sync_all().unwrap();
+        let image = fs::read(path_of(prepared.device())).unwrap();
+        assert!(image[33 << 20..66 << 20] == written);
+        assert!(image[..33 << 20] == before[0] && image[66 << 20..99 << 20] == before[1]);
+        // What lies beyond its own part, a trial does not attach.
+        let mut device = prepared.part(2, 3).unwrap();
+        device.part.as_mut().unwrap().offset_bytes += 2 << 20;
+        let refusal = attach(&device, false, &scratch(home, 3)).err().unwrap().to_string();
+        assert!(refusal.contains("ends at"), "{refusal}");
     });
 }
 
@@ -211,11 +245,11 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
     let own = Directory::private(&home.path().join("own")).unwrap();
     let prepare = |destroy: &str| {
         let request = DeviceRequest::parse(&disk.0, Some(destroy)).unwrap();
-        device::prepare(&request, &own, &Stop::default(), &mut |_| {})
+        request.prepare(&own, &Stop::default(), &mut |_| {})
     };
     let mut tools = Toolbox::new(None, Stop::default());
     tools.expect(&["mkfs.ext4", "-q", "-F", &disk.0], "making what stands in the way").unwrap();
-    let refusal = prepare(name).unwrap_err().to_string();
+    let refusal = prepare(name).err().unwrap().to_string();
     assert!(refusal.contains(&format!("--destroy '{name}:ext4'")), "{refusal}");
 
     let prepared = prepare(&format!("{name}:ext4")).unwrap();
@@ -227,7 +261,7 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
     assert!(start.iter().filter(|byte| **byte == 0).count() < 100, "filled with random bytes");
     for (number, text) in ["xfs", "btrfs", "zfs-fuse", "ext4"].iter().enumerate() {
         let scratch = scratch(home.path(), number);
-        live_on_real(&contender(text), &prepared, &scratch);
+        live_on_real(&contender(text), &*prepared, &scratch);
     }
     drop(prepared);
     // Nothing stands in the way of the same command line any more.
@@ -236,11 +270,10 @@ fn a_real_device_is_claimed_filled_used_and_wiped() {
 }
 
 /// Makes and mounts only: the device is no loop device of kurabe's, so nothing is removed.
-fn live_on_real(contender: &Contender, prepared: &Prepared, scratch: &Arc<Occupied>) {
-    let host = HostProc::open().unwrap();
+fn live_on_real(contender: &Contender, prepared: &dyn Prepared, scratch: &Arc<Occupied>) {
     prepared.claim_again().unwrap();
     let device = prepared.device();
-    let attached = device::attach(device, false, scratch, &host, &Stop::default()).unwrap();
+    let attached = attach(device, false, scratch).unwrap();
     let stage = Stage::new(contender, attached.node(), attached.size_bytes(), false, scratch);
     let mut instance = filesystem::by_name(&contender.file_system).unwrap().begin(stage);
     let mut tools = Toolbox::new(None, Stop::default());
@@ -262,15 +295,13 @@ struct Live<'a> {
     instance: Box<dyn filesystem::Instance>,
     attached: device::Attached,
     tools: Toolbox,
-    prepared: &'a device::Prepared,
+    prepared: &'a dyn Prepared,
 }
 
 impl<'a> Live<'a> {
-    fn begin(prepared: &'a device::Prepared, text: &str, scratch: &Arc<Occupied>) -> Live<'a> {
-        let host = HostProc::open().unwrap();
+    fn begin(prepared: &'a dyn Prepared, text: &str, scratch: &Arc<Occupied>) -> Live<'a> {
         let contender = contender(text);
-        let attached =
-            device::attach(prepared.device(), false, scratch, &host, &Stop::default()).unwrap();
+        let attached = attach(prepared.device(), false, scratch).unwrap();
         let stage = Stage::new(&contender, attached.node(), attached.size_bytes(), false, scratch);
         let mut instance = filesystem::by_name(&contender.file_system).unwrap().begin(stage);
         let mut tools = Toolbox::new(None, Stop::default());
@@ -330,7 +361,7 @@ fn a_sync_leaves_nothing_to_write_and_a_copy_of_the_device_has_the_file() {
             assert!(synced.written_bytes - before.written_bytes >= 24 << 20, "{text}");
             assert!(synced.flushes > before.flushes, "{text} flushed the device");
             // What a power cut right now would leave.
-            let Device::Image { path, .. } = live.prepared.device() else { panic!() };
+            let path = path_of(live.prepared.device());
             let copy = home.join("copy");
             fs::copy(path, &copy).unwrap();
             std::thread::sleep(Duration::from_secs(1));
@@ -540,12 +571,11 @@ fn zfs_fuse_leaves_the_host_alone() {
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
     let own = Directory::private(&home.path().join("own")).unwrap();
     let request = DeviceRequest::parse("mem:128M", None).unwrap();
-    let devices: Vec<_> = (0..2)
-        .map(|_| device::prepare(&request, &own, &Stop::default(), &mut |_| {}).unwrap())
-        .collect();
+    let devices: Vec<_> =
+        (0..2).map(|_| request.prepare(&own, &Stop::default(), &mut |_| {}).unwrap()).collect();
     // Two at a time: neither sees the other's daemon.
-    let one = Live::begin(&devices[0], "zfs-fuse", &scratch(home.path(), 0));
-    let other = Live::begin(&devices[1], "zfs-fuse", &scratch(home.path(), 1));
+    let one = Live::begin(&*devices[0], "zfs-fuse", &scratch(home.path(), 0));
+    let other = Live::begin(&*devices[1], "zfs-fuse", &scratch(home.path(), 1));
     assert_eq!(places(), before);
     fs::write(one.instance.directory().join("one"), b"1").unwrap();
     assert!(!other.instance.directory().join("one").exists());
@@ -580,11 +610,9 @@ fn a_busy_unmount_names_who_is_busy() {
 #[test]
 fn what_is_not_the_image_that_was_prepared_is_not_touched() {
     on_memory("mem:64M", |prepared, home| {
-        let Device::Image { path, file_system, inode, size_bytes, memory } =
-            prepared.device().clone()
-        else {
-            panic!()
-        };
+        let path = path_of(prepared.device());
+        let (inode, size_bytes) =
+            (prepared.device().prepared["inode"].as_u64().unwrap(), prepared.facts().size_bytes);
         let other = fs::File::options()
             .read(true)
             .write(true)
@@ -594,11 +622,11 @@ fn what_is_not_the_image_that_was_prepared_is_not_touched() {
         other.set_len(size_bytes).unwrap();
         let other_path = format!("/proc/{}/fd/{}", std::process::id(), other.as_raw_fd());
         let scratch = scratch(home, 0);
-        let host = HostProc::open().unwrap();
-        let attach = |path: PathBuf, inode| {
-            let device = Device::Image { path, file_system, inode, size_bytes, memory };
-            let attached = device::attach(&device, false, &scratch, &host, &Stop::default());
-            attached.unwrap_err().to_string()
+        let attach = |path: PathBuf, inode: u64| {
+            let mut device = prepared.device().clone();
+            device.prepared["path"] = path.to_str().into();
+            device.prepared["inode"] = inode.into();
+            attach(&device, false, &scratch).err().unwrap().to_string()
         };
         let refusal = attach(other_path.into(), inode);
         assert!(refusal.contains("is not the image that was prepared"), "{refusal}");

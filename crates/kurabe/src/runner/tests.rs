@@ -165,7 +165,7 @@ impl<'a> Mock<'a> {
         self.seen.borrow_mut().clear();
         let surroundings = Surroundings {
             sitting: writer.begin_sitting(&()).unwrap(),
-            device: Device::None,
+            device: None,
             elapsed: &|| self.clock.get(),
             stopped: &|| self.stopped.get(),
             memory_bytes: None,
@@ -512,7 +512,7 @@ fn a_stop_before_the_first_trial_carries_out_none() {
     let (mut writer, _) = ResultWriter::resume(&mock.directory).unwrap();
     let surroundings = Surroundings {
         sitting: 1,
-        device: Device::None,
+        device: None,
         elapsed: &|| Duration::ZERO,
         stopped: &|| true,
         memory_bytes: None,

@@ -5,7 +5,6 @@ use super::*;
 use std::time::Duration;
 
 use lab::claim::{Outcome, Rule, judge};
-use lab::device::DeviceRequest;
 use lab::published::Statistic;
 
 use trial::workload;
@@ -50,8 +49,8 @@ fn every_study_reads_and_says_why() {
 #[test]
 fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
     for (name, mut study) in profiles() {
-        let request = DeviceRequest::parse(&study.device, None).unwrap();
-        let size_bytes = trial::device::size_bytes(&request).unwrap();
+        let request = trial::device::DeviceRequest::parse(&study.device, None).unwrap();
+        let size_bytes = request.size_bytes().unwrap();
         let room = crate::preflight::room(&study, &request);
         for load in &mut study.workloads {
             // The load file of dbench comes with its package.

@@ -8,7 +8,7 @@ use super::workload::{
     BONNIE_SIZE_DEFAULT, DBENCH_SECONDS_DEFAULT, MATRIX_CELL_DEFAULT, MATRIX_SIZE_DEFAULT,
 };
 use super::{StudyError, StudyText, WorkloadText, error};
-use crate::device::DEFAULT_DEVICE;
+use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::quantity::{parse_duration, parse_size, size_text};
 
 /// What a quick profile changes of its study. The field names are keys of the study file.
@@ -70,10 +70,6 @@ pub struct WorkloadQuickText {
 
 /// Greatest and least factor that is believed.
 const FACTOR_RANGE: std::ops::RangeInclusive<f64> = 1e-6..=1e3;
-/// Images of scaled studies are a multiple of this.
-const IMAGE_STEP_BYTES: u64 = 1 << 28;
-/// Smallest image that a study is scaled down to, on which every file system here can be made.
-const IMAGE_BYTES_MIN: u64 = 1 << 30;
 /// Files of scaled loads are a multiple of this, so that any block size divides them.
 const FILE_STEP_BYTES: u64 = 1 << 20;
 
@@ -152,21 +148,13 @@ impl StudyText {
         Ok(())
     }
 
-    /// Multiplies the size of an image or of memory, rounded up to a quarter of a gibibyte and not
-    /// below one (nor below what it was, when that is less). A real device stays as it is.
+    /// Scales the device, where it is one that is made; see [`DeviceName::scaled`].
     pub fn scale_device(&mut self, factor: f64) {
-        let text = self.device.clone().unwrap_or_else(|| DEFAULT_DEVICE.into());
-        let Some((kind @ ("loop" | "mem"), rest)) = text.split_once(':') else { return };
-        let (size, place) = match rest.split_once('@') {
-            Some((size, directory)) => (size, format!("@{directory}")),
-            None => (rest, String::new()),
-        };
+        let text = self.device.as_deref().unwrap_or(DEFAULT_DEVICE);
         // What cannot be read is refused when the study is validated.
-        let Ok(bytes) = parse_size(size) else { return };
-        let scaled = (bytes as f64 * factor) as u64;
-        let scaled = scaled.div_ceil(IMAGE_STEP_BYTES) * IMAGE_STEP_BYTES;
-        let scaled = scaled.max(IMAGE_BYTES_MIN.min(bytes));
-        self.device = Some(format!("{kind}:{}{place}", size_text(scaled)));
+        if let Ok(device) = DeviceName::parse(text) {
+            self.device = Some(device.scaled(factor).to_string());
+        }
     }
 }
 

@@ -12,7 +12,6 @@ use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 use lab::analysis::analyse;
 use lab::load::LoadReport;
 use lab::record::{Outcome, Phase, PhaseRecord};
-use lab::spec::Device;
 use lab::study::{CommandText, StudyText, WorkloadText};
 
 use super::*;
@@ -96,7 +95,7 @@ fn stored(trials: &[(&str, &[u64])]) -> Stored {
         let block = &plan.blocks[block];
         let contender = plan.study.contenders.iter().position(|c| c.label == *label).unwrap();
         let trial = *block.trials.iter().find(|trial| trial.contender == contender).unwrap();
-        let spec = plan.spec(block, trial, &Device::None, "/nowhere".into());
+        let spec = plan.spec(block, trial, None, "/nowhere".into());
         let mut record = Record::begun(&spec, 0);
         record.phases = [Phase::Run, Phase::Sync]
             .map(|phase| PhaseRecord { phase, elapsed_ns: 1, device: None, machine_cpu_ns: None })

@@ -7,7 +7,6 @@ use super::*;
 use lab::analysis::analyse;
 use lab::load::{LoadReport, Series, Unit};
 use lab::record::{Phase, PhaseRecord};
-use lab::spec::Device;
 use lab::study::LeftOut;
 use lab::study_file;
 use std::path::Path;
@@ -74,7 +73,7 @@ fn measured_of(study: &str, time_ns: fn(u64, u64) -> u64) -> (Plan, Vec<Record>,
     let mut records = Vec::new();
     for block in &plan.blocks {
         for trial in &block.trials {
-            let spec = plan.spec(block, *trial, &Device::None, "/nowhere".into());
+            let spec = plan.spec(block, *trial, None, "/nowhere".into());
             let mut record = Record::begun(&spec, 0);
             let run_ns = time_ns(trial.contender as u64, u64::from(block.block));
             record.phases = [(Phase::Run, run_ns), (Phase::Sync, 1)]

@@ -22,7 +22,7 @@ fn records(plan: &Plan, time_ns: impl Fn(&Record) -> u64) -> Vec<Record> {
     let mut records = Vec::new();
     for block in &plan.blocks {
         for trial in &block.trials {
-            let spec = plan.spec(block, *trial, &Device::None, "/nowhere".into());
+            let spec = plan.spec(block, *trial, None, "/nowhere".into());
             let mut record = Record::begun(&spec, 0);
             let elapsed_ns = time_ns(&record);
             record.phases = [Phase::Run, Phase::Sync]

@@ -11,7 +11,6 @@ use lab::record::{
     CommandUsage, DeviceDelta, IdleWait, Outcome, Phase, PhaseRecord, Record, Space,
 };
 use lab::result::{FACTS_FILE, ResultWriter};
-use lab::spec::Device;
 use lab::study::{CommandText, StudyText, WorkloadText};
 use lab::study_file;
 use serde_json::json;
@@ -63,7 +62,7 @@ pub fn make(text: &StudyText, mut fill: impl FnMut(&mut Record) -> bool) -> Made
     let mut records = Vec::new();
     for block in &plan.blocks {
         for trial in &block.trials {
-            let spec = plan.spec(block, *trial, &Device::None, "/nowhere".into());
+            let spec = plan.spec(block, *trial, None, "/nowhere".into());
             let started = 1_795_216_674_000_000_000 + u64::from(trial.trial) * 3_000_000_000;
             let mut record = Record::begun(&spec, started);
             if fill(&mut record) {

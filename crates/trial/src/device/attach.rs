@@ -2,30 +2,25 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use block::claim::Identity;
-use lab::spec::Device;
+use lab::spec::{Device, Part};
 use rustix::fs::{AtFlags, StatxFlags};
 
 use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
-use super::{BlockDeviceFacts, DeviceError, fill, real};
-use crate::host_proc::HostProc;
+use super::{BlockDeviceFacts, DeviceError, Ground, Site, kind};
 use crate::ledger::{Ledger, Taken};
-use crate::scratch::Occupied;
-use crate::stop::Stop;
 use crate::sys::loop_device::{self, FLAG_AUTOCLEAR, FLAG_DIRECT_IO};
 
 /// A device that is attached for one trial. Given back when dropped, but only
 /// [`Attached::detach`] says how that went.
-#[derive(Debug)]
 pub struct Attached {
     node: PathBuf,
     size_bytes: u64,
     notes: Vec<String>,
     taken: Option<TakenNode>,
-    /// What a real device was granted as.
-    granted: Option<Identity>,
+    ground: Option<Box<dyn Ground>>,
 }
 
 /// A private loop device that this process added.
@@ -42,42 +37,59 @@ struct TakenNode {
     room: PathBuf,
 }
 
-/// Attaches `device`.
+/// Attaches `device`, or the part of it that is named.
 ///
-/// An image gets a private loop device with direct I/O. Unless `discard`, nothing can make a hole
-/// in the image: the loop device takes no discards, and then writes zeros where it is asked for
-/// zeros. Holes that an earlier trial was allowed to make are filled first. `scratch` is the
-/// trial's own directory, which its runner has in its ledger.
-///
-/// A real device was claimed again by the runner; it is compared with what that granted.
+/// What has a node of its own is given as it is. All else gets a private loop device with direct
+/// I/O. Unless `discard`, nothing can make a hole in an image: the loop device takes no discards, and
+/// then writes zeros where it is asked for zeros. Holes that an earlier trial was allowed to make are
+/// filled first.
 ///
 /// # Errors
 ///
 /// [`DeviceError`]; nothing stays attached.
-pub fn attach(
-    device: &Device,
-    discard: bool,
-    scratch: &Occupied,
-    host: &HostProc,
-    stop: &Stop,
-) -> Result<Attached, DeviceError> {
-    match device {
-        Device::Image { path, file_system, inode, size_bytes, memory } => {
-            let prepared = Backing { file_system: *file_system, inode: *inode };
-            let image = open_prepared(path, prepared, *size_bytes, *memory, host)?;
-            let text = path.display().to_string();
-            attach_image(&image, &text, *size_bytes, *memory, discard, scratch, stop)
-        }
-        Device::Block { path, identity } => {
-            let identity = real::attach(path, identity)?;
-            let (node, size_bytes) = (path.clone(), identity.size_bytes);
-            let granted = Some(identity);
-            Ok(Attached { node, size_bytes, notes: Vec::new(), taken: None, granted })
-        }
-        Device::None => Err(DeviceError::Refused(
-            "a dir: contender stands on no device of its own; nothing can be attached".into(),
-        )),
+pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attached, DeviceError> {
+    let kind = kind(&device.kind).ok_or_else(|| {
+        DeviceError::Refused(format!("this kurabe knows no device of the kind '{}'", device.kind))
+    })?;
+    let mut ground = kind.ground(&device.prepared, site)?;
+    let whole_bytes = ground.size_bytes();
+    let part = match device.part {
+        None => 0..whole_bytes,
+        Some(Part { offset_bytes, size_bytes }) => offset_bytes..offset_bytes + size_bytes,
+    };
+    if part.end > whole_bytes {
+        return Err(DeviceError::Refused(format!(
+            "{} has {whole_bytes} bytes, and the part to attach ends at {}",
+            ground.text(),
+            part.end
+        )));
     }
+    let mut notes = Vec::new();
+    notes.extend(ground.freshen(&part, discard, site)?);
+    let size_bytes = part.end - part.start;
+    if let (Some(node), None) = (ground.node(), device.part) {
+        let node = node.to_path_buf();
+        return Ok(Attached { node, size_bytes, notes, taken: None, ground: Some(ground) });
+    }
+    let text = ground.text().to_string();
+    let system = |what: &str| DeviceError::system(format!("{what} {text}"));
+    let file = ground.file().map_err(system("opening"))?;
+    let ledger = site.scratch.ledger().map_err(system("starting the trial's ledger for"))?;
+    let (taken, node, status) =
+        add_and_configure(&file, &part, ledger, site.scratch.room(), &text)?;
+    let index = taken.index;
+    let is_cached = ground.is_cached();
+    let mut attached =
+        Attached { node, size_bytes, notes, taken: Some(taken), ground: Some(ground) };
+    if status.flags & FLAG_DIRECT_IO == 0 && !is_cached {
+        attached.notes.push(format!(
+            "direct I/O is not possible on {text}: the host's page cache takes part in every number"
+        ));
+    }
+    if !discard {
+        forbid_discards(index).map_err(system("turning discards off for"))?;
+    }
+    Ok(attached)
 }
 
 impl Attached {
@@ -108,15 +120,14 @@ impl Attached {
     }
 
     fn release(&mut self) -> Result<(), DeviceError> {
-        if let Some(identity) = self.granted.take() {
-            real::wipe(&self.node, &identity)
-                .map_err(DeviceError::system(format!("wiping {}", self.node.display())))?;
+        if let Some(mut taken) = self.taken.take() {
+            drop(taken.node.take());
+            loop_node::release(taken.index, taken.backing, &taken.room, RELEASE_WAIT_MAX)
+                .and_then(|_: Released| taken.ledger.gave_back(taken.ledger_id))
+                .map_err(DeviceError::system(format!("giving back {}", self.node.display())))?;
         }
-        let Some(mut taken) = self.taken.take() else { return Ok(()) };
-        drop(taken.node.take());
-        loop_node::release(taken.index, taken.backing, &taken.room, RELEASE_WAIT_MAX)
-            .and_then(|_: Released| taken.ledger.gave_back(taken.ledger_id))
-            .map_err(DeviceError::system(format!("giving back {}", self.node.display())))
+        let Some(mut ground) = self.ground.take() else { return Ok(()) };
+        ground.release().map_err(DeviceError::system(format!("wiping {}", ground.text())))
     }
 }
 
@@ -127,89 +138,16 @@ impl Drop for Attached {
     }
 }
 
-/// Opens what the runner prepared, and nothing else that its place may lead to by now.
-fn open_prepared(
-    path: &Path,
-    prepared: Backing,
-    size_bytes: u64,
-    memory: bool,
-    host: &HostProc,
-) -> Result<File, DeviceError> {
-    let text = path.display();
-    let image = open_image(path, memory, host)
-        .map_err(DeviceError::system(format!("opening the image {text}")))?;
-    let system = |what: &str| DeviceError::system(format!("{what} {text}"));
-    if Backing::of(&image).map_err(system("looking at the image"))? != prepared {
-        return Err(DeviceError::Refused(format!(
-            "{text} is not the image that was prepared; start the study again"
-        )));
-    }
-    let length_bytes = image.metadata().map_err(system("looking at the image"))?.len();
-    if length_bytes != size_bytes {
-        return Err(DeviceError::Refused(format!(
-            "the image {text} has {length_bytes} bytes where {size_bytes} were prepared; start the study again"
-        )));
-    }
-    Ok(image)
-}
-
-fn attach_image(
-    image: &File,
-    image_text: &str,
-    size_bytes: u64,
-    memory: bool,
-    discard: bool,
-    scratch: &Occupied,
-    stop: &Stop,
-) -> Result<Attached, DeviceError> {
-    let mut notes = Vec::new();
-    let system = |what: &str| DeviceError::system(format!("{what} {image_text}"));
-    if !discard {
-        let seed = crate::ledger::random_bits();
-        let refilled_bytes = fill::refill_holes(image, size_bytes, seed, stop)
-            .map_err(system("filling holes of the image"))?;
-        if refilled_bytes > 0 {
-            notes.push(format!(
-                "{refilled_bytes} bytes of the image had been given back to the host and were filled again"
-            ));
-        }
-    }
-    fill::wipe_signatures(image, size_bytes).map_err(system("wiping signatures of the image"))?;
-    let ledger = scratch.ledger().map_err(system("starting the trial's ledger for"))?;
-    let (taken, node) = add_and_configure(image, ledger, scratch.room(), image_text)?;
-    let mut attached = Attached { node, size_bytes, notes, taken: Some(taken), granted: None };
-    let index = attached.taken.as_ref().map_or(0, |taken| taken.index);
-    let file = attached.taken.as_ref().and_then(|taken| taken.node.as_ref());
-    let status = loop_device::status(file.expect("it was just opened"))
-        .map_err(system("looking at the loop device of"))?;
-    if status.flags & FLAG_DIRECT_IO == 0 && !memory {
-        attached.notes.push(format!(
-            "direct I/O is not possible on {image_text}: the host's page cache takes part in every number"
-        ));
-    }
-    if !discard {
-        forbid_discards(index).map_err(system("turning discards off for"))?;
-    }
-    Ok(attached)
-}
-
-/// Opens past the page cache where that is possible, which also lets the loop device do so.
-fn open_image(path: &Path, memory: bool, host: &HostProc) -> io::Result<File> {
-    match host.open_writable(path, !memory) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => host.open_writable(path, false),
-        result => result,
-    }
-}
-
 /// Attempts to find a free number. Each is lost only to somebody else who picked the same.
 const ATTEMPTS_MAX: usize = 100;
 
 fn add_and_configure(
     image: &File,
+    part: &Range<u64>,
     ledger: Ledger,
     room: &Path,
     image_text: &str,
-) -> Result<(TakenNode, PathBuf), DeviceError> {
+) -> Result<(TakenNode, PathBuf, loop_device::Status), DeviceError> {
     let system = |what: &str| DeviceError::system(format!("{what} {image_text}"));
     let control = loop_node::open_control()
         .map_err(DeviceError::system("a private loop device cannot be added"))?;
@@ -235,15 +173,14 @@ fn add_and_configure(
             .write(true)
             .open(&path)
             .map_err(system("opening the loop device of"))?;
-        let configured = match configure(&node, image, block_size_bytes) {
+        let configure = |flags| loop_device::configure(&node, image, part, block_size_bytes, flags);
+        let configured = match configure(FLAG_AUTOCLEAR | FLAG_DIRECT_IO) {
             // The kernel refuses direct I/O where the file does not allow it.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                loop_device::configure(&node, image, block_size_bytes, FLAG_AUTOCLEAR)
-            }
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => configure(FLAG_AUTOCLEAR),
             result => result,
         };
-        match configured {
-            Ok(()) => {
+        match configured.and_then(|()| loop_device::status(&node)) {
+            Ok(status) => {
                 let taken = TakenNode {
                     node: Some(node),
                     index,
@@ -252,7 +189,7 @@ fn add_and_configure(
                     ledger_id,
                     room: room.to_path_buf(),
                 };
-                return Ok((taken, path));
+                return Ok((taken, path, status));
             }
             // Somebody who asked for any free loop device was given ours before we could use it.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
@@ -268,10 +205,6 @@ fn add_and_configure(
     Err(DeviceError::Refused(format!(
         "no free loop device was found in {ATTEMPTS_MAX} attempts; see 'losetup -a' for who holds them"
     )))
-}
-
-fn configure(node: &File, image: &File, block_size_bytes: u32) -> io::Result<()> {
-    loop_device::configure(node, image, block_size_bytes, FLAG_AUTOCLEAR | FLAG_DIRECT_IO)
 }
 
 /// The block size that direct I/O on the image needs: what statx(2) says of it, else what the disk

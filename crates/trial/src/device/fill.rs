@@ -7,6 +7,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -86,20 +87,20 @@ pub fn fill(
     file.sync_all()
 }
 
-/// Writes the bytes of `seed` wherever `file` has no data of its own below `size_bytes`, and says
-/// how many bytes that were. A file that was filled and never discarded has no such place.
-pub fn refill_holes(file: &File, size_bytes: u64, seed: u64, stop: &Stop) -> io::Result<u64> {
+/// Writes the bytes of `seed` wherever `file` has no data of its own in `range`, and says how many
+/// bytes that were. A file that was filled and never discarded has no such place.
+pub fn refill_holes(file: &File, range: &Range<u64>, seed: u64, stop: &Stop) -> io::Result<u64> {
     let mut refilled_bytes = 0;
-    let mut position = 0;
-    while position < size_bytes {
-        let hole = rustix::fs::seek(file, SeekFrom::Hole(position))?.min(size_bytes);
-        if hole == size_bytes {
+    let mut position = range.start;
+    while position < range.end {
+        let hole = rustix::fs::seek(file, SeekFrom::Hole(position))?.min(range.end);
+        if hole == range.end {
             break;
         }
         position = match rustix::fs::seek(file, SeekFrom::Data(hole)) {
-            Ok(data) => data.min(size_bytes),
+            Ok(data) => data.min(range.end),
             // There is no data after the hole.
-            Err(rustix::io::Errno::NXIO) => size_bytes,
+            Err(rustix::io::Errno::NXIO) => range.end,
             Err(error) => return Err(error.into()),
         };
         fill_range(file, hole..position, seed, stop, &mut |_| {})?;
@@ -113,7 +114,7 @@ pub fn refill_holes(file: &File, size_bytes: u64, seed: u64, stop: &Stop) -> io:
 
 fn fill_range(
     file: &File,
-    range: std::ops::Range<u64>,
+    range: Range<u64>,
     seed: u64,
     stop: &Stop,
     report: &mut dyn FnMut(Progress),
@@ -165,9 +166,10 @@ const WIPED_BYTES: u64 = 1 << 20;
 /// fs/btrfs/disk-io.h. The copies alone would be recognised by a repair.
 const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
 
-/// Overwrites the places where file systems are recognised, so that mkfs and mount find no trace
-/// of the trial before.
-pub fn wipe_signatures(file: &File, size_bytes: u64) -> io::Result<()> {
+/// Overwrites the places of `range` where file systems are recognised, so that mkfs and mount find no
+/// trace of the trial before.
+pub fn wipe_signatures(file: &File, range: &Range<u64>) -> io::Result<()> {
+    let size_bytes = range.end - range.start;
     let mut buffer = AlignedBuffer::zeroed(WIPED_BYTES as usize);
     let seed = crate::ledger::random_bits();
     let last = size_bytes.saturating_sub(WIPED_BYTES).next_multiple_of(ALIGNMENT as u64);
@@ -175,7 +177,7 @@ pub fn wipe_signatures(file: &File, size_bytes: u64) -> io::Result<()> {
         let length = WIPED_BYTES.min(size_bytes.saturating_sub(start));
         let bytes = &mut buffer[..length as usize];
         random_bytes(seed, start, bytes);
-        file.write_all_at(bytes, start)?;
+        file.write_all_at(bytes, range.start + start)?;
     }
     file.sync_all()
 }
@@ -229,14 +231,14 @@ mod tests {
             bytes
         };
         assert!(content(&file) == expected);
-        assert_eq!(refill_holes(&file, size_bytes, 5, &Stop::default()).unwrap(), 0);
+        assert_eq!(refill_holes(&file, &(0..size_bytes), 5, &Stop::default()).unwrap(), 0);
         // Holes in the middle and at the end come back as they were.
         use rustix::fs::{FallocateFlags, fallocate};
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(&file, punch, 1 << 20, 64 << 10).unwrap();
         fallocate(&file, punch, 9 << 20, 4096).unwrap();
         assert!(content(&file) != expected);
-        let refilled = refill_holes(&file, size_bytes, 5, &Stop::default()).unwrap();
+        let refilled = refill_holes(&file, &(0..size_bytes), 5, &Stop::default()).unwrap();
         assert_eq!(refilled, (64 << 10) + 4096);
         assert!(content(&file) == expected);
     }

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Mode};
+use serde::{Deserialize, Serialize};
 
 use crate::sys::loop_device;
 
 /// The file behind a loop device: its file system's device number and its inode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backing {
     /// Device number, as `stat` has it.
     pub file_system: u64,

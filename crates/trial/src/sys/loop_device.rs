@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The kernel detaches the file when the last user of the device is gone.
@@ -92,17 +93,18 @@ pub fn remove(control: &File, index: u32) -> io::Result<()> {
         .map(drop)
 }
 
-/// Attaches `file` to the loop device in one step; `EBUSY` when it is attached already.
+/// Attaches `part` of `file` to the loop device in one step; `EBUSY` when it is attached already.
 pub fn configure(
     node: &File,
     file: &impl AsFd,
+    part: &Range<u64>,
     block_size_bytes: u32,
     flags: u32,
 ) -> io::Result<()> {
     let config = LoopConfig {
         descriptor: file.as_fd().as_raw_fd() as u32,
         block_size_bytes,
-        info: LoopInfo { flags, ..NO_INFO },
+        info: LoopInfo { offset: part.start, size_limit: part.end - part.start, flags, ..NO_INFO },
         reserved: [0; 8],
     };
     // SAFETY: the pointer is to a live loop_config, which the kernel only reads.

@@ -1,0 +1,250 @@
+//! A real block device: claimed and filled once for a study, claimed again for every trial.
+//!
+//! mkfs and mount take the device exclusively themselves, so it cannot stay claimed while they
+//! run. It stays open and locked in the runner instead: so no other disk can come under its number,
+//! no other kurabe can take it, and the claim before each trial sees whatever else came in between.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use block::claim::{ClaimError, Identity, Pinned, Signature, claim, open_identical};
+use lab::spec::Device;
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Base, BlockDeviceFacts, DeviceError, DeviceFacts, Ground, Kind, Making, Prepared, Request,
+    Site, fill,
+};
+use crate::ledger::random_bits;
+
+/// A real block device.
+pub struct Disk;
+
+/// A real block device.
+pub static DISK: Disk = Disk;
+
+impl Kind for Disk {
+    fn name(&self) -> &'static str {
+        "disk"
+    }
+
+    fn notation(&self) -> &'static str {
+        "the path of a block device"
+    }
+
+    fn request(&self, base: &Base, destroy: Option<&str>) -> Result<Box<dyn Request>, String> {
+        let Base::Existing(path) = base else { return Err(self.notation().into()) };
+        match destroy.map(str::trim).filter(|destroy| !destroy.is_empty()) {
+            Some(destroy) => {
+                Ok(Box::new(DiskRequest { path: path.clone(), destroy: destroy.into() }))
+            }
+            None => Err(format!(
+                "everything on a real device is destroyed; confirm with --destroy NAME, its kernel name ({}) or its serial number",
+                path.file_name().unwrap_or_default().display()
+            )),
+        }
+    }
+
+    fn ground(
+        &self,
+        prepared: &serde_json::Value,
+        _: &Site<'_>,
+    ) -> Result<Box<dyn Ground>, DeviceError> {
+        let Granted { path, identity } = super::read(prepared)?;
+        let text = path.display().to_string();
+        // It is let go again for mkfs, which takes it itself.
+        take(&path, &identity).map_err(DeviceError::system(format!("taking {text}")))?;
+        Ok(Box::new(DiskGround { path, text, identity }))
+    }
+}
+
+struct DiskRequest {
+    path: PathBuf,
+    /// What the user gave to `--destroy`.
+    destroy: String,
+}
+
+impl Request for DiskRequest {
+    fn size_bytes(&self) -> Option<u64> {
+        let node = self.path.canonicalize().ok()?;
+        let size = Path::new("/sys/class/block").join(node.file_name()?).join("size");
+        // In sectors of 512 bytes, whatever the device's own are.
+        let sectors: u64 = std::fs::read_to_string(size).ok()?.trim().parse().ok()?;
+        sectors.checked_mul(512)
+    }
+
+    fn examine(&self) -> Result<(), DeviceError> {
+        Ok(claim(&self.path, &self.destroy).map(drop)?)
+    }
+
+    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError> {
+        let path = &self.path;
+        let granted = claim(path, &self.destroy)?;
+        let size_bytes = granted.findings().size_bytes;
+        let system = |what: &str| DeviceError::system(format!("{what} {}", path.display()));
+        bypass_page_cache(granted.file()).map_err(system("opening for direct I/O"))?;
+        let started = Instant::now();
+        fill::fill(granted.file(), size_bytes, random_bits(), making.stop, making.report)
+            .map_err(system("filling"))?;
+        let facts = DeviceFacts {
+            request: making.request.clone(),
+            size_bytes,
+            backing: None,
+            block_device: BlockDeviceFacts::of_node(path),
+            fill_ns: started.elapsed().as_nanos() as u64,
+        };
+        let pinned = granted.into_pinned();
+        let identity = pinned.identity().clone();
+        let device = making.device(&DISK, &Granted { path: path.clone(), identity });
+        Ok(Box::new(PreparedDisk { device, facts, pinned, left: RefCell::default() }))
+    }
+}
+
+/// By what a trial finds the device and knows it again.
+#[derive(Serialize, Deserialize)]
+struct Granted {
+    path: PathBuf,
+    identity: Identity,
+}
+
+impl From<ClaimError> for DeviceError {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::System { path, error } => {
+                // Nothing was touched, and nothing will be.
+                DeviceError::Refused(format!(
+                    "{} cannot be claimed: {error}; `lsblk` lists the devices, and loop:4G makes one \
+                     of an image file",
+                    path.display()
+                ))
+            }
+            refused => DeviceError::Refused(refused.to_string()),
+        }
+    }
+}
+
+/// A device that was filled for a study, held open and locked. Dropping it wipes what a trial that
+/// died left, so that the same command line works again.
+struct PreparedDisk {
+    device: Device,
+    facts: DeviceFacts,
+    pinned: Pinned,
+    /// What the last trial left, if it did not wipe it itself.
+    left: RefCell<Vec<Signature>>,
+}
+
+impl Prepared for PreparedDisk {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    /// Claims the device for one trial and lets it go for mkfs, which takes it itself. What a trial
+    /// that died left is wiped.
+    fn claim_again(&self) -> Result<(), DeviceError> {
+        let device = self.pinned.claim_again(&self.left.borrow())?;
+        if self.left.take().is_empty() {
+            return Ok(());
+        }
+        let path = self.pinned.path().display();
+        bypass_page_cache(&device)
+            .and_then(|()| fill::wipe_signatures(&device, &(0..self.facts.size_bytes)))
+            .map_err(DeviceError::system(format!("wiping signatures of {path}")))
+    }
+
+    /// What comes later is somebody's.
+    fn note_left(&self) {
+        // What cannot be read is in the way of the next claim.
+        *self.left.borrow_mut() = self.pinned.signatures().unwrap_or_default();
+    }
+
+    /// Each trial takes the device exclusively, so that nobody else can.
+    fn part(&self, _: u32, _: u32) -> Result<Device, DeviceError> {
+        Err(DeviceError::Refused(
+            "a real device is taken by one contender at a time; run them one after the other"
+                .into(),
+        ))
+    }
+}
+
+impl Drop for PreparedDisk {
+    fn drop(&mut self) {
+        // Somebody else's claim comes first; then what is there stays.
+        let _ = self.claim_again();
+    }
+}
+
+/// The device in a trial.
+struct DiskGround {
+    path: PathBuf,
+    text: String,
+    identity: Identity,
+}
+
+impl Ground for DiskGround {
+    fn size_bytes(&self) -> u64 {
+        self.identity.size_bytes
+    }
+
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn node(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn file(&self) -> io::Result<File> {
+        let device = take(&self.path, &self.identity)?;
+        bypass_page_cache(&device)?;
+        Ok(device)
+    }
+
+    /// The runner's claim saw that nothing stands on it.
+    fn freshen(
+        &mut self,
+        _: &Range<u64>,
+        _: bool,
+        _: &Site<'_>,
+    ) -> Result<Option<String>, DeviceError> {
+        Ok(None)
+    }
+
+    /// What the device carries later is somebody else's.
+    fn release(&mut self) -> io::Result<()> {
+        fill::wipe_signatures(&self.file()?, &(0..self.identity.size_bytes))
+    }
+}
+
+/// How long a device is waited for that somebody else has exclusively: a program that the runner
+/// starts has a copy of its descriptors until it runs.
+const EXCLUSIVE_WAIT_MAX: Duration = Duration::from_secs(3);
+
+fn take(path: &Path, identity: &Identity) -> io::Result<File> {
+    let until = Instant::now() + EXCLUSIVE_WAIT_MAX;
+    loop {
+        match open_identical(path, identity, true) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                let text = "somebody has it exclusively; see lsblk";
+                return Err(io::Error::new(error.kind(), text));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn bypass_page_cache(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?)
+}

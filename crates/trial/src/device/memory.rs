@@ -1,0 +1,69 @@
+//! `mem:SIZE`: memory of the host.
+
+use std::fs::File;
+
+use lab::quantity::size_text;
+use rustix::fs::MemfdFlags;
+
+use super::held::{self, Held, RESERVE_BYTES, about, available_memory_bytes};
+use super::{Base, DeviceError, Ground, Kind, Making, Prepared, Request, Site};
+
+/// Memory.
+pub struct Mem;
+
+/// Memory.
+pub static MEM: Mem = Mem;
+
+/// So many bytes of it.
+struct Memory(u64);
+
+impl Kind for Mem {
+    fn name(&self) -> &'static str {
+        "mem"
+    }
+
+    fn notation(&self) -> &'static str {
+        "mem:4G (memory)"
+    }
+
+    fn request(&self, base: &Base, _: Option<&str>) -> Result<Box<dyn Request>, String> {
+        match base {
+            Base::Made { size_bytes, directory: None, .. } => Ok(Box::new(Memory(*size_bytes))),
+            _ => Err("memory lies in no directory; leave '@' and what follows it out".into()),
+        }
+    }
+
+    fn ground(
+        &self,
+        prepared: &serde_json::Value,
+        site: &Site<'_>,
+    ) -> Result<Box<dyn Ground>, DeviceError> {
+        held::ground(prepared, false, site)
+    }
+}
+
+impl Request for Memory {
+    fn size_bytes(&self) -> Option<u64> {
+        Some(self.0)
+    }
+
+    fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError> {
+        let size_bytes = self.0;
+        let text = format!("mem:{}", size_text(size_bytes));
+        let system = |what: &str| DeviceError::system(format!("{what} {text}"));
+        let available_bytes =
+            available_memory_bytes().map_err(system("asking for the free memory for"))?;
+        if size_bytes.saturating_add(RESERVE_BYTES) > available_bytes {
+            return Err(DeviceError::Refused(format!(
+                "{text} does not fit: {} of memory are available, of which {} stay free; give a smaller size, or use loop:SIZE",
+                about(available_bytes),
+                about(RESERVE_BYTES)
+            )));
+        }
+        let memory = rustix::fs::memfd_create("kurabe", MemfdFlags::CLOEXEC)
+            .map_err(|error| system("making the memory of")(error.into()))?;
+        let file = File::from(memory);
+        file.set_len(size_bytes).map_err(system("sizing the memory of"))?;
+        Held::fill(&MEM, file, size_bytes, None, making).map_err(system("filling the memory of"))
+    }
+}
