@@ -245,7 +245,10 @@ impl DeviceRequest {
         };
         let name = DeviceName::parse(text).map_err(|found| error(false, &found.problem))?;
         if let Some(layer) = name.layers.first() {
-            return Err(error(false, &format!("there is no layer '{layer}'; leave it and '+' out")));
+            return Err(error(
+                false,
+                &format!("there is no layer '{layer}'; leave it and '+' out"),
+            ));
         }
         let (wanted, exists) = match &name.base {
             Base::Made { kind, .. } => (kind.as_str(), false),
