@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lab::analysis::{Analysis, analyse, workload_decision};
+use lab::analysis::{Analysis, NextStep, analyse, next_step};
 use lab::contender::Contender;
 use lab::event::Event;
 use lab::plan::{Plan, PlannedBlock, PlannedTrial};
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
 use lab::spec::{Device, TrialSpec};
-use lab::statistics::Decision;
 
 /// Carries one trial out, somewhere.
 pub trait Executor {
@@ -109,9 +108,13 @@ pub fn run(
 ) -> Result<End, ResultError> {
     let mut end = End::Complete;
     for block in &plan.blocks {
+        let step = step_of(plan, records, block);
         let mut tried = false;
         for unit in block.trials.chunk_by(|one, other| one.workload == other.workload) {
-            let again = is_half_done(plan, records, surroundings, block, unit);
+            let again = is_half_done(plan, records, surroundings, &step, unit);
+            let is_wanted =
+                |trial: &&PlannedTrial| wanted(plan, records, surroundings.sitting, &step, trial);
+            let block_trials = unit.iter().filter(is_wanted).count() as u32;
             for trial in unit {
                 if fails_throughout(plan, records, surroundings, block, trial) {
                     end = End::Failing;
@@ -122,7 +125,7 @@ pub fn run(
                     record.trial == trial.trial && record.has_ended() && record.sitting >= sitting
                 };
                 if records.iter().any(done)
-                    || !wanted(plan, records, surroundings.sitting, block, trial)
+                    || !wanted(plan, records, surroundings.sitting, &step, trial)
                 {
                     continue;
                 }
@@ -148,7 +151,8 @@ pub fn run(
                     budget_left,
                     trial_time: trial_time(plan, records),
                 });
-                let record = carry_out(plan, surroundings, executor, observer, &spec);
+                let mut record = carry_out(plan, surroundings, executor, observer, &spec);
+                record.block_trials = Some(block_trials);
                 let interrupted = !record.has_ended();
                 records.push(writer.append(record)?);
                 observer.trial_ended(&records[records.len() - 1]);
@@ -165,9 +169,7 @@ pub fn run(
         }
         if tried {
             let analysis = analyse(plan, records, surroundings.memory_bytes);
-            let comparisons: Vec<_> =
-                analysis.workloads.iter().flat_map(|workload| &workload.comparisons).collect();
-            writer.write_json(COMPARISONS_FILE, &comparisons)?;
+            writer.write_json(COMPARISONS_FILE, &analysis.all_comparisons())?;
             observer.block_ended(records, &analysis);
         }
     }
@@ -194,9 +196,10 @@ pub fn next_fits(plan: &Plan, records: &[Record], elapsed: Duration) -> bool {
 fn next_trial(plan: &Plan, records: &[Record]) -> Option<PlannedTrial> {
     let next_sitting = records.iter().map(|record| record.sitting).max().unwrap_or(0) + 1;
     plan.blocks.iter().find_map(|block| {
+        let step = step_of(plan, records, block);
         let open = block.trials.iter().find(|trial| {
             let done = |record: &Record| record.trial == trial.trial && record.has_ended();
-            !records.iter().any(done) && wanted(plan, records, next_sitting, block, trial)
+            !records.iter().any(done) && wanted(plan, records, next_sitting, &step, trial)
         });
         open.copied()
     })
@@ -242,7 +245,7 @@ fn is_half_done(
     plan: &Plan,
     records: &[Record],
     surroundings: &Surroundings<'_>,
-    block: &PlannedBlock,
+    step: &Option<NextStep>,
     unit: &[PlannedTrial],
 ) -> bool {
     let done = |trial: &PlannedTrial| {
@@ -253,7 +256,7 @@ fn is_half_done(
     };
     unit.iter().any(earlier)
         && unit.iter().any(|trial| {
-            done(trial).is_none() && wanted(plan, records, surroundings.sitting, block, trial)
+            done(trial).is_none() && wanted(plan, records, surroundings.sitting, step, trial)
         })
 }
 
@@ -279,14 +282,19 @@ fn fails_throughout(
         && blocks.values().rev().take(FAILED_BLOCKS_MAX).all(|any_completed| !any_completed)
 }
 
-/// Whether the trial is still wanted: its workload has not enough blocks yet, and its contender
-/// does not fail whenever it is tried. When everything failed under the workload in the sittings
+/// Which trials a block needs; None for a warm-up block, which needs all.
+fn step_of(plan: &Plan, records: &[Record], block: &PlannedBlock) -> Option<NextStep> {
+    (!block.warmup).then(|| next_step(plan, records, block.block))
+}
+
+/// Whether the trial is still wanted: its comparison is still open, and its contender does not fail
+/// whenever it is tried. When everything failed under the workload in the sittings
 /// before, the user was told to mend the cause and to go on: their failures say nothing of this one.
 fn wanted(
     plan: &Plan,
     records: &[Record],
     sitting: u32,
-    block: &PlannedBlock,
+    step: &Option<NextStep>,
     trial: &PlannedTrial,
 ) -> bool {
     let workload = &plan.study.workloads[trial.workload].name;
@@ -310,11 +318,7 @@ fn wanted(
         return false;
     }
     // A block that has begun is finished: the decision is taken on whole blocks only.
-    block.warmup
-        || matches!(
-            workload_decision(plan, records, trial.workload, block.block),
-            Decision::Continue { .. }
-        )
+    step.as_ref().is_none_or(|step| step.wants(trial.workload, trial.contender))
 }
 
 enum Limit {

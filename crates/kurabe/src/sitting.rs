@@ -275,8 +275,7 @@ impl Sitting {
     }
 
     fn publish(&self, analysis: &Analysis) -> Result<(), Failure> {
-        let comparisons: Vec<_> =
-            analysis.workloads.iter().flat_map(|workload| &workload.comparisons).collect();
+        let comparisons = analysis.all_comparisons();
         self.writer.write_json(COMPARISONS_FILE, &comparisons).map_err(Failure::broken)?;
         let exports = &self.presentation.exports;
         exports.write(&self.plan, &self.records, analysis, &self.facts).map_err(Failure::broken)

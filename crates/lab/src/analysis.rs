@@ -6,21 +6,26 @@ use serde::{Deserialize, Serialize};
 use crate::load::{Latency, Unit};
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record, TIME_METRIC};
-use crate::statistics::{self, ComparisonOptions, Decision, Interval, Summary, Verdict};
+use crate::statistics::{self, ComparisonOptions, Decision, Interval, Slow, Summary, Verdict};
 use crate::warning::Warning;
 
 mod cost;
+mod figures;
 mod overhead;
+mod primary;
 mod samples;
 mod spread;
+mod step;
 mod warnings;
 
 pub use cost::{AmplificationBasis, Cost};
 use cost::{amplification_basis, cost};
 pub use overhead::{CellOverhead, Overhead};
+use primary::{Primary, others, primary};
 pub use samples::completed_trials;
 pub(crate) use samples::costs;
 use samples::{Samples, blocks_reached};
+pub use step::{Forecast, NextStep, next_step};
 
 /// Everything that the records say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +35,23 @@ pub struct Analysis {
     /// What the gates say, in the study's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateAnalysis>,
+    /// How much is open, and how much longer it may take; none where nothing is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<Forecast>,
+}
+
+impl Analysis {
+    /// Every comparison, as `comparisons.json` has them: each workload's figures, then what the
+    /// records tell besides.
+    pub fn all_comparisons(&self) -> Vec<&Comparison> {
+        let of = |workload: &'_ WorkloadAnalysis| workload.comparisons.len();
+        let mut all = Vec::with_capacity(self.workloads.iter().map(of).sum());
+        for workload in &self.workloads {
+            all.extend(&workload.comparisons);
+            all.extend(&workload.figures);
+        }
+        all
+    }
 }
 
 /// What the records say of one workload.
@@ -46,6 +68,10 @@ pub struct WorkloadAnalysis {
     pub contenders: Vec<ContenderAnalysis>,
     /// The comparisons with the baseline, in the study's order.
     pub comparisons: Vec<Comparison>,
+    /// Bytes, flushes, CPU time, space and percentiles against the baseline, where the records have
+    /// them: exploratory, in the order of the figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<Comparison>,
     /// Of a fio matrix with the bare device among the contenders: what the others lose, cell by
     /// cell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -126,6 +152,10 @@ pub struct Comparison {
     pub metric: String,
     /// Its unit.
     pub unit: Unit,
+    /// Whether it is one of those for which the study's error rate is promised, all of them
+    /// together. The others are exploratory: each workload's have a correction of their own.
+    #[serde(default)]
+    pub primary: bool,
     /// Blocks in which both have a completed trial.
     pub blocks: usize,
     /// The contender's value over the baseline's, paired over blocks; absent without pairs, and
@@ -136,6 +166,19 @@ pub struct Comparison {
     pub low: Option<f64>,
     /// Upper end of it.
     pub high: Option<f64>,
+    /// The contender's arithmetic mean over the baseline's, in the same blocks: slow trials count in
+    /// it in full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_ratio: Option<f64>,
+    /// The contender's trials that are far slower than its others, where there are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow: Option<Slow>,
+    /// The baseline's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_slow: Option<Slow>,
+    /// How many of the smallest and of the largest ratios were set aside for the ratio.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub trimmed_per_side: usize,
     /// Confidence of this interval; above that of the whole family, by Holm's correction.
     pub confidence: f64,
     /// p value of "the ratio is 1", adjusted by Holm over the contenders.
@@ -143,6 +186,50 @@ pub struct Comparison {
     pub p_adjusted: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl Comparison {
+    /// A comparison of costs, turned round for figures of which more is better.
+    fn of(
+        plan: &Plan,
+        workload: usize,
+        contender: usize,
+        (metric, unit): &(String, Unit),
+        compared: &statistics::Comparison,
+        primary: bool,
+    ) -> Comparison {
+        let turn = |value: f64| if unit.more_is_better() { value.recip() } else { value };
+        let ends = compared.interval.map(|interval| {
+            let (one, other) = (turn(interval.low), turn(interval.high));
+            (one.min(other), one.max(other))
+        });
+        let slow = |slow: Slow| Some(slow).filter(|slow| slow.trials > 0);
+        Comparison {
+            workload: plan.study.workloads[workload].name.clone(),
+            contender: plan.study.contenders[contender].label.clone(),
+            baseline: plan.baseline_label().to_string(),
+            metric: metric.clone(),
+            unit: *unit,
+            primary,
+            blocks: compared.pairs,
+            ratio: compared.ratio.map(turn),
+            low: ends.map(|(low, _)| low),
+            high: ends.map(|(_, high)| high),
+            mean_ratio: compared.mean_ratio.map(turn),
+            slow: slow(compared.slow[1]),
+            baseline_slow: slow(compared.slow[0]),
+            trimmed_per_side: compared.trimmed_per_side,
+            confidence: compared
+                .interval
+                .map_or(options(plan).confidence, |interval| interval.confidence),
+            p_adjusted: compared.p_adjusted,
+            verdict: compared.verdict,
+        }
+    }
 }
 
 /// What became of one gate.
@@ -158,7 +245,11 @@ pub struct GateAnalysis {
 
 /// How sure the study's comparisons have to be.
 pub(crate) fn options(plan: &Plan) -> ComparisonOptions {
-    ComparisonOptions { same_within: plan.study.same_within, ..Default::default() }
+    ComparisonOptions {
+        same_within: plan.study.same_within,
+        first_look: plan.stop_rule.first_look,
+        ..Default::default()
+    }
 }
 
 /// Whether a workload needs the block with number `block`: the stop rule looks at the whole blocks
@@ -183,8 +274,19 @@ pub fn workload_decision(plan: &Plan, records: &[Record], workload: usize, block
 
 /// Analyses the records of a plan.
 pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> Analysis {
-    let workloads: Vec<WorkloadAnalysis> = (0..plan.study.workloads.len())
-        .map(|workload| analyse_workload(plan, records, workload, memory_bytes))
+    let samples: Vec<Samples<'_>> = (0..plan.study.workloads.len())
+        .map(|workload| {
+            Samples::new(plan, records, workload, blocks_reached(plan, records, workload))
+        })
+        .collect();
+    let primary = primary(plan, records, &samples);
+    let workloads: Vec<WorkloadAnalysis> = samples
+        .iter()
+        .zip(&primary)
+        .enumerate()
+        .map(|(workload, (samples, primary))| {
+            analyse_workload(plan, samples, primary, workload, memory_bytes)
+        })
         .collect();
     let gates = plan
         .study
@@ -192,74 +294,66 @@ pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> An
         .iter()
         .flat_map(|gate| workloads.iter().map(move |workload| judge_gate(gate, workload)))
         .collect();
-    Analysis { workloads, gates }
+    Analysis { workloads, gates, forecast: Forecast::of(plan, records) }
 }
 
 fn analyse_workload(
     plan: &Plan,
-    records: &[Record],
+    samples: &Samples<'_>,
+    primary: &Primary,
     workload: usize,
     memory_bytes: Option<u64>,
 ) -> WorkloadAnalysis {
-    let blocks = blocks_reached(plan, records, workload);
-    let samples = Samples::new(plan, records, workload, blocks);
-    let basis = amplification_basis(&samples, plan.study.contenders.len());
+    let basis = amplification_basis(samples, plan.study.contenders.len());
     let contenders: Vec<ContenderAnalysis> = (0..plan.study.contenders.len())
-        .map(|contender| summarise(plan, &samples, contender, basis))
+        .map(|contender| summarise(plan, samples, contender, basis))
         .collect();
-    let comparisons = compare(plan, &samples, workload);
-    let overhead = overhead::overhead(plan, &samples, workload);
-    let warnings = warnings::collect(plan, &samples, &contenders, memory_bytes);
+    let comparisons = compare(plan, samples, primary, workload);
+    let overhead = overhead::overhead(plan, samples, workload);
+    let mut warnings = warnings::collect(plan, samples, &contenders, memory_bytes);
+    warnings::of_comparisons(plan, primary, &comparisons, &mut warnings);
     WorkloadAnalysis {
         workload: plan.study.workloads[workload].name.clone(),
-        blocks: blocks as u32,
+        blocks: samples.blocks() as u32,
         blocks_whole: samples.whole_blocks() as u32,
         contenders,
         comparisons,
+        figures: figures::compare(plan, samples, workload),
         overhead,
         warnings,
     }
 }
 
-fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Comparison> {
-    let study = &plan.study;
-    let others: Vec<usize> =
-        (0..study.contenders.len()).filter(|contender| *contender != study.baseline).collect();
-    let mut metrics = samples.metrics();
-    if metrics.is_empty() {
-        metrics.push((TIME_METRIC.into(), Unit::Nanoseconds));
-    }
-    let options = options(plan);
-    let mut comparisons = Vec::new();
-    for (metric, unit) in metrics {
-        let costs = |contender: usize| samples.costs(contender, &metric, unit);
-        let other_costs: Vec<Vec<Option<f64>>> = others.iter().map(|other| costs(*other)).collect();
-        let compared = statistics::compare_family(&costs(study.baseline), &other_costs, &options)
-            .expect("costs are positive, and the margin was checked with the study");
-        comparisons.extend(others.iter().zip(compared).map(|(other, compared)| {
-            let interval = compared.interval.map(|interval| (interval.low, interval.high));
-            let flip = unit.more_is_better();
-            let interval = interval
-                .map(|(low, high)| if flip { (high.recip(), low.recip()) } else { (low, high) });
-            Comparison {
-                workload: study.workloads[workload].name.clone(),
-                contender: study.contenders[*other].label.clone(),
-                baseline: plan.baseline_label().to_string(),
-                metric: metric.clone(),
-                unit,
-                blocks: compared.pairs,
-                ratio: compared.ratio.map(|ratio| if flip { ratio.recip() } else { ratio }),
-                low: interval.map(|(low, _)| low),
-                high: interval.map(|(_, high)| high),
-                confidence: compared
-                    .interval
-                    .map_or(options.confidence, |interval| interval.confidence),
-                p_adjusted: compared.p_adjusted,
-                verdict: compared.verdict,
-            }
-        }));
-    }
-    comparisons
+/// The primary figure's comparisons, then those of the workload's other figures, which are a family
+/// of their own.
+fn compare(
+    plan: &Plan,
+    samples: &Samples<'_>,
+    primary: &Primary,
+    workload: usize,
+) -> Vec<Comparison> {
+    let others = others(plan);
+    let rest: Vec<(String, Unit)> =
+        samples.metrics().into_iter().filter(|metric| *metric != primary.metric).collect();
+    let groups: Vec<statistics::Group> = rest
+        .iter()
+        .map(|(metric, unit)| statistics::Group {
+            baseline: samples.costs(plan.study.baseline, metric, *unit),
+            contenders: others.iter().map(|other| samples.costs(*other, metric, *unit)).collect(),
+            corrections: Vec::new(),
+        })
+        .collect();
+    let explored = statistics::compare_families(&groups, &options(plan))
+        .expect("costs are positive, and the margin was checked with the study");
+    let all = [(&primary.metric, &primary.compared, true)].into_iter();
+    let all = all.chain(rest.iter().zip(&explored).map(|(metric, found)| (metric, found, false)));
+    all.flat_map(|(metric, compared, is_primary)| {
+        let both = others.iter().zip(compared);
+        both.map(move |(other, compared)| {
+            Comparison::of(plan, workload, *other, metric, compared, is_primary)
+        })
+    })
+    .collect()
 }
 
 fn summarise(

@@ -54,31 +54,61 @@ pub struct PlannedTrial {
 impl Plan {
     /// Expands a study. The order depends on nothing but the study's shape and the seed.
     pub fn new(study: Study, seed: u64) -> Plan {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let mut next = 0;
-        let total = study.warmup_blocks + study.blocks_max;
-        let blocks = (0..total)
-            .map(|index| {
-                let warmup = index < study.warmup_blocks;
-                let block = if warmup { index } else { index - study.warmup_blocks };
-                let mut trials = Vec::new();
-                // The trials of one workload stay together, so that its contenders are compared
-                // close in time; the workloads and the contenders are both shuffled.
-                let mut workloads: Vec<usize> = (0..study.workloads.len()).collect();
-                workloads.shuffle(&mut random);
-                for workload in workloads {
-                    let mut contenders: Vec<usize> = (0..study.contenders.len()).collect();
-                    contenders.shuffle(&mut random);
-                    for contender in contenders {
-                        trials.push(PlannedTrial { trial: next, workload, contender });
-                        next += 1;
-                    }
+        let stop_rule = StopRule::deciding(study.blocks_min, study.blocks_max);
+        let warmups = (0..study.warmup_blocks).map(|block| (block, true));
+        let counted = (0..study.blocks_max).map(|block| (block, false));
+        let numbers: Vec<(u32, bool)> = warmups.chain(counted).collect();
+        let mut plan = Plan { schema: SCHEMA_VERSION, study, seed, stop_rule, blocks: Vec::new() };
+        plan.append(numbers);
+        plan
+    }
+
+    /// Lets the study go on for `more` counted blocks after those that the records reach, whatever
+    /// its budget was. The error that is left is spent on them, and none anew.
+    pub fn go_on(&mut self, records: &[Record], more: u32) {
+        let counted = |block: &&PlannedBlock| !block.warmup;
+        let planned = self.blocks.iter().filter(counted).count() as u32;
+        let reached = records.iter().filter(|record| !record.warmup && record.has_ended());
+        let reached = reached.map(|record| record.block + 1).max().unwrap_or(0);
+        let most = reached.saturating_add(more);
+        self.append((planned..most).map(|block| (block, false)).collect());
+        self.stop_rule = self.stop_rule.up_to(most);
+        self.study.blocks_max = most;
+        self.study.blocks_min = self.study.blocks_min.min(most);
+        self.study.budget_ns = None;
+    }
+
+    /// Adds blocks, each in an order of its own that is balanced with those before.
+    ///
+    /// The trials of one workload stay together, so that its contenders are compared close in time.
+    /// Each begins with the contender that the one before ended with, so that what a trial leaves
+    /// behind falls on its own contender as often as on any other; of such orders one is drawn in
+    /// which each contender has stood in each place, and after each other, as equally often as can
+    /// be.
+    fn append(&mut self, numbers: Vec<(u32, bool)>) {
+        let (workloads, contenders) = (self.study.workloads.len(), self.study.contenders.len());
+        let mut balance = Balance::new(workloads, contenders);
+        for trial in self.blocks.iter().flat_map(|block| &block.trials) {
+            balance.count(trial.workload, trial.contender);
+        }
+        let last = self.blocks.last().and_then(|block| block.trials.last());
+        let mut next = last.map_or(0, |trial| trial.trial + 1);
+        for (block, warmup) in numbers {
+            let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+            // Streams from the end: those from the beginning belong to the trials.
+            random.set_stream(u64::MAX - self.blocks.len() as u64);
+            let mut trials = Vec::new();
+            let mut order: Vec<usize> = (0..workloads).collect();
+            order.shuffle(&mut random);
+            for workload in order {
+                for contender in balance.draw(workload, &mut random) {
+                    balance.count(workload, contender);
+                    trials.push(PlannedTrial { trial: next, workload, contender });
+                    next += 1;
                 }
-                PlannedBlock { block, warmup, trials }
-            })
-            .collect();
-        let stop_rule = StopRule::between(study.blocks_min, study.blocks_max);
-        Plan { schema: SCHEMA_VERSION, study, seed, stop_rule, blocks }
+            }
+            self.blocks.push(PlannedBlock { block, warmup, trials });
+        }
     }
 
     /// The spec of one planned trial on a device that the runner has prepared.
@@ -192,6 +222,78 @@ impl Plan {
     }
 }
 
+/// How many orders are drawn, of which the most balanced one is taken.
+const ORDERS_DRAWN: usize = 60;
+
+/// How often each contender stood where, so far.
+#[derive(Debug)]
+struct Balance {
+    contenders: usize,
+    /// `[workload][contender][place]`.
+    places: Vec<Vec<Vec<u32>>>,
+    /// `[workload][contender before][contender]`.
+    pairs: Vec<Vec<Vec<u32>>>,
+    /// The contender of the last trial.
+    last: Option<usize>,
+    /// The workload of the last trial, and its place in its unit.
+    at: Option<(usize, usize)>,
+}
+
+impl Balance {
+    fn new(workloads: usize, contenders: usize) -> Balance {
+        let square = vec![vec![0; contenders]; contenders];
+        Balance {
+            contenders,
+            places: vec![square.clone(); workloads],
+            pairs: vec![square; workloads],
+            last: None,
+            at: None,
+        }
+    }
+
+    /// Counts a trial that follows those that were counted.
+    fn count(&mut self, workload: usize, contender: usize) {
+        let place = match self.at {
+            Some((same, place)) if same == workload => (place + 1) % self.contenders,
+            _ => 0,
+        };
+        self.places[workload][contender][place] += 1;
+        if let Some(last) = self.last {
+            self.pairs[workload][last][contender] += 1;
+        }
+        (self.last, self.at) = (Some(contender), Some((workload, place)));
+    }
+
+    /// An order of the contenders that evens out what is uneven.
+    fn draw(&self, workload: usize, random: &mut ChaCha8Rng) -> Vec<usize> {
+        let mut best: Option<(u64, Vec<usize>)> = None;
+        for _ in 0..ORDERS_DRAWN {
+            let mut order: Vec<usize> = (0..self.contenders).collect();
+            order.shuffle(random);
+            if let Some(last) = self.last {
+                // Two trials of one contender in a row are what balances carry-over.
+                let place = order.iter().position(|own| *own == last);
+                order.swap(0, place.expect("every contender is in the order"));
+            }
+            let cost = self.unevenness(workload, &order);
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, order));
+            }
+        }
+        best.expect("at least one order was drawn").1
+    }
+
+    /// How often what the order holds was there before.
+    fn unevenness(&self, workload: usize, order: &[usize]) -> u64 {
+        let places = order.iter().enumerate();
+        let places = places.map(|(place, own)| self.places[workload][*own][place]);
+        let before = self.last.into_iter().chain(order.iter().copied());
+        let pairs = before.zip(order.iter().skip(usize::from(self.last.is_none())));
+        let pairs = pairs.map(|(before, own)| self.pairs[workload][before][*own]);
+        places.chain(pairs).map(u64::from).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -273,5 +375,53 @@ mod tests {
         assert_eq!(first, FROZEN);
     }
 
-    const FROZEN: [(usize, usize); 6] = [(0, 1), (0, 2), (0, 0), (1, 0), (1, 2), (1, 1)];
+    /// Of any number of blocks from the first on, each contender stood in each place, and after each
+    /// contender, itself included, nearly as often as any other.
+    #[test]
+    fn orders_are_balanced_from_the_beginning_and_stay_so() {
+        for contenders in [2, 3, 4, 6] {
+            for seed in 0..20 {
+                let mut balance = Balance::new(1, contenders);
+                let mut random = ChaCha8Rng::seed_from_u64(seed);
+                for blocks in 1..=24u32 {
+                    for contender in balance.draw(0, &mut random) {
+                        balance.count(0, contender);
+                    }
+                    let apart = |counts: &Vec<Vec<u32>>| {
+                        let all = || counts.iter().flatten().copied();
+                        all().max().unwrap() - all().min().unwrap()
+                    };
+                    let (places, pairs) = (apart(&balance.places[0]), apart(&balance.pairs[0]));
+                    assert!(
+                        places <= 3 && pairs <= 3,
+                        "{contenders} contenders, seed {seed}, {blocks} blocks: {balance:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_study_that_goes_on_keeps_its_order_and_its_budget_of_error() {
+        let mut plan = Plan::new(study(), 7);
+        let first = plan.clone();
+        assert_eq!(plan.stop_rule.first_look, Some(5));
+        let mut records = vec![fixture::record(&fixture::plan(&["ext4"], 8), 0, 7, 1)];
+        records[0].workload = "true".into();
+        plan.go_on(&records, 20);
+        assert_eq!((plan.blocks.len(), plan.stop_rule.max_blocks), (29, 28));
+        assert_eq!(plan.blocks[..first.blocks.len()], first.blocks);
+        assert_eq!((plan.stop_rule.first_look, plan.check()), (Some(5), Ok(())));
+        // As if it had been planned so from the beginning.
+        let mut longer = study();
+        longer.blocks_max = 28;
+        assert_eq!(plan.blocks, Plan::new(longer, 7).blocks);
+        // A number of blocks that was fixed was a look, too.
+        let mut fixed = fixture::plan(&["ext4", "xfs"], 6);
+        assert_eq!(fixed.stop_rule.first_look, None);
+        fixed.go_on(&[], 20);
+        assert_eq!((fixed.stop_rule.first_look, fixed.stop_rule.max_blocks), (Some(6), 20));
+    }
+
+    const FROZEN: [(usize, usize); 6] = [(1, 2), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)];
 }

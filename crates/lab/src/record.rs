@@ -32,6 +32,10 @@ pub struct Record {
     /// block and workload only the records of the last sitting stand ([`standing`]).
     #[serde(default = "first_sitting")]
     pub sitting: u32,
+    /// How many trials its block was to have under its workload: contenders of whom enough is known
+    /// are not tried again. None in older records, whose blocks were to have all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_trials: Option<u32>,
     /// Name of the workload.
     #[serde(deserialize_with = "name::read")]
     pub workload: String,
@@ -196,6 +200,7 @@ impl Record {
             block: spec.block,
             warmup: spec.warmup,
             sitting: FIRST_SITTING,
+            block_trials: None,
             workload: spec.workload.name.clone(),
             contender: spec.contender.clone(),
             started_unix_ns,
@@ -324,7 +329,10 @@ pub fn unfinished_block(records: &[Record], workload: &str) -> Option<u32> {
     };
     let last = counted().map(|record| record.block).max()?;
     let before = counted().map(|record| record.block).filter(|block| *block < last).max()?;
-    (contenders(last) < contenders(before)).then_some(last)
+    let of_last = counted().filter(|record| record.block == last);
+    let expected = of_last.filter_map(|record| record.block_trials).min();
+    let expected = expected.map_or_else(|| contenders(before), |expected| expected as usize);
+    (contenders(last) < expected).then_some(last)
 }
 
 /// The counted, completed trials of a contender under a workload, without those of a block that was

@@ -19,16 +19,22 @@ mod distribution;
 mod drift;
 mod gate;
 mod location;
+mod looks;
+mod modes;
+mod order;
 mod steady_state;
 mod stop;
 mod summary;
 mod unpaired;
 
 pub use compare::{
-    Comparison, ComparisonOptions, Interval, Verdict, compare, compare_family, pairs,
+    Comparison, ComparisonOptions, Correction, Group, Interval, Verdict, compare, compare_families,
+    compare_family, pairs,
 };
 pub use drift::{Drift, FirstBlock, FirstBlockKind, drift, first_block};
 pub use gate::{Condition, Gate, GateError, GateOutcome, parse_gate};
+pub use modes::Slow;
+pub use order::{Order, OrderEffect, Turn, order};
 pub use steady_state::{SteadyState, SteadyWindow, steady_state};
 pub use stop::{
     ContinueReason, Decision, Samples, StopReason, StopRule, WIDTH_PER_MARGIN_MAX, Width, enough,

@@ -73,6 +73,46 @@ pub enum Warning {
         /// Those of which they do, the worst first.
         contenders: Vec<Spread>,
     },
+    /// Ratios were set aside for the estimate, since single ones lie far out.
+    Trimmed {
+        /// Label.
+        contender: String,
+        /// How many on either side.
+        per_side: usize,
+        /// Of how many.
+        blocks: usize,
+        /// The ratio that is printed.
+        ratio: f64,
+        /// The ratio of the means, in which all trials count.
+        mean_ratio: f64,
+    },
+    /// Trials of one contender fall into two kinds.
+    Modes {
+        /// Label.
+        contender: String,
+        /// What is compared.
+        figure: String,
+        /// How many are of the slow kind.
+        trials: usize,
+        /// Of how many.
+        of: usize,
+        /// How many times as long they take.
+        factor: f64,
+    },
+    /// The first trial of a block is slower or faster than the others.
+    FirstOfBlock {
+        /// Its cost over that of the others.
+        ratio: f64,
+    },
+    /// What runs after one contender costs more.
+    CarriedOver {
+        /// Label of the one after which it costs most.
+        contender: String,
+        /// Label of the one after which it costs least.
+        least: String,
+        /// The ratio of both.
+        ratio: f64,
+    },
     /// Others use the device.
     DeviceShared {
         /// Labels of all contenders that stand on such a device.
@@ -214,7 +254,10 @@ impl Warning {
     pub fn is_grave(&self) -> bool {
         !matches!(
             self,
-            Warning::SmallData { .. } | Warning::Outliers { .. } | Warning::NotIoBound { .. }
+            Warning::SmallData { .. }
+                | Warning::Outliers { .. }
+                | Warning::NotIoBound { .. }
+                | Warning::FirstOfBlock { .. }
         )
     }
 }
@@ -281,6 +324,27 @@ impl fmt::Display for Warning {
                     words::list(&each)
                 )
             }
+            Warning::Trimmed { contender, per_side, blocks, ratio, mean_ratio } => write!(
+                f,
+                "{contender}: single ratios lie far out, so the {per_side} largest and the {per_side} smallest of {blocks} were set aside for the ratio of {}; by the means, with all trials, it is {}",
+                words::ratio(*ratio),
+                words::ratio(*mean_ratio)
+            ),
+            Warning::Modes { contender, figure, trials, of, factor } => write!(
+                f,
+                "{contender}: {trials} of {of} trials cost {} times as much as the others ({figure}), so no single ratio describes it and it is not called the same as another; look for what sets them apart in records.jsonl",
+                words::ratio(*factor)
+            ),
+            Warning::FirstOfBlock { ratio } => write!(
+                f,
+                "the first trial of a block costs {} times as much as the others; this was taken out of the ratios",
+                words::ratio(*ratio)
+            ),
+            Warning::CarriedOver { contender, least, ratio } => write!(
+                f,
+                "what runs after {contender} costs {} times as much as what runs after {least}; this was taken out of the ratios, but look for a device that is still busy or full, and raise --idle-wait",
+                words::ratio(*ratio)
+            ),
             Warning::DeviceShared { contender } => write!(
                 f,
                 "{contender}: the device also serves others, so the device columns count theirs too; use --device for counts of the load alone"

@@ -75,6 +75,23 @@ pub fn loss(percent: f64) -> String {
     }
 }
 
+/// A share: `5 %`, `2.5 %`.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if (value - value.round()).abs() < 1e-9 {
+        format!("{value:.0} %")
+    } else {
+        format!("{value:.1} %")
+    }
+}
+
+/// A bound, rounded up so that it stays one: `4 %`, `0.6 %`.
+pub fn percent_up(share: f64) -> String {
+    let value = share * 100.0;
+    let digits = if value < 1.0 { 10.0 } else { 1.0 };
+    percent(((value * digits - 1e-9).ceil() / digits).max(0.1) / 100.0)
+}
+
 /// `1 block`, `5 blocks`.
 pub fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }

@@ -7,7 +7,8 @@ mod simulation;
 
 use simulation::{Laboratory, NOISES, Noise, count_max};
 
-const OPTIONS: ComparisonOptions = ComparisonOptions { confidence: 0.95, same_within: 0.05 };
+const OPTIONS: ComparisonOptions =
+    ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None };
 /// Under these, every interval that excludes 1 is a difference.
 const WITHOUT_MARGIN: ComparisonOptions = ComparisonOptions { same_within: 0.0, ..OPTIONS };
 

@@ -91,6 +91,10 @@ pub fn of_workload(view: &View<'_>) -> Vec<Chart> {
 /// A unit that suits all values of an axis: its name, and what a value is divided by.
 pub fn scale_of(unit: Unit, largest: f64) -> (&'static str, f64) {
     let steps: &[(&str, f64)] = match unit {
+        Unit::Bytes => {
+            &[("GiB", 1_073_741_824.0), ("MiB", 1_048_576.0), ("KiB", 1024.0), ("B", 1.0)]
+        }
+        Unit::Count => &[("million", 1e6), ("thousand", 1e3), ("", 1.0)],
         Unit::Nanoseconds => &[("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0)],
         Unit::BytesPerSecond => {
             &[("GiB/s", 1_073_741_824.0), ("MiB/s", 1_048_576.0), ("KiB/s", 1024.0), ("B/s", 1.0)]

@@ -71,6 +71,8 @@ fn unit_suffix(unit: Unit) -> &'static str {
         Unit::Nanoseconds => "ns",
         Unit::BytesPerSecond => "bytes_per_second",
         Unit::OperationsPerSecond => "operations_per_second",
+        Unit::Bytes => "bytes",
+        Unit::Count => "count",
     }
 }
 

@@ -54,6 +54,13 @@ pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
             verdict_text(&comparison.verdict)
         ));
     }
+    let is_bounded = |verdict: &Verdict| {
+        matches!(verdict, Verdict::AtMostSlower { .. } | Verdict::AtMostFaster { .. })
+    };
+    for comparison in of(is_bounded) {
+        let verdict = verdict_text(&comparison.verdict);
+        parts.push(format!("{} is {verdict} than {baseline}", comparison.contender));
+    }
     for comparison in of(|verdict| matches!(verdict, Verdict::Inconclusive)) {
         parts.push(undecided(comparison));
     }

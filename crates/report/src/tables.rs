@@ -315,14 +315,14 @@ fn verdict_mark(verdict: &Verdict) -> &'static str {
         Verdict::Faster => "+",
         Verdict::Slower => "-",
         Verdict::Same { .. } => "=",
+        Verdict::AtMostSlower { .. } | Verdict::AtMostFaster { .. } => "~",
         Verdict::Inconclusive => "?",
     }
 }
 
 /// What the marks of [`metrics`] mean.
 pub fn metrics_explained(workload: &WorkloadAnalysis) -> String {
-    let marks =
-        "×ratio to the baseline: + better, - worse, = the same within the margin, ? inconclusive";
+    let marks = "×ratio to the baseline: + better, - worse, = the same within the margin, ~ bounded on one side, ? inconclusive";
     let mut said = vec![marks.to_string()];
     said.extend(ratio_notes(workload, workload.comparisons.iter()));
     said.join("; ")
@@ -388,17 +388,7 @@ pub(crate) fn has_no_figure(workload: &WorkloadAnalysis, label: &str) -> bool {
 
 /// A verdict in words.
 pub fn verdict_text(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Faster => "faster".into(),
-        Verdict::Slower => "slower".into(),
-        Verdict::Same { within } => format!("same within {}", percent(*within)),
-        Verdict::Inconclusive => "inconclusive".into(),
-    }
-}
-
-fn percent(share: f64) -> String {
-    let value = share * 100.0;
-    if value.fract().abs() < 1e-9 { format!("{value:.0} %") } else { format!("{value:.1} %") }
+    verdict.to_string()
 }
 
 /// The tone of a verdict.
@@ -406,7 +396,9 @@ pub fn tone_of(verdict: &Verdict) -> Tone {
     match verdict {
         Verdict::Faster => Tone::Good,
         Verdict::Slower => Tone::Bad,
-        Verdict::Same { .. } => Tone::Plain,
+        Verdict::Same { .. } | Verdict::AtMostSlower { .. } | Verdict::AtMostFaster { .. } => {
+            Tone::Plain
+        }
         Verdict::Inconclusive => Tone::Doubtful,
     }
 }

@@ -54,6 +54,8 @@ pub fn figure(value: f64, unit: Unit) -> String {
         Unit::Nanoseconds => time(value),
         Unit::BytesPerSecond => format!("{}/s", bytes(value)),
         Unit::OperationsPerSecond => format!("{}/s", count(value)),
+        Unit::Bytes => bytes(value),
+        Unit::Count => count(value),
     }
 }
 
@@ -72,6 +74,12 @@ pub fn figure_with_interval(value: f64, interval: Option<(f64, f64)>, unit: Unit
         }
         (Unit::OperationsPerSecond, Some((low, high))) => {
             format!("{}/s [{}, {}]", count(value), count(low), count(high))
+        }
+        (Unit::Bytes, Some((low, high))) => {
+            format!("{} [{}, {}]", bytes(value), bytes(low), bytes(high))
+        }
+        (Unit::Count, Some((low, high))) => {
+            format!("{} [{}, {}]", count(value), count(low), count(high))
         }
     }
 }

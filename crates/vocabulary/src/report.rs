@@ -154,12 +154,16 @@ pub enum Unit {
     BytesPerSecond,
     /// Operations: more is better.
     OperationsPerSecond,
+    /// Bytes: less is better.
+    Bytes,
+    /// A number of anything, such as flushes: less is better.
+    Count,
 }
 
 impl Unit {
     /// Whether a larger value is better.
     pub fn more_is_better(self) -> bool {
-        !matches!(self, Unit::Nanoseconds)
+        matches!(self, Unit::BytesPerSecond | Unit::OperationsPerSecond)
     }
 }
 

@@ -40,11 +40,20 @@ impl<'a> Samples<'a> {
         Samples { records: by_contender, left_over }
     }
 
-    /// Number of the blocks of which the trials of all contenders ended.
+    /// Number of the blocks.
+    pub(super) fn blocks(&self) -> usize {
+        self.records.first().map_or(0, Vec::len)
+    }
+
+    /// Number of the blocks of which the trials of all contenders ended that were to be tried.
     pub(super) fn whole_blocks(&self) -> usize {
-        let blocks = self.records.first().map_or(0, Vec::len);
-        let is_whole = |block: &usize| self.records.iter().all(|trials| trials[*block].is_some());
-        (0..blocks).filter(is_whole).count()
+        let is_whole = |block: &usize| {
+            let mut trials = self.records.iter().filter_map(|trials| trials[*block]);
+            let count = trials.clone().count();
+            let expected = trials.find_map(|record| record.block_trials);
+            count >= expected.map_or(self.records.len(), |expected| expected as usize)
+        };
+        (0..self.blocks()).filter(is_whole).count()
     }
 
     /// The figures that the workload's records have, from the first completed one.

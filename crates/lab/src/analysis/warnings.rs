@@ -1,12 +1,13 @@
 //! Which warnings a workload's records earn. The thresholds are here, the words in
 //! [`crate::warning`].
 
+use super::primary::Primary;
 use super::spread::spreads;
-use super::{ContenderAnalysis, Samples, median};
+use super::{Comparison, ContenderAnalysis, Samples, median};
 use crate::plan::Plan;
 use crate::record::{CommandUsage, Outcome, Phase, Record};
 use crate::spec::Cache;
-use crate::statistics::{self, FirstBlockKind};
+use crate::statistics::{self, FirstBlockKind, OrderEffect, Slow};
 use crate::warning::{Figure, Warning};
 
 /// Below this median a trial is mostly the start of the command.
@@ -54,6 +55,47 @@ pub(super) fn collect(
     not_io_bound(contenders, &mut warnings);
     small_data(samples, memory_bytes, &mut warnings);
     warnings
+}
+
+/// What must be known of how the primary comparisons were made.
+pub(super) fn of_comparisons(
+    plan: &Plan,
+    primary: &Primary,
+    comparisons: &[Comparison],
+    warnings: &mut Vec<Warning>,
+) {
+    let label = |place: usize| plan.study.contenders[place].label.clone();
+    let mut baseline_told = false;
+    for one in comparisons.iter().filter(|one| one.primary) {
+        if let (1.., Some((ratio, mean_ratio))) =
+            (one.trimmed_per_side, one.ratio.zip(one.mean_ratio))
+        {
+            let (contender, blocks) = (one.contender.clone(), one.blocks);
+            let per_side = one.trimmed_per_side;
+            warnings.push(Warning::Trimmed { contender, per_side, blocks, ratio, mean_ratio });
+        }
+        for (contender, slow) in [(&one.baseline, one.baseline_slow), (&one.contender, one.slow)] {
+            let is_baseline = *contender == one.baseline;
+            let Some(slow) = slow.filter(Slow::is_mode).filter(|_| !is_baseline || !baseline_told)
+            else {
+                continue;
+            };
+            baseline_told |= is_baseline;
+            warnings.push(Warning::Modes {
+                contender: contender.clone(),
+                figure: one.metric.clone(),
+                trials: slow.trials,
+                of: slow.of,
+                factor: slow.factor,
+            });
+        }
+    }
+    warnings.extend(primary.effects.iter().map(|effect| match *effect {
+        OrderEffect::First { ratio } => Warning::FirstOfBlock { ratio },
+        OrderEffect::After { contender, least, ratio } => {
+            Warning::CarriedOver { contender: label(contender), least: label(least), ratio }
+        }
+    }));
 }
 
 /// The figure that is compared, with the block of each value.

@@ -4,9 +4,15 @@
 //! logarithms of the ratio contender / baseline, so that "twice as slow" and "twice as fast" are
 //! equally far from 1. Invariant: the verdict can be read off the interval that stands beside it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
+use crate::words::{percent, percent_up};
+
 use super::location::{Location, locate};
+use super::looks::level_at;
+use super::modes::{Slow, slow};
 use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, check_samples};
 
 /// How sure a comparison has to be, and what counts as the same.
@@ -17,11 +23,16 @@ pub struct ComparisonOptions {
     pub confidence: f64,
     /// The margin m: ratios from 1 / (1 + m) to 1 + m count as the same. 0.05 is 5 %.
     pub same_within: f64,
+    /// Of a study that may stop after any block, the number of blocks of its first look: the error
+    /// is spent over that look and all later ones. None where the number of blocks does not depend
+    /// on what was seen.
+    #[serde(default)]
+    pub first_look: Option<u32>,
 }
 
 impl Default for ComparisonOptions {
     fn default() -> Self {
-        ComparisonOptions { confidence: 0.95, same_within: 0.05 }
+        ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None }
     }
 }
 
@@ -43,6 +54,13 @@ impl ComparisonOptions {
             });
         }
         Ok(())
+    }
+
+    /// The level of a test after `blocks` blocks that may err with probability `alpha` at all looks
+    /// together.
+    pub(super) fn level(&self, alpha: f64, blocks: usize) -> f64 {
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        self.first_look.map_or(alpha, |first| level_at(alpha, first, blocks))
     }
 
     /// Whether the whole interval lies inside the margin.
@@ -80,8 +98,48 @@ pub enum Verdict {
         /// The margin: 0.05 is "within 5 %".
         within: f64,
     },
-    /// Too few pairs, or an interval that reaches from 1 to beyond the margin.
+    /// Nothing is decided, but a loss beyond this is excluded: 0.04 is "at most 4 % slower".
+    AtMostSlower {
+        /// The bound.
+        by: f64,
+    },
+    /// Nothing is decided, but a gain beyond this is excluded.
+    AtMostFaster {
+        /// The bound.
+        by: f64,
+    },
+    /// Too few pairs, or an interval that excludes nothing worth saying.
     Inconclusive,
+}
+
+/// The largest bound that is worth saying: beyond it, "at most 60 % slower" would pass for an
+/// answer.
+const BOUND_MAX: f64 = 0.25;
+
+impl Verdict {
+    /// Whether the question is answered: which is faster, or that both are the same.
+    pub fn is_decided(&self) -> bool {
+        matches!(self, Verdict::Faster | Verdict::Slower | Verdict::Same { .. })
+    }
+
+    /// Whether one of the two is beyond doubt faster.
+    pub fn is_different(&self) -> bool {
+        matches!(self, Verdict::Faster | Verdict::Slower)
+    }
+}
+
+impl fmt::Display for Verdict {
+    /// `faster`, `same within 5 %`, `at most 4 % slower`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Faster => f.write_str("faster"),
+            Verdict::Slower => f.write_str("slower"),
+            Verdict::Same { within } => write!(f, "same within {}", percent(*within)),
+            Verdict::AtMostSlower { by } => write!(f, "at most {} slower", percent_up(*by)),
+            Verdict::AtMostFaster { by } => write!(f, "at most {} faster", percent_up(*by)),
+            Verdict::Inconclusive => f.write_str("inconclusive"),
+        }
+    }
 }
 
 /// What the statistics say of one contender against its baseline.
@@ -103,6 +161,12 @@ pub struct Comparison {
     /// How many of the smallest and of the largest ratios were set aside for the estimate, because
     /// single ones lie far out; 0 otherwise, and always below seven pairs.
     pub trimmed_per_side: usize,
+    /// The contender's arithmetic mean over the baseline's, of the pairs: what a slow trial costs is
+    /// in it, whatever was set aside. None without a pair.
+    pub mean_ratio: Option<f64>,
+    /// Trials of the baseline and of the contender that are far slower than the others of their
+    /// side. Where they are a mode of their own, nothing is called the same.
+    pub slow: [Slow; 2],
     /// What follows.
     pub verdict: Verdict,
 }
@@ -121,34 +185,93 @@ pub fn compare(
             contender: contender.len(),
         });
     }
-    options.check()?;
-    let location = log_ratio_location(baseline, contender)?;
-    Ok(judge(&[Located { pairs: baseline.len(), location }], options)[0])
+    let all = |samples: &[f64]| -> Vec<Option<f64>> { samples.iter().copied().map(Some).collect() };
+    Ok(compare_family(&all(baseline), &[all(contender)], options)?[0])
 }
 
-/// Compares every contender of a workload with the baseline, as one family: the comparisons are in
-/// the order of `contenders`, their intervals and p values corrected by Holm's step-down procedure
-/// (Holm 1979), so that the chance of *any* false faster or slower is at most 1 - confidence.
-///
-/// A sample that is missing (`None`, or a shorter slice) takes its block out for that contender
-/// only. Contenders with fewer than three pairs take no part in the correction, and have no ratio
-/// either where that leaves samples without a partner.
+/// The samples of one workload, by block; None for a failed trial.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    /// The baseline's samples.
+    pub baseline: Vec<Option<f64>>,
+    /// Those of each other contender.
+    pub contenders: Vec<Vec<Option<f64>>>,
+    /// Of each other contender, what it costs in certainty that effects of the order were taken out;
+    /// empty where none were.
+    pub corrections: Vec<Correction>,
+}
+
+/// What a comparison's error gains where estimated effects were taken out of its samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Correction {
+    /// Degrees of freedom that the effects took.
+    pub freedom: f64,
+    /// Variance of the comparison's estimate that comes from the effects' own uncertainty.
+    pub variance: f64,
+}
+
+/// Compares every contender of a workload with the baseline, as one family: see
+/// [`compare_families`].
 pub fn compare_family<S: AsRef<[Option<f64>]>>(
     baseline: &[Option<f64>],
     contenders: &[S],
     options: &ComparisonOptions,
 ) -> Result<Vec<Comparison>, StatisticsError> {
+    let group = Group {
+        baseline: baseline.to_vec(),
+        contenders: contenders.iter().map(|samples| samples.as_ref().to_vec()).collect(),
+        corrections: Vec::new(),
+    };
+    Ok(compare_families(&[group], options)?.remove(0))
+}
+
+/// Compares the contenders of all workloads with their baselines, as one family: the comparisons are
+/// in the order of the groups and their contenders, their intervals and p values corrected by Holm's
+/// step-down procedure (Holm 1979), so that the chance of *any* false faster or slower is at most
+/// 1 - confidence, over all looks together.
+///
+/// A sample that is missing (`None`, or a shorter slice) takes its block out for that contender
+/// only. Contenders with fewer than three pairs take no part in the correction, and have no ratio
+/// either where that leaves samples without a partner.
+pub fn compare_families(
+    groups: &[Group],
+    options: &ComparisonOptions,
+) -> Result<Vec<Vec<Comparison>>, StatisticsError> {
     options.check()?;
-    let mut located = Vec::with_capacity(contenders.len());
-    for contender in contenders {
-        let (under, over) = pairs(baseline, contender.as_ref());
-        let location = log_ratio_location(&under, &over)?;
+    let mut located = Vec::new();
+    for group in groups {
         let count = |samples: &[Option<f64>]| samples.iter().flatten().count();
-        let all_paired = count(baseline).max(count(contender.as_ref())) == under.len();
-        let tells = all_paired || under.len() >= BLOCKS_MIN_FOR_INTERVAL;
-        located.push(Located { pairs: under.len(), location: location.filter(|_| tells) });
+        for (index, contender) in group.contenders.iter().enumerate() {
+            let (under, over) = pairs(&group.baseline, contender);
+            let correction = group.corrections.get(index).copied().unwrap_or_default();
+            let location = log_ratio_location(&under, &over)?.map(|found| found.less(correction));
+            // A contender that left because it was decided has all its trials in pairs.
+            let all_paired = count(contender) == under.len()
+                && (count(&group.baseline) == under.len() || options.first_look.is_some());
+            let tells = all_paired || under.len() >= BLOCKS_MIN_FOR_INTERVAL;
+            located.push(Located {
+                pairs: under.len(),
+                location: location.filter(|_| tells),
+                mean_ratio: mean_ratio(&under, &over),
+                slow: slow(&logs(&under), &logs(&over)),
+            });
+        }
     }
-    Ok(judge(&located, options))
+    let mut judged = judge(&located, options).into_iter();
+    Ok(groups.iter().map(|group| judged.by_ref().take(group.contenders.len()).collect()).collect())
+}
+
+fn logs(values: &[f64]) -> Vec<f64> {
+    values.iter().map(|value| value.ln()).collect()
+}
+
+/// The second sample's mean over the first's. The values are scaled by their largest, so that huge
+/// ones do not overflow the sum.
+fn mean_ratio(under: &[f64], over: &[f64]) -> Option<f64> {
+    let largest = under.iter().chain(over).copied().fold(0.0, f64::max);
+    let sum = |values: &[f64]| values.iter().map(|value| value / largest).sum::<f64>();
+    let ratio = sum(over) / sum(under);
+    (!under.is_empty() && ratio.is_finite()).then_some(ratio)
 }
 
 /// The samples of the blocks in which both have one, in the order of the blocks.
@@ -163,97 +286,138 @@ pub(super) fn log_ratio_location(
 ) -> Result<Option<Location>, StatisticsError> {
     check_samples(baseline)?;
     check_samples(contender)?;
-    let logs: Vec<f64> =
+    let ratios: Vec<f64> =
         baseline.iter().zip(contender).map(|(left, right)| right.ln() - left.ln()).collect();
-    Ok((!logs.is_empty()).then(|| locate(&logs)))
+    Ok((!ratios.is_empty()).then(|| locate(&ratios)))
 }
 
 /// A member of a family: its pairs, and the location of their logarithms where it tells anything.
 struct Located {
     pairs: usize,
     location: Option<Location>,
+    mean_ratio: Option<f64>,
+    slow: [Slow; 2],
 }
 
 /// Turns the locations of a family into comparisons.
 fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
-    let p_values: Vec<Option<f64>> = family
+    let alpha = 1.0 - options.confidence;
+    let tests: Vec<Option<Test>> = family
         .iter()
-        .map(|Located { pairs, location }| {
-            location.filter(|_| *pairs >= BLOCKS_MIN_FOR_INTERVAL).map(|found| found.p_value())
+        .map(|Located { pairs, location, .. }| {
+            let location = location.filter(|_| *pairs >= BLOCKS_MIN_FOR_INTERVAL)?;
+            Some(Test { p_value: location.p_value(), blocks: *pairs })
         })
         .collect();
-    let corrected = holm(&p_values, 1.0 - options.confidence);
+    let corrected = holm(&tests, alpha, options);
     family
         .iter()
-        .zip(p_values)
+        .zip(tests)
         .zip(corrected)
-        .map(|((Located { pairs, location }, p_value), corrected)| {
-            let ratio = location.map(|found| found.estimate.exp());
-            let interval = location.zip(corrected).map(|(found, corrected)| {
-                let half_width = found.half_width(corrected.alpha);
+        .map(|((member, test), corrected)| {
+            let interval = member.location.zip(corrected).map(|(found, corrected)| {
+                let half_width = found.half_width(corrected.level);
                 Interval {
                     low: (found.estimate - half_width).exp(),
                     high: (found.estimate + half_width).exp(),
                     confidence: 1.0 - corrected.alpha,
                 }
             });
+            // What two modes have in common is no finding about either.
+            let verdict = match verdict(interval.as_ref(), options) {
+                verdict if verdict.is_different() => verdict,
+                _ if member.slow.iter().any(Slow::is_mode) => Verdict::Inconclusive,
+                verdict => verdict,
+            };
             Comparison {
-                pairs: *pairs,
-                ratio,
+                pairs: member.pairs,
+                ratio: member.location.map(|found| found.estimate.exp()),
                 interval,
-                p_value,
+                p_value: test.map(|test| test.p_value),
                 p_adjusted: corrected.map(|corrected| corrected.p_adjusted),
-                trimmed_per_side: location.map_or(0, |found| found.trimmed_per_side),
-                verdict: verdict(interval.as_ref(), options),
+                trimmed_per_side: member.location.map_or(0, |found| found.trimmed_per_side),
+                mean_ratio: member.mean_ratio,
+                slow: member.slow,
+                verdict,
             }
         })
         .collect()
 }
 
+/// What the whole interval says: the margin first, then a direction, then the nearer of its ends
+/// where that excludes something worth saying.
 pub(super) fn verdict(interval: Option<&Interval>, options: &ComparisonOptions) -> Verdict {
+    let Some(interval) = interval else { return Verdict::Inconclusive };
+    let (slower, faster) = (interval.high - 1.0, interval.low.recip() - 1.0);
     match interval {
-        None => Verdict::Inconclusive,
-        Some(interval) if options.same(interval) => Verdict::Same { within: options.same_within },
-        Some(interval) if interval.high < 1.0 => Verdict::Faster,
-        Some(interval) if interval.low > 1.0 => Verdict::Slower,
-        Some(_) => Verdict::Inconclusive,
+        interval if options.same(interval) => Verdict::Same { within: options.same_within },
+        interval if interval.high < 1.0 => Verdict::Faster,
+        interval if interval.low > 1.0 => Verdict::Slower,
+        _ if slower <= faster && slower <= BOUND_MAX => Verdict::AtMostSlower { by: slower },
+        _ if faster < slower && faster <= BOUND_MAX => Verdict::AtMostFaster { by: faster },
+        _ => Verdict::Inconclusive,
     }
+}
+
+/// The p value of one member of a family, and of how many blocks it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Test {
+    pub p_value: f64,
+    pub blocks: usize,
 }
 
 /// One member of a family after the correction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Corrected {
-    /// Probability with which its interval may miss.
+    /// Probability with which its interval may miss, over all looks.
     pub alpha: f64,
+    /// Level of the interval at this look.
+    pub level: f64,
     /// Adjusted p value.
     pub p_adjusted: f64,
 }
 
-/// Holm's step-down procedure. The hypothesis of rank j (from 0) of m is tested at
-/// alpha / (m - j); from the first one that stands, all later ones stand and keep its level. The
-/// interval at the level of each test excludes 1 exactly when the procedure rejects.
-pub(super) fn holm(p_values: &[Option<f64>], alpha: f64) -> Vec<Option<Corrected>> {
-    let mut order: Vec<usize> =
-        (0..p_values.len()).filter(|index| p_values[*index].is_some()).collect();
-    order.sort_by(|left, right| {
-        let key = |index: usize| p_values[index].unwrap_or(1.0);
-        key(*left).total_cmp(&key(*right))
-    });
-    let size = order.len();
-    let mut corrected = vec![None; p_values.len()];
-    let mut standing_level = None;
-    let mut p_largest: f64 = 0.0;
-    for (rank, index) in order.into_iter().enumerate() {
-        let p_value = p_values[index].unwrap_or(1.0);
-        let remaining = (size - rank) as f64;
-        p_largest = p_largest.max((p_value * remaining).min(1.0));
-        let level = standing_level.unwrap_or(alpha / remaining);
-        if p_value > level {
-            standing_level = Some(level);
+/// Holm's step-down procedure: of m hypotheses that stand, each is tested at alpha / m; those that
+/// fall leave their share of the error to the others, which are tested anew, until none falls. The
+/// interval at the level of each test excludes 1 exactly when the procedure rejects. What fell at an
+/// earlier look stays fallen, since its p value no longer changes and its share only grows.
+pub(super) fn holm(
+    tests: &[Option<Test>],
+    alpha: f64,
+    options: &ComparisonOptions,
+) -> Vec<Option<Corrected>> {
+    let at = |test: &Test, alpha_own: f64| {
+        let level = options.level(alpha_own, test.blocks);
+        let p_adjusted = (test.p_value * alpha / level).min(1.0);
+        Corrected { alpha: alpha_own, level, p_adjusted }
+    };
+    let mut corrected: Vec<Option<Corrected>> = vec![None; tests.len()];
+    loop {
+        let standing: Vec<usize> = (0..tests.len())
+            .filter(|index| tests[*index].is_some() && corrected[*index].is_none())
+            .collect();
+        let share = alpha / standing.len().max(1) as f64;
+        let tested = standing.iter().filter_map(|index| {
+            let test = tests[*index].as_ref()?;
+            Some((*index, test.p_value, at(test, share)))
+        });
+        let tested: Vec<(usize, f64, Corrected)> = tested.collect();
+        // Of those that fall together, the surest is first, and the others are tested at what it leaves.
+        let surest = |one: &&(usize, f64, Corrected), other: &&(usize, f64, Corrected)| {
+            (one.1 / one.2.level).total_cmp(&(other.1 / other.2.level))
+        };
+        match tested.iter().min_by(surest) {
+            Some((index, p_value, found)) if *p_value <= found.level => {
+                corrected[*index] = Some(*found);
+            }
+            _ => {
+                for (index, _, found) in tested {
+                    corrected[index] = Some(found);
+                }
+                return corrected;
+            }
         }
-        corrected[index] = Some(Corrected { alpha: level, p_adjusted: p_largest });
     }
-    corrected
 }
 
 #[cfg(test)]
@@ -268,13 +432,15 @@ mod tests {
     fn holm_agrees_with_a_case_worked_by_hand() {
         // Sorted 0.01, 0.013, 0.03, 0.5 at 0.05 / 4, 3, 2, 1: two fall, the third stands at 0.025
         // and holds the fourth.
-        let found = holm(&[Some(0.03), Some(0.01), None, Some(0.5), Some(0.013)], 0.05);
+        let test = |p_value: f64| Some(Test { p_value, blocks: 9 });
+        let tests = [test(0.03), test(0.01), None, test(0.5), test(0.013)];
+        let found = holm(&tests, 0.05, &ComparisonOptions::default());
         let expected = [
             Some((0.025, 0.06)),
             Some((0.0125, 0.04)),
             None,
-            Some((0.025, 0.5)),
-            Some((0.05 / 3.0, 0.04)),
+            Some((0.025, 1.0)),
+            Some((0.05 / 3.0, 0.039)),
         ];
         for (found, expected) in found.iter().zip(expected) {
             match (found, expected) {

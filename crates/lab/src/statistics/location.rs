@@ -7,6 +7,7 @@
 //! honest, but one trial that took three times as long blinds it for good. Trimming always would
 //! widen the intervals of a quiet study of ten blocks by 30 %.
 
+use super::compare::Correction;
 use super::distribution::Student;
 
 /// Fewest values from which some may be set aside. With six, four would be kept, whose interval is
@@ -100,6 +101,20 @@ fn locate_trimmed(sorted: &[f64], side: usize) -> Location {
 }
 
 impl Location {
+    /// The location once effects that were estimated themselves were taken out of its values.
+    pub(super) fn less(self, correction: Correction) -> Location {
+        if correction == Correction::default() {
+            return self;
+        }
+        let left = (self.degrees_of_freedom - correction.freedom).max(1.0);
+        let variance = self.standard_error.powi(2) * self.degrees_of_freedom / left;
+        Location {
+            standard_error: (variance + correction.variance).sqrt(),
+            degrees_of_freedom: left,
+            ..self
+        }
+    }
+
     /// Half the width of the interval that misses with probability `alpha`.
     pub(super) fn half_width(&self, alpha: f64) -> f64 {
         if self.standard_error == 0.0 {

@@ -33,6 +33,11 @@ pub struct StopRule {
     /// A large effect need not be known as closely: a half width of this share of the effect is
     /// enough too (both as logarithms). 0.1 lets a ratio of 2 stop at 2 ± 7 %.
     pub relative_to_effect: f64,
+    /// Of a study that stops when its questions are answered, the number of blocks of its first
+    /// look. None fixes the number of blocks, or, in the plans of older versions, looks at widths
+    /// alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_look: Option<u32>,
 }
 
 impl StopRule {
@@ -49,7 +54,26 @@ impl StopRule {
             max_blocks,
             relative_half_width: Self::RELATIVE_HALF_WIDTH_DEFAULT,
             relative_to_effect: Self::RELATIVE_TO_EFFECT_DEFAULT,
+            first_look: None,
         }
+    }
+
+    /// A rule that stops when the questions are answered, and looks for that after every block from
+    /// the least number of them on.
+    pub fn deciding(min_blocks: u32, max_blocks: u32) -> StopRule {
+        let first_look = min_blocks.max(BLOCKS_MIN_FOR_INTERVAL as u32);
+        StopRule {
+            first_look: (first_look < max_blocks).then_some(first_look),
+            ..StopRule::between(min_blocks, max_blocks)
+        }
+    }
+
+    /// The rule once `max_blocks` may be done. The error that is left is spent, and none anew; a
+    /// number of blocks that was fixed counts as the first look.
+    pub fn up_to(&self, max_blocks: u32) -> StopRule {
+        let first_look = self.first_look.unwrap_or(self.max_blocks);
+        let first_look = Some(first_look.max(BLOCKS_MIN_FOR_INTERVAL as u32));
+        StopRule { max_blocks, min_blocks: self.min_blocks.min(max_blocks), first_look, ..*self }
     }
 
     /// Refuses a rule that cannot be followed.
@@ -73,6 +97,13 @@ impl StopRule {
                 option: "relative_to_effect",
                 value: self.relative_to_effect,
                 expected: "from 0 to 0.25; beyond that, stopping would hang on significance",
+            });
+        }
+        if self.first_look == Some(0) {
+            return Err(StatisticsError::BadOption {
+                option: "first_look",
+                value: 0.0,
+                expected: "at least 1",
             });
         }
         Ok(())

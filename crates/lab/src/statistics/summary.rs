@@ -130,7 +130,7 @@ fn median_interval(ordered: &[f64]) -> Option<Interval> {
 /// Marks values by 0.6745 |x - median| / MAD beyond the threshold. Where more than half of the
 /// values are equal, the MAD is 0 and the mean absolute deviation takes its place, with the
 /// threshold of a large sample: equal values are no chance.
-fn outliers(values: &[f64], median: f64, deviations: &[f64]) -> Vec<usize> {
+pub(super) fn outliers(values: &[f64], median: f64, deviations: &[f64]) -> Vec<usize> {
     let mad = median_sorted(deviations);
     let (sigma, threshold) = if mad > 0.0 {
         (mad / MAD_PER_SIGMA, outlier_threshold(values.len()))

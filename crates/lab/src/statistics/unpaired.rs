@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::compare::{ComparisonOptions, Interval, Verdict, holm, verdict};
+use super::compare::{ComparisonOptions, Interval, Test, Verdict, holm, verdict};
 use super::distribution::Student;
 use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, check_samples};
 
@@ -68,17 +68,22 @@ pub fn compare_unpaired_family<S: AsRef<[f64]>>(
     let enough = |(before, after): &(S, S)| {
         before.as_ref().len().min(after.as_ref().len()) >= BLOCKS_MIN_FOR_INTERVAL
     };
-    let p_values: Vec<Option<f64>> = pairs
+    let tests: Vec<Option<Test>> = pairs
         .iter()
         .zip(&differences)
-        .map(|(pair, found)| found.filter(|_| enough(pair)).map(|found| found.p_value()))
+        .map(|(pair, found)| {
+            let p_value = found.filter(|_| enough(pair))?.p_value();
+            Some(Test { p_value, blocks: pair.0.as_ref().len() })
+        })
         .collect();
-    let corrected = holm(&p_values, 1.0 - options.confidence);
-    let comparisons = pairs.iter().zip(differences).zip(p_values).zip(corrected);
+    // What was not measured side by side was not stopped by what it says.
+    let options = &ComparisonOptions { first_look: None, ..*options };
+    let corrected = holm(&tests, 1.0 - options.confidence, options);
+    let comparisons = pairs.iter().zip(differences).zip(tests).zip(corrected);
     Ok(comparisons
-        .map(|((((before, after), found), p_value), corrected)| {
+        .map(|((((before, after), found), test), corrected)| {
             let interval = found.zip(corrected).map(|(found, corrected)| {
-                let half_width = found.half_width(corrected.alpha);
+                let half_width = found.half_width(corrected.level);
                 Interval {
                     low: (found.estimate - half_width).exp(),
                     high: (found.estimate + half_width).exp(),
@@ -90,7 +95,7 @@ pub fn compare_unpaired_family<S: AsRef<[f64]>>(
                 count_after: after.as_ref().len(),
                 ratio: found.map(|found| found.estimate.exp()),
                 interval,
-                p_value,
+                p_value: test.map(|test| test.p_value),
                 p_adjusted: corrected.map(|corrected| corrected.p_adjusted),
                 verdict: verdict(interval.as_ref(), options),
             }
@@ -184,7 +189,8 @@ impl Scatter {
 mod tests {
     use super::*;
 
-    const OPTIONS: ComparisonOptions = ComparisonOptions { confidence: 0.95, same_within: 0.05 };
+    const OPTIONS: ComparisonOptions =
+        ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None };
 
     fn one(before: &[f64], after: &[f64]) -> UnpairedComparison {
         compare_unpaired_family(&[(before, after)], &OPTIONS).unwrap()[0]

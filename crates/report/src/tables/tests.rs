@@ -114,7 +114,8 @@ fn an_interval_that_says_nothing_keeps_no_digits() {
     let table = contenders(&workload, &plan).terminal(false);
     assert!(row(&table, "xfs")[2].ends_with("[too wide to tell]"), "{table}");
     let explained = "[too wide to tell]: the interval allows for no difference";
-    let analysis = Analysis { workloads: vec![workload.clone()], gates: Vec::new() };
+    let analysis =
+        Analysis { workloads: vec![workload.clone()], gates: Vec::new(), forecast: None };
     let shown = terminal(&plan, &analysis, false);
     // What is said is no wider than a terminal; tables are as wide as they are.
     let said = shown.lines().filter(|line| !line.trim_start().contains("  "));
@@ -213,8 +214,12 @@ fn a_ratio_that_points_another_way_than_the_medians_beside_it_is_marked_and_expl
     assert!(!row(&table, "btrfs")[2].contains('†'), "{table}");
     assert!(contenders_explained(&workload)[0].starts_with("† the medians shown divide"));
     assert!(
-        terminal(&plan, &Analysis { workloads: vec![workload], gates: vec![] }, false)
-            .contains("  † ")
+        terminal(
+            &plan,
+            &Analysis { workloads: vec![workload], gates: vec![], forecast: None },
+            false
+        )
+        .contains("  † ")
     );
 }
 

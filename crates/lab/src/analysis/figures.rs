@@ -1,0 +1,169 @@
+//! What else the records tell of a contender against the baseline: bytes, flushes, CPU time, space,
+//! percentiles of operations. Exploratory: they have a correction of their own and decide nothing.
+
+use super::primary::others;
+use super::samples::Samples;
+use super::{Comparison, options};
+use crate::load::Unit;
+use crate::plan::Plan;
+use crate::record::{DeviceDelta, Phase, Record};
+use crate::statistics::{self, Group, Verdict};
+
+/// Fewest trials of either side from which a count that does not vary is taken for what it is.
+const CONSTANT_TRIALS_MIN: usize = 2;
+
+/// Reads a figure from a record.
+type Reader = Box<dyn Fn(&Record) -> Option<f64>>;
+
+/// A figure of a record, of which less is better.
+struct Figure {
+    name: String,
+    unit: Unit,
+    of: Reader,
+}
+
+impl Figure {
+    fn new(name: &str, unit: Unit, of: impl Fn(&Record) -> Option<f64> + 'static) -> Figure {
+        Figure { name: name.into(), unit, of: Box::new(of) }
+    }
+}
+
+/// The figures that a workload's records may have.
+fn figures(samples: &Samples<'_>) -> Vec<Figure> {
+    let device = |of: fn(&DeviceDelta) -> u64| {
+        move |record: &Record| {
+            let counted = record.run_device().filter(|_| !record.device_shared)?;
+            Some(of(&counted) as f64)
+        }
+    };
+    let mut figures = vec![
+        Figure::new("bytes written", Unit::Bytes, device(|delta| delta.written_bytes)),
+        Figure::new("bytes read", Unit::Bytes, device(|delta| delta.read_bytes)),
+        Figure::new("flushes", Unit::Count, move |record| {
+            device(|delta| delta.flushes)(record).filter(|_| !record.flushes_uncounted)
+        }),
+        Figure::new("CPU time", Unit::Nanoseconds, |record| {
+            let usage = record.command.as_ref()?;
+            let daemon_ns = record.daemon_cpu_ns.unwrap_or(0);
+            Some(usage.user_ns.saturating_add(usage.system_ns).saturating_add(daemon_ns) as f64)
+        }),
+        Figure::new("space", Unit::Bytes, |record| {
+            let (before, after) = (record.space_before?, record.space_after?);
+            Some(before.free_bytes.saturating_sub(after.free_bytes) as f64)
+        }),
+        Figure::new("time until unmounted", Unit::Nanoseconds, |record| {
+            Some((record.time_ns()? + record.phase(Phase::Unmount)?.elapsed_ns) as f64)
+        }),
+    ];
+    let first =
+        (0..samples.records.len()).find_map(|contender| samples.completed(contender).next());
+    let latencies = first.and_then(|record| record.load.as_ref()).map(|load| &load.latencies);
+    for latency in latencies.into_iter().flatten() {
+        for median in [true, false] {
+            let operation = latency.operation.clone();
+            let percentile = if median { "p50" } else { "p99" };
+            let name = format!("{percentile} of {operation}");
+            figures.push(Figure::new(&name, Unit::Nanoseconds, move |record| {
+                let all = &record.load.as_ref()?.latencies;
+                let latency = all.iter().find(|one| one.operation == operation)?;
+                Some(if median { latency.p50_ns } else { latency.p99_ns } as f64)
+            }));
+        }
+    }
+    figures
+}
+
+/// The comparisons of these figures under a workload, one family.
+pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Comparison> {
+    let figures = figures(samples);
+    let values = |figure: &Figure, contender: usize| -> Vec<Option<f64>> {
+        let completed = |record: &&Record| record.outcome == crate::record::Outcome::Completed;
+        let of = |record: &Option<&Record>| record.filter(completed).and_then(|r| (figure.of)(r));
+        samples.records[contender].iter().map(of).collect()
+    };
+    let positive = |values: &[Option<f64>]| -> Vec<Option<f64>> {
+        values.iter().map(|value| value.filter(|value| *value > 0.0)).collect()
+    };
+    let others = others(plan);
+    let sampled: Vec<Vec<Vec<Option<f64>>>> = figures
+        .iter()
+        .map(|figure| (0..samples.records.len()).map(|place| values(figure, place)).collect())
+        .collect();
+    let groups: Vec<Group> = sampled
+        .iter()
+        .map(|values| Group {
+            baseline: positive(&values[plan.study.baseline]),
+            contenders: others.iter().map(|place| positive(&values[*place])).collect(),
+            corrections: Vec::new(),
+        })
+        .collect();
+    let compared = statistics::compare_families(&groups, &options(plan))
+        .expect("what is not positive was left out");
+    let mut comparisons = Vec::new();
+    for ((figure, values), compared) in figures.iter().zip(&sampled).zip(compared) {
+        for (place, mut compared) in others.iter().zip(compared) {
+            let constants = constant(&values[plan.study.baseline]).zip(constant(&values[*place]));
+            match constants {
+                // Not looked at by the load, or not known of one: there is nothing to say.
+                Some((under, over)) if under == 0.0 && over == 0.0 => continue,
+                Some((under, over)) => {
+                    compared.pairs = samples.records[*place].iter().flatten().count();
+                    compared.verdict = of_constants(under, over, plan.study.same_within);
+                    compared.ratio = (under > 0.0).then_some(over / under);
+                }
+                None if compared.pairs == 0 => continue,
+                None => {}
+            }
+            let metric = (figure.name.clone(), figure.unit);
+            comparisons.push(Comparison::of(plan, workload, *place, &metric, &compared, false));
+        }
+    }
+    comparisons
+}
+
+/// The value that all trials of one side have, where there are enough of them.
+fn constant(values: &[Option<f64>]) -> Option<f64> {
+    let mut all = values.iter().flatten();
+    let first = *all.next()?;
+    let count = 1 + all.clone().count();
+    (count >= CONSTANT_TRIALS_MIN && all.all(|value| *value == first)).then_some(first)
+}
+
+/// Counts that do not vary are decided at once: there is no error to wait for.
+fn of_constants(under: f64, over: f64, same_within: f64) -> Verdict {
+    let margin = 1.0 + same_within;
+    if over <= under * margin && under <= over * margin {
+        Verdict::Same { within: same_within }
+    } else if over < under {
+        Verdict::Faster
+    } else {
+        Verdict::Slower
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::analyse;
+    use crate::fixture;
+    use crate::record::DeviceDelta;
+    use crate::statistics::Verdict;
+
+    #[test]
+    fn counts_that_do_not_vary_are_decided_at_once() {
+        let plan = fixture::plan(&["ext4", "xfs"], 2);
+        let mut records = fixture::records(&plan, &[&[1000, 1100], &[1050, 990]]);
+        for record in &mut records {
+            let flushes = if record.contender.label == "xfs" { 2000 } else { 1000 };
+            let device = DeviceDelta { flushes, written_bytes: 4096, ..Default::default() };
+            fixture::run_of(record).device = Some(device);
+        }
+        let workload = analyse(&plan, &records, None).workloads.remove(0);
+        let of = |metric: &str| workload.figures.iter().find(|one| one.metric == metric).unwrap();
+        assert_eq!((of("flushes").verdict, of("flushes").ratio), (Verdict::Slower, Some(2.0)));
+        assert_eq!(of("bytes written").verdict, Verdict::Same { within: 0.05 });
+        // Nothing was read, so nothing is said of it; and two blocks say nothing of the time.
+        assert!(!workload.figures.iter().any(|one| one.metric == "bytes read"));
+        assert_eq!(workload.comparisons[0].verdict, Verdict::Inconclusive);
+        assert!(workload.comparisons[0].primary && !of("flushes").primary);
+    }
+}

@@ -1,0 +1,314 @@
+//! What a study still has to find out: which contenders the next block needs, and how much longer
+//! that will take. A pure function of the plan and the records, which the runner asks before every
+//! block and the report at the end.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::primary::{others, primary};
+use super::samples::{Samples, blocks_reached};
+use super::workload_decision;
+use crate::plan::Plan;
+use crate::record::{Outcome, Record};
+use crate::statistics::{self, Decision, Interval, Slow, parse_gate};
+
+/// Which trials the next block needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextStep {
+    /// `[workload][contender]`.
+    wanted: Vec<Vec<bool>>,
+}
+
+impl NextStep {
+    /// Whether the contender is to be tried under the workload.
+    pub fn wants(&self, workload: usize, contender: usize) -> bool {
+        self.wanted[workload][contender]
+    }
+
+    /// Whether nothing is left to be found out.
+    pub fn is_over(&self) -> bool {
+        !self.wanted.iter().flatten().any(|wanted| *wanted)
+    }
+}
+
+/// Which trials the block with number `block` needs, from the blocks before it.
+///
+/// Until the least number of blocks all of them. After that a contender stays as long as its
+/// comparison under the workload is open, and the baseline as long as any other does.
+pub fn next_step(plan: &Plan, records: &[Record], block: u32) -> NextStep {
+    let (workloads, contenders) = (plan.study.workloads.len(), plan.study.contenders.len());
+    let rule = &plan.stop_rule;
+    let all = |wanted: bool| NextStep { wanted: vec![vec![wanted; contenders]; workloads] };
+    if block < rule.min_blocks || block >= rule.max_blocks {
+        return all(block < rule.min_blocks);
+    }
+    // A rule of widths, or a baseline alone: a workload goes on whole or not at all.
+    if rule.first_look.is_none() || contenders == 1 {
+        let goes_on = |workload| {
+            let decision = workload_decision(plan, records, workload, block);
+            vec![matches!(decision, Decision::Continue { .. }); contenders]
+        };
+        return NextStep { wanted: (0..workloads).map(goes_on).collect() };
+    }
+    let open = open(plan, records, |_| block as usize);
+    let mut step = all(false);
+    for (workload, comparisons) in open.iter().enumerate() {
+        for (contender, state) in others(plan).into_iter().zip(comparisons) {
+            if matches!(state, State::Open { .. }) {
+                step.wanted[workload][contender] = true;
+                step.wanted[workload][plan.study.baseline] = true;
+            }
+        }
+    }
+    step
+}
+
+/// How a comparison stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    /// Its question is answered, or it never will be.
+    Closed,
+    /// More blocks can answer it; with the blocks so far, the logarithms of the ratio and of its
+    /// interval's half width where there are.
+    Open { blocks: usize, found: Option<(f64, f64)> },
+}
+
+/// How every primary comparison stands, by workload.
+fn open(plan: &Plan, records: &[Record], blocks: impl Fn(usize) -> usize) -> Vec<Vec<State>> {
+    let samples: Vec<Samples<'_>> = (0..plan.study.workloads.len())
+        .map(|workload| Samples::new(plan, records, workload, blocks(workload)))
+        .collect();
+    let labels: Vec<&str> =
+        others(plan).iter().map(|place| plan.study.contenders[*place].label.as_str()).collect();
+    let state = |label: &str, compared: &statistics::Comparison| {
+        if compared.pairs == 0 || is_answered(plan, label, compared) {
+            return State::Closed;
+        }
+        let found = compared.ratio.zip(compared.interval);
+        let found = found.map(|(ratio, ends)| (ratio.ln(), (ends.high / ends.low).ln() / 2.0));
+        State::Open { blocks: compared.pairs, found }
+    };
+    primary(plan, records, &samples)
+        .iter()
+        .map(|one| labels.iter().zip(&one.compared).map(|(label, c)| state(label, c)).collect())
+        .collect()
+}
+
+/// Whether a comparison's question is answered. Where gates ask about the contender, they are the
+/// question; else it is which of the two is faster or whether they are the same. A ratio that is
+/// known more closely than anybody asked is an answer too.
+fn is_answered(plan: &Plan, label: &str, compared: &statistics::Comparison) -> bool {
+    let gates = plan.study.gates.iter().filter_map(|gate| parse_gate(gate).ok());
+    let gates: Vec<_> = gates.filter(|gate| gate.label == label).collect();
+    if !gates.is_empty() {
+        let judged = |gate: &statistics::Gate| gate.judge(compared.interval.as_ref());
+        return gates.iter().all(|gate| judged(gate) != statistics::GateOutcome::Inconclusive);
+    }
+    let is_tight = |ends: &Interval| (ends.high / ends.low).ln() / 2.0 <= tight(plan);
+    compared.verdict.is_decided()
+        || (compared.interval.as_ref().is_some_and(is_tight)
+            && !compared.slow.iter().any(Slow::is_mode))
+}
+
+/// The half width at which a ratio is known closely enough whatever it is, as a logarithm.
+fn tight(plan: &Plan) -> f64 {
+    plan.stop_rule.relative_half_width.min(plan.study.same_within).ln_1p()
+}
+
+/// What is open, and how much more it is likely to take.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// Primary comparisons that are open.
+    pub open: usize,
+    /// Of how many.
+    pub comparisons: usize,
+    /// From how many to how many more blocks, where the range is worth saying.
+    pub blocks: Option<(u32, u32)>,
+    /// How long these take, in ns.
+    pub time_ns: Option<(u64, u64)>,
+}
+
+/// A range that is wider than this says nothing.
+const RANGE_FACTOR_MAX: f64 = 6.0;
+/// Unless it ends so soon.
+const SOON_BLOCKS_MAX: f64 = 20.0;
+/// Fewest blocks from which the scatter of the next ones can be guessed.
+const FORECAST_BLOCKS_MIN: usize = 4;
+/// More blocks than these nobody will wait for.
+const FORECAST_BLOCKS_MAX: f64 = 1000.0;
+/// Standard errors in the half width of an interval; what a level of one percent asks for.
+const ERRORS_PER_HALF_WIDTH: f64 = 2.6;
+
+impl Forecast {
+    /// What the records say of the blocks to come; None where nothing is compared.
+    pub fn of(plan: &Plan, records: &[Record]) -> Option<Forecast> {
+        let blocks = |workload| blocks_reached(plan, records, workload);
+        let states = open(plan, records, blocks);
+        let comparisons = states.iter().flatten().count();
+        let mut forecast = Forecast { open: 0, comparisons, blocks: None, time_ns: None };
+        let (mut least, mut most, mut time) = (0.0f64, 0.0f64, (0.0, 0.0));
+        for (workload, states) in states.iter().enumerate() {
+            let mut of_workload = (0.0f64, 0.0f64);
+            let mut turn_ns = trial_ns(plan, records, workload, plan.study.baseline);
+            for (contender, state) in others(plan).into_iter().zip(states) {
+                let State::Open { blocks, found } = state else { continue };
+                forecast.open += 1;
+                turn_ns += trial_ns(plan, records, workload, contender);
+                let (low, high) = found.map_or((0.0, f64::INFINITY), |found| {
+                    more_blocks(*blocks, found, plan.study.same_within, tight(plan))
+                });
+                of_workload = (of_workload.0.max(low), of_workload.1.max(high));
+            }
+            (least, most) = (least.max(of_workload.0), most.max(of_workload.1));
+            time = (time.0 + of_workload.0 * turn_ns, time.1 + of_workload.1 * turn_ns);
+        }
+        let worth_saying = forecast.open > 0
+            && most <= FORECAST_BLOCKS_MAX
+            && (most <= RANGE_FACTOR_MAX * least || most <= SOON_BLOCKS_MAX);
+        if worth_saying {
+            forecast.blocks = Some((least.ceil() as u32, most.ceil() as u32));
+            forecast.time_ns = Some((time.0 as u64, time.1 as u64)).filter(|(_, most)| *most > 0);
+        }
+        (comparisons > 0).then_some(forecast)
+    }
+
+    /// The number of blocks to ask for, where it can be told.
+    pub fn more(&self) -> Option<u32> {
+        self.blocks.map(|(_, most)| most.next_multiple_of(5))
+    }
+}
+
+impl fmt::Display for Forecast {
+    /// `about 12 to 25 more blocks, 6 to 13 min`, or how many comparisons are open.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((least, most)) = self.blocks else {
+            return write!(f, "{} of {} comparisons open", self.open, self.comparisons);
+        };
+        match least == most {
+            true => write!(f, "about {most} more block{}", if most == 1 { "" } else { "s" })?,
+            false => write!(f, "about {least} to {most} more blocks")?,
+        }
+        let Some((short, long)) = self.time_ns else { return Ok(()) };
+        let (unit_ns, unit) = match long {
+            0..120_000_000_000 => (1e9, "s"),
+            120_000_000_000..7_200_000_000_000 => (60e9, "min"),
+            _ => (3600e9, "h"),
+        };
+        let (short, long) = ((short as f64 / unit_ns).floor(), (long as f64 / unit_ns).ceil());
+        match short == long {
+            true => write!(f, ", {long} {unit}"),
+            false => write!(f, ", {short} to {long} {unit}"),
+        }
+    }
+}
+
+/// From how many to how many blocks more until an interval decides: from one standard deviation
+/// of what is known of the scatter, and half a one of the ratio, on the lucky side to the other.
+fn more_blocks(blocks: usize, found: (f64, f64), same_within: f64, tight: f64) -> (f64, f64) {
+    if blocks < FORECAST_BLOCKS_MIN {
+        return (0.0, f64::INFINITY);
+    }
+    let ((ratio, half_width), margin) = (found, same_within.ln_1p());
+    // Half width that suffices if the ratio is what it seems.
+    let enough = |ratio: f64| ratio.abs().max(margin - ratio.abs()).max(tight);
+    let half_error = half_width / ERRORS_PER_HALF_WIDTH / 2.0;
+    let ratios = [ratio - half_error, ratio, ratio + half_error];
+    let lucky = ratios.iter().map(|ratio| enough(*ratio)).fold(0.0, f64::max);
+    let unlucky = ratios.iter().map(|ratio| enough(*ratio)).fold(f64::INFINITY, f64::min);
+    let scatter = (2.0 / (blocks as f64 - 1.0)).sqrt().exp();
+    let count = blocks as f64;
+    let more = |target: f64, scatter: f64| {
+        (count * (half_width / target).powi(2) * scatter - count).max(1.0)
+    };
+    (more(lucky, scatter.recip()), more(unlucky, scatter))
+}
+
+/// Mean time of a contender's trials under a workload, in ns.
+fn trial_ns(plan: &Plan, records: &[Record], workload: usize, contender: usize) -> f64 {
+    let name = &plan.study.workloads[workload].name;
+    let label = &plan.study.contenders[contender].label;
+    let own = records.iter().filter(|record| {
+        record.workload == *name
+            && record.contender.label == *label
+            && record.outcome == Outcome::Completed
+    });
+    let times: Vec<f64> = own.map(|record| record.elapsed_ns as f64).collect();
+    times.iter().sum::<f64>() / times.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    /// ext4, xfs (twice as slow) and btrfs (the same, noisily) under one workload.
+    fn study(blocks: usize) -> (Plan, Vec<Record>) {
+        let mut text = fixture::study_text(&["ext4", "xfs", "btrfs"], 5);
+        (text.runs, text.min_runs, text.max_runs) = (None, Some(5), Some(20));
+        let plan = fixture::plan_of(&text);
+        let wobble = |block: usize, step: usize| 1000 + (block * step % 7) as u64 * 20;
+        let of = |factor: u64, step| {
+            (0..blocks).map(|block| factor * wobble(block, step)).collect::<Vec<u64>>()
+        };
+        let times = [of(1, 3), of(2, 5), of(1, 2)];
+        let records = fixture::records(&plan, &times.each_ref().map(Vec::as_slice));
+        (plan, records)
+    }
+
+    #[test]
+    fn a_decided_contender_leaves_and_the_baseline_stays_for_the_open_one() {
+        let (plan, records) = study(6);
+        for block in 0..5 {
+            let step = next_step(&plan, &records, block);
+            assert!((0..3).all(|contender| step.wants(0, contender)), "{block}");
+        }
+        let step = next_step(&plan, &records, 6);
+        let wanted: Vec<bool> = (0..3).map(|contender| step.wants(0, contender)).collect();
+        assert_eq!(wanted, [true, false, true]);
+        assert!(next_step(&plan, &records, 20).is_over());
+        // What lies after the block makes no difference to it.
+        assert_eq!(next_step(&plan, &study(9).1, 6), step);
+    }
+
+    #[test]
+    fn a_gate_is_answered_by_its_own_rule() {
+        let (mut plan, records) = study(6);
+        let wants = |plan: &Plan| next_step(plan, &records, 6).wants(0, 2);
+        assert!(wants(&plan));
+        plan.study.gates = vec!["btrfs <= 1.5".into()];
+        assert!(!wants(&plan), "it holds beyond doubt, whatever the ratio is");
+        plan.study.gates = vec!["btrfs <= 1.5".into(), "btrfs <= 1.001".into()];
+        assert!(wants(&plan));
+    }
+
+    #[test]
+    fn the_forecast_is_a_range_of_blocks_and_of_time() {
+        let (plan, records) = study(9);
+        let forecast = Forecast::of(&plan, &records).unwrap();
+        assert_eq!((forecast.open, forecast.comparisons), (1, 2));
+        let (least, most) = forecast.blocks.unwrap();
+        assert!(1 <= least && least <= most && most <= 60, "{forecast:?}");
+        // A block of the two that are still tried takes a little over two seconds.
+        let (short, long) = forecast.time_ns.unwrap();
+        assert!(short >= u64::from(least) * 2_000_000_000 - 1, "{forecast:?}");
+        assert!(long <= u64::from(most) * 2_400_000_000, "{forecast:?}");
+        assert!(forecast.to_string().starts_with("about "), "{forecast}");
+        let none = Forecast { blocks: None, ..forecast };
+        assert_eq!(none.to_string(), "1 of 2 comparisons open");
+        let minutes = Forecast {
+            blocks: Some((12, 25)),
+            time_ns: Some((360_000_000_000, 770_000_000_000)),
+            ..forecast
+        };
+        assert_eq!(minutes.to_string(), "about 12 to 25 more blocks, 6 to 13 min");
+        assert_eq!(minutes.more(), Some(25));
+    }
+
+    #[test]
+    fn too_few_blocks_and_too_much_noise_have_no_forecast() {
+        assert_eq!(more_blocks(3, (0.0, 0.1), 0.05, 0.02).1, f64::INFINITY);
+        let (least, most) = more_blocks(10, (0.0, 0.06), 0.05, 0.02);
+        assert!(least < most && most < 60.0, "{least} {most}");
+    }
+}

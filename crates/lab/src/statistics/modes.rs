@@ -1,0 +1,127 @@
+//! Whether the trials of one side fall into two kinds, of which an average tells neither: a share
+//! of them slow, or two modes.
+//!
+//! It takes the logarithms of a comparison and changes no estimate; a comparison of which it finds
+//! something is never called *the same*.
+
+use serde::{Deserialize, Serialize};
+
+use super::summary::outliers;
+use super::{median_sorted, sorted};
+
+/// Smallest distance, as a ratio, at which a trial or a mode is worth a word.
+const FACTOR_MIN: f64 = 1.1;
+/// From this share of slow trials on they are a mode, and not a disturbance.
+const SLOW_SHARE_MIN: f64 = 0.1;
+/// Fewest values of which two modes can be told from a gap that chance left.
+const VALUES_MIN_FOR_MODES: usize = 8;
+
+/// What was found of one side of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Slow {
+    /// How many of its trials are far slower than the others, or in the slower of two modes.
+    pub trials: usize,
+    /// Of how many.
+    pub of: usize,
+    /// How many times as long they take as the others; 1 where there are none.
+    pub factor: f64,
+}
+
+impl Slow {
+    /// Whether there are enough of them to be more than a disturbance.
+    pub fn is_mode(&self) -> bool {
+        self.trials as f64 >= SLOW_SHARE_MIN * self.of as f64 && self.trials > 0
+    }
+}
+
+/// The slow trials of the baseline and of the contender, from the logarithms of their costs in the
+/// blocks that both have.
+pub(super) fn slow(baseline: &[f64], contender: &[f64]) -> [Slow; 2] {
+    let of = baseline.len();
+    let ratios: Vec<f64> =
+        contender.iter().zip(baseline).map(|(over, under)| over - under).collect();
+    let (below, above) = outlying(&ratios);
+    [(baseline, below), (contender, above)].map(|(values, outlying)| {
+        let (trials, distance) = two_modes(values).unwrap_or(outlying);
+        Slow { trials, of, factor: distance.exp() }
+    })
+}
+
+/// How many values lie far below and far above the others, and how far on average.
+fn outlying(values: &[f64]) -> ((usize, f64), (usize, f64)) {
+    if values.is_empty() {
+        return Default::default();
+    }
+    let middle = median_sorted(&sorted(values));
+    let deviations = sorted(&values.iter().map(|value| (value - middle).abs()).collect::<Vec<_>>());
+    let far: Vec<f64> = outliers(values, middle, &deviations)
+        .into_iter()
+        .map(|index| values[index] - middle)
+        .filter(|distance| distance.abs() >= FACTOR_MIN.ln())
+        .collect();
+    let side = |sign: f64| {
+        let own: Vec<f64> = far.iter().map(|one| one * sign).filter(|one| *one > 0.0).collect();
+        (own.len(), own.iter().sum::<f64>() / own.len().max(1) as f64)
+    };
+    (side(-1.0), side(1.0))
+}
+
+/// The size of the upper of two groups that lie farther apart than either is wide, and the distance
+/// of their middles. Each has two values and a tenth of all at least.
+fn two_modes(values: &[f64]) -> Option<(usize, f64)> {
+    let ordered = sorted(values);
+    let count = ordered.len();
+    if count < VALUES_MIN_FOR_MODES {
+        return None;
+    }
+    let least = count.div_ceil(10).max(2);
+    let parted = (least..=count - least).find(|place| {
+        let (lower, upper) = ordered.split_at(*place);
+        let gap = upper[0] - lower[lower.len() - 1];
+        let width = |group: &[f64]| group[group.len() - 1] - group[0];
+        gap >= FACTOR_MIN.ln() && gap > width(lower) && gap > width(upper)
+    })?;
+    let (lower, upper) = ordered.split_at(parted);
+    Some((upper.len(), median_sorted(upper) - median_sorted(lower)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logs(values: &[f64]) -> Vec<f64> {
+        values.iter().map(|value| value.ln()).collect()
+    }
+
+    #[test]
+    fn a_fifth_of_slow_trials_is_seen_on_the_side_that_has_it() {
+        let steady = logs(&[1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 1.01, 1.0, 0.99]);
+        let fifth = logs(&[1.0, 2.0, 0.99, 1.01, 1.0, 1.0, 2.02, 0.99, 1.01, 1.0]);
+        let [baseline, contender] = slow(&steady, &fifth);
+        assert_eq!((baseline.trials, contender.trials, contender.of), (0, 2, 10));
+        assert!(contender.is_mode() && !baseline.is_mode());
+        assert!((contender.factor - 2.0).abs() < 0.05, "{contender:?}");
+        assert_eq!(slow(&fifth, &steady)[0].trials, 2);
+    }
+
+    #[test]
+    fn one_slow_trial_of_twenty_is_a_disturbance() {
+        let mut values = vec![1.0; 20];
+        for (place, value) in values.iter_mut().enumerate() {
+            *value += 0.003 * (place % 5) as f64;
+        }
+        let steady = logs(&values);
+        values[7] = 3.0;
+        let found = slow(&steady, &logs(&values))[1];
+        assert_eq!((found.trials, found.is_mode()), (1, false));
+    }
+
+    #[test]
+    fn two_modes_of_equal_size_are_seen_and_a_wide_sample_is_not() {
+        let modes = logs(&[1.0, 1.3, 1.01, 1.31, 1.0, 1.29, 1.02, 1.3]);
+        assert_eq!(two_modes(&modes).map(|(upper, _)| upper), Some(4));
+        let wide = logs(&[1.0, 1.1, 1.2, 1.35, 1.5, 1.7, 1.9, 2.2]);
+        assert_eq!(two_modes(&wide), None);
+        assert_eq!(two_modes(&modes[..6]), None);
+    }
+}
