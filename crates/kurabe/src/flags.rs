@@ -48,7 +48,14 @@ pub enum Action {
     #[command(name = "file-systems")]
     FileSystems,
     /// Give back what a killed kurabe left behind (images, loop devices, directories).
-    Clean,
+    Clean {
+        /// Remove the images of guests too.
+        #[arg(long)]
+        guests: bool,
+    },
+    /// Build, list, remove and enter guests: other kernels under QEMU (docs/places.md).
+    #[command(subcommand)]
+    Guest(GuestAction),
     /// Write the man pages.
     Man {
         /// Directory to write the pages to; the main page goes to the terminal by default.
@@ -58,6 +65,13 @@ pub enum Action {
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
+    },
+    /// Be the first process of a guest, which runs this program with these words.
+    #[command(hide = true)]
+    Inside {
+        /// The words.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
     },
     /// Carry out one part of a load: a task comes in, a report goes out, as JSON.
     #[command(hide = true)]
@@ -71,6 +85,32 @@ pub enum Action {
         /// Whether the private namespaces are entered already.
         #[arg(long)]
         inside: bool,
+    },
+}
+
+/// What to do with guests.
+#[derive(Debug, Subcommand)]
+pub enum GuestAction {
+    /// Build the image of a guest: fetch its kernel, pack this machine's programs.
+    Build {
+        /// debian (the newest kernel of the package source), linux-VERSION, or the path of a
+        /// bzImage or kernel tree.
+        guest: String,
+        /// Take the kernel's package from this directory; nothing is fetched.
+        #[arg(long, value_name = "DIR")]
+        packages: Option<PathBuf>,
+    },
+    /// List the guests.
+    List,
+    /// Remove a guest's image.
+    Remove {
+        /// The guest, as it was built.
+        guest: String,
+    },
+    /// Run a shell in a guest, without a disk; 'exit' ends it.
+    Shell {
+        /// The guest; built when it is not there.
+        guest: String,
     },
 }
 

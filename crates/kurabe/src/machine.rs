@@ -28,8 +28,12 @@ pub fn doctor() -> Result<u8, Failure> {
 }
 
 /// `kurabe clean`.
-pub fn clean() -> Result<u8, Failure> {
+pub fn clean(guests: bool) -> Result<u8, Failure> {
     let own = Directory::own().map_err(|refused| Failure::broken(refused.to_string()))?;
+    if guests {
+        let removed = guest::Store::remove_all(&own).map_err(Failure::broken)?;
+        print(&format!("guests: {removed} removed\n"));
+    }
     let report = ledger::clean(&own).map_err(|error| Failure::broken(error.to_string()))?;
     for line in &report.done {
         print(&format!("{line}\n"));

@@ -5,6 +5,7 @@ mod documented;
 mod executor;
 mod exit;
 mod flags;
+mod guests;
 mod machine;
 mod manual;
 mod preflight;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         return Failure::refused(problem).report();
     }
     let result = match cli.action {
+        Action::Inside { words } => return guest::inside::main(&words),
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),
         Action::Load => return trial::workload::main(),
         Action::Compare(args) => session::compare(&args),
@@ -37,7 +39,8 @@ fn main() -> ExitCode {
         Action::Report(args) => reporting::report(&args),
         Action::Doctor => machine::doctor(),
         Action::FileSystems => machine::file_systems(),
-        Action::Clean => machine::clean(),
+        Action::Clean { guests } => machine::clean(guests),
+        Action::Guest(action) => guests::act(&action),
         Action::Man { directory } => manual::man(directory.as_deref()),
         Action::Completions { shell } => manual::completions(shell),
     };

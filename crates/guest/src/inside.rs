@@ -1,0 +1,177 @@
+//! The first process of a guest: finds the disk and the port, lays the image over this machine's
+//! files, runs one command with the port as its input and output, and ends the guest with its code.
+//!
+//! Whatever goes wrong is said on the console, since nobody else is there to be told. What it writes
+//! lies in memory and is gone with the guest.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::mount::{MountFlags, mount, mount_bind_recursive};
+use rustix::process::{WaitOptions, wait};
+
+use crate::console::{ALIVE, MARK, READY};
+
+/// The emulator ends with twice the number written here and one.
+pub(crate) const EXIT_PORT: u64 = 0x501;
+/// Name of the port that the command reads and writes.
+pub(crate) const PORT: &str = "kurabe";
+/// Name under which the host's files are shared.
+pub(crate) const SHARE: &str = "host";
+/// What the kernel's command line says where the command is to have the console.
+pub(crate) const ON_CONSOLE: &str = "kurabe.console";
+
+/// Modules without which no command can run.
+pub(crate) const MODULES: &[&str] =
+    &["virtio_pci", "virtio_blk", "virtio_console", "9pnet_virtio", "9p", "overlay"];
+
+/// How often it says that it lives, and how long devices are waited for.
+const SIGN_INTERVAL: Duration = Duration::from_secs(2);
+const DEVICE_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// Where the guest's files come together.
+const ROOT: &str = "/root-of-guest";
+
+/// Runs `words` by this program; without any the guest only shows that it boots. Never returns in a
+/// guest.
+pub fn main(words: &[String]) -> ExitCode {
+    if std::process::id() != 1 {
+        eprintln!("this is the first process of a guest, and nothing else");
+        return ExitCode::from(2);
+    }
+    let code = begin(words).unwrap_or_else(|error| {
+        say(&format!("cannot run a command: {error}"));
+        255
+    });
+    leave(code);
+    // Only where the emulator has no such port; the kernel panics, and the emulator ends.
+    ExitCode::from(code)
+}
+
+fn begin(words: &[String]) -> io::Result<u8> {
+    let none = MountFlags::empty();
+    attach("devtmpfs", Path::new("/dev"), "devtmpfs", none, "")?;
+    attach("proc", Path::new("/proc"), "proc", none, "")?;
+    attach("sysfs", Path::new("/sys"), "sysfs", none, "")?;
+    say("inside");
+    if words.is_empty() {
+        return Ok(0);
+    }
+    let status = Command::new("/sbin/modprobe").arg("-a").args(MODULES).status()?;
+    if !status.success() {
+        say(&format!("modprobe ended with {status}"));
+    }
+    lay_over()?;
+    rustix::process::chroot(ROOT)?;
+    std::env::set_current_dir("/")?;
+    let command_line = fs::read_to_string("/proc/cmdline")?;
+    let on_console = command_line.split_whitespace().any(|word| word == ON_CONSOLE);
+    let port = if on_console { PathBuf::from("/dev/ttyS0") } else { wait_for_port()? };
+    let port = File::options().read(true).write(true).open(port)?;
+    say(READY);
+    if !on_console {
+        std::thread::spawn(|| {
+            loop {
+                say(ALIVE);
+                std::thread::sleep(SIGN_INTERVAL);
+            }
+        });
+    }
+    run(words, port, on_console)
+}
+
+/// Puts the image over the host's files, and memory over both.
+fn lay_over() -> io::Result<()> {
+    let none = MountFlags::empty();
+    for directory in ["/host", "/memory", ROOT] {
+        fs::create_dir_all(directory)?;
+    }
+    attach("memory", Path::new("/memory"), "tmpfs", none, "mode=755")?;
+    fs::create_dir("/memory/upper")?;
+    fs::create_dir("/memory/work")?;
+    let options = "trans=virtio,version=9p2000.L,msize=524288,cache=loose";
+    attach(SHARE, Path::new("/host"), "9p", MountFlags::RDONLY, options)?;
+    let layers = "lowerdir=/:/host,upperdir=/memory/upper,workdir=/memory/work";
+    let root = Path::new(ROOT);
+    attach("guest", root, "overlay", none, layers)?;
+    for directory in ["dev", "proc", "sys"] {
+        mount_bind_recursive(Path::new("/").join(directory), root.join(directory))?;
+    }
+    for (directory, mode) in [("run", "755"), ("dev/shm", "1777")] {
+        attach("memory", &root.join(directory), "tmpfs", none, &format!("mode={mode}"))?;
+    }
+    attach("devpts", &root.join("dev/pts"), "devpts", none, "")?;
+    // Its commands do without where the kernel has none.
+    let _ = attach("groups", &root.join("sys/fs/cgroup"), "cgroup2", none, "");
+    Ok(())
+}
+
+fn attach(source: &str, at: &Path, kind: &str, flags: MountFlags, data: &str) -> io::Result<()> {
+    fs::create_dir_all(at)?;
+    let data = CString::new(data)?;
+    match mount(source, at, kind, flags, Some(data.as_c_str())) {
+        // The kernel has it mounted already.
+        Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
+        Err(error) => {
+            Err(io::Error::other(format!("mounting {kind} at {}: {error}", at.display())))
+        }
+    }
+}
+
+fn wait_for_port() -> io::Result<PathBuf> {
+    let until = Instant::now() + DEVICE_WAIT_MAX;
+    while Instant::now() < until {
+        for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten().flatten() {
+            let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
+            let node = Path::new("/dev").join(entry.file_name());
+            if name.trim() == PORT && node.exists() {
+                return Ok(node);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(io::Error::other("the port of the command did not come up"))
+}
+
+/// Runs the command, and waits for whatever else loses its parent.
+fn run(words: &[String], port: File, on_console: bool) -> io::Result<u8> {
+    let mut command = match on_console {
+        // As root's shell would find it.
+        true => Command::new(&words[0]),
+        false => Command::new("/proc/self/exe"),
+    };
+    command.args(&words[usize::from(on_console)..]);
+    command
+        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("HOME", "/root")
+        .stdin(port.try_clone()?)
+        .stdout(port.try_clone()?);
+    let console = File::options().write(true).open("/dev/ttyS0")?;
+    let child = command.stderr(Stdio::from(console)).spawn()?;
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() as u32 == child.id() => {
+                let code = status.exit_status().unwrap_or(-1);
+                return Ok(u8::try_from(code).unwrap_or(255).min(127));
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Ends the guest: twice the code and one is what the emulator ends with.
+fn leave(code: u8) {
+    let port = File::options().write(true).open("/dev/port");
+    let _ = port.and_then(|port| port.write_all_at(&[code], EXIT_PORT));
+}
+
+fn say(text: &str) {
+    let console = File::options().write(true).open("/dev/ttyS0");
+    let _ = console.and_then(|mut console| console.write_all(format!("{MARK}{text}\n").as_bytes()));
+}

@@ -1,0 +1,61 @@
+//! A guest: another kernel under QEMU, in which one command runs and whose input and output are
+//! pipes, as those of any child process.
+//!
+//! - [`Kernel`]: which kernel, and where it can be had.
+//! - [`Store`]: the images, built from packages and this machine's own tools, with their lock files.
+//! - [`Machine`], [`Guest`]: boots an image, and says how it ended ([`End`]).
+//! - [`inside`]: the first process of a guest.
+//!
+//! Must not know: what runs in a guest, or what is measured there. Invariants: nothing of a guest
+//! outlives this process (QEMU asks the kernel to be killed with it, and has no socket and no file of
+//! its own); a guest has no network; it sees this machine's files only to read them.
+
+mod archive;
+mod boot_image;
+mod console;
+mod end;
+pub mod inside;
+mod kernel;
+mod machine;
+mod program;
+mod store;
+#[allow(unsafe_code)]
+mod sys;
+
+pub use end::End;
+pub use kernel::{Kernel, available};
+pub use machine::{Acceleration, Disk, Ended, Guest, Machine, emulator_version};
+pub use store::{Image, Lock, Needs, Package, Store};
+
+use std::io;
+use std::path::Path;
+
+/// Why there is no guest. Nothing was touched but kurabe's own directory of guests.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Something is missing or wrong; the text says what, and the next step.
+    #[error("{0}")]
+    Refused(String),
+    /// What the system said.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried, with the path.
+        what: String,
+        /// The error.
+        error: io::Error,
+    },
+    /// A file that a stranger can change.
+    #[error(transparent)]
+    Trust(#[from] trust::Refused),
+}
+
+impl Error {
+    fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let what = what.into();
+        move |error| Error::System { what, error }
+    }
+
+    fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
+        Error::system(path.display().to_string())
+    }
+}

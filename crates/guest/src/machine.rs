@@ -1,0 +1,336 @@
+//! Boots an image under QEMU, follows it, and says how it ended.
+//!
+//! The command's input and output are QEMU's own, the console its standard error: no socket, no file
+//! and no port of the host is taken, and the kernel kills QEMU with the thread that started it.
+
+use std::fmt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::console::Console;
+use crate::end::{End, Seen, classify};
+use crate::inside::{EXIT_PORT, ON_CONSOLE, PORT, SHARE};
+use crate::{Error, Image, program, sys};
+
+const EMULATOR: &str = "qemu-system-x86_64";
+
+/// Bounds on a boot until a command can run. An emulated processor beside others that work needs
+/// several times the 3 s that it takes alone.
+const BOOT_MAX_KVM: Duration = Duration::from_secs(20);
+const BOOT_MAX_TCG: Duration = Duration::from_secs(50);
+/// Bound on the boot that tells whether KVM works; it takes a second where it does.
+const PROBE_MAX: Duration = Duration::from_secs(8);
+/// A guest that gives no sign of life for so long hangs. It gives one every 2 s.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// How long a guest whose command has ended may take to end itself.
+const LEAVE_MAX: Duration = Duration::from_secs(10);
+
+/// What carries out the guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Acceleration {
+    /// This machine's processor.
+    Kvm,
+    /// An emulated one.
+    Tcg,
+}
+
+impl fmt::Display for Acceleration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Acceleration::Kvm => "KVM",
+            Acceleration::Tcg => "TCG",
+        })
+    }
+}
+
+/// The hardware of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// What carries out its instructions.
+    pub acceleration: Acceleration,
+    /// Processors.
+    pub cpus: usize,
+    /// Memory in bytes: all that it can ever take.
+    pub memory_bytes: u64,
+}
+
+impl Machine {
+    /// Two processors, or one where there are no two, and 2 GiB.
+    pub fn new(acceleration: Acceleration) -> Machine {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from).min(2);
+        Machine { acceleration, cpus, memory_bytes: 2 << 30 }
+    }
+}
+
+/// The disk under test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// A file or a block device; a path through `/proc/PID/fd` leads to one without a name.
+    pub path: PathBuf,
+    /// Whether the host's page cache can be passed by; of memory it cannot.
+    pub direct: bool,
+    /// Whether the guest may discard.
+    pub discard: bool,
+}
+
+/// A guest that was started. Killed when dropped.
+#[derive(Debug)]
+pub struct Guest {
+    child: Child,
+    console: Console,
+    acceleration: Acceleration,
+    started: Instant,
+    silent: bool,
+    killed: bool,
+}
+
+/// How a guest ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The end.
+    pub end: End,
+    /// From its start until a command could run; absent when none could.
+    pub boot: Option<Duration>,
+    /// The last lines of its console.
+    pub console: String,
+}
+
+/// The version of the emulator, when it is installed.
+pub fn emulator_version() -> Option<String> {
+    let text = program::text(&[EMULATOR, "--version"]).ok()?;
+    text.lines().next().map(str::to_string)
+}
+
+impl Image {
+    /// Starts a guest that runs kurabe with these words.
+    ///
+    /// # Errors
+    ///
+    /// The emulator is missing or cannot be started.
+    pub fn boot(
+        &self,
+        machine: &Machine,
+        disk: Option<&Disk>,
+        words: &[&str],
+    ) -> Result<Guest, Error> {
+        let mut command = self.command(machine, disk, "", words)?;
+        command.args(["-chardev", "stdio,id=port,signal=off"]);
+        command.args(["-device", "virtio-serial-pci"]);
+        command.args(["-device", &format!("virtserialport,chardev=port,name={PORT}")]);
+        command.args(["-chardev", "file,id=console,path=/dev/stderr"]);
+        command.args(["-serial", "chardev:console"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Ctrl-C is for the runner, which ends the guest.
+        command.process_group(0);
+        let mut child = command.spawn().map_err(Error::system(EMULATOR))?;
+        let console = Console::follow(child.stderr.take().expect("it is a pipe"));
+        Ok(Guest {
+            child,
+            console,
+            acceleration: machine.acceleration,
+            started: Instant::now(),
+            silent: false,
+            killed: false,
+        })
+    }
+
+    /// Runs a shell in a guest, on this terminal.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Image::boot`].
+    pub fn shell(&self, machine: &Machine) -> Result<ExitStatus, Error> {
+        let words = ["setsid", "-c", "-w", "sh", "-i"];
+        let mut command = self.command(machine, None, ON_CONSOLE, &words)?;
+        command.args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
+        command.stdin(Stdio::inherit());
+        command.status().map_err(Error::system(EMULATOR))
+    }
+
+    /// Whether the image boots under KVM, within a bound: a device that is there may hang.
+    pub(crate) fn boots_under_kvm(&self) -> bool {
+        let machine = Machine::new(Acceleration::Kvm);
+        let kvm = std::fs::File::options().read(true).write(true).open("/dev/kvm");
+        let Ok(mut guest) = kvm.map_err(Error::system("/dev/kvm")).and_then(|kvm| {
+            drop(kvm);
+            self.boot(&machine, None, &[])
+        }) else {
+            return false;
+        };
+        let status = guest.wait_until(Instant::now() + PROBE_MAX);
+        code_of(status) == Some(0)
+    }
+
+    fn command(
+        &self,
+        machine: &Machine,
+        disk: Option<&Disk>,
+        parameter: &str,
+        words: &[&str],
+    ) -> Result<Command, Error> {
+        let mut command = program::command(EMULATOR)?;
+        let (accelerator, processor) = match machine.acceleration {
+            Acceleration::Kvm => ("kvm", "host"),
+            Acceleration::Tcg => ("tcg,thread=multi", "max"),
+        };
+        let mut line = String::from(
+            "console=ttyS0 quiet panic=-1 oops=panic mitigations=off init_on_alloc=0 rdinit=/kurabe",
+        );
+        if let (Acceleration::Tcg, Some(khz)) = (machine.acceleration, sys::counter_khz()) {
+            line.push_str(&format!(" tsc=reliable tsc_early_khz={khz}"));
+        }
+        line.push_str(&format!(" {parameter} -- inside {}", words.join(" ")));
+        command
+            .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .args(["-M", "q35", "-accel", accelerator, "-cpu", processor])
+            .args(["-smp", &machine.cpus.to_string()])
+            .args(["-m", &format!("{}M", machine.memory_bytes >> 20)])
+            .args(["-nic", "none"])
+            .args([
+                "-sandbox",
+                "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+            ])
+            .arg("-kernel")
+            .arg(self.kernel_path())
+            .arg("-initrd")
+            .arg(self.initramfs_path())
+            .args(["-append", &line])
+            .args(["-device", &format!("isa-debug-exit,iobase={EXIT_PORT:#x},iosize=1")])
+            .args([
+                "-fsdev",
+                "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
+            ])
+            .args(["-device", &format!("virtio-9p-pci,fsdev=host,mount_tag={SHARE}")]);
+        if let Some(disk) = disk {
+            let cache = if disk.direct { "cache=none,aio=native" } else { "cache=writeback" };
+            let (drive, device) = match disk.discard {
+                true => ("discard=unmap", "discard=on"),
+                false => ("discard=ignore", "discard=off,write-zeroes=off"),
+            };
+            let path = escaped(&disk.path);
+            command
+                .args(["-object", "iothread,id=disk"])
+                .args([
+                    "-drive",
+                    &format!("if=none,id=disk,format=raw,{cache},{drive},file={path}"),
+                ])
+                .args(["-device", &format!("virtio-blk-pci,drive=disk,iothread=disk,{device}")]);
+        }
+        sys::die_with_parent(&mut command);
+        Ok(command)
+    }
+}
+
+/// A path in an option of the emulator, in which a comma stands for itself when it is doubled.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+/// The code of the command of a guest that ended in order.
+fn code_of(status: Option<ExitStatus>) -> Option<u8> {
+    let code = status?.code()?;
+    (code % 2 == 1).then_some((code / 2) as u8)
+}
+
+impl Guest {
+    /// The command's input and output.
+    ///
+    /// # Panics
+    ///
+    /// When they were taken already.
+    pub fn take_pipes(&mut self) -> (ChildStdin, ChildStdout) {
+        let input = self.child.stdin.take().expect("the input is taken once");
+        (input, self.child.stdout.take().expect("the output is taken once"))
+    }
+
+    /// The emulator's process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until a command can run, the boot takes too long, or `stopped` says so; whether one
+    /// can.
+    pub fn wait_ready(&mut self, stopped: &dyn Fn() -> bool) -> bool {
+        let bound = match self.acceleration {
+            Acceleration::Kvm => BOOT_MAX_KVM,
+            Acceleration::Tcg => BOOT_MAX_TCG,
+        };
+        while self.console.ready().is_none() {
+            let gone = !matches!(self.child.try_wait(), Ok(None));
+            if gone || stopped() || self.started.elapsed() > bound {
+                return self.console.ready().is_some();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        true
+    }
+
+    /// Whether it gave no sign of life for too long.
+    pub fn is_silent(&self) -> bool {
+        self.console.last_sign().elapsed() > SILENCE_MAX
+    }
+
+    /// Ends it at once, as one that hangs.
+    pub fn kill_silent(&mut self) {
+        self.silent = true;
+        self.kill();
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        // It may have ended by itself meanwhile.
+        let _ = self.child.kill();
+        self.killed = true;
+    }
+
+    /// Waits for its end, which comes by itself when the command has ended, and says how it was.
+    /// `failed` says whether the command says of itself that it failed.
+    pub fn end(mut self, failed: bool) -> Ended {
+        drop((self.child.stdin.take(), self.child.stdout.take()));
+        let ready = self.console.ready();
+        if ready.is_none() {
+            self.kill_silent();
+        }
+        let status = self.wait_until(Instant::now() + LEAVE_MAX);
+        if status.is_none() {
+            self.kill_silent();
+            self.wait_until(Instant::now() + LEAVE_MAX);
+        }
+        let console = self.console.tail();
+        let by_signal = status.is_some_and(|status| status.signal().is_some());
+        let seen = Seen {
+            ready: ready.is_some(),
+            silent: self.silent,
+            killed: by_signal && !self.killed,
+            code: code_of(status).filter(|_| !self.killed),
+            failed,
+        };
+        let boot = ready.map(|ready| ready.duration_since(self.started));
+        Ended { end: classify(seen, &console), boot, console }
+    }
+
+    fn wait_until(&mut self, until: Instant) -> Option<ExitStatus> {
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            // What it still says is read, so that it can end.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        self.wait_until(Instant::now() + LEAVE_MAX);
+    }
+}

@@ -1,0 +1,95 @@
+//! Runs the programs that make an image: found as root's shell would find them, in the C locale.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Error;
+
+/// Where the tools of administrators lie when a user's `PATH` leaves them out, as Debian's does.
+const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"];
+
+/// The packages of programs that are not called as their package.
+const PACKAGES: [(&str, &str); 9] = [
+    ("apt-cache", "apt"),
+    ("apt-get", "apt"),
+    ("depmod", "kmod"),
+    ("dpkg-deb", "dpkg"),
+    ("ldd", "libc-bin"),
+    ("modprobe", "kmod"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("sha256sum", "coreutils"),
+    ("xz", "xz-utils"),
+];
+
+/// Finds a program.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories =
+        std::env::split_paths(&path).chain(SYSTEM_DIRECTORIES.iter().map(PathBuf::from));
+    directories.map(|directory| directory.join(name)).find(|path| path.is_file())
+}
+
+/// A command for a program that is installed.
+///
+/// # Errors
+///
+/// The package that has it.
+pub fn command(name: &str) -> Result<Command, Error> {
+    let program = find(name).ok_or_else(|| {
+        let package = PACKAGES.iter().find(|(program, _)| *program == name);
+        let package = package.map_or(name, |(_, package)| package);
+        Error::Refused(format!("'{name}' is not installed; apt-get install {package}"))
+    })?;
+    let mut command = Command::new(program);
+    command.env("LC_ALL", "C").env_remove("LANGUAGE").stdin(Stdio::null());
+    Ok(command)
+}
+
+/// What a program printed, or the last lines of its complaint.
+pub fn output(words: &[&str], directory: Option<&Path>) -> Result<Vec<u8>, Error> {
+    let mut command = command(words[0])?;
+    if let Some(directory) = directory {
+        command.current_dir(directory);
+    }
+    let what = words.join(" ");
+    let output = command.args(&words[1..]).output().map_err(Error::system(what.clone()))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = complaint.trim().lines().collect();
+    let last = lines[lines.len().saturating_sub(3)..].join("; ");
+    Err(Error::Refused(format!("'{what}' ended with {}: {last}", output.status)))
+}
+
+/// [`output`] as text.
+pub fn text(words: &[&str]) -> Result<String, Error> {
+    Ok(String::from_utf8_lossy(&output(words, None)?).into_owned())
+}
+
+/// The SHA-256 of each file, in their order.
+pub fn sha256(paths: &[&Path]) -> Result<Vec<String>, Error> {
+    let mut command = command("sha256sum")?;
+    let output = command
+        .args(["--zero", "--binary", "--"])
+        .args(paths)
+        .output()
+        .map_err(Error::system("sha256sum"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let sums: Vec<String> = text.split_terminator('\0').map(|line| line[..64].into()).collect();
+    match output.status.success() && sums.len() == paths.len() {
+        true => Ok(sums),
+        false => Err(Error::Refused(format!(
+            "sha256sum: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ))),
+    }
+}
+
+/// The SHA-256 of some bytes.
+pub fn sha256_of(bytes: &[u8], scratch: &Path) -> Result<String, Error> {
+    std::fs::write(scratch, bytes).map_err(Error::at(scratch))?;
+    let mut sums = sha256(&[scratch])?;
+    std::fs::remove_file(scratch).map_err(Error::at(scratch))?;
+    Ok(sums.remove(0))
+}

@@ -1,0 +1,750 @@
+//! The images in kurabe's own directory: built, found again, listed and removed.
+//!
+//! An image has two parts. The kernel's (its ELF file and an archive of modules) is made of a package
+//! and named after its content; the other holds this machine's programs with their libraries. The
+//! lock file says what both were made of. Invariants: a directory here is whole or has a name that
+//! begins with a dot, which the next builder removes; equal content has equal names; whoever has an
+//! [`Image`] has its files open, so that removing it disturbs nobody.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use trust::Directory;
+
+use crate::archive::Contents;
+use crate::inside::MODULES;
+use crate::kernel::{Fetched, Kernel};
+use crate::machine::{Acceleration, Machine};
+use crate::{Error, boot_image, program};
+
+/// Modules of file systems and what carries them, taken where the kernel has them.
+const FILE_SYSTEMS: &[&str] = &[
+    "ext4",
+    "xfs",
+    "btrfs",
+    "nilfs2",
+    "f2fs",
+    "jfs",
+    "reiserfs",
+    "bcachefs",
+    "fuse",
+    "loop",
+    "crc32c_generic",
+    "crc32c_intel",
+];
+
+/// Programs that every guest needs besides those that it was asked to have.
+const PROGRAMS: &[&str] = &["modprobe", "sh", "mount", "umount"];
+
+const KERNELS: &str = "kernels";
+const IMAGES: &str = "images";
+const KERNEL_FILE: &str = "vmlinux";
+const MODULES_FILE: &str = "modules.cpio";
+const FACTS_FILE: &str = "kernel.json";
+const INITRAMFS_FILE: &str = "initramfs.cpio";
+const LOCK_FILE: &str = "lock.json";
+const ACCELERATION_FILE: &str = "acceleration.json";
+
+/// Space that a build may need: the package, unpacked, and what is made of it.
+const BUILD_BYTES: u64 = 1 << 30;
+/// How long another builder is waited for.
+const BUILDER_WAIT_MAX: Duration = Duration::from_secs(300);
+/// Bytes of a kernel that is read into memory.
+const KERNEL_BYTES_MAX: u64 = 256 << 20;
+
+/// A Debian package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of its file; absent of one that is installed on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// What the kernel's part was made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelFacts {
+    /// Name of the part.
+    pub id: String,
+    /// As `uname -r` will say it.
+    pub release: String,
+    /// Its package; absent of a kernel by its path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<Package>,
+    /// SHA-256 of the file that was given; absent of a package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_sha256: Option<String>,
+    /// Modules that it has, of those that a guest can use; what they depend on is there too.
+    pub modules: Vec<String>,
+    /// Modules that it does not have, as files or built in.
+    pub missing_modules: Vec<String>,
+}
+
+/// A file of this machine in an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackedFile {
+    /// Where it lies in the guest.
+    pub path: PathBuf,
+    /// Size in bytes of the host's.
+    pub size_bytes: u64,
+    /// When the host's was changed last, in ns; with the size it tells whether it still is the same.
+    pub changed_ns: i64,
+    /// SHA-256 of the host's.
+    pub sha256: String,
+}
+
+/// What an image was made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    /// Name of the image, after its content.
+    pub id: String,
+    /// The notation that it was built for.
+    pub place: String,
+    /// The kernel's part.
+    pub kernel: KernelFacts,
+    /// The packages of this machine whose files are in it.
+    pub packages: Vec<Package>,
+    /// The files of this machine in it.
+    pub files: Vec<PackedFile>,
+}
+
+/// What an image is to hold.
+#[derive(Debug, Clone, Default)]
+pub struct Needs {
+    /// Programs by their names or paths; what is not installed is left out.
+    pub programs: Vec<String>,
+    /// Other files.
+    pub files: Vec<PathBuf>,
+}
+
+/// An image that can be booted.
+#[derive(Debug)]
+pub struct Image {
+    lock: Lock,
+    kernel: File,
+    initramfs: File,
+}
+
+impl Image {
+    /// What it was made of.
+    pub fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    pub(crate) fn kernel_path(&self) -> PathBuf {
+        held_path(&self.kernel)
+    }
+
+    pub(crate) fn initramfs_path(&self) -> PathBuf {
+        held_path(&self.initramfs)
+    }
+}
+
+/// A path to a file that this process has open, for its children.
+fn held_path(file: &File) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
+}
+
+/// The images of kurabe's own directory.
+#[derive(Debug)]
+pub struct Store {
+    directory: Directory,
+}
+
+impl Store {
+    /// The store in kurabe's own directory, made where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, or a stranger could change it.
+    pub fn open(own: &Directory) -> Result<Store, Error> {
+        let directory = own.open_or_make_directory("guests", 0o700)?;
+        for name in [KERNELS, IMAGES] {
+            directory.open_or_make_directory(name, 0o700)?;
+        }
+        Ok(Store { directory })
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The image of a place: the one that is there, when this machine's programs are still those in
+    /// it, otherwise a new one with the kernel that is there. Only where there is none, a kernel is
+    /// fetched.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, and how to get it.
+    pub fn ensure(
+        &self,
+        kernel: &Kernel,
+        needs: &Needs,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Image, Error> {
+        let Some(lock) = self.list()?.into_iter().find(|lock| lock.place == kernel.to_string())
+        else {
+            return self.build(kernel, None, needs, say);
+        };
+        let contents = contents(needs)?;
+        if is_as_locked(&contents, &lock) {
+            return self.image(lock);
+        }
+        say(&format!("{kernel}: this machine's programs have changed, so the guest is built anew"));
+        let _lock = self.lock()?;
+        self.assemble(kernel, lock.kernel, &contents)
+    }
+
+    /// Builds the image of a place, with the newest kernel that fits, and removes the one that it had.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, and how to get it.
+    pub fn build(
+        &self,
+        kernel: &Kernel,
+        packages: Option<&Path>,
+        needs: &Needs,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Image, Error> {
+        // Before 70 MB are fetched for nothing.
+        program::command("qemu-system-x86_64")?;
+        let contents = contents(needs)?;
+        let _lock = self.lock()?;
+        let statvfs = rustix::fs::fstatvfs(self.directory.descriptor())
+            .map_err(|error| Error::at(self.path())(error.into()))?;
+        let free_bytes = statvfs.f_bavail.saturating_mul(statvfs.f_frsize);
+        if free_bytes < BUILD_BYTES {
+            return Err(Error::Refused(format!(
+                "{}: building a guest takes up to {} MiB, and {} MiB are free; free some space, or \
+                 name another directory by KURABE_HOME",
+                self.path().display(),
+                BUILD_BYTES >> 20,
+                free_bytes >> 20
+            )));
+        }
+        let work = self.work_directory()?;
+        let facts = self.kernel_part(kernel, packages, &work, say)?;
+        drop(work);
+        say(&format!("{kernel}: packing the programs of this machine"));
+        self.assemble(kernel, facts, &contents)
+    }
+
+    /// What the images were made of, in the order of their places.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
+    pub fn list(&self) -> Result<Vec<Lock>, Error> {
+        let images = self.directory.open_directory(IMAGES)?;
+        let mut locks = Vec::new();
+        for name in images.names()? {
+            let read = images.open_directory(&name).and_then(|image| image.read_text(LOCK_FILE));
+            // What is not whole is the next builder's to remove.
+            if let Ok(lock) = read.map(|text| serde_json::from_str::<Lock>(&text))
+                && let Ok(lock) = lock
+                && name == lock.id.as_str()
+            {
+                locks.push(lock);
+            }
+        }
+        locks.sort_by(|one, other| one.place.cmp(&other.place));
+        Ok(locks)
+    }
+
+    /// Bytes that an image takes, its kernel included.
+    pub fn size_bytes(&self, lock: &Lock) -> u64 {
+        let image = self.path().join(IMAGES).join(&lock.id).join(INITRAMFS_FILE);
+        let kernel = self.path().join(KERNELS).join(&lock.kernel.id).join(KERNEL_FILE);
+        [image, kernel].iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum()
+    }
+
+    /// Removes the image of a place, and a kernel that no other image has.
+    ///
+    /// # Errors
+    ///
+    /// There is none; the places that have one.
+    pub fn remove(&self, place: &str) -> Result<Lock, Error> {
+        let _lock = self.lock()?;
+        let locks = self.list()?;
+        let found = locks.iter().find(|lock| lock.place == place || lock.id == place);
+        let lock = found.cloned().ok_or_else(|| {
+            let places: Vec<&str> = locks.iter().map(|lock| lock.place.as_str()).collect();
+            Error::Refused(match places.is_empty() {
+                true => format!("there is no guest '{place}', and no other either"),
+                false => format!("there is no guest '{place}'; there are {}", places.join(", ")),
+            })
+        })?;
+        self.remove_image(&lock)?;
+        Ok(lock)
+    }
+
+    /// Removes everything, and says how many images that were.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn remove_all(own: &Directory) -> Result<usize, Error> {
+        if !own.has("guests") {
+            return Ok(0);
+        }
+        let store = Store::open(own)?;
+        let lock = store.lock()?;
+        let images = store.list()?.len();
+        own.remove_tree("guests")?;
+        drop(lock);
+        Ok(images)
+    }
+
+    /// What carries out the guests' instructions: KVM when a guest boots under it within 8 s. Found
+    /// out once after each boot of this machine.
+    ///
+    /// # Errors
+    ///
+    /// The answer cannot be kept.
+    pub fn acceleration(&self, image: &Image) -> Result<Acceleration, Error> {
+        #[derive(Serialize, Deserialize)]
+        struct Probed {
+            boot: String,
+            acceleration: Acceleration,
+        }
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let known = self.directory.read_text(ACCELERATION_FILE).ok();
+        let known = known.and_then(|text| serde_json::from_str::<Probed>(&text).ok());
+        if let Some(probed) = known.filter(|probed| probed.boot == boot) {
+            return Ok(probed.acceleration);
+        }
+        let acceleration =
+            if image.boots_under_kvm() { Acceleration::Kvm } else { Acceleration::Tcg };
+        let text = json(&Probed { boot, acceleration });
+        self.directory.replace(ACCELERATION_FILE, text.as_bytes(), 0o600)?;
+        Ok(acceleration)
+    }
+
+    /// The hardware of this machine's guests.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Store::acceleration`]; there is too little memory.
+    pub fn machine(&self, image: &Image) -> Result<Machine, Error> {
+        let machine = Machine::new(self.acceleration(image)?);
+        let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+        let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        match kibibytes.map(|kibibytes| kibibytes << 10) {
+            Some(free_bytes) if free_bytes < machine.memory_bytes + (256 << 20) => {
+                Err(Error::Refused(format!(
+                    "a guest has {} MiB of memory, and {} MiB are free here; end something that \
+                     uses memory",
+                    machine.memory_bytes >> 20,
+                    free_bytes >> 20
+                )))
+            }
+            _ => Ok(machine),
+        }
+    }
+
+    fn lock(&self) -> Result<trust::Lock, Error> {
+        let until = Instant::now() + BUILDER_WAIT_MAX;
+        loop {
+            match self.directory.lock("builder.lock") {
+                Ok(lock) => return Ok(lock),
+                Err(trust::LockError::Refused(refused)) => return Err(refused.into()),
+                Err(trust::LockError::Held { pid }) if Instant::now() >= until => {
+                    return Err(Error::Refused(format!(
+                        "process {pid} has been building a guest for {} s; wait for it, or end it",
+                        BUILDER_WAIT_MAX.as_secs()
+                    )));
+                }
+                Err(trust::LockError::Held { .. }) => {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+        }
+    }
+
+    /// A new directory to work in; what dead builders left is removed first.
+    fn work_directory(&self) -> Result<Work<'_>, Error> {
+        for name in self.directory.names()? {
+            if name.as_encoded_bytes().starts_with(b".") {
+                self.directory.remove_tree(&name)?;
+            }
+        }
+        let name = format!(".work-{:016x}", rand::random::<u64>());
+        self.directory.make_directory(&name, 0o700)?;
+        Ok(Work { store: self, path: self.path().join(&name), name })
+    }
+
+    /// The kernel's part: the one that is there, or a new one.
+    fn kernel_part(
+        &self,
+        kernel: &Kernel,
+        packages: Option<&Path>,
+        work: &Work<'_>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<KernelFacts, Error> {
+        if let Kernel::File(path) = kernel {
+            return self.kernel_of_file(path, work);
+        }
+        say(&format!("{kernel}: getting the kernel's package"));
+        let Fetched { name, version, file } = kernel.fetch(packages, &work.path)?;
+        let sha256 = program::sha256(&[&file])?.remove(0);
+        let package = Package { name, version, sha256: Some(sha256) };
+        if let Some(facts) = self.kernel_of(&package)? {
+            return Ok(facts);
+        }
+        say(&format!("{kernel}: unpacking {} {}", package.name, package.version));
+        let root = work.path.join("root");
+        program::output(&["dpkg-deb", "-x", text_of(&file)?, text_of(&root)?], None)?;
+        let boot = root.join("boot");
+        let image = names_in(&boot)?.into_iter().find(|name| name.starts_with("vmlinuz-"));
+        let image = image.ok_or_else(|| {
+            Error::Refused(format!("the package {} has no kernel below /boot", package.name))
+        })?;
+        let release = image.trim_start_matches("vmlinuz-").to_string();
+        let bytes = fs::read(boot.join(&image)).map_err(Error::at(&boot))?;
+        if !root.join("lib").exists() {
+            std::os::unix::fs::symlink("usr/lib", root.join("lib")).map_err(Error::at(&root))?;
+        }
+        program::output(&["depmod", "-b", text_of(&root)?, &release], None)?;
+        self.make_kernel_part(work, Some(&root), &bytes, release, Some(package), None)
+    }
+
+    fn kernel_of_file(&self, path: &Path, work: &Work<'_>) -> Result<KernelFacts, Error> {
+        let path = match path.is_dir() {
+            true => path.join("arch/x86/boot/bzImage"),
+            false => path.to_path_buf(),
+        };
+        let bytes = trust::file::read(&path, KERNEL_BYTES_MAX)?;
+        let release = boot_image::release(&bytes).ok_or_else(|| {
+            Error::Refused(format!(
+                "{} is no kernel for x86 (a bzImage); a tree needs 'make bzImage' first",
+                path.display()
+            ))
+        })?;
+        let sha256 = program::sha256_of(&bytes, &work.path.join("bytes"))?;
+        let installed = Path::new("/lib/modules").join(&release).join("modules.dep");
+        let modules = installed.exists().then_some(Path::new("/"));
+        self.make_kernel_part(work, modules, &bytes, release, None, Some(sha256))
+    }
+
+    fn kernel_of(&self, package: &Package) -> Result<Option<KernelFacts>, Error> {
+        let kernels = self.directory.open_directory(KERNELS)?;
+        for name in kernels.names()? {
+            let text = kernels.open_directory(&name).and_then(|part| part.read_text(FACTS_FILE));
+            let facts = text.ok().and_then(|text| serde_json::from_str::<KernelFacts>(&text).ok());
+            if let Some(facts) = facts
+                && facts.package.as_ref() == Some(package)
+                && wanted_modules().all(|name| {
+                    facts.modules.iter().chain(&facts.missing_modules).any(|has| has == name)
+                })
+            {
+                return Ok(Some(facts));
+            }
+        }
+        Ok(None)
+    }
+
+    fn make_kernel_part(
+        &self,
+        work: &Work<'_>,
+        root: Option<&Path>,
+        image: &[u8],
+        release: String,
+        package: Option<Package>,
+        file_sha256: Option<String>,
+    ) -> Result<KernelFacts, Error> {
+        let part = work.path.join("kernel");
+        let stage = work.path.join("stage");
+        fs::create_dir(&part).map_err(Error::at(&part))?;
+        let mut facts = KernelFacts {
+            id: String::new(),
+            release,
+            package,
+            file_sha256,
+            modules: Vec::new(),
+            missing_modules: Vec::new(),
+        };
+        match root {
+            Some(root) => stage_modules(root, &stage, &mut facts)?,
+            // Everything is built in, or missing.
+            None => facts.missing_modules = wanted_modules().map(str::to_string).collect(),
+        }
+        let mut contents = Contents::default();
+        contents.add_link("lib", "usr/lib");
+        contents.add_directory("usr/lib/modules");
+        if root.is_some() {
+            add_tree(&mut contents, &stage.join("lib"), Path::new("usr/lib"))?;
+        }
+        let kernel = boot_image::unpacked(image);
+        let path = part.join(KERNEL_FILE);
+        fs::write(&path, kernel.as_deref().unwrap_or(image)).map_err(Error::at(&path))?;
+        write_archive(&contents, &part.join(MODULES_FILE), &[])?;
+        let sums = program::sha256(&[&path, &part.join(MODULES_FILE)])?;
+        facts.id = id_of(&sums, work)?;
+        let path = part.join(FACTS_FILE);
+        fs::write(&path, json(&facts)).map_err(Error::at(&path))?;
+        self.settle(&part, KERNELS, &facts.id)?;
+        Ok(facts)
+    }
+
+    /// Puts an image together out of a kernel that is there and this machine's files.
+    fn assemble(
+        &self,
+        place: &Kernel,
+        kernel: KernelFacts,
+        contents: &Contents,
+    ) -> Result<Image, Error> {
+        let work = self.work_directory()?;
+        let part = work.path.join("image");
+        fs::create_dir(&part).map_err(Error::at(&part))?;
+        let files = locked_files(contents)?;
+        let packages = packages_of(&files);
+        let own = own_program()?;
+        let small = work.path.join("kurabe");
+        let mut packed = contents.clone();
+        // Its debugging information is of no use in a guest, and most of its size.
+        if program::output(&["strip", "-o", text_of(&small)?, text_of(&own)?], None).is_ok() {
+            packed.add_file(Path::new("kurabe"), &small).map_err(Error::at(&small))?;
+        }
+        let kernel_path = self.path().join(KERNELS).join(&kernel.id);
+        let archive = part.join(INITRAMFS_FILE);
+        write_archive(&packed, &archive, &[&kernel_path.join(MODULES_FILE)])?;
+        let mut sums = program::sha256(&[&kernel_path.join(KERNEL_FILE), &archive])?;
+        sums.push(place.to_string());
+        let id = id_of(&sums, &work)?;
+        let lock = Lock { id, place: place.to_string(), kernel, packages, files };
+        let path = part.join(LOCK_FILE);
+        fs::write(&path, json(&lock)).map_err(Error::at(&path))?;
+        self.settle(&part, IMAGES, &lock.id)?;
+        for other in self.list()? {
+            if other.place == lock.place && other.id != lock.id {
+                self.remove_image(&other)?;
+            }
+        }
+        self.image(lock)
+    }
+
+    /// Gives a directory that is whole the name that it keeps.
+    fn settle(&self, part: &Path, kind: &str, id: &str) -> Result<(), Error> {
+        let directory = self.directory.open_directory(kind)?;
+        if directory.has(id) {
+            directory.remove_tree(id)?;
+        }
+        let kept = directory.path().join(id);
+        fs::rename(part, &kept).map_err(Error::at(&kept))
+    }
+
+    fn remove_image(&self, lock: &Lock) -> Result<(), Error> {
+        self.directory.open_directory(IMAGES)?.remove_tree(&lock.id)?;
+        if !self.list()?.iter().any(|other| other.kernel.id == lock.kernel.id) {
+            self.directory.open_directory(KERNELS)?.remove_tree(&lock.kernel.id)?;
+        }
+        Ok(())
+    }
+
+    fn image(&self, lock: Lock) -> Result<Image, Error> {
+        let image = self.directory.open_directory(IMAGES)?.open_directory(&lock.id)?;
+        let kernel = self.directory.open_directory(KERNELS)?.open_directory(&lock.kernel.id)?;
+        let (kernel, initramfs) =
+            (kernel.open_file(KERNEL_FILE)?, image.open_file(INITRAMFS_FILE)?);
+        Ok(Image { lock, kernel, initramfs })
+    }
+}
+
+/// A directory that goes away.
+struct Work<'a> {
+    store: &'a Store,
+    name: String,
+    path: PathBuf,
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        // The next builder tries again.
+        let _ = self.store.directory.remove_tree(&self.name);
+    }
+}
+
+fn wanted_modules() -> impl Iterator<Item = &'static str> {
+    MODULES.iter().chain(FILE_SYSTEMS).copied()
+}
+
+/// Copies the modules that a guest can use, and what they depend on.
+fn stage_modules(root: &Path, stage: &Path, facts: &mut KernelFacts) -> Result<(), Error> {
+    let base = Path::new("lib/modules").join(&facts.release);
+    let target = stage.join(&base);
+    fs::create_dir_all(&target).map_err(Error::at(&target))?;
+    for module in wanted_modules() {
+        let words =
+            ["modprobe", "-d", text_of(root)?, "-S", &facts.release, "--show-depends", module];
+        let Ok(text) = program::text(&words) else {
+            facts.missing_modules.push(module.into());
+            continue;
+        };
+        facts.modules.push(module.into());
+        for line in text.lines().filter_map(|line| line.strip_prefix("insmod ")) {
+            let source = Path::new(line.split(' ').next().unwrap_or(line));
+            let Some(at) = line.find(text_of(&base)?) else { continue };
+            let below = stage.join(line[at..].split(' ').next().unwrap_or_default());
+            if let Some(above) = below.parent() {
+                fs::create_dir_all(above).map_err(Error::at(above))?;
+            }
+            fs::copy(source, &below).map_err(Error::at(source))?;
+        }
+    }
+    for name in ["modules.order", "modules.builtin", "modules.builtin.modinfo"] {
+        let source = root.join(&base).join(name);
+        if source.exists() {
+            fs::copy(&source, target.join(name)).map_err(Error::at(&source))?;
+        }
+    }
+    program::output(&["depmod", "-b", text_of(stage)?, &facts.release], None).map(drop)
+}
+
+fn add_tree(contents: &mut Contents, source: &Path, below: &Path) -> Result<(), Error> {
+    for name in names_in(source)? {
+        let (from, to) = (source.join(&name), below.join(&name));
+        match from.is_dir() {
+            true => add_tree(contents, &from, &to)?,
+            false => contents.add_file(&to, &from).map_err(Error::at(&from))?,
+        }
+    }
+    Ok(())
+}
+
+fn names_in(directory: &Path) -> Result<Vec<String>, Error> {
+    let entries = fs::read_dir(directory).map_err(Error::at(directory))?;
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn text_of(path: &Path) -> Result<&str, Error> {
+    path.to_str().ok_or_else(|| Error::Refused(format!("{} is no text", path.display())))
+}
+
+fn own_program() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(Error::system("this program"))
+}
+
+/// What the guest holds of this machine.
+fn contents(needs: &Needs) -> Result<Contents, Error> {
+    let mut contents = Contents::default();
+    for directory in ["dev", "proc", "sys", "run", "tmp"] {
+        contents.add_directory(directory);
+    }
+    let programs = PROGRAMS.iter().copied().chain(needs.programs.iter().map(String::as_str));
+    for name in programs {
+        let path = match name.contains('/') {
+            true => Some(PathBuf::from(name)),
+            false => program::find(name),
+        };
+        match path {
+            Some(path) => contents.add_program(&path)?,
+            None if PROGRAMS.contains(&name) => drop(program::command(name)?),
+            None => {}
+        }
+    }
+    // The kernel itself calls it there.
+    contents.add_program(Path::new("/sbin/modprobe"))?;
+    for file in needs.files.iter().filter(|file| file.exists()) {
+        contents.add(file).map_err(Error::at(file))?;
+    }
+    let own = own_program()?;
+    // With its libraries; once more where nothing of the host's has its place.
+    contents.add_program(&own)?;
+    contents.remove(&own);
+    contents.add_file(Path::new("kurabe"), &own).map_err(Error::at(&own))?;
+    Ok(contents)
+}
+
+fn stat_of(source: &Path) -> Result<(u64, i64), Error> {
+    let facts = fs::metadata(source).map_err(Error::at(source))?;
+    Ok((facts.len(), facts.mtime().saturating_mul(1_000_000_000) + facts.mtime_nsec()))
+}
+
+fn is_as_locked(contents: &Contents, lock: &Lock) -> bool {
+    let files: Vec<(&Path, &Path)> = contents.files().collect();
+    files.len() == lock.files.len()
+        && files.iter().zip(&lock.files).all(|((path, source), locked)| {
+            let same =
+                stat_of(source).is_ok_and(|stat| stat == (locked.size_bytes, locked.changed_ns));
+            *path == locked.path && same
+        })
+}
+
+fn locked_files(contents: &Contents) -> Result<Vec<PackedFile>, Error> {
+    let files: Vec<(&Path, &Path)> = contents.files().collect();
+    let sources: Vec<&Path> = files.iter().map(|(_, source)| *source).collect();
+    let sums = program::sha256(&sources)?;
+    let packed = files.iter().zip(sums).map(|((path, source), sha256)| {
+        let (size_bytes, changed_ns) = stat_of(source)?;
+        Ok(PackedFile { path: path.to_path_buf(), size_bytes, changed_ns, sha256 })
+    });
+    packed.collect()
+}
+
+/// The installed packages that files are of; empty where the machine has no dpkg.
+fn packages_of(files: &[PackedFile]) -> Vec<Package> {
+    let Ok(mut search) = program::command("dpkg-query") else { return Vec::new() };
+    search.arg("-S");
+    for file in files {
+        // Packages name their files also by where they lay before /bin and /lib became links.
+        let path = Path::new("/").join(&file.path);
+        if let Ok(below) = file.path.strip_prefix("usr") {
+            search.arg(Path::new("/").join(below));
+        }
+        search.arg(path);
+    }
+    let Ok(found) = search.output() else { return Vec::new() };
+    let found = String::from_utf8_lossy(&found.stdout);
+    let mut names: Vec<&str> =
+        found.lines().filter_map(|line| line.split(": ").next()?.split(", ").next()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let words = ["dpkg-query", "-W", "-f", "${Package} ${Version}\\n"];
+    let words: Vec<&str> = words.into_iter().chain(names).collect();
+    let text = program::text(&words).unwrap_or_default();
+    let package = |line: &str| {
+        let (name, version) = line.split_once(' ')?;
+        Some(Package { name: name.into(), version: version.into(), sha256: None })
+    };
+    text.lines().filter_map(package).collect()
+}
+
+fn write_archive(contents: &Contents, path: &Path, before: &[&Path]) -> Result<(), Error> {
+    let write = || -> io::Result<()> {
+        let mut output = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        for part in before {
+            io::copy(&mut File::open(part)?.take(u64::MAX), &mut output)?;
+        }
+        contents.write(&mut output)?;
+        output.flush()
+    };
+    write().map_err(Error::at(path))
+}
+
+/// Sixteen digits of the SHA-256 of some lines.
+fn id_of(lines: &[String], work: &Work<'_>) -> Result<String, Error> {
+    let sum = program::sha256_of(lines.join("\n").as_bytes(), &work.path.join("bytes"))?;
+    Ok(sum[..16].into())
+}
+
+fn json(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("it has a JSON form");
+    text.push('\n');
+    text
+}

@@ -1,0 +1,91 @@
+//! `kurabe guest`: the images of guests.
+
+use guest::{Error, Image, Kernel, Lock, Machine, Needs, Store};
+use trial::filesystem;
+use trust::Directory;
+
+use crate::exit::{self, Failure};
+use crate::flags::GuestAction;
+use crate::terminal::{note, print};
+
+/// Loads that are programs; what else a command needs, a guest reads from this machine.
+const LOADS: &[&str] = &["fio", "dbench", "bonnie++", "tar", "gzip", "xz"];
+/// What programs that are packed read.
+const FILES: &[&str] = &["/etc/mke2fs.conf"];
+
+/// Carries a `kurabe guest` out.
+pub fn act(action: &GuestAction) -> Result<u8, Failure> {
+    let own = Directory::own().map_err(Failure::refused)?;
+    let store = Store::open(&own).map_err(failure)?;
+    match action {
+        GuestAction::Build { guest, packages } => {
+            let kernel = Kernel::parse(guest).map_err(failure)?;
+            let image = store.build(&kernel, packages.as_deref(), &needs(), &mut note);
+            let image = image.map_err(failure)?;
+            let machine = machine(&store, &image)?;
+            print(&format!("{}{}\n", row(&store, image.lock()), remark(&machine)));
+        }
+        GuestAction::List => {
+            let locks = store.list().map_err(failure)?;
+            for lock in &locks {
+                print(&format!("{}\n", row(&store, lock)));
+            }
+            if locks.is_empty() {
+                print("no guest has been built; kurabe guest build debian\n");
+            }
+        }
+        GuestAction::Remove { guest } => {
+            let lock = store.remove(guest).map_err(failure)?;
+            print(&format!("removed {}\n", lock.place));
+        }
+        GuestAction::Shell { guest } => {
+            let image = image(&store, guest)?;
+            let machine = machine(&store, &image)?;
+            image.shell(&machine).map_err(failure)?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// The image of a guest, built when it is not there.
+pub fn image(store: &Store, place: &str) -> Result<Image, Failure> {
+    let kernel = Kernel::parse(place).map_err(failure)?;
+    store.ensure(&kernel, &needs(), &mut note).map_err(failure)
+}
+
+/// The hardware of a guest.
+pub fn machine(store: &Store, image: &Image) -> Result<Machine, Failure> {
+    store.machine(image).map_err(failure)
+}
+
+/// Before a trial, all that can go wrong with a guest is something missing.
+fn failure(error: Error) -> Failure {
+    Failure::refused(error)
+}
+
+/// What a guest holds of this machine.
+fn needs() -> Needs {
+    let tools = filesystem::all().iter().flat_map(|file_system| file_system.tools());
+    let programs = tools.map(|tool| tool.name).chain(LOADS.iter().copied());
+    Needs {
+        programs: programs.map(str::to_string).collect(),
+        files: FILES.iter().map(Into::into).collect(),
+    }
+}
+
+fn row(store: &Store, lock: &Lock) -> String {
+    let kernel = &lock.kernel;
+    let package = kernel
+        .package
+        .as_ref()
+        .map_or(String::new(), |package| format!(" ({} {})", package.name, package.version));
+    let size = store.size_bytes(lock) >> 20;
+    format!("{}  kernel {}{package}, {size} MiB, image {}", lock.place, kernel.release, lock.id)
+}
+
+fn remark(machine: &Machine) -> &'static str {
+    match machine.acceleration {
+        guest::Acceleration::Kvm => ", KVM",
+        guest::Acceleration::Tcg => ", TCG: this machine has no KVM that boots a guest",
+    }
+}
