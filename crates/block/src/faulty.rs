@@ -116,6 +116,10 @@ impl<D: BlockDevice> BlockDevice for FaultyDevice<D> {
         }
     }
 
+    fn writes_at_once(&self) -> bool {
+        self.inner.writes_at_once()
+    }
+
     fn flush(&self) -> io::Result<()> {
         let number = self.flushes.fetch_add(1, Ordering::SeqCst);
         match self.any(|fault| {

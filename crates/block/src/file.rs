@@ -6,16 +6,18 @@
 //! whether it is safe to write there: that is the claim's business.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fcntl_setfl, flock};
 
+use crate::sys::ring::{RING_ENTRIES, Ring};
 use crate::{ALIGNMENT, AlignedBuffer, BlockDevice, check_range, is_aligned, sys};
 
 /// Smallest block size that an image file offers, in bytes: a sector.
@@ -60,6 +62,7 @@ enum Kind {
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
+    rings: Rings,
     path: PathBuf,
     kind: Kind,
     length: u64,
@@ -125,6 +128,7 @@ impl FileDevice {
             kind == Kind::BlockDevice && sys::block_device_is_read_only(file.as_fd())?;
         Ok(Self {
             file,
+            rings: Rings::default(),
             path: path.to_path_buf(),
             kind,
             length: length_bytes - length_bytes % u64::from(block_size),
@@ -177,6 +181,52 @@ impl FileDevice {
     }
 }
 
+/// Queues for writes at once: one for each thread that writes so now, made when first needed.
+#[derive(Default)]
+struct Rings {
+    idle: Mutex<Vec<Ring>>,
+    /// Whether the kernel gives any.
+    exist: OnceLock<bool>,
+}
+
+impl Rings {
+    fn idle(&self) -> MutexGuard<'_, Vec<Ring>> {
+        self.idle.lock().expect("no thread panics while it holds the rings")
+    }
+
+    fn exist(&self) -> bool {
+        *self.exist.get_or_init(|| match Ring::new() {
+            Ok(ring) => {
+                self.idle().push(ring);
+                true
+            }
+            Err(_) => false,
+        })
+    }
+
+    /// Writes at once; `None` when there is no ring.
+    fn write_each(
+        &self,
+        file: &File,
+        writes: &[(&[u8], u64)],
+    ) -> Option<Vec<io::Result<usize>>> {
+        let idle = self.idle().pop();
+        let mut ring = idle.or_else(|| Ring::new().ok())?;
+        let mut outcomes = Vec::with_capacity(writes.len());
+        for part in writes.chunks(RING_ENTRIES as usize) {
+            outcomes.extend(ring.write_each(file.as_fd(), part).ok()?);
+        }
+        self.idle().push(ring);
+        Some(outcomes)
+    }
+}
+
+impl fmt::Debug for Rings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Rings({} idle)", self.idle().len())
+    }
+}
+
 impl BlockDevice for FileDevice {
     fn len(&self) -> u64 {
         self.length
@@ -215,6 +265,30 @@ impl BlockDevice for FileDevice {
             }
             Ok(())
         })
+    }
+
+    fn write_each(&self, writes: &[(&[u8], u64)]) -> Vec<io::Result<()>> {
+        let is_plain = |(bytes, offset): &(&[u8], u64)| {
+            !self.needs_copy(bytes) && self.check(*offset, bytes.len() as u64).is_ok()
+        };
+        let goes_at_once = writes.len() > 1
+            && !self.is_read_only
+            && self.writes_at_once()
+            && writes.iter().all(is_plain);
+        let written = if goes_at_once { self.rings.write_each(&self.file, writes) } else { None };
+        let written = written.unwrap_or_else(|| writes.iter().map(|_| Ok(0)).collect());
+        let rest = |((bytes, offset), written): (&(&[u8], u64), io::Result<usize>)| {
+            let written = written?;
+            if written == bytes.len() && written > 0 {
+                return Ok(());
+            }
+            self.write_at(&bytes[written..], offset + written as u64)
+        };
+        writes.iter().zip(written).map(rest).collect()
+    }
+
+    fn writes_at_once(&self) -> bool {
+        self.is_direct && self.rings.exist()
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -55,6 +55,17 @@ pub trait BlockDevice: Send + Sync {
     /// Writes the whole of `buffer` at `offset`; not durable before the next flush.
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()>;
 
+    /// Writes several buffers, each at its offset, and gives each one's outcome. They may be in
+    /// flight at once, arrive in any order, and must not overlap.
+    fn write_each(&self, writes: &[(&[u8], u64)]) -> Vec<io::Result<()>> {
+        writes.iter().map(|(bytes, offset)| self.write_at(bytes, *offset)).collect()
+    }
+
+    /// Whether [`BlockDevice::write_each`] takes less time than one write after the other.
+    fn writes_at_once(&self) -> bool {
+        false
+    }
+
     /// Makes every write that completed before the call durable.
     fn flush(&self) -> io::Result<()>;
 
@@ -135,6 +146,12 @@ macro_rules! forward_to_the_pointee {
             }
             fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
                 (**self).write_at(buffer, offset)
+            }
+            fn write_each(&self, writes: &[(&[u8], u64)]) -> Vec<io::Result<()>> {
+                (**self).write_each(writes)
+            }
+            fn writes_at_once(&self) -> bool {
+                (**self).writes_at_once()
             }
             fn flush(&self) -> io::Result<()> {
                 (**self).flush()

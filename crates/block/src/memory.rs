@@ -108,6 +108,10 @@ impl BlockDevice for MemoryDevice {
         Ok(())
     }
 
+    fn writes_at_once(&self) -> bool {
+        true
+    }
+
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }

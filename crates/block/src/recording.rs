@@ -113,6 +113,16 @@ impl<D: BlockDevice> RecordingDevice<D> {
         self.recording.lock().expect("no thread panics while it holds the recording")
     }
 
+    fn note_write(&self, bytes: &[u8], offset: u64) {
+        self.note(
+            |counts| {
+                counts.writes += 1;
+                counts.written_bytes += bytes.len() as u64;
+            },
+            || Event::Write { offset, bytes: bytes.into() },
+        );
+    }
+
     fn note(&self, count: impl FnOnce(&mut Counts), event: impl FnOnce() -> Event) {
         let event = self.keeps_events.then(event);
         let mut recording = self.lock();
@@ -140,14 +150,20 @@ impl<D: BlockDevice> BlockDevice for RecordingDevice<D> {
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         self.inner.write_at(buffer, offset)?;
-        self.note(
-            |counts| {
-                counts.writes += 1;
-                counts.written_bytes += buffer.len() as u64;
-            },
-            || Event::Write { offset, bytes: buffer.into() },
-        );
+        self.note_write(buffer, offset);
         Ok(())
+    }
+
+    fn write_each(&self, writes: &[(&[u8], u64)]) -> Vec<io::Result<()>> {
+        let outcomes = self.inner.write_each(writes);
+        for ((bytes, offset), _) in writes.iter().zip(&outcomes).filter(|(_, done)| done.is_ok()) {
+            self.note_write(bytes, *offset);
+        }
+        outcomes
+    }
+
+    fn writes_at_once(&self) -> bool {
+        self.inner.writes_at_once()
     }
 
     fn flush(&self) -> io::Result<()> {

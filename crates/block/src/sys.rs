@@ -1,7 +1,10 @@
-//! The only unsafe code of this crate: aligned memory and the ioctls that no safe wrapper covers.
+//! The only unsafe code of this crate: aligned memory, the ioctls that no safe
+//! wrapper covers, and the queues of `io_uring`.
 //!
 //! Everything here is a thin, total function; policy (what to do with a refusal) lies with the
 //! callers. Invariant: an [`AlignedMemory`] owns its allocation and never changes its layout.
+
+pub(crate) mod ring;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;

@@ -154,3 +154,31 @@ fn a_write_protected_device_is_read_only_though_it_can_be_opened_for_writing() {
     assert_eq!(device.write_at(&[1; 4096], 0).unwrap_err().raw_os_error(), Some(libc::EROFS));
     device.read_at(&mut [0; 4096], 0).unwrap();
 }
+
+#[test]
+fn writes_at_once_arrive_whole_whether_aligned_or_not() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for direct in [DirectAccess::Prefer, DirectAccess::Never] {
+        let options =
+            FileDeviceOptions { direct, set_length: Some(1 << 20), ..Default::default() };
+        let device = FileDevice::open(directory.path().join("image"), &options).unwrap();
+        println!("{direct:?}: at once {}", device.writes_at_once());
+        for shift in [0, 1] {
+            let memory = AlignedBuffer::copied_from(&vec![7 + shift as u8; 100 * 4096 + 1]);
+            let bytes = &memory[shift..];
+            let mut writes: Vec<(&[u8], u64)> =
+                bytes.chunks_exact(4096).zip(0..).map(|(part, n)| (part, 8192 * n)).collect();
+            writes.push((&bytes[..4096], 1 << 20));
+            let outcomes = device.write_each(&writes);
+            assert!(outcomes[..100].iter().all(Result::is_ok) && outcomes[100].is_err());
+            writes.pop();
+            assert!(device.write_each(&writes).iter().all(Result::is_ok));
+            let mut found = AlignedBuffer::zeroed(100 * 8192);
+            device.read_at(&mut found, 0).unwrap();
+            for pair in found.chunks(8192) {
+                assert!(pair[..4096].iter().all(|byte| *byte == 7 + shift as u8));
+                assert!(pair[4096..].iter().all(|byte| *byte == 0));
+            }
+        }
+    }
+}
