@@ -205,11 +205,7 @@ impl Rings {
     }
 
     /// Writes at once; `None` when there is no ring.
-    fn write_each(
-        &self,
-        file: &File,
-        writes: &[(&[u8], u64)],
-    ) -> Option<Vec<io::Result<usize>>> {
+    fn write_each(&self, file: &File, writes: &[(&[u8], u64)]) -> Option<Vec<io::Result<usize>>> {
         let idle = self.idle().pop();
         let mut ring = idle.or_else(|| Ring::new().ok())?;
         let mut outcomes = Vec::with_capacity(writes.len());

@@ -159,8 +159,7 @@ fn a_write_protected_device_is_read_only_though_it_can_be_opened_for_writing() {
 fn writes_at_once_arrive_whole_whether_aligned_or_not() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for direct in [DirectAccess::Prefer, DirectAccess::Never] {
-        let options =
-            FileDeviceOptions { direct, set_length: Some(1 << 20), ..Default::default() };
+        let options = FileDeviceOptions { direct, set_length: Some(1 << 20), ..Default::default() };
         let device = FileDevice::open(directory.path().join("image"), &options).unwrap();
         println!("{direct:?}: at once {}", device.writes_at_once());
         for shift in [0, 1] {

@@ -1,27 +1,40 @@
 //! Group commit: how changes become durable, in which order, and when space comes back.
 //!
-//! Whoever finds nobody at work leads: it takes all that waits, writes one run of journal blocks,
-//! flushes once, changes the index and answers. What comes meanwhile waits for the next leader: so
-//! a lone change is flushed at once, and many share the flush that follows the outstanding one.
-//! The order of the journal is the order of the index. A failed write of the journal or a failed
-//! flush ends all writing. The argument for correctness is in `docs/format-lump.md`.
+//! Whoever finds nobody at work leads: it takes all that waits, writes the data of the small puts
+//! and one run of journal blocks at once, flushes once, changes the index and answers. What comes
+//! meanwhile waits for the next leader: so a lone change is flushed at once, and many share the
+//! flush that follows the outstanding one. The order of the journal is the order of the index. A
+//! failed write of the journal or a failed flush ends all writing. The argument for correctness is
+//! in `docs/format-lump.md`.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::Thread;
 
-use crate::checkpoint;
+use block::AlignedBuffer;
+
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::extent::unit_count;
 use crate::index::Entry;
 use crate::journal::{self, Position, Record};
-use crate::layout::{RECORDS_PER_BLOCK, Root};
-use crate::store::{Durability, Sabotage, Store};
+use crate::layout::{BLOCK_BYTES, RECORDS_PER_BLOCK};
+use crate::store::{Durability, Sabotage};
 
 /// What may be written without a flush, in bytes: an opening after a crash reads it again.
 const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
 /// Most journal blocks that share a flush.
 const BATCH_BLOCKS_MAX: u64 = 64;
+/// Data of a put up to this many bytes are written by the leader, together with others' and the
+/// journal. Larger ones are on their way already while their writer waits for its turn.
+const JOINED_BYTES_MAX: usize = 64 << 10;
+/// Data of a put up to this many bytes are written together with the journal if nobody leads.
+/// Above, the journal's share of the time is too small to have others wait for the data.
+const LEADING_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of data that a leader writes for others.
+const BATCH_BYTES_MAX: usize = 4 << 20;
 
 /// What is asked of the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +47,41 @@ pub(crate) enum Act {
     Fence,
 }
 
-pub(crate) struct Request {
+/// The extent of a put, in memory, and where it goes.
+pub(crate) struct Data {
+    pub memory: AlignedBuffer,
+    pub length: usize,
+    pub offset: u64,
+}
+
+impl Data {
+    fn bytes(&self) -> &[u8] {
+        &self.memory[..self.length]
+    }
+}
+
+/// How many objects a change took away, once it has been made; and the memory that it lent.
+type Answer = (Result<u64>, Option<AlignedBuffer>);
+
+/// Where the one who asks waits for its answer.
+struct Ticket {
+    answer: Mutex<Option<Answer>>,
+    thread: Thread,
+}
+
+struct Request {
     act: Act,
     durability: Durability,
-    /// How many objects the change took away, once it has been made.
-    outcome: Arc<OnceLock<u64>>,
+    /// What is to be written with the journal.
+    data: Option<Data>,
+    ticket: Arc<Ticket>,
+}
+
+impl Request {
+    fn answer(self, outcome: Result<u64>) {
+        *lock(&self.ticket.answer) = Some((outcome, self.data.map(|data| data.memory)));
+        self.ticket.thread.unpark();
+    }
 }
 
 /// The end of the journal, in the hands of the leader.
@@ -55,6 +98,8 @@ pub(crate) struct Writer {
     ends_with_fence: bool,
     /// Bytes of data and journal since the last flush.
     unflushed_bytes: u64,
+    /// Memory for journal blocks.
+    blocks: AlignedBuffer,
     /// For a canary.
     owes_flush: bool,
 }
@@ -78,9 +123,21 @@ impl Queue {
             fence: durable,
             ends_with_fence: false,
             unflushed_bytes: 0,
+            blocks: AlignedBuffer::zeroed(0),
             owes_flush: false,
         };
         Self { waiting: VecDeque::new(), writer: Some(writer), applied: position }
+    }
+
+    /// What the next leader takes: as many as share a flush.
+    fn take(&mut self, records_max: usize) -> Vec<Request> {
+        let mut bytes = 0;
+        let fits = |request: &&Request| {
+            bytes += request.data.as_ref().map_or(0, |data| data.length);
+            bytes <= BATCH_BYTES_MAX
+        };
+        let count = self.waiting.iter().take(records_max).take_while(fits).count().max(1);
+        self.waiting.drain(..count.min(self.waiting.len())).collect()
     }
 }
 
@@ -88,13 +145,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread panics while it holds a lock of the store")
 }
 
-impl Store {
+impl Engine {
     /// Makes an opening durable: what was read from the journal, and that what was left out of it
     /// never counts again. Only then data may be written.
     pub(crate) fn begin_epoch(&self) -> Result<()> {
         self.flush_device()?;
-        let next = lock(&self.queue).applied.next;
-        if next - self.journal_start.load(Ordering::Relaxed) > self.geometry.journal_blocks / 2 {
+        if self.is_checkpoint_due() {
             self.checkpoint(lock(&self.root))?;
         }
         // The block of the fence takes the place of the first that was left out.
@@ -103,38 +159,93 @@ impl Store {
 
     /// Has `act` done and waits for it; returns how many objects it took away.
     pub(crate) fn submit(&self, act: Act, durability: Durability) -> Result<u64> {
-        self.writable()?;
-        let outcome = Arc::new(OnceLock::new());
-        let mut queue = lock(&self.queue);
-        queue.waiting.push_back(Request { act, durability, outcome: outcome.clone() });
-        let count = loop {
-            if let Some(count) = outcome.get() {
-                break *count;
-            }
-            self.writable()?;
-            let Some(mut writer) = queue.writer.take() else {
-                queue = self.parked.wait(queue).expect("no thread panics while it holds the queue");
-                continue;
-            };
-            let blocks = (self.geometry.journal_blocks / 4).min(BATCH_BLOCKS_MAX);
-            let most = queue.waiting.len().min(blocks as usize * RECORDS_PER_BLOCK);
-            let batch: Vec<Request> = queue.waiting.drain(..most).collect();
-            drop(queue);
-            let done = self.carry_out(&mut writer, &batch);
-            queue = lock(&self.queue);
-            match done {
-                Ok(()) => queue.applied = writer.position,
-                Err(error) => self.refuse(error.to_string()),
-            }
-            queue.writer = Some(writer);
-            self.parked.notify_all();
-        };
-        drop(queue);
-        self.checkpoint_when_due();
-        Ok(count)
+        self.submit_with(act, durability, None).0
     }
 
-    fn carry_out(&self, writer: &mut Writer, batch: &[Request]) -> Result<()> {
+    /// As [`Engine::submit`], after the data of a put, or together with them.
+    pub(crate) fn submit_with(
+        &self,
+        act: Act,
+        durability: Durability,
+        mut data: Option<Data>,
+    ) -> Answer {
+        let mut lent = None;
+        let mut queue = lock(&self.queue);
+        if let Some(own) = data.take_if(|data| !self.joins(data, &queue)) {
+            drop(queue);
+            let written = self.device.write_at(own.bytes(), own.offset);
+            lent = Some(own.memory);
+            if let Err(source) = written {
+                return (Err(data_failure(own.offset, source)), lent);
+            }
+            queue = lock(&self.queue);
+        }
+        if let Err(error) = self.writable() {
+            return (Err(error), lent.or(data.map(|data| data.memory)));
+        }
+        let ticket = Arc::new(Ticket { answer: Mutex::new(None), thread: std::thread::current() });
+        queue.waiting.push_back(Request { act, durability, data, ticket: ticket.clone() });
+        loop {
+            if let Some(writer) = queue.writer.take() {
+                self.lead(queue, writer);
+            } else {
+                drop(queue);
+                std::thread::park();
+            }
+            let answer = lock(&ticket.answer).take();
+            if let Some((outcome, memory)) = answer {
+                return (outcome, memory.or(lent));
+            }
+            queue = lock(&self.queue);
+        }
+    }
+
+    /// Whether the data of a put go together with the journal.
+    fn joins(&self, data: &Data, queue: &Queue) -> bool {
+        let limit = match queue.writer {
+            Some(_) => LEADING_BYTES_MAX,
+            None => JOINED_BYTES_MAX,
+        };
+        data.length <= limit && self.device.writes_at_once()
+    }
+
+    /// Does what waits and gives the lead back.
+    fn lead(&self, mut queue: MutexGuard<'_, Queue>, mut writer: Writer) {
+        let blocks = (self.geometry.journal_blocks / 4).min(BATCH_BLOCKS_MAX);
+        let mut batch = queue.take(blocks as usize * RECORDS_PER_BLOCK);
+        drop(queue);
+        let outcome = self.carry_out(&mut writer, &mut batch);
+        let mut queue = lock(&self.queue);
+        let counts = match outcome {
+            Ok(counts) => {
+                queue.applied = writer.position;
+                counts
+            }
+            Err(error) => {
+                self.refuse(error.to_string());
+                batch.extend(queue.waiting.drain(..));
+                Vec::new()
+            }
+        };
+        queue.writer = Some(writer);
+        drop(queue);
+        if self.is_checkpoint_due() {
+            self.background.wake();
+        }
+        let mut counts = counts.into_iter();
+        for request in batch {
+            let outcome = counts.next().map_or_else(|| self.writable().map(|()| 0), Ok);
+            request.answer(outcome);
+        }
+        // Who has its answer may come again and lead at once; otherwise who waits longest does.
+        if let Some(next) = lock(&self.queue).waiting.front() {
+            next.ticket.thread.unpark();
+        }
+    }
+
+    /// Writes, makes durable and applies a batch; returns how many objects each of its changes took
+    /// away. A put whose data cannot be written is answered and leaves the batch.
+    fn carry_out(&self, writer: &mut Writer, batch: &mut Vec<Request>) -> Result<Vec<u64>> {
         if std::mem::take(&mut writer.owes_flush) {
             self.flush_device()?;
         }
@@ -144,6 +255,70 @@ impl Store {
         if is_fence_due {
             self.flush(writer)?;
         }
+        if is_fence_due || batch.iter().any(|request| matches!(request.act, Act::Change(_))) {
+            self.write_batch(writer, batch)?;
+        }
+        let is_durable = batch.iter().any(|request| request.durability == Durability::Durable);
+        if is_durable || writer.unflushed_bytes > UNFLUSHED_BYTES_MAX {
+            self.flush(writer)?;
+        }
+        if self.sabotage == Sabotage::LateData {
+            self.write_all(batch, &[]);
+        }
+        Ok(self.apply(writer, batch))
+    }
+
+    /// Writes the data of a batch and the next blocks of the journal; makes a checkpoint first
+    /// where there is no room.
+    fn write_batch(&self, writer: &mut Writer, batch: &mut Vec<Request>) -> Result<()> {
+        let start = writer.position;
+        let changes = batch.iter().filter(|request| matches!(request.act, Act::Change(_))).count();
+        let end = start.next + changes.div_ceil(RECORDS_PER_BLOCK).max(1) as u64;
+        while end - self.journal_start.load(Ordering::Relaxed) > self.geometry.journal_blocks {
+            let root = lock(&self.root);
+            // The background may just have made one.
+            if end - self.journal_start.load(Ordering::Relaxed) > self.geometry.journal_blocks {
+                self.checkpoint(root)?;
+            }
+        }
+        self.encode(writer, batch);
+        let data = if self.sabotage == Sabotage::LateData { &[] } else { &batch[..] };
+        let mut failures = self.write_all(data, &self.journal_writes(writer, start.next));
+        if failures.last().is_some_and(|(number, _)| *number >= data.len()) {
+            let (_, source) = failures.pop().expect("there is one");
+            return Err(journal_failure(start.next, source));
+        }
+        if failures.is_empty() {
+            return Ok(());
+        }
+        // Nothing of the batch has been answered: its blocks are written anew without the changes
+        // that failed, and only when these blocks are durable the failures are told.
+        let mut failed = Vec::new();
+        for (number, source) in failures.into_iter().rev() {
+            failed.push((batch.remove(number), source));
+        }
+        if self.sabotage != Sabotage::KeepFailed {
+            writer.position = start;
+            self.encode(writer, batch);
+        }
+        let rewritten = self.write_all(&[], &self.journal_writes(writer, start.next)).pop();
+        let outcome = match rewritten {
+            Some((_, source)) => Err(journal_failure(start.next, source)),
+            None => self.flush(writer),
+        };
+        for (request, source) in failed {
+            let offset = request.data.as_ref().map_or(0, |data| data.offset);
+            request.answer(match &outcome {
+                Ok(()) => Err(data_failure(offset, source)),
+                Err(error) => Err(Error::ReadOnly(error.to_string())),
+            });
+        }
+        outcome
+    }
+
+    /// Makes the next blocks of the journal, at least one, of the changes of a batch.
+    fn encode(&self, writer: &mut Writer, batch: &[Request]) {
+        let first = writer.position.next;
         let records: Vec<Record> = batch
             .iter()
             .filter_map(|request| match request.act {
@@ -151,34 +326,38 @@ impl Store {
                 Act::Sync | Act::Fence => None,
             })
             .collect();
-        if !records.is_empty() || is_fence_due {
-            self.write_blocks(writer, &records)?;
-        }
-        let is_durable = batch.iter().any(|request| request.durability == Durability::Durable);
-        if is_durable || writer.unflushed_bytes > UNFLUSHED_BYTES_MAX {
-            self.flush(writer)?;
-        }
-        self.apply(writer, batch);
-        Ok(())
-    }
-
-    /// Writes the next blocks of the journal; makes a checkpoint first where there is no room.
-    fn write_blocks(&self, writer: &mut Writer, records: &[Record]) -> Result<()> {
-        let first = writer.position.next;
-        let end = first + records.len().div_ceil(RECORDS_PER_BLOCK).max(1) as u64;
-        while end - self.journal_start.load(Ordering::Relaxed) > self.geometry.journal_blocks {
-            self.checkpoint(lock(&self.root))?;
-        }
-        let blocks = journal::encode(&self.geometry, &mut writer.position, writer.durable, records);
-        journal::write(&*self.device, &self.geometry, first, &blocks)?;
+        let Writer { position, durable, blocks, .. } = writer;
+        journal::encode(&self.geometry, position, *durable, &records, blocks);
         writer.stated = writer.durable;
         writer.ends_with_fence = records.is_empty() && writer.durable + 1 == first;
         let data_bytes = records.iter().map(|record| match record {
             Record::Put { entry, .. } => u64::from(entry.length),
             _ => 0,
         });
-        writer.unflushed_bytes += blocks.len() as u64 + data_bytes.sum::<u64>();
-        Ok(())
+        writer.unflushed_bytes += BLOCK_BYTES + data_bytes.sum::<u64>();
+    }
+
+    /// Where the blocks from number `first` on go: one write, unless they cross the end.
+    fn journal_writes<'a>(&self, writer: &'a Writer, first: u64) -> Vec<(&'a [u8], u64)> {
+        let length = ((writer.position.next - first) * BLOCK_BYTES) as usize;
+        journal::writes(&self.geometry, first, &writer.blocks[..length])
+    }
+
+    /// Writes the data of `requests` and `others` at once. Returns what failed, in order: the
+    /// number of the request, or for the others a greater one.
+    fn write_all(&self, requests: &[Request], others: &[(&[u8], u64)]) -> Vec<(usize, io::Error)> {
+        let (mut numbers, mut writes) = (Vec::new(), Vec::new());
+        for (number, request) in requests.iter().enumerate() {
+            if let Some(data) = &request.data {
+                numbers.push(number);
+                writes.push((data.bytes(), data.offset));
+            }
+        }
+        numbers.extend(others.iter().map(|_| requests.len()));
+        writes.extend(others);
+        let outcomes = self.device.write_each(&writes);
+        let failures = numbers.into_iter().zip(outcomes);
+        failures.filter_map(|(number, outcome)| Some((number, outcome.err()?))).collect()
     }
 
     /// Makes all that was written durable.
@@ -198,21 +377,8 @@ impl Store {
         Ok(())
     }
 
-    /// A flush that failed may have lost any write, and a later one may succeed all the same: so
-    /// nobody flushes before the refusal stands.
-    fn flush_device(&self) -> Result<()> {
-        let _turn = lock(&self.flushing);
-        self.writable()?;
-        if self.sabotage == Sabotage::SkipFlush {
-            return Ok(());
-        }
-        self.device.flush().map_err(Error::device("flush the device")).inspect_err(|error| {
-            self.refuse(error.to_string());
-        })
-    }
-
-    /// Changes the index as the journal says, gives space back and answers.
-    fn apply(&self, writer: &Writer, batch: &[Request]) {
+    /// Changes the index as the journal says and gives space back.
+    fn apply(&self, writer: &Writer, batch: &[Request]) -> Vec<u64> {
         let mut given_up = Vec::new();
         let applying = lock(&self.applying);
         let counts: Vec<u64> =
@@ -229,11 +395,7 @@ impl Store {
             _ => writer.fence,
         };
         space.release(fence, &self.pins);
-        drop(space);
-        for (request, count) in batch.iter().zip(counts) {
-            // Nobody else answers this request.
-            let _ = request.outcome.set(count);
-        }
+        counts
     }
 
     fn apply_one(&self, act: Act, given_up: &mut Vec<Entry>) -> u64 {
@@ -254,61 +416,12 @@ impl Store {
         self.objects.fetch_sub(count, Ordering::Relaxed);
         count
     }
+}
 
-    /// Makes a checkpoint where half of the journal is used and nobody else makes one. The one
-    /// whose change was the last does it, after its answer is certain.
-    fn checkpoint_when_due(&self) {
-        let next = lock(&self.queue).applied.next;
-        // Another's checkpoint may have come in between, with a later start.
-        let used = next.saturating_sub(self.journal_start.load(Ordering::Relaxed));
-        if used <= self.geometry.journal_blocks / 2 {
-            return;
-        }
-        if let Ok(root) = self.root.try_lock()
-            && let Err(error) = self.checkpoint(root)
-        {
-            self.refuse(error.to_string());
-        }
-    }
+fn data_failure(offset: u64, source: io::Error) -> Error {
+    Error::Device { action: format!("write a value to the extent at byte {offset}"), source }
+}
 
-    /// Writes the index as it is, while it changes, and a root behind it. Every change that is
-    /// made meanwhile is in the journal after the place that the root names, and applied again
-    /// gives the same: so it does not matter which of them the checkpoint shows.
-    fn checkpoint(&self, mut root: MutexGuard<'_, Root>) -> Result<()> {
-        let from = lock(&self.queue).applied;
-        if from.next == root.journal_next.get() {
-            return Ok(());
-        }
-        let generation = root.generation.get() + 1;
-        let write = || checkpoint::write(&*self.device, &self.geometry, generation, &self.index);
-        let (blocks, objects) = match write()? {
-            Some(written) => written,
-            None => {
-                let _standing_still = lock(&self.applying);
-                write()?.expect("as many objects as the store may hold fit an area")
-            }
-        };
-        // What the checkpoint shows was written before; the flush makes all of it durable.
-        let through = lock(&self.queue).applied.next - 1;
-        if self.sabotage != Sabotage::RootEarly {
-            self.flush_device()?;
-        }
-        let new = Root {
-            generation: generation.into(),
-            checkpoint_blocks: blocks.into(),
-            objects: objects.into(),
-            journal_next: from.next.into(),
-            journal_previous: from.previous.into(),
-            epoch: from.epoch.into(),
-            fenced: through.into(),
-            ..*root
-        };
-        checkpoint::write_root(&*self.device, &self.geometry, &new)?;
-        if self.sabotage != Sabotage::JournalEarly {
-            self.flush_device()?;
-        }
-        self.journal_start.store(from.next, Ordering::Relaxed);
-        *root = new;
-        Ok(())
-    }
+fn journal_failure(first: u64, source: io::Error) -> Error {
+    Error::Device { action: format!("write the journal from block {first} on"), source }
 }

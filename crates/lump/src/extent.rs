@@ -43,6 +43,15 @@ impl Value {
         }
         self.length = length;
     }
+
+    /// Lends the memory out; until it is back the value has none.
+    pub(crate) fn lend(&mut self) -> AlignedBuffer {
+        std::mem::replace(&mut self.memory, AlignedBuffer::zeroed(0))
+    }
+
+    pub(crate) fn take_back(&mut self, memory: Option<AlignedBuffer>) {
+        self.memory = memory.expect("what was lent comes back with the answer");
+    }
 }
 
 impl From<&[u8]> for Value {
@@ -103,14 +112,14 @@ pub(crate) struct Stamp {
     pub sequence: u64,
 }
 
-/// Writes the tail of a value into its memory. Returns the bytes of the whole extent and the
+/// Writes the tail of a value into its memory. Returns how many bytes of it the extent has, and the
 /// checksum of the trailer.
-pub(crate) fn seal<'a>(
+pub(crate) fn seal(
     geometry: &Geometry,
     key: u128,
     stamp: Stamp,
-    value: &'a mut Value,
-) -> (&'a [u8], u32) {
+    value: &mut Value,
+) -> (usize, u32) {
     let (length, bytes) = (value.length, extent_bytes(geometry, value.length as u64));
     let (payload, tail) = value.memory[..bytes].split_at_mut(length);
     let tail_at = tail.len() - tail_bytes(length);
@@ -130,7 +139,7 @@ pub(crate) fn seal<'a>(
     let checksum = checksum_of(&geometry.uuid, checksums, fields.as_bytes());
     fields.checksum = checksum.into();
     trailer.copy_from_slice(fields.as_bytes());
-    (&value.memory[..bytes], checksum)
+    (bytes, checksum)
 }
 
 /// The extent of an entry on the device.

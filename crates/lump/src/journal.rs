@@ -131,16 +131,21 @@ impl Block {
     }
 }
 
-/// Makes the blocks for `records`, at least one, and moves `position` behind them.
+/// Makes the blocks for `records`, at least one, at the start of `memory`, which grows where it
+/// is too small, and moves `position` behind them.
 pub(crate) fn encode(
     geometry: &Geometry,
     position: &mut Position,
     fenced: u64,
     records: &[Record],
-) -> AlignedBuffer {
+    memory: &mut AlignedBuffer,
+) {
     let count = records.len().div_ceil(RECORDS_PER_BLOCK).max(1);
-    let mut bytes = AlignedBuffer::zeroed(count * BLOCK_BYTES as usize);
-    for (index, block) in bytes.chunks_mut(BLOCK_BYTES as usize).enumerate() {
+    let length = count * BLOCK_BYTES as usize;
+    if memory.len() < length {
+        *memory = AlignedBuffer::zeroed(length.next_power_of_two());
+    }
+    for (index, block) in memory[..length].chunks_mut(BLOCK_BYTES as usize).enumerate() {
         let records = records.iter().skip(index * RECORDS_PER_BLOCK).take(RECORDS_PER_BLOCK);
         let header = BlockHeader {
             magic: JOURNAL_MAGIC,
@@ -154,36 +159,31 @@ pub(crate) fn encode(
         };
         let (start, payload) = block.split_at_mut(size_of::<BlockHeader>());
         start.copy_from_slice(header.as_bytes());
-        for (place, record) in payload.chunks_mut(size_of::<RecordOnDisk>()).zip(records) {
+        let (used, free) = payload.split_at_mut(records.len() * size_of::<RecordOnDisk>());
+        for (place, record) in used.chunks_mut(size_of::<RecordOnDisk>()).zip(records) {
             place.copy_from_slice(record.encode().as_bytes());
         }
+        free.fill(0);
         position.previous = seal(&geometry.uuid, block);
         position.next += 1;
     }
-    bytes
 }
 
-/// Writes whole blocks, the first of which has the number `first`; with one write unless they
-/// cross the end of the journal.
-pub(crate) fn write<D: BlockDevice + ?Sized>(
-    device: &D,
+/// Where whole blocks go, the first of which has the number `first`: one write, unless they cross
+/// the end of the journal.
+pub(crate) fn writes<'a>(
     geometry: &Geometry,
     first: u64,
-    blocks: &[u8],
-) -> Result<()> {
+    blocks: &'a [u8],
+) -> Vec<(&'a [u8], u64)> {
     let until_end = geometry.journal_blocks - first % geometry.journal_blocks;
     let cut = ((until_end * BLOCK_BYTES) as usize).min(blocks.len());
     let (before, after) = blocks.split_at(cut);
-    for (number, part) in [(first, before), (first + until_end, after)] {
-        if !part.is_empty() {
-            let offset = geometry.journal_offset(number);
-            let action = || format!("write journal block {number} at byte {offset}");
-            device
-                .write_at(part, offset)
-                .map_err(|source| Error::Device { action: action(), source })?;
-        }
-    }
-    Ok(())
+    [(before, first), (after, first + until_end)]
+        .into_iter()
+        .filter(|(part, _)| !part.is_empty())
+        .map(|(part, number)| (part, geometry.journal_offset(number)))
+        .collect()
 }
 
 /// Reads the whole journal, from the place of block `first` once around, and gives each place's

@@ -24,12 +24,14 @@
 //!
 //! This crate stands on `block` and knows nothing of the laboratory or of minfs. The rooms:
 //! `layout` (bytes), `geometry`, `extent`, `journal`, `checkpoint` (bytes judged), `recovery` (a
-//! whole store judged), `index`, `space`, `commit` (the order on the medium), `store`, `check`.
+//! whole store judged), `index`, `space`, `commit` (the order on the medium), `engine`
+//! (what is shared, checkpoints), `store`, `check`.
 
 mod check;
 mod checkpoint;
 mod checksum;
 mod commit;
+mod engine;
 mod error;
 mod extent;
 mod geometry;

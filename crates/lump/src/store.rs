@@ -7,21 +7,27 @@
 
 use std::ops::{Bound, Range, RangeBounds, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
 
 use block::{AlignedBuffer, BlockDevice};
 use zerocopy::FromZeros;
 
 use crate::checkpoint;
-use crate::commit::{Act, Queue, lock};
+use crate::commit::{Act, Data, Queue, lock};
+use crate::engine::{Background, Engine};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Stamp, Value, seal, unit_count};
 use crate::geometry::{CreateOptions, Geometry, OBJECTS_SPARE};
-use crate::index::{Entry, Index};
+use crate::index::Entry;
 use crate::journal::Record;
 use crate::layout::{BLOCK_BYTES, ROOT_MAGIC, Root, VALUE_BYTES_MAX};
 use crate::recovery::{Recovered, recover};
-use crate::space::{Pin, Pins, Space};
+use crate::space::{Pin, Pins};
+
+/// Most memory that is kept of unaligned values that were put: each, and how many.
+const SPARE_BYTES_MAX: usize = 4 << 20;
+const SPARE_VALUES_MAX: usize = 16;
 
 /// When a put or delete returns. `docs/lump-durability.md` says what each promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +76,10 @@ pub enum Sabotage {
     JournalEarly,
     /// Give out data whose checksum does not match.
     TrustData,
+    /// Write the data that go with the journal after the flush.
+    LateData,
+    /// Leave the record of a put in the journal whose data could not be written.
+    KeepFailed,
 }
 
 /// An object, as [`Store::list`] and [`Store::head`] tell it.
@@ -114,29 +124,12 @@ pub struct Usage {
 ///
 /// Dropping it makes everything durable, as [`Store::close`] does, but tells no errors.
 pub struct Store {
-    pub(crate) device: Arc<dyn BlockDevice>,
-    pub(crate) geometry: Geometry,
-    pub(crate) sabotage: Sabotage,
-    pub(crate) index: Index,
-    pub(crate) space: Mutex<Space>,
-    pub(crate) pins: Pins,
-    pub(crate) queue: Mutex<Queue>,
-    /// Someone else may lead the commit now.
-    pub(crate) parked: Condvar,
-    /// Held while the index changes.
-    pub(crate) applying: Mutex<()>,
-    /// Held during a flush.
-    pub(crate) flushing: Mutex<()>,
-    /// The newest durable root; held while a checkpoint is made.
-    pub(crate) root: Mutex<Root>,
-    /// First journal block that the newest durable root needs.
-    pub(crate) journal_start: AtomicU64,
-    /// Objects, and puts under way.
-    pub(crate) objects: AtomicU64,
-    /// Why nothing is written any more.
-    pub(crate) refusal: OnceLock<String>,
+    pub(crate) engine: Arc<Engine>,
+    background: Option<JoinHandle<()>>,
     epoch: u64,
     sequence: AtomicU64,
+    /// Memory for values that come unaligned.
+    spare: Mutex<Vec<Value>>,
     cut: Option<String>,
 }
 
@@ -194,31 +187,40 @@ impl Store {
         let Recovered { index, space, root, mut position, cut } =
             recover(&*device, &geometry, trusts_records)?;
         position.epoch += 1;
-        let store = Self {
+        let engine = Arc::new(Engine {
             objects: AtomicU64::new(index.count()),
             index,
             space: Mutex::new(space),
             pins: Pins::default(),
             queue: Mutex::new(Queue::new(position)),
-            parked: Condvar::new(),
             applying: Mutex::new(()),
             flushing: Mutex::new(()),
             root: Mutex::new(root),
             journal_start: AtomicU64::new(root.journal_next.get()),
             refusal: OnceLock::new(),
-            epoch: position.epoch,
-            sequence: AtomicU64::new(0),
-            cut,
+            background: Background::default(),
             device,
             geometry,
             sabotage: options.sabotage,
-        };
+        });
+        let mut background = None;
         if options.read_only {
-            store.refuse("it was opened for reading".into());
+            engine.refuse("it was opened for reading".into());
         } else {
-            store.begin_epoch()?;
+            engine.begin_epoch()?;
+            let engine = engine.clone();
+            let thread = std::thread::Builder::new().name("lump".into());
+            let spawned = thread.spawn(move || engine.work());
+            background = Some(spawned.map_err(Error::device("start a thread"))?);
         }
-        Ok(store)
+        Ok(Self {
+            engine,
+            background,
+            epoch: position.epoch,
+            sequence: AtomicU64::new(0),
+            spare: Mutex::default(),
+            cut,
+        })
     }
 
     /// Stores `bytes` under `key`, in the place of any value before, and answers as `durability`
@@ -231,17 +233,26 @@ impl Store {
     /// device only the next opening tells which of the two values there is.
     pub fn put(&self, key: u128, bytes: &[u8], durability: Durability) -> Result<()> {
         check_length(bytes.len())?;
-        self.put_value(key, &mut Value::from(bytes), durability)
+        let spare = lock(&self.spare).pop();
+        let mut value = spare.unwrap_or_else(|| Value::zeroed(0));
+        value.resize(bytes.len());
+        value.copy_from_slice(bytes);
+        let outcome = self.put_value(key, &mut value, durability);
+        let mut spare = lock(&self.spare);
+        if bytes.len() <= SPARE_BYTES_MAX && spare.len() < SPARE_VALUES_MAX {
+            spare.push(value);
+        }
+        outcome
     }
 
     /// As [`Store::put`], without a copy.
     pub fn put_value(&self, key: u128, value: &mut Value, durability: Durability) -> Result<()> {
         check_length(value.len())?;
-        self.writable()?;
-        let reserved = self.objects.fetch_add(1, Ordering::Relaxed);
+        self.engine.writable()?;
+        let reserved = self.engine.objects.fetch_add(1, Ordering::Relaxed);
         let outcome = self.put_reserved(key, value, durability, reserved);
         if outcome.is_err() {
-            self.objects.fetch_sub(1, Ordering::Relaxed);
+            self.engine.objects.fetch_sub(1, Ordering::Relaxed);
         }
         outcome
     }
@@ -253,43 +264,49 @@ impl Store {
         durability: Durability,
         reserved: u64,
     ) -> Result<()> {
-        let limit = self.geometry.objects_max;
+        let limit = self.engine.geometry.objects_max;
         if reserved >= limit
-            && (reserved >= limit + OBJECTS_SPARE || self.index.shard(key).get(key).is_none())
+            && (reserved >= limit + OBJECTS_SPARE
+                || self.engine.index.shard(key).get(key).is_none())
         {
             return Err(Error::TooManyObjects { limit });
         }
         let length = value.len() as u64;
-        let units = unit_count(&self.geometry, length);
+        let units = unit_count(&self.engine.geometry, length);
         let start = self.allocate(units)?;
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let stamp = Stamp { epoch: self.epoch, sequence };
-        let (bytes, checksum) = seal(&self.geometry, key, stamp, value);
-        let offset = self.geometry.unit_offset(start);
-        if let Err(source) = self.device.write_at(bytes, offset) {
-            lock(&self.space).free(start, units);
-            let action = format!("write key {key:032x} to the extent at byte {offset}");
-            return Err(Error::Device { action, source });
-        }
+        let (sealed, checksum) = seal(&self.engine.geometry, key, stamp, value);
         let entry = Entry { key, start, length: length as u32, checksum };
-        self.submit(Act::Change(Record::Put { entry, sequence }), durability)?;
-        Ok(())
+        let data = Data {
+            memory: value.lend(),
+            length: sealed,
+            offset: self.engine.geometry.unit_offset(start),
+        };
+        let act = Act::Change(Record::Put { entry, sequence });
+        let (outcome, memory) = self.engine.submit_with(act, durability, Some(data));
+        value.take_back(memory);
+        if let Err(Error::Device { .. }) = outcome {
+            // No journal speaks of it.
+            lock(&self.engine.space).free(start, units);
+        }
+        outcome.map(drop)
     }
 
     /// Finds room. What was given up comes back behind a fence, which a full store forces.
     fn allocate(&self, units: u64) -> Result<u64> {
         for is_last in [false, true] {
-            let start = lock(&self.space).allocate(units);
+            let start = lock(&self.engine.space).allocate(units);
             if let Some(start) = start {
                 return Ok(start);
             }
             if !is_last {
-                self.submit(Act::Fence, Durability::Durable)?;
+                self.engine.submit(Act::Fence, Durability::Durable)?;
             }
         }
         let usage = self.usage();
         Err(Error::NoSpace {
-            wanted_bytes: units * self.geometry.unit_bytes,
+            wanted_bytes: units * self.engine.geometry.unit_bytes,
             free_bytes: usage.free_bytes,
             longest_free_bytes: usage.longest_free_bytes,
         })
@@ -308,9 +325,9 @@ impl Store {
     /// As [`Store::get`], into memory that can be used again; returns whether the key has a value.
     pub fn get_into(&self, key: u128, value: &mut Value) -> Result<bool> {
         let Some((entry, _pin)) = self.find(key) else { return Ok(false) };
-        let extent = Extent { geometry: &self.geometry, entry };
-        match extent.read(&*self.device, value) {
-            Err(Error::Corrupt { .. }) if self.sabotage == Sabotage::TrustData => Ok(true),
+        let extent = Extent { geometry: &self.engine.geometry, entry };
+        match extent.read(&*self.engine.device, value) {
+            Err(Error::Corrupt { .. }) if self.engine.sabotage == Sabotage::TrustData => Ok(true),
             outcome => outcome.map(|_| true),
         }
     }
@@ -323,20 +340,20 @@ impl Store {
     /// [`Error::BadRange`] when the value does not have these bytes; those of [`Store::get`].
     pub fn get_range(&self, key: u128, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         let Some((entry, _pin)) = self.find(key) else { return Ok(None) };
-        let extent = Extent { geometry: &self.geometry, entry };
-        extent.read_range(&*self.device, range).map(Some)
+        let extent = Extent { geometry: &self.engine.geometry, entry };
+        extent.read_range(&*self.engine.device, range).map(Some)
     }
 
     /// What is known of a key without the device; `None` when it has no value.
     pub fn head(&self, key: u128) -> Option<Object> {
-        self.index.shard(key).get(key).map(Object::from)
+        self.engine.index.shard(key).get(key).map(Object::from)
     }
 
     fn find(&self, key: u128) -> Option<(Entry, Option<Pin<'_>>)> {
-        let shard = self.index.shard(key);
+        let shard = self.engine.index.shard(key);
         let entry = shard.get(key)?;
-        let forgets = self.sabotage == Sabotage::ForgetReaders;
-        Some((entry, (!forgets).then(|| self.pins.pin(entry.start))))
+        let forgets = self.engine.sabotage == Sabotage::ForgetReaders;
+        Some((entry, (!forgets).then(|| self.engine.pins.pin(entry.start))))
     }
 
     /// Takes the value of a key away; returns whether it had one.
@@ -345,7 +362,7 @@ impl Store {
     ///
     /// [`Error::ReadOnly`]. A full store is no obstacle.
     pub fn delete(&self, key: u128, durability: Durability) -> Result<bool> {
-        let count = self.submit(Act::Change(Record::Delete(key)), durability)?;
+        let count = self.engine.submit(Act::Change(Record::Delete(key)), durability)?;
         Ok(count > 0)
     }
 
@@ -362,7 +379,7 @@ impl Store {
     ) -> Result<u64> {
         let Some(keys) = closed(keys)? else { return Ok(0) };
         let (first, last) = keys.into_inner();
-        self.submit(Act::Change(Record::DeleteRange { first, last }), durability)
+        self.engine.submit(Act::Change(Record::DeleteRange { first, last }), durability)
     }
 
     /// The objects of a range, by ascending key. The walk goes on while others change the store:
@@ -385,7 +402,7 @@ impl Store {
                 return Some(entry);
             }
             let keys = rest.take()?;
-            page = self.index.page(&keys).into_iter();
+            page = self.engine.index.page(&keys).into_iter();
             let next = page.as_slice().last().and_then(|entry| entry.key.checked_add(1));
             rest = next.filter(|next| next <= keys.end()).map(|next| next..=*keys.end());
             page.next()
@@ -394,19 +411,19 @@ impl Store {
 
     /// What the store holds and what is left.
     pub fn usage(&self) -> Usage {
-        let next = lock(&self.queue).applied.next;
-        let space = lock(&self.space);
-        let unit_bytes = self.geometry.unit_bytes;
+        let next = lock(&self.engine.queue).applied.next;
+        let space = lock(&self.engine.space);
+        let unit_bytes = self.engine.geometry.unit_bytes;
         Usage {
-            objects: self.index.count(),
-            objects_max: self.geometry.objects_max,
-            data_bytes: self.geometry.data_bytes(),
+            objects: self.engine.index.count(),
+            objects_max: self.engine.geometry.objects_max,
+            data_bytes: self.engine.geometry.data_bytes(),
             free_bytes: space.free_units() * unit_bytes,
             longest_free_bytes: space.longest_free_units() * unit_bytes,
             retired_bytes: space.retired_units() * unit_bytes,
-            journal_blocks: next.saturating_sub(self.journal_start.load(Ordering::Relaxed)),
-            journal_blocks_max: self.geometry.journal_blocks,
-            index_bytes: self.index.memory_bytes(),
+            journal_blocks: next.saturating_sub(self.engine.journal_start.load(Ordering::Relaxed)),
+            journal_blocks_max: self.engine.geometry.journal_blocks,
+            index_bytes: self.engine.index.memory_bytes(),
         }
     }
 
@@ -416,7 +433,19 @@ impl Store {
     ///
     /// [`Error::ReadOnly`] when the device failed, now or before.
     pub fn sync(&self) -> Result<()> {
-        self.submit(Act::Sync, Durability::Durable).map(drop)
+        self.engine.submit(Act::Sync, Durability::Durable).map(drop)
+    }
+
+    /// Writes the index down, so that the next opening reads little of the journal. The store does
+    /// this by itself in the background whenever half of the journal is used.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::sync`].
+    pub fn checkpoint(&self) -> Result<()> {
+        self.engine.writable()?;
+        let done = self.engine.checkpoint(lock(&self.engine.root));
+        done.inspect_err(|error| self.engine.refuse(error.to_string()))
     }
 
     /// Makes everything durable and leaves the store so that its next opening has nothing to
@@ -426,42 +455,34 @@ impl Store {
     ///
     /// Those of [`Store::sync`].
     pub fn close(self) -> Result<()> {
-        self.submit(Act::Fence, Durability::Durable).map(drop)
+        self.engine.submit(Act::Fence, Durability::Durable).map(drop)
     }
 
     /// Identity and sizes.
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+        &self.engine.geometry
     }
 
     /// Why the store refuses to write, if it does.
     pub fn read_only_reason(&self) -> Option<&str> {
-        self.refusal.get().map(String::as_str)
+        self.engine.refusal.get().map(String::as_str)
     }
 
     /// What the opening left out since it had never been acknowledged as durable, in words.
     pub fn left_out(&self) -> Option<&str> {
         self.cut.as_deref()
     }
-
-    pub(crate) fn writable(&self) -> Result<()> {
-        match self.refusal.get() {
-            Some(why) => Err(Error::ReadOnly(why.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// From now on nothing is written; the first reason stays.
-    pub(crate) fn refuse(&self, why: String) {
-        let _ = self.refusal.set(why);
-    }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if self.refusal.get().is_none() {
+        if self.engine.refusal.get().is_none() {
             // Who wants to know whether this works calls `close`.
-            let _ = self.submit(Act::Fence, Durability::Durable);
+            let _ = self.engine.submit(Act::Fence, Durability::Durable);
+        }
+        self.engine.background.end();
+        if let Some(background) = self.background.take() {
+            let _ = background.join();
         }
     }
 }

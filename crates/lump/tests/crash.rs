@@ -10,6 +10,7 @@
 //! `LUMP_CRASH_STATES` sets how many states the main test visits, `LUMP_CRASH_SEED` its seed.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use block::crash::{Unflushed, image_at, unflushed_count};
@@ -20,6 +21,9 @@ use rand_chacha::ChaCha8Rng;
 
 const OPERATIONS: usize = 36;
 const STALE: u8 = 0xee;
+/// First bytes of values whose writing fails; no other value has them, and no metadata.
+const FAILS_IN_PART: u8 = 0xd1;
+const FAILS_WHOLE: u8 = 0xd2;
 /// Distance between the keys of two clients.
 const CLIENT_KEYS: u128 = 1 << 100;
 /// What fills the free space of a recovered store.
@@ -27,6 +31,57 @@ const FILLER_KEY: u128 = u128::MAX;
 
 type Content = BTreeMap<u128, Vec<u8>>;
 type Recording = RecordingDevice<MemoryDevice>;
+
+/// A recording on which data and journal are written at once, or one after the other, and on which
+/// the writing of some values fails although it arrives, in part or as a whole.
+struct Scripted {
+    recording: Recording,
+    at_once: bool,
+    /// Share of the puts whose writing fails.
+    failing: f64,
+}
+
+impl Scripted {
+    fn new(image: &[u8], block_size: u32, at_once: bool) -> Self {
+        let memory = MemoryDevice::from_image(image, block_size);
+        Self { recording: Recording::new(memory), at_once, failing: 0.0 }
+    }
+}
+
+impl BlockDevice for Scripted {
+    fn len(&self) -> u64 {
+        self.recording.len()
+    }
+    fn block_size(&self) -> u32 {
+        self.recording.block_size()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.recording.read_at(buffer, offset)
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        match buffer[0] {
+            FAILS_IN_PART => {
+                self.recording.write_at(&buffer[..self.block_size() as usize], offset)?;
+            }
+            _ => self.recording.write_at(buffer, offset)?,
+        }
+        match buffer[0] {
+            FAILS_IN_PART | FAILS_WHOLE => Err(io::Error::other("on purpose")),
+            _ => Ok(()),
+        }
+    }
+    fn writes_at_once(&self) -> bool {
+        self.at_once
+    }
+    fn flush(&self) -> io::Result<()> {
+        // Long enough for others to come meanwhile: their data are written under this flush.
+        (0..3).for_each(|_| std::thread::yield_now());
+        self.recording.flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.recording.discard(offset, length)
+    }
+}
 
 /// What a client did: the content of its keys after each change, and which changes are durable for
 /// sure once they were answered.
@@ -53,7 +108,7 @@ fn bytes(random: &mut ChaCha8Rng, length: usize) -> Vec<u8> {
 }
 
 /// Plays a client's changes, one after the other, and notes in the log when each begins and ends.
-fn play(store: &Store, device: &Recording, number: usize, seed: u64, buffered: f64) -> Client {
+fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f64) -> Client {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut client = Client { states: vec![Content::new()], is_durable: vec![true] };
     let first_key = number as u128 * CLIENT_KEYS;
@@ -64,17 +119,26 @@ fn play(store: &Store, device: &Recording, number: usize, seed: u64, buffered: f
             true => Durability::Buffered,
             false => Durability::Durable,
         };
-        device.mark(label(number, operation, false));
+        device.recording.mark(label(number, operation, false));
         match random.random_range(0..100) {
             0..64 => {
                 let length = match random.random_range(0..8) {
                     0 => 0,
+                    // Around the size up to which data go with the journal.
                     1 => random.random_range(20_000..80_000),
                     _ => random.random_range(1..9000),
                 };
-                let value = bytes(&mut random, length);
+                let mut value = bytes(&mut random, length);
+                let fails = length > 0 && random.random_bool(device.failing);
+                if fails {
+                    value[0] = [FAILS_IN_PART, FAILS_WHOLE][random.random_range(0..2)];
+                }
                 match store.put(key, &value, durability) {
-                    Ok(()) => drop(content.insert(key, value)),
+                    Ok(()) => {
+                        assert!(!fails);
+                        content.insert(key, value);
+                    }
+                    Err(Error::Device { .. }) if fails => durability = Durability::Buffered,
                     Err(Error::NoSpace { .. }) => durability = Durability::Buffered,
                     Err(error) => panic!("{error}"),
                 }
@@ -100,7 +164,7 @@ fn play(store: &Store, device: &Recording, number: usize, seed: u64, buffered: f
                 durability = Durability::Buffered;
             }
         }
-        device.mark(label(number, operation, true));
+        device.recording.mark(label(number, operation, true));
         client.states.push(content);
         client.is_durable.push(durability == Durability::Durable);
     }
@@ -119,7 +183,11 @@ fn record(seed: u64, sabotage: Sabotage) -> Script {
     };
     Store::create(&base, &options).unwrap();
     let base = base.image();
-    let device = Arc::new(Recording::new(MemoryDevice::from_image(&base, block_size)));
+    let at_once = random.random_bool(0.7);
+    let mut device = Scripted::new(&base, block_size, at_once);
+    // The canary that writes too late does not hear of failures.
+    device.failing = if sabotage == Sabotage::LateData { 0.0 } else { 0.06 };
+    let device = Arc::new(device);
     let store =
         Store::open(device.clone(), &OpenOptions { sabotage, ..Default::default() }).unwrap();
     let clients: usize = if random.random() { 1 } else { 3 };
@@ -134,7 +202,7 @@ fn record(seed: u64, sabotage: Sabotage) -> Script {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     drop(store);
-    Script { base, block_size, events: device.events(), clients }
+    Script { base, block_size, events: device.recording.events(), clients }
 }
 
 impl Client {
@@ -179,7 +247,7 @@ fn check_image(
     sabotage: Sabotage,
     goes_on: bool,
 ) -> Result<(), String> {
-    let device = Arc::new(Recording::new(MemoryDevice::from_image(image, script.block_size)));
+    let device = Arc::new(Scripted::new(image, script.block_size, true));
     if goes_on {
         let report = check(device.clone()).map_err(|error| format!("check: {error}"))?;
         if !report.findings.is_empty() {
@@ -212,7 +280,7 @@ fn check_image(
         return Err("filling the free space changed another value".into());
     }
     drop(store);
-    let events = device.events();
+    let events = device.recording.events();
     for point in (0..=events.len()).step_by(3) {
         for unflushed in [Unflushed::Dropped, Unflushed::OnlyLast, Unflushed::Torn(point as u64)] {
             let image = image_at(image, &events, point, unflushed);
@@ -297,6 +365,8 @@ fn canaries_are_caught() {
         Sabotage::TrustRecords,
         Sabotage::RootEarly,
         Sabotage::JournalEarly,
+        Sabotage::LateData,
+        Sabotage::KeepFailed,
     ] {
         match enumerate(1, 20_000, sabotage) {
             Ok(visited) => panic!("{sabotage:?} was not caught in {visited} states"),

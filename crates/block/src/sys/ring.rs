@@ -142,9 +142,8 @@ impl Ring {
         while completed < count {
             let flags = IoringEnterFlags::GETEVENTS;
             // SAFETY: the entries describe buffers that the caller lends until all have completed.
-            match unsafe {
-                io_uring_enter(&self.ring, count - submitted, count - completed, flags)
-            } {
+            match unsafe { io_uring_enter(&self.ring, count - submitted, count - completed, flags) }
+            {
                 Ok(taken) => submitted += taken,
                 Err(error) if submitted == 0 && !is_passing(error) => return Err(error.into()),
                 // What was handed over must be waited for.
@@ -195,7 +194,9 @@ mod tests {
             let outcomes = ring.write_each(file.as_fd(), &writes).unwrap();
             for (number, outcome) in outcomes.iter().enumerate() {
                 match number {
-                    7 => assert_eq!(outcome.as_ref().unwrap_err().raw_os_error(), Some(libc::EINVAL)),
+                    7 => {
+                        assert_eq!(outcome.as_ref().unwrap_err().raw_os_error(), Some(libc::EINVAL))
+                    }
                     _ => assert_eq!(*outcome.as_ref().unwrap(), 100),
                 }
             }

@@ -1,0 +1,178 @@
+//! What the clients of a store and its background work share, and that work: checkpoints.
+//!
+//! Knows the order in which a checkpoint becomes durable, not the bytes of one. Invariant: after a
+//! refusal nothing is written any more.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+
+use block::BlockDevice;
+
+use crate::checkpoint;
+use crate::commit::{Queue, lock};
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::index::Index;
+use crate::layout::Root;
+use crate::space::{Pins, Space};
+use crate::store::Sabotage;
+
+/// An open store without its public face.
+pub(crate) struct Engine {
+    pub device: Arc<dyn BlockDevice>,
+    pub geometry: Geometry,
+    pub sabotage: Sabotage,
+    pub index: Index,
+    pub space: Mutex<Space>,
+    pub pins: Pins,
+    pub queue: Mutex<Queue>,
+    /// Held while the index changes.
+    pub applying: Mutex<()>,
+    /// Held during a flush.
+    pub flushing: Mutex<()>,
+    /// The newest durable root; held while a checkpoint is made.
+    pub root: Mutex<Root>,
+    /// First journal block that the newest durable root needs.
+    pub journal_start: AtomicU64,
+    /// Objects, and puts under way.
+    pub objects: AtomicU64,
+    /// Why nothing is written any more.
+    pub refusal: OnceLock<String>,
+    pub background: Background,
+}
+
+/// What the background thread shall do.
+#[derive(Default)]
+pub(crate) struct Background {
+    wish: Mutex<Wish>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Wish {
+    #[default]
+    Nothing,
+    Checkpoint,
+    End,
+}
+
+impl Background {
+    /// Asks for a checkpoint.
+    pub fn wake(&self) {
+        let mut wish = lock(&self.wish);
+        if *wish == Wish::Nothing {
+            *wish = Wish::Checkpoint;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Ends the thread, after the work in hand.
+    pub fn end(&self) {
+        *lock(&self.wish) = Wish::End;
+        self.changed.notify_all();
+    }
+
+    /// Waits for a wish; returns whether to go on.
+    fn wait(&self) -> bool {
+        let wish = self
+            .changed
+            .wait_while(lock(&self.wish), |wish| *wish == Wish::Nothing)
+            .expect("no thread panics while it holds the wish");
+        *wish == Wish::Checkpoint
+    }
+
+    fn done(&self) {
+        let mut wish = lock(&self.wish);
+        if *wish == Wish::Checkpoint {
+            *wish = Wish::Nothing;
+        }
+    }
+}
+
+impl Engine {
+    pub fn writable(&self) -> Result<()> {
+        match self.refusal.get() {
+            Some(why) => Err(Error::ReadOnly(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// From now on nothing is written; the first reason stays.
+    pub fn refuse(&self, why: String) {
+        let _ = self.refusal.set(why);
+    }
+
+    /// A flush that failed may have lost any write, and a later one may succeed all the same: so
+    /// nobody flushes before the refusal stands.
+    pub fn flush_device(&self) -> Result<()> {
+        let _turn = lock(&self.flushing);
+        self.writable()?;
+        if self.sabotage == Sabotage::SkipFlush {
+            return Ok(());
+        }
+        self.device.flush().map_err(Error::device("flush the device")).inspect_err(|error| {
+            self.refuse(error.to_string());
+        })
+    }
+
+    /// The work of the background thread.
+    pub fn work(&self) {
+        while self.background.wait() {
+            if self.is_checkpoint_due()
+                && let Err(error) = self.checkpoint(lock(&self.root))
+            {
+                self.refuse(error.to_string());
+            }
+            self.background.done();
+        }
+    }
+
+    /// Whether half of the journal is used.
+    pub fn is_checkpoint_due(&self) -> bool {
+        let next = lock(&self.queue).applied.next;
+        // A checkpoint may have come in between, with a later start.
+        let used = next.saturating_sub(self.journal_start.load(Ordering::Relaxed));
+        used > self.geometry.journal_blocks / 2 && self.refusal.get().is_none()
+    }
+
+    /// Writes the index as it is, while it changes, and a root behind it. Every change that is
+    /// made meanwhile is in the journal after the place that the root names, and applied again
+    /// gives the same: so it does not matter which of them the checkpoint shows.
+    pub fn checkpoint(&self, mut root: MutexGuard<'_, Root>) -> Result<()> {
+        let from = lock(&self.queue).applied;
+        if from.next == root.journal_next.get() {
+            return Ok(());
+        }
+        let generation = root.generation.get() + 1;
+        let write = || checkpoint::write(&*self.device, &self.geometry, generation, &self.index);
+        let (blocks, objects) = match write()? {
+            Some(written) => written,
+            None => {
+                let _standing_still = lock(&self.applying);
+                write()?.expect("as many objects as the store may hold fit an area")
+            }
+        };
+        // What the checkpoint shows was written before; the flush makes all of it durable.
+        let through = lock(&self.queue).applied.next - 1;
+        if self.sabotage != Sabotage::RootEarly {
+            self.flush_device()?;
+        }
+        let new = Root {
+            generation: generation.into(),
+            checkpoint_blocks: blocks.into(),
+            objects: objects.into(),
+            journal_next: from.next.into(),
+            journal_previous: from.previous.into(),
+            epoch: from.epoch.into(),
+            fenced: through.into(),
+            ..*root
+        };
+        checkpoint::write_root(&*self.device, &self.geometry, &new)?;
+        if self.sabotage != Sabotage::JournalEarly {
+            self.flush_device()?;
+        }
+        self.journal_start.store(from.next, Ordering::Relaxed);
+        *root = new;
+        Ok(())
+    }
+}
