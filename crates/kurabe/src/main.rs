@@ -6,6 +6,7 @@ mod executor;
 mod exit;
 mod flags;
 mod guests;
+mod load_flags;
 mod machine;
 mod manual;
 mod preflight;

@@ -4,15 +4,16 @@
 use std::path::{Path, PathBuf};
 
 use lab::contender::Contender;
-use lab::load::{TreeLoad, TreeSource};
 use lab::quantity::size_text;
-use lab::spec::{CommandLine, Load, Output, Workload};
+use lab::spec::{CommandLine, Output, Workload};
 use lab::study::Study;
+use loads::KINDS;
 use trial::device::DeviceRequest;
 use trial::filesystem::{self, Access};
 use trial::user::User;
-use trial::workload::Room;
 use trust::Directory;
+use vocabulary::kind::Ground;
+use vocabulary::room::Room;
 
 use crate::exit::Failure;
 use crate::terminal;
@@ -93,25 +94,31 @@ fn contender_problems(
 fn workload_problems(study: &Study, workload: &Workload, room: Option<&Room>) -> Vec<String> {
     let mut problems = command_problems(workload);
     let name = &workload.name;
-    if let Err(problem) = trial::workload::check(&workload.load, room) {
+    if let Err(problem) = KINDS.open(&workload.load).and_then(|load| load.check(room)) {
         problems.push(format!("workload '{name}': {problem}"));
     }
     for contender in &study.contenders {
         let access = filesystem::by_name(&contender.file_system).map(|f| f.access());
-        let (fits, loads) = match access {
-            Some(Access::RawDevice) => (workload.load.runs_on_raw(), "fio, fio-matrix or objects"),
-            Some(Access::MinfsLibrary) => (workload.load.runs_on_library(), "objects"),
-            _ => (true, ""),
-        };
-        if !fits {
+        let Some(ground) = access.and_then(ground_of) else { continue };
+        if !KINDS.works_on(&workload.load, ground) {
+            let others = KINDS.named_on(ground).join(" or ");
             problems.push(format!(
-                "workload '{name}': a {} load needs a mounted file system, and contender '{}' is none; leave that contender out, or use {loads}",
-                workload.load.kind(),
+                "workload '{name}': a {} load needs a mounted file system, and contender '{}' is none; leave that contender out, or use {others}",
+                workload.load.kind,
                 contender.label
             ));
         }
     }
     problems
+}
+
+/// Where a load works under a contender that has no directory for it.
+pub fn ground_of(access: Access) -> Option<Ground> {
+    match access {
+        Access::Mounted => None,
+        Access::RawDevice => Some(Ground::Raw),
+        Access::MinfsLibrary => Some(Ground::Library),
+    }
 }
 
 /// What the user as whom the load is to run cannot do.
@@ -165,16 +172,13 @@ fn identity_of(directory: &Path) -> Result<(u64, u64), String> {
 /// flags and for the keys of a study file alike. Every trial begins in an empty directory, so that
 /// a relative path has to be made by an earlier command.
 fn command_problems(workload: &Workload) -> Vec<String> {
-    let command = match &workload.load {
-        Load::Command { command } => Some(command),
-        _ => None,
-    };
+    let command = workload.load.command();
     let mut problems = Vec::new();
     let mut is_empty = true;
     for (name, line) in [
         ("setup", workload.setup.as_ref()),
         ("prepare", workload.prepare.as_ref()),
-        ("the command", command),
+        ("the command", command.as_ref()),
         ("cleanup", workload.cleanup.as_ref()),
     ] {
         let Some(line) = line else { continue };
@@ -274,19 +278,15 @@ fn is_unknown_to(shell: &[String], program: &str) -> bool {
     KNOWN.iter().any(|known| name == *known) && !is_builtin && !is_there(program)
 }
 
-/// An archive of this size takes tar seconds to look through when it is compressed, so the user is
-/// told what is waited for.
-const NOTABLE_ARCHIVE_BYTES: u64 = 16 << 20;
-
 /// Reads the programs and jobs that the loads name.
 pub fn read_files(study: &mut Study) -> Result<(), Failure> {
     for workload in &mut study.workloads {
-        if let Load::Tree(TreeLoad { source: TreeSource::Tarball(path), .. }) = &workload.load
-            && path.metadata().is_ok_and(|facts| facts.len() >= NOTABLE_ARCHIVE_BYTES)
+        if let Ok(load) = KINDS.open(&workload.load)
+            && let Some(path) = load.slow_to_read()
         {
             terminal::note(&format!("looking through {}", path.display()));
         }
-        trial::workload::read_files(&mut workload.load).map_err(|problem| {
+        KINDS.read(&mut workload.load).map_err(|problem| {
             Failure::refused(format!("workload '{}': {problem}", workload.name))
         })?;
     }

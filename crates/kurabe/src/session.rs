@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lab::load::Load;
 use lab::plan::Plan;
 use lab::result::{PLAN_FILE, ResultError, ResultWriter, STUDY_FILE, StoredResult, read_plan};
 use lab::spec::{Output, Workload};
 use lab::study::{Study, StudyError, StudyText};
 use lab::study_file;
+use loads::KINDS;
 use serde_json::Value;
 use trial::filesystem;
 use trust::Refused;
@@ -17,8 +17,9 @@ use trust::text::line;
 
 use crate::exit::{self, Failure};
 use crate::flags::{
-    CompareArgs, PresentArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field, load_flags,
+    CompareArgs, PresentArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field,
 };
+use crate::load_flags;
 use crate::preflight::{device_request, preflight, read_files, room};
 use crate::presentation::Presentation;
 use crate::sitting::Sitting;
@@ -28,13 +29,13 @@ use crate::terminal;
 /// `kurabe compare`.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let text = args.study_text();
-    if !text.workloads.iter().any(|workload| workload.names_a_load()) {
+    if !text.workloads.iter().any(|workload| workload.names_a_load(KINDS)) {
         return Err(Failure::refused(format!(
             "COMMAND: is missing; give a command after '--', or another load: {}",
-            load_flags()
+            load_flags::names(KINDS)
         )));
     }
-    let study = text.resolve(&filesystem::names()).map_err(in_flags)?;
+    let study = text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags)?;
     if args.print_study {
         check_options(&study)?;
         terminal::print(&file_of(&text));
@@ -54,7 +55,7 @@ fn in_flags(error: StudyError) -> Failure {
 /// Refuses options that a tool would refuse later, so that nothing is printed that cannot run.
 fn check_options(study: &Study) -> Result<(), Failure> {
     for workload in &study.workloads {
-        trial::workload::check_options(&workload.load).map_err(|problem| {
+        KINDS.open(&workload.load).and_then(|load| load.check_options()).map_err(|problem| {
             Failure::refused(format!("workload '{}': {problem}", workload.name))
         })?;
     }
@@ -69,7 +70,8 @@ fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     for workload in &study.workloads {
         let refused =
             |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));
-        let text = trial::workload::plan_text(&workload.load, room.as_ref()).map_err(refused)?;
+        let load = KINDS.open(&workload.load).map_err(refused)?;
+        let text = load.plan(room.as_ref()).map_err(refused)?;
         terminal::print(&format!("{}\n{text}\n", workload.name));
     }
     Ok(exit::OK)
@@ -80,14 +82,15 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     let source = studies::open(&args.study_file)?;
     let path = &source.path;
     let (mut text, whole) =
-        study_file::load(path, &source.text, &filesystem::names()).map_err(Failure::refused)?;
+        study_file::load(path, &source.text, studies::catalogue(&filesystem::names()))
+            .map_err(Failure::refused)?;
     studies::check_figures(&whole)
         .map_err(|error| Failure::refused(study_file::locate(path, &source.text, &error)))?;
     let profile = source.profile(args, &mut text).map_err(in_flags)?;
     args.study.apply(&mut text);
     args.present.show.apply(&mut text);
     // What was wrong in the file itself was found above; what is wrong now came from a flag.
-    let mut study = text.resolve(&filesystem::names()).map_err(in_flags)?;
+    let mut study = text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags)?;
     study.reduced = profile.reduces(&whole, &study);
     if args.print_study {
         check_options(&study)?;
@@ -163,14 +166,11 @@ fn foreign(directory: &Path, error: ResultError) -> Failure {
 
 /// The commands of a workload, one a line.
 fn commands(workload: &Workload) -> Vec<String> {
-    let load = match &workload.load {
-        Load::Command { command } => Some(command),
-        _ => None,
-    };
+    let load = workload.load.command();
     let named = [
         ("setup", workload.setup.as_ref()),
         ("prepare", workload.prepare.as_ref()),
-        ("command", load),
+        ("command", load.as_ref()),
         ("cleanup", workload.cleanup.as_ref()),
     ];
     let mut lines: Vec<String> = named
@@ -183,7 +183,7 @@ fn commands(workload: &Workload) -> Vec<String> {
         })
         .collect();
     if load.is_none() {
-        lines.push(format!("  load: {}", workload.load.kind()));
+        lines.push(format!("  load: {}", workload.load.kind));
     }
     lines
 }

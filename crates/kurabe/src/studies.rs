@@ -8,14 +8,14 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use lab::contender::nearest;
-use lab::load::Load;
 use lab::published::{Figure, Reference};
 use lab::quantity::parse_duration;
 use lab::statistics::parse_gate;
-use lab::study::{LeftOut, Reduced, Study, StudyError, StudyText};
+use lab::study::{Catalogue, LeftOut, Reduced, Study, StudyError, StudyText};
 use lab::study_file;
+use loads::KINDS;
 use trial::filesystem;
-use trial::workload::{metric_names, missing, operation_names, read_files};
+use vocabulary::load::Load;
 
 use crate::exit::{self, Failure};
 use crate::flags::RunArgs;
@@ -41,6 +41,11 @@ pub const BUNDLED: [Bundled; 4] = [
     Bundled { name: "flash-overhead", text: include_str!("../../../studies/flash-overhead.toml") },
     Bundled { name: "dbench", text: include_str!("../../../studies/dbench.toml") },
 ];
+
+/// What a study can name.
+pub fn catalogue<'a>(file_systems: &'a [&'a str]) -> Catalogue<'a> {
+    Catalogue { file_systems, kinds: KINDS }
+}
 
 fn bundled(name: &str) -> Option<&'static Bundled> {
     BUNDLED.iter().find(|study| study.name == name)
@@ -74,7 +79,7 @@ fn unknown(name: &str) -> Failure {
 fn describe(bundled: &Bundled) -> String {
     // The tests read every bundled study.
     let Ok((text, mut study)) =
-        study_file::load(Path::new(bundled.name), bundled.text, &filesystem::names())
+        study_file::load(Path::new(bundled.name), bundled.text, catalogue(&filesystem::names()))
     else {
         return format!("{}\n", bundled.name);
     };
@@ -157,7 +162,7 @@ pub struct Profile {
 impl Profile {
     /// What of the whole study the one that is carried out is.
     pub fn reduces(&self, whole: &Study, here: &Study) -> Option<Reduced> {
-        Reduced::between(whole, here, self.quick, self.remedy)
+        Reduced::between(KINDS, whole, here, self.quick, self.remedy)
     }
 }
 
@@ -171,14 +176,14 @@ impl Source {
             None => format!("study file {}", self.path.display()),
         };
         if quick {
-            *text = text.quickened()?;
+            *text = text.quickened(KINDS)?;
             words.push_str(", quick profile");
             if !args.quick {
                 words.push_str("; --full, --scale or --device for more");
             }
         }
         if let Some(factor) = args.scale {
-            text.scale_loads(factor)?;
+            text.scale_loads(KINDS, factor)?;
             if !quick && args.study.device.is_none() {
                 text.scale_device(factor);
             }
@@ -208,9 +213,10 @@ pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
         keep(&mut left_out, "contender", &contender.label, missing)
     });
     study.workloads.retain(|workload| {
-        let mut lacks = missing(&workload.load);
-        if let Load::Command { command } = &workload.load
-            && let Some(program) = missing_program(command)
+        let mut lacks =
+            KINDS.open(&workload.load).map_or_else(|error| vec![error], |l| l.missing());
+        if let Some(command) = workload.load.command()
+            && let Some(program) = missing_program(&command)
         {
             lacks.push(format!("the program '{program}' is not found"));
         }
@@ -260,6 +266,17 @@ fn keep(left_out: &mut Vec<LeftOut>, what: &str, name: &str, missing: Vec<String
     here
 }
 
+/// The names of the metrics and of the operations of a load. Of some the operations are known once
+/// its files were read; a file that cannot be read is an error of its own, told when it is needed.
+fn names_of(mut load: Load) -> (Vec<String>, Vec<String>) {
+    let of = |load: &Load| KINDS.open(load).map(|load| (load.metrics(), load.operations()));
+    let names = of(&load).unwrap_or_default();
+    match names.1.is_empty() && KINDS.read(&mut load).is_ok() {
+        true => of(&load).unwrap_or_default(),
+        false => names,
+    }
+}
+
 /// Refuses published tables whose cells name figures that their loads never report. The places in
 /// the study file are those of the cells.
 pub fn check_figures(study: &Study) -> Result<(), StudyError> {
@@ -267,12 +284,8 @@ pub fn check_figures(study: &Study) -> Result<(), StudyError> {
         .workloads
         .iter()
         .map(|workload| {
-            let mut load = workload.load.clone();
-            // Of a program the operations are known once it was read. A file that cannot be read is
-            // an error of its own, told when it is needed.
-            let read = !matches!(load, Load::Objects(_)) || read_files(&mut load).is_ok();
-            let operations = if read { operation_names(&load) } else { Vec::new() };
-            (workload.name.as_str(), metric_names(&load), operations)
+            let (metrics, operations) = names_of(workload.load.clone());
+            (workload.name.as_str(), metrics, operations)
         })
         .collect();
     for (table_index, table) in study.published.iter().enumerate() {

@@ -309,7 +309,7 @@ fn analyse_workload(
         .map(|contender| summarise(plan, samples, contender, basis))
         .collect();
     let comparisons = compare(plan, samples, primary, workload);
-    let overhead = overhead::overhead(plan, samples, workload);
+    let overhead = overhead::overhead(plan, samples);
     let mut warnings = warnings::collect(plan, samples, &contenders, memory_bytes);
     warnings::of_comparisons(plan, primary, &comparisons, &mut warnings);
     WorkloadAnalysis {

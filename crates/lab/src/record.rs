@@ -8,13 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
 pub use vocabulary::cost::{CommandUsage, DeviceDelta, Phase, PhaseRecord};
+pub use vocabulary::report::TIME_METRIC;
 
 use crate::load::{Aside, LoadReport, Metric, Unit};
 use crate::name;
 use crate::spec::{SCHEMA_VERSION, TrialSpec};
-
-/// Name of the metric of loads without figures of their own: run and sync together.
-pub const TIME_METRIC: &str = "time";
 
 /// What one trial yielded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -131,6 +131,10 @@ pub struct Workload {
     /// Whether a command that exits with another code than 0 still counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_failure: bool,
+    /// How much is done, in words; absent where the name or the load's text says it all, and in
+    /// older plans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amount: Option<String>,
     /// What is measured.
     pub load: Load,
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use vocabulary::kind::Kinds;
 
 use crate::claim::{Claim, ClaimText};
 use crate::contender::{Contender, nearest};
@@ -23,7 +24,7 @@ pub mod profile;
 pub mod reduced;
 pub mod workload;
 
-pub use profile::{QuickText, WorkloadQuickText};
+pub use profile::QuickText;
 pub use reduced::Reduced;
 pub use workload::{CommandText, WorkloadText};
 use workload::{expand, placeholders};
@@ -232,12 +233,34 @@ pub(crate) fn error(field: impl Into<String>, problem: impl fmt::Display) -> Stu
     StudyError { field: field.into(), problem: problem.to_string() }
 }
 
+/// What a study can name: the file systems that have descriptors, and the kinds of load.
+#[derive(Debug, Clone, Copy)]
+pub struct Catalogue<'a> {
+    /// Names of the file systems.
+    pub file_systems: &'a [&'a str],
+    /// The kinds of load besides commands.
+    pub kinds: Kinds,
+}
+
+/// File systems alone: every load is a command.
+impl<'a, const N: usize> From<&'a [&'a str; N]> for Catalogue<'a> {
+    fn from(file_systems: &'a [&'a str; N]) -> Catalogue<'a> {
+        Catalogue { file_systems, kinds: Kinds(&[]) }
+    }
+}
+
+impl<'a> From<&'a [&'a str]> for Catalogue<'a> {
+    fn from(file_systems: &'a [&'a str]) -> Catalogue<'a> {
+        Catalogue { file_systems, kinds: Kinds(&[]) }
+    }
+}
+
 impl StudyText {
-    /// Validates the study and fills in the defaults. `known` are the names of the file systems
-    /// that have descriptors.
-    pub fn resolve(&self, known: &[&str]) -> Result<Study, StudyError> {
+    /// Validates the study and fills in the defaults.
+    pub fn resolve<'a>(&self, known: impl Into<Catalogue<'a>>) -> Result<Study, StudyError> {
+        let known = known.into();
         if self.quick.is_some() {
-            self.quickened()?.resolve(known).map_err(|found| {
+            self.quickened(known.kinds)?.resolve(known).map_err(|found| {
                 error("quick", format!("under this profile, {}: {}", found.field, found.problem))
             })?;
         } else if let Some(index) = self.workloads.iter().position(|w| w.quick.is_some()) {
@@ -247,7 +270,7 @@ impl StudyText {
             ));
         }
         self.check_parameters()?;
-        let contenders = self.resolve_contenders(known)?;
+        let contenders = self.resolve_contenders(known.file_systems)?;
         let baseline = match &self.baseline {
             None => 0,
             Some(label) => {
@@ -267,7 +290,7 @@ impl StudyText {
         let optional = |field: &str, text: &Option<String>| {
             text.as_deref().map(|text| duration(field, text)).transpose()
         };
-        let mut workloads = self.resolve_workloads()?;
+        let mut workloads = self.resolve_workloads(known.kinds)?;
         for workload in &mut workloads {
             workload.name = name::of(&workload.name);
         }
@@ -534,7 +557,7 @@ impl StudyText {
         Ok(percent / 100.0)
     }
 
-    fn resolve_workloads(&self) -> Result<Vec<Workload>, StudyError> {
+    fn resolve_workloads(&self, kinds: Kinds) -> Result<Vec<Workload>, StudyError> {
         if self.workloads.is_empty() {
             return Err(error(
                 "workload",
@@ -543,7 +566,7 @@ impl StudyText {
         }
         let mut workloads: Vec<Workload> = Vec::new();
         for (index, text) in self.workloads.iter().enumerate() {
-            for workload in text.resolve(index, &self.parameters)? {
+            for workload in text.resolve(index, kinds, &self.parameters)? {
                 if workloads.iter().any(|other| other.name == workload.name) {
                     return Err(error(
                         format!("workload[{index}].name"),

@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use crate::contender::nearest;
-use crate::study::{Study, StudyError, StudyText};
+use crate::study::{Catalogue, Study, StudyError, StudyText};
 
 /// What is wrong with a study file, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +97,11 @@ pub fn locate(path: &Path, text: &str, error: &StudyError) -> StudyFileError {
 }
 
 /// Reads and validates a study file.
-pub fn load(path: &Path, text: &str, known: &[&str]) -> Result<(StudyText, Study), StudyFileError> {
+pub fn load<'a>(
+    path: &Path,
+    text: &str,
+    known: impl Into<Catalogue<'a>>,
+) -> Result<(StudyText, Study), StudyFileError> {
     let parsed = parse(path, text)?;
     let study = parsed.resolve(known).map_err(|error| locate(path, text, &error))?;
     Ok((parsed, study))
@@ -141,7 +145,8 @@ const FLAGS: [(&str, &str); 5] = [
 
 /// One kind of table in the file.
 struct Level {
-    /// Its keys, which are the fields of the type that it is read into.
+    /// Its keys, which are the fields of the type that it is read into; none where they are looked at
+    /// by the validation.
     keys: &'static [&'static str],
     /// The tables in it. What is not listed is looked at by serde alone.
     inner: &'static [(&'static str, Inner)],
@@ -209,39 +214,8 @@ static QUICK: Level = Level {
     inner: &[],
 };
 
-static WORKLOAD: Level = Level {
-    keys: &[
-        "name",
-        "why",
-        "command",
-        "objects",
-        "program",
-        "tree",
-        "fio",
-        "fio-matrix",
-        "dbench",
-        "dbench-replay",
-        "bonnie",
-        "store",
-        "scale",
-        "verify",
-        "sync-puts",
-        "block-size",
-        "size",
-        "time",
-        "engine",
-        "shell",
-        "setup",
-        "prepare",
-        "cleanup",
-        "ignore-failure",
-        "quick",
-    ],
-    inner: &[("quick", Inner::One(&WORKLOAD_QUICK))],
-};
-
-static WORKLOAD_QUICK: Level =
-    Level { keys: &["tree", "fio", "scale", "block-size", "size", "time"], inner: &[] };
+/// A workload's keys are its load's too, and looked at with it.
+static WORKLOAD: Level = Level { keys: &[], inner: &[] };
 
 static PUBLISHED: Level = Level {
     keys: &[
@@ -301,14 +275,16 @@ static CLAIM: Level = Level {
 fn check_keys(table: &DeTable<'_>, prefix: &str, level: &Level) -> Result<(), (usize, String)> {
     for (key, value) in table.iter() {
         let name = key.get_ref().as_ref();
-        if !level.keys.contains(&name) {
-            let known = level.keys;
-            if let Some((_, flag)) = FLAGS.iter().find(|(key, _)| *key == name) {
-                let problem = format!(
-                    "'{name}' is said by whoever starts the study and not by its file; type {flag} on the command line"
-                );
-                return Err((key.span().start, problem));
-            }
+        if let Some((_, flag)) =
+            FLAGS.iter().find(|(key, _)| *key == name && !level.keys.contains(key))
+        {
+            let problem = format!(
+                "'{name}' is said by whoever starts the study and not by its file; type {flag} on the command line"
+            );
+            return Err((key.span().start, problem));
+        }
+        let known = level.keys;
+        if !known.is_empty() && !known.contains(&name) {
             let problem = match nearest(name, known) {
                 Some(near) => format!("no key is called '{prefix}{name}'; did you mean '{near}'?"),
                 None => {
@@ -476,8 +452,6 @@ mod tests {
         for (text, level) in [
             ("zzz = 1", &STUDY),
             ("[quick]\nzzz = 1", &QUICK),
-            ("[[workload]]\nzzz = 1", &WORKLOAD),
-            ("[[workload]]\nquick = { zzz = 1 }", &WORKLOAD_QUICK),
             ("[[published]]\nzzz = 1", &PUBLISHED),
             ("[[published]]\ncolumns = [{ zzz = 1 }]", &COLUMN),
             ("[[published]]\nrows = [{ zzz = 1 }]", &ROW),

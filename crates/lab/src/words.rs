@@ -3,6 +3,8 @@
 //! Invariant: what is printed of an interval depends on the interval alone, so that one comparison
 //! reads alike wherever it stands.
 
+pub use vocabulary::words::{counted, list};
+
 /// What stands in the place of an interval that says nothing.
 pub const TOO_WIDE: &str = "too wide to tell";
 
@@ -90,20 +92,6 @@ pub fn percent_up(share: f64) -> String {
     let value = share * 100.0;
     let digits = if value < 1.0 { 10.0 } else { 1.0 };
     percent(((value * digits - 1e-9).ceil() / digits).max(0.1) / 100.0)
-}
-
-/// `1 block`, `5 blocks`.
-pub fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
-}
-
-/// `a`, `a and b`, `a, b and c`.
-pub fn list(words: &[String]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => one.clone(),
-        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
-    }
 }
 
 #[cfg(test)]

@@ -47,6 +47,28 @@ pub fn run_words(words: &[String]) -> io::Result<()> {
     Err(io::Error::other(format!("{}: {}: {}", words.join(" "), output.status, said.trim())))
 }
 
+/// Drops the page cache, the directory entries and the inodes that memory holds, of every file
+/// system; needs root.
+///
+/// Twice, since once is not enough for a file system with a journal of jbd2 (ext3, ext4). The
+/// journal holds on to the blocks of metadata that it wrote until its checkpoint is tidied up; one
+/// drop comes to the pages first, which stay because they are held, and to the shrinker that lets go
+/// of them last. The second drop finds the pages free.
+///
+/// # Errors
+/// The kernel's, with the file.
+pub fn drop_kernel_caches() -> Result<(), String> {
+    const PATH: &str = "/proc/sys/vm/drop_caches";
+    let drop_once = || {
+        // Opened for writing only: the file is never truncated or created.
+        let mut file = File::options().write(true).open(PATH)?;
+        io::Write::write_all(&mut file, b"3")
+    };
+    drop_once()
+        .and_then(|()| drop_once())
+        .map_err(|error| format!("dropping caches: {PATH}: {error}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,13 +4,18 @@
 //! nothing of contenders, of how the file system under it was made, of statistics or of the
 //! laboratory that runs it.
 
+mod aside;
 pub mod bonnie;
+pub mod counters;
 pub mod dbench;
 pub mod durable;
 pub mod fio;
+pub mod kind;
 pub mod latency;
 pub mod objects;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;
 pub mod tree;
+
+pub use kind::KINDS;

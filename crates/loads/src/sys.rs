@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+pub(crate) mod extents;
+
 /// Reads the processor's time-stamp counter, in ticks of a rate that the caller must calibrate.
 ///
 /// The read is not ordered against the instructions around it: it may be off by some tens of
@@ -106,4 +108,15 @@ pub fn lock_range(
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// CPU time in ns that this process has used, in user mode and in the kernel: getrusage(2).
+pub fn own_cpu_ns() -> (u64, u64) {
+    // SAFETY: rusage is plain integers, for which all zeros is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live, writable rusage. The call fails for no other reason than
+    // bad arguments.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    (ns(usage.ru_utime), ns(usage.ru_stime))
 }

@@ -334,7 +334,8 @@ mod tests {
             prepare: None,
             cleanup: None,
             ignore_failure: false,
-            load: Load::Command { command: CommandLine::Words(vec!["make".into()]) },
+            amount: None,
+            load: Load::of_command(CommandLine::Words(vec!["make".into()])),
         };
         let spec = TrialSpec {
             schema: SCHEMA_VERSION,

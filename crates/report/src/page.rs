@@ -9,7 +9,6 @@ use std::fmt::Write;
 
 use lab::record::{Outcome, Phase, Record, unfinished_block};
 use lab::statistics::Verdict;
-use lab::study::reduced;
 use lab::words::{TOO_WIDE, too_wide_explained};
 
 use crate::chart::Chart;
@@ -207,8 +206,8 @@ fn workload(view: &View<'_>, charts: &[Chart], first_chart: usize, several: bool
     if let Some(why) = &study.why {
         let _ = writeln!(out, "<p class=\"why\">{}</p>", escape(why));
     }
-    if let Some(amount) = reduced::amount(&study.load) {
-        let _ = writeln!(out, "<p class=\"under\">What ran: {}</p>", escape(&amount));
+    if let Some(amount) = &study.amount {
+        let _ = writeln!(out, "<p class=\"under\">What ran: {}</p>", escape(amount));
     }
     let sentence = sentence::sentence(workload, &source.plan);
     let _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&sentence));

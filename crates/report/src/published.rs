@@ -12,7 +12,6 @@ use lab::published::{
     Statistic, is_withheld, measure,
 };
 use lab::record::Record;
-use lab::study::reduced::amount;
 
 use crate::chart::Chart;
 use crate::table::{Cell, Table};
@@ -396,7 +395,7 @@ impl Measurements<'_> {
         let amounts: Vec<String> = workloads
             .iter()
             .filter_map(|name| self.plan.study.workloads.iter().find(|entry| entry.name == *name))
-            .filter_map(|entry| Some(format!("{}: {}", entry.name, amount(&entry.load)?)))
+            .filter_map(|entry| Some(format!("{}: {}", entry.name, entry.amount.as_ref()?)))
             .collect();
         let entries = self.analysis.workloads.iter();
         let of_table = entries.filter(|entry| workloads.contains(&entry.workload.as_str()));

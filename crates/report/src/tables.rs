@@ -254,14 +254,16 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
 /// Whether operations of this kind wait side by side: the sum of their latencies is then no time
 /// that passed.
 fn has_queue(load: &Load, kind: &str) -> bool {
-    match load {
-        Load::FioMatrix(_) => {
-            let cell = kind.strip_suffix("-read").or(kind.strip_suffix("-write")).unwrap_or(kind);
-            cell.parse().is_ok_and(|cell: MatrixCell| cell.depth > 1)
-        }
-        // An engine without a queue takes no notice of it; which engines have one is fio's matter.
-        Load::Fio(job) => job.text.contains("iodepth"),
-        _ => false,
+    let cell = kind.strip_suffix("-read").or(kind.strip_suffix("-write")).unwrap_or(kind);
+    match cell.parse::<MatrixCell>() {
+        Ok(cell) => cell.depth > 1,
+        // Of fio's own options: an engine without a queue takes no notice of it, and which engines
+        // have one is fio's matter.
+        Err(_) => load
+            .options
+            .get("text")
+            .and_then(|text| text.as_str())
+            .is_some_and(|text| text.contains("iodepth")),
     }
 }
 

@@ -210,7 +210,11 @@ fn made_matrix() -> Made {
 fn make_matrix_of(blocks: u32, more: f64) -> Made {
     let mut text = study(&["raw", "xfs"], &[], blocks);
     text.baseline = Some("raw".into());
-    text.workloads = vec![WorkloadText { fio_matrix: true, ..Default::default() }];
+    text.workloads = vec![WorkloadText {
+        name: Some("fio-matrix".into()),
+        command: Some(lab::study::CommandText::Line("true".into())),
+        ..Default::default()
+    }];
     make(&text, |record| {
         complete(record, 1_000_000_000);
         let xfs = record.contender.label == "xfs";
@@ -274,7 +278,11 @@ fn a_cell_whose_only_pair_stands_beside_another_trial_of_the_device_has_no_ratio
     // As it was reported: the medians 8662 and 9391, and a single pair that says x1.262.
     let mut text = study(&["raw", "xfs"], &[], 2);
     text.baseline = Some("raw".into());
-    text.workloads = vec![WorkloadText { fio_matrix: true, ..Default::default() }];
+    text.workloads = vec![WorkloadText {
+        name: Some("fio-matrix".into()),
+        command: Some(lab::study::CommandText::Line("true".into())),
+        ..Default::default()
+    }];
     let made = make(&text, |record| {
         complete(record, 1_000_000_000);
         let per_second = match (record.contender.label.as_str(), record.block) {

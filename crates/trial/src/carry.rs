@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::event::Event;
-use lab::load::{Load, LoadTask, Stage as LoadStage, Target};
 use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
 use lab::spec::{Cache, CommandLine, Output, TrialSpec};
+use loads::KINDS;
+use loads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
+use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
 use crate::command::{self, Bounds, End, Ran};
 use crate::control_group::ControlGroup;
-use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
 use crate::device::{Attached, Site, attach};
 use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
 use crate::host_proc::HostProc;
@@ -25,7 +26,7 @@ use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
 use crate::user::User;
-use crate::workload::{self, Talk};
+use crate::workload::Talk;
 
 /// Bound on giving back everything after the trial itself has ended.
 const TEARDOWN_MAX: Duration = Duration::from_secs(60);
@@ -216,7 +217,7 @@ impl Trial<'_> {
         if let Some(setup) = &spec.workload.setup {
             self.users_command(Phase::Setup, setup, &directory)?;
         }
-        if workload::has_setup(&spec.workload.load) {
+        if KINDS.open(&spec.workload.load).map_err(Failure::of)?.has_setup() {
             self.lay_out(instance, &directory)?;
         }
         self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
@@ -324,7 +325,7 @@ impl Trial<'_> {
     /// What the load needs before it is measured.
     fn lay_out(&mut self, instance: &dyn Instance, directory: &Path) -> Result<(), Failure> {
         let (command, talk) = self.load_command(LoadStage::Setup, instance, directory)?;
-        let name = format!("the layout of the {}", self.spec.workload.load.kind());
+        let name = format!("the layout of the {}", self.spec.workload.load.kind);
         self.timed_with(Phase::Layout, |trial| {
             judge(&name, &trial.execute(&command, Some(&talk), directory)?, false)
         })
@@ -334,9 +335,9 @@ impl Trial<'_> {
     /// is started and after it was reaped.
     fn run(&mut self, instance: &dyn Instance, directory: &Path) -> Result<Option<Talk>, Failure> {
         self.begin(Phase::Run);
-        let (command, talk) = match &self.spec.workload.load {
-            Load::Command { command } => (command.clone(), None),
-            _ => {
+        let (command, talk) = match self.spec.workload.load.command() {
+            Some(command) => (command, None),
+            None => {
                 let (command, talk) = self.load_command(LoadStage::Run, instance, directory)?;
                 (command, Some(talk))
             }
@@ -347,7 +348,7 @@ impl Trial<'_> {
         self.record.outlived = ran.outlived;
         self.record.command = Some(ran.usage.clone());
         let ignore_failure = self.spec.workload.ignore_failure;
-        judge(&format!("the {}", self.spec.workload.load.kind()), &ran, ignore_failure)?;
+        judge(&format!("the {}", self.spec.workload.load.kind), &ran, ignore_failure)?;
         Ok(talk)
     }
 

@@ -5,7 +5,6 @@
 //! a bound kills whole; what it cost is read before it is reaped, so that it covers its waited-for
 //! children.
 
-use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use lab::record::CommandUsage;
 use lab::spec::{CommandLine, Output};
+use loads::counters::bytes_moved;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
@@ -175,30 +175,6 @@ fn reap(child: Child) -> io::Result<CommandUsage> {
         memory_bytes_max: reaped.memory_bytes_max,
         ..moved
     })
-}
-
-/// What this process has cost so far, without its children.
-pub(crate) fn own_usage() -> CommandUsage {
-    let (user_ns, system_ns) = sys::own_cpu_ns();
-    CommandUsage { user_ns, system_ns, ..bytes_moved("/proc/self/io") }
-}
-
-/// The bytes that a process has moved, from its `io` file.
-fn bytes_moved(path: &str) -> CommandUsage {
-    let io = fs::read_to_string(path).ok();
-    let field = |name: &str| -> Option<u64> {
-        io.as_deref()?
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok())
-    };
-    CommandUsage {
-        write_call_bytes: field("wchar"),
-        read_call_bytes: field("rchar"),
-        storage_written_bytes: field("write_bytes")
-            .map(|bytes| bytes.saturating_sub(field("cancelled_write_bytes").unwrap_or(0))),
-        storage_read_bytes: field("read_bytes"),
-        ..CommandUsage::default()
-    }
 }
 
 /// The readers of a command's output.

@@ -21,8 +21,6 @@ use std::sync::Arc;
 
 use lab::contender::Contender;
 
-pub use kernel::write_drop_caches;
-
 use crate::facts::tool_version;
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;

@@ -6,7 +6,6 @@
 pub mod carry;
 pub mod command;
 mod control_group;
-pub mod counters;
 pub mod device;
 pub mod doctor;
 pub mod facts;

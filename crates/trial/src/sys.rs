@@ -2,7 +2,6 @@
 
 pub mod confine;
 pub mod descriptors;
-pub mod extents;
 pub mod loop_device;
 pub mod namespaces;
 pub mod process_clock;
@@ -10,4 +9,4 @@ pub mod wait;
 
 pub use descriptors::keep_descriptors_from_children;
 pub use namespaces::enter_namespaces;
-pub use wait::{own_cpu_ns, wait_with_usage};
+pub use wait::wait_with_usage;

@@ -311,7 +311,7 @@ impl<'a> Live<'a> {
     }
 
     fn counters(&self) -> lab::record::DeviceDelta {
-        let counters = trial::counters::DeviceCounters::of_node(self.attached.node()).unwrap();
+        let counters = loads::counters::DeviceCounters::of_node(self.attached.node()).unwrap();
         let zero = counters.read().unwrap();
         // The difference to nothing at all.
         zero.since(&Default::default())

@@ -6,6 +6,10 @@
 pub mod cell;
 pub mod command;
 pub mod cost;
+pub mod kind;
+pub mod load;
 pub mod name;
 pub mod quantity;
 pub mod report;
+pub mod room;
+pub mod words;

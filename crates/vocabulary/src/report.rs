@@ -167,6 +167,9 @@ impl Unit {
     }
 }
 
+/// Name of the metric of loads without metrics of their own: run and sync together.
+pub const TIME_METRIC: &str = "time";
+
 /// The name under which the latencies of all kinds of operations together stand.
 pub const OVERALL_OPERATION: &str = "overall";
 

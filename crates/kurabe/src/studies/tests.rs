@@ -7,14 +7,12 @@ use std::time::Duration;
 use lab::claim::{Outcome, Rule, judge};
 use lab::published::Statistic;
 
-use trial::workload;
-
 /// Bound on the budget of a quick profile.
 const QUICK_MAX: Duration = Duration::from_secs(180);
 
 fn load(bundled: &Bundled) -> (StudyText, Study) {
     let path = PathBuf::from(format!("studies/{}.toml", bundled.name));
-    study_file::load(&path, bundled.text, &filesystem::names())
+    study_file::load(&path, bundled.text, catalogue(&filesystem::names()))
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -24,7 +22,8 @@ fn profiles() -> Vec<(String, Study)> {
         .iter()
         .flat_map(|bundled| {
             let (text, full) = load(bundled);
-            let quick = text.quickened().unwrap().resolve(&filesystem::names()).unwrap();
+            let quick =
+                text.quickened(KINDS).unwrap().resolve(catalogue(&filesystem::names())).unwrap();
             [(bundled.name.to_string(), full), (format!("{}, quick", bundled.name), quick)]
         })
         .collect()
@@ -54,19 +53,18 @@ fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
         let room = crate::preflight::room(&study, &request);
         for load in &mut study.workloads {
             // The load file of dbench comes with its package.
-            if workload::missing(&load.load).is_empty() {
-                workload::read_files(&mut load.load).unwrap();
-                workload::check(&load.load, room.as_ref())
+            if KINDS.open(&load.load).unwrap().missing().is_empty() {
+                KINDS.read(&mut load.load).unwrap();
+                let opened = KINDS.open(&load.load).unwrap();
+                opened
+                    .check(room.as_ref())
                     .unwrap_or_else(|problem| panic!("{name}, {}: {problem}", load.name));
             }
             for contender in &study.contenders {
                 let file_system = filesystem::by_name(&contender.file_system).unwrap();
                 assert!(file_system.size_bytes_min() <= size_bytes, "{name}, {}", contender.label);
-                let fits = match file_system.access() {
-                    filesystem::Access::Mounted => true,
-                    filesystem::Access::RawDevice => load.load.runs_on_raw(),
-                    filesystem::Access::MinfsLibrary => load.load.runs_on_library(),
-                };
+                let ground = crate::preflight::ground_of(file_system.access());
+                let fits = ground.is_none_or(|ground| KINDS.works_on(&load.load, ground));
                 assert!(fits, "{name}: {} under {}", contender.label, load.name);
             }
         }
@@ -133,15 +131,17 @@ fn quick_profiles_keep_to_their_time() {
         let counted_s: u64 = study
             .workloads
             .iter()
-            .map(|workload| match &workload.load {
-                // Warm-up, and what starts and ends a run, come on top of that.
-                Load::Dbench(load) => u64::from(load.seconds) * 6 / 5 + 1,
-                Load::DbenchReplay(load) => u64::from(load.seconds) * 6 / 5 + 1,
-                Load::FioMatrix(load) => {
-                    let cells = metric_names(&workload.load).len() as u64;
-                    cells * load.cell_ns / 1_000_000_000
+            .map(|workload| {
+                let cell_ns = workload.load.options.get("cell_ns").and_then(|ns| ns.as_u64());
+                match (workload.load.counted_seconds(), cell_ns) {
+                    // Warm-up, and what starts and ends a run, come on top of that.
+                    (Some(seconds), _) => seconds as u64 * 6 / 5 + 1,
+                    (None, Some(cell_ns)) => {
+                        let cells = names_of(workload.load.clone()).0.len() as u64;
+                        cells * cell_ns / 1_000_000_000
+                    }
+                    (None, None) => 0,
                 }
-                _ => 0,
             })
             .sum();
         // NILFS2 is hardly ever there.
@@ -154,7 +154,7 @@ fn quick_profiles_keep_to_their_time() {
 #[test]
 fn every_cell_of_the_matrix_is_known_to_the_claims_by_its_name() {
     let (_, study) = load(super::bundled("flash-overhead").unwrap());
-    let figures = metric_names(&study.workloads[0].load);
+    let figures = names_of(study.workloads[0].load.clone()).0;
     // All cells together stand first.
     assert_eq!(figures.len(), 1 + 81);
     for name in &figures[1..] {
@@ -198,8 +198,9 @@ fn the_authors_wishes_are_granted() {
 
 #[test]
 fn what_is_missing_is_left_out_and_named() {
-    let resolved =
-        |text: &str| study_file::load(Path::new("s"), text, &filesystem::names()).unwrap().1;
+    let resolved = |text: &str| {
+        study_file::load(Path::new("s"), text, catalogue(&filesystem::names())).unwrap().1
+    };
     let text = "contenders = ['dir:/tmp', 'nilfs2']\nleave-out-missing = true\n\
                 [[workload]]\nname = 'replay'\ndbench-replay = '4:/no/such/file'\n\
                 [[workload]]\nname = 'program'\ncommand = ['/no/such/program']\n\
@@ -249,7 +250,8 @@ fn a_quick_profile_says_what_of_every_bundled_study_runs() {
     let profile = Profile { words: String::new(), quick: true, remedy: "--full runs it all" };
     for bundled in &BUNDLED {
         let (text, whole) = load(bundled);
-        let quick = text.quickened().unwrap().resolve(&filesystem::names()).unwrap();
+        let quick =
+            text.quickened(KINDS).unwrap().resolve(catalogue(&filesystem::names())).unwrap();
         let reduced = profile.reduces(&whole, &quick).unwrap();
         let shares = reduced.shares(&quick);
         let expected = match bundled.name {

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Samples, options};
-use crate::load::{Load, MatrixCell, Unit};
+use crate::load::{MatrixCell, Unit};
 use crate::plan::Plan;
 use crate::statistics::{self, BLOCKS_MIN_FOR_INTERVAL, ComparisonOptions};
 
@@ -56,12 +56,10 @@ impl CellOverhead {
 
 /// One entry for each contender but the bare device; none where the workload is no matrix or no
 /// contender is the bare device.
-pub(super) fn overhead(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Overhead> {
+pub(super) fn overhead(plan: &Plan, samples: &Samples<'_>) -> Vec<Overhead> {
     let contenders = &plan.study.contenders;
     let raw = contenders.iter().position(|contender| contender.file_system == RAW);
-    let (Load::FioMatrix(_), Some(raw)) = (&plan.study.workloads[workload].load, raw) else {
-        return Vec::new();
-    };
+    let Some(raw) = raw else { return Vec::new() };
     let others: Vec<usize> = (0..contenders.len()).filter(|other| *other != raw).collect();
     let mut overheads: Vec<Overhead> = others
         .iter()
@@ -124,7 +122,7 @@ mod tests {
     use super::*;
     use crate::analysis::analyse;
     use crate::fixture;
-    use crate::load::{FioMatrixLoad, LoadReport, Metric};
+    use crate::load::{LoadReport, Metric};
 
     fn metric(name: &str, value: f64) -> Metric {
         Metric { name: name.into(), value, unit: Unit::OperationsPerSecond }
@@ -133,12 +131,6 @@ mod tests {
     #[test]
     fn the_overhead_is_paired_and_in_percent_of_the_bare_device() {
         let mut plan = fixture::plan(&["ext4", "xfs", "btrfs"], 4);
-        plan.study.workloads[0].load = Load::FioMatrix(FioMatrixLoad {
-            size_bytes: 1,
-            cell_ns: 1,
-            block_sizes_bytes: vec![4096],
-            engines: vec!["libaio".into()],
-        });
         let mut records = fixture::records(&plan, &[&[1; 4], &[1; 4], &[1; 4]]);
         for record in &mut records {
             // Every block is twice as fast as the one before; the pairs know nothing of that.

@@ -9,7 +9,7 @@ mod order;
 use super::matrix::{self, Loss};
 use super::*;
 use crate::fixture::{plan_of, record, study_text};
-use crate::load::{Drift, FioMatrixLoad, Load, LoadReport, Metric, Series, Unit};
+use crate::load::{Drift, LoadReport, Metric, Series, Unit};
 use crate::study::LeftOut;
 use crate::{analysis, record::Record};
 
@@ -116,12 +116,6 @@ fn always_below_means_in_every_cell() {
 fn a_matrix_is_judged_against_the_device_and_of_the_contender_that_is_named() {
     let claim = "text = 'x'\nrule = 'loses-half'\nworkload = 'load'\ncontender = 'xfs'";
     let (mut plan, mut records) = three(claim);
-    plan.study.workloads[0].load = Load::FioMatrix(FioMatrixLoad {
-        size_bytes: 1,
-        cell_ns: 1,
-        block_sizes_bytes: vec![4096],
-        engines: vec!["psync".into()],
-    });
     // The baseline is ext4; btrfs is made the device. ext4 has a tenth of its speed, xfs nine.
     plan.study.contenders[2].file_system = "raw".into();
     for record in &mut records {

@@ -7,7 +7,7 @@ use super::{Figure, PublishedUnit, Reference, Statistic};
 use crate::analysis::{
     Analysis, Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis, options,
 };
-use crate::load::{AverageLatency, Latency, Load, Unit};
+use crate::load::{AverageLatency, Latency, Unit};
 use crate::plan::Plan;
 use crate::record::{Phase, Record, counted_trials};
 use crate::statistics::{BLOCKS_MIN_FOR_INTERVAL, compare_family, summarize};
@@ -338,11 +338,7 @@ fn of_latency(
 /// Seconds over which a load counts its operations, of those that run for a time.
 fn counted_seconds(plan: &Plan, reference: &Reference) -> Option<f64> {
     let mut workloads = plan.study.workloads.iter();
-    match &workloads.find(|workload| workload.name == reference.workload)?.load {
-        Load::Dbench(load) => Some(f64::from(load.seconds)),
-        Load::DbenchReplay(load) => Some(f64::from(load.seconds)),
-        _ => None,
-    }
+    workloads.find(|workload| workload.name == reference.workload)?.load.counted_seconds()
 }
 
 /// What stands at a place of a load's own report; [`super::ReferenceText::detail`] says how a

@@ -232,7 +232,7 @@ fn latencies_come_from_distributions_or_from_averages() {
 
 #[test]
 fn counts_get_their_rate_where_the_run_is_bounded_by_time() {
-    let mut text = study(
+    let text = study(
         r#"
 title = "Operations"
 unit = "ms"
@@ -245,10 +245,8 @@ columns = [
 rows = [{ head = "Flush", cells = [53235, "38.303"] }, { head = "Mkdir", cells = [12] }]
 "#,
     );
-    text.workloads[0].command = None;
-    text.workloads[0].dbench = Some(4);
-    text.workloads[0].time = Some("4s".into());
-    let plan = plan_of(&text);
+    let mut plan = plan_of(&text);
+    plan.study.workloads[0].load.options.insert("seconds".into(), 4.into());
     let table = &plan.study.published[0];
     assert_eq!(table.columns, ["Count", "Count/s", "AvgLat"]);
     let texts = |row: usize| -> Vec<&str> {

@@ -1,7 +1,7 @@
 //! What the validation of a study takes and refuses.
 
 use super::*;
-use crate::spec::{CommandLine, Load};
+use crate::spec::CommandLine;
 
 const KNOWN: &[&str] = &["ext4", "xfs", "btrfs", "dir"];
 
@@ -29,10 +29,8 @@ fn defaults_are_filled_in() {
     assert_eq!(study.same_within, 0.05);
     assert_eq!(study.baseline, 0);
     assert_eq!(study.workloads[0].name, "tar xf x.tar");
-    assert!(matches!(
-        &study.workloads[0].load,
-        Load::Command { command: CommandLine::Shell { shell, .. } } if shell == &["sh"]
-    ));
+    let command = study.workloads[0].load.command();
+    assert!(matches!(command, Some(CommandLine::Shell { shell, .. }) if shell == ["sh"]));
 }
 
 #[test]

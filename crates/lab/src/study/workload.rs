@@ -1,26 +1,23 @@
-//! The workloads of a study: their keys, their notation and their defaults.
+//! The workloads of a study: what comes before and after a load is read here, the load's own keys
+//! by its kind.
 //!
-//! A load that stands in a file (a program, a job) keeps its path here; reading the file is the
-//! caller's business, since nothing in this room does I/O.
+//! Nothing here knows the kinds of load, nor does I/O: their table is given, and reading the files
+//! that a load names is the caller's business.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vocabulary::kind::{Key, Keys, Kind, Kinds, Role, Written};
 
-use super::profile::WorkloadQuickText;
 use super::{StudyError, error};
-use crate::load::{
-    BonnieLoad, DbenchLoad, DbenchReplayLoad, FioLoad, FioMatrixLoad, Load, ObjectsLoad,
-    QUEUE_ENGINES, TreeLoad, TreeSource,
-};
-use crate::quantity::{parse_duration, parse_size};
-use crate::spec::{CommandLine, Workload};
+use crate::contender::nearest;
+use crate::spec::{CommandLine, Load, Workload};
 
 /// A workload as written.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+#[serde(default, rename_all = "kebab-case")]
 pub struct WorkloadText {
     /// Name in tables; the command's text by default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,54 +28,9 @@ pub struct WorkloadText {
     /// A line for the shell, or a list of words that is executed as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandText>,
-    /// File with a program of the object language.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub objects: Option<PathBuf>,
-    /// The text of such a program, in the place of a file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
-    /// A tarball, or `synthetic:FILES`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tree: Option<String>,
-    /// A fio job file, or options such as `rw=randrw bs=4k`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fio: Option<String>,
-    /// The flash study's matrix of fio runs.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub fio_matrix: bool,
-    /// Clients of the installed dbench.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dbench: Option<u32>,
-    /// `CLIENTS[:LOADFILE]` of kurabe's replay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dbench_replay: Option<String>,
-    /// The installed bonnie++.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub bonnie: bool,
-    /// Store of an object program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub store: Option<String>,
-    /// Factor on the counts of an object program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scale: Option<f64>,
-    /// Whether an object program's contents are checked.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub verify: bool,
-    /// Whether every put of an object program is made durable.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub sync_puts: bool,
-    /// Size of the cannyls store's blocks, or the block sizes of the fio matrix.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub block_size: Vec<String>,
-    /// Size of the files of `fio-matrix` and `bonnie`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<String>,
-    /// Length of a dbench run, or of each cell of the fio matrix.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub time: Option<String>,
-    /// fio's engines for the cells of the matrix that have a queue.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub engine: Vec<String>,
+    /// The keys of another load.
+    #[serde(flatten)]
+    pub load: Keys,
     /// Shell for the lines of this workload (`sh` by default); `none` splits them into words and
     /// starts them without a shell.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,10 +47,14 @@ pub struct WorkloadText {
     /// Whether another exit code than 0 still counts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_failure: bool,
-    /// What the study's quick profile changes of this load.
+    /// The load's keys that the study's quick profile changes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quick: Option<WorkloadQuickText>,
+    pub quick: Option<Keys>,
 }
+
+/// The keys of a workload that are none of its load's.
+const KEYS: &[&str] =
+    &["name", "why", "command", "shell", "setup", "prepare", "cleanup", "ignore-failure", "quick"];
 
 /// A command as written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -124,8 +80,18 @@ impl fmt::Display for CommandText {
 
 impl WorkloadText {
     /// Whether a command or another load is named.
-    pub fn names_a_load(&self) -> bool {
-        self.command.is_some() || !self.load_keys().is_empty()
+    pub fn names_a_load(&self, kinds: Kinds) -> bool {
+        self.command.is_some() || self.naming_keys(kinds).next().is_some()
+    }
+
+    /// The keys that name loads, but for those that are switched off.
+    fn naming_keys(&self, kinds: Kinds) -> impl Iterator<Item = &'static Key> {
+        kinds.naming().filter(|key| self.load.get(key.name).is_some_and(is_written))
+    }
+
+    /// The load's kind; none for a command, and for what is refused elsewhere.
+    pub(super) fn kind(&self, kinds: Kinds) -> Option<&'static Kind> {
+        kinds.named_by(self.naming_keys(kinds).next()?.name)
     }
 
     pub(super) fn commands(&self) -> impl Iterator<Item = &CommandText> {
@@ -135,13 +101,18 @@ impl WorkloadText {
     pub(super) fn resolve(
         &self,
         index: usize,
+        kinds: Kinds,
         parameters: &BTreeMap<String, Vec<String>>,
     ) -> Result<Vec<Workload>, StudyError> {
         let field = |name: &str| format!("workload[{index}].{name}");
+        self.refuse_unknown_keys(index, kinds)?;
         let Some(command) = &self.command else {
-            return Ok(vec![self.resolve_load(index)?]);
+            return Ok(vec![self.resolve_load(index, kinds)?]);
         };
-        self.refuse_load_keys(index)?;
+        let mut keys = self.load.iter().filter(|(_, value)| is_written(value));
+        if let Some((key, _)) = keys.next() {
+            return Err(error(field(key), "does not go with a command; leave one of them out"));
+        }
         let shell = match self.shell.as_deref() {
             Some("none") => None,
             text => {
@@ -187,11 +158,114 @@ impl WorkloadText {
                 prepare: optional("prepare", &self.prepare)?,
                 cleanup: optional("cleanup", &self.cleanup)?,
                 ignore_failure: self.ignore_failure,
-                load: Load::Command { command },
+                load: Load::of_command(command),
+                amount: None,
             });
         }
         Ok(workloads)
     }
+
+    fn refuse_unknown_keys(&self, index: usize, kinds: Kinds) -> Result<(), StudyError> {
+        let known: Vec<&str> = kinds.keys().iter().map(|(key, _)| key.name).collect();
+        let all = || [KEYS, &known].concat();
+        let unknown = |key: &str, known: &[&str]| match nearest(key, known) {
+            Some(near) => format!("is no key of a workload; did you mean '{near}'?"),
+            None => format!("is no key of a workload; known are {}", known.join(", ")),
+        };
+        if let Some(key) = self.load.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(error(format!("workload[{index}].{key}"), unknown(key, &all())));
+        }
+        let own = self.kind(kinds).map_or(&[][..], |kind| kind.keys);
+        let own: Vec<&str> = own.iter().map(|key| key.name).collect();
+        let mut quick = self.quick.iter().flatten().map(|(key, _)| key);
+        match quick.find(|key| !own.contains(&key.as_str())) {
+            Some(key) => Err(error(format!("workload[{index}].quick.{key}"), unknown(key, &own))),
+            None => Ok(()),
+        }
+    }
+
+    /// A workload that is more than a command.
+    fn resolve_load(&self, index: usize, kinds: Kinds) -> Result<Workload, StudyError> {
+        let field = |name: &str| format!("workload[{index}].{name}");
+        let mut naming = self.naming_keys(kinds);
+        let Some(key) = naming.next() else {
+            let flags: Vec<&str> =
+                kinds.naming().filter(|key| key.role == Role::Load).map(|key| key.name).collect();
+            return Err(error(
+                field("command"),
+                format!("is missing; say what to run, or name another load: {}", flags.join(", ")),
+            ));
+        };
+        if let Some(other) = naming.next() {
+            let problem = format!("does not go with {}; make it a workload of its own", key.name);
+            return Err(error(field(other.name), problem));
+        }
+        let kind = kinds.named_by(key.name).expect("it is a key of one");
+        let mut keys = self.load.clone();
+        keys.retain(|_, value| is_written(value));
+        if let Some(option) = keys.keys().find(|option| kind.key(option).is_none()) {
+            let takers = kinds.0.iter().filter(|kind| kind.key(option).is_some());
+            let takers: Vec<&str> = takers
+                .flat_map(|kind| kind.keys.iter().filter(|key| key.names_load()))
+                .map(|key| key.name)
+                .collect();
+            let problem = format!(
+                "is an option of {}, not of {}; leave it out",
+                takers.join(" and "),
+                key.name
+            );
+            return Err(error(field(option), problem));
+        }
+        if self.shell.is_some() {
+            return Err(error(
+                field("shell"),
+                "is for commands only; setup, prepare and cleanup of another load run under sh",
+            ));
+        }
+        if self.ignore_failure {
+            return Err(error(
+                field("ignore-failure"),
+                "is for commands only; another load that fails has no figures",
+            ));
+        }
+        let written = Written { keys: &keys, name: self.name.as_deref() };
+        let load = kind.parse(&written).map_err(|found| error(field(&found.key), found.problem))?;
+        let amount = kinds.open(&load).ok().and_then(|load| load.amount());
+        let shell = vec!["sh".to_string()];
+        let line = |name: &str, text: &Option<CommandText>| {
+            text.as_ref()
+                .map(|text| {
+                    resolve_command(text, Some(&shell), &[])
+                        .map_err(|problem| error(field(name), problem))
+                })
+                .transpose()
+        };
+        Ok(Workload {
+            name: self.name.clone().unwrap_or_else(|| name_of(key, &keys[key.name])),
+            why: self.why.clone(),
+            setup: line("setup", &self.setup)?,
+            prepare: line("prepare", &self.prepare)?,
+            cleanup: line("cleanup", &self.cleanup)?,
+            ignore_failure: self.ignore_failure,
+            amount,
+            load,
+        })
+    }
+}
+
+/// Whether a value says anything: a switch that is off and a list of nothing do not.
+fn is_written(value: &Value) -> bool {
+    *value != Value::Bool(false) && value.as_array().is_none_or(|list| !list.is_empty())
+}
+
+/// The name of a workload that is given none: `dbench 4`, `fio-matrix`.
+fn name_of(key: &Key, value: &Value) -> String {
+    let text = match (key.role, value) {
+        (Role::Load, Value::String(text)) => text.rsplit('/').next().unwrap_or(text).to_string(),
+        (Role::Load, Value::Number(number)) => number.to_string(),
+        _ => return key.name.into(),
+    };
+    format!("{} {text}", key.name)
 }
 
 fn resolve_command(
@@ -219,323 +293,6 @@ fn resolve_command(
         return Err("is empty; say what to run".into());
     }
     Ok(CommandLine::Words(words))
-}
-
-/// Seconds that a dbench run counts by default; the publication's were 600.
-pub(super) const DBENCH_SECONDS_DEFAULT: u32 = 60;
-/// Load file of Debian's dbench package.
-const DBENCH_LOAD_FILE: &str = "/usr/share/dbench/client.txt";
-/// Size of the matrix's files by default.
-pub(super) const MATRIX_SIZE_DEFAULT: &str = "1G";
-/// Length of a cell of the matrix by default.
-pub(super) const MATRIX_CELL_DEFAULT: &str = "3s";
-/// Block sizes of the matrix by default: the publication's axis.
-const MATRIX_BLOCK_SIZES: &[&str] =
-    &["4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M"];
-/// Size of bonnie++'s files by default.
-pub(super) const BONNIE_SIZE_DEFAULT: &str = "1G";
-/// bonnie++'s own default of files to create, in units of 1024.
-const BONNIE_FILES_DEFAULT: u32 = 16;
-
-impl WorkloadText {
-    /// The keys of loads that are written, in the order of the documentation.
-    fn load_keys(&self) -> Vec<&'static str> {
-        [
-            ("objects", self.objects.is_some()),
-            ("program", self.program.is_some()),
-            ("tree", self.tree.is_some()),
-            ("fio", self.fio.is_some()),
-            ("fio-matrix", self.fio_matrix),
-            ("dbench", self.dbench.is_some()),
-            ("dbench-replay", self.dbench_replay.is_some()),
-            ("bonnie", self.bonnie),
-        ]
-        .into_iter()
-        .filter_map(|(key, written)| written.then_some(key))
-        .collect()
-    }
-
-    /// Options that are written, each with the loads that take it.
-    fn option_keys(&self) -> Vec<(&'static str, &'static [&'static str])> {
-        [
-            ("store", self.store.is_some(), &["objects", "program"][..]),
-            ("scale", self.scale.is_some(), &["objects", "program"]),
-            ("verify", self.verify, &["objects", "program"]),
-            ("sync-puts", self.sync_puts, &["objects", "program"]),
-            ("block-size", !self.block_size.is_empty(), &["objects", "program", "fio-matrix"]),
-            ("size", self.size.is_some(), &["fio-matrix", "bonnie"]),
-            ("engine", !self.engine.is_empty(), &["fio-matrix"]),
-            ("time", self.time.is_some(), &["fio-matrix", "dbench", "dbench-replay"]),
-        ]
-        .into_iter()
-        .filter_map(|(key, written, loads)| written.then_some((key, loads)))
-        .collect()
-    }
-
-    fn refuse_load_keys(&self, index: usize) -> Result<(), StudyError> {
-        let mut keys = self.load_keys();
-        keys.extend(self.option_keys().into_iter().map(|(key, _)| key));
-        match keys.first() {
-            Some(key) => Err(error(
-                format!("workload[{index}].{key}"),
-                "does not go with a command; leave one of them out",
-            )),
-            None => Ok(()),
-        }
-    }
-
-    /// A workload that is more than a command.
-    fn resolve_load(&self, index: usize) -> Result<Workload, StudyError> {
-        let field = |name: &str| format!("workload[{index}].{name}");
-        let key = match self.load_keys().as_slice() {
-            [key] => *key,
-            [] => {
-                return Err(error(
-                    field("command"),
-                    "is missing; say what to run, or name another load: objects, tree, fio, fio-matrix, dbench, dbench-replay or bonnie",
-                ));
-            }
-            [one, other, ..] => {
-                return Err(error(
-                    field(other),
-                    format!("does not go with {one}; make it a workload of its own"),
-                ));
-            }
-        };
-        for (option, loads) in self.option_keys() {
-            if !loads.contains(&key) {
-                let problem =
-                    format!("is an option of {}, not of {key}; leave it out", loads.join(" and "));
-                return Err(error(field(option), problem));
-            }
-        }
-        if self.shell.is_some() {
-            return Err(error(
-                field("shell"),
-                "is for commands only; setup, prepare and cleanup of another load run under sh",
-            ));
-        }
-        if self.ignore_failure {
-            return Err(error(
-                field("ignore-failure"),
-                "is for commands only; another load that fails has no figures",
-            ));
-        }
-        let load = match key {
-            "objects" | "program" => Load::Objects(self.resolve_objects(index)?),
-            "tree" => Load::Tree(self.resolve_tree(index)?),
-            "fio" => Load::Fio(self.resolve_fio(index)?),
-            "fio-matrix" => Load::FioMatrix(self.resolve_matrix(index)?),
-            "dbench" => Load::Dbench(DbenchLoad {
-                clients: clients(self.dbench.unwrap_or_default(), &field(key))?,
-                seconds: self.seconds(index)?,
-            }),
-            "dbench-replay" => Load::DbenchReplay(self.resolve_replay(index)?),
-            _ => Load::Bonnie(BonnieLoad {
-                size_bytes: self.size_bytes(index, BONNIE_SIZE_DEFAULT)?,
-                files: BONNIE_FILES_DEFAULT,
-            }),
-        };
-        let shell = vec!["sh".to_string()];
-        let line = |name: &str, text: &Option<CommandText>| {
-            text.as_ref()
-                .map(|text| {
-                    resolve_command(text, Some(&shell), &[])
-                        .map_err(|problem| error(field(name), problem))
-                })
-                .transpose()
-        };
-        Ok(Workload {
-            name: self.name.clone().unwrap_or_else(|| self.load_name(key)),
-            why: self.why.clone(),
-            setup: line("setup", &self.setup)?,
-            prepare: line("prepare", &self.prepare)?,
-            cleanup: line("cleanup", &self.cleanup)?,
-            ignore_failure: self.ignore_failure,
-            load,
-        })
-    }
-
-    fn load_name(&self, key: &str) -> String {
-        let text = match key {
-            "objects" => self.objects.as_ref().map(|path| path.display().to_string()),
-            "tree" => self.tree.clone(),
-            "fio" => self.fio.clone(),
-            "dbench" => self.dbench.map(|clients| clients.to_string()),
-            "dbench-replay" => self.dbench_replay.clone(),
-            _ => None,
-        };
-        match text {
-            Some(text) => format!("{key} {}", text.rsplit('/').next().unwrap_or(&text)),
-            None => key.to_string(),
-        }
-    }
-
-    fn resolve_objects(&self, index: usize) -> Result<ObjectsLoad, StudyError> {
-        let field = |name: &str| format!("workload[{index}].{name}");
-        let scale = self.scale.unwrap_or(1.0);
-        if !(scale > 0.0 && scale <= 1e6) {
-            return Err(error(
-                field("scale"),
-                format!("{scale} is no factor; it must be above 0, such as 0.02"),
-            ));
-        }
-        let block_size_bytes = match self.block_size.as_slice() {
-            // Btrfs takes direct I/O in units of 4096 bytes only, and all contenders must run alike.
-            [] => 4096,
-            [text] => match parse_size(text) {
-                Ok(bytes @ (512 | 4096)) => bytes as u32,
-                _ => {
-                    return Err(error(
-                        field("block-size"),
-                        format!("'{text}' is neither 512 nor 4096"),
-                    ));
-                }
-            },
-            _ => return Err(error(field("block-size"), "must be one size, 512 or 4096")),
-        };
-        if self.program.as_ref().is_some_and(|text| text.trim().is_empty()) {
-            return Err(error(field("program"), "is empty; say what to do"));
-        }
-        Ok(ObjectsLoad {
-            // A program without a file is known by its workload's name in messages.
-            path: self.objects.clone().unwrap_or_else(|| {
-                self.name.clone().unwrap_or_else(|| "program".to_string()).into()
-            }),
-            program: self.program.clone().unwrap_or_default(),
-            store: self.store.clone().unwrap_or_else(|| "cannyls".into()),
-            scale,
-            verify: self.verify,
-            block_size_bytes,
-            sync_puts: self.sync_puts,
-        })
-    }
-
-    fn resolve_tree(&self, index: usize) -> Result<TreeLoad, StudyError> {
-        let text = self.tree.as_deref().unwrap_or_default();
-        let source = match text.strip_prefix("synthetic:") {
-            None if text.is_empty() => {
-                return Err(error(
-                    format!("workload[{index}].tree"),
-                    "is empty; name a tarball, or synthetic:FILES",
-                ));
-            }
-            None => TreeSource::Tarball(text.into()),
-            Some(files) => match files.parse() {
-                Ok(files) if files > 0 => TreeSource::Synthetic { files, seed: 0 },
-                _ => {
-                    return Err(error(
-                        format!("workload[{index}].tree"),
-                        format!("'{files}' is no number of files, as in synthetic:10000"),
-                    ));
-                }
-            },
-        };
-        Ok(TreeLoad { source, facts: None })
-    }
-
-    fn resolve_fio(&self, index: usize) -> Result<FioLoad, StudyError> {
-        let text = self.fio.clone().unwrap_or_default();
-        if text.trim().is_empty() {
-            return Err(error(
-                format!("workload[{index}].fio"),
-                "is empty; name a job file, or options such as 'rw=randrw bs=4k'",
-            ));
-        }
-        // A job file has no '=' in its name, and options have one each.
-        Ok(match text.contains('=') {
-            true => FioLoad { path: None, text },
-            false => FioLoad { path: Some(text.into()), text: String::new() },
-        })
-    }
-
-    fn resolve_matrix(&self, index: usize) -> Result<FioMatrixLoad, StudyError> {
-        let field = |name: &str| format!("workload[{index}].{name}");
-        let cell = self.time.as_deref().unwrap_or(MATRIX_CELL_DEFAULT);
-        let sizes: Vec<String> = match self.block_size.is_empty() {
-            true => MATRIX_BLOCK_SIZES.iter().map(ToString::to_string).collect(),
-            false => self.block_size.clone(),
-        };
-        let block_sizes_bytes = sizes
-            .iter()
-            .map(|text| parse_size(text).map_err(|problem| error(field("block-size"), problem)))
-            .collect::<Result<_, _>>()?;
-        Ok(FioMatrixLoad {
-            size_bytes: self.size_bytes(index, MATRIX_SIZE_DEFAULT)?,
-            cell_ns: parse_duration(cell)
-                .map_err(|problem| error(field("time"), problem))?
-                .as_nanos() as u64,
-            block_sizes_bytes,
-            engines: self.engines(&field("engine"))?,
-        })
-    }
-
-    fn engines(&self, field: &str) -> Result<Vec<String>, StudyError> {
-        if self.engine.is_empty() {
-            return Ok(vec![QUEUE_ENGINES[0].into()]);
-        }
-        for engine in &self.engine {
-            if !QUEUE_ENGINES.contains(&engine.as_str()) {
-                let known = QUEUE_ENGINES.join(" or ");
-                return Err(error(
-                    field,
-                    format!(
-                        "'{engine}' keeps no queue; the cells without one have psync anyway, those with one {known}"
-                    ),
-                ));
-            }
-        }
-        let mut engines = self.engine.clone();
-        engines.dedup();
-        Ok(engines)
-    }
-
-    fn resolve_replay(&self, index: usize) -> Result<DbenchReplayLoad, StudyError> {
-        let field = format!("workload[{index}].dbench-replay");
-        let text = self.dbench_replay.as_deref().unwrap_or_default();
-        let (count, load_file) = match text.split_once(':') {
-            Some((count, file)) if !file.is_empty() => (count, file),
-            Some(_) => {
-                return Err(error(
-                    field,
-                    "names no load file after ':'; leave ':' out for dbench's own",
-                ));
-            }
-            None => (text, DBENCH_LOAD_FILE),
-        };
-        let count = count.parse().map_err(|_| {
-            error(&field, format!("'{count}' is no number of clients; write CLIENTS[:LOADFILE]"))
-        })?;
-        Ok(DbenchReplayLoad {
-            clients: clients(count, &field)?,
-            seconds: self.seconds(index)?,
-            load_file: load_file.into(),
-        })
-    }
-
-    fn seconds(&self, index: usize) -> Result<u32, StudyError> {
-        let Some(text) = &self.time else { return Ok(DBENCH_SECONDS_DEFAULT) };
-        let field = format!("workload[{index}].time");
-        let duration = parse_duration(text).map_err(|problem| error(&field, problem))?;
-        match duration.as_secs() {
-            seconds @ 1..=1_000_000 if duration.subsec_nanos() == 0 => Ok(seconds as u32),
-            _ => {
-                Err(error(field, format!("'{text}' must be whole seconds, as dbench counts them")))
-            }
-        }
-    }
-
-    fn size_bytes(&self, index: usize, default: &str) -> Result<u64, StudyError> {
-        parse_size(self.size.as_deref().unwrap_or(default))
-            .map_err(|problem| error(format!("workload[{index}].size"), problem))
-    }
-}
-
-fn clients(count: u32, field: &str) -> Result<u32, StudyError> {
-    match count {
-        1..=10_000 => Ok(count),
-        _ => Err(error(field, format!("{count} clients cannot be run; give 1 to 10000"))),
-    }
 }
 
 fn substitute(text: &str, values: &[(String, String)]) -> String {

@@ -70,6 +70,9 @@ pub enum QueueEngine {
 }
 
 impl QueueEngine {
+    /// All of them.
+    pub const ALL: [QueueEngine; 2] = [QueueEngine::Libaio, QueueEngine::IoUring];
+
     /// fio's name for it.
     #[must_use]
     pub fn name(self) -> &'static str {

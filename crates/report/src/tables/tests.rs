@@ -155,21 +155,23 @@ fn blocks_are_counted_alike_in_text_and_tables() {
 #[test]
 fn a_part_of_a_study_is_announced_above_its_numbers() {
     let full = study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap();
-    let load = |seconds| {
-        let mut study = full.clone();
-        study.workloads[0].load =
-            lab::load::Load::Dbench(lab::load::DbenchLoad { clients: 4, seconds });
-        study
-    };
-    let mut here = load(3);
-    here.reduced = lab::study::Reduced::between(&load(600), &here, true, "--full runs it all");
+    let reduced = serde_json::json!({
+        "quick": true,
+        "remedy": "--full runs it all",
+        "loads": [{
+            "workload": full.workloads[0].name,
+            "parts": [{ "what": "the counted time", "share": 0.005, "amounts": "3 s of 600 s" }],
+        }],
+    });
+    let mut here = full.clone();
+    here.reduced = Some(serde_json::from_value(reduced).unwrap());
     let plan = Plan::new(here, 1);
     let analysis = analyse(&plan, &records(&plan, |_| 1_000_000_000), None);
     let said = terminal(&plan, &analysis, false);
     let line = "  Quick profile, not the study's full size: 0.5 % of the counted time (3 s of 600 s); 3 blocks; --full runs it all.\n";
     assert!(said.starts_with(line), "{said}");
     assert!(crate::export::markdown(&plan, &analysis).contains(line.trim()));
-    let whole = Plan::new(load(600), 1);
+    let whole = Plan::new(full, 1);
     let analysis = analyse(&whole, &records(&whole, |_| 1_000_000_000), None);
     assert!(!terminal(&whole, &analysis, false).contains("profile"));
 }
@@ -225,7 +227,7 @@ fn a_ratio_that_points_another_way_than_the_medians_beside_it_is_marked_and_expl
 
 #[test]
 fn the_rate_of_one_client_is_not_told_of_a_queue() {
-    use lab::load::{FioLoad, FioMatrixLoad, Latency, LoadReport};
+    use lab::load::{Latency, Load, LoadReport};
     let latency = |operation: &str| Latency {
         operation: operation.into(),
         count: 100,
@@ -253,14 +255,10 @@ fn the_rate_of_one_client_is_not_told_of_a_queue() {
         let table = latencies(&workload, &plan);
         table.rows.iter().step_by(3).map(|row| row.last().unwrap().text.clone()).collect()
     };
-    let matrix = FioMatrixLoad {
-        size_bytes: 1,
-        cell_ns: 1,
-        block_sizes_bytes: vec![4096],
-        engines: vec!["libaio".into()],
-    };
-    assert_eq!(rates(Load::FioMatrix(matrix)), ["1024.0", "-", "1024.0"]);
-    let job = |text: &str| Load::Fio(FioLoad { path: None, text: text.into() });
+    let load = |json| serde_json::from_value(json).unwrap();
+    let matrix = load(serde_json::json!({ "kind": "fio-matrix" }));
+    assert_eq!(rates(matrix), ["1024.0", "-", "1024.0"]);
+    let job = |text: &str| load(serde_json::json!({ "kind": "fio", "text": text }));
     assert_eq!(rates(job("rw=read ioengine=libaio iodepth=16"))[2], "-");
     assert_eq!(rates(job("rw=read"))[2], "1024.0");
 }

@@ -98,7 +98,11 @@ pub fn rich() -> Made {
 pub fn matrix() -> Made {
     let mut text = study(&["raw", "xfs"], &[], 3);
     text.baseline = Some("raw".into());
-    text.workloads = vec![WorkloadText { fio_matrix: true, ..Default::default() }];
+    text.workloads = vec![WorkloadText {
+        name: Some("fio-matrix".into()),
+        command: Some(lab::study::CommandText::Line("true".into())),
+        ..Default::default()
+    }];
     make(&text, |record| {
         fill(record);
         let cells = ["randread-psync-1-4k", "randread-psync-1-64k"].map(|name| Metric {

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use loads::durable::drop_kernel_caches;
 use rustix::mount::UnmountFlags;
 
 use super::{FileSystem, Instance, Stage, Tool};
@@ -206,7 +207,7 @@ pub fn sync_file_system(point: &Path, tools: &mut Toolbox) -> Result<(), Failure
 }
 
 /// Drops the page cache, the directory entries and the inodes that memory holds, of every file
-/// system, as [`write_drop_caches`] does. Without root it cannot be done, and a remark says so.
+/// system, as [`drop_kernel_caches`] does. Without root it cannot be done, and a remark says so.
 pub fn drop_caches(tools: &mut Toolbox) -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         tools.note("caches were not dropped: that needs root; what was read may come from memory");
@@ -215,25 +216,7 @@ pub fn drop_caches(tools: &mut Toolbox) -> Result<(), Failure> {
     for _ in 0..2 {
         tools.log_command(&["sysctl", "vm.drop_caches=3"]);
     }
-    write_drop_caches().map_err(Failure::of)
-}
-
-/// The same without a trial's log: for loads that drop caches between their own phases.
-///
-/// Twice, since once is not enough for a file system with a journal of jbd2 (ext3, ext4). The
-/// journal holds on to the blocks of metadata that it wrote until its checkpoint is tidied up; one
-/// drop comes to the pages first, which stay because they are held, and to the shrinker that lets go
-/// of them last. The second drop finds the pages free.
-pub fn write_drop_caches() -> Result<(), String> {
-    const PATH: &str = "/proc/sys/vm/drop_caches";
-    let drop_once = || {
-        // Opened for writing only: the file is never truncated or created.
-        let mut file = OpenOptions::new().write(true).open(PATH)?;
-        io::Write::write_all(&mut file, b"3")
-    };
-    drop_once()
-        .and_then(|()| drop_once())
-        .map_err(|error| format!("dropping caches: {PATH}: {error}"))
+    drop_kernel_caches().map_err(Failure::of)
 }
 
 /// How long a busy mount is waited for.

@@ -23,16 +23,6 @@ fn nanoseconds(time: libc::timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000
 }
 
-/// CPU time in ns that this process has used, in user mode and in the kernel: getrusage(2).
-pub fn own_cpu_ns() -> (u64, u64) {
-    // SAFETY: rusage is plain integers, for which all zeros is a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a live, writable rusage. The call fails for no other reason than
-    // bad arguments.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
-    (nanoseconds(usage.ru_utime), nanoseconds(usage.ru_stime))
-}
-
 /// Waits for the end of `pid` and reaps it.
 pub fn wait_with_usage(pid: Pid) -> io::Result<Reaped> {
     let mut status = 0;

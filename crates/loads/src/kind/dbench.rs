@@ -1,32 +1,164 @@
 //! The installed dbench: its throughput is compared, its own table and output are kept.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
-use lab::load::{
-    AverageLatency, DbenchLoad, LoadReport, Metric, OVERALL_OPERATION, Pace, Series, Target, Unit,
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vocabulary::kind::{
+    Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
-use loads::dbench::drift::Interval;
-use loads::dbench::real::{Dbench, DbenchReport, dbench};
-use loads::dbench::{Kind, LoadFile, PACKAGED_LOAD_FILE, verdict, warmup_seconds};
-use loads::tool::Tool;
+use vocabulary::load::LoadTask;
+use vocabulary::report::{
+    AverageLatency, LoadReport, Metric, OVERALL_OPERATION, Pace, Series, Unit,
+};
+use vocabulary::room::{self, Room};
+use vocabulary::words::counted;
 
-use super::room::{self, Room};
-use super::{directory_of, drift_of};
-use crate::stop::Stop;
+use super::{drift_of, missing_tools};
+use crate::dbench::drift::Interval;
+use crate::dbench::real::{Dbench, DbenchReport, dbench};
+use crate::dbench::{Kind as Operation, LoadFile, PACKAGED_LOAD_FILE, verdict, warmup_seconds};
+use crate::tool::Tool;
+
+pub(super) const KIND: Kind = Kind::of::<DbenchLoad>(
+    "dbench",
+    &[
+        Key::load(
+            "dbench",
+            Form::Whole("CLIENTS"),
+            "Run the installed dbench with so many clients.",
+        ),
+        TIME,
+    ],
+    &[],
+);
+
+/// The key of what dbench and its replay count.
+pub(super) const TIME: Key =
+    Key::option("time", Form::Text("TIME"), "Time that is counted [default: 60s].");
+
+/// A dbench run.
+#[derive(Serialize, Deserialize)]
+struct DbenchLoad {
+    /// Clients.
+    clients: u32,
+    /// Seconds that are counted, after dbench's own warm-up.
+    seconds: u32,
+}
+
+impl Generator for DbenchLoad {
+    fn parse(written: &Written<'_>) -> Result<DbenchLoad, KeyError> {
+        let count = written.whole("dbench").unwrap_or_default();
+        Ok(DbenchLoad { clients: clients("dbench", count)?, seconds: seconds(written)? })
+    }
+
+    fn scale(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
+        scale_seconds(keys, factor)
+    }
+
+    fn amounts(&self) -> Vec<Amount> {
+        vec![counted_time(self.seconds)]
+    }
+
+    fn settings(&self) -> Value {
+        options_without(self, &["seconds"])
+    }
+
+    fn amount(&self) -> Option<String> {
+        Some(clients_words(self.clients, self.seconds))
+    }
+
+    fn missing(&self) -> Vec<String> {
+        missing_tools(&[Tool::Dbench])
+    }
+
+    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+        Tool::Dbench.locate().map_err(|error| error.to_string())?;
+        match load_file() {
+            Some(file) => check_clients(&file, self.clients, room),
+            None => Ok(()),
+        }
+    }
+
+    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+        let path = Path::new(PACKAGED_LOAD_FILE);
+        Ok(clients_text(load_file().as_ref(), path, self.clients, self.seconds, room))
+    }
+
+    fn metrics(&self) -> Vec<String> {
+        metric_names()
+    }
+
+    fn operations(&self) -> Vec<String> {
+        operation_names()
+    }
+
+    fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
+        let plan = Dbench {
+            directory: directory_of(&task.target)?,
+            clients: self.clients,
+            execute_seconds: self.seconds,
+            load_file: None,
+            options: &[],
+        };
+        let report = dbench(&plan, stop, &mut |_| ()).map_err(|error| error.to_string())?;
+        if report.counted_bytes_per_second() <= 0.0 {
+            return Err("dbench counted nothing; give it more time by --time".into());
+        }
+        let mut translated = translate(&report);
+        let file = load_file();
+        translated.caveat = file
+            .filter(|file| report.lines_max() < file.operations.len() as u64)
+            .map(|file| partial_pass(&file));
+        Ok(translated)
+    }
+}
+
+/// Seconds that dbench counts by default; the publication's were 600.
+const SECONDS_DEFAULT: &str = "60s";
+
+/// As many clients as can be run.
+pub(super) fn clients(key: &str, count: u32) -> Result<u32, KeyError> {
+    match count {
+        1..=10_000 => Ok(count),
+        _ => Err(KeyError::new(key, format!("{count} clients cannot be run; give 1 to 10000"))),
+    }
+}
+
+/// The seconds under the key [`TIME`].
+pub(super) fn seconds(written: &Written<'_>) -> Result<u32, KeyError> {
+    let duration = written.duration("time", SECONDS_DEFAULT)?;
+    match duration.as_secs() {
+        seconds @ 1..=1_000_000 if duration.subsec_nanos() == 0 => Ok(seconds as u32),
+        _ => {
+            let text = written.text("time").unwrap_or(SECONDS_DEFAULT);
+            let problem = format!("'{text}' must be whole seconds, as dbench counts them");
+            Err(KeyError::new("time", problem))
+        }
+    }
+}
+
+/// Multiplies the seconds under the key [`TIME`].
+pub(super) fn scale_seconds(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
+    let time = Written { keys, name: None }.duration("time", SECONDS_DEFAULT)?;
+    let seconds = ((time.as_secs_f64() * factor).round() as u64).max(1);
+    keys.insert("time".into(), format!("{seconds}s").into());
+    Ok(())
+}
+
+pub(super) fn counted_time(seconds: u32) -> Amount {
+    Amount::new("the counted time", seconds.into(), format!("{seconds} s"))
+}
+
+pub(super) fn clients_words(clients: u32, seconds: u32) -> String {
+    format!("{}, {seconds} s counted", counted(clients as usize, "client"))
+}
 
 /// The load file that dbench takes, as far as it can be read here.
 fn load_file() -> Option<LoadFile> {
     let path = Path::new(PACKAGED_LOAD_FILE);
     LoadFile::parse(&trust::file::read(path, trust::file::TEXT_BYTES_MAX).ok()?).ok()
-}
-
-/// Whether dbench is there, and whether its clients fit.
-pub(super) fn check(load: &DbenchLoad, room: Option<&Room>) -> Result<(), String> {
-    Tool::Dbench.locate().map_err(|error| error.to_string())?;
-    match load_file() {
-        Some(file) => check_clients(&file, load.clients, room),
-        None => Ok(()),
-    }
 }
 
 /// Refuses more clients than there is room for.
@@ -38,12 +170,6 @@ pub(super) fn check_clients(
     let needer = format!("the files of {clients} clients take");
     let needed_bytes = file.peak_bytes().saturating_mul(clients.into());
     room::check(&needer, needed_bytes, room, "take fewer clients, or a larger device")
-}
-
-/// What it will do, and whether it fits.
-pub(super) fn plan_text(load: &DbenchLoad, room: Option<&Room>) -> String {
-    let path = Path::new(PACKAGED_LOAD_FILE);
-    clients_text(load_file().as_ref(), path, load.clients, load.seconds, room)
 }
 
 /// The plan of dbench and of its replay.
@@ -67,26 +193,6 @@ pub(super) fn clients_text(
     entries.push(("files of a client", format!("at most {}", room::bytes_text(file.peak_bytes()))));
     let needed_bytes = file.peak_bytes().saturating_mul(clients.into());
     room::lines(&entries) + &room::verdict(needed_bytes, room)
-}
-
-pub(super) fn run(load: &DbenchLoad, target: &Target, stop: &Stop) -> Result<LoadReport, String> {
-    let plan = Dbench {
-        directory: directory_of(target)?,
-        clients: load.clients,
-        execute_seconds: load.seconds,
-        load_file: None,
-        options: &[],
-    };
-    let report = dbench(&plan, stop.flag(), &mut |_| ()).map_err(|error| error.to_string())?;
-    if report.counted_bytes_per_second() <= 0.0 {
-        return Err("dbench counted nothing; give it more time by --time".into());
-    }
-    let mut translated = translate(&report);
-    let file = load_file();
-    translated.caveat = file
-        .filter(|file| report.lines_max() < file.operations.len() as u64)
-        .map(|file| partial_pass(&file));
-    Ok(translated)
 }
 
 /// The figures that are compared, of dbench and of its replay: the bytes and the operations of the
@@ -121,9 +227,15 @@ fn grouped(number: usize) -> String {
     })
 }
 
+/// Their names.
+pub(super) fn metric_names() -> Vec<String> {
+    metrics(0.0, 0.0).into_iter().map(|metric| metric.name).collect()
+}
+
 /// The operations of dbench's table, of which the replay has the latencies too.
 pub(super) fn operation_names() -> Vec<String> {
-    Kind::ALL.iter().map(|kind| kind.name().to_string()).collect()
+    let names = Operation::ALL.iter().map(|operation| operation.name());
+    names.chain([OVERALL_OPERATION]).map(String::from).collect()
 }
 
 /// dbench prints latencies with three digits behind the point.

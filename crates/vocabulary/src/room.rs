@@ -3,7 +3,7 @@
 //! Only what is certain is refused: a file system keeps some of a device for itself, and the load
 //! looks at its free space again before it begins.
 
-use lab::quantity::size_text;
+use crate::quantity::size_text;
 
 /// The space that a load has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Room {
 
 /// Refuses what is larger than its room: `needer` is the sentence's subject with its verb, `remedy`
 /// the next step.
-pub(super) fn check(
+pub fn check(
     needer: &str,
     needed_bytes: u64,
     room: Option<&Room>,
@@ -37,7 +37,7 @@ pub(super) fn check(
 }
 
 /// The last line of a plan.
-pub(super) fn verdict(needed_bytes: u64, room: Option<&Room>) -> String {
+pub fn verdict(needed_bytes: u64, room: Option<&Room>) -> String {
     let needed = bytes_text(needed_bytes);
     match room {
         None => format!("it needs {needed}; how many there are is seen when it begins\n"),
@@ -49,7 +49,7 @@ pub(super) fn verdict(needed_bytes: u64, room: Option<&Room>) -> String {
 }
 
 /// `67108864 bytes (64M)`, or the number alone where no round unit suits.
-pub(super) fn bytes_text(bytes: u64) -> String {
+pub fn bytes_text(bytes: u64) -> String {
     let round = size_text(bytes);
     if round.len() < 6 && round != bytes.to_string() {
         return format!("{bytes} bytes ({round})");
@@ -66,7 +66,7 @@ pub(super) fn bytes_text(bytes: u64) -> String {
 }
 
 /// The lines of a plan: what, then how much.
-pub(super) fn lines(entries: &[(&str, String)]) -> String {
+pub fn lines(entries: &[(&str, String)]) -> String {
     entries.iter().map(|(name, text)| format!("{name:<22}{text}\n")).collect()
 }
 

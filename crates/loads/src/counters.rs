@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lab::record::DeviceDelta;
+use vocabulary::cost::{CommandUsage, DeviceDelta};
+
+use crate::sys;
 
 /// The `stat` file of one block device, from which deltas are taken.
 #[derive(Debug, Clone)]
@@ -132,6 +134,30 @@ fn parse_cpu(text: &str, ticks_per_second: u64) -> Option<u64> {
     // and stolen time was spent by somebody else's machine.
     let busy = [0, 1, 2, 5, 6].iter().filter_map(|index| fields.get(*index)).sum::<u64>();
     Some(busy * (1_000_000_000 / ticks_per_second))
+}
+
+/// What this process has cost so far, without its children.
+pub fn own_usage() -> CommandUsage {
+    let (user_ns, system_ns) = sys::own_cpu_ns();
+    CommandUsage { user_ns, system_ns, ..bytes_moved("/proc/self/io") }
+}
+
+/// The bytes that a process has moved, from its `io` file.
+pub fn bytes_moved(path: &str) -> CommandUsage {
+    let io = fs::read_to_string(path).ok();
+    let field = |name: &str| -> Option<u64> {
+        io.as_deref()?
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok())
+    };
+    CommandUsage {
+        write_call_bytes: field("wchar"),
+        read_call_bytes: field("rchar"),
+        storage_written_bytes: field("write_bytes")
+            .map(|bytes| bytes.saturating_sub(field("cancelled_write_bytes").unwrap_or(0))),
+        storage_read_bytes: field("read_bytes"),
+        ..CommandUsage::default()
+    }
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 
 use std::time::Instant;
 
-use lab::load::{Aside, LoadTask, Target};
-use lab::record::{CommandUsage, Phase, PhaseRecord};
+use vocabulary::cost::{CommandUsage, Phase, PhaseRecord};
+use vocabulary::load::{LoadTask, Target};
+use vocabulary::report::Aside;
 
-use crate::command::own_usage;
-use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
+use crate::counters::{DeviceCounters, DeviceReading, machine_cpu_ns, own_usage};
 
 /// Counters at the beginning of work that is not the load's.
-pub(super) struct AsideBegun {
+pub(crate) struct AsideBegun {
     started: Instant,
     device: Option<(DeviceCounters, DeviceReading)>,
     machine_cpu_ns: Option<u64>,
@@ -19,7 +19,7 @@ pub(super) struct AsideBegun {
 
 impl AsideBegun {
     /// Reads the counters now.
-    pub(super) fn now(task: &LoadTask) -> AsideBegun {
+    pub(crate) fn now(task: &LoadTask) -> AsideBegun {
         let counters = match (&task.device, &task.target) {
             (Some(device), _) => DeviceCounters::of_node(device).ok(),
             (None, Target::Directory(directory)) => DeviceCounters::under_directory(directory).ok(),
@@ -37,7 +37,7 @@ impl AsideBegun {
     }
 
     /// What was done since.
-    pub(super) fn end(self, phase: Phase) -> Aside {
+    pub(crate) fn end(self, phase: Phase) -> Aside {
         let (now, then) = (own_usage(), self.usage);
         let since = |now: Option<u64>, then: Option<u64>| {
             now.zip(then).map(|(now, then)| now.saturating_sub(then))

@@ -14,7 +14,7 @@ const FILE_SHARE_PERCENT: u64 = 95;
 const FILE_UNIT_BYTES: u64 = 1 << 20;
 
 /// Mounts the volume on a device: reads its slots.
-pub(super) fn mount(path: &Path) -> Result<Volume, String> {
+pub(crate) fn mount(path: &Path) -> Result<Volume, String> {
     let opened = FileDevice::open(path, &FileDeviceOptions::default())
         .map_err(|error| format!("opening {}: {error}", path.display()))?;
     mount_on(Arc::new(opened))
@@ -26,7 +26,7 @@ fn mount_on(device: Arc<dyn BlockDevice>) -> Result<Volume, String> {
 }
 
 /// Makes the store's one file, its space reserved and not written.
-pub(super) fn make_file(volume: &Volume) -> Result<Arc<dyn BlockDevice>, String> {
+pub(crate) fn make_file(volume: &Volume) -> Result<Arc<dyn BlockDevice>, String> {
     let failed = |what: &str, error: minfs::Error| format!("{what} on minfs: {error}");
     let size = volume.space().free_bytes / 100 * FILE_SHARE_PERCENT;
     let size = size / FILE_UNIT_BYTES * FILE_UNIT_BYTES;
@@ -38,7 +38,7 @@ pub(super) fn make_file(volume: &Volume) -> Result<Arc<dyn BlockDevice>, String>
 }
 
 /// Unmounts, once nobody has the file open.
-pub(super) fn unmount(volume: Volume) -> Result<(), String> {
+pub(crate) fn unmount(volume: Volume) -> Result<(), String> {
     volume.unmount().map_err(|error| format!("unmounting minfs: {error}"))
 }
 
@@ -46,8 +46,8 @@ pub(super) fn unmount(volume: Volume) -> Result<(), String> {
 mod tests {
     use std::ops::ControlFlow;
 
+    use crate::objects::{Options, Outcome, Phase, Place, Program, Report, StoreOptions, run};
     use block::{Counts, MemoryDevice, RecordingDevice};
-    use loads::objects::{Options, Outcome, Phase, Place, Program, Report, StoreOptions, run};
     use minfs::{MkfsOptions, mkfs};
 
     use super::*;

@@ -1,0 +1,114 @@
+//! The flags of loads other than a command, made of the table of their kinds: a flag a key.
+
+use clap::builder::ValueParser;
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, Error, FromArgMatches};
+use loads::KINDS;
+use serde_json::Value;
+use vocabulary::kind::{Form, Key, Keys, Kind, Kinds, Role};
+
+use crate::flags::{decimal, whole};
+
+/// The keys of a load, from the command line.
+#[derive(Debug, Default)]
+pub struct LoadKeys(pub Keys);
+
+/// Where the flags stand in the help.
+const HEADING: &str = "Other loads than a command";
+
+/// The flags of these kinds, added to a command.
+pub fn augment(command: Command, kinds: Kinds) -> Command {
+    let keys = || kinds.keys().into_iter().filter(|(key, _)| key.role != Role::Program);
+    let naming: Vec<&str> =
+        keys().filter(|(key, _)| key.names_load()).map(|(key, _)| key.name).collect();
+    command
+        .args(keys().map(|(key, takers)| argument(key, &takers)))
+        .group(ArgGroup::new("load").args(naming))
+}
+
+fn argument(key: &'static Key, takers: &[&'static Kind]) -> Arg {
+    let argument = Arg::new(key.name)
+        .long(key.name)
+        .help_heading(HEADING)
+        .help(help(key, takers).trim_end_matches('.').to_string());
+    match key.form {
+        Form::Switch => argument.action(ArgAction::SetTrue),
+        Form::Text(value) => argument.value_name(value),
+        Form::Whole(value) => argument
+            .value_name(value)
+            .allow_negative_numbers(true)
+            .value_parser(ValueParser::new(whole::<u32>)),
+        Form::Decimal(value) => argument
+            .value_name(value)
+            .allow_negative_numbers(true)
+            .value_parser(ValueParser::new(decimal)),
+        Form::List(value) => {
+            argument.value_name(value).value_delimiter(',').action(ArgAction::Append)
+        }
+    }
+}
+
+/// What a key does; of an option, for each of its loads.
+fn help(key: &Key, takers: &[&'static Kind]) -> String {
+    if key.names_load() {
+        return key.help.into();
+    }
+    let mut alike: Vec<(&str, Vec<String>)> = Vec::new();
+    for kind in takers {
+        let help = kind.key(key.name).expect("it takes the key").help;
+        let flag = format!("--{}", kind.name);
+        match alike.iter_mut().find(|(known, _)| *known == help) {
+            Some((_, flags)) => flags.push(flag),
+            None => alike.push((help, vec![flag])),
+        }
+    }
+    let each = alike.iter().map(|(help, flags)| format!("Of {}: {help}", flags.join(" and ")));
+    each.collect::<Vec<_>>().join(" ")
+}
+
+/// What was given of these kinds' flags.
+pub fn given(matches: &ArgMatches, kinds: Kinds) -> Keys {
+    let value = |key: &Key| -> Option<Value> {
+        if key.role == Role::Program {
+            return None;
+        }
+        Some(match key.form {
+            Form::Switch => matches.get_flag(key.name).then_some(true)?.into(),
+            Form::Text(_) => matches.get_one::<String>(key.name)?.clone().into(),
+            Form::Whole(_) => (*matches.get_one::<u32>(key.name)?).into(),
+            Form::Decimal(_) => (*matches.get_one::<f64>(key.name)?).into(),
+            Form::List(_) => matches.get_many::<String>(key.name)?.cloned().collect(),
+        })
+    };
+    let keys = kinds.keys().into_iter().map(|(key, _)| key);
+    keys.filter_map(|key| Some((key.name.to_string(), value(key)?))).collect()
+}
+
+/// The flags that name a load, for a message to people who named none.
+pub fn names(kinds: Kinds) -> String {
+    let flags = kinds.naming().filter(|key| key.role == Role::Load);
+    flags.map(|key| format!("--{}", key.name)).collect::<Vec<_>>().join(", ")
+}
+
+impl Args for LoadKeys {
+    fn augment_args(command: Command) -> Command {
+        augment(command, KINDS)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        augment(command, KINDS)
+    }
+}
+
+impl FromArgMatches for LoadKeys {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<LoadKeys, Error> {
+        Ok(LoadKeys(given(matches, KINDS)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.extend(given(matches, KINDS));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

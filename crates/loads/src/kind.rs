@@ -1,0 +1,151 @@
+//! The kinds of load: one file each, which implements [`Generator`], and one line in [`KINDS`].
+//!
+//! A file here says what a kind is called, what can be written of it, what it needs and reports, and
+//! hands the work to the module beside it that does it.
+
+mod bonnie;
+mod command;
+mod dbench;
+mod dbench_replay;
+mod fio;
+mod fio_matrix;
+mod objects;
+mod tree;
+
+use std::time::SystemTime;
+
+#[cfg(doc)]
+use vocabulary::kind::Generator;
+use vocabulary::kind::Kinds;
+use vocabulary::load::LoadTask;
+use vocabulary::report::{Drift, Latency, OVERALL_OPERATION};
+
+use crate::dbench::{Cause, DriftVerdict};
+use crate::durable::WholeSync;
+use crate::latency::{KindSummary, Recording, Summary};
+use crate::tool::Tool;
+
+/// All kinds, in the order of the documentation.
+pub static KINDS: Kinds = Kinds(&[
+    command::KIND,
+    objects::KIND,
+    tree::KIND,
+    fio::KIND,
+    fio_matrix::KIND,
+    dbench::KIND,
+    dbench_replay::KIND,
+    bonnie::KIND,
+]);
+
+/// Which of these tools are not installed, each with its package.
+fn missing_tools(tools: &[Tool]) -> Vec<String> {
+    let missing = tools.iter().filter(|tool| tool.locate().is_err());
+    let words = |tool: &Tool| {
+        format!(
+            "'{}' is not installed; it is in the package {1}: apt install {1}",
+            tool.program(),
+            tool.package()
+        )
+    };
+    missing.map(words).collect()
+}
+
+/// The latencies of a recording, by kind, the overall ones last.
+fn latencies(summary: &Summary) -> Vec<Latency> {
+    let mut all: Vec<Latency> = summary.kinds.iter().map(latency).collect();
+    all.push(Latency { operation: OVERALL_OPERATION.into(), ..latency(&summary.overall) });
+    all
+}
+
+fn latency(kind: &KindSummary) -> Latency {
+    Latency {
+        operation: kind.kind.clone(),
+        count: kind.count,
+        bytes: kind.bytes,
+        total_ns: kind.total_ns,
+        p5_ns: kind.p5_ns,
+        p50_ns: kind.p50_ns,
+        p90_ns: kind.p90_ns,
+        p95_ns: kind.p95_ns,
+        p99_ns: kind.p99_ns,
+        p99_9_ns: kind.p99_9_ns,
+        p99_99_ns: kind.p99_99_ns,
+        max_ns: kind.max_ns,
+    }
+}
+
+/// The recording's histograms in HdrHistogram's log format.
+fn histogram_log(recording: &Recording, elapsed_ns: u64) -> Result<String, String> {
+    let mut log = Vec::new();
+    recording
+        .write_log(&mut log, SystemTime::now(), elapsed_ns)
+        .map_err(|error| format!("writing the histograms: {error}"))?;
+    String::from_utf8(log).map_err(|error| format!("writing the histograms: {error}"))
+}
+
+/// What makes everything on the target durable.
+fn whole_sync(task: &LoadTask) -> WholeSync {
+    task.sync_command.clone().map_or(WholeSync::Call, WholeSync::Command)
+}
+
+/// Bytes in a MiB.
+const MEBIBYTE: f64 = 1_048_576.0;
+
+/// What a verdict on drift comes to, and the findings for a reader: when, how much and why, and
+/// the figures behind that. A steady or a short series has none.
+///
+/// `counted_from_ns`: where the series that is kept begins, which a warm-up comes before.
+fn drift_of(verdict: &DriftVerdict, counted_from_ns: u64) -> (Drift, Vec<String>) {
+    let drift = match verdict {
+        DriftVerdict::TooShort { .. } => return (Drift::TooShort, Vec::new()),
+        DriftVerdict::Steady { .. } => return (Drift::NoneCertain, Vec::new()),
+        DriftVerdict::Drifted(drift) => drift,
+    };
+    let cause = match drift.cause {
+        Cause::CacheFilling => "the filling of the page cache accounts for it",
+        Cause::Space => "the file system ran short of space",
+        Cause::Device => "the device did the same work more slowly",
+        Cause::MoreDeviceWork => "the file system made the device move more for the same work",
+        Cause::AboveDevice => "the device was busy for less of the time: the cause lies above it",
+        Cause::Unexplained => "the counters do not account for it",
+    };
+    let words = format!(
+        "throughput {} by {:.0} % after {:.0} s ({:.1} to {:.1} MiB/s): {cause}",
+        if drift.change < 0.0 { "sank" } else { "rose" },
+        drift.change.abs() * 100.0,
+        drift.changed_at_ns as f64 / 1e9,
+        drift.early_bytes_per_second / MEBIBYTE,
+        drift.late_bytes_per_second / MEBIBYTE,
+    );
+    let findings = std::iter::once(words.clone()).chain(drift.evidence.iter().cloned()).collect();
+    let at_ns = drift.changed_at_ns.checked_sub(counted_from_ns);
+    (Drift::Changed { words, at_ns }, findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drift_a_steady_series_and_a_short_one_are_three_things() {
+        assert_eq!(drift_of(&DriftVerdict::TooShort { intervals: 4 }, 0).0, Drift::TooShort);
+        let steady = DriftVerdict::Steady { change: 0.02, statistic: 1.0 };
+        assert_eq!(drift_of(&steady, 0), (Drift::NoneCertain, Vec::new()));
+        let drifted = serde_json::json!({
+            "verdict": "drifted", "changed_at_ns": 30_000_000_000_u64, "shape": "step",
+            "early_bytes_per_second": 100e6, "late_bytes_per_second": 69e6, "change": -0.31,
+            "statistic": 50.0, "cause": "device", "shares": null, "evidence": ["figures"],
+        });
+        let drifted: DriftVerdict = serde_json::from_value(drifted).unwrap();
+        let (drift, findings) = drift_of(&drifted, 6_000_000_000);
+        let words = "throughput sank by 31 % after 30 s (95.4 to 65.8 MiB/s): the device did the same work more slowly";
+        let at_ns = Some(24_000_000_000);
+        assert_eq!(drift, Drift::Changed { words: words.into(), at_ns });
+        // Within a warm-up, of which no series is kept.
+        let (Drift::Changed { at_ns, .. }, _) = drift_of(&drifted, 31_000_000_000) else {
+            panic!()
+        };
+        assert_eq!(at_ns, None);
+        assert_eq!(findings, [words, "figures"]);
+    }
+}

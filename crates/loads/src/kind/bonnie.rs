@@ -1,0 +1,139 @@
+//! The installed bonnie++: every test's rate is compared; its greatest latencies and its own
+//! output are kept.
+
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vocabulary::kind::{
+    Amount, FILE_STEP_BYTES, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of,
+    options_without, scale_size,
+};
+use vocabulary::load::LoadTask;
+use vocabulary::quantity::size_text;
+use vocabulary::report::{LoadReport, Metric, Unit};
+use vocabulary::room::{self, Room};
+
+use super::missing_tools;
+use crate::bonnie::{Bonnie, BonnieReport, Test, Unit as BonnieUnit, bonnie};
+use crate::tool::Tool;
+
+pub(super) const KIND: Kind = Kind::of::<BonnieLoad>(
+    "bonnie",
+    &[
+        Key::load("bonnie", Form::Switch, "Run the installed bonnie++."),
+        Key::option("size", Form::Text("SIZE"), "Size of the files [default: 1G]."),
+    ],
+    &[],
+);
+
+const SIZE_DEFAULT: &str = "1G";
+/// bonnie++'s own default of files to create, in units of 1024.
+const FILES_DEFAULT: u32 = 16;
+const MEBIBYTE: u64 = 1 << 20;
+
+/// A bonnie++ run.
+#[derive(Serialize, Deserialize)]
+struct BonnieLoad {
+    /// Size of the files in bytes; bonnie++ wants twice the memory, or to be told otherwise.
+    size_bytes: u64,
+    /// Files for the creation tests, in units of 1024.
+    files: u32,
+}
+
+impl Generator for BonnieLoad {
+    fn parse(written: &Written<'_>) -> Result<BonnieLoad, KeyError> {
+        Ok(BonnieLoad { size_bytes: written.size("size", SIZE_DEFAULT)?, files: FILES_DEFAULT })
+    }
+
+    fn scale(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
+        scale_size(keys, "size", SIZE_DEFAULT, factor, FILE_STEP_BYTES)
+    }
+
+    fn amounts(&self) -> Vec<Amount> {
+        vec![Amount::size("the files' size", self.size_bytes)]
+    }
+
+    fn settings(&self) -> Value {
+        options_without(self, &["size_bytes"])
+    }
+
+    fn amount(&self) -> Option<String> {
+        Some(format!("files of {}", size_text(self.size_bytes)))
+    }
+
+    fn missing(&self) -> Vec<String> {
+        missing_tools(&[Tool::Bonnie])
+    }
+
+    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+        Tool::Bonnie.locate().map_err(|error| error.to_string())?;
+        let needer = "bonnie++'s files take";
+        room::check(needer, self.size_bytes, room, "give another --size, or a larger device")
+    }
+
+    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+        let created = u64::from(self.files) * 1024;
+        Ok(room::lines(&[
+            ("sequential and seeks", room::bytes_text(self.size_bytes)),
+            ("creation", format!("{created} empty files, in order and at random")),
+        ]) + &room::verdict(self.size_bytes, room))
+    }
+
+    fn metrics(&self) -> Vec<String> {
+        let rates = Test::ALL.into_iter().filter_map(metric_name);
+        rates.chain(Test::ALL.into_iter().filter_map(longest_name)).collect()
+    }
+
+    fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
+        let plan = Bonnie {
+            directory: directory_of(&task.target)?,
+            size_mib: self.size_bytes.div_ceil(MEBIBYTE),
+            files_1024: self.files.into(),
+            options: &[],
+        };
+        bonnie(&plan, stop).map(|report| translate(&report)).map_err(|error| error.to_string())
+    }
+}
+
+/// The name of a test in its JSON, with blanks.
+fn metric_name(test: Test) -> Option<String> {
+    Some(serde_json::to_value(test).ok()?.as_str()?.replace('_', " "))
+}
+
+/// The name of a test's longest operation, all that bonnie++ tells of latencies.
+fn longest_name(test: Test) -> Option<String> {
+    Some(format!("{}, longest", metric_name(test)?))
+}
+
+fn translate(report: &BonnieReport) -> LoadReport {
+    let tests = || report.records.iter().flat_map(|record| &record.tests);
+    // bonnie++ gives no rate for a test that ended too soon to be timed.
+    let rates = tests().filter_map(|result| {
+        let (factor, unit) = match result.unit {
+            BonnieUnit::KibibytesPerSecond => (1024.0, Unit::BytesPerSecond),
+            BonnieUnit::SeeksPerSecond | BonnieUnit::FilesPerSecond => {
+                (1.0, Unit::OperationsPerSecond)
+            }
+        };
+        let value = result.rate? * factor;
+        Some(Metric { name: metric_name(result.test)?, value, unit })
+    });
+    let longest = tests().filter_map(|result| {
+        let (name, value) = (longest_name(result.test)?, result.latency_max_ns? as f64);
+        Some(Metric { name, value, unit: Unit::Nanoseconds })
+    });
+    let metrics = rates.chain(longest).collect();
+    let findings = match tests().any(|result| result.rate.is_none()) {
+        true => vec![
+            "some tests ended too soon for bonnie++ to time them, and are missing above; give a larger --size".into(),
+        ],
+        false => Vec::new(),
+    };
+    LoadReport {
+        metrics,
+        findings,
+        details: serde_json::to_value(report).expect("a report has a JSON form"),
+        ..LoadReport::default()
+    }
+}

@@ -1,0 +1,46 @@
+//! A command of the user's own. It is the one kind that the trial starts itself, and whose keys are
+//! the study's: what comes before and after any load is a command too.
+
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vocabulary::command::CommandLine;
+use vocabulary::kind::{Generator, KeyError, Kind, Written, options_without};
+use vocabulary::load::{COMMAND_KIND, LoadTask};
+use vocabulary::report::{LoadReport, TIME_METRIC};
+use vocabulary::room::{self, Room};
+
+pub(super) const KIND: Kind = Kind::of::<Command>(COMMAND_KIND, &[], &[]);
+
+#[derive(Serialize, Deserialize)]
+struct Command {
+    command: CommandLine,
+}
+
+impl Generator for Command {
+    fn parse(_: &Written<'_>) -> Result<Command, KeyError> {
+        Err(KeyError::new(COMMAND_KIND, "is read by the study"))
+    }
+
+    fn settings(&self) -> Value {
+        options_without(self, &[])
+    }
+
+    fn check(&self, _: Option<&Room>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn plan(&self, _: Option<&Room>) -> Result<String, String> {
+        let lines = room::lines(&[("command", self.command.to_string())]);
+        Ok(lines + "what it writes cannot be told in advance\n")
+    }
+
+    fn metrics(&self) -> Vec<String> {
+        vec![TIME_METRIC.into()]
+    }
+
+    fn run(&self, _: &LoadTask, _: &AtomicBool) -> Result<LoadReport, String> {
+        Err("a command is started by the trial itself".into())
+    }
+}

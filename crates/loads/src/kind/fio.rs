@@ -1,0 +1,345 @@
+//! The installed fio: any job that stays within its target.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vocabulary::kind::{
+    Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written, scaled_bytes,
+};
+use vocabulary::load::{LoadTask, Target as Place};
+use vocabulary::quantity::{parse_duration, parse_size, size_text};
+use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
+use vocabulary::room::{self, Room};
+
+use super::{histogram_log, latencies, missing_tools};
+use crate::fio::jobfile::System;
+use crate::fio::size::need;
+use crate::fio::{
+    Fio, FioJob, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out,
+    synced_at_end, understood, unsynced,
+};
+use crate::tool::Tool;
+
+pub(super) const KIND: Kind = Kind::of::<FioLoad>(
+    "fio",
+    &[Key::load(
+        "fio",
+        Form::Text("JOB"),
+        "Run the installed fio: a job file, or options such as 'rw=randrw bs=4k size=64m' (docs/fio.md).",
+    )],
+    &[Ground::Raw],
+);
+
+/// A fio job.
+#[derive(Serialize, Deserialize)]
+struct FioLoad {
+    /// Where the job was read from; absent for options on the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<PathBuf>,
+    /// The job file's text, or the one-line options.
+    text: String,
+}
+
+/// Name of fio's job when it is given as options.
+const JOB_NAME: &str = "kurabe";
+
+/// fio's options that say how much is done: sizes, and a time.
+const SIZES: [&str; 3] = ["size", "filesize", "io_size"];
+const RUNTIME: &str = "runtime";
+
+impl Generator for FioLoad {
+    fn parse(written: &Written<'_>) -> Result<FioLoad, KeyError> {
+        let text = written.text("fio").unwrap_or_default().to_string();
+        if text.trim().is_empty() {
+            let problem = "is empty; name a job file, or options such as 'rw=randrw bs=4k'";
+            return Err(KeyError::new("fio", problem));
+        }
+        // A job file has no '=' in its name, and options have one each.
+        Ok(match text.contains('=') {
+            true => FioLoad { path: None, text },
+            false => FioLoad { path: Some(text.into()), text: String::new() },
+        })
+    }
+
+    /// A job file stays as it is, as does a value that is no plain size or time (a percentage, a
+    /// range).
+    fn scale(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
+        let text = keys.get("fio").and_then(Value::as_str).unwrap_or_default();
+        let scaled = text.split_whitespace().map(|word| match amount_of(word) {
+            Some((key, Measure::Bytes(bytes))) => {
+                format!("{key}={}", size_text(scaled_bytes(bytes, factor)))
+            }
+            Some((key, Measure::Seconds(seconds))) => {
+                format!("{key}={}", ((seconds * factor).round() as u64).max(1))
+            }
+            None => word.to_string(),
+        });
+        let scaled = scaled.collect::<Vec<_>>().join(" ");
+        keys.insert("fio".into(), scaled.into());
+        Ok(())
+    }
+
+    fn amounts(&self) -> Vec<Amount> {
+        let words = self.text.split_whitespace().filter_map(amount_of);
+        words
+            .map(|(key, measure)| {
+                let what = format!("fio's {}", key.trim_start_matches('-'));
+                match measure {
+                    Measure::Bytes(bytes) => Amount::size(what, bytes),
+                    Measure::Seconds(seconds) => Amount::new(what, seconds, format!("{seconds} s")),
+                }
+            })
+            .collect()
+    }
+
+    fn settings(&self) -> Value {
+        let words = self.text.split_whitespace();
+        let words = words.map(|word| amount_of(word).map_or(word, |(key, _)| key));
+        serde_json::json!([self.path, words.collect::<Vec<_>>()])
+    }
+
+    fn amount(&self) -> Option<String> {
+        self.path.is_none().then(|| self.text.clone())
+    }
+
+    /// Reads the job file into the load, and refuses one that would leave its target.
+    fn read(&mut self) -> Result<(), String> {
+        if let Some(path) = &self.path {
+            self.text =
+                trust::file::read_text(path).map_err(|refused| format!("job file {refused}"))?;
+        }
+        confined(self).map(drop)
+    }
+
+    fn missing(&self) -> Vec<String> {
+        missing_tools(&[Tool::Fio])
+    }
+
+    /// Refuses options that the installed fio does not take, where there is one and the job is at
+    /// hand.
+    fn check_options(&self) -> Result<(), String> {
+        if Tool::Fio.locate().is_err() || self.text.is_empty() {
+            return Ok(());
+        }
+        understood(&confined(self)?).map_err(|error| error.to_string())
+    }
+
+    /// Refuses jobs that the installed fio does not understand, or whose files are larger than their
+    /// room.
+    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+        understood(&confined(self)?).map_err(|error| error.to_string())?;
+        check_room(need(&job(self)?).bytes, room)
+    }
+
+    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+        let job = job(self)?;
+        let need = need(&job);
+        let names: Vec<&str> = job.jobs().map(|section| section.name.as_str()).collect();
+        let mut entries =
+            vec![("jobs", names.join(", ")), ("laid out first", room::bytes_text(need.bytes))];
+        if need.jobs_without_size > 0 {
+            let share = "share a quarter of the free space, each at most 1 GiB; on raw, the device";
+            let words = format!("{}: they {share}", need.jobs_without_size);
+            entries.push(("jobs without a size", words));
+        }
+        if need.unknown_jobs > 0 {
+            let unknown = "what they need cannot be told in advance";
+            entries.push(("jobs of unknown size", format!("{}: {unknown}", need.unknown_jobs)));
+        }
+        let synced = synced_at_end(&job);
+        if !synced.is_empty() {
+            let words =
+                "they write through the page cache; their figures include an fsync at their end";
+            entries
+                .push(("jobs with end_fsync=1 added", format!("{}: {words}", synced.join(", "))));
+        }
+        entries.extend(caveat(&job).map(|words| ("caution", words)));
+        Ok(room::lines(&entries) + &room::verdict(need.bytes, room))
+    }
+
+    /// Those that a job can have; one that reads only has no others than those of reading.
+    fn metrics(&self) -> Vec<String> {
+        DIRECTIONS.iter().flatten().map(ToString::to_string).collect()
+    }
+
+    fn operations(&self) -> Vec<String> {
+        ["read", "write", "trim", OVERALL_OPERATION].map(str::to_string).into()
+    }
+
+    fn has_setup(&self) -> bool {
+        true
+    }
+
+    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
+        lay_out_job(&job(self)?, task, stop)
+    }
+
+    fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
+        let job = job(self)?;
+        let outcome = run_job(&job, task, stop)?;
+        let report = &outcome.report;
+        Ok(LoadReport {
+            metrics: metrics(report),
+            latencies: latencies(&outcome.latencies.summary()),
+            series: throughput(report),
+            findings: report.notes.iter().cloned().chain(falsified(report)).collect(),
+            caveat: caveat(&job),
+            histogram_log: Some(histogram_log(&outcome.latencies, report.finished.elapsed_ns)?),
+            details: serde_json::to_value(report).expect("a report has a JSON form"),
+            ..LoadReport::default()
+        })
+    }
+}
+
+/// How much an option of fio asks for.
+enum Measure {
+    Bytes(u64),
+    Seconds(f64),
+}
+
+/// A word of fio's options that says how much is done: its key, as written, and its value.
+fn amount_of(word: &str) -> Option<(&str, Measure)> {
+    let (key, value) = word.split_once('=')?;
+    let measure = match key.trim_start_matches('-') {
+        name if SIZES.contains(&name) => Measure::Bytes(parse_size(value).ok()?),
+        RUNTIME => Measure::Seconds(parse_duration(value).ok()?.as_secs_f64()),
+        _ => return None,
+    };
+    Some((key, measure))
+}
+
+/// The job as it may run in some directory. The directory's name is one that no job can give: fio
+/// would take its `#` for the begin of a comment.
+fn confined(load: &FioLoad) -> Result<JobFile, String> {
+    let somewhere = Target::Directory("/#".into());
+    guard::confine(&job(load)?, &somewhere).map_err(|error| error.to_string())
+}
+
+fn job(load: &FioLoad) -> Result<JobFile, String> {
+    match &load.path {
+        Some(path) => JobFile::parse(load.text.as_bytes(), path, &System),
+        None => JobFile::from_options(&load.text, JOB_NAME, &System),
+    }
+    .map_err(|error| error.to_string())
+}
+
+pub(super) fn check_room(needed_bytes: u64, room: Option<&Room>) -> Result<(), String> {
+    room::check("the jobs need", needed_bytes, room, "give smaller sizes, or a larger device")
+}
+
+/// What the figures leave out, where the job says so.
+fn caveat(job: &JobFile) -> Option<String> {
+    let unsynced = unsynced(job);
+    (!unsynced.is_empty()).then(|| {
+        format!(
+            "figures of {} count writes to the page cache, not to the device; take its end_fsync=0 out",
+            unsynced.join(", ")
+        )
+    })
+}
+
+pub(super) fn target(place: &Place) -> Result<Target, String> {
+    match place {
+        Place::Directory(directory) => Ok(Target::Directory(directory.clone())),
+        Place::Device(device) => Ok(Target::Device(device.clone())),
+        Place::Minfs(_) => Err("fio cannot use a file system as a library".into()),
+    }
+}
+
+/// fio's working directory, outside of the contender; both stages of a load have the same.
+fn scratch(task: &LoadTask) -> Result<PathBuf, String> {
+    let scratch = task.scratch.join("fio");
+    std::fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
+    Ok(scratch)
+}
+
+/// Name of the file in fio's working directory in which the layout tells the run what it made.
+const PREPARED_FILE: &str = "prepared.json";
+
+/// Lays the files of a job out and overwrites them, or the device over the same length, so that
+/// the run finds written extents and its counters are the load's alone.
+pub(super) fn lay_out_job(job: &JobFile, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
+    let (scratch, target) = (scratch(task)?, target(&task.target)?);
+    let plan = Fio { job, target: &target, scratch: &scratch, prepared: None };
+    let prepared = lay_out(&plan, stop, &mut |_| ()).map_err(|error| error.to_string())?;
+    let path = scratch.join(PREPARED_FILE);
+    let json = serde_json::to_vec(&prepared).expect("it has a JSON form");
+    std::fs::write(&path, json).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+pub(super) fn run_job(
+    job: &JobFile,
+    task: &LoadTask,
+    stop: &AtomicBool,
+) -> Result<FioOutcome, String> {
+    let (scratch, target) = (scratch(task)?, target(&task.target)?);
+    let path = scratch.join(PREPARED_FILE);
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let json = std::fs::read(&path).map_err(|error| failed(&error))?;
+    let prepared: Prepared = serde_json::from_slice(&json).map_err(|error| failed(&error))?;
+    let plan = Fio { job, target: &target, scratch: &scratch, prepared: Some(&prepared) };
+    fio(&plan, stop, &mut |_| ()).map_err(|error| error.to_string())
+}
+
+/// The names of the figures of reading and of writing: operations and bytes a second.
+const DIRECTIONS: [[&str; 2]; 2] =
+    [["read operations", "read bandwidth"], ["write operations", "write bandwidth"]];
+
+/// Operations and bytes a second of all jobs together, by direction.
+fn metrics(report: &FioReport) -> Vec<Metric> {
+    let mut metrics = Vec::new();
+    for ([operations_name, bandwidth_name], side) in DIRECTIONS
+        .into_iter()
+        .zip([(|job: &FioJob| job.read.clone()) as fn(&_) -> _, |job| job.write.clone()])
+    {
+        let sides: Vec<_> = report.jobs.iter().filter_map(side).collect();
+        let operations: f64 = sides.iter().map(|side| side.operations_per_second).sum();
+        let bytes: f64 = sides.iter().map(|side| side.bytes_per_second).sum();
+        if operations > 0.0 {
+            metrics.push(Metric {
+                name: operations_name.into(),
+                value: operations,
+                unit: Unit::OperationsPerSecond,
+            });
+            metrics.push(Metric {
+                name: bandwidth_name.into(),
+                value: bytes,
+                unit: Unit::BytesPerSecond,
+            });
+        }
+    }
+    metrics
+}
+
+fn throughput(report: &FioReport) -> Vec<Series> {
+    report
+        .series
+        .iter()
+        .filter(|job| !job.intervals.is_empty())
+        .map(|job| Series {
+            name: format!("throughput of {}", job.name),
+            unit: Unit::BytesPerSecond,
+            interval_ns: job.intervals[0].duration_ns,
+            values: job
+                .intervals
+                .iter()
+                .map(|interval| {
+                    let bytes = interval.read_bytes + interval.written_bytes;
+                    bytes as f64 * 1e9 / interval.duration_ns.max(1) as f64
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+/// What is wrong with the figures, should fio have met a file that was not there.
+pub(super) fn falsified(report: &FioReport) -> Option<String> {
+    (report.laid_out_in_run > 0).then(|| {
+        format!(
+            "fio laid out {} files within the measured run, so its figures are falsified",
+            report.laid_out_in_run
+        )
+    })
+}

@@ -1,0 +1,360 @@
+//! The flash study's matrix of fio runs: patterns by queue depth by block size.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vocabulary::cell::MatrixCell;
+use vocabulary::kind::{
+    Amount, FILE_STEP_BYTES, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written,
+    options_without, scale_size,
+};
+use vocabulary::load::{LoadTask, Target as Place};
+use vocabulary::quantity::{parse_size, size_text};
+use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
+use vocabulary::room::{self, Room};
+use vocabulary::words::counted;
+
+use super::fio::{check_room, falsified, lay_out_job, run_job, target};
+use super::{histogram_log, latencies, missing_tools, whole_sync};
+use crate::counters::DeviceCounters;
+use crate::fio::matrix::{Cell, CellResult, FILES, Matrix, Pattern, QueueEngine, Submission};
+use crate::latency::Recording;
+use crate::tool::Tool;
+
+pub(super) const KIND: Kind = Kind::of::<FioMatrixLoad>(
+    "fio-matrix",
+    &[
+        Key::load(
+            "fio-matrix",
+            Form::Switch,
+            "Run a matrix of fio: random reads, writes and both, by queue depth and block size.",
+        ),
+        Key::option("size", Form::Text("SIZE"), "Size of all files together [default: 1G]."),
+        Key::option("time", Form::Text("TIME"), "Time of a cell [default: 3s]."),
+        Key::option("block-size", Form::List("SIZE"), "Block sizes [default: 4K to 1M]."),
+        Key::option(
+            "engine",
+            Form::List("ENGINE"),
+            "fio's engines for the cells that have a queue: libaio, io_uring or both; cells without one have psync [default: libaio].",
+        ),
+    ],
+    &[Ground::Raw],
+);
+
+const SIZE_DEFAULT: &str = "1G";
+const TIME_DEFAULT: &str = "3s";
+/// Block sizes by default: the publication's axis.
+const BLOCK_SIZES: [&str; 9] = ["4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M"];
+/// The flash study's queues.
+const DEPTHS: [u32; 2] = [32, 64];
+/// The metric of all cells of the matrix together.
+const MEAN: &str = "geometric mean of all cells";
+
+/// The flash study's matrix.
+#[derive(Serialize, Deserialize)]
+struct FioMatrixLoad {
+    /// Size of all files together, or of the part of the raw device, in bytes.
+    size_bytes: u64,
+    /// Length of each cell in ns.
+    cell_ns: u64,
+    /// Block sizes in bytes.
+    block_sizes_bytes: Vec<u64>,
+    /// fio's engines for the cells with a queue, each of them for every cell. Absent in the first
+    /// plans, which had one engine.
+    #[serde(default)]
+    engines: Vec<QueueEngine>,
+}
+
+impl Generator for FioMatrixLoad {
+    fn parse(written: &Written<'_>) -> Result<FioMatrixLoad, KeyError> {
+        let mut sizes = written.list("block-size");
+        if sizes.is_empty() {
+            sizes = BLOCK_SIZES.map(String::from).into();
+        }
+        let size = |text: &String| {
+            parse_size(text).map_err(|problem| KeyError::new("block-size", problem))
+        };
+        let engine = |name: &String| {
+            QueueEngine::ALL.into_iter().find(|engine| engine.name() == *name).ok_or_else(|| {
+                let known = QueueEngine::ALL.map(QueueEngine::name).join(" or ");
+                let problem = format!(
+                    "'{name}' keeps no queue; the cells without one have psync anyway, those with one {known}"
+                );
+                KeyError::new("engine", problem)
+            })
+        };
+        let mut engines: Vec<QueueEngine> =
+            written.list("engine").iter().map(engine).collect::<Result<_, _>>()?;
+        engines.dedup();
+        if engines.is_empty() {
+            engines = vec![QueueEngine::Libaio];
+        }
+        Ok(FioMatrixLoad {
+            size_bytes: written.size("size", SIZE_DEFAULT)?,
+            cell_ns: written.duration("time", TIME_DEFAULT)?.as_nanos() as u64,
+            block_sizes_bytes: sizes.iter().map(size).collect::<Result<_, _>>()?,
+            engines,
+        })
+    }
+
+    fn scale(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
+        // Of the files each keeps a mebibyte at least.
+        let least_bytes = u64::from(FILES) * FILE_STEP_BYTES;
+        scale_size(keys, "size", SIZE_DEFAULT, factor, least_bytes)?;
+        let time = Written { keys, name: None }.duration("time", TIME_DEFAULT)?;
+        let ms = ((time.as_secs_f64() * 1e3 * factor).round() as u64).max(100);
+        keys.insert("time".into(), format!("{ms}ms").into());
+        Ok(())
+    }
+
+    fn amounts(&self) -> Vec<Amount> {
+        let sizes = self.block_sizes_bytes.len();
+        let seconds = format!("{} s", self.cell_ns as f64 / 1e9);
+        vec![
+            Amount::new("the time of a cell", self.cell_ns as f64, seconds),
+            Amount::new("the block sizes", sizes as f64, sizes.to_string()),
+            Amount::size("the files' size", self.size_bytes),
+        ]
+    }
+
+    fn settings(&self) -> Value {
+        options_without(self, &["cell_ns", "block_sizes_bytes", "size_bytes"])
+    }
+
+    fn amount(&self) -> Option<String> {
+        Some(format!(
+            "cells of {} s over {}, {}",
+            self.cell_ns as f64 / 1e9,
+            size_text(self.size_bytes),
+            counted(self.block_sizes_bytes.len(), "block size")
+        ))
+    }
+
+    fn missing(&self) -> Vec<String> {
+        missing_tools(&[Tool::Fio])
+    }
+
+    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+        Tool::Fio.locate().map_err(|error| error.to_string())?;
+        self.matrix()?;
+        check_room(self.size_bytes, room)
+    }
+
+    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+        let matrix = self.matrix()?;
+        let cells = matrix.cells().len();
+        let seconds = f64::from(matrix.runtime_ms) / 1e3;
+        let sizes: Vec<String> = self.block_sizes_bytes.iter().copied().map(size_text).collect();
+        let engines: Vec<&str> = self.engines.iter().map(|engine| engine.name()).collect();
+        let engines = engines.join(", ");
+        Ok(room::lines(&[
+            ("patterns", "randread, randwrite, randrw 70/30".into()),
+            ("submission", format!("one by one (psync), queues of 32 and 64 ({engines})")),
+            ("block sizes", sizes.join(", ")),
+            (
+                "cells",
+                format!("{cells}, each {seconds} s: {:.0} s a trial", cells as f64 * seconds),
+            ),
+            (
+                "laid out first",
+                format!(
+                    "{FILES} files, together {}; on raw, as much of the device",
+                    room::bytes_text(self.size_bytes)
+                ),
+            ),
+        ]) + &room::verdict(self.size_bytes, room))
+    }
+
+    fn metrics(&self) -> Vec<String> {
+        let names = self.cells().into_iter().map(|cell| name_of(cell).to_string());
+        std::iter::once(MEAN.to_string()).chain(names).collect()
+    }
+
+    /// The reads and writes of each cell.
+    fn operations(&self) -> Vec<String> {
+        let kinds = |cell: Cell| {
+            let kinds: &[&str] = match cell.pattern {
+                Pattern::RandomRead => &["read"],
+                Pattern::RandomWrite => &["write"],
+                Pattern::RandomMixed => &["read", "write"],
+            };
+            kinds.iter().map(move |kind| kind_of_cell(&name_of(cell), kind))
+        };
+        self.cells().into_iter().flat_map(kinds).collect()
+    }
+
+    fn has_setup(&self) -> bool {
+        true
+    }
+
+    /// The cells share their files.
+    fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
+        let matrix = self.matrix()?;
+        let cell = *matrix.cells().first().ok_or("the matrix has no cell")?;
+        lay_out_job(&matrix.job(cell, &target(&task.target)?), task, stop)
+    }
+
+    /// Runs every cell, in the order of the task's seed; each cell's operations a second are a
+    /// metric of their own, told in the matrix's order.
+    fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
+        let matrix = self.matrix()?;
+        let target = target(&task.target)?;
+        let counters = task.device.as_deref().and_then(|node| DeviceCounters::of_node(node).ok());
+        let (mut metrics, mut results, mut findings) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut recordings, mut elapsed_ns) = (Vec::new(), 0);
+        let order = matrix.cells_shuffled(task.order_seed);
+        let mut outcomes = Vec::new();
+        for (place, cell) in order.iter().enumerate() {
+            if place > 0 {
+                settle(task, counters.as_ref(), stop)?;
+            }
+            let outcome = run_job(&matrix.job(*cell, &target), task, stop)
+                .map_err(|error| format!("cell {cell}: {error}"))?;
+            outcomes.push((*cell, outcome));
+        }
+        let cells = matrix.cells();
+        outcomes.sort_by_key(|(cell, _)| cells.iter().position(|other| other == cell));
+        for (cell, outcome) in outcomes {
+            findings
+                .extend(falsified(&outcome.report).map(|words| format!("cell {cell}: {words}")));
+            let result = CellResult::new(cell, &outcome.report.jobs);
+            metrics.push(Metric {
+                name: name_of(cell).to_string(),
+                value: result.operations_per_second,
+                unit: Unit::OperationsPerSecond,
+            });
+            results.push(result);
+            recordings.push(outcome.latencies.renamed(|kind| kind_of_cell(&name_of(cell), kind)));
+            elapsed_ns += outcome.report.finished.elapsed_ns;
+        }
+        let recording = Recording::merged(recordings);
+        let mut latencies = latencies(&recording.summary());
+        // All cells together are no distribution of anything.
+        latencies.retain(|latency| latency.operation != OVERALL_OPERATION);
+        let logarithms: f64 = metrics.iter().map(|metric: &Metric| metric.value.ln()).sum();
+        metrics.insert(
+            0,
+            Metric {
+                name: MEAN.into(),
+                value: (logarithms / metrics.len() as f64).exp(),
+                unit: Unit::OperationsPerSecond,
+            },
+        );
+        Ok(LoadReport {
+            metrics,
+            latencies,
+            histogram_log: Some(histogram_log(&recording, elapsed_ns)?),
+            findings,
+            details: serde_json::json!({
+                "matrix": matrix,
+                "order": order.iter().map(Cell::to_string).collect::<Vec<_>>(),
+                "cells": results,
+            }),
+            ..LoadReport::default()
+        })
+    }
+}
+
+impl FioMatrixLoad {
+    fn matrix(&self) -> Result<Matrix, String> {
+        let mut submissions = vec![Submission::Synchronous];
+        for engine in self.engines.iter().copied() {
+            submissions.extend(DEPTHS.map(|depth| Submission::Queue { depth, engine }));
+        }
+        let block_sizes_bytes = self
+            .block_sizes_bytes
+            .iter()
+            .map(|bytes| match u32::try_from(*bytes) {
+                Ok(bytes) if bytes >= 512 && bytes.is_power_of_two() => Ok(bytes),
+                _ => Err(format!("block size {bytes} is no power of two from 512 bytes on")),
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Matrix {
+            submissions,
+            block_sizes_bytes,
+            size_bytes: self.size_bytes,
+            runtime_ms: u32::try_from(self.cell_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1),
+            ..Matrix::default()
+        })
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        self.matrix().map(|matrix| matrix.cells()).unwrap_or_default()
+    }
+}
+
+/// A cell in the laboratory's words.
+fn name_of(cell: Cell) -> MatrixCell {
+    let (engine, depth) = match cell.submission {
+        Submission::Synchronous => ("psync", 1),
+        Submission::Queue { depth, engine } => (engine.name(), depth),
+    };
+    MatrixCell {
+        pattern: cell.pattern.name().into(),
+        engine: engine.into(),
+        depth,
+        block_size_bytes: cell.block_size_bytes.into(),
+    }
+}
+
+/// A kind of operation of a cell: `randrw-70-30-psync-1-4k-write`.
+fn kind_of_cell(cell: &MatrixCell, kind: &str) -> String {
+    format!("{cell}-{kind}")
+}
+
+/// Makes what a cell wrote durable and waits until the device is quiet, so that the next cell does
+/// not pay for it.
+fn settle(
+    task: &LoadTask,
+    counters: Option<&DeviceCounters>,
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    match &task.target {
+        Place::Directory(directory) => whole_sync(task).run(directory),
+        Place::Device(node) | Place::Minfs(node) => File::open(node).and_then(|n| n.sync_all()),
+    }
+    .map_err(|error| format!("the sync after a cell: {error}"))?;
+    let read = || counters.and_then(|counters| counters.read().ok());
+    let mut last = read();
+    for _ in 0..QUIET_POLLS_MAX {
+        if last.is_none() || stop.load(Ordering::Relaxed) {
+            break;
+        }
+        std::thread::sleep(QUIET_INTERVAL);
+        let now = read();
+        if now.zip(last).is_none_or(|(now, last)| now.quiet_since(&last)) {
+            break;
+        }
+        last = now;
+    }
+    Ok(())
+}
+
+/// How long the device has to be quiet after a cell, and how often that is looked at: a device
+/// that is never quiet costs a second.
+const QUIET_INTERVAL: Duration = Duration::from_millis(100);
+const QUIET_POLLS_MAX: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_laboratory_and_fio_name_the_cells_alike() {
+        let load = FioMatrixLoad {
+            size_bytes: 1 << 30,
+            cell_ns: 1,
+            block_sizes_bytes: vec![512, 4096, 1 << 20],
+            engines: QueueEngine::ALL.into(),
+        };
+        let cells = load.matrix().unwrap().cells();
+        assert_eq!(cells.len(), 3 * 5 * 3);
+        for cell in cells {
+            assert_eq!(name_of(cell).to_string(), cell.to_string());
+            assert_eq!(cell.to_string().parse(), Ok(name_of(cell)));
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! A program of the object language on a store. The time of its commands is compared; latencies
+//! are kept by kind of command.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vocabulary::cost::Phase::{Layout, Mount, Unmount, Verify};
+use vocabulary::kind::{
+    Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, Role, Written, options_without,
+};
+use vocabulary::load::{LoadTask, Target};
+use vocabulary::quantity::parse_size;
+use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, StorePlace, Unit};
+use vocabulary::room::{self, Room};
+use vocabulary::words::share_text;
+
+use super::{latencies, whole_sync};
+use crate::aside::AsideBegun;
+use crate::latency::{Point, Series as RecordedSeries};
+use crate::objects::stream::Stream;
+use crate::objects::{
+    Fit, Options, Outcome, Phase, Place, Plan, Program, Report, StoreOptions, run as run_program,
+    store, volume,
+};
+use crate::sys::extents::{Extent, extents};
+
+pub(super) const KIND: Kind = Kind::of::<ObjectsLoad>(
+    "objects",
+    &[
+        Key::load(
+            "objects",
+            Form::Text("FILE"),
+            "Run a program of the object language (docs/object-language.md) on a store.",
+        ),
+        Key {
+            name: "program",
+            help: "The text of such a program itself, with the same options.",
+            form: Form::Text("PROGRAM"),
+            role: Role::Program,
+        },
+        Key::option(
+            "store",
+            Form::Text("NAME"),
+            "Store: cannyls, lump, files or null [default: cannyls].",
+        ),
+        Key::option("scale", Form::Decimal("FACTOR"), "Factor on the counts, such as 0.02."),
+        Key::option("verify", Form::Switch, "Check the contents of every object."),
+        Key::option("sync-puts", Form::Switch, "Make every put durable before it counts as done."),
+        Key::option(
+            "block-size",
+            Form::List("SIZE"),
+            "Block size of the stores cannyls and lump: 4096, or 512, which Btrfs refuses [default: 4096].",
+        ),
+    ],
+    &[Ground::Raw, Ground::Library],
+);
+
+/// A program of the object language.
+#[derive(Serialize, Deserialize)]
+struct ObjectsLoad {
+    /// Where the program was read from, for messages.
+    path: PathBuf,
+    /// The program's text.
+    program: String,
+    /// The store: `cannyls`, `files`, `null`, ...
+    store: String,
+    /// Factor on the counts.
+    scale: f64,
+    /// Whether contents are checked on every Get and Delete and by a sweep at the end.
+    verify: bool,
+    /// Size of a block of the `cannyls` store in bytes, 512 or 4096.
+    block_size_bytes: u32,
+    /// Whether every put is made durable before it counts as done.
+    sync_puts: bool,
+}
+
+impl Generator for ObjectsLoad {
+    fn parse(written: &Written<'_>) -> Result<ObjectsLoad, KeyError> {
+        let scale = written.decimal("scale").unwrap_or(1.0);
+        if !(scale > 0.0 && scale <= 1e6) {
+            let problem = format!("{scale} is no factor; it must be above 0, such as 0.02");
+            return Err(KeyError::new("scale", problem));
+        }
+        let block_size_bytes = match written.list("block-size").as_slice() {
+            // Btrfs takes direct I/O in units of 4096 bytes only, and all contenders must run alike.
+            [] => 4096,
+            [text] => match parse_size(text) {
+                Ok(bytes @ (512 | 4096)) => bytes as u32,
+                _ => {
+                    let problem = format!("'{text}' is neither 512 nor 4096");
+                    return Err(KeyError::new("block-size", problem));
+                }
+            },
+            _ => return Err(KeyError::new("block-size", "must be one size, 512 or 4096")),
+        };
+        let program = written.text("program");
+        if program.is_some_and(|text| text.trim().is_empty()) {
+            return Err(KeyError::new("program", "is empty; say what to do"));
+        }
+        Ok(ObjectsLoad {
+            // A program without a file is known by its workload's name in messages.
+            path: written.text("objects").or(written.name).unwrap_or("program").into(),
+            program: program.unwrap_or_default().into(),
+            store: written.text("store").unwrap_or("cannyls").into(),
+            scale,
+            verify: written.is_on("verify"),
+            block_size_bytes,
+            sync_puts: written.is_on("sync-puts"),
+        })
+    }
+
+    fn scale(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
+        let scale = Written { keys, name: None }.decimal("scale").unwrap_or(1.0);
+        keys.insert("scale".into(), (scale * factor).into());
+        Ok(())
+    }
+
+    fn amounts(&self) -> Vec<Amount> {
+        vec![Amount::new("the program's counts", self.scale, "")]
+    }
+
+    fn settings(&self) -> Value {
+        options_without(self, &["scale"])
+    }
+
+    fn amount(&self) -> Option<String> {
+        let share = || format!("{} of the program's counts", share_text(self.scale));
+        (self.scale != 1.0).then(share)
+    }
+
+    /// Reads the program's file into the load, unless the study has its text, and parses it.
+    fn read(&mut self) -> Result<(), String> {
+        let origin = self.path.display().to_string();
+        let text = match self.program.is_empty() {
+            false => std::mem::take(&mut self.program).into_bytes(),
+            true => trust::file::read(&self.path, trust::file::TEXT_BYTES_MAX)
+                .map_err(|refused| format!("program {refused}"))?,
+        };
+        Program::parse(&origin, &text).map_err(|error| error.to_string())?;
+        self.program = String::from_utf8_lossy(&text).into_owned();
+        Ok(())
+    }
+
+    /// Refuses an unknown store and a program that is too large for the device.
+    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+        let kind = store::kind(&self.store).map_err(|error| error.to_string())?;
+        if self.verify && !kind.keeps_contents {
+            return Err(format!(
+                "the store '{}' keeps nothing, so nothing can be verified",
+                self.store
+            ));
+        }
+        if !kind.keeps_contents {
+            return Ok(());
+        }
+        let Some(room) = room else { return Ok(()) };
+        let plan = Plan::of(&self.program()?);
+        match self.fit(&plan, room.bytes)? {
+            Fit::TooLarge { needed_bytes, .. } => room::check(
+                "the program's objects take at once",
+                needed_bytes,
+                Some(room),
+                "scale it down by --scale, or give a larger device",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+        let plan = Plan::of(&self.program()?);
+        let fit = match room {
+            None => "how much room there is is seen when it begins\n".into(),
+            Some(room) => match self.fit(&plan, room.bytes)? {
+                Fit::TooLarge { needed_bytes, .. } | Fit::Fits { needed_bytes, .. } => {
+                    room::verdict(needed_bytes, Some(room))
+                }
+                Fit::Tight { needed_bytes, .. } => format!(
+                    "fits tightly: {} would be comfortable, and {} has {}\n",
+                    room::bytes_text(needed_bytes),
+                    room.holder,
+                    room::bytes_text(room.bytes)
+                ),
+                Fit::Unknown { .. } => "whether it fits cannot be told in advance\n".into(),
+            },
+        };
+        Ok(format!("{plan}\n{fit}"))
+    }
+
+    fn metrics(&self) -> Vec<String> {
+        vec![METRIC.into()]
+    }
+
+    /// Known once the program was read.
+    fn operations(&self) -> Vec<String> {
+        if self.program.is_empty() {
+            return Vec::new();
+        }
+        let Ok(program) = self.program() else { return Vec::new() };
+        let stream = Stream::new(&program);
+        let sized = stream.classes().iter().flat_map(|size| {
+            ["Put", "Embed", "Get"].map(|verb| format!("{verb}({})", size.label()))
+        });
+        let others = ["Delete", "DeleteRange", "Sync", OVERALL_OPERATION];
+        sized.chain(others.map(String::from)).collect()
+    }
+
+    fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
+        // What comes before the first command is no work of the load: mounting, which for others was a
+        // phase of the trial, and making the store's file and the store.
+        let mut asides = Vec::new();
+        let volume = match &task.target {
+            Target::Minfs(device) => {
+                let mounting = AsideBegun::now(task);
+                let volume = volume::mount(device)?;
+                asides.push(mounting.end(Mount));
+                Some(volume)
+            }
+            _ => None,
+        };
+        let mut making = Some(AsideBegun::now(task));
+        let place = match (&task.target, &volume) {
+            (_, Some(volume)) => Place::Open(volume::make_file(volume)?),
+            (Target::Directory(directory), None) => Place::Directory(empty_place(directory)?),
+            (Target::Device(device) | Target::Minfs(device), None) => Place::Device(device.clone()),
+        };
+        let options = Options {
+            store: StoreOptions { whole_sync: whole_sync(task), ..self.store_options() },
+            verify: self.verify,
+            salt: std::process::id().into(),
+            ..Options::default()
+        };
+        let mut sweep = None;
+        let report =
+            run_program(&self.program()?, &options, &place, &self.store, &mut |progress| {
+                match progress.phase {
+                    Phase::Running => asides.extend(making.take().map(|making| making.end(Layout))),
+                    // The comparison at the end is the laboratory's work and not the store's.
+                    Phase::Sweeping if self.verify && sweep.is_none() => {
+                        sweep = Some(AsideBegun::now(task));
+                    }
+                    _ => {}
+                }
+                if stop.load(Ordering::SeqCst) {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })
+            .map_err(|error| error.to_string())?;
+        asides.extend(sweep.map(|sweep| sweep.end(Verify)));
+        match &report.outcome {
+            Outcome::Completed | Outcome::TimeLimit => {
+                let mut translated = translate(report);
+                if let Place::Directory(directory) = &place {
+                    translated.store_place = store_place(directory);
+                    translated
+                        .findings
+                        .extend(translated.store_place.map(|place| place.to_string()));
+                }
+                if let Some(volume) = volume {
+                    let unmounting = AsideBegun::now(task);
+                    drop(place);
+                    volume::unmount(volume)?;
+                    asides.push(unmounting.end(Unmount));
+                }
+                Ok(LoadReport { asides, ..translated })
+            }
+            Outcome::Cancelled => Err("stopped".into()),
+            Outcome::Failed(failure) => {
+                let difference = failure
+                    .difference
+                    .as_ref()
+                    .map(|difference| format!("\n{difference}"))
+                    .unwrap_or_default();
+                Err(format!("{}: {}{difference}", failure.during, failure.message))
+            }
+        }
+    }
+}
+
+impl ObjectsLoad {
+    fn program(&self) -> Result<Program, String> {
+        let parsed = Program::parse(&self.path.display().to_string(), self.program.as_bytes())
+            .map_err(|error| error.to_string())?;
+        Ok(if self.scale == 1.0 { parsed.program } else { parsed.program.scaled(self.scale) })
+    }
+
+    fn store_options(&self) -> StoreOptions {
+        StoreOptions {
+            block_size_bytes: self.block_size_bytes,
+            sync_every_put: self.sync_puts,
+            ..StoreOptions::default()
+        }
+    }
+
+    fn fit(&self, plan: &Plan, device_bytes: u64) -> Result<Fit, String> {
+        let kind = store::kind(&self.store).map_err(|error| error.to_string())?;
+        let space = plan
+            .demand(self.program()?.settings.threads.unwrap_or(1))
+            .map(|demand| (kind.space)(&self.store_options(), &demand));
+        Ok(plan.fit(space, device_bytes))
+    }
+}
+
+/// The metric that is compared.
+const METRIC: &str = "commands and sync";
+
+/// An empty directory for the store: the mounted one when it is empty, since a flat file system
+/// has no other; a new one below where mkfs left something (`lost+found`).
+fn empty_place(directory: &Path) -> Result<PathBuf, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    if std::fs::read_dir(directory).map_err(failed)?.next().is_none() {
+        return Ok(directory.to_path_buf());
+    }
+    let below = directory.join("objects");
+    std::fs::create_dir(&below).map_err(|error| format!("{}: {error}", below.display()))?;
+    Ok(below)
+}
+
+/// Where the store's one file lies on the device. Nothing for a store of many files, or where the
+/// file system does not tell.
+fn store_place(directory: &Path) -> Option<StorePlace> {
+    let mut files = std::fs::read_dir(directory).ok()?.flatten();
+    let only = files.next().filter(|_| files.next().is_none())?;
+    let pieces = joined(&extents(&std::fs::File::open(only.path()).ok()?).ok()?);
+    let from = pieces.iter().map(|piece| piece.physical).min()?;
+    let to = pieces.iter().map(|piece| piece.physical + piece.length).max()?;
+    let is_back = |pair: &&[Extent]| pair[1].physical < pair[0].physical;
+    Some(StorePlace {
+        pieces: pieces.len() as u64,
+        pieces_back: pieces.windows(2).filter(is_back).count() as u64,
+        bytes: pieces.iter().map(|piece| piece.length).sum(),
+        span_bytes: to - from,
+    })
+}
+
+/// The pieces with those put together that follow each other in the file and on the device; holes
+/// between them do not part them.
+fn joined(extents: &[Extent]) -> Vec<Extent> {
+    let mut pieces: Vec<Extent> = Vec::new();
+    for extent in extents {
+        match pieces.last_mut() {
+            Some(last) if last.physical + last.length == extent.physical => {
+                last.length += extent.length;
+            }
+            _ => pieces.push(*extent),
+        }
+    }
+    pieces
+}
+
+fn translate(mut report: Report) -> LoadReport {
+    let mut findings = Vec::new();
+    if let Some(checked) = &report.verification {
+        findings.push(format!(
+            "verified: {} objects on Get, {} on Delete, {} in the sweep at the end; no mismatch",
+            checked.gets, checked.deletes, checked.swept_objects
+        ));
+    }
+    if report.skipped > 0 {
+        findings
+            .push(format!("{} statements were skipped, since no object was live", report.skipped));
+    }
+    let latencies = latencies(&report.latencies);
+    let histogram_log = Some(std::mem::take(&mut report.histogram_log));
+    let series = report.series.take().map(series).unwrap_or_default();
+    LoadReport {
+        metrics: vec![Metric {
+            // The publication's figure, and the sync that makes it honest.
+            name: METRIC.into(),
+            value: (report.elapsed_ns + report.sync_ns) as f64,
+            unit: Unit::Nanoseconds,
+        }],
+        latencies,
+        series,
+        findings,
+        written_bytes: report.store_written_bytes,
+        details: serde_json::to_value(&report).expect("a report has a JSON form"),
+        histogram_log,
+        ..LoadReport::default()
+    }
+}
+
+fn series(recorded: RecordedSeries) -> Vec<Series> {
+    let points = &recorded.points;
+    let of = |name: &str, unit, value: &dyn Fn(&Point) -> f64| Series {
+        name: name.into(),
+        unit,
+        interval_ns: recorded.interval_ns,
+        values: points.iter().map(value).collect(),
+    };
+    vec![
+        of("throughput", Unit::BytesPerSecond, &|point| {
+            point.overall.bytes as f64 * 1e9 / point.duration_ns.max(1) as f64
+        }),
+        of("p99", Unit::Nanoseconds, &|point| point.overall.p99_ns as f64),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn pieces_are_joined_where_file_and_device_go_on_together() {
+        let extent = |logical, physical, length| Extent { logical, physical, length };
+        let pieces = joined(&[extent(0, 100, 10), extent(10, 110, 5), extent(15, 50, 5)]);
+        assert_eq!(pieces, [extent(0, 100, 15), extent(15, 50, 5)]);
+        assert_eq!(joined(&[]), []);
+    }
+
+    #[test]
+    fn the_place_of_the_only_file_is_told() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        assert_eq!(store_place(home.path()), None);
+        let mut file = std::fs::File::create(home.path().join("store")).unwrap();
+        file.write_all(&vec![7; 3 << 20]).unwrap();
+        file.sync_all().unwrap();
+        if extents(&file).is_err() {
+            eprintln!("skipped: the file system of /var/tmp does not tell where files lie");
+            return;
+        }
+        let place = store_place(home.path()).unwrap();
+        assert_eq!(place.bytes, 3 << 20);
+        assert!(place.pieces > place.pieces_back && place.span_bytes >= place.bytes, "{place:?}");
+        assert!(place.to_string().contains(": 3 MiB over"), "{place}");
+        std::fs::write(home.path().join("other"), "x").unwrap();
+        assert_eq!(store_place(home.path()), None);
+    }
+}

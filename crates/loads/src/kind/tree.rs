@@ -1,0 +1,298 @@
+//! What people do with trees: each phase's time, with its sync, is compared.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vocabulary::kind::{
+    Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
+};
+use vocabulary::load::LoadTask;
+use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
+use vocabulary::room::{self, Room};
+
+use super::{histogram_log, latencies, missing_tools, whole_sync};
+use crate::durable::{drop_kernel_caches, run_words};
+use crate::tool::Tool;
+use crate::tree::{
+    ArchiveFacts, Phase, SyntheticTree, Tree, archive_facts, inspect, run_tree, write_archive,
+};
+
+pub(super) const KIND: Kind = Kind::of::<TreeLoad>(
+    "tree",
+    &[Key::load(
+        "tree",
+        Form::Text("TARBALL"),
+        "Copy, unpack, walk, stat, rewrite and delete a tree: a tarball, or synthetic:FILES (docs/tree.md).",
+    )],
+    &[],
+);
+
+/// The tree load.
+#[derive(Serialize, Deserialize)]
+struct TreeLoad {
+    source: Source,
+    /// What is in it; read before anything is touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    facts: Option<ArchiveFacts>,
+}
+
+/// Where a tree comes from.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Source {
+    /// A tarball that tar reads.
+    Tarball(PathBuf),
+    /// A synthetic tree of so many files, from a seed.
+    Synthetic { files: u64, seed: u64 },
+}
+
+/// What begins the name of a synthetic tree.
+const SYNTHETIC: &str = "synthetic:";
+
+/// What the phases run.
+const TOOLS: [Tool; 2] = [Tool::Tar, Tool::Rm];
+
+impl Generator for TreeLoad {
+    fn parse(written: &Written<'_>) -> Result<TreeLoad, KeyError> {
+        let text = written.text("tree").unwrap_or_default();
+        let error = |problem: String| Err(KeyError::new("tree", problem));
+        let source = match text.strip_prefix(SYNTHETIC) {
+            None if text.is_empty() => {
+                return error("is empty; name a tarball, or synthetic:FILES".into());
+            }
+            None => Source::Tarball(text.into()),
+            Some(files) => match files.parse() {
+                Ok(files) if files > 0 => Source::Synthetic { files, seed: 0 },
+                _ => {
+                    let words = format!("'{files}' is no number of files, as in synthetic:10000");
+                    return error(words);
+                }
+            },
+        };
+        Ok(TreeLoad { source, facts: None })
+    }
+
+    fn scale(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
+        let text = keys.get("tree").and_then(Value::as_str).unwrap_or_default();
+        if let Some(Ok(files)) = text.strip_prefix(SYNTHETIC).map(str::parse::<u64>) {
+            let files = ((files as f64 * factor).round() as u64).max(1);
+            keys.insert("tree".into(), format!("{SYNTHETIC}{files}").into());
+        }
+        Ok(())
+    }
+
+    fn amounts(&self) -> Vec<Amount> {
+        match self.source {
+            Source::Synthetic { files, .. } => {
+                vec![Amount::new("the files", files as f64, files.to_string())]
+            }
+            Source::Tarball(_) => Vec::new(),
+        }
+    }
+
+    fn settings(&self) -> Value {
+        match &self.source {
+            Source::Tarball(_) => options_without(self, &["facts"]),
+            Source::Synthetic { seed, .. } => Value::from(*seed),
+        }
+    }
+
+    fn amount(&self) -> Option<String> {
+        Some(match &self.source {
+            Source::Synthetic { files, .. } => format!("a tree of {files} files"),
+            Source::Tarball(path) => path.display().to_string(),
+        })
+    }
+
+    /// Looks through the tarball once, so that what it needs is known before anything is touched.
+    fn read(&mut self) -> Result<(), String> {
+        self.facts = Some(match &self.source {
+            Source::Tarball(path) => {
+                let opened = Opened::of(path)?;
+                inspect(&opened.path, &AtomicBool::new(false))
+                    .map_err(|error| opened.name(error))?
+            }
+            Source::Synthetic { files, seed } => archive_facts(&SyntheticTree::new(*files, *seed)),
+        });
+        Ok(())
+    }
+
+    fn slow_to_read(&self) -> Option<&Path> {
+        match &self.source {
+            Source::Tarball(path) => {
+                let is_large = |facts: std::fs::Metadata| facts.len() >= NOTABLE_ARCHIVE_BYTES;
+                path.metadata().is_ok_and(is_large).then_some(path)
+            }
+            Source::Synthetic { .. } => None,
+        }
+    }
+
+    fn missing(&self) -> Vec<String> {
+        missing_tools(&TOOLS)
+    }
+
+    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+        for tool in TOOLS {
+            tool.locate().map_err(|error| error.to_string())?;
+        }
+        let needed_bytes = self.facts.map_or(0, |facts| facts.needed_bytes());
+        room::check("the archive and its tree need", needed_bytes, room, "give a larger device")
+    }
+
+    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+        let Some(facts) = self.facts else { return Ok(String::new()) };
+        let phases: Vec<String> = Phase::DEFAULT.into_iter().map(metric_name).collect();
+        let source = match &self.source {
+            Source::Tarball(path) => path.display().to_string(),
+            Source::Synthetic { files, seed } => format!("synthetic, {files} files, seed {seed}"),
+        };
+        Ok(room::lines(&[
+            ("tree", source),
+            ("phases", phases.join(", ")),
+            ("archive", room::bytes_text(facts.archive_bytes)),
+            ("files", facts.files.to_string()),
+            ("directories and links", facts.others.to_string()),
+            ("in the files", room::bytes_text(facts.file_bytes)),
+        ]) + &room::verdict(facts.needed_bytes(), room))
+    }
+
+    fn metrics(&self) -> Vec<String> {
+        let phases = Phase::DEFAULT.into_iter().map(metric_name);
+        std::iter::once(ALL_PHASES.to_string()).chain(phases).collect()
+    }
+
+    /// The phases of which each operation is timed.
+    fn operations(&self) -> Vec<String> {
+        let phases = [Phase::Copy, Phase::Walk, Phase::Stat, Phase::Rewrite, Phase::DeleteEach];
+        phases
+            .iter()
+            .map(|phase| phase.name())
+            .chain([OVERALL_OPERATION])
+            .map(String::from)
+            .collect()
+    }
+
+    fn has_setup(&self) -> bool {
+        true
+    }
+
+    /// Writes the synthetic tree's archive, outside of the contender.
+    fn set_up(&self, task: &LoadTask, _: &AtomicBool) -> Result<(), String> {
+        if let Source::Synthetic { files, seed } = self.source {
+            let path = self.archive(task);
+            let failed = |error: io::Error| format!("{}: {error}", path.display());
+            let mut writer = BufWriter::new(File::create(&path).map_err(failed)?);
+            write_archive(&SyntheticTree::new(files, seed), &mut writer).map_err(failed)?;
+            writer.flush().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
+        let archive = Opened::of(&self.archive(task))?;
+        let facts = match self.facts {
+            Some(facts) => facts,
+            None => inspect(&archive.path, stop).map_err(|error| archive.name(error))?,
+        };
+        // The first phase is to write from memory, not to wait for the disk that the archive lies on.
+        File::open(&archive.path)
+            .and_then(|mut archive| io::copy(&mut archive, &mut io::sink()))
+            .map_err(|error| format!("{}: {error}", archive.named.display()))?;
+        let plan = Tree {
+            archive: &archive.path,
+            directory: directory_of(&task.target)?,
+            phases: &Phase::DEFAULT,
+            facts: Some(facts),
+            expected_hash: None,
+            sync: whole_sync(task),
+        };
+        // A file system that has to be unmounted to become cold must not be this process's directory.
+        if task.cool_command.is_some() {
+            std::env::set_current_dir("/")
+                .map_err(|error| format!("leaving the mount: {error}"))?;
+        }
+        let mut kept = None;
+        let mut begin = |phase| {
+            // The first phase reads the archive, which lies outside of the contender and is to come
+            // from memory; the contender's own caches were dropped right before the run.
+            if task.cold && phase != Phase::DEFAULT[0] {
+                let cooled = match &task.cool_command {
+                    Some(words) => run_words(words).map_err(|error| error.to_string()),
+                    None => drop_kernel_caches(),
+                };
+                kept = cooled.err().or(kept.take());
+            }
+        };
+        let outcome = run_tree(&plan, stop, &mut begin).map_err(|error| archive.name(error))?;
+        let report = &outcome.report;
+        let metric =
+            |name: String, ns: u64| Metric { name, value: ns as f64, unit: Unit::Nanoseconds };
+        let phases = || report.phases.iter().map(|phase| (phase, phase.elapsed_ns + phase.sync_ns));
+        let total_ns = phases().map(|(_, ns)| ns).sum();
+        let metrics = std::iter::once(metric(ALL_PHASES.into(), total_ns))
+            .chain(phases().map(|(phase, ns)| metric(metric_name(phase.phase), ns)))
+            .collect();
+        let proof = report.hash.as_ref().map(|hash| format!("tree {hash}"));
+        let mut findings: Vec<String> = proof.iter().cloned().collect();
+        findings.extend(kept.map(|error| format!("caches were kept between the phases: {error}")));
+        let elapsed_ns = report.phases.iter().map(|phase| phase.elapsed_ns).sum();
+        Ok(LoadReport {
+            metrics,
+            latencies: latencies(&outcome.latencies.summary()),
+            findings,
+            proof,
+            histogram_log: Some(histogram_log(&outcome.latencies, elapsed_ns)?),
+            details: serde_json::to_value(report).expect("a report has a JSON form"),
+            ..LoadReport::default()
+        })
+    }
+}
+
+impl TreeLoad {
+    fn archive(&self, task: &LoadTask) -> PathBuf {
+        match &self.source {
+            Source::Tarball(path) => path.clone(),
+            Source::Synthetic { .. } => task.scratch.join(ARCHIVE_FILE),
+        }
+    }
+}
+
+/// Name of the synthetic tree's archive in the scratch directory.
+const ARCHIVE_FILE: &str = "tree.tar";
+
+/// An archive of this size takes tar seconds to look through when it is compressed, so the user is
+/// told what is waited for.
+const NOTABLE_ARCHIVE_BYTES: u64 = 16 << 20;
+
+/// The metric of all phases together.
+const ALL_PHASES: &str = "all phases";
+
+fn metric_name(phase: Phase) -> String {
+    phase.name().replace('_', " ")
+}
+
+/// A tarball that was opened once. What reads it, tar too, is given this very file.
+struct Opened {
+    path: PathBuf,
+    named: PathBuf,
+    _file: File,
+}
+
+impl Opened {
+    fn of(named: &Path) -> Result<Opened, String> {
+        let file = trust::file::open(named).map_err(|refused| format!("tarball {refused}"))?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into();
+        Ok(Opened { path, named: named.into(), _file: file })
+    }
+
+    /// An error, with the name that the user knows.
+    fn name(&self, error: impl std::fmt::Display) -> String {
+        let path = self.path.display().to_string();
+        error.to_string().replace(&path, &self.named.display().to_string())
+    }
+}

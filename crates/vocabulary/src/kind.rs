@@ -1,0 +1,516 @@
+//! The kinds of load: what a study file and the command line write of one, and what can be asked of
+//! and done with one load of a kind.
+//!
+//! A kind is one file that implements [`Generator`], and one line in a table of [`Kind`]s. Flags,
+//! keys, completions and the reference come from that table.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::load::{Load, LoadTask, Options, Target};
+use crate::quantity::{parse_duration, parse_size, size_text};
+use crate::report::LoadReport;
+use crate::room::Room;
+
+/// A load of one kind: what it needs, what it reports, and its work.
+pub trait Generator {
+    /// Reads what a person wrote.
+    ///
+    /// # Errors
+    ///
+    /// The key that is wrong, with its value and the next step.
+    fn parse(written: &Written<'_>) -> Result<Self, KeyError>
+    where
+        Self: Sized;
+
+    /// Multiplies the amount of work in what a person wrote; a load without an amount stays as it
+    /// is.
+    ///
+    /// # Errors
+    ///
+    /// A size or a time that cannot be read.
+    fn scale(_written: &mut Keys, _factor: f64) -> Result<(), KeyError>
+    where
+        Self: Sized,
+    {
+        Ok(())
+    }
+
+    /// The measures of how much of it is done; the same ones for every load of the kind, or none.
+    fn amounts(&self) -> Vec<Amount> {
+        Vec::new()
+    }
+
+    /// What is left of it without its amounts: loads in which this is equal differ in these alone.
+    fn settings(&self) -> Value;
+
+    /// How much is done, in words; `None` where its name or its program says it all.
+    fn amount(&self) -> Option<String> {
+        None
+    }
+
+    /// Reads the files that it names (programs, jobs) into it. Touches nothing.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read or understood; the text points at the place.
+    fn read(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What is going to take a while to look through, when it is read.
+    fn slow_to_read(&self) -> Option<&Path> {
+        None
+    }
+
+    /// What this machine lacks, a line each with the next step; empty when nothing.
+    fn missing(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Refuses options that the installed tool does not take. Nothing is refused where the tool is
+    /// missing.
+    ///
+    /// # Errors
+    ///
+    /// The option and its value, with the tool's words and the next step.
+    fn check_options(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Refuses a load that cannot run here: a tool that is missing, more data than there is room
+    /// for. Touches nothing; the load's files must have been read.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, with the package; or both sizes.
+    fn check(&self, room: Option<&Room>) -> Result<(), String>;
+
+    /// What it is going to do, in words, and whether it fits; its files must have been read.
+    ///
+    /// # Errors
+    ///
+    /// A program or job that cannot be understood.
+    fn plan(&self, room: Option<&Room>) -> Result<String, String>;
+
+    /// The names of the metrics that it can report, the most important first.
+    fn metrics(&self) -> Vec<String>;
+
+    /// The kinds of operation of which it can report latencies.
+    fn operations(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether it lays something out before it is measured.
+    fn has_setup(&self) -> bool {
+        false
+    }
+
+    /// Lays out what must be there before the run is measured.
+    ///
+    /// # Errors
+    ///
+    /// What failed, in words for a record.
+    fn set_up(&self, _task: &LoadTask, _stop: &AtomicBool) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The measured part.
+    ///
+    /// # Errors
+    ///
+    /// What failed, in words for a record.
+    fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String>;
+}
+
+/// A measure of how much of a load is done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Amount {
+    /// What is meant: `the counted time`.
+    pub what: String,
+    /// How much.
+    pub value: f64,
+    /// The same in words, `3 s`; empty where a share of it says all.
+    pub words: String,
+}
+
+impl Amount {
+    /// A measure with its words.
+    pub fn new(what: impl Into<String>, value: f64, words: impl Into<String>) -> Amount {
+        Amount { what: what.into(), value, words: words.into() }
+    }
+
+    /// A size in bytes.
+    pub fn size(what: impl Into<String>, bytes: u64) -> Amount {
+        Amount::new(what, bytes as f64, size_text(bytes))
+    }
+}
+
+/// Where a load can work besides a mounted directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ground {
+    /// The block device itself.
+    Raw,
+    /// A file system as a library in the load's process.
+    Library,
+}
+
+/// A key of a study file, and the flag of the same name.
+#[derive(Debug)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, for help and reference.
+    pub help: &'static str,
+    /// What is written for it.
+    pub form: Form,
+    /// What it is to the load.
+    pub role: Role,
+}
+
+/// What is written for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `true`; a flag without a value.
+    Switch,
+    /// A text, called so in help: `FILE`.
+    Text(&'static str),
+    /// A whole number.
+    Whole(&'static str),
+    /// A number with or without a fraction.
+    Decimal(&'static str),
+    /// A list of texts; on the command line with commas between them.
+    List(&'static str),
+}
+
+/// What a key is to its load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It names the load.
+    Load,
+    /// It names the load, in a study file alone: its value is too long for a flag.
+    Program,
+    /// It is an option.
+    Option,
+}
+
+impl Key {
+    /// A key that names a load.
+    pub const fn load(name: &'static str, form: Form, help: &'static str) -> Key {
+        Key { name, help, form, role: Role::Load }
+    }
+
+    /// An option of a load.
+    pub const fn option(name: &'static str, form: Form, help: &'static str) -> Key {
+        Key { name, help, form, role: Role::Option }
+    }
+
+    /// Whether it names a load.
+    pub fn names_load(&self) -> bool {
+        self.role != Role::Option
+    }
+}
+
+impl Form {
+    /// What is wrong with a value of this form.
+    fn problem(self, value: &Value) -> Option<String> {
+        let (fits, expected) = match self {
+            Form::Switch => (value.is_boolean(), "true or false"),
+            Form::Text(_) => (value.is_string(), "a text"),
+            Form::Whole(_) => {
+                let fits = value.as_u64().is_some_and(|number| u32::try_from(number).is_ok());
+                (fits, "a whole number such as 4")
+            }
+            Form::Decimal(_) => (value.is_number(), "a number such as 0.5"),
+            Form::List(_) => {
+                let of_texts = |list: &Vec<Value>| list.iter().all(Value::is_string);
+                (value.as_array().is_some_and(of_texts), "a list of texts, such as [\"4K\"]")
+            }
+        };
+        (!fits).then(|| format!("{value} is not {expected}"))
+    }
+}
+
+/// What is written of a load, by key.
+pub type Keys = BTreeMap<String, Value>;
+
+/// What is wrong with a key of a load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyError {
+    /// The key.
+    pub key: String,
+    /// What is wrong, naming the value, and the next step.
+    pub problem: String,
+}
+
+impl KeyError {
+    /// A problem with a key.
+    pub fn new(key: &str, problem: impl fmt::Display) -> KeyError {
+        KeyError { key: key.into(), problem: problem.to_string() }
+    }
+}
+
+/// What is written of one load, every value of its key's form.
+#[derive(Debug, Clone, Copy)]
+pub struct Written<'a> {
+    /// The values by key.
+    pub keys: &'a Keys,
+    /// Name of the workload, where one is written.
+    pub name: Option<&'a str>,
+}
+
+impl<'a> Written<'a> {
+    /// A text.
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.keys.get(key)?.as_str()
+    }
+
+    /// Whether a switch is on.
+    pub fn is_on(&self, key: &str) -> bool {
+        self.keys.get(key).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// A whole number.
+    pub fn whole(&self, key: &str) -> Option<u32> {
+        self.keys.get(key)?.as_u64()?.try_into().ok()
+    }
+
+    /// A number.
+    pub fn decimal(&self, key: &str) -> Option<f64> {
+        self.keys.get(key)?.as_f64()
+    }
+
+    /// A list of texts; empty where nothing is written.
+    pub fn list(&self, key: &str) -> Vec<String> {
+        let values = self.keys.get(key).and_then(Value::as_array).into_iter().flatten();
+        values.filter_map(Value::as_str).map(String::from).collect()
+    }
+
+    /// A size in bytes.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no size.
+    pub fn size(&self, key: &str, default: &str) -> Result<u64, KeyError> {
+        parse_size(self.text(key).unwrap_or(default)).map_err(|problem| KeyError::new(key, problem))
+    }
+
+    /// A duration.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no duration.
+    pub fn duration(&self, key: &str, default: &str) -> Result<Duration, KeyError> {
+        let text = self.text(key).unwrap_or(default);
+        parse_duration(text).map_err(|problem| KeyError::new(key, problem))
+    }
+}
+
+/// Files of scaled loads are a multiple of this, so that any block size divides them.
+pub const FILE_STEP_BYTES: u64 = 1 << 20;
+
+/// A size multiplied, rounded up to a whole [`FILE_STEP_BYTES`].
+pub fn scaled_bytes(bytes: u64, factor: f64) -> u64 {
+    let scaled = (bytes as f64 * factor).round() as u64;
+    (scaled.div_ceil(FILE_STEP_BYTES) * FILE_STEP_BYTES).max(FILE_STEP_BYTES)
+}
+
+/// Multiplies the size under a key, to no less than `least_bytes`.
+///
+/// # Errors
+///
+/// A text that is no size.
+pub fn scale_size(
+    keys: &mut Keys,
+    key: &str,
+    default: &str,
+    factor: f64,
+    least_bytes: u64,
+) -> Result<(), KeyError> {
+    let bytes = Written { keys, name: None }.size(key, default)?;
+    keys.insert(key.into(), size_text(scaled_bytes(bytes, factor).max(least_bytes)).into());
+    Ok(())
+}
+
+/// An entry in a table of kinds.
+pub struct Kind {
+    /// Its name, in JSON.
+    pub name: &'static str,
+    /// Its keys, those that name it first.
+    pub keys: &'static [Key],
+    /// Where it can work besides a mounted directory.
+    pub grounds: &'static [Ground],
+    parse: fn(&Written<'_>) -> Result<Options, KeyError>,
+    scale: fn(&mut Keys, f64) -> Result<(), KeyError>,
+    read: fn(&Options) -> Result<Options, String>,
+    open: fn(&Options) -> Result<Box<dyn Generator>, String>,
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Kind {
+    /// The kind of loads that `G` is.
+    pub const fn of<G: Generator + Serialize + DeserializeOwned + 'static>(
+        name: &'static str,
+        keys: &'static [Key],
+        grounds: &'static [Ground],
+    ) -> Kind {
+        Kind {
+            name,
+            keys,
+            grounds,
+            parse: |written| G::parse(written).map(|load| options_of(&load)),
+            scale: G::scale,
+            read: |options| {
+                let mut load: G = typed(options)?;
+                load.read()?;
+                Ok(options_of(&load))
+            },
+            open: |options| Ok(Box::new(typed::<G>(options)?)),
+        }
+    }
+
+    /// The key of this name.
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// What a person wrote of one, understood. Every key must be one of the kind's.
+    ///
+    /// # Errors
+    ///
+    /// The key that is wrong.
+    pub fn parse(&self, written: &Written<'_>) -> Result<Load, KeyError> {
+        for (name, value) in written.keys {
+            let key = self.key(name).expect("the caller chose the kind by its keys");
+            if let Some(problem) = key.form.problem(value) {
+                return Err(KeyError::new(name, problem));
+            }
+        }
+        Ok(Load { kind: self.name.into(), options: (self.parse)(written)? })
+    }
+
+    /// Multiplies the amount of work.
+    ///
+    /// # Errors
+    ///
+    /// The key that cannot be read.
+    pub fn scale(&self, keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
+        (self.scale)(keys, factor)
+    }
+}
+
+/// The options of a load without those of these names.
+pub fn options_without(load: &impl Serialize, names: &[&str]) -> Value {
+    let mut options = options_of(load);
+    options.retain(|name, _| !names.contains(&name.as_str()));
+    options.into()
+}
+
+fn options_of(load: &impl Serialize) -> Options {
+    match serde_json::to_value(load) {
+        Ok(Value::Object(options)) => options,
+        other => panic!("a load's options are an object: {other:?}"),
+    }
+}
+
+fn typed<G: DeserializeOwned>(options: &Options) -> Result<G, String> {
+    serde_json::from_value(Value::Object(options.clone())).map_err(|error| error.to_string())
+}
+
+/// A table of kinds.
+#[derive(Debug, Clone, Copy)]
+pub struct Kinds(pub &'static [Kind]);
+
+impl Kinds {
+    /// The kind of this name.
+    pub fn find(self, name: &str) -> Option<&'static Kind> {
+        self.0.iter().find(|kind| kind.name == name)
+    }
+
+    /// The kind that a key names.
+    pub fn named_by(self, key: &str) -> Option<&'static Kind> {
+        self.0.iter().find(|kind| kind.key(key).is_some_and(Key::names_load))
+    }
+
+    /// The keys that name loads, in the table's order.
+    pub fn naming(self) -> impl Iterator<Item = &'static Key> {
+        self.0.iter().flat_map(|kind| kind.keys).filter(|key| key.names_load())
+    }
+
+    /// All keys, each with the kinds that have it, those that name loads first.
+    pub fn keys(self) -> Vec<(&'static Key, Vec<&'static Kind>)> {
+        let mut found: Vec<(&'static Key, Vec<&'static Kind>)> = Vec::new();
+        let options = || self.0.iter().flat_map(|kind| kind.keys).filter(|key| !key.names_load());
+        for key in self.naming().chain(options()) {
+            if !found.iter().any(|(known, _)| known.name == key.name) {
+                let has_it = |kind: &&'static Kind| kind.key(key.name).is_some();
+                found.push((key, self.0.iter().filter(has_it).collect()));
+            }
+        }
+        found
+    }
+
+    fn of(self, load: &Load) -> Result<&'static Kind, String> {
+        self.find(&load.kind).ok_or_else(|| {
+            let names: Vec<&str> = self.0.iter().map(|kind| kind.name).collect();
+            format!("no kind of load is called '{}'; there are {}", load.kind, names.join(", "))
+        })
+    }
+
+    /// A load, ready to be asked and carried out.
+    ///
+    /// # Errors
+    ///
+    /// A kind or options that this program does not know.
+    pub fn open(self, load: &Load) -> Result<Box<dyn Generator>, String> {
+        (self.of(load)?.open)(&load.options)
+            .map_err(|problem| format!("the options of a {} load: {problem}", load.kind))
+    }
+
+    /// Reads the files that a load names (programs, jobs) into it. Touches nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Generator::read`] and [`Kinds::open`].
+    pub fn read(self, load: &mut Load) -> Result<(), String> {
+        load.options = (self.of(load)?.read)(&load.options)?;
+        Ok(())
+    }
+
+    /// Whether a load can work there.
+    pub fn works_on(self, load: &Load, ground: Ground) -> bool {
+        self.find(&load.kind).is_some_and(|kind| kind.grounds.contains(&ground))
+    }
+
+    /// The keys of the loads that can work there: `objects, fio and fio-matrix`.
+    pub fn named_on(self, ground: Ground) -> Vec<&'static str> {
+        let kinds = self.0.iter().filter(|kind| kind.grounds.contains(&ground));
+        kinds.map(|kind| kind.name).collect()
+    }
+}
+
+/// The directory of a target; loads that need files are never given a device.
+///
+/// # Errors
+///
+/// It is a device.
+pub fn directory_of(target: &Target) -> Result<&Path, String> {
+    match target {
+        Target::Directory(directory) => Ok(directory),
+        Target::Device(device) | Target::Minfs(device) => {
+            Err(format!("this load needs files, and {} is a device", device.display()))
+        }
+    }
+}

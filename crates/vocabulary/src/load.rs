@@ -1,0 +1,100 @@
+//! A load as data: its kind and its options, and what the process is told that carries it out.
+//!
+//! Nothing here knows the kinds: their table is the business of who carries loads out.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::command::CommandLine;
+
+/// The options of a load, by the kind's own names.
+pub type Options = Map<String, Value>;
+
+/// A load: a kind with its options.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// The kind, a word such as `fio-matrix`.
+    pub kind: String,
+    /// Its options.
+    #[serde(flatten)]
+    pub options: Options,
+}
+
+/// The kind of loads that are commands: a process of the user's own, and none of kurabe's.
+pub const COMMAND_KIND: &str = "command";
+
+impl Load {
+    /// A command.
+    pub fn of_command(command: CommandLine) -> Load {
+        let value = serde_json::to_value(command).expect("a command has a JSON form");
+        Load {
+            kind: COMMAND_KIND.into(),
+            options: [("command".to_string(), value)].into_iter().collect(),
+        }
+    }
+
+    /// The command, of a load that is one.
+    pub fn command(&self) -> Option<CommandLine> {
+        let value = self.options.get("command").filter(|_| self.kind == COMMAND_KIND)?;
+        serde_json::from_value(value.clone()).ok()
+    }
+
+    /// Seconds over which the load counts its operations, of kinds that run for a time: they keep
+    /// them under this name.
+    pub fn counted_seconds(&self) -> Option<f64> {
+        self.options.get("seconds")?.as_f64()
+    }
+}
+
+/// What `kurabe load` is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadTask {
+    /// The load; never a command.
+    pub load: Load,
+    /// Where.
+    pub target: Target,
+    /// The block device under the target, for its counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// Which part of it.
+    pub stage: Stage,
+    /// Whether a load of several phases drops the caches before each of them.
+    #[serde(default)]
+    pub cold: bool,
+    /// The command that makes everything on the target durable; absent where syncfs(2) does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_command: Option<Vec<String>>,
+    /// The command that makes the target's caches cold, the kernel's included; absent where dropping
+    /// the kernel's is enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cool_command: Option<Vec<String>>,
+    /// Seed of the order in which a load of several parts carries them out, where it is random.
+    #[serde(default)]
+    pub order_seed: u64,
+    /// A directory of kurabe's own for the load's files, which lies outside of the target.
+    pub scratch: PathBuf,
+}
+
+/// Where a load works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// The mounted directory.
+    Directory(PathBuf),
+    /// The device itself.
+    Device(PathBuf),
+    /// A volume of minfs on this device, through the library.
+    Minfs(PathBuf),
+}
+
+/// Which part of a load is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// What must be there before the caches are dropped and the run is measured: laid-out files.
+    Setup,
+    /// The measured part.
+    Run,
+}
