@@ -274,6 +274,9 @@ pub struct ShowArgs {
     /// Style of the terminal output. [default: auto]
     #[arg(long, value_enum, value_name = "STYLE")]
     pub style: Option<Style>,
+    /// Print all that the report says: costs, metrics, latencies, phases and trials of every load.
+    #[arg(long)]
+    pub verbose: bool,
     /// Write a summary with every sample as JSON.
     #[arg(long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
@@ -281,7 +284,7 @@ pub struct ShowArgs {
     /// the fio matrix's FILE.overhead.csv.
     #[arg(long, value_name = "FILE")]
     pub export_csv: Option<PathBuf>,
-    /// Write the tables as Markdown.
+    /// Write the report as Markdown.
     #[arg(long, value_name = "FILE")]
     pub export_markdown: Option<PathBuf>,
 }

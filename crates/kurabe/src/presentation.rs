@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use lab::analysis::Analysis;
-use lab::plan::Plan;
-use lab::record::Record;
+use report::document::{self, Block};
+use report::source::Source;
+use report::table::Screen;
 use serde_json::Value;
 use trust::Refused;
 use trust::file::{is_stream, write};
@@ -20,7 +20,13 @@ pub struct Presentation {
     pub look: Look,
     /// The files.
     pub exports: Exports,
+    /// Whether the terminal shows the details too.
+    verbose: bool,
 }
+
+/// Where the rest is, for a reader of the answer.
+const REST: &str =
+    "Details: kurabe report RESULT --verbose. Pictures and environment: report.html.";
 
 impl Presentation {
     /// What the flags ask for; `style` is what a study file asks for.
@@ -43,7 +49,22 @@ impl Presentation {
             markdown: args.export_markdown.clone(),
         };
         exports.check()?;
-        Ok(Presentation { look: Look::of(style), exports })
+        Ok(Presentation { look: Look::of(style), exports, verbose: args.verbose })
+    }
+
+    /// A result as the terminal shows it: the answer, or all that there is.
+    pub fn screen(&self, source: &Source) -> Screen {
+        let colour = self.look.colour;
+        let mut blocks = report::answer::answer(source);
+        if !self.verbose {
+            blocks.push(Block::Text(REST.into()));
+            return document::terminal(&blocks, colour);
+        }
+        blocks.extend(report::details::details(source));
+        let mut screen = document::terminal(&blocks, colour);
+        let Source { plan, records, analysis, .. } = source;
+        screen.append(&report::published::terminal(plan, records, analysis, colour));
+        screen
     }
 }
 
@@ -83,14 +104,10 @@ impl Exports {
     }
 
     /// Writes all of them.
-    pub fn write(
-        &self,
-        plan: &Plan,
-        records: &[Record],
-        analysis: &Analysis,
-        facts: &Value,
-    ) -> Result<(), Refused> {
+    pub fn write(&self, source: &Source) -> Result<(), Refused> {
+        let Source { plan, records, analysis, facts, .. } = source;
         if let Some(path) = &self.json {
+            let facts = facts.as_ref().unwrap_or(&Value::Null);
             let json = report::export::json(plan, records, analysis, facts);
             write(path, format!("{json:#}\n").as_bytes())?;
         }
@@ -107,7 +124,7 @@ impl Exports {
             }
         }
         if let Some(path) = &self.markdown {
-            let mut text = report::export::markdown(plan, analysis);
+            let mut text = report::export::markdown(source);
             text.push_str(&report::published::markdown(plan, records, analysis));
             write(path, text.as_bytes())?;
         }

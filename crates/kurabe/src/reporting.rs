@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use lab::result::StoredResult;
 use report::across::Across;
+use report::document;
 use report::source::Source;
-use serde_json::Value;
 use trust::file::write;
 use trust::{Directory, Refused};
 
@@ -28,33 +28,14 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         return side_by_side(args, &presentation);
     };
     let source = read(directory)?;
-    presentation
-        .exports
-        .write(
-            &source.plan,
-            &source.records,
-            &source.analysis,
-            source.facts.as_ref().unwrap_or(&Value::Null),
-        )
-        .map_err(Failure::broken)?;
+    presentation.exports.write(&source).map_err(Failure::broken)?;
     if let Some(path) = &args.html {
         write(path, report::page::page(&source).as_bytes()).map_err(Failure::broken)?;
     }
     if let Some(directory) = &args.svg {
         write_pictures(directory, report::page::pictures(&source))?;
     }
-    terminal::show(&report::sittings::terminal(&source, presentation.look.colour));
-    terminal::show(&report::tables::terminal(
-        &source.plan,
-        &source.analysis,
-        presentation.look.colour,
-    ));
-    terminal::show(&report::published::terminal(
-        &source.plan,
-        &source.records,
-        &source.analysis,
-        presentation.look.colour,
-    ));
+    terminal::show(&presentation.screen(&source));
     Ok(exit::OK)
 }
 
@@ -77,7 +58,10 @@ fn side_by_side(args: &ReportArgs, presentation: &Presentation) -> Result<u8, Fa
     if let Some(directory) = &args.svg {
         write_pictures(directory, report::across::pictures(&across))?;
     }
-    terminal::show(&report::across::terminal(&across, presentation.look.colour));
+    terminal::show(&document::terminal(
+        &report::across::document(&across),
+        presentation.look.colour,
+    ));
     Ok(exit::OK)
 }
 

@@ -13,8 +13,7 @@ use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
 use lab::statistics::GateOutcome;
 use lab::study::Study;
-use report::histograms::Histograms;
-use report::source::{Source, analysed, memory_bytes};
+use report::source::{Source, memory_bytes};
 use serde_json::{Value, json};
 use trial::device::{DeviceError, Prepared};
 use trial::facts::Machine;
@@ -100,26 +99,20 @@ impl Sitting {
             }
         }
         let directory = self.writer.directory().clone();
-        let (analysis, _) = analysed(&directory, &self.plan, &self.records, &self.facts);
-        self.publish(&analysis)?;
         let source = StoredResult::read_in(directory.clone()).map(Source::of);
+        let source = source.map_err(Failure::broken)?;
+        self.publish(&source)?;
         if look.live || look.lines {
             // The progress went to standard error; on a terminal both end up on one screen.
             terminal::note("");
         }
-        if let Ok(source) = &source {
-            terminal::show(&report::sittings::terminal(source, look.colour));
-        }
-        terminal::show(&report::tables::terminal(&self.plan, &analysis, look.colour));
-        let beside = report::published::terminal(&self.plan, &self.records, &analysis, look.colour);
-        terminal::show(&beside);
+        terminal::show(&self.presentation.screen(&source));
         // The records are safe; a page that cannot be written can be made again.
-        let page = source.and_then(|source| Ok(reporting::write_page(&directory, &source)?));
-        match page {
+        match reporting::write_page(&directory, &source) {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
             Err(error) => progress.say(&format!("the report could not be written: {error}")),
         }
-        Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&analysis, all_given_back)))
+        Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&source.analysis, all_given_back)))
     }
 
     /// What is about to be compared.
@@ -217,9 +210,7 @@ impl Sitting {
         let mut observer = SittingObserver {
             progress,
             directory: &directory,
-            plan: &self.plan,
             exports: &self.presentation.exports.files(),
-            facts: &self.facts,
         };
         let end = runner::run(
             &self.plan,
@@ -274,11 +265,10 @@ impl Sitting {
         names.filter(|name| failed(name)).collect()
     }
 
-    fn publish(&self, analysis: &Analysis) -> Result<(), Failure> {
-        let comparisons = analysis.all_comparisons();
+    fn publish(&self, source: &Source) -> Result<(), Failure> {
+        let comparisons = source.analysis.all_comparisons();
         self.writer.write_json(COMPARISONS_FILE, &comparisons).map_err(Failure::broken)?;
-        let exports = &self.presentation.exports;
-        exports.write(&self.plan, &self.records, analysis, &self.facts).map_err(Failure::broken)
+        self.presentation.exports.write(source).map_err(Failure::broken)
     }
 
     fn exit_code(&self, analysis: &Analysis, all_given_back: bool) -> u8 {
@@ -364,11 +354,9 @@ fn tool_versions(study: &Study) -> Value {
 /// Shows progress and writes the exports after every block.
 struct SittingObserver<'a> {
     progress: &'a mut Progress,
-    /// The result directory, where the histograms lie.
+    /// The result directory, from which the exports are made.
     directory: &'a Arc<Directory>,
-    plan: &'a Plan,
     exports: &'a Exports,
-    facts: &'a Value,
 }
 
 impl Observer for SittingObserver<'_> {
@@ -388,12 +376,16 @@ impl Observer for SittingObserver<'_> {
         self.progress.block_ended(records, analysis);
         // The result directory has everything; an export that cannot be written now is tried
         // again after the next block, and at the end its failure is an error.
-        let mut analysis = analysis.clone();
-        if self.exports.any() {
-            Histograms::read(self.directory, self.plan, records).put_into(&mut analysis);
+        if !self.exports.any() {
+            return;
         }
-        if let Err(error) = self.exports.write(self.plan, records, &analysis, self.facts) {
-            self.progress.say(&error.to_string());
+        let written = StoredResult::read_in(self.directory.clone())
+            .map_err(|error| error.to_string())
+            .and_then(|stored| {
+                self.exports.write(&Source::of(stored)).map_err(|error| error.to_string())
+            });
+        if let Err(error) = written {
+            self.progress.say(&error);
         }
     }
 }

@@ -67,7 +67,7 @@ fn objects_are_verified_on_every_kind_of_contender() {
     if Path::new(KURABE).with_file_name("minfs").exists() {
         contenders.push("minfs");
     }
-    let ran = compare(&site, &contenders, &flags).expect(0);
+    compare(&site, &contenders, &flags).expect(0);
     site.expect_nothing_left();
     let records = site.records();
     assert_eq!(records.len(), 2 * contenders.len());
@@ -109,7 +109,8 @@ fn objects_are_verified_on_every_kind_of_contender() {
         assert!(fs::read_to_string(site.work().join(path)).unwrap().contains("Tag=Put(65536)"));
     }
     // Merged over both trials, on the terminal and in the CSV.
-    assert!(ran.stdout.contains("histograms are merged"), "{}", ran.stdout);
+    let whole = site.run(&["report", "result", "--verbose"]).expect(0).stdout;
+    assert!(whole.contains("histograms are merged"), "{whole}");
     let csv = fs::read_to_string(site.work().join("t.latencies.csv")).unwrap();
     for contender in contenders {
         let label = contender.split(':').next().unwrap();
@@ -117,7 +118,7 @@ fn objects_are_verified_on_every_kind_of_contender() {
     }
     // A histogram that is gone is named, and the report goes on without it.
     fs::remove_file(site.work().join("result/histograms/trial-0.hlog")).unwrap();
-    let again = site.run(&["report", "result"]).expect(0);
+    let again = site.run(&["report", "result", "--verbose"]).expect(0);
     assert!(again.stdout.contains("latencies of trial 0: histograms/trial-0.hlog"));
 }
 
@@ -127,7 +128,7 @@ fn trees_are_proved_equal() {
         return;
     }
     let site = Site::new();
-    let ran = compare(&site, &["ext4", "ext2"], &["--tree", "synthetic:60"]).expect(0);
+    compare(&site, &["ext4", "ext2"], &["--tree", "synthetic:60"]).expect(0);
     site.expect_nothing_left();
     let (ext4, ext2) = (site.record_of("ext4"), site.record_of("ext2"));
     let proof = load_of(&ext4)["proof"].as_str().unwrap();
@@ -137,10 +138,11 @@ fn trees_are_proved_equal() {
         ["all phases", "copy", "unpack", "walk", "stat", "rewrite", "delete each", "delete all"];
     assert_eq!(metric_names(load_of(&ext4)), phases);
     assert_eq!(latency(load_of(&ext4), "rewrite")["count"], 60);
-    assert!(ran.stdout.contains("delete each"), "{}", ran.stdout);
+    let whole = site.run(&["report", "result", "--verbose"]).expect(0).stdout;
+    assert!(whole.contains("delete each"), "{whole}");
     // Long lines are broken between words.
-    let said: Vec<&str> = ran.stdout.split_whitespace().collect();
-    assert!(said.join(" ").contains(&format!("every contender: {proof}")), "{}", ran.stdout);
+    let said: Vec<&str> = whole.split_whitespace().collect();
+    assert!(said.join(" ").contains(&format!("every contender: {proof}")), "{whole}");
     // Other trees, other proofs.
     let other = Site::new();
     compare(&other, &["ext4"], &["--tree", "synthetic:61"]).expect(0);
@@ -191,7 +193,7 @@ fn the_matrix_tells_the_overhead_against_raw() {
     let site = Site::new();
     let mut flags = vec!["--fio-matrix", "--size", "16M", "--block-size", "4K", "--time", "100ms"];
     flags.extend(["--engine", "io_uring", "--export-csv", "t.csv"]);
-    let ran = compare(&site, &["ext4", "raw"], &flags).expect(0);
+    compare(&site, &["ext4", "raw"], &flags).expect(0);
     site.expect_nothing_left();
     let record = site.record_of("ext4");
     let names = metric_names(load_of(&record));
@@ -217,8 +219,9 @@ fn the_matrix_tells_the_overhead_against_raw() {
     assert!(csv.contains(",raw,randread-psync-1-4k-read,"), "{csv}");
     assert!(!csv.contains(",overall,"), "cells together are no distribution: {csv}");
     assert!(written_bytes(&record, "layout") >= 16 << 20);
-    assert!(ran.stdout.contains("overhead of ext4, %"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("randwrite, queue of 32 (io_uring)"), "{}", ran.stdout);
+    let whole = site.run(&["report", "result", "--verbose"]).expect(0).stdout;
+    assert!(whole.contains("Overhead of ext4 against raw, %"), "{whole}");
+    assert!(whole.contains("randwrite, queue of 32 (io_uring)"), "{whole}");
     let csv = fs::read_to_string(site.work().join("t.overhead.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 9, "{csv}");
     // What was measured in one block says nothing of an overhead, so none is told.

@@ -12,19 +12,19 @@ use lab::statistics::{
 
 use lab::words::ratio_with_interval;
 
-use crate::sittings::{Fact, facts, sittings};
+use crate::document::Block;
+use crate::sessions::{Fact, facts, sessions};
 use crate::source::{Source, value_of};
-use crate::table::{Cell, Screen, Table, Tone};
+use crate::svg::{self, Place};
+use crate::table::{Cell, Table, Tone};
 use crate::tables::{tone_of, verdict_text};
-use crate::text;
+use crate::{html, text};
 
-mod page;
+mod charts;
 mod remarks;
 
-pub use page::{page, pictures};
-
 /// The warning that stands above everything else.
-pub const NOT_INTERLEAVED: &str = "These results were not interleaved: whatever else changed between them (temperature, other load, the age of the device) is part of every ratio, and no interval can tell. Where all contenders changed by one factor, suspect the machine.";
+pub const NOT_INTERLEAVED: &str = "these results were not interleaved: whatever else changed between them (temperature, other load, age of the device) is part of every ratio. If all contenders changed by one factor, suspect the machine.";
 
 /// Results beside each other; the first is what the others are compared with.
 #[derive(Debug)]
@@ -234,9 +234,9 @@ fn as_it_is(comparison: UnpairedComparison, unit: Unit) -> UnpairedComparison {
     UnpairedComparison { ratio: comparison.ratio.map(f64::recip), interval, ..comparison }
 }
 
-/// The facts that are not the same in all results, or not in all sittings of one.
+/// The facts that are not the same in all results, or not in all sessions of one.
 fn differences(sources: &[Source], names: &[String]) -> Table {
-    let facts_of = |source| facts(&sittings(source));
+    let facts_of = |source| facts(&sessions(source));
     let facts: Vec<Vec<Fact>> = sources.iter().map(facts_of).collect();
     let heads = std::iter::once("fact".to_string()).chain(names.iter().cloned());
     let mut table = Table { heads: heads.collect(), rows: Vec::new() };
@@ -259,7 +259,7 @@ fn differences(sources: &[Source], names: &[String]) -> Table {
     table
 }
 
-/// A fact of one result: its values in the order of the sittings, where it changed between them.
+/// A fact of one result: its values in the order of the sessions, where it changed between them.
 fn shown(fact: &Fact) -> String {
     let mut values: Vec<&str> =
         fact.values.iter().map(|value| value.as_deref().unwrap_or("-")).collect();
@@ -374,39 +374,54 @@ pub fn sentence(across: &Across<'_>, workload: &AcrossWorkload) -> String {
     format!("Against {}: {}.", across.names[0], text::list(&parts))
 }
 
-/// Everything for the terminal.
-pub fn terminal(across: &Across<'_>, colour: bool) -> Screen {
-    use std::fmt::Write;
-    let mut out = Screen::new(colour);
+/// All that is said of results side by side.
+pub fn document(across: &Across<'_>) -> Vec<Block> {
+    let names = || across.names.iter().zip(&across.origins);
+    let mut blocks: Vec<Block> =
+        names().map(|(name, origin)| Block::Text(format!("{name}: {origin}"))).collect();
     if let Some(why) = across.nothing_in_common() {
-        let _ = writeln!(out, "{why}");
-        return out;
+        return vec![Block::Text(why)];
     }
-    for (name, origin) in across.names.iter().zip(&across.origins) {
-        let _ = writeln!(out, "{name}: {}", trust::text::line(origin));
-    }
-    let _ = writeln!(out);
-    for workload in &across.workloads {
-        out.paint(&trust::text::line(&workload.name), Tone::Strong);
-        let _ = writeln!(out, "\n");
+    for (index, workload) in across.workloads.iter().enumerate() {
+        let id = format!("a{}-answer", index + 1);
+        blocks.push(Block::heading(2, id, workload.name.clone()));
         for figure in &workload.figures {
-            out.append(&figure_table(across, figure).terminal(colour));
-            let _ = writeln!(out);
+            let caption = format!("{} in each result", figure.name);
+            blocks.push(Block::table(caption, figure_table(across, figure)));
         }
-        out.append(&cost_table(across, &workload.name).terminal(colour));
-        let _ = write!(out, "\n  ");
-        out.paint(&trust::text::line(&sentence(across, workload)), Tone::Strong);
-        let _ = writeln!(out, "\n");
+        blocks.push(Block::Answer(sentence(across, workload)));
+        let charts = charts::charts(across, workload, index);
+        blocks.extend(charts.into_iter().map(Block::Chart));
+        let costs = Block::table("What it cost", cost_table(across, &workload.name));
+        blocks.push(Block::fold("What it cost", vec![costs]));
     }
+    blocks.push(Block::Text(
+        "95 % confidence for all contenders and results of a load together (Holm).".into(),
+    ));
     let remarks = across.remarks.iter().chain(&across.doubts).map(String::as_str);
-    for remark in std::iter::once(NOT_INTERLEAVED).chain(remarks) {
-        let _ = write!(out, "  ");
-        out.paint("Warning:", Tone::Doubtful);
-        let _ = writeln!(out, " {}", trust::text::line(remark));
-    }
+    let remarks = std::iter::once(NOT_INTERLEAVED).chain(remarks);
+    blocks.extend(remarks.map(|remark| Block::Warning(remark.into())));
+    let damage = across.sources.iter().flat_map(|source| &source.damage);
+    blocks.extend(damage.map(|damage| Block::Warning(format!("could not be read: {damage}"))));
     if !across.differences.rows.is_empty() {
-        let _ = writeln!(out, "\n  What differs between the machines:\n");
-        out.append(&across.differences.terminal(colour));
+        const TITLE: &str = "What differs between the machines";
+        blocks.push(Block::heading(2, "environment", TITLE));
+        blocks.push(Block::table(TITLE, across.differences.clone()));
     }
-    out
+    blocks
+}
+
+/// The page.
+pub fn page(across: &Across<'_>) -> String {
+    let title = format!("{} against {}", across.names[1..].join(", "), across.names[0]);
+    let mut blocks = vec![Block::heading(1, "", title.clone())];
+    blocks.extend(document(across));
+    crate::page::document(&title, &html::render(&blocks))
+}
+
+/// Every chart as a picture: the name of its file, and the SVG.
+pub fn pictures(across: &Across<'_>) -> Vec<(String, String)> {
+    let workloads = across.workloads.iter().enumerate();
+    let charts = workloads.flat_map(|(index, one)| charts::charts(across, one, index));
+    charts.map(|chart| (format!("{}.svg", chart.id), svg::draw(&chart, Place::File))).collect()
 }

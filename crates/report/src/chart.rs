@@ -100,6 +100,13 @@ pub struct Key {
     pub group: &'static str,
 }
 
+impl Key {
+    /// A contender, whose style is its place in the study.
+    pub fn contender(label: &str, style: usize) -> Key {
+        Key { name: label.into(), style, hidden: false, group: "contender" }
+    }
+}
+
 /// Points that are drawn alike.
 #[derive(Debug, Clone, Serialize)]
 pub struct Series {

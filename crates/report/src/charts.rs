@@ -15,7 +15,7 @@ mod cost;
 mod latency;
 pub mod matrix;
 mod phases;
-mod ratio;
+pub mod ratio;
 pub mod series;
 
 /// One workload of a source, and what every chart of it needs.
@@ -47,14 +47,7 @@ impl View<'_> {
     /// The legend of the contenders, in the study's order.
     pub fn keys(&self) -> Vec<Key> {
         let contenders = self.analysis.contenders.iter().enumerate();
-        contenders
-            .map(|(style, contender)| Key {
-                name: contender.label.clone(),
-                style,
-                hidden: false,
-                group: "contender",
-            })
-            .collect()
+        contenders.map(|(style, contender)| Key::contender(&contender.label, style)).collect()
     }
 
     /// The contenders' places in the study, the best first, those without a figure last.
@@ -73,11 +66,10 @@ impl View<'_> {
     }
 }
 
-/// All charts of a workload, in the order of the page.
+/// The charts of a workload besides that of its ranking, in the order of the page.
 pub fn of_workload(view: &View<'_>) -> Vec<Chart> {
     let mut charts = Vec::new();
-    charts.extend(ratio::against_baseline(view));
-    charts.extend(ratio::every_figure(view));
+    charts.extend(ratio::every_metric(view));
     charts.extend(ratio::over_blocks(view));
     charts.extend(phases::stacked(view));
     charts.extend(latency::charts(view));

@@ -105,11 +105,13 @@ pub fn terminal(blocks: &[Block], colour: bool) -> Screen {
 
 fn write_terminal(out: &mut Screen, blocks: &[Block]) {
     let is_remark = |block: &Block| matches!(block, Block::Warning(_) | Block::Note(_));
+    let is_answer = |block: &Block| matches!(block, Block::Answer(_));
     let mut before: Option<&Block> = None;
     for block in blocks.iter().filter(|block| !matches!(block, Block::Chart(_))) {
         let is_first = before.is_none() && out.is_empty();
         let after_heading = matches!(before, Some(Block::Heading { .. }));
-        let in_a_list = is_remark(block) && before.is_some_and(is_remark);
+        let in_a_list = is_remark(block) && before.is_some_and(is_remark)
+            || is_answer(block) && before.is_some_and(is_answer);
         if !is_first && !after_heading && !in_a_list {
             let _ = writeln!(out);
         }

@@ -1,17 +1,17 @@
 //! A result for other programs and for other people: CSV with one line a trial, JSON with every
 //! sample, Markdown with the tables.
 
-use std::fmt::Write;
-
 use lab::analysis::Analysis;
 use lab::load::Unit;
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record, unfinished_block};
-use lab::words::{TOO_WIDE, too_wide_explained};
 use serde_json::{Value, json};
 use trust::text;
 
-use crate::{costs, overhead, profile, sentence, tables};
+use crate::answer::answer;
+use crate::details::details;
+use crate::document::{self, Block};
+use crate::source::Source;
 
 /// One line a trial; times in ns, sizes in bytes, as the units in the heads say. The last columns
 /// are the figures of the loads, in the order in which they first occur.
@@ -232,60 +232,14 @@ pub fn json(plan: &Plan, records: &[Record], analysis: &Analysis, facts: &Value)
     })
 }
 
-/// The tables as Markdown.
-pub fn markdown(plan: &Plan, analysis: &Analysis) -> String {
-    let mut out = format!("# {}\n\n", text::markdown(&plan.study.name));
-    if let Some(why) = &plan.study.why {
-        let _ = writeln!(out, "{}\n", text::markdown(why));
-    }
-    if let Some(line) = profile::line(plan, analysis) {
-        let _ = writeln!(out, "**{}**\n", text::markdown(&line));
-    }
-    for workload in &analysis.workloads {
-        let _ = writeln!(out, "## {}\n", text::markdown(&workload.workload));
-        let _ = writeln!(out, "**{}**\n", text::markdown(&sentence::sentence(workload, plan)));
-        let _ = writeln!(out, "{}", tables::contenders(workload, plan).markdown());
-        for note in tables::contenders_explained(workload) {
-            let _ = writeln!(out, "({})\n", text::markdown(&note));
-        }
-        let lost = overhead::tables(workload);
-        let explained = overhead::explained(workload);
-        let marks = tables::metrics_explained(workload);
-        for (table, explained) in std::iter::once((tables::metrics(workload, plan), marks.as_str()))
-            .chain(lost.into_iter().map(|table| (table, explained.as_str())))
-            .chain([(tables::latencies(workload, plan), tables::LATENCIES_EXPLAINED)])
-        {
-            if !table.rows.is_empty() {
-                let _ = writeln!(out, "{}\n({})\n", table.markdown(), text::markdown(explained));
-            }
-        }
-        for finding in tables::findings(workload) {
-            let _ = writeln!(out, "- {}", text::markdown(&finding));
-        }
-        let _ =
-            writeln!(out, "\nMedians of the phases:\n\n{}", tables::phases(workload).markdown());
-        let devices = costs::phases(workload);
-        if devices.heads.len() > 1 {
-            let _ = writeln!(out, "\n{}", devices.markdown());
-        }
-        for note in tables::footnotes(workload) {
-            let _ = writeln!(out, "- {}", text::markdown(&note));
-        }
-        for warning in &workload.warnings {
-            let word = if warning.is_grave() { "Warning" } else { "Note" };
-            let _ = writeln!(out, "- {word}: {}", text::markdown(&warning.to_string()));
-        }
-        out.push('\n');
-    }
-    for gate in &analysis.gates {
-        let outcome = tables::gate_text(&gate.outcome);
-        let gate = format!("gate '{}' ({}): {outcome}", gate.gate, gate.workload);
-        let _ = writeln!(out, "- {}", text::markdown(&gate));
-    }
-    if out.contains(&text::markdown(TOO_WIDE)) {
-        let _ = writeln!(out, "\n({})", text::markdown(&too_wide_explained()));
-    }
-    out
+/// The answer and the details as Markdown.
+pub fn markdown(source: &Source) -> String {
+    let study = &source.plan.study;
+    let mut blocks = vec![Block::heading(1, "", study.name.clone())];
+    blocks.extend(study.why.clone().map(Block::Text));
+    blocks.extend(answer(source));
+    blocks.extend(details(source));
+    document::markdown(&blocks)
 }
 
 #[cfg(test)]

@@ -27,7 +27,8 @@ pub fn render(blocks: &[Block]) -> Rendered<'_> {
     rendered
 }
 
-fn write_blocks<'a>(out: &mut Rendered<'a>, blocks: &'a [Block]) {
+/// Appends a document.
+pub(crate) fn write_blocks<'a>(out: &mut Rendered<'a>, blocks: &'a [Block]) {
     for block in blocks {
         let _ = match block {
             Block::Heading { level, id, text } => {
@@ -163,14 +164,19 @@ fn class_of(tone: Tone) -> Option<&'static str> {
 /// A table as HTML. `caption` tells a reader who does not see it what it holds. A cell with a value
 /// becomes `<data value="...">`, so that scripts and tests read the number as it was computed.
 pub fn table(table: &Table, caption: &str) -> String {
+    let class = if table.is_pairs() { " class=\"words\"" } else { "" };
     let mut out = format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\n<table>\n<caption>{caption}</caption>\n<thead><tr>",
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\n<table{class}>\n<caption>{caption}</caption>\n",
         caption = escape(caption)
     );
-    for head in &table.heads {
-        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(head));
+    if !table.is_pairs() {
+        out.push_str("<thead><tr>");
+        for head in &table.heads {
+            let _ = write!(out, "<th scope=\"col\">{}</th>", escape(head));
+        }
+        out.push_str("</tr></thead>\n");
     }
-    out.push_str("</tr></thead>\n<tbody>\n");
+    out.push_str("<tbody>\n");
     for row in &table.rows {
         out.push_str("<tr>");
         for (column, cell) in row.iter().enumerate() {
@@ -179,6 +185,7 @@ pub fn table(table: &Table, caption: &str) -> String {
             let text = escape(&cell.text);
             let content = match cell.value {
                 Some(value) => format!("<data value=\"{value}\">{text}</data>"),
+                None if text.contains('\n') => format!("<pre>{}</pre>", text.trim_end()),
                 None => text,
             };
             let _ = match column {

@@ -2,22 +2,23 @@
 //! pictures. Reads what a result directory holds, and knows nothing of how it was measured.
 
 pub mod across;
+pub mod answer;
 pub mod chart;
 pub mod charts;
 pub mod costs;
+pub mod details;
 pub mod document;
 mod edge;
+pub mod environment;
 pub mod export;
 pub mod heat;
 pub mod histograms;
 pub mod html;
-pub mod overhead;
 pub mod page;
 pub mod profile;
 pub mod published;
 pub mod quotient;
-pub mod sentence;
-pub mod sittings;
+pub mod sessions;
 pub mod source;
 pub mod svg;
 pub mod table;

@@ -14,7 +14,7 @@ pub const WITHHELD: &str = "no ratio";
 pub const UNKNOWN: &str = "?";
 
 /// Why the medians may divide to another number.
-pub const PAIRED: &str = "The ratio is paired: each block's trials are divided first, so that a slow block slows both sides";
+pub const PAIRED: &str = "ratios are taken within each block";
 
 /// Numbers that differ by less agree, as far as they are printed.
 const ROUNDING: f64 = 0.005;
@@ -38,20 +38,18 @@ pub fn is_aside(quotient: f64, ratio: f64, ends: Option<(f64, f64)>) -> bool {
 /// What [`WITHHELD`] means.
 pub fn withheld_explained() -> String {
     format!(
-        "{WITHHELD}: fewer than {BLOCKS_MIN_FOR_INTERVAL} blocks have a completed trial of both, and the medians hold other trials too, so that the two could point in opposite directions; with {BLOCKS_MIN_FOR_INTERVAL} such blocks there is a ratio"
+        "{WITHHELD}: fewer than {BLOCKS_MIN_FOR_INTERVAL} blocks have a completed trial of both"
     )
 }
 
 /// Why something is not told of fewer blocks.
 pub fn too_few_explained() -> String {
-    format!(
-        "fewer than {BLOCKS_MIN_FOR_INTERVAL} blocks have a completed trial of both, and one busy moment of the disk can make anything of so few"
-    )
+    format!("fewer than {BLOCKS_MIN_FOR_INTERVAL} blocks have a completed trial of both")
 }
 
 /// What [`MARK`] means.
 pub fn mark_explained() -> String {
-    format!("{} the medians shown divide to another number. {PAIRED}", MARK.trim())
+    format!("{} not the quotient of the medians: {PAIRED}", MARK.trim())
 }
 
 #[cfg(test)]

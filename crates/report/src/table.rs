@@ -151,6 +151,17 @@ impl Table {
         Table { heads: heads.iter().map(|head| head.to_string()).collect(), rows: Vec::new() }
     }
 
+    /// A table of names with their values in words, without heads.
+    pub fn pairs(rows: Vec<(String, String)>) -> Table {
+        let row = |(name, value): (String, String)| vec![name.into(), value.into()];
+        Table { rows: rows.into_iter().map(row).collect(), ..Table::new(&["", ""]) }
+    }
+
+    /// Whether it is one of [`Table::pairs`].
+    pub fn is_pairs(&self) -> bool {
+        self.heads.iter().all(String::is_empty)
+    }
+
     /// Takes columns away in which no row says anything.
     pub fn without_empty_columns(mut self) -> Table {
         for column in (0..self.heads.len()).rev() {
@@ -179,7 +190,7 @@ impl Table {
             .map(|widest| widest.min(ALIGNED_COLUMNS_MAX))
             .collect();
         let mut screen = Screen::new(colour);
-        for row in &rows {
+        for row in &rows[usize::from(self.is_pairs())..] {
             let mut owed = 2;
             for (column, cell) in row.iter().enumerate() {
                 let padding = widths[column].saturating_sub(width(row, column));

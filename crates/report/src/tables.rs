@@ -1,56 +1,34 @@
-//! The tables of a result, the same for the terminal and for Markdown.
+//! The tables of a result, and the words that they share.
 
-use lab::analysis::{
-    AmplificationBasis, Analysis, Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis,
-};
+use lab::analysis::{Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis};
 use lab::load::{Load, MatrixCell, OVERALL_OPERATION};
 use lab::plan::Plan;
-use lab::record::{Phase, TIME_METRIC};
-use lab::statistics::Verdict;
-use lab::words::{TOO_WIDE, ratio_with_interval, too_wide_explained};
+use lab::record::{Outcome, Phase, TIME_METRIC, unfinished_block};
+use lab::statistics::{GateOutcome, Verdict};
+use lab::words::ratio_with_interval;
 
-use crate::table::{Cell, Screen, Table, Tone};
-use crate::text;
-use crate::{overhead, profile, quotient, sentence};
+use crate::source::Source;
+use crate::table::{Cell, Table, Tone};
+use crate::{quotient, text};
 
-/// The table of a workload: one row a contender, the fastest first.
+/// The ranking under a load: one row a contender, the best first.
 pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let baseline = plan.baseline_label();
-    let ratio_head = format!("ratio to {baseline}");
-    let primary = primary_metric(workload);
-    let metric_head = format!("{primary} [interval]");
     let mut table = Table::new(&[
         "contender",
-        &metric_head,
-        &ratio_head,
+        &format!("{} [interval]", primary_metric(workload)),
+        &format!("ratio to {baseline} [interval]"),
         "verdict",
-        "CPU",
-        "written",
-        "flushes",
-        "amplif.",
     ]);
     for contender in ranked(workload) {
-        let cost = &contender.cost;
-        let optional = |value: Option<f64>, text: fn(f64) -> String| {
-            Cell::from(value.map_or("-".to_string(), text)).valued(value)
-        };
-        let [time, ratio, verdict] = answer_cells(workload, contender, baseline);
-        table.rows.push(vec![
-            contender.label.as_str().into(),
-            time,
-            ratio,
-            verdict,
-            optional(cost.command_cpu_ns, text::time),
-            optional(cost.device_written_bytes, text::bytes),
-            optional(cost.device_flushes, text::count),
-            optional(cost.write_amplification, |value| format!("{value:.2}")),
-        ]);
+        let cells = answer_cells(workload, contender, baseline);
+        table.rows.push(std::iter::once(contender.label.as_str().into()).chain(cells).collect());
     }
     table.without_empty_columns()
 }
 
 /// Figure, ratio and verdict of one contender.
-pub(crate) fn answer_cells(
+fn answer_cells(
     workload: &WorkloadAnalysis,
     contender: &ContenderAnalysis,
     baseline: &str,
@@ -91,58 +69,10 @@ fn metric_cell(metric: &MetricAnalysis) -> Cell {
     )
 }
 
-/// The medians of a contender and of the baseline divided, where both have the figure.
-fn quotient_of_medians(workload: &WorkloadAnalysis, comparison: &Comparison) -> Option<f64> {
-    let median = |label: &str| {
-        let contender = workload.contenders.iter().find(|contender| contender.label == label)?;
-        let metric = contender.metrics.iter().find(|metric| metric.name == comparison.metric)?;
-        Some(metric.summary.median)
-    };
-    Some(median(&comparison.contender)? / median(&comparison.baseline)?)
-}
-
-/// The mark of a ratio with which the medians beside it disagree; empty where they agree.
-fn aside_mark(workload: &WorkloadAnalysis, comparison: &Comparison) -> &'static str {
-    let ends = comparison.low.zip(comparison.high);
-    let both = comparison.ratio.zip(quotient_of_medians(workload, comparison));
-    match both.is_some_and(|(ratio, medians)| quotient::is_aside(medians, ratio, ends)) {
-        true => quotient::MARK,
-        false => "",
-    }
-}
-
-/// What must be said below a table of medians and ratios: of the ratios that the medians do not
-/// divide to, and of those that are withheld.
-fn ratio_notes<'a>(
-    workload: &WorkloadAnalysis,
-    mut shown: impl Iterator<Item = &'a Comparison> + Clone,
-) -> Vec<String> {
-    let mut notes = Vec::new();
-    if shown.clone().any(|comparison| !aside_mark(workload, comparison).is_empty()) {
-        notes.push(quotient::mark_explained());
-    }
-    let is_withheld = |comparison: &Comparison| {
-        comparison.ratio.is_none() && quotient_of_medians(workload, comparison).is_some()
-    };
-    if shown.any(is_withheld) {
-        notes.push(quotient::withheld_explained());
-    }
-    notes
-}
-
-/// What must be said below [`contenders`], a line each.
-pub fn contenders_explained(workload: &WorkloadAnalysis) -> Vec<String> {
-    let primary = primary_metric(workload);
-    let all = workload.comparisons.iter();
-    let mut notes = sentence::caveats(workload);
-    notes.extend(ratio_notes(workload, all.filter(|comparison| comparison.metric == primary)));
-    notes
-}
-
-/// The figures of a workload that has several: one row a figure, one column a contender, with the
+/// The metrics of a workload that has several: one row a metric, one column a contender, with the
 /// ratio to the baseline and a mark for the verdict.
 pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
-    let mut heads = vec!["figure".to_string()];
+    let mut heads = vec!["metric".to_string()];
     heads.extend(plan.study.contenders.iter().map(|contender| contender.label.clone()));
     let mut table = Table { heads, rows: Vec::new() };
     let mut names: Vec<&str> = Vec::new();
@@ -166,12 +96,9 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
                 (Some(metric), None) => text::figure(metric.summary.median, metric.unit).into(),
                 (Some(metric), Some(comparison)) => {
                     let ratio = match comparison.ratio {
-                        Some(ratio) => format!(
-                            "×{}{} {}",
-                            text::ratio(ratio),
-                            aside_mark(workload, comparison),
-                            verdict_mark(&comparison.verdict)
-                        ),
+                        Some(ratio) => {
+                            format!("×{} {}", text::ratio(ratio), verdict_mark(&comparison.verdict))
+                        }
                         None => quotient::WITHHELD.into(),
                     };
                     let figure = text::figure(metric.summary.median, metric.unit);
@@ -277,42 +204,11 @@ fn latency_kinds(workload: &WorkloadAnalysis) -> Vec<&str> {
     kinds
 }
 
-/// Where the latencies are that are too many for a table.
-pub fn latencies_left_out(workload: &WorkloadAnalysis) -> Option<String> {
-    let kinds = latency_kinds(workload).len();
-    (kinds > LATENCY_KINDS_MAX).then(|| {
-        format!(
-            "latencies of {kinds} kinds of operation: too many for a table; they stand in report.html, and in FILE.latencies.csv of --export-csv FILE.csv"
-        )
-    })
-}
-
 /// How the trials are put together in [`latencies`].
-pub const LATENCIES_EXPLAINED: &str = "of all trials together: their histograms are merged, no percentile is averaged, and the count is of all of them too; MiB/s of a kind: its bytes over the sum of its latencies, what one client saw that waits for each operation (none of a queue)";
+pub const LATENCIES_EXPLAINED: &str = "All trials together: histograms are merged, percentiles are not averaged. MiB/s: bytes over the sum of latencies, as one client sees it; none for a queue.";
 
-/// What the loads found, a line each with the contender's label; what all found alike, such as the
-/// proof that they did the same work, stands once.
-pub fn findings(workload: &WorkloadAnalysis) -> Vec<String> {
-    let contenders = &workload.contenders;
-    let is_common = |finding: &String| {
-        contenders.len() > 1
-            && contenders.iter().all(|contender| contender.findings.contains(finding))
-    };
-    let mut lines = Vec::new();
-    for (index, contender) in contenders.iter().enumerate() {
-        for finding in &contender.findings {
-            match is_common(finding) {
-                true if index == 0 => lines.push(format!("every contender: {finding}")),
-                true => {}
-                false => lines.push(format!("{}: {finding}", contender.label)),
-            }
-        }
-    }
-    lines
-}
-
-/// A verdict in one character, for narrow cells; explained by [`metrics_explained`].
-fn verdict_mark(verdict: &Verdict) -> &'static str {
+/// A verdict in one character, for narrow cells; explained by [`METRICS_EXPLAINED`].
+pub fn verdict_mark(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Faster => "+",
         Verdict::Slower => "-",
@@ -323,12 +219,7 @@ fn verdict_mark(verdict: &Verdict) -> &'static str {
 }
 
 /// What the marks of [`metrics`] mean.
-pub fn metrics_explained(workload: &WorkloadAnalysis) -> String {
-    let marks = "×ratio to the baseline: + better, - worse, = the same within the margin, ~ bounded on one side, ? inconclusive";
-    let mut said = vec![marks.to_string()];
-    said.extend(ratio_notes(workload, workload.comparisons.iter()));
-    said.join("; ")
-}
+pub const METRICS_EXPLAINED: &str = "Median, × ratio to the baseline: + better, - worse, = same within the margin, ~ bounded on one side, ? inconclusive. All but the first are exploratory.";
 
 /// The contenders, the best median first, those without one last.
 pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
@@ -373,7 +264,7 @@ fn comparison_cells(
     let Some(comparison) = comparison else { return none("-", Tone::Plain) };
     let verdict = &comparison.verdict;
     let ratio = match comparison.ratio {
-        Some(_) => ratio_text(comparison) + aside_mark(workload, comparison),
+        Some(_) => ratio_text(comparison),
         None => quotient::WITHHELD.into(),
     };
     [
@@ -433,13 +324,8 @@ pub fn phases(workload: &WorkloadAnalysis) -> Table {
     table.without_empty_columns()
 }
 
-/// The blocks of a workload: `3 blocks`, or, where a block was begun and not finished, `3 whole
-/// blocks and a part of another`.
-pub fn blocks_text(workload: &WorkloadAnalysis) -> String {
-    all_blocks_text(std::iter::once(workload))
-}
-
-/// The blocks of all workloads: `3 to 4 blocks` where they have not the same number.
+/// The blocks of workloads: `3 blocks`, `3 to 4 blocks` where they have not the same number, and
+/// `3 whole blocks and a part of another` where a block was begun and not finished.
 pub fn all_blocks_text<'a>(
     workloads: impl Iterator<Item = &'a WorkloadAnalysis> + Clone,
 ) -> String {
@@ -474,104 +360,8 @@ pub(crate) fn device_text(plan: &Plan) -> String {
     }
 }
 
-/// Remarks below the table that explain its columns.
-pub fn footnotes(workload: &WorkloadAnalysis) -> Vec<String> {
-    let mut notes = Vec::new();
-    let by_calls = |contender: &ContenderAnalysis| {
-        contender.cost.amplification_basis == Some(AmplificationBasis::WriteCalls)
-            && contender.cost.write_amplification.is_some()
-    };
-    if workload.contenders.iter().any(by_calls) {
-        notes.push(
-            "amplification: device bytes over bytes passed to write calls, pipes included; what the kernel counts as storage writes differs between these contenders, or is not known of all".into(),
-        );
-    }
-    notes
-}
-
-/// All that is said of every workload.
-pub fn terminal(plan: &Plan, analysis: &Analysis, colour: bool) -> Screen {
-    use std::fmt::Write;
-    let mut out = Screen::new(colour);
-    if let Some(line) = profile::line(plan, analysis) {
-        let _ = write!(out, "  ");
-        out.paint(&trust::text::line(&line), Tone::Strong);
-        let _ = writeln!(out, "\n");
-    }
-    for workload in &analysis.workloads {
-        if analysis.workloads.len() > 1 {
-            out.paint(&trust::text::line(&workload.workload), Tone::Strong);
-            let _ = writeln!(out);
-        }
-        out.append(&contenders(workload, plan).terminal(colour));
-        let _ = writeln!(out);
-        for note in contenders_explained(workload) {
-            let _ = writeln!(out, "{}", text::prose("  ", &note));
-        }
-        terminal_figures(&mut out, workload, plan);
-        out.append(&phases(workload).terminal(colour));
-        let _ = writeln!(out);
-        terminal_remarks(&mut out, workload);
-        let sentence = text::prose("  ", &sentence::sentence(workload, plan));
-        let _ = writeln!(out);
-        out.paint(sentence.trim_end(), Tone::Strong);
-        let _ = writeln!(out, "\n");
-    }
-    for gate in &analysis.gates {
-        let outcome = gate_text(&gate.outcome);
-        let said = format!("  gate '{}' ({}): {outcome}", gate.gate, gate.workload);
-        let _ = writeln!(out, "{}", trust::text::line(&said));
-    }
-    if out.contains(TOO_WIDE) {
-        let _ = writeln!(out, "{}", text::prose("  ", &too_wide_explained()));
-    }
-    out
-}
-
-/// The tables of the load's own figures, of what is lost, and of the latencies.
-fn terminal_figures(out: &mut Screen, workload: &WorkloadAnalysis, plan: &Plan) {
-    use std::fmt::Write;
-    let figures = metrics(workload, plan);
-    if !figures.rows.is_empty() {
-        out.append(&figures.terminal(out.colour()));
-        let _ = writeln!(out, "{}", text::prose("  ", &metrics_explained(workload)));
-    }
-    for lost in overhead::tables(workload) {
-        out.append(&lost.terminal(out.colour()));
-        let _ = writeln!(out);
-    }
-    if !workload.overhead.is_empty() {
-        let _ = writeln!(out, "{}", text::prose("  ", &overhead::explained(workload)));
-    }
-    let figures = latencies(workload, plan);
-    if !figures.rows.is_empty() {
-        out.append(&figures.terminal(out.colour()));
-        let _ = writeln!(out, "{}", text::prose("  ", LATENCIES_EXPLAINED));
-    }
-}
-
-/// Findings, notes and warnings.
-fn terminal_remarks(out: &mut Screen, workload: &WorkloadAnalysis) {
-    use std::fmt::Write;
-    let notes = footnotes(workload).into_iter().chain(latencies_left_out(workload));
-    for remark in findings(workload).into_iter().chain(notes) {
-        let _ = write!(out, "{}", text::prose("  ", &remark));
-    }
-    for warning in &workload.warnings {
-        let (word, tone) = match warning.is_grave() {
-            true => ("Warning:", Tone::Doubtful),
-            false => ("Note:", Tone::Faint),
-        };
-        let said = text::prose("  ", &format!("{word} {warning}"));
-        let _ = write!(out, "  ");
-        out.paint(word, tone);
-        let _ = write!(out, "{}", &said[2 + word.len()..]);
-    }
-}
-
 /// The outcome of a gate in words.
-pub fn gate_text(outcome: &lab::statistics::GateOutcome) -> &'static str {
-    use lab::statistics::GateOutcome;
+pub fn gate_text(outcome: &GateOutcome) -> &'static str {
     match outcome {
         GateOutcome::Holds => "holds",
         GateOutcome::Fails => "fails",
@@ -579,5 +369,61 @@ pub fn gate_text(outcome: &lab::statistics::GateOutcome) -> &'static str {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Every trial of a workload, in the order in which they ended.
+pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
+    let metrics = workload.contenders.iter().flat_map(|contender| &contender.metrics);
+    let primary = metrics.map(|metric| (metric.name.as_str(), metric.unit)).next();
+    let unfinished = unfinished_block(&source.records, &workload.workload);
+    let mut table = Table::new(&[
+        "trial",
+        "block",
+        "contender",
+        "outcome",
+        primary.map_or("metric", |(name, _)| name),
+        "run",
+        "sync",
+        "CPU",
+        "written",
+        "flushes",
+        "began",
+    ]);
+    for record in source.records.iter().filter(|record| record.workload == workload.workload) {
+        let cell = |value: Option<f64>, text: fn(f64) -> String| match value {
+            Some(value) => Cell::number(value, text(value)),
+            None => "-".into(),
+        };
+        let phase = |phase| record.phase(phase).map(|entry| entry.elapsed_ns as f64);
+        let device = record.run_device();
+        let (outcome, tone) = match &record.outcome {
+            Outcome::Completed if record.warmup => ("warm-up", Tone::Faint),
+            Outcome::Completed if unfinished == Some(record.block) => {
+                ("completed; its block was not", Tone::Faint)
+            }
+            Outcome::Completed => ("completed", Tone::Plain),
+            Outcome::Failed { .. } => ("failed", Tone::Bad),
+            Outcome::TimedOut { .. } => ("timed out", Tone::Bad),
+            Outcome::Interrupted { .. } => ("interrupted", Tone::Faint),
+        };
+        let figure = primary.and_then(|(name, unit)| {
+            let value = crate::source::value_of(record, name)?;
+            Some(Cell::number(value, text::figure(value, unit)))
+        });
+        let usage = record.command.as_ref();
+        let cpu_ns = usage.map(|usage| usage.user_ns.saturating_add(usage.system_ns) as f64);
+        let flushes = device.filter(|_| !record.flushes_uncounted);
+        table.rows.push(vec![
+            Cell::number(f64::from(record.trial), record.trial.to_string()),
+            Cell::number(f64::from(record.block + 1), (record.block + 1).to_string()),
+            record.contender.label.as_str().into(),
+            Cell::toned(outcome, tone),
+            figure.unwrap_or_else(|| "-".into()),
+            cell(phase(Phase::Run), text::time),
+            cell(phase(Phase::Sync), text::time),
+            cell(cpu_ns, text::time),
+            cell(device.map(|device| device.written_bytes as f64), text::bytes),
+            cell(flushes.map(|device| device.flushes as f64), text::count),
+            text::clock(record.started_unix_ns).into(),
+        ]);
+    }
+    table
+}

@@ -6,8 +6,15 @@ use harness::{Made, complete, load_report, make, study};
 use lab::record::{Outcome, Phase};
 use lab::statistics::Verdict;
 use lab::study::CommandText;
-use report::across::{Across, NOT_INTERLEAVED, page, pictures, terminal};
+use report::across::{Across, document, page, pictures};
+use report::document::Block;
 use report::source::Source;
+
+/// What the terminal shows, without the ends of its lines.
+fn terminal(across: &Across<'_>) -> String {
+    let screen = report::document::terminal(&document(across), false);
+    screen.split_whitespace().collect::<Vec<_>>().join(" ")
+}
 
 fn read(made: &[&Made]) -> Vec<Source> {
     made.iter().map(|made| Source::read(&made.directory()).unwrap()).collect()
@@ -39,11 +46,10 @@ fn a_known_effect_is_found_in_the_right_contender() {
     assert_eq!(xfs.verdict, Verdict::Slower);
     assert!((xfs.ratio.unwrap() - 1.2).abs() < 0.01, "{xfs:?}");
     assert_eq!((xfs.count_before, xfs.count_after), (5, 7));
-    let text = terminal(&across, false);
+    let text = terminal(&across);
     for said in ["xfs is slower in B", "ext4 is the same in B", "not interleaved", "1.2"] {
         assert!(text.contains(said), "no '{said}' in\n{text}");
     }
-    assert!(text.contains(NOT_INTERLEAVED));
     let html = page(&across);
     assert!(html.contains("not interleaved") && html.contains("<figure "));
     assert!(!pictures(&across).is_empty());
@@ -104,7 +110,7 @@ fn what_does_not_match_is_named() {
     assert_eq!(across.workloads.len(), 1);
     assert!(page(&across).contains("btrfs"));
     let nothing = read(&[&after, &other]);
-    assert!(terminal(&Across::new(&nothing), false).contains("no load of A is in another"));
+    assert!(terminal(&Across::new(&nothing)).contains("no load of A is in another"));
 }
 
 /// A doubt about one result is one about the comparison; only the load's author's words are none.
@@ -136,7 +142,7 @@ fn what_casts_doubt_on_one_result_is_said_of_both() {
     assert_eq!((&across.remarks, &across.doubts), (&Vec::new(), &Vec::new()));
     let sources = read(&[&before, &made("2 files", Some("true"), "because", false)]);
     let across = Across::new(&sources);
-    let (text, html) = (terminal(&across, false), page(&across));
+    let (text, html) = (terminal(&across), page(&across));
     let html = html.replace("&#39;", "'");
     for said in [
         "the load 'true' is defined otherwise in B than in A (prepare)",
@@ -167,7 +173,7 @@ fn the_facts_that_differ_are_shown() {
 
 /// A study that went on under another kernel is of both.
 #[test]
-fn the_facts_of_every_sitting_are_told() {
+fn the_facts_of_every_session_are_told() {
     let mut new = harness::facts();
     new["machine"]["kernel"] = "6.18.1-new #3".into();
     new["command_line"] = serde_json::json!(["kurabe", "resume", "here"]);
@@ -184,17 +190,19 @@ fn the_facts_of_every_sitting_are_told() {
     assert!(across.origins[0].contains("Linux 6.1.0-test and Linux 6.18.1-new"));
     let row: Vec<&str> = across.differences.rows[0].iter().map(|cell| cell.text.as_str()).collect();
     assert_eq!(row, ["machine · kernel", "6.1.0-test #1, later 6.18.1-new #3", "6.1.0-test #1"]);
-    let said = "the study was resumed, its trials are 6 in sitting 1 and 2 in sitting 2; these facts are not the same in all: machine · kernel";
+    let said = "the study was resumed: 6 trials in session 1 and 2 trials in session 2; these facts differ: machine · kernel";
     assert_eq!(across.doubts[0], format!("of A: {said}"));
     let html = report::page::page(&sources[0]);
-    assert!(html.contains(said) && html.contains("What differs between the sittings"));
-    let note = |source: &Source| report::sittings::terminal(source, false);
-    assert_eq!(*note(&sources[0]), *format!("  Note: {said}\n\n"));
-    assert_eq!(&*note(&sources[1]), "");
+    assert!(html.contains(said) && html.contains("What differs between the sessions"));
+    let notes = |source: &Source| {
+        let blocks = report::answer::answer(source);
+        blocks.iter().filter(|block| matches!(block, Block::Note(note) if note == said)).count()
+    };
+    assert_eq!((notes(&sources[0]), notes(&sources[1])), (1, 0));
     assert!(html.contains("kurabe compare ext4") && html.contains("\nkurabe resume here</pre>"));
-    assert!(!report::page::page(&sources[1]).contains("sitting 1"));
+    assert!(!report::page::page(&sources[1]).contains("session 1"));
 
-    // A sitting of which no trial stands any more says nothing of the numbers.
+    // A session of which no trial stands any more says nothing of the numbers.
     let done = result(&["ext4"], "true", &[1000], 3);
     std::fs::rename(done.path("facts.json"), done.path("facts-2.json")).unwrap();
     harness::damage(&done.path("facts-1.json"), harness::facts().to_string().as_bytes());

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use harness::hostile::{Files, files, matrix, rich, write};
 use report::across::{self, Across};
 use report::source::Source;
-use report::{export, page, published, sittings, tables};
+use report::{answer, details, document, export, page, published};
 use serde_json::Value;
 
 /// One for each way out of a text.
@@ -196,7 +196,7 @@ fn bones(files: &Files) -> Option<Vec<Vec<String>>> {
         assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c)), "{name}");
         bones.push(skeleton(&picture));
     }
-    let markdown = export::markdown(plan, analysis) + &published::markdown(plan, records, analysis);
+    let markdown = export::markdown(source) + &published::markdown(plan, records, analysis);
     bones.push(marks(&markdown));
     let overhead = export::overhead_csv(analysis);
     for csv in [Some(export::csv(records)), export::latencies_csv(analysis), overhead] {
@@ -205,10 +205,10 @@ fn bones(files: &Files) -> Option<Vec<Vec<String>>> {
     }
     for colour in [false, true] {
         let screens = [
-            tables::terminal(plan, analysis, colour),
+            document::terminal(&answer::answer(source), colour),
+            document::terminal(&details::details(source), colour),
             published::terminal(plan, records, analysis, colour),
-            sittings::terminal(source, colour),
-            across::terminal(&across, colour),
+            document::terminal(&across::document(&across), colour),
         ];
         for screen in screens {
             let own = ["0", "1", "2", "31", "32", "33"].map(|code| format!("\u{1b}[{code}m"));

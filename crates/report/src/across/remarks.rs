@@ -6,7 +6,7 @@
 use lab::spec::Workload;
 use lab::warning::Warning;
 
-use crate::sittings::{sentence, sittings};
+use crate::sessions::{sentence, sessions};
 use crate::source::Source;
 use crate::text;
 
@@ -18,12 +18,12 @@ pub(super) fn of_all(sources: &[Source], names: &[String], workloads: &[&str]) -
     remarks
 }
 
-/// What casts doubt on one result's numbers by itself: that it was measured in several sittings,
+/// What casts doubt on one result's numbers by itself: that it was measured in several sessions,
 /// and of the loads that are compared the grave warnings and the histograms that were left out.
 pub(super) fn of_each(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
     let mut doubts = Vec::new();
     for (source, name) in sources.iter().zip(names) {
-        let said = sentence(&sittings(source));
+        let said = sentence(&sessions(source));
         doubts.extend(said.map(|said| format!("of {name}: {said}")));
         for workload in &source.analysis.workloads {
             if !workloads.contains(&workload.workload.as_str()) {

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use lab::analysis::{CellOverhead, Overhead};
+use lab::analysis::{CellOverhead, Overhead, WorkloadAnalysis};
+use lab::load::MatrixCell;
 use lab::quantity::size_text;
 use lab::words::loss_interval;
 
@@ -11,8 +12,6 @@ use super::View;
 use crate::chart::{self, Axis, Chart, Guide, Point, Tick, extremes};
 use crate::edge;
 use crate::heat::{HeatCell, HeatMap};
-use crate::html::{self, escape};
-use crate::overhead::{explained, row_name};
 use crate::quotient::too_few_explained;
 use crate::svg::Place;
 use crate::table::{Cell, Table};
@@ -150,16 +149,26 @@ fn number_cells(entry: &CellOverhead) -> [Cell; 4] {
     ]
 }
 
-/// The maps with their heading, as HTML; empty for another load.
-pub fn section(view: &View<'_>) -> String {
-    let Some(first) = view.analysis.overhead.first() else { return String::new() };
-    let mut out = format!(
-        "<h3>Overhead against {}</h3>\n<p class=\"small\">{}.</p>\n",
-        escape(&first.raw),
-        escape(&explained(view.analysis))
-    );
-    maps(view).iter().for_each(|map| out.push_str(&html::figure_of_map(map)));
-    out
+/// `randread, one by one (psync)`, `randrw 70/30, queue of 32 (libaio)`.
+fn row_name(cell: &MatrixCell) -> String {
+    let pattern = cell.pattern.replace("-70-30", " 70/30");
+    match cell.depth {
+        1 => format!("{pattern}, one by one ({})", cell.engine),
+        depth => format!("{pattern}, queue of {depth} ({})", cell.engine),
+    }
+}
+
+/// What the numbers of the maps are.
+pub fn explained(workload: &WorkloadAnalysis) -> String {
+    let raw = workload.overhead.first().map_or("raw", |overhead| overhead.raw.as_str());
+    let cells = || workload.overhead.iter().flat_map(|overhead| &overhead.cells);
+    let withheld = match cells().any(|entry| entry.percent.is_none()) {
+        true => format!(" ? without a number: {}.", too_few_explained()),
+        false => String::new(),
+    };
+    format!(
+        "Operations a second lost against {raw}, in %; below 0: faster than {raw}; ?: not decided at 95 % confidence for each cell.{withheld}"
+    )
 }
 
 /// The maps as pictures of their own: names of files, and SVG.

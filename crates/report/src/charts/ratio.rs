@@ -1,17 +1,19 @@
 //! How the contenders stand to the baseline: every trial a point, the estimate with its interval.
 
 use lab::analysis::Comparison;
+use lab::contender::Contender;
 use lab::record::Record;
+use lab::statistics::Verdict;
 use lab::words::{TOO_WIDE, is_telling};
 
 use super::{View, better, figure, scale_of};
-use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
-use crate::source::value_of;
+use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Sign};
+use crate::source::{Source, value_of};
 use crate::table::{Cell, Table};
 use crate::{quotient, tables, text};
 
-/// Most figures that are shown in one chart.
-const FIGURES_MAX: usize = 14;
+/// Most metrics that are shown in one chart.
+const METRICS_MAX: usize = 14;
 
 /// The paired ratios of the most important figure.
 pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
@@ -98,66 +100,108 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
     })
 }
 
-/// The ratios of a load that has several figures, without their trials.
-pub fn every_figure(view: &View<'_>) -> Option<Chart> {
-    let study = &view.source.plan.study;
-    let baseline = study.contenders[study.baseline].label.as_str();
+/// All loads in one picture: the primary metric of each.
+pub fn overview(source: &Source) -> Option<Chart> {
+    let rows = source.analysis.workloads.iter().map(|workload| {
+        let compared = tables::primary_comparisons(workload).collect();
+        (workload.workload.as_str(), compared)
+    });
+    speeds(source, "overview".into(), "load", rows.collect())
+}
+
+/// The metrics of a load that has several.
+pub fn every_metric(view: &View<'_>) -> Option<Chart> {
     let mut names: Vec<&str> = Vec::new();
     for comparison in &view.analysis.comparisons {
         if comparison.ratio.is_some() && !names.contains(&comparison.metric.as_str()) {
             names.push(&comparison.metric);
         }
     }
-    // One alone is in the chart above, and a matrix has maps of its own.
-    if names.len() < 2 || names.len() > FIGURES_MAX || !view.analysis.overhead.is_empty() {
+    // One alone is in the chart of the ranking, and a matrix has maps of its own.
+    if names.len() < 2 || names.len() > METRICS_MAX || !view.analysis.overhead.is_empty() {
         return None;
     }
-    let others = view.analysis.contenders.len().saturating_sub(1).max(1);
+    let all = &view.analysis.comparisons;
+    let of = |name| all.iter().filter(|one| one.metric == name).collect();
+    let rows = names.into_iter().map(|name| (name, of(name))).collect();
+    speeds(view.source, view.id("metrics"), "metric", rows)
+}
+
+/// How many times as fast as the baseline each contender is, with its interval: a row for each load
+/// or metric, whether of it less is better or more.
+fn speeds(
+    source: &Source,
+    id: String,
+    what: &str,
+    rows: Vec<(&str, Vec<&Comparison>)>,
+) -> Option<Chart> {
+    let study = &source.plan.study;
+    let baseline = study.contenders[study.baseline].label.as_str();
+    let others = study.contenders.len().saturating_sub(1).max(1);
     let mut series: Vec<Series> = Vec::new();
-    let mut numbers =
-        Table::new(&["figure", "contender", "ratio", "from", "to", "verdict", "blocks"]);
-    for (row, name) in names.iter().enumerate() {
-        let compared = view.analysis.comparisons.iter().filter(|c| c.metric == *name);
-        for (place, comparison) in compared.enumerate() {
+    let mut numbers = Table::new(&[what, "contender", "ratio", "from", "to", "verdict", "blocks"]);
+    for (row, (name, compared)) in rows.iter().enumerate() {
+        for (place, comparison) in compared.iter().enumerate() {
             let Some(ratio) = comparison.ratio else { continue };
-            let key = view
-                .analysis
-                .contenders
-                .iter()
-                .position(|contender| contender.label == comparison.contender)?;
+            let is_it = |contender: &Contender| contender.label == comparison.contender;
+            let Some(key) = study.contenders.iter().position(is_it) else { continue };
             let aside = (place as f64 + 0.5) / others as f64 - 0.5;
-            let label = &comparison.contender;
-            let words = format!("{name}, {label}: {}", estimate_text(comparison));
-            let point = Point {
-                low: comparison.low,
-                high: comparison.high,
-                ..Point::at(ratio, row as f64 + aside * 0.7, words)
+            let words = format!("{name}, {}: {}", comparison.contender, estimate_text(comparison));
+            let speed = |ratio: f64| match comparison.unit.more_is_better() {
+                true => ratio,
+                false => ratio.recip(),
             };
-            match series.iter_mut().find(|series| series.key == key) {
+            let ends = comparison.low.zip(comparison.high);
+            let ends = ends.map(|(low, high)| {
+                let (one, other) = (speed(low), speed(high));
+                (one.min(other), one.max(other))
+            });
+            // An interval that tells nothing would press all others together.
+            let ends = ends.filter(|(low, high)| is_telling(*low, *high));
+            let point = Point {
+                low: ends.map(|ends| ends.0),
+                high: ends.map(|ends| ends.1),
+                ..Point::at(speed(ratio), row as f64 + aside * 0.7, words)
+            };
+            let mark = match comparison.verdict {
+                Verdict::Inconclusive => Mark::Hollow,
+                _ => Mark::Interval,
+            };
+            let is_like = |one: &Series| {
+                let has_ends = one.points.iter().any(|point| point.low.is_some());
+                one.key == key && one.mark == mark && has_ends == ends.is_some()
+            };
+            match series.iter_mut().find(|one| is_like(one)) {
                 Some(series) => series.points.push(point),
-                None => series.push(Series { key, mark: Mark::Interval, points: vec![point] }),
+                None => series.push(Series { key, mark, points: vec![point] }),
             }
             let mut cells = vec![Cell::from(*name)];
-            cells.extend(comparison_row(label, comparison));
+            cells.extend(comparison_row(&comparison.contender, comparison));
             numbers.rows.push(cells);
         }
     }
     let points = series.iter().flat_map(|series| &series.points);
     let values = points.flat_map(|point| [Some(point.x), point.low, point.high]).flatten();
-    let title = format!("ratio to {baseline}: of a time less is better, of a throughput more");
-    let x = Axis::logarithmic(title, values.chain([1.0]), text::plain)?;
+    let x = Axis::logarithmic(
+        format!("times as fast as {baseline}"),
+        values.chain([1.0]),
+        text::plain,
+    )?;
+    if series.is_empty() {
+        return None;
+    }
     let margin = 1.0 + study.same_within;
+    let labels: Vec<&str> = rows.iter().map(|(name, _)| *name).collect();
+    let is_open = series.iter().any(|one| one.mark == Mark::Hollow);
+    let keys = study.contenders.iter().enumerate();
     Some(Chart {
-        id: view.id("figures"),
-        title: format!("Every figure, as a ratio to {baseline}"),
-        says: format!(
-            "The ratio of each of the {} figures with its interval, which is corrected for the number of contenders, not for the number of figures.",
-            names.len()
-        ),
+        id,
+        title: format!("Every {what}: times as fast as {baseline}"),
+        says: "To the right: faster. The lines are the intervals.".into(),
         x,
-        y: Axis::rows(&names),
-        height: 84 + names.len() as u32 * (18 + 13 * others as u32),
-        keys: view.keys(),
+        y: Axis::rows(&labels),
+        height: 84 + labels.len() as u32 * (18 + 13 * others as u32),
+        keys: keys.map(|(style, contender)| Key::contender(&contender.label, style)).collect(),
         legend: true,
         folded: false,
         series,
@@ -165,7 +209,10 @@ pub fn every_figure(view: &View<'_>) -> Option<Chart> {
             Guide::Band { from: margin.recip(), to: margin },
             Guide::Line { x: 1.0, text: format!("{baseline} = 1") },
         ],
-        signs: Vec::new(),
+        signs: match is_open {
+            true => vec![Sign { mark: Mark::Hollow, text: "in outline: inconclusive".into() }],
+            false => Vec::new(),
+        },
         numbers,
     })
 }

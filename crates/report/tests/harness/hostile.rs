@@ -16,7 +16,7 @@ use lab::study::{StudyText, WorkloadText};
 use lab::study_file;
 use report::across::{self, Across};
 use report::source::Source;
-use report::{export, page, published, sittings, tables};
+use report::{answer, details, document, export, page, published};
 use serde_json::{Value, json};
 
 use super::{Made, complete, load_report, make, study, time_ns};
@@ -234,17 +234,18 @@ pub fn exercise(directory: &Path) -> Option<usize> {
     let facts = source.facts.clone().unwrap_or_default();
     let mut made = page::page(&source).len();
     made += page::pictures(&source).iter().map(|(_, picture)| picture.len()).sum::<usize>();
-    made += export::markdown(plan, analysis).len();
+    made += export::markdown(&source).len();
     made += published::markdown(plan, records, analysis).len();
     made += export::csv(records).len();
     made += export::latencies_csv(analysis).map_or(0, |text| text.len());
     made += export::overhead_csv(analysis).map_or(0, |text| text.len());
     made += export::json(plan, records, analysis, &facts).to_string().len();
-    made += tables::terminal(plan, analysis, true).len();
+    made += document::terminal(&answer::answer(&source), true).len();
+    made += document::terminal(&details::details(&source), true).len();
     made += published::terminal(plan, records, analysis, true).len();
-    made += sittings::terminal(&source, true).len();
     let sources = [Source::read(directory).ok()?, source];
     let across = Across::new(&sources);
-    made += across::terminal(&across, true).len() + across::page(&across).len();
+    made += document::terminal(&across::document(&across), true).len();
+    made += across::page(&across).len();
     Some(made + across::pictures(&across).iter().map(|(_, picture)| picture.len()).sum::<usize>())
 }

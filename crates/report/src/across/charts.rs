@@ -1,93 +1,17 @@
-//! Several results beside each other as one HTML page.
+//! The charts of several results beside each other.
 
-use std::fmt::Write;
-
-use super::{
-    Across, AcrossFigure, AcrossWorkload, NOT_INTERLEAVED, cost_table, figure_table, ratio_text,
-    sentence,
-};
+use super::{Across, AcrossFigure, AcrossWorkload, ratio_text};
 use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series};
 use crate::charts::{better, scale_of};
-use crate::html::{self, escape, slug};
-use crate::page::{all_figures, document};
-use crate::svg::{self, Place};
+use crate::html::slug;
 use crate::table::{Cell, Table};
 use crate::text;
 
 /// Most figures of a load that have charts of their own.
 const FIGURES_WITH_CHARTS_MAX: usize = 4;
 
-/// The page.
-pub fn page(across: &Across<'_>) -> String {
-    let title = format!("{} against {}", across.names[1..].join(", "), across.names[0]);
-    let mut body = format!(
-        "<header>\n<p class=\"kicker\">kurabe · results side by side</p>\n<h1>{}</h1>\n<p class=\"under\">",
-        escape(&title)
-    );
-    for (name, origin) in across.names.iter().zip(&across.origins) {
-        let _ = writeln!(body, "<b>{name}</b>: {}<br>", escape(origin));
-    }
-    body.push_str("</p>\n<ul class=\"remarks\">\n");
-    let mut remark = |word: &str, class: &str, text: &str| {
-        let text = escape(text);
-        let _ = writeln!(body, "<li class=\"{class}\"><b>{word}:</b> {text}</li>");
-    };
-    remark("Warning", "warning", NOT_INTERLEAVED);
-    for text in across.remarks.iter().chain(&across.doubts) {
-        remark("Warning", "warning", text);
-    }
-    for damage in across.sources.iter().flat_map(|source| &source.damage) {
-        remark("Could not be read", "damage", damage);
-    }
-    body.push_str("</ul>\n</header>\n");
-    let mut all = Vec::new();
-    for (index, workload) in across.workloads.iter().enumerate() {
-        let charts = charts(across, workload, index);
-        body.push_str(&section(across, workload, index, &charts, all.len()));
-        all.extend(charts);
-    }
-    body.push_str("<section>\n<h2 id=\"environment\">What differs between the machines</h2>\n");
-    if across.differences.rows.is_empty() {
-        body.push_str("<p>Nothing, as far as their facts tell.</p>\n");
-    } else {
-        body.push_str(&html::table(&across.differences, "What differs between the machines"));
-    }
-    body.push_str("</section>\n");
-    document(&title, &body, &all)
-}
-
-/// Every chart as a picture: the name of its file, and the SVG.
-pub fn pictures(across: &Across<'_>) -> Vec<(String, String)> {
-    let workloads = across.workloads.iter().enumerate();
-    let charts = workloads.flat_map(|(index, workload)| charts(across, workload, index));
-    charts.map(|chart| (format!("{}.svg", chart.id), svg::draw(&chart, Place::File))).collect()
-}
-
-fn section(
-    across: &Across<'_>,
-    workload: &AcrossWorkload,
-    index: usize,
-    charts: &[Chart],
-    first_chart: usize,
-) -> String {
-    let id = format!("a{}-answer", index + 1);
-    let mut out = format!(
-        "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{}</h2>\n<p class=\"answer\">{}</p>\n",
-        escape(&workload.name),
-        escape(&sentence(across, workload))
-    );
-    for figure in &workload.figures {
-        let caption = format!("{} in each result", figure.name);
-        out.push_str(&html::table(&figure_table(across, figure), &caption));
-    }
-    out.push_str("<p class=\"small\">The ratio's interval is the wider of Welch's and Student's on logarithms, corrected by Holm over contenders and results.</p>\n<h3>What it cost</h3>\n");
-    out.push_str(&html::table(&cost_table(across, &workload.name), "What it cost"));
-    out.push_str(&all_figures(charts, first_chart));
-    out.push_str("</section>\n");
-    out
-}
-
-fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usize) -> Vec<Chart> {
+/// The charts of a load.
+pub(super) fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usize) -> Vec<Chart> {
     let mut charts = Vec::new();
     let figures = workload.figures.iter().take(FIGURES_WITH_CHARTS_MAX);
     for (place, figure) in figures.enumerate() {

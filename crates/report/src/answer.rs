@@ -1,0 +1,426 @@
+//! What a reader came for: which contender is faster under which load, by how much and how sure, and
+//! what could change the decision. The same blocks for the terminal, Markdown and the page.
+
+use lab::analysis::{Comparison, ContenderAnalysis, WorkloadAnalysis};
+use lab::plan::Plan;
+use lab::record::{Outcome, Record};
+use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, Verdict};
+use lab::warning::Warning;
+use lab::words::{TOO_WIDE, is_telling};
+
+use crate::charts::{View, matrix, ratio};
+use crate::document::Block;
+use crate::sessions;
+use crate::source::Source;
+use crate::table::{Cell, Table, Tone};
+use crate::tables::{
+    all_blocks_text, contenders, device_text, gate_text, has_no_figure, primary_comparisons,
+    tone_of, verdict_mark, verdict_text,
+};
+use crate::{profile, text};
+
+/// Most warnings that are shown unasked.
+const WARNINGS_MAX: usize = 6;
+
+/// The answer of a result.
+pub fn answer(source: &Source) -> Vec<Block> {
+    let (plan, analysis) = (&source.plan, &source.analysis);
+    let mut blocks = Vec::new();
+    match analysis.workloads.as_slice() {
+        [workload] => {
+            let caption = format!("Ranking under {}", workload.workload);
+            blocks.push(Block::table(caption, contenders(workload, plan)));
+            blocks.push(Block::Answer(sentence(workload, plan)));
+        }
+        several => {
+            blocks.push(Block::table("Overview", overview(several, plan)));
+            blocks.push(Block::Text(legend(plan)));
+            blocks.extend(several.iter().map(|one| Block::Answer(short_sentence(one, plan))));
+        }
+    }
+    blocks.extend(pictures(source));
+    blocks.push(Block::Text(certainty(source)));
+    for gate in &analysis.gates {
+        let outcome = gate_text(&gate.outcome);
+        blocks.push(Block::Text(format!("gate '{}' ({}): {outcome}", gate.gate, gate.workload)));
+    }
+    blocks.extend(profile::line(plan, analysis).map(Block::Warning));
+    blocks.extend(warnings(source));
+    blocks.extend(sessions::sentence(&sessions::sessions(source)).map(Block::Note));
+    blocks
+}
+
+/// The pictures that belong to the answer.
+fn pictures(source: &Source) -> Vec<Block> {
+    match View::all(source).as_slice() {
+        [view] => {
+            let ratios = ratio::against_baseline(view).map(Block::Chart);
+            ratios.into_iter().chain(maps(view)).collect()
+        }
+        _ => ratio::overview(source).map(Block::Chart).into_iter().collect(),
+    }
+}
+
+/// The maps of a fio matrix, with what they are.
+pub fn maps(view: &View<'_>) -> Vec<Block> {
+    let maps: Vec<Block> = matrix::maps(view).into_iter().map(Block::Map).collect();
+    match maps.is_empty() {
+        true => maps,
+        false => maps.into_iter().chain([Block::Text(matrix::explained(view.analysis))]).collect(),
+    }
+}
+
+/// The loads down, the contenders across: the baseline's value and the ratios of the others to it.
+fn overview(workloads: &[WorkloadAnalysis], plan: &Plan) -> Table {
+    let baseline = plan.baseline_label();
+    let mut labels = vec![baseline];
+    let others = plan.study.contenders.iter().map(|contender| contender.label.as_str());
+    labels.extend(others.filter(|label| *label != baseline));
+    let mut table = Table::new(&["load"]);
+    table.heads.extend(labels.iter().map(|label| label.to_string()));
+    for workload in workloads {
+        let cells = labels.iter().map(|label| overview_cell(workload, label, baseline));
+        table.rows.push(std::iter::once(workload.workload.as_str().into()).chain(cells).collect());
+    }
+    table
+}
+
+/// What the cells of the overview are.
+fn legend(plan: &Plan) -> String {
+    format!(
+        "Ratio to {} ± half its interval: + faster, - slower, = same within {} %, ~ bounded, ? inconclusive.",
+        plan.baseline_label(),
+        text::plain(plan.study.same_within * 100.0)
+    )
+}
+
+/// `+ 1.19 ±12 %`: the sign of who is faster, the ratio and half the width of its interval.
+fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Cell {
+    let found = workload.contenders.iter().find(|contender| contender.label == label);
+    let Some(contender) = found.filter(|contender| contender.trials > 0) else { return "-".into() };
+    let Some(metric) = contender.metrics.first() else {
+        return Cell::toned(format!("failed {}×", contender.failed), Tone::Bad);
+    };
+    if label == baseline {
+        return Cell::number(
+            metric.summary.median,
+            text::figure(metric.summary.median, metric.unit),
+        );
+    }
+    let compared = primary_comparisons(workload).find(|one| one.contender == label);
+    let Some(comparison) = compared else { return "-".into() };
+    let mark = verdict_mark(&comparison.verdict);
+    let words = match (comparison.ratio, comparison.low.zip(comparison.high)) {
+        (Some(ratio), Some((low, high))) if is_telling(low, high) => {
+            format!("{mark} {} ±{}", text::ratio(ratio), half_width(low, high))
+        }
+        (Some(ratio), None) => format!("{mark} {}", text::ratio(ratio)),
+        _ => mark.into(),
+    };
+    Cell::toned(words, tone_of(&comparison.verdict)).valued(comparison.ratio)
+}
+
+/// Half the width of an interval of a ratio, which is one of factors.
+fn half_width(low: f64, high: f64) -> String {
+    let percent = ((high / low).sqrt() - 1.0) * 100.0;
+    if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// The verdicts on one of several loads, without the numbers, which stand above.
+fn short_sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
+    let name = &workload.workload;
+    let baseline = plan.baseline_label();
+    if let Some(why) = nothing_to_compare(workload, plan) {
+        return format!("{name}: {why}");
+    }
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for comparison in by_verdict(workload) {
+        let words = verdict_text(&comparison.verdict);
+        let label = comparison.contender.clone();
+        match groups.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, labels)) => labels.push(label),
+            None => groups.push((words, vec![label])),
+        }
+    }
+    let mut parts: Vec<String> = groups
+        .into_iter()
+        .map(|(words, labels)| {
+            let verb = if labels.len() == 1 { "is" } else { "are" };
+            let article = if words.starts_with("same") { "the " } else { "" };
+            format!("{} {verb} {article}{words}", text::list(&labels))
+        })
+        .collect();
+    parts.extend(without_figure(workload));
+    format!("{name}, against {baseline}: {}.", parts.join(", "))
+}
+
+/// Who wins, by how much, how sure, of a result of one load.
+pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
+    if let Some(why) = nothing_to_compare(workload, plan) {
+        return why;
+    }
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for comparison in by_verdict(workload) {
+        let said = said(comparison);
+        let label = comparison.contender.clone();
+        match groups.iter_mut().find(|(known, _)| *known == said) {
+            Some((_, labels)) => labels.push(label),
+            None => groups.push((said, vec![label])),
+        }
+    }
+    let parts = groups.into_iter().map(|(said, labels)| format!("{} {said}", text::list(&labels)));
+    let parts: Vec<String> = parts.chain(without_figure(workload)).collect();
+    format!("{}.", parts.join("; "))
+}
+
+/// Why there is no comparison; None where there is one.
+fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<String> {
+    let baseline = plan.baseline_label();
+    if workload.contenders.iter().all(|contender| contender.metrics.is_empty()) {
+        return Some("No contender completed a trial.".into());
+    }
+    if workload.contenders.len() == 1 {
+        return Some(format!("{baseline} is alone: name a second contender to compare it with."));
+    }
+    if !has_no_figure(workload, baseline) {
+        return None;
+    }
+    let has_failed =
+        |contender: &ContenderAnalysis| contender.label == baseline && contender.failed > 0;
+    let advice = match workload.contenders.iter().any(has_failed) {
+        true => ": choose another with --baseline",
+        false => "",
+    };
+    Some(format!("{baseline}, the baseline, completed no trial{advice}."))
+}
+
+/// The comparisons of those that completed a trial: the decided ones first.
+fn by_verdict(workload: &WorkloadAnalysis) -> Vec<&Comparison> {
+    let mut found: Vec<&Comparison> = primary_comparisons(workload)
+        .filter(|comparison| !has_no_figure(workload, &comparison.contender))
+        .collect();
+    found.sort_by_key(|comparison| match comparison.verdict {
+        Verdict::Faster => 0,
+        Verdict::Slower => 1,
+        Verdict::Inconclusive => 3,
+        _ => 2,
+    });
+    found
+}
+
+/// What is said of the contenders that completed no trial.
+fn without_figure(workload: &WorkloadAnalysis) -> Vec<String> {
+    let of = workload.contenders.iter().filter(|contender| contender.metrics.is_empty());
+    of.map(|contender| match contender.failed {
+        0 => format!("{} was not tried", contender.label),
+        _ => format!("{} failed in every trial", contender.label),
+    })
+    .collect()
+}
+
+/// What is said of a contender: its ratio and interval as in the table.
+fn said(comparison: &Comparison) -> String {
+    let Comparison { baseline, ratio, low, high, blocks, .. } = comparison;
+    let verdict = verdict_text(&comparison.verdict);
+    let interval = low.zip(*high);
+    match (&comparison.verdict, ratio, interval) {
+        (Verdict::Faster | Verdict::Slower, Some(ratio), Some((low, high))) => {
+            let (verb, words) = match comparison.unit.more_is_better() {
+                true => ("has", format!("times the {} of", comparison.metric)),
+                false => ("takes", "times as long as".to_string()),
+            };
+            format!(
+                "{verb} {} {words} {baseline} ({} to {})",
+                text::ratio(*ratio),
+                text::ratio(low),
+                text::ratio(high)
+            )
+        }
+        (Verdict::Inconclusive, _, Some((low, high))) if is_telling(low, high) => {
+            format!("against {baseline}: {verdict} ({} to {})", text::ratio(low), text::ratio(high))
+        }
+        (Verdict::Inconclusive, _, Some(_)) => {
+            format!("against {baseline}: {verdict} (interval {TOO_WIDE})")
+        }
+        (Verdict::Inconclusive, ..) => format!(
+            "against {baseline}: {verdict} (both completed {}, {BLOCKS_MIN_FOR_INTERVAL} are needed)",
+            text::counted(*blocks, "block")
+        ),
+        (Verdict::AtMostSlower { .. } | Verdict::AtMostFaster { .. }, ..) => {
+            format!("is {verdict} than {baseline}")
+        }
+        _ => format!("against {baseline}: {verdict}"),
+    }
+}
+
+/// What the numbers are, from how many blocks on what, and the promise about errors: once for all
+/// loads.
+fn certainty(source: &Source) -> String {
+    let (plan, analysis) = (&source.plan, &source.analysis);
+    let blocks = all_blocks_text(analysis.workloads.iter());
+    let mut said = vec![format!("{blocks} on {}", device_text(plan))];
+    if analysis.workloads.iter().any(|workload| !workload.comparisons.is_empty()) {
+        said.push(format!("ratios are taken within each block; {}", confidence(plan)));
+    }
+    let open = analysis.forecast.filter(|forecast| forecast.open > 0);
+    said.extend(open.map(|forecast| match forecast.blocks {
+        Some(_) => format!("to decide what is open: {forecast}"),
+        None => forecast.to_string(),
+    }));
+    let pairs = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
+    if pairs.clone().any(|comparison| comparison.blocks < BLOCKS_MIN_FOR_INTERVAL) {
+        said.push(format!(
+            "an interval needs {BLOCKS_MIN_FOR_INTERVAL} blocks in which both completed a trial"
+        ));
+    }
+    sentences(&said)
+}
+
+/// Clauses as sentences.
+fn sentences(clauses: &[String]) -> String {
+    let sentence = |clause: &String| {
+        let mut letters = clause.chars();
+        let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+        format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+    };
+    clauses.iter().map(sentence).collect::<Vec<_>>().join(" ")
+}
+
+/// How sure the intervals of the study are, together.
+fn confidence(plan: &Plan) -> &'static str {
+    let study = &plan.study;
+    match study.workloads.len() * study.contenders.len().saturating_sub(1) {
+        ..=1 => "95 % confidence",
+        _ => "95 % confidence for all comparisons of the study together",
+    }
+}
+
+/// A warning with the loads that it is about.
+struct Told {
+    rank: usize,
+    text: String,
+    workloads: Vec<String>,
+}
+
+/// What may change the decision, each once, the gravest first.
+fn told(source: &Source) -> Vec<Told> {
+    let mut all: Vec<Told> = Vec::new();
+    for workload in &source.analysis.workloads {
+        let grave = workload.warnings.iter().filter(|warning| warning.is_grave());
+        let of_lab = grave.map(|warning| (rank(warning), warning_text(source, workload, warning)));
+        let caveats = caveats(workload).into_iter().map(|text| (1, text));
+        for (rank, text) in of_lab.chain(caveats) {
+            match all.iter_mut().find(|told| told.text == text) {
+                Some(told) => told.workloads.push(workload.workload.clone()),
+                None => all.push(Told { rank, text, workloads: vec![workload.workload.clone()] }),
+            }
+        }
+    }
+    all.sort_by_key(|told| told.rank);
+    all
+}
+
+fn rank(warning: &Warning) -> usize {
+    match warning {
+        Warning::Failures { .. } | Warning::UnequalWork { .. } => 0,
+        // These make intervals wide, which says what they do to the decision.
+        Warning::SlowFirstBlock { .. }
+        | Warning::FastFirstBlock { .. }
+        | Warning::Drift { .. }
+        | Warning::Spread { .. }
+        | Warning::SplitBlock { .. } => 2,
+        _ => 1,
+    }
+}
+
+/// The warnings that stand with the answer.
+fn warnings(source: &Source) -> Vec<Block> {
+    let several = source.analysis.workloads.len() > 1;
+    let all = told(source);
+    let more = all.len().saturating_sub(WARNINGS_MAX);
+    let shown = all.into_iter().take(WARNINGS_MAX).map(|told| {
+        let every = told.workloads.len() == source.analysis.workloads.len();
+        Block::Warning(match several && !every {
+            true => format!("{}: {}", text::list(&told.workloads), told.text),
+            false => told.text,
+        })
+    });
+    let mut blocks: Vec<Block> = shown.collect();
+    if more > 0 {
+        let counted = text::counted(more, "more warning");
+        blocks.push(Block::Note(format!("{counted}: see the details of each load.")));
+    }
+    let left = source.plan.study.left_out.iter();
+    blocks.extend(left.map(|left| {
+        let missing = left.missing.join("; ");
+        Block::Note(format!("left out: {} {}: {missing}", left.what, left.name))
+    }));
+    blocks
+}
+
+/// The warnings of one load that do not stand with the answer, and the notes.
+pub fn other_remarks(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block> {
+    let all = told(source);
+    let shown = |text: &String| all.iter().take(WARNINGS_MAX).any(|told| told.text == *text);
+    let rest =
+        all.iter().skip(WARNINGS_MAX).filter(|told| told.workloads.contains(&workload.workload));
+    let mut blocks: Vec<Block> = rest.map(|told| Block::Warning(told.text.clone())).collect();
+    let notes = workload.warnings.iter().filter(|warning| !warning.is_grave());
+    let notes = notes.map(|warning| warning.to_string()).filter(|text| !shown(text));
+    blocks.extend(notes.map(Block::Note));
+    blocks
+}
+
+/// A warning in words; of failures with the reason of the first.
+fn warning_text(source: &Source, workload: &WorkloadAnalysis, warning: &Warning) -> String {
+    let Warning::Failures { contender, failed, trials } = warning else {
+        return warning.to_string();
+    };
+    let of = |record: &&Record| {
+        record.workload == workload.workload && record.contender.label == *contender
+    };
+    let reason = source.records.iter().filter(of).find_map(failure_text);
+    let reason = reason.map_or(String::new(), |reason| format!("; the first: {reason}"));
+    format!("{contender}: {failed} of {trials} trials failed{reason}")
+}
+
+/// Why a trial has no figures; None for one that was completed.
+pub fn failure_text(record: &Record) -> Option<String> {
+    match &record.outcome {
+        Outcome::Completed => None,
+        Outcome::Failed { phase, message, .. } => {
+            Some(format!("{} failed: {message}", phase.name()))
+        }
+        Outcome::TimedOut { phase, limit_ns } => Some(format!(
+            "{} reached the time limit of {} for a trial",
+            phase.name(),
+            text::time(*limit_ns as f64)
+        )),
+        Outcome::Interrupted { phase } => Some(format!("interrupted in {}", phase.name())),
+    }
+}
+
+/// What must be known before contenders are compared by the primary metric, each once, with the
+/// contenders whom it concerns where it is not all.
+fn caveats(workload: &WorkloadAnalysis) -> Vec<String> {
+    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
+    for contender in &workload.contenders {
+        for caveat in &contender.caveats {
+            match told.iter_mut().find(|(known, _)| known == caveat) {
+                Some((_, labels)) => labels.push(contender.label.clone()),
+                None => told.push((caveat, vec![contender.label.clone()])),
+            }
+        }
+    }
+    let has_figure = |contender: &&ContenderAnalysis| !contender.metrics.is_empty();
+    let all = workload.contenders.iter().filter(has_figure).count();
+    told.into_iter()
+        .map(|(caveat, labels)| match labels.len() == all {
+            true => caveat.to_string(),
+            false => format!("{}: {caveat}", text::list(&labels)),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

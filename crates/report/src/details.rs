@@ -1,0 +1,126 @@
+//! Everything that a result says besides the answer, load by load: costs, metrics, pictures,
+//! latencies, phases, trials. The same blocks for the terminal, Markdown and the page.
+
+use lab::analysis::{AmplificationBasis, ContenderAnalysis, WorkloadAnalysis};
+use lab::record::{Outcome, Record};
+
+use crate::charts::{self, View, ratio};
+use crate::document::{self, Block};
+use crate::source::Source;
+use crate::{answer, costs, tables, text};
+
+/// The details of a result: of several loads a fold for each.
+pub fn details(source: &Source) -> Vec<Block> {
+    let views = View::all(source);
+    match views.as_slice() {
+        [view] => workload(view, false),
+        _ => {
+            let fold =
+                |view: &View<'_>| Block::fold(view.analysis.workload.clone(), workload(view, true));
+            views.iter().map(fold).collect()
+        }
+    }
+}
+
+/// One load. `several`: whether its ranking and pictures do not stand with the answer.
+fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
+    let (source, workload) = (view.source, view.analysis);
+    let plan = &source.plan;
+    let study = &plan.study.workloads[view.index];
+    let mut blocks: Vec<Block> = study.why.clone().map(Block::Text).into_iter().collect();
+    if let Some(amount) = &study.amount {
+        blocks.push(Block::Text(format!("What ran: {amount}.")));
+    }
+    let mut charts = charts::of_workload(view);
+    if several {
+        let caption = format!("Ranking under {}", workload.workload);
+        blocks.push(Block::table(caption, tables::contenders(workload, plan)));
+        blocks.extend(ratio::against_baseline(view).map(Block::Chart));
+        blocks.extend(answer::maps(view));
+    }
+    blocks.extend(answer::other_remarks(source, workload));
+    blocks.extend(failures(source, workload));
+    blocks.extend(findings(workload).into_iter().map(Block::Note));
+    blocks.push(Block::heading(3, view.id("cost"), "What it cost, in the run and its sync"));
+    blocks.push(Block::table("What it cost", costs::table(source, workload)));
+    if workload.contenders.iter().any(is_by_calls) {
+        blocks.push(Block::Note("write amplification here: device bytes over bytes passed to write calls, pipes included.".into()));
+    }
+    blocks.extend(document::charts(std::mem::take(&mut charts)));
+    let metrics = tables::metrics(workload, plan);
+    if !metrics.rows.is_empty() {
+        let summary = format!("All {} metrics", metrics.rows.len());
+        let explained = Block::Text(tables::METRICS_EXPLAINED.into());
+        blocks.push(Block::fold(summary, vec![Block::table("All metrics", metrics), explained]));
+    }
+    let latencies = tables::latencies(workload, plan);
+    if !latencies.rows.is_empty() {
+        let explained = Block::Text(tables::LATENCIES_EXPLAINED.into());
+        let table = Block::table("Latencies by kind of operation", latencies);
+        blocks.push(Block::fold("Latencies by kind of operation", vec![table, explained]));
+    }
+    let device = costs::phases(workload);
+    let mut phases = vec![Block::table("Time of each phase", tables::phases(workload))];
+    if device.heads.len() > 1 {
+        phases.push(Block::table("What the device did in each phase", device));
+    }
+    blocks.push(Block::fold("Medians of each phase", phases));
+    let trials = tables::trials(source, workload);
+    let summary = format!("All {}", text::counted(trials.rows.len(), "trial"));
+    blocks.push(Block::fold(summary, vec![Block::table("All trials", trials)]));
+    blocks
+}
+
+fn is_by_calls(contender: &ContenderAnalysis) -> bool {
+    contender.cost.amplification_basis == Some(AmplificationBasis::WriteCalls)
+        && contender.cost.write_amplification.is_some()
+}
+
+/// The trials that failed with what their tools said, those that failed alike together.
+fn failures(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block> {
+    let mut alike: Vec<(&Record, String, Vec<String>)> = Vec::new();
+    for record in source.records.iter().filter(|record| record.workload == workload.workload) {
+        let Some(words) = answer::failure_text(record) else { continue };
+        let label = &record.contender.label;
+        let trial = format!("{} (block {})", record.trial, record.block + 1);
+        let is_alike =
+            |known: &Record| known.contender.label == *label && known.outcome == record.outcome;
+        match alike.iter_mut().find(|(known, ..)| is_alike(known)) {
+            Some((.., trials)) => trials.push(trial),
+            None => alike.push((record, words, vec![trial])),
+        }
+    }
+    let mut blocks = Vec::new();
+    for (record, words, trials) in alike {
+        let noun = if trials.len() == 1 { "trial" } else { "trials" };
+        let label = &record.contender.label;
+        blocks.push(Block::Note(format!("{label}, {noun} {}: {words}", text::list(&trials))));
+        if let Outcome::Failed { output, .. } = &record.outcome
+            && !output.trim().is_empty()
+        {
+            blocks.push(Block::Code(output.trim().into()));
+        }
+    }
+    blocks
+}
+
+/// What the loads found, with the contender's label; what all found alike, such as the proof that
+/// they did the same work, stands once.
+fn findings(workload: &WorkloadAnalysis) -> Vec<String> {
+    let contenders = &workload.contenders;
+    let is_common = |finding: &String| {
+        contenders.len() > 1
+            && contenders.iter().all(|contender| contender.findings.contains(finding))
+    };
+    let mut lines = Vec::new();
+    for (index, contender) in contenders.iter().enumerate() {
+        for finding in &contender.findings {
+            match is_common(finding) {
+                true if index == 0 => lines.push(format!("every contender: {finding}")),
+                true => {}
+                false => lines.push(format!("{}: {finding}", contender.label)),
+            }
+        }
+    }
+    lines
+}

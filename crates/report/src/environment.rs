@@ -1,0 +1,207 @@
+//! The end of the page: on what it was measured, by which commands, from which seed, and how to
+//! measure it again.
+
+use lab::record::Record;
+use serde_json::Value;
+
+use crate::document::Block;
+use crate::sessions::{differences, sessions};
+use crate::source::Source;
+use crate::table::Table;
+
+/// Environment, commands, study file and how to repeat it.
+pub fn environment(source: &Source) -> Vec<Block> {
+    let mut blocks = vec![Block::heading(2, "environment", "Environment")];
+    let sessions = sessions(source);
+    let changed = differences(&sessions);
+    if !changed.rows.is_empty() {
+        blocks.push(Block::table("What differs between the sessions", changed));
+        blocks.push(Block::Text("The tables below are of the last session.".into()));
+    }
+    match sessions.last().and_then(|session| session.facts) {
+        Some(facts) => blocks.extend(facts_tables(facts)),
+        None => blocks.push(Block::Warning("the facts of the machine could not be read.".into())),
+    }
+    blocks.push(Block::heading(3, "commands", "Exact commands"));
+    blocks.push(Block::Text("Of each contender's first completed trial.".into()));
+    for contender in &source.plan.study.contenders {
+        let mut records = source.records.iter().filter(|r| r.contender.label == contender.label);
+        let first = records.clone().find(|record| record.time_ns().is_some());
+        let commands = match first.or_else(|| records.next()) {
+            Some(record) => commands(record),
+            None => vec![Block::Text("No trial of it has a record.".into())],
+        };
+        blocks.push(Block::fold(contender.label.clone(), commands));
+    }
+    blocks.push(Block::heading(3, "loads", "Loads"));
+    for workload in &source.plan.study.workloads {
+        let value = serde_json::to_value(workload).expect("a workload has a JSON form");
+        let mut rows = Vec::new();
+        flatten("", &value, &mut rows);
+        let table = Block::table(format!("The load {}", workload.name), Table::pairs(rows));
+        blocks.push(Block::fold(workload.name.clone(), vec![table]));
+    }
+    blocks.extend(repeat(source));
+    blocks
+}
+
+/// One table for each group of facts; what this kurabe does not know is shown as well.
+fn facts_tables(facts: &Value) -> Vec<Block> {
+    let Value::Object(groups) = facts else {
+        return vec![Block::Warning("the facts of the machine have an unknown form.".into())];
+    };
+    let known = ["machine", "device", "tools"];
+    let rank = |name: &str| known.iter().position(|k| *k == name).unwrap_or(known.len());
+    let mut names: Vec<&String> =
+        groups.keys().filter(|name| !["schema", "command_line"].contains(&name.as_str())).collect();
+    names.sort_by_key(|name| (rank(name), name.as_str()));
+    let mut blocks = Vec::new();
+    for name in names {
+        let mut rows = Vec::new();
+        flatten("", &groups[name], &mut rows);
+        if rows.is_empty() {
+            continue;
+        }
+        let table = Block::table(format!("Facts: {name}"), Table::pairs(rows));
+        blocks.push(Block::fold(name.replace('_', " "), vec![table]));
+    }
+    blocks
+}
+
+/// Leaves of a JSON value with the path to each; sizes and times in words by their names.
+pub(crate) fn flatten(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
+    let below = |name: &str| match path {
+        "" => name.replace('_', " "),
+        path => format!("{path} · {}", name.replace('_', " ")),
+    };
+    match value {
+        Value::Null => {}
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let in_words = field.as_f64().and_then(|number| {
+                    if let Some(name) = name.strip_suffix("_bytes") {
+                        Some((name, format!("{} ({number} bytes)", crate::text::bytes(number))))
+                    } else if let Some(name) = name.strip_suffix("_ns") {
+                        Some((name, crate::text::time(number)))
+                    } else {
+                        None
+                    }
+                });
+                match in_words {
+                    Some((name, words)) => rows.push((below(name), words)),
+                    None => flatten(&below(name), field, rows),
+                }
+            }
+        }
+        Value::Array(entries) => {
+            // A list of pairs is a list of settings.
+            let pairs: Option<Vec<(&str, &str)>> = entries
+                .iter()
+                .map(|entry| match entry.as_array()?.as_slice() {
+                    [name, value] => name.as_str().zip(value.as_str()),
+                    _ => None,
+                })
+                .collect();
+            match pairs {
+                Some(pairs) if !pairs.is_empty() => {
+                    // The names of settings are to be found again as they are.
+                    let row = |(name, value): (&str, &str)| {
+                        (format!("{path} · {name}").trim_start_matches(" · ").into(), value.into())
+                    };
+                    rows.extend(pairs.into_iter().map(row));
+                }
+                _ => {
+                    let words: Vec<String> = entries.iter().map(leaf).collect();
+                    rows.push((path.to_string(), words.join(" ")));
+                }
+            }
+        }
+        other => rows.push((path.to_string(), leaf(other))),
+    }
+}
+
+fn leaf(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
+        other => other.to_string(),
+    }
+}
+
+/// What was executed for one trial, and what the file system says of itself.
+fn commands(record: &Record) -> Vec<Block> {
+    let mut blocks = match record.commands.is_empty() {
+        true => vec![Block::Text("Nothing was executed to make it.".into())],
+        false => vec![Block::Code(record.commands.join("\n"))],
+    };
+    let mounted = record.mounted_as.as_deref().unwrap_or_default();
+    let geometry = record.geometry.as_deref().unwrap_or_default();
+    let own = format!("{mounted}\n{geometry}");
+    if !own.trim().is_empty() {
+        let own = vec![Block::Code(own.trim().into())];
+        blocks.push(Block::fold("What the file system reports of itself", own));
+    }
+    blocks.extend(record.notes.iter().cloned().map(Block::Note));
+    blocks
+}
+
+/// Command lines that measure the same again.
+fn repeat(source: &Source) -> Vec<Block> {
+    let seed = source.plan.seed;
+    let mut blocks = vec![
+        Block::heading(3, "repeat", "How to repeat this"),
+        Block::Text(format!(
+            "Save the study file below as study.toml; the seed {seed} gives the same order of trials."
+        )),
+        Block::Code(format!("sudo kurabe run study.toml --seed {seed}")),
+    ];
+    if source.plan.study.device.starts_with("/dev/") {
+        blocks.push(Block::Warning(
+            "it overwrites the device that it names; put your own there.".into(),
+        ));
+    }
+    // Every session has its own: that of the last one may be no more than "resume".
+    let lines: Vec<String> =
+        source.earlier_facts.iter().chain(&source.facts).filter_map(command_line).collect();
+    if !lines.is_empty() {
+        blocks.push(Block::Text("This result was made by:".into()));
+        blocks.push(Block::Code(lines.join("\n")));
+    }
+    match &source.study_file {
+        Some(text) => {
+            let file = vec![Block::Code(text.trim_end().into())];
+            blocks.push(Block::fold("study.toml", file));
+        }
+        None => blocks.push(Block::Warning("the study file could not be read.".into())),
+    }
+    blocks
+}
+
+/// The command line of a session, as a shell takes it.
+fn command_line(facts: &Value) -> Option<String> {
+    let words = facts.get("command_line")?.as_array()?;
+    let words: Vec<&str> = words.iter().map(Value::as_str).collect::<Option<_>>()?;
+    Some(shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_of_any_form_become_rows() {
+        let facts = serde_json::json!({
+            "memory_bytes": 1024, "root": true, "nothing": null, "elapsed_ns": 1_500_000_000_u64,
+            "writeback": [["vm.dirty_ratio", "20"]], "inner": {"a_b": ["x", "y"]},
+        });
+        let mut rows = Vec::new();
+        flatten("", &facts, &mut rows);
+        let row = |name: &str| rows.iter().find(|row| row.0 == name).map(|row| row.1.as_str());
+        assert_eq!(row("memory"), Some("1.00 KiB (1024 bytes)"));
+        assert_eq!(row("elapsed"), Some("1.500 s"));
+        assert_eq!(row("writeback · vm.dirty_ratio"), Some("20"));
+        assert_eq!(row("inner · a b"), Some("x y"));
+        assert_eq!((row("root"), row("nothing")), (Some("yes"), None));
+    }
+}
