@@ -126,6 +126,46 @@ fn drift_of(verdict: &DriftVerdict, counted_from_ns: u64) -> (Drift, Vec<String>
 mod tests {
     use super::*;
 
+    /// Loads as plans have them that were stored before the kinds had a table.
+    #[test]
+    fn loads_of_stored_plans_open_and_keep_their_form() {
+        let stored = serde_json::json!([
+            { "kind": "command", "command": ["tar", "xf", "x.tar"] },
+            { "kind": "command", "command": { "shell": ["sh"], "line": "true" } },
+            {
+                "kind": "objects", "path": "a.obj", "program": "Command { 2.times { New(4K); }; }",
+                "store": "files", "scale": 0.5, "verify": true, "block_size_bytes": 4096,
+                "sync_puts": false,
+            },
+            { "kind": "tree", "source": { "tarball": "/linux.tar" } },
+            {
+                "kind": "tree", "source": { "synthetic": { "files": 9, "seed": 0 } },
+                "facts": {
+                    "archive_bytes": 1, "files": 9, "others": 1, "file_bytes": 1, "block_bytes": 1,
+                },
+            },
+            { "kind": "fio", "text": "rw=read size=1M" },
+            {
+                "kind": "fio-matrix", "size_bytes": 1 << 30, "cell_ns": 3_000_000_000_u64,
+                "block_sizes_bytes": [4096], "engines": ["libaio", "io_uring"],
+            },
+            { "kind": "dbench", "clients": 4, "seconds": 60 },
+            { "kind": "dbench-replay", "clients": 4, "seconds": 60, "load_file": "client.txt" },
+            { "kind": "bonnie", "size_bytes": 1 << 30, "files": 16 },
+        ]);
+        let loads: Vec<vocabulary::load::Load> = serde_json::from_value(stored.clone()).unwrap();
+        for load in &loads {
+            let opened = KINDS.open(load).unwrap();
+            assert!(!opened.metrics().is_empty(), "{load:?}");
+            assert_eq!(load.kind == "command", load.command().is_some(), "{load:?}");
+        }
+        assert_eq!(loads[7].counted_seconds(), Some(60.0));
+        assert_eq!(serde_json::to_value(&loads).unwrap(), stored);
+        let unknown = vocabulary::load::Load { kind: "nap".into(), options: Default::default() };
+        let error = KINDS.open(&unknown).map(drop).unwrap_err();
+        assert!(error.contains("'nap'") && error.contains("dbench-replay"), "{error}");
+    }
+
     #[test]
     fn a_drift_a_steady_series_and_a_short_one_are_three_things() {
         assert_eq!(drift_of(&DriftVerdict::TooShort { intervals: 4 }, 0).0, Drift::TooShort);

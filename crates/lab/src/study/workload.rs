@@ -169,8 +169,10 @@ impl WorkloadText {
         let known: Vec<&str> = kinds.keys().iter().map(|(key, _)| key.name).collect();
         let all = || [KEYS, &known].concat();
         let unknown = |key: &str, known: &[&str]| match nearest(key, known) {
-            Some(near) => format!("is no key of a workload; did you mean '{near}'?"),
-            None => format!("is no key of a workload; known are {}", known.join(", ")),
+            Some(near) => format!("no key is called 'workload.{key}'; did you mean '{near}'?"),
+            None => {
+                format!("no key is called 'workload.{key}'; known are {}", known.join(", "))
+            }
         };
         if let Some(key) = self.load.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(error(format!("workload[{index}].{key}"), unknown(key, &all())));
