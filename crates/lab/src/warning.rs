@@ -243,7 +243,7 @@ impl fmt::Display for Spread {
         write!(f, "{contender} by a factor of {factor} (block {}", block + 1)?;
         match figures_all {
             1 => write!(f, ")"),
-            all => write!(f, " in '{figure}'; by 3 or more in {figures} of {all} figures)"),
+            all => write!(f, ", '{figure}'; by 3 or more in {figures} of {all} metrics)"),
         }
     }
 }
@@ -279,11 +279,11 @@ impl fmt::Display for Warning {
         match self {
             Warning::Failures { contender, failed, trials } => write!(
                 f,
-                "{contender}: {failed} of {trials} trials failed; the reason stands in records.jsonl and above"
+                "{contender}: {failed} of {trials} trials failed; records.jsonl has the reasons"
             ),
             Warning::ShortTrial { contender, median_ns } => write!(
                 f,
-                "{contender}: from the start of the load to the end of its sync it is only {} (median; the load's own figures may count less), which starting the command and timer noise can dominate; give the load more to do (at least 50 ms)",
+                "{contender}: run and sync take only {} (median): start-up and timer noise may dominate; give the load more to do (at least 50 ms)",
                 milliseconds(*median_ns)
             ),
             Warning::SlowFirstBlock { contender, figure, ratio } => write!(
@@ -320,7 +320,7 @@ impl fmt::Display for Warning {
                 let each: Vec<String> = contenders.iter().map(Spread::to_string).collect();
                 write!(
                     f,
-                    "the trials of one contender differ among themselves, {}: the device or the machine was disturbed, or the load is too short to be steady; look for other load on both, then measure longer and raise --min-runs",
+                    "trials vary widely: {}; look for other load on the machine, then measure longer and raise --min-runs",
                     words::list(&each)
                 )
             }

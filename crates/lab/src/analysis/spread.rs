@@ -108,7 +108,7 @@ mod tests {
         let [warning] = &warnings[..] else { panic!("{warnings:?}") };
         assert!(warning.is_grave());
         let text = warning.to_string();
-        let expected = "xfs by a factor of 20 (block 2 in '8k'; by 3 or more in 2 of 3 figures)";
+        let expected = "xfs by a factor of 20 (block 2, '8k'; by 3 or more in 2 of 3 metrics)";
         assert!(text.contains(expected) && text.contains("raise --min-runs"), "{text}");
     }
 
