@@ -1,5 +1,5 @@
-//! Runs a trial in a process of its own: `kurabe trial`, the spec on its standard input, events
-//! and the record on its standard output.
+//! Runs trials in processes of their own: `kurabe trial`, the spec and the turns on its standard
+//! input, events and the record on its standard output.
 //!
 //! Invariants: every trial has a scratch directory of its own, made before it and removed after it;
 //! the child is in a process group of its own, so that Ctrl-C reaches only the runner, which then
@@ -8,12 +8,13 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::event::Event;
+use lab::event::{Event, Turn};
 use lab::record::{Outcome, Phase, Record};
+use lab::slice::Slice;
 use lab::spec::TrialSpec;
 use rustix::process::{Pid, Signal, kill_process};
 use trial::device::Prepared;
@@ -22,7 +23,7 @@ use trial::scratch::Scratch;
 use trust::Directory;
 
 use crate::preflight::Pinned;
-use crate::runner::Executor;
+use crate::runner::{Executor, Pace};
 
 /// How long a stopped trial may take to unmount and detach before it is killed; the kernel gives
 /// back what it then still holds.
@@ -42,39 +43,17 @@ pub struct ProcessExecutor<'a> {
 
 impl Executor for ProcessExecutor<'_> {
     fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
-        let mut spec = spec.clone();
-        spec.directory_identity = spec.contender.directory.as_ref().and_then(|directory| {
-            let pinned = self.directories.iter().find(|(path, _)| path == directory);
-            pinned.map(|(_, identity)| *identity)
-        });
-        let started = Instant::now();
-        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let mut phase = Phase::Mkfs;
-        let begun = self.make_scratch(&spec);
-        let said = match &begun {
-            Ok(scratch) => {
-                spec.scratch = scratch.path();
-                self.converse(&spec, &mut phase, on_event)
-            }
-            Err(message) => Err(message.clone()),
-        };
-        let mut record = said.unwrap_or_else(|message| {
-            let mut record = Record::begun(&spec, unix_ns as u64);
-            record.elapsed_ns = started.elapsed().as_nanos() as u64;
-            record.outcome = if (self.stopped)() {
-                Outcome::Interrupted { phase }
-            } else {
-                Outcome::Failed { phase, message, output: String::new() }
-            };
-            record
-        });
-        if let Ok(scratch) = begun {
-            self.clear(scratch, &mut record);
-            if let (Some(device), true) = (self.device, record.outcome != Outcome::Completed) {
-                device.note_left();
-            }
-        }
-        record
+        let mut records = self.carry_out(std::slice::from_ref(spec), None, on_event);
+        records.pop().expect("one trial yields one record")
+    }
+
+    fn execute_together(
+        &mut self,
+        specs: &[TrialSpec],
+        pace: &mut Pace<'_>,
+        on_event: &mut dyn FnMut(&Event),
+    ) -> Vec<Record> {
+        self.carry_out(specs, Some(pace), on_event)
     }
 }
 
@@ -130,60 +109,284 @@ impl<'a> ProcessExecutor<'a> {
         }
     }
 
-    fn converse(
-        &self,
-        spec: &TrialSpec,
-        phase: &mut Phase,
+    /// Carries trials out that live at the same time, and gives their records in their order. Each
+    /// is begun when the one before it has only to settle, so that none makes its file system
+    /// beside another; then each waits for the turns that `pace` gives.
+    fn carry_out(
+        &mut self,
+        specs: &[TrialSpec],
+        mut pace: Option<&mut Pace<'_>>,
         on_event: &mut dyn FnMut(&Event),
-    ) -> Result<Record, String> {
-        let mut child = spawn().map_err(|error| format!("the trial cannot be started: {error}"))?;
-        let lines = read_lines(&mut child);
-        // The pipe stays open until the trial has ended: its end tells the trial that the runner
-        // is gone.
-        let mut input = child.stdin.take().expect("the input is a pipe");
-        let mut text = serde_json::to_string(spec).expect("a spec has a JSON form");
-        text.push('\n');
-        let told = input.write_all(text.as_bytes()).and_then(|()| input.flush());
-
-        let mut record = None;
-        let mut reason = String::new();
-        let mut stop_asked: Option<Instant> = None;
+    ) -> Vec<Record> {
+        let (sender, lines) = channel();
+        let mut trials: Vec<Talk<'a>> = Vec::new();
+        let mut is_ending = false;
         loop {
-            match lines.recv_timeout(Duration::from_millis(50)) {
-                Ok(line) => match serde_json::from_str(&line) {
-                    Ok(Event::Record { record: last }) => record = Some(*last),
-                    Ok(Event::Error { message }) => reason = format!(": {message}"),
-                    Ok(event) => {
-                        if let Event::Phase { phase: begun } = &event {
-                            *phase = *begun;
-                        }
-                        on_event(&event);
-                    }
-                    Err(error) => on_event(&Event::Status {
-                        text: format!("the trial said something unexpected ({error}): {line}"),
-                    }),
-                },
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+            let is_stopped = (self.stopped)() || pace.as_ref().is_some_and(|pace| pace.is_over());
+            if trials.len() < specs.len()
+                && trials.last().is_none_or(|last| last.state != State::Beginning)
+            {
+                let number = trials.len();
+                trials.push(self.begin(&specs[number], number, is_stopped, &sender));
+            } else if trials.iter().all(|trial| trial.state == State::Ended) {
+                break;
             }
-            match stop_asked {
-                None if (self.stopped)() => {
-                    signal(&child, Signal::TERM);
-                    stop_asked = Some(Instant::now());
+            if let Some(pace) = &mut pace
+                && trials.len() == specs.len()
+            {
+                pass_the_turn(&mut trials, pace, &mut is_ending);
+            }
+            match lines.recv_timeout(LOOK_INTERVAL) {
+                Ok((number, Some(line))) => {
+                    let said = trials[number].hear(&line, on_event);
+                    if let (Some(slice), Some(pace)) = (said, &mut pace) {
+                        pace.took(&slice);
+                    }
                 }
-                Some(asked) if asked.elapsed() > STOP_GRACE => signal(&child, Signal::KILL),
-                _ => {}
+                Ok((number, None)) => trials[number].state = State::Ended,
+                Err(_) => {}
+            }
+            if is_stopped {
+                trials.iter_mut().for_each(Talk::stop);
             }
         }
-        let status =
-            child.wait().map_err(|error| format!("the trial cannot be waited for: {error}"))?;
-        drop(input);
-        record.ok_or_else(|| match told {
-            Err(error) => format!("the trial took no spec: {error} ({})", describe(status)),
-            Ok(()) => {
-                format!("the trial's process ended without a record ({}){reason}", describe(status))
+        let is_stopped = (self.stopped)() || pace.is_some_and(|pace| pace.is_over());
+        trials.into_iter().map(|trial| self.record_of(trial, is_stopped)).collect()
+    }
+
+    /// Starts a trial's process and tells it what to do.
+    fn begin(
+        &mut self,
+        spec: &TrialSpec,
+        number: usize,
+        is_stopped: bool,
+        lines: &Sender<(usize, Option<String>)>,
+    ) -> Talk<'a> {
+        let mut spec = spec.clone();
+        spec.directory_identity = spec.contender.directory.as_ref().and_then(|directory| {
+            let pinned = self.directories.iter().find(|(path, _)| path == directory);
+            pinned.map(|(_, identity)| *identity)
+        });
+        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let mut talk = Talk {
+            started: Instant::now(),
+            unix_ns: unix_ns as u64,
+            scratch: None,
+            running: None,
+            state: State::Ended,
+            phase: Phase::Mkfs,
+            record: None,
+            problem: None,
+            reason: String::new(),
+            stop_asked: None,
+            spec,
+        };
+        if is_stopped {
+            talk.problem = Some("the study was stopped".into());
+            return talk;
+        }
+        let part = match (self.device, talk.spec.side_by_side) {
+            (Some(device), Some(together)) => {
+                device.part(together.part, together.contenders).map(Some)
             }
-        })
+            _ => Ok(talk.spec.device.take()),
+        };
+        match part {
+            Ok(part) => talk.spec.device = part,
+            Err(error) => {
+                talk.problem = Some(error.to_string());
+                return talk;
+            }
+        }
+        match self.make_scratch(&talk.spec) {
+            Ok(scratch) => {
+                talk.spec.scratch = scratch.path();
+                talk.scratch = Some(scratch);
+            }
+            Err(message) => {
+                talk.problem = Some(message);
+                return talk;
+            }
+        }
+        match spawn() {
+            Ok(mut child) => {
+                read_lines(&mut child, number, lines);
+                // The pipe stays open until the trial has ended: its end tells the trial that the
+                // runner is gone.
+                let input = child.stdin.take().expect("the input is a pipe");
+                talk.running = Some((child, input));
+                talk.state = State::Beginning;
+                let text = serde_json::to_string(&talk.spec).expect("a spec has a JSON form");
+                if let Err(error) = talk.tell(&text) {
+                    talk.problem = Some(format!("the trial took no spec: {error}"));
+                }
+            }
+            Err(error) => talk.problem = Some(format!("the trial cannot be started: {error}")),
+        }
+        talk
+    }
+
+    /// The record of a trial that has ended, however it did, with everything given back.
+    fn record_of(&mut self, talk: Talk<'a>, is_stopped: bool) -> Record {
+        let Talk { spec, scratch, running, phase, record, problem, reason, .. } = talk;
+        let status = running.map(|(mut child, input)| {
+            let status = child.wait();
+            drop(input);
+            status.map_or_else(|error| format!("it cannot be waited for: {error}"), describe)
+        });
+        let mut record = record.unwrap_or_else(|| {
+            let message = match (problem, status) {
+                (Some(problem), None) => problem,
+                (Some(problem), Some(status)) => format!("{problem} ({status})"),
+                (None, status) => format!(
+                    "the trial's process ended without a record ({}){reason}",
+                    status.unwrap_or_default()
+                ),
+            };
+            let mut record = Record::begun(&spec, talk.unix_ns);
+            record.elapsed_ns = talk.started.elapsed().as_nanos() as u64;
+            record.outcome = match is_stopped {
+                true => Outcome::Interrupted { phase },
+                false => Outcome::Failed { phase, message, output: String::new() },
+            };
+            record
+        });
+        if let Some(scratch) = scratch {
+            self.clear(scratch, &mut record);
+            if let (Some(device), true) = (self.device, record.outcome != Outcome::Completed) {
+                device.note_left();
+            }
+        }
+        record
+    }
+}
+
+/// How often the runner looks whether it is asked to stop.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How far a trial is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It makes its file system and what the load needs.
+    Beginning,
+    /// It settles.
+    Settling,
+    /// It waits for its turn.
+    Ready,
+    /// It has its turn.
+    Turn,
+    /// It was told that there are no more turns.
+    Ending,
+    /// It checks its file system, which costs the others nothing that is compared.
+    Checking,
+    /// Its process has closed its output.
+    Ended,
+}
+
+/// The talk with one trial's process.
+struct Talk<'a> {
+    spec: TrialSpec,
+    started: Instant,
+    unix_ns: u64,
+    scratch: Option<Scratch<'a>>,
+    running: Option<(Child, ChildStdin)>,
+    state: State,
+    phase: Phase,
+    record: Option<Record>,
+    /// Why it could not even be told what to do.
+    problem: Option<String>,
+    /// What it said of its own end.
+    reason: String,
+    stop_asked: Option<Instant>,
+}
+
+impl Talk<'_> {
+    fn tell(&mut self, line: &str) -> io::Result<()> {
+        let Some((_, input)) = &mut self.running else { return Ok(()) };
+        writeln!(input, "{line}")?;
+        input.flush()
+    }
+
+    /// Gives it a turn, or tells it that there are no more. One that is gone says so by itself.
+    fn give(&mut self, turn: &Turn) {
+        let _ = self.tell(&serde_json::to_string(turn).expect("a turn has a JSON form"));
+        self.state = match turn {
+            Turn::Slice { .. } => State::Turn,
+            Turn::End => State::Ending,
+        };
+    }
+
+    /// Takes in a line; gives the slice when it was of one.
+    fn hear(&mut self, line: &str, on_event: &mut dyn FnMut(&Event)) -> Option<Slice> {
+        let event = match serde_json::from_str(line) {
+            Ok(Event::Record { record }) => {
+                self.record = Some(*record);
+                return None;
+            }
+            Ok(Event::Error { message }) => {
+                self.reason = format!(": {message}");
+                return None;
+            }
+            Ok(event) => event,
+            Err(error) => Event::Status {
+                text: format!("the trial said something unexpected ({error}): {line}"),
+            },
+        };
+        match &event {
+            Event::Phase { phase } => {
+                self.phase = *phase;
+                match phase {
+                    Phase::Settle if self.state == State::Beginning => self.state = State::Settling,
+                    Phase::Check if self.state == State::Ending => self.state = State::Checking,
+                    _ => {}
+                }
+            }
+            Event::Ready | Event::Slice { .. } => self.state = State::Ready,
+            _ => {}
+        }
+        on_event(&event);
+        match event {
+            Event::Slice { slice } => Some(slice),
+            _ => None,
+        }
+    }
+
+    /// Asks it to stop, and kills it when it does not.
+    fn stop(&mut self) {
+        let Some((child, _)) = &self.running else { return };
+        if self.state == State::Ended {
+            return;
+        }
+        match self.stop_asked {
+            None => {
+                signal(child, Signal::TERM);
+                self.stop_asked = Some(Instant::now());
+            }
+            Some(asked) if asked.elapsed() > STOP_GRACE => signal(child, Signal::KILL),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Gives the next turn when nobody has one and everybody is ready for it; when there are no more,
+/// ends the trials one after the other.
+fn pass_the_turn(trials: &mut [Talk<'_>], pace: &mut Pace<'_>, is_ending: &mut bool) {
+    let is_busy = |trial: &Talk<'_>| {
+        matches!(trial.state, State::Beginning | State::Settling | State::Turn | State::Ending)
+    };
+    if trials.iter().any(is_busy) {
+        return;
+    }
+    let live: Vec<usize> =
+        (0..trials.len()).filter(|number| trials[*number].state == State::Ready).collect();
+    if !*is_ending {
+        match pace.next(&live) {
+            Some((number, turn)) => return trials[number].give(&turn),
+            None => *is_ending = true,
+        }
+    }
+    if let Some(number) = live.first() {
+        trials[*number].give(&Turn::End);
     }
 }
 
@@ -197,18 +400,19 @@ fn spawn() -> io::Result<Child> {
         .spawn()
 }
 
-fn read_lines(child: &mut Child) -> Receiver<String> {
+/// Reads what a trial says, line by line; its end is no line.
+fn read_lines(child: &mut Child, number: usize, lines: &Sender<(usize, Option<String>)>) {
     let output = child.stdout.take().expect("the output is a pipe");
-    let (sender, receiver) = channel();
+    let lines = lines.clone();
     std::thread::spawn(move || {
-        for line in BufReader::new(output).lines() {
-            let Ok(line) = line else { break };
-            if sender.send(line).is_err() {
-                break;
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if lines.send((number, Some(line))).is_err() {
+                return;
             }
         }
+        // Nobody listens any more when the runner has given up.
+        let _ = lines.send((number, None));
     });
-    receiver
 }
 
 fn signal(child: &Child, signal: Signal) {

@@ -236,6 +236,17 @@ pub struct StudyArgs {
     /// Caches before the run: cold (dropped) or warm. [default: cold]
     #[arg(long, value_name = "STATE")]
     pub cache: Option<String>,
+    /// Let the contenders of a block stand side by side, each on an equal part of the device, and
+    /// take turns. [default: where that is fair]
+    #[arg(long, conflicts_with = "one_at_a_time")]
+    pub side_by_side: bool,
+    /// Let the contenders of a block come one at a time, each on the whole device.
+    #[arg(long)]
+    pub one_at_a_time: bool,
+    /// Time for the turns of a block of contenders side by side. [default: until 70 % of the block's
+    /// time was measured]
+    #[arg(long, value_name = "TIME")]
+    pub block_time: Option<String>,
     /// Seed of the order. [default: random, recorded]
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
@@ -448,6 +459,10 @@ impl StudyArgs {
         set(&mut text.timeout, &self.timeout);
         set(&mut text.idle_wait, &self.idle_wait);
         set(&mut text.cache, &self.cache);
+        set(&mut text.block_time, &self.block_time);
+        if self.side_by_side || self.one_at_a_time {
+            text.side_by_side = Some(self.side_by_side);
+        }
         set(&mut text.seed, &self.seed);
         set(&mut text.same_within, &self.same_within);
         set(&mut text.name, &self.name);

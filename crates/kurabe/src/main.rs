@@ -15,6 +15,7 @@ mod progress;
 mod reporting;
 mod runner;
 mod session;
+mod side_by_side;
 mod sitting;
 mod studies;
 mod terminal;

@@ -186,7 +186,9 @@ impl Observer for Progress {
         let doing = match event {
             Event::Phase { phase } => phase.name(),
             Event::Status { text } => text,
-            Event::Record { .. } | Event::Error { .. } => return,
+            Event::Ready | Event::Slice { .. } | Event::Record { .. } | Event::Error { .. } => {
+                return;
+            }
         };
         let message = format!("{}: {doing}{}", self.contender, self.estimate_text());
         self.bar.set_message(one_line(&message));

@@ -16,10 +16,23 @@ use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
 use lab::spec::{Device, TrialSpec};
 
-/// Carries one trial out, somewhere.
+mod pace;
+
+pub use pace::{Length, Pace};
+
+/// Carries trials out, somewhere.
 pub trait Executor {
     /// Runs the trial and always yields a record: a trial that died is a record of its death.
     fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record;
+
+    /// Runs trials that live at the same time and take the turns that `pace` gives; yields a record
+    /// for each, in their order.
+    fn execute_together(
+        &mut self,
+        specs: &[TrialSpec],
+        pace: &mut Pace<'_>,
+        on_event: &mut dyn FnMut(&Event),
+    ) -> Vec<Record>;
 }
 
 /// Sees what happens.
@@ -115,50 +128,81 @@ pub fn run(
             let is_wanted =
                 |trial: &&PlannedTrial| wanted(plan, records, surroundings.sitting, &step, trial);
             let block_trials = unit.iter().filter(is_wanted).count() as u32;
+            let sitting = if again { surroundings.sitting } else { 0 };
+            let mut open = Vec::new();
             for trial in unit {
                 if fails_throughout(plan, records, surroundings, block, trial) {
                     end = End::Failing;
-                    continue;
-                }
-                let sitting = if again { surroundings.sitting } else { 0 };
-                let done = |record: &Record| {
-                    record.trial == trial.trial && record.has_ended() && record.sitting >= sitting
-                };
-                if records.iter().any(done)
-                    || !wanted(plan, records, surroundings.sitting, &step, trial)
+                } else if !is_done(records, trial, sitting)
+                    && wanted(plan, records, surroundings.sitting, &step, trial)
                 {
+                    open.push(*trial);
+                }
+            }
+            let is_together = plan.takes_turns(unit[0].workload);
+            for together in open.chunks(if is_together { open.len().max(1) } else { 1 }) {
+                // Failures of the trials before may have left nothing to do.
+                let still = |trial: &&PlannedTrial| {
+                    wanted(plan, records, surroundings.sitting, &step, trial)
+                };
+                let together: Vec<PlannedTrial> = together.iter().filter(still).copied().collect();
+                if together.is_empty() {
                     continue;
                 }
                 if (surroundings.stopped)() {
                     return Ok(End::Stopped);
                 }
-                // The executor says where the trial has its files.
-                let mut spec =
-                    plan.spec(block, *trial, surroundings.device.as_ref(), PathBuf::new());
-                let budget_left = match limit_by_budget(plan, records, surroundings, &mut spec) {
-                    Limit::Spent => return Ok(End::Budget),
-                    Limit::Left(left) => left,
-                };
+                // The executor says where a trial has its files.
+                let mut specs: Vec<TrialSpec> = together
+                    .iter()
+                    .map(|trial| {
+                        plan.spec(block, *trial, surroundings.device.as_ref(), PathBuf::new())
+                    })
+                    .collect();
+                let mut budget_left = None;
+                for spec in &mut specs {
+                    match limit_by_budget(plan, records, surroundings, spec) {
+                        Limit::Spent => return Ok(End::Budget),
+                        Limit::Left(left) => budget_left = left,
+                    }
+                }
                 if again {
                     let of_unit = |record: &Record| unit.iter().any(|t| t.trial == record.trial);
                     records.retain(|record| record.sitting >= sitting || !of_unit(record));
                 }
-                observer.trial_begins(&Position {
-                    spec: &spec,
-                    trials_done: records.iter().filter(|record| record.has_ended()).count(),
-                    trials_expected: trials_expected(plan, block),
-                    trials_max: plan.blocks.iter().map(|block| block.trials.len()).sum(),
-                    budget_left,
-                    trial_time: trial_time(plan, records),
-                });
-                let mut record = carry_out(plan, surroundings, executor, observer, &spec);
-                record.block_trials = Some(block_trials);
-                let interrupted = !record.has_ended();
-                records.push(writer.append(record)?);
-                observer.trial_ended(&records[records.len() - 1]);
+                for (number, spec) in specs.iter().enumerate() {
+                    let ended = records.iter().filter(|record| record.has_ended()).count();
+                    observer.trial_begins(&Position {
+                        spec,
+                        trials_done: ended + number,
+                        trials_expected: trials_expected(plan, block),
+                        trials_max: plan.blocks.iter().map(|block| block.trials.len()).sum(),
+                        budget_left,
+                        trial_time: trial_time(plan, records),
+                    });
+                }
+                let carried = match is_together {
+                    false => vec![carry_out(plan, surroundings, executor, observer, &specs[0])],
+                    true => {
+                        let length = length(plan, records, block, budget_left);
+                        let seed = specs[0].order_seed;
+                        let mut pace = Pace::new(seed, length, surroundings.elapsed);
+                        let on_event = &mut |event: &Event| observer.event(event);
+                        let mut carried = executor.execute_together(&specs, &mut pace, on_event);
+                        carried.iter_mut().for_each(|r| r.sitting = surroundings.sitting);
+                        carried
+                    }
+                };
                 tried = true;
+                let mut interrupted = false;
+                for mut record in carried {
+                    record.block_trials = Some(block_trials);
+                    interrupted |= !record.has_ended();
+                    records.push(writer.append(record)?);
+                    observer.trial_ended(&records[records.len() - 1]);
+                }
                 if interrupted {
-                    let cut_by_budget = spec.timeout_ns != plan.study.timeout_ns;
+                    let cut_by_budget = is_together || specs[0].timeout_ns != plan.study.timeout_ns;
                     return Ok(if cut_by_budget && !(surroundings.stopped)() {
                         End::Budget
                     } else {
@@ -174,6 +218,37 @@ pub fn run(
         }
     }
     Ok(end)
+}
+
+/// Whether a trial was carried out, in this sitting or one since.
+fn is_done(records: &[Record], trial: &PlannedTrial, sitting: u32) -> bool {
+    records.iter().any(|record| {
+        record.trial == trial.trial && record.has_ended() && record.sitting >= sitting
+    })
+}
+
+/// How long a block of trials that take turns goes on. What the budget leaves is shared by the
+/// blocks until the least number of them, this one included.
+fn length(
+    plan: &Plan,
+    records: &[Record],
+    block: &PlannedBlock,
+    budget_left: Option<Duration>,
+) -> Length {
+    let study = &plan.study;
+    let units = |block: &PlannedBlock| {
+        let units = block.trials.chunk_by(|one, other| one.workload == other.workload);
+        units.filter(|unit| !is_done(records, &unit[0], 0)).count() as u32
+    };
+    let is_due = |other: &&PlannedBlock| other.warmup || other.block < study.blocks_min;
+    let due: u32 = plan.blocks.iter().filter(is_due).map(units).sum();
+    let due =
+        due.max(if block.warmup || block.block < study.blocks_min { 1 } else { units(block) });
+    Length {
+        rounds: study.block_time_ns.map(Duration::from_nanos),
+        fair_share: budget_left.map(|left| left / due.max(1)),
+        limit: budget_left,
+    }
 }
 
 /// Whether every trial that is wanted was carried out, so that [`run`] would do nothing.
@@ -342,6 +417,10 @@ fn limit_by_budget(
         return Limit::Spent;
     }
     let left_ns = left.as_nanos() as u64;
+    // Trials that take turns are bounded together, by their pace.
+    if spec.side_by_side.is_some() {
+        return Limit::Left(Some(left));
+    }
     if spec.timeout_ns.is_none_or(|timeout_ns| left_ns < timeout_ns) {
         spec.timeout_ns = Some(left_ns);
     }
@@ -367,7 +446,7 @@ fn trial_time(plan: &Plan, records: &[Record]) -> Option<Duration> {
     if records.len() < per_block {
         return None;
     }
-    let total_ns: u64 = records.iter().map(|record| record.elapsed_ns).sum();
+    let total_ns: u64 = records.iter().map(Record::own_elapsed_ns).sum();
     Some(Duration::from_nanos(total_ns / records.len() as u64))
 }
 

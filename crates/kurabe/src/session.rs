@@ -22,6 +22,7 @@ use crate::flags::{
 use crate::load_flags;
 use crate::preflight::{device_request, preflight, read_files, room};
 use crate::presentation::Presentation;
+use crate::side_by_side;
 use crate::sitting::Sitting;
 use crate::studies;
 use crate::terminal;
@@ -66,13 +67,15 @@ fn check_options(study: &Study) -> Result<(), Failure> {
 fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     read_files(&mut study)?;
     check_options(&study)?;
-    let room = room(&study, &device_request(&study, destroy)?);
+    let request = device_request(&study, destroy)?;
+    let room = room(&study, &request);
     for workload in &study.workloads {
         let refused =
             |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));
         let load = KINDS.open(&workload.load).map_err(refused)?;
         let text = load.plan(room.as_ref()).map_err(refused)?;
-        terminal::print(&format!("{}\n{text}\n", workload.name));
+        let order = side_by_side::words(&study, workload, &request);
+        terminal::print(&format!("{}\ncontenders            {order}\n{text}\n", workload.name));
     }
     Ok(exit::OK)
 }
@@ -201,10 +204,13 @@ fn begin(
     read_files(&mut study)?;
     let presentation = Presentation::new(&present.show, text.style.as_deref())?;
     let directories = preflight(&study, args.destroy.as_deref())?;
+    let request = device_request(&study, args.destroy.as_deref())?;
+    let side_by_side = side_by_side::chosen(&study, &request)?;
     // Short enough to be typed again by hand.
     let seed = study.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let out = present.out.clone().unwrap_or_else(|| default_directory(&study.name));
-    let plan = Plan::new(study, seed);
+    let mut plan = Plan::new(study, seed);
+    plan.side_by_side = side_by_side;
     let writer = ResultWriter::create(&out, &plan, &file_of(text)).map_err(Failure::refused)?;
     let sitting = Sitting {
         plan,

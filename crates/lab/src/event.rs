@@ -1,9 +1,10 @@
 //! What a trial says while it goes on: one JSON object a line on its standard output, the record
-//! last.
+//! last; and what one that takes turns with others is told on its standard input.
 
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Phase, Record};
+use crate::slice::Slice;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,13 @@ pub enum Event {
         /// A short text.
         text: String,
     },
+    /// The trial waits for its first turn: everything that comes before the measured run is done.
+    Ready,
+    /// A turn is over, and everything is ready for another one.
+    Slice {
+        /// What it cost.
+        slice: Slice,
+    },
     /// The trial's process cannot go on and yields no record.
     Error {
         /// Why.
@@ -29,4 +37,21 @@ pub enum Event {
         /// What it yielded.
         record: Box<Record>,
     },
+}
+
+/// What a trial that takes turns is told, one JSON object a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "turn", rename_all = "kebab-case")]
+pub enum Turn {
+    /// Carry one slice out.
+    Slice {
+        /// Round of the block, from 0: every contender has one slice in each.
+        round: u32,
+        /// Place within the round, from 0.
+        position: u32,
+        /// Whether no other slice follows, so that nothing need be made ready for one.
+        last: bool,
+    },
+    /// There are no more turns.
+    End,
 }

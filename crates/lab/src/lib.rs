@@ -16,6 +16,7 @@ pub mod plan;
 pub mod published;
 pub mod record;
 pub mod result;
+pub mod slice;
 pub mod spec;
 pub mod statistics;
 pub mod study;

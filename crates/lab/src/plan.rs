@@ -3,13 +3,15 @@
 //!
 //! Invariant: every block holds each pair of workload and contender exactly once.
 
+use std::collections::BTreeSet;
+
 use rand::seq::SliceRandom;
 use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::record::Record;
-use crate::spec::{Device, SCHEMA_VERSION, TrialSpec};
+use crate::spec::{Device, SCHEMA_VERSION, SideBySide, TrialSpec};
 use crate::statistics::{ComparisonOptions, StopRule, parse_gate};
 use crate::study::Study;
 
@@ -26,6 +28,10 @@ pub struct Plan {
     pub stop_rule: StopRule,
     /// The trials, block by block; the warm-up blocks come first.
     pub blocks: Vec<PlannedBlock>,
+    /// Names of the workloads under which the contenders of a block stand side by side and take
+    /// turns; under the others they come one at a time, as in all plans that name none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub side_by_side: BTreeSet<String>,
 }
 
 /// One trial of every contender under every workload, in random order.
@@ -58,7 +64,14 @@ impl Plan {
         let warmups = (0..study.warmup_blocks).map(|block| (block, true));
         let counted = (0..study.blocks_max).map(|block| (block, false));
         let numbers: Vec<(u32, bool)> = warmups.chain(counted).collect();
-        let mut plan = Plan { schema: SCHEMA_VERSION, study, seed, stop_rule, blocks: Vec::new() };
+        let mut plan = Plan {
+            schema: SCHEMA_VERSION,
+            study,
+            seed,
+            stop_rule,
+            blocks: Vec::new(),
+            side_by_side: BTreeSet::new(),
+        };
         plan.append(numbers);
         plan
     }
@@ -122,6 +135,7 @@ impl Plan {
         let study = &self.study;
         let contender = study.contenders[trial.contender].clone();
         let device = device.filter(|_| contender.directory.is_none()).cloned();
+        let side_by_side = self.side_by_side(block, trial);
         TrialSpec {
             schema: SCHEMA_VERSION,
             trial: trial.trial,
@@ -131,6 +145,7 @@ impl Plan {
             contender,
             directory_identity: None,
             device,
+            side_by_side,
             workload: study.workloads[trial.workload].clone(),
             cache: study.cache,
             timeout_ns: study.timeout_ns,
@@ -142,12 +157,34 @@ impl Plan {
         }
     }
 
+    /// Whether the contenders of a block take turns under the workload with this index.
+    pub fn takes_turns(&self, workload: usize) -> bool {
+        self.side_by_side.contains(&self.study.workloads[workload].name)
+    }
+
+    /// Whether a workload's contenders take turns, and on which part of the device one of them
+    /// stands in a block: that is drawn anew for each block, so that a place that is faster than
+    /// another favours nobody.
+    fn side_by_side(&self, block: &PlannedBlock, trial: PlannedTrial) -> Option<SideBySide> {
+        if !self.takes_turns(trial.workload) {
+            return None;
+        }
+        let mut parts: Vec<u32> = (0..self.study.contenders.len() as u32).collect();
+        let first = block.trials.iter().find(|other| other.workload == trial.workload)?;
+        parts.shuffle(&mut self.random_of(first.trial));
+        Some(SideBySide { contenders: parts.len() as u32, part: parts[trial.contender] })
+    }
+
     /// The seed of the order within a trial: another one for each trial of the study.
     fn order_seed(&self, trial: u32) -> u64 {
+        self.random_of(trial).next_u64()
+    }
+
+    /// What is drawn within a trial. The plan's own order is drawn from stream 0.
+    fn random_of(&self, trial: u32) -> ChaCha8Rng {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
-        // The plan's own order is drawn from stream 0.
         random.set_stream(1 + u64::from(trial));
-        random.next_u64()
+        random
     }
 
     /// Refuses what [`Plan::new`] never makes, so that whoever uses a plan that was read from a
@@ -296,8 +333,6 @@ impl Balance {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::fixture;
     use crate::study::{CommandText, StudyText, WorkloadText};

@@ -12,7 +12,8 @@ pub use vocabulary::report::TIME_METRIC;
 
 use crate::load::{Aside, LoadReport, Metric, Unit};
 use crate::name;
-use crate::spec::{SCHEMA_VERSION, TrialSpec};
+use crate::slice::Slice;
+use crate::spec::{SCHEMA_VERSION, SideBySide, TrialSpec};
 
 /// What one trial yielded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,6 +102,12 @@ pub struct Record {
     /// What the load says of itself, when it is more than a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadReport>,
+    /// With whom it took turns; absent for a trial that had the machine to itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side_by_side: Option<SideBySide>,
+    /// Its slices, of which everything from `prepare` to `sync` and to `cleanup` is the mean.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Slice>,
 }
 
 /// Number of the first sitting of a study.
@@ -222,6 +229,8 @@ impl Record {
             outlived: false,
             notes: Vec::new(),
             load: None,
+            side_by_side: spec.side_by_side,
+            slices: Vec::new(),
         }
     }
 
@@ -265,6 +274,13 @@ impl Record {
         (&self.workload, self.warmup, self.block)
     }
 
+    /// The trial's share of the time in which it lived, in ns: those that take turns live at the
+    /// same time.
+    pub fn own_elapsed_ns(&self) -> u64 {
+        let together = |of: SideBySide| self.block_trials.unwrap_or(of.contenders).max(1);
+        self.elapsed_ns / u64::from(self.side_by_side.map_or(1, together))
+    }
+
     /// Whether the trial ended by itself. One that was interrupted is carried out again by the next
     /// sitting; one that failed is not.
     pub fn has_ended(&self) -> bool {
@@ -274,6 +290,12 @@ impl Record {
     /// The phase's entry, when it was reached.
     pub fn phase(&self, phase: Phase) -> Option<&PhaseRecord> {
         self.phases.iter().find(|entry| entry.phase == phase)
+    }
+
+    /// The time of a phase among those from `place` on; 0 where there is none.
+    pub fn phase_after(&self, place: usize, phase: Phase) -> u64 {
+        let later = self.phases.get(place..).unwrap_or_default();
+        later.iter().find(|entry| entry.phase == phase).map_or(0, |entry| entry.elapsed_ns)
     }
 
     /// Run and sync together, in ns: the time that is compared, since a write is not over when
@@ -303,8 +325,15 @@ impl Record {
 
     /// What the device did for the run and its sync.
     pub fn run_device(&self) -> Option<DeviceDelta> {
-        let run = self.phase(Phase::Run)?.device?;
-        Some(match self.phase(Phase::Sync).and_then(|sync| sync.device) {
+        self.run_device_after(0)
+    }
+
+    /// The same of the phases from `place` on.
+    pub fn run_device_after(&self, place: usize) -> Option<DeviceDelta> {
+        let later = self.phases.get(place..)?;
+        let phase = |phase| later.iter().find(|entry: &&PhaseRecord| entry.phase == phase);
+        let run = phase(Phase::Run)?.device?;
+        Some(match phase(Phase::Sync).and_then(|sync| sync.device) {
             Some(sync) => run + sync,
             None => run,
         })

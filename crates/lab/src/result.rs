@@ -141,7 +141,7 @@ impl StoredResult {
         let fill_ns = |facts: &serde_json::Value| facts.pointer("/device/fill_ns")?.as_u64();
         let fillings = self.earlier_facts.iter().chain(&self.facts).filter_map(fill_ns);
         let records = self.records.iter().chain(&self.superseded);
-        let trials = records.map(|record| record.elapsed_ns);
+        let trials = records.map(Record::own_elapsed_ns);
         fillings.chain(trials).fold(0, u64::saturating_add)
     }
 }

@@ -37,6 +37,10 @@ pub struct TrialSpec {
     /// What it stands on; absent for a contender that needs no device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
+    /// Whether the trial takes turns with the others of its block; absent for one that has the
+    /// machine to itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side_by_side: Option<SideBySide>,
     /// The load.
     pub workload: Workload,
     /// State of the caches when the run begins.
@@ -58,6 +62,15 @@ pub struct TrialSpec {
     pub scratch: PathBuf,
     /// Where the command's standard output and error go.
     pub output: Output,
+}
+
+/// The trials of one block that live together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideBySide {
+    /// How many they are.
+    pub contenders: u32,
+    /// Which of the device's equal parts this one stands on, from 0.
+    pub part: u32,
 }
 
 /// What a trial stands on, as the trial room prepared it and attaches it.

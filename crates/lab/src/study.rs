@@ -91,6 +91,12 @@ pub struct StudyText {
     /// `cold` or `warm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
+    /// Whether the contenders of a block stand side by side and take turns, or come one at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub side_by_side: Option<bool>,
+    /// Time for the turns of a block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_time: Option<String>,
     /// Margin in percent within which two contenders count as the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_within: Option<f64>,
@@ -174,6 +180,12 @@ pub struct Study {
     pub idle_wait_ns_max: u64,
     /// State of the caches when the run begins.
     pub cache: Cache,
+    /// Whether the contenders of a block stand side by side, when the person said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side_by_side: Option<bool>,
+    /// Time for the turns of a block in ns, when the person named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_time_ns: Option<u64>,
     /// Margin within which two contenders count as the same: 0.05 is 5 %.
     pub same_within: f64,
     /// Where the command's output goes.
@@ -324,6 +336,8 @@ impl StudyText {
                     return Err(error("cache", format!("'{other}' is neither 'cold' nor 'warm'")));
                 }
             },
+            side_by_side: self.side_by_side,
+            block_time_ns: optional("block-time", &self.block_time)?,
             same_within: self.resolve_margin()?,
             output: match self.output.as_deref() {
                 None | Some("null") => Output::Null,

@@ -181,6 +181,8 @@ static STUDY: Level = Level {
         "timeout",
         "idle-wait",
         "cache",
+        "side-by-side",
+        "block-time",
         "same-within",
         "output",
         "gate",

@@ -9,8 +9,11 @@ mod dbench;
 mod dbench_replay;
 mod fio;
 mod fio_matrix;
+mod merged;
 mod objects;
 mod tree;
+
+pub use merged::merged;
 
 use std::time::SystemTime;
 

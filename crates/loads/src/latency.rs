@@ -17,9 +17,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{
-    IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
+    IntervalLogIterator, IntervalLogWriterBuilder, IntervalLogWriterError, LogEntry, Tag,
 };
 use hdrhistogram::serialization::{
     Deserializer, Serializer, V2DeflateSerializeError, V2DeflateSerializer, V2Serializer,
@@ -528,6 +530,40 @@ impl Recording {
     /// Length of the interval that begins at `start_ns`: the last one ends with the last operation.
     fn duration_from(&self, start_ns: u64) -> u64 {
         self.interval_ns.min(self.last_ended_ns.saturating_sub(start_ns)).max(1)
+    }
+
+    /// Reads what [`Recording::write_log`] wrote, without its series. Of the latencies a histogram
+    /// knows no more than the bucket, so sums and maximum are those of the buckets, and bytes of none.
+    ///
+    /// # Errors
+    ///
+    /// What is no such log, with the number of the entry.
+    pub fn read_log(log: &str) -> Result<Recording, String> {
+        let mut recording = Recorder::new().finish();
+        let mut deserializer = Deserializer::new();
+        for (number, entry) in IntervalLogIterator::new(log.as_bytes()).enumerate() {
+            let wrong = |problem: String| format!("entry {}: {problem}", number + 1);
+            let LogEntry::Interval(interval) =
+                entry.map_err(|error| wrong(format!("{error:?}")))?
+            else {
+                continue;
+            };
+            let packed = STANDARD
+                .decode(interval.encoded_histogram())
+                .map_err(|error| wrong(error.to_string()))?;
+            let histogram: Histogram<u64> = deserializer
+                .deserialize(&mut packed.as_slice())
+                .map_err(|error| wrong(error.to_string()))?;
+            let place = recording.place_of(interval.tag().map_or("", |tag| tag.as_str()));
+            let kind = &mut recording.kinds[place];
+            add_histogram(&mut kind.histogram, &histogram);
+            kind.sums.add(&Sums {
+                bytes: 0,
+                total_ns: (histogram.mean() * histogram.len() as f64) as u64,
+                max_ns: histogram.max(),
+            });
+        }
+        Ok(recording)
     }
 
     /// Writes the histograms in the standard interval log of HdrHistogram (V2, compressed), one

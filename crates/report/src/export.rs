@@ -300,6 +300,7 @@ mod tests {
             contender,
             directory_identity: None,
             device: None,
+            side_by_side: None,
             workload,
             cache: Cache::Cold,
             timeout_ns: None,

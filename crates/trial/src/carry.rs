@@ -7,9 +7,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::event::Event;
+use lab::event::{Event, Turn};
 use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
 use lab::spec::{Cache, CommandLine, Output, TrialSpec};
 use loads::KINDS;
@@ -35,12 +36,16 @@ const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 const QUIET_INTERVALS: u32 = 3;
 const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Carries the trial out and tells `emit` what it is doing.
+mod turns;
+
+/// Carries the trial out and tells `emit` what it is doing. A trial that stands side by side with
+/// others is told by `turns` when it is its turn.
 pub fn carry_out(
     spec: &TrialSpec,
     scratch: Occupied,
     host: &HostProc,
     stop: &Stop,
+    turns: &Receiver<Turn>,
     emit: &mut dyn FnMut(&Event),
 ) -> Record {
     let started = Instant::now();
@@ -50,6 +55,7 @@ pub fn carry_out(
         scratch: Arc::new(scratch),
         host,
         stop,
+        turns,
         emit,
         deadline: spec.timeout_ns.map(|limit| started + Duration::from_nanos(limit)),
         record: Record::begun(spec, unix.as_nanos() as u64),
@@ -79,6 +85,7 @@ struct Trial<'a> {
     scratch: Arc<Occupied>,
     host: &'a HostProc,
     stop: &'a Stop,
+    turns: &'a Receiver<Turn>,
     emit: &'a mut dyn FnMut(&Event),
     deadline: Option<Instant>,
     record: Record,
@@ -121,6 +128,7 @@ impl Trial<'_> {
         let mut stage =
             Stage::new(&spec.contender, &node, size_bytes, self.discards(), &self.scratch);
         stage.directory_identity = spec.directory_identity;
+        stage.takes_turns = spec.side_by_side.is_some();
         if let Some(user) = &self.user {
             let (user, group) = user.numbers();
             stage.mount_options.extend(file_system.owner_options(user, group));
@@ -214,19 +222,39 @@ impl Trial<'_> {
             self.record.device_shared = self.counters.is_some();
         }
         self.record.mounted_as = mounted_as(&directory).filter(|_| has_files);
-        if let Some(setup) = &spec.workload.setup {
-            self.users_command(Phase::Setup, setup, &directory)?;
-        }
-        if KINDS.open(&spec.workload.load).map_err(Failure::of)?.has_setup() {
+        if spec.side_by_side.is_some() {
+            self.take_turns(instance, tools)?;
+        } else {
             self.lay_out(instance, &directory)?;
+            self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
+            self.record.space_before = space(&directory).filter(|_| has_files);
+            self.run_once(instance, tools, &directory)?;
+            self.record.space_after = space(&directory).filter(|_| has_files);
+            if let Some(cleanup) = &spec.workload.cleanup {
+                self.users_command(Phase::Cleanup, cleanup, &directory)?;
+            }
         }
-        self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
-        if let Some(prepare) = &spec.workload.prepare {
-            self.users_command(Phase::Prepare, prepare, &directory)?;
+        if made_here {
+            if has_files {
+                self.timed(Phase::Unmount, || instance.unmount(tools))?;
+            }
+            self.timed(Phase::Check, || instance.check(tools))?;
         }
-        self.record.space_before = space(&directory).filter(|_| has_files);
+        Ok(())
+    }
+
+    /// What is measured: the run and its sync, right after the user's `--prepare`.
+    fn run_once(
+        &mut self,
+        instance: &mut dyn Instance,
+        tools: &mut Toolbox,
+        directory: &Path,
+    ) -> Result<(), Failure> {
+        if let Some(prepare) = &self.spec.workload.prepare {
+            self.users_command(Phase::Prepare, prepare, directory)?;
+        }
         let daemon_before_ns = instance.daemon_cpu_ns();
-        let talk = self.run(instance, &directory)?;
+        let talk = self.run(instance, directory)?;
         self.timed(Phase::Sync, || instance.sync(tools))?;
         if let Some(talk) = talk {
             // Only now: reading it before the sync would give the device time that nobody bills.
@@ -236,16 +264,6 @@ impl Trial<'_> {
             .daemon_cpu_ns()
             .zip(daemon_before_ns)
             .map(|(after, before)| after.saturating_sub(before));
-        self.record.space_after = space(&directory).filter(|_| has_files);
-        if let Some(cleanup) = &spec.workload.cleanup {
-            self.users_command(Phase::Cleanup, cleanup, &directory)?;
-        }
-        if made_here {
-            if has_files {
-                self.timed(Phase::Unmount, || instance.unmount(tools))?;
-            }
-            self.timed(Phase::Check, || instance.check(tools))?;
-        }
         Ok(())
     }
 
@@ -322,8 +340,14 @@ impl Trial<'_> {
         }
     }
 
-    /// What the load needs before it is measured.
+    /// The user's `--setup`, and what the load needs before it is measured.
     fn lay_out(&mut self, instance: &dyn Instance, directory: &Path) -> Result<(), Failure> {
+        if let Some(setup) = &self.spec.workload.setup {
+            self.users_command(Phase::Setup, setup, directory)?;
+        }
+        if !KINDS.open(&self.spec.workload.load).map_err(Failure::of)?.has_setup() {
+            return Ok(());
+        }
         let (command, talk) = self.load_command(LoadStage::Setup, instance, directory)?;
         let name = format!("the layout of the {}", self.spec.workload.load.kind);
         self.timed_with(Phase::Layout, |trial| {

@@ -119,7 +119,7 @@ pub trait Prepared {
     fn part(&self, index: u32, of: u32) -> Result<Device, DeviceError> {
         assert!(index < of, "part {index} of {of}");
         let whole_bytes = self.facts().size_bytes;
-        let size_bytes = whole_bytes / u64::from(of) / PART_BYTES_STEP * PART_BYTES_STEP;
+        let size_bytes = part_bytes(whole_bytes, of);
         if size_bytes < lab::device::SIZE_BYTES_MIN {
             return Err(DeviceError::Refused(format!(
                 "{} bytes are too few for {of} contenders at a time; give --device a larger size",
@@ -133,6 +133,11 @@ pub trait Prepared {
 
 /// Parts begin at a multiple of this many bytes, so that all are aligned alike.
 const PART_BYTES_STEP: u64 = 1 << 20;
+
+/// The size of each of so many equal parts.
+pub fn part_bytes(whole_bytes: u64, of: u32) -> u64 {
+    whole_bytes / u64::from(of) / PART_BYTES_STEP * PART_BYTES_STEP
+}
 
 /// What a trial found of its device.
 pub trait Ground {

@@ -119,6 +119,13 @@ pub trait FileSystem: Sync {
         Access::Mounted
     }
 
+    /// Whether it can stand side by side with others and take turns: it has directories, its caches
+    /// can be dropped without those of the others ([`Instance::cool_alone`]), and what waits for its
+    /// turn leaves the machine alone.
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
     /// Smallest device that it is made on, in bytes.
     fn size_bytes_min(&self) -> u64;
 
@@ -154,6 +161,8 @@ pub struct Stage {
     pub directory_identity: Option<(u64, u64)>,
     /// Whether mkfs and mount may discard.
     pub discard: bool,
+    /// Whether others wait for this one's end, so that mkfs is to leave nothing for later.
+    pub takes_turns: bool,
     /// The trial's own directory, in whose room the mount point is made.
     pub scratch: Arc<Occupied>,
 }
@@ -175,6 +184,7 @@ impl Stage {
             directory: contender.directory.clone(),
             directory_identity: None,
             discard: discard || asks_for_discard(contender),
+            takes_turns: false,
             scratch: scratch.clone(),
         }
     }
@@ -216,6 +226,12 @@ pub trait Instance: Send {
 
     /// Makes the caches as cold as after a reboot. What was written is durable before.
     fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+
+    /// Makes its own caches cold and leaves those of everything else alone, the programs of the load
+    /// among them. What was written is durable before.
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.cool(tools)
+    }
 
     /// Makes everything durable that was written to it.
     fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;

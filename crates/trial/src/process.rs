@@ -13,14 +13,17 @@
 //! and no namespaces; the outer process carries it out itself.
 
 use std::io::{self, BufRead, Write};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use lab::event::Event;
+use lab::event::{Event, Turn};
 use lab::spec::{SCHEMA_VERSION, TrialSpec};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getppid, kill_process, pidfd_open, set_parent_process_death_signal,
+};
 
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
@@ -53,8 +56,11 @@ fn outer(parent: u32) -> io::Result<()> {
     let stop = Stop::on_signals()?;
     let (line, spec) = read_spec()?;
     if spec.device.is_none() {
-        return report(&spec, &HostProc::open()?, &stop);
+        return report(&spec, &HostProc::open()?, &stop, &hear_turns());
     }
+    // Before the namespaces are entered: after that the kernel makes no thread of this process.
+    let (give_input, take_input) = channel();
+    std::thread::spawn(move || take_input.recv().map(hand_on));
     sys::enter_namespaces()?;
     let mut child = Command::new("/proc/self/exe")
         .args(["trial", "--inside", "--parent", &std::process::id().to_string()])
@@ -64,9 +70,10 @@ fn outer(parent: u32) -> io::Result<()> {
     let mut input = child.stdin.take().expect("the input is a pipe");
     input.write_all(line.as_bytes())?;
     input.flush()?;
+    // The pipe is held open by the thread: its end would tell the inner process that this one is gone.
+    // The thread is there until this process ends.
+    let _ = give_input.send(input);
     let status = wait_and_forward(&mut child, &stop)?;
-    // Held until here: its end would tell the inner process that this one is gone.
-    drop(input);
     if status.success() {
         Ok(())
     } else {
@@ -74,8 +81,25 @@ fn outer(parent: u32) -> io::Result<()> {
     }
 }
 
+/// Hands the lines that follow the spec on to the inner process, until the runner is gone.
+fn hand_on(mut input: ChildStdin) {
+    for line in io::stdin().lines() {
+        let Ok(line) = line else { break };
+        // An inner process that is gone hears no turn; its record, or its end, has been said.
+        if writeln!(input, "{line}").and_then(|()| input.flush()).is_err() {
+            break;
+        }
+    }
+    // Until this process ends, which it does at once when the runner is gone.
+    loop {
+        std::thread::park();
+    }
+}
+
 /// Waits for the inner process and hands a stop on to it.
 fn wait_and_forward(child: &mut Child, stop: &Stop) -> io::Result<std::process::ExitStatus> {
+    let ended =
+        Pid::from_raw(child.id() as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
@@ -88,7 +112,17 @@ fn wait_and_forward(child: &mut Child, stop: &Stop) -> io::Result<std::process::
             // It may have ended just now; the next look says so.
             let _ = kill_process(pid, Signal::TERM);
         }
-        std::thread::sleep(STOP_INTERVAL);
+        match &ended {
+            // Its end is noticed at once.
+            Some(ended) => {
+                let interval = Timespec { tv_sec: 0, tv_nsec: STOP_INTERVAL.as_nanos() as i64 };
+                match poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&interval)) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            None => std::thread::sleep(STOP_INTERVAL),
+        }
     }
 }
 
@@ -97,7 +131,7 @@ fn inner() -> io::Result<()> {
     // The parent may have died before the line above; then the other end of the pipe is closed.
     let stdin = io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::empty())];
-    poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
     if fds[0].revents().contains(PollFlags::HUP) {
         return Err(io::Error::other("the process that started it is gone"));
     }
@@ -105,7 +139,7 @@ fn inner() -> io::Result<()> {
     let (_, spec) = read_spec()?;
     let host = HostProc::open()?;
     make_private()?;
-    report(&spec, &host, &stop)
+    report(&spec, &host, &stop, &hear_turns())
 }
 
 fn die_with_parent() -> io::Result<()> {
@@ -127,6 +161,20 @@ fn read_spec() -> io::Result<(String, TrialSpec)> {
     Ok((line, spec))
 }
 
+/// The turns that the runner gives, as they come in. The channel closes when nobody gives any more.
+fn hear_turns() -> Receiver<Turn> {
+    let (sender, turns) = channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lines().map_while(Result::ok) {
+            let Ok(turn) = serde_json::from_str(&line) else { break };
+            if sender.send(turn).is_err() {
+                break;
+            }
+        }
+    });
+    turns
+}
+
 /// Makes the mount namespace private: what is mounted here is seen nowhere else, while what the
 /// host unmounts goes away here too. The process namespace gets its own `/proc`.
 fn make_private() -> io::Result<()> {
@@ -137,9 +185,14 @@ fn make_private() -> io::Result<()> {
 }
 
 /// Carries the trial out and writes what it says.
-fn report(spec: &TrialSpec, host: &HostProc, stop: &Stop) -> io::Result<()> {
+fn report(
+    spec: &TrialSpec,
+    host: &HostProc,
+    stop: &Stop,
+    turns: &Receiver<Turn>,
+) -> io::Result<()> {
     let scratch = Occupied::enter(&spec.scratch)?;
-    let record = carry::carry_out(spec, scratch, host, stop, &mut say);
+    let record = carry::carry_out(spec, scratch, host, stop, turns, &mut say);
     say(&Event::Record { record: Box::new(record) });
     Ok(())
 }

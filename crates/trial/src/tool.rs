@@ -132,6 +132,16 @@ impl Toolbox {
         self.stop = Stop::default();
     }
 
+    /// Moves the bound on the trial: so long it waited for others.
+    pub fn put_off(&mut self, waited: Duration) {
+        self.deadline = self.deadline.map(|deadline| deadline + waited);
+    }
+
+    /// Keeps no more than so many command lines: what is done again and again is told once.
+    pub fn keep_commands(&mut self, count: usize) {
+        self.commands.truncate(count);
+    }
+
     /// The command lines that were run so far, for [`lab::record::Record::commands`].
     pub fn commands(&self) -> &[String] {
         &self.commands

@@ -6,8 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lab::analysis::Comparison;
+use lab::event::Turn;
 use lab::record::{Phase, PhaseRecord};
 use lab::result::{PLAN_FILE, RECORDS_FILE, StoredResult};
+use lab::slice::Slice;
 use lab::study::{CommandText, StudyText, WorkloadText};
 use tempfile::TempDir;
 
@@ -96,6 +98,68 @@ impl Executor for MockExecutor<'_, '_> {
             .into();
         record
     }
+
+    /// Each turn takes a hundredth of what the trial would.
+    fn execute_together(
+        &mut self,
+        specs: &[TrialSpec],
+        pace: &mut Pace<'_>,
+        on_event: &mut dyn FnMut(&Event),
+    ) -> Vec<Record> {
+        let mock = self.0;
+        let begun = mock.clock.get();
+        let mut records: Vec<Record> = Vec::new();
+        // Every block that ended before is durable when the next one begins.
+        let recorded = mock.before.get() + mock.begun.borrow().len();
+        assert_eq!(lines(&mock.directory.join(RECORDS_FILE)), recorded);
+        for spec in specs {
+            mock.begun.borrow_mut().push((spec.trial, spec.contender.label.clone(), None));
+            mock.clock.set(mock.clock.get() + SECOND);
+            let mut record = Record::begun(spec, 0);
+            record.outcome = (mock.script)(spec).1;
+            records.push(record);
+        }
+        on_event(&Event::Ready);
+        let live: Vec<usize> = (0..specs.len())
+            .filter(|number| records[*number].outcome == Outcome::Completed)
+            .collect();
+        while let Some((number, Turn::Slice { round, position, .. })) = pace.next(&live) {
+            let time = (mock.script)(&specs[number]).0 / 100;
+            mock.clock.set(mock.clock.get() + time);
+            let slice = Slice {
+                round,
+                position,
+                run_ns: time.as_nanos() as u64,
+                sync_ns: 0,
+                device: None,
+                idle_device: None,
+                metrics: Vec::new(),
+            };
+            pace.took(&slice);
+            on_event(&Event::Slice { slice: slice.clone() });
+            records[number].slices.push(slice);
+            if pace.is_over() {
+                for number in &live {
+                    records[*number].outcome = Outcome::Interrupted { phase: Phase::Run };
+                }
+                break;
+            }
+        }
+        for record in &mut records {
+            record.elapsed_ns = (mock.clock.get() - begun).as_nanos() as u64;
+            let times = record.slices.iter().map(Slice::time_ns);
+            let mean_ns = times.sum::<u64>() / record.slices.len().max(1) as u64;
+            record.phases = [(Phase::Run, mean_ns), (Phase::Sync, 0)]
+                .map(|(phase, elapsed_ns)| PhaseRecord {
+                    phase,
+                    elapsed_ns,
+                    device: None,
+                    machine_cpu_ns: None,
+                })
+                .into();
+        }
+        records
+    }
 }
 
 impl Observer for MockObserver<'_, '_> {
@@ -106,7 +170,8 @@ impl Observer for MockObserver<'_, '_> {
     }
 
     fn event(&mut self, event: &Event) {
-        assert_eq!(event, &Event::Phase { phase: Phase::Run });
+        let is_turn = matches!(event, Event::Ready | Event::Slice { .. });
+        assert!(is_turn || *event == Event::Phase { phase: Phase::Run }, "{event:?}");
     }
 
     fn trial_ended(&mut self, record: &Record) {
@@ -526,4 +591,81 @@ fn a_stop_before_the_first_trial_carries_out_none() {
         run(&mock.plan, &mut records, &surroundings, &mut executor, &mut writer, &mut observer);
     assert_eq!(end.unwrap(), End::Stopped);
     assert_eq!((mock.begun().len(), records.len()), (0, 0));
+}
+
+/// A plan under which contenders take turns.
+fn plan_of_turns(text: &StudyText, seed: u64) -> Plan {
+    let mut plan = plan(text, seed);
+    plan.side_by_side = plan.study.workloads.iter().map(|workload| workload.name.clone()).collect();
+    plan
+}
+
+#[test]
+fn contenders_that_take_turns_stand_on_parts_that_are_drawn_anew() {
+    let mut text = study(&["ext4", "xfs", "btrfs"], &["true"]);
+    text.runs = Some(20);
+    let mock = Mock::new(plan_of_turns(&text, 1), |spec| takes(tight(spec)));
+    assert_eq!(mock.sit(), End::Complete);
+    let records = mock.records();
+    assert_eq!(records.len(), 60);
+    let mut seen: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
+    for block in records.chunks(3) {
+        let parts: Vec<u32> = block.iter().map(|r| r.side_by_side.unwrap().part).collect();
+        let rounds = block[0].slices.len();
+        assert!(rounds > 10 && block.iter().all(|record| record.slices.len() == rounds));
+        for (record, part) in block.iter().zip(&parts) {
+            seen.entry(&record.contender.label).or_default()[*part as usize] += 1;
+        }
+        assert_eq!(parts.iter().sum::<u32>(), 3, "each part has one: {parts:?}");
+    }
+    assert!(seen.values().flatten().all(|times| (2..=12).contains(times)), "{seen:?}");
+}
+
+#[test]
+fn a_contender_that_fails_leaves_the_others_their_turns() {
+    let mut text = study(&["ext4", "xfs", "btrfs"], &["true"]);
+    text.runs = Some(4);
+    let mock = Mock::new(plan_of_turns(&text, 1), |spec| match spec.contender.label.as_str() {
+        "xfs" => breaks(SECOND),
+        _ => takes(tight(spec)),
+    });
+    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!((mock.begun_of("xfs"), mock.begun_of("ext4"), mock.begun_of("btrfs")), (2, 4, 4));
+    let completed = |record: &&Record| record.outcome == Outcome::Completed;
+    assert!(mock.records().iter().filter(completed).all(|record| record.slices.len() > 10));
+}
+
+/// All trials of a block that the budget cuts short are interrupted, and a resumed study carries the
+/// whole block out again.
+#[test]
+fn a_budget_ends_a_block_of_turns_and_bounds_all_of_them() {
+    let mut text = study(&["ext4", "xfs"], &["true"]);
+    (text.min_runs, text.budget) = (Some(5), Some("60s".into()));
+    let mock = Mock::new(plan_of_turns(&text, 1), |spec| takes(noisy(spec)));
+    assert_eq!(mock.sit(), End::Budget);
+    assert!(mock.clock.get() <= 61 * SECOND, "{:?}", mock.clock.get());
+    let blocks = mock.records().iter().filter(|record| record.has_ended()).count() / 2;
+    assert!(blocks >= 4, "{blocks} blocks had a fair share each");
+    let spent = StoredResult::read(&mock.directory).unwrap().spent_ns();
+    let lived = mock.clock.get().as_nanos() as u64;
+    assert!(spent.abs_diff(lived) < 1_000_000_000, "{spent} of {lived}");
+}
+
+#[test]
+fn a_stop_between_blocks_of_turns_is_gone_on_with() {
+    let mut text = study(&["ext4", "xfs"], &["true"]);
+    text.runs = Some(4);
+    let whole = Mock::new(plan_of_turns(&text, 3), |spec| takes(tight(spec)));
+    whole.sit();
+    let mock = Mock::new(plan_of_turns(&text, 3), |spec| takes(tight(spec)));
+    mock.stop_after.set(3);
+    assert_eq!(mock.sit(), End::Stopped);
+    assert_eq!(mock.records().len(), 4, "a block is recorded whole");
+    mock.stop_after.set(usize::MAX);
+    assert_eq!(mock.sit(), End::Complete);
+    assert_eq!(mock.begun(), [4, 5, 6, 7]);
+    let outcomes = |mock: &Mock<'_>| {
+        mock.records_of_one_sitting().into_iter().map(|r| (r.trial, r.slices)).collect::<Vec<_>>()
+    };
+    assert_eq!(outcomes(&mock), outcomes(&whole));
 }

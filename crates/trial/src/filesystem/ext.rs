@@ -53,8 +53,19 @@ const fn tool(name: &'static str) -> Tool {
 fn make(program: &str, stage: &Stage) -> Vec<String> {
     let mut command = words(&[program, "-q", "-F"]);
     let mut options = stage.mkfs_options.clone();
+    let mut at_once: Vec<String> = Vec::new();
     if !stage.discard {
         add_extended_option(&mut options, "nodiscard");
+    }
+    let is_said = |option: &str| options.iter().any(|word| word.contains(option));
+    for option in ["lazy_itable_init", "lazy_journal_init"] {
+        // What a thread of the kernel would do seconds after the mount, with others waiting.
+        if stage.takes_turns && !is_said(option) {
+            at_once.push(format!("{option}=0"));
+        }
+    }
+    if !at_once.is_empty() {
+        add_extended_option(&mut options, &at_once.join(","));
     }
     command.append(&mut options);
     command.push(stage.node_text());
@@ -109,6 +120,22 @@ mod tests {
             "mkfs.ext4 -q -F -E nodiscard -O ^has_journal /dev/loop7"
         );
         assert_eq!(command("ext4", true), "mkfs.ext4 -q -F /dev/loop7");
+    }
+
+    #[test]
+    fn nothing_is_left_for_later_where_others_wait() {
+        let with = |text: &str| {
+            let stage = Stage { takes_turns: true, ..stage(text, false) };
+            make("mkfs.ext4", &stage).join(" ")
+        };
+        assert_eq!(
+            with("ext4 -m 0"),
+            "mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 -m 0 /dev/loop7"
+        );
+        assert_eq!(
+            with("ext4 -E lazy_itable_init=1"),
+            "mkfs.ext4 -q -F -E lazy_itable_init=1,nodiscard,lazy_journal_init=0 /dev/loop7"
+        );
     }
 
     #[test]

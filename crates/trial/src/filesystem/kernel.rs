@@ -12,6 +12,7 @@ use rustix::mount::UnmountFlags;
 
 use super::{FileSystem, Instance, Stage, Tool};
 use crate::host_proc::HostProc;
+use crate::sys::loop_device;
 use crate::tool::{Failure, ToolOutput, Toolbox};
 
 /// A file system that the kernel mounts.
@@ -51,6 +52,10 @@ impl FileSystem for KernelFileSystem {
         Some(self.name)
     }
 
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     fn size_bytes_min(&self) -> u64 {
         self.size_bytes_min
     }
@@ -69,6 +74,9 @@ impl FileSystem for KernelFileSystem {
         })
     }
 }
+
+/// The option of mke2fs by which nothing is left for later.
+const MADE_AT_ONCE: &str = "lazy_itable_init=0";
 
 struct KernelInstance {
     name: &'static str,
@@ -103,6 +111,26 @@ impl KernelInstance {
     }
 }
 
+impl KernelInstance {
+    /// Unmounts it and mounts it again, the device's pages dropped in between if so asked; leaves it
+    /// mounted, with a remark, where somebody uses it.
+    fn mount_again(&mut self, drop_pages: bool, tools: &mut Toolbox) -> Result<(), Failure> {
+        let point = self.stage.mount_point();
+        if !unmount_within(ANEW_WAIT_MAX, &point, tools)? {
+            let users = users_text(&point, tools);
+            tools.note(format!("not mounted anew before the run: it is in use{users}"));
+            return Ok(());
+        }
+        self.mounted = false;
+        if drop_pages {
+            drop_pages_of(&self.stage.node)?;
+        }
+        tools.expect(&self.mount_words(), "mounting anew before the run failed")?;
+        self.mounted = true;
+        Ok(())
+    }
+}
+
 impl Instance for KernelInstance {
     fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         tools.expect(&self.make, "mkfs failed")?;
@@ -134,25 +162,26 @@ impl Instance for KernelInstance {
     }
 
     fn background_work(&self, host: &HostProc) -> Option<String> {
+        // Where mkfs left nothing for later, the thread only reads a few maps, seconds after each
+        // mount.
+        if self.stage.takes_turns && self.make.iter().any(|word| word.contains(MADE_AT_ONCE)) {
+            return None;
+        }
         self.background_threads.iter().find(|name| host.runs(name)).map(ToString::to_string)
     }
 
     fn mount_anew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        let point = self.stage.mount_point();
-        if !unmount_within(ANEW_WAIT_MAX, &point, tools)? {
-            let users = users_text(&point, tools);
-            tools.note(format!("not mounted anew before the run: it is in use{users}"));
-            return Ok(());
-        }
-        self.mounted = false;
-        tools.expect(&self.mount_words(), "mounting anew before the run failed")?;
-        self.mounted = true;
-        Ok(())
+        self.mount_again(false, tools)
     }
 
     fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.sync(tools)?;
         drop_caches(tools)
+    }
+
+    /// Nothing of a file system stays in memory across an unmount but the device's own pages.
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.mount_again(true, tools)
     }
 
     fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -204,6 +233,13 @@ pub fn sync_file_system(point: &Path, tools: &mut Toolbox) -> Result<(), Failure
     let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(point);
     let directory = directory.map_err(failed)?;
     rustix::fs::syncfs(&directory).map_err(|error| failed(error.into()))
+}
+
+/// Drops the pages of a device, and of no other, that memory holds.
+pub fn drop_pages_of(node: &Path) -> Result<(), Failure> {
+    File::open(node).and_then(|device| loop_device::drop_buffers(&device)).map_err(|error| {
+        Failure::of(format!("dropping the cached pages of {}: {error}", node.display()))
+    })
 }
 
 /// Drops the page cache, the directory entries and the inodes that memory holds, of every file

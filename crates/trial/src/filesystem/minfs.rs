@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-use super::kernel::{drop_caches, make_mount_point, unmount};
+use super::kernel::{drop_caches, drop_pages_of, make_mount_point, unmount};
 use super::{Access, FileSystem, Instance, Stage, Tool};
 use crate::host_proc::HostProc;
 use crate::tool::{Failure, Toolbox};
@@ -50,6 +50,11 @@ impl FileSystem for Minfs {
 
     fn access(&self) -> Access {
         self.access
+    }
+
+    /// Through FUSE it has a page cache of its own, and no directories to begin each turn in.
+    fn takes_turns(&self) -> bool {
+        self.access == Access::MinfsLibrary
     }
 
     fn size_bytes_min(&self) -> u64 {
@@ -121,6 +126,11 @@ impl Instance for MinfsInstance {
     fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.sync(tools)?;
         drop_caches(tools)
+    }
+
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.sync(tools)?;
+        drop_pages_of(&self.stage.node)
     }
 
     /// FUSE hands no syncfs(2) on, so every file is synced by itself; there are few.

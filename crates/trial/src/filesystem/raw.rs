@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use super::kernel::drop_caches;
+use super::kernel::{drop_caches, drop_pages_of};
 use super::{Access, FileSystem, Instance, Stage, Tool};
 use crate::host_proc::HostProc;
 use crate::tool::{Failure, Toolbox};
@@ -34,6 +34,10 @@ impl FileSystem for Raw {
 
     fn access(&self) -> Access {
         Access::RawDevice
+    }
+
+    fn takes_turns(&self) -> bool {
+        true
     }
 
     fn size_bytes_min(&self) -> u64 {
@@ -77,6 +81,11 @@ impl Instance for RawInstance {
     fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.sync(tools)?;
         drop_caches(tools)
+    }
+
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.sync(tools)?;
+        drop_pages_of(&self.stage.node)
     }
 
     fn sync(&mut self, _: &mut Toolbox) -> Result<(), Failure> {

@@ -119,6 +119,14 @@ pub fn status(node: &File) -> io::Result<Status> {
     Ok(Status { device: info.device, inode: info.inode, flags: info.flags })
 }
 
+/// Drops what the page cache holds of a block device, as far as nobody uses it: `BLKFLSBUF` of
+/// `include/uapi/linux/fs.h`.
+pub fn drop_buffers(node: &File) -> io::Result<()> {
+    const BLKFLSBUF: u32 = 0x1261;
+    // SAFETY: BLKFLSBUF takes no argument.
+    check(unsafe { libc::ioctl(node.as_raw_fd(), BLKFLSBUF as _, 0) }).map(drop)
+}
+
 /// Detaches the backing file, at once or when the last user is gone.
 pub fn clear(node: &File) -> io::Result<()> {
     // SAFETY: LOOP_CLR_FD takes no argument.

@@ -1,0 +1,246 @@
+//! Who of a block's contenders is next, and when there are enough rounds: pure but for the clock
+//! that it is given.
+//!
+//! In each round every contender that is still there has one turn, in an order drawn from the
+//! study's seed. The block is the replicate of the statistics and its set-up is time in which
+//! nothing is measured, so by default rounds go on until [`MEASURED_SHARE`] of the block's time was
+//! measured; not longer than the budget leaves for each of the blocks that are still needed.
+
+use std::time::Duration;
+
+use lab::event::Turn;
+use lab::slice::Slice;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+/// The share of a block's time that is to be measured: run and sync of its slices.
+pub const MEASURED_SHARE: f64 = 0.7;
+
+/// Turns that cost much besides the run would never come to that share; then rounds end when they
+/// have taken so many times as long as everything around them.
+const ROUNDS_TO_SETUP_MAX: f64 = 6.0;
+
+/// What unmounting and checking takes, as a share of what came before the first round.
+const TEARDOWN_TO_SETUP: f64 = 0.5;
+
+/// How long a block goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Length {
+    /// Time of its rounds, when the study names one.
+    pub rounds: Option<Duration>,
+    /// Bound on the whole block, which the rounds keep to if they can.
+    pub fair_share: Option<Duration>,
+    /// Bound on the whole block, at which it is broken off.
+    pub limit: Option<Duration>,
+}
+
+/// The course of one block.
+pub struct Pace<'a> {
+    clock: &'a dyn Fn() -> Duration,
+    random: ChaCha8Rng,
+    length: Length,
+    begun: Duration,
+    /// When all stood ready.
+    ready: Option<Duration>,
+    measured: Duration,
+    /// Rounds that are complete.
+    rounds: u32,
+    is_last: bool,
+    /// Who is still to come in this round, the next one last.
+    to_come: Vec<usize>,
+    position: u32,
+}
+
+impl<'a> Pace<'a> {
+    /// A block that begins now.
+    pub fn new(seed: u64, length: Length, clock: &'a dyn Fn() -> Duration) -> Pace<'a> {
+        Pace {
+            clock,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            length,
+            begun: clock(),
+            ready: None,
+            measured: Duration::ZERO,
+            rounds: 0,
+            is_last: false,
+            to_come: Vec::new(),
+            position: 0,
+        }
+    }
+
+    /// Whose turn is next among the contenders that still take turns; nobody's when there were
+    /// enough rounds, or when nobody is left.
+    pub fn next(&mut self, live: &[usize]) -> Option<(usize, Turn)> {
+        let now = (self.clock)();
+        let ready = *self.ready.get_or_insert(now);
+        self.to_come.retain(|contender| live.contains(contender));
+        if self.to_come.is_empty() {
+            if self.position > 0 {
+                self.rounds += 1;
+            }
+            if self.is_last || live.is_empty() {
+                return None;
+            }
+            self.position = 0;
+            self.to_come = live.to_vec();
+            self.to_come.shuffle(&mut self.random);
+            self.is_last = self.is_last_round(now.saturating_sub(ready));
+        }
+        let contender = self.to_come.pop()?;
+        let position = self.position;
+        self.position += 1;
+        Some((contender, Turn::Slice { round: self.rounds, position, last: self.is_last }))
+    }
+
+    /// A turn is over.
+    pub fn took(&mut self, slice: &Slice) {
+        self.measured += Duration::from_nanos(slice.time_ns());
+    }
+
+    /// Whether the block has to be broken off.
+    pub fn is_over(&self) -> bool {
+        let spent = (self.clock)().saturating_sub(self.begun);
+        self.length.limit.is_some_and(|limit| spent >= limit)
+    }
+
+    /// Whether the round that begins now should be the last one. What the first costs nobody knows
+    /// before it is over.
+    fn is_last_round(&self, spent: Duration) -> bool {
+        let spent = spent.as_secs_f64();
+        let round = match self.rounds {
+            0 => 0.0,
+            rounds => spent / f64::from(rounds),
+        };
+        let setup = (self.ready.unwrap_or_default().saturating_sub(self.begun)).as_secs_f64();
+        let around = setup * (1.0 + TEARDOWN_TO_SETUP);
+        let share = self.measured.as_secs_f64() / spent.max(1e-9);
+        let wanted = match self.length.rounds {
+            Some(rounds) => rounds.as_secs_f64(),
+            None if self.rounds == 0 => f64::INFINITY,
+            // measured / (around + rounds) is the share wanted when rounds are
+            None => {
+                let needed = MEASURED_SHARE * around / (share - MEASURED_SHARE);
+                let most = ROUNDS_TO_SETUP_MAX * around;
+                if share > MEASURED_SHARE { needed.min(most) } else { most }
+            }
+        };
+        let allowed =
+            self.length.fair_share.map_or(f64::INFINITY, |bound| bound.as_secs_f64() - around);
+        // With this round and the half of another one, on average as often above as below.
+        spent + 1.5 * round >= wanted.min(allowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// A block of contenders whose turns take so long; `besides` comes on top of each. Gives the
+    /// order of all turns and the share that was measured of the whole block.
+    fn block(
+        length: Length,
+        setup: Duration,
+        turns: &[Duration],
+        besides: Duration,
+    ) -> (Vec<(usize, u32, bool)>, f64) {
+        let time = Cell::new(Duration::ZERO);
+        let clock = || time.get();
+        let pass = |by: Duration| time.set(time.get() + by);
+        let mut pace = Pace::new(7, length, &clock);
+        pass(setup);
+        let live: Vec<usize> = (0..turns.len()).collect();
+        let (mut order, mut measured) = (Vec::new(), Duration::ZERO);
+        while let Some((contender, turn)) = pace.next(&live) {
+            let Turn::Slice { round, position, last } = turn else { panic!("{turn:?}") };
+            assert_eq!(position as usize, order.len() % turns.len());
+            order.push((contender, round, last));
+            let run_ns = turns[contender].as_nanos() as u64;
+            pass(turns[contender] + besides);
+            measured += turns[contender];
+            pace.took(&Slice {
+                round,
+                position,
+                run_ns,
+                sync_ns: 0,
+                device: None,
+                idle_device: None,
+                metrics: Vec::new(),
+            });
+            if pace.is_over() {
+                break;
+            }
+        }
+        pass(setup.mul_f64(TEARDOWN_TO_SETUP));
+        (order, measured.as_secs_f64() / time.get().as_secs_f64())
+    }
+
+    #[test]
+    fn in_each_round_everybody_has_one_turn_in_an_order_of_its_own() {
+        let length = Length { rounds: Some(30 * MILLISECOND * 100), ..Length::default() };
+        let (order, _) = block(length, MILLISECOND, &[10 * MILLISECOND; 3], Duration::ZERO);
+        assert_eq!(order.len(), 300);
+        let mut orders = BTreeSet::new();
+        for (number, round) in order.chunks(3).enumerate() {
+            let contenders: Vec<usize> = round.iter().map(|turn| turn.0).collect();
+            assert!(round.iter().all(|turn| turn.1 == number as u32));
+            assert_eq!(contenders.iter().collect::<BTreeSet<_>>().len(), 3, "{contenders:?}");
+            orders.insert(contenders);
+        }
+        assert_eq!(orders.len(), 6, "every order occurs");
+        assert!(order[297..].iter().all(|turn| turn.2) && !order[296].2, "the last is told so");
+    }
+
+    #[test]
+    fn a_block_measures_most_of_its_time_and_is_no_longer_than_that() {
+        for (setup, besides) in [(1000, 0), (1000, 3), (3000, 1)] {
+            let (setup, besides) = (setup * MILLISECOND, besides * MILLISECOND);
+            let (order, share) = block(Length::default(), setup, &[15 * MILLISECOND; 3], besides);
+            assert!(
+                (MEASURED_SHARE - 0.01..0.75).contains(&share),
+                "{share}, {} turns",
+                order.len()
+            );
+        }
+        // What costs as much as the run itself comes to no such share.
+        let setup = 1000 * MILLISECOND;
+        let (order, _) = block(Length::default(), setup, &[15 * MILLISECOND; 3], 15 * MILLISECOND);
+        let rounds = 30 * MILLISECOND * order.len() as u32;
+        assert!(rounds.abs_diff(9000 * MILLISECOND) <= 90 * MILLISECOND, "{rounds:?}");
+    }
+
+    #[test]
+    fn the_budget_leaves_time_for_other_blocks() {
+        let length = Length { fair_share: Some(5000 * MILLISECOND), ..Length::default() };
+        let (order, _) = block(length, 1000 * MILLISECOND, &[15 * MILLISECOND; 3], MILLISECOND);
+        let rounds = 16 * MILLISECOND * order.len() as u32;
+        assert!(rounds.abs_diff(3500 * MILLISECOND) <= 48 * MILLISECOND, "{rounds:?}");
+        // One round there is in any case.
+        let length = Length { fair_share: Some(MILLISECOND), ..Length::default() };
+        let (order, _) = block(length, 1000 * MILLISECOND, &[15 * MILLISECOND; 3], MILLISECOND);
+        assert_eq!(order.len(), 3);
+    }
+
+    #[test]
+    fn who_is_gone_has_no_turn_and_the_others_go_on() {
+        let time = Cell::new(Duration::ZERO);
+        let clock = || time.get();
+        let length = Length { rounds: Some(100 * MILLISECOND), ..Length::default() };
+        let mut pace = Pace::new(1, length, &clock);
+        let (first, _) = pace.next(&[0, 1, 2]).unwrap();
+        let left: Vec<usize> = (0..3).filter(|contender| *contender != first).collect();
+        let mut seen = Vec::new();
+        while let Some((contender, _)) = pace.next(&left) {
+            seen.push(contender);
+            time.set(time.get() + 10 * MILLISECOND);
+        }
+        assert!(!seen.contains(&first) && seen.len() >= 8, "{seen:?}");
+        assert!(pace.next(&[]).is_none());
+        assert!(!pace.is_over(), "no limit was given");
+    }
+}

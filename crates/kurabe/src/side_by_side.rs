@@ -1,0 +1,116 @@
+//! Under which workloads the contenders of a block stand side by side: where that is possible, and
+//! by default where it is fair too. The reason is said wherever they come one at a time.
+
+use std::collections::BTreeSet;
+
+use lab::quantity::size_text;
+use lab::spec::Workload;
+use lab::study::Study;
+use loads::KINDS;
+use trial::device::{DeviceRequest, part_bytes};
+use trial::filesystem::{self, FileSystem};
+use vocabulary::load::COMMAND_KIND;
+use vocabulary::room::Room;
+
+use crate::exit::Failure;
+
+/// Why contenders come one at a time.
+enum Why {
+    /// They cannot stand side by side.
+    Impossible(String),
+    /// It would not be fair, or nobody asked for it.
+    Unwanted(String),
+}
+
+/// The names of the workloads under which contenders take turns. Their files must have been read.
+///
+/// # Errors
+///
+/// It was asked for where it is not possible.
+pub fn chosen(study: &Study, request: &DeviceRequest) -> Result<BTreeSet<String>, Failure> {
+    let mut names = BTreeSet::new();
+    for workload in &study.workloads {
+        match why_not(study, workload, request) {
+            None => {
+                names.insert(workload.name.clone());
+            }
+            Some(Why::Impossible(why)) if study.side_by_side == Some(true) => {
+                return Err(Failure::refused(format!(
+                    "--side-by-side: workload '{}': {why}; leave it out, and they come one at a time",
+                    workload.name
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(names)
+}
+
+/// One line for the plan: how the contenders of a block come, and why.
+pub fn words(study: &Study, workload: &Workload, request: &DeviceRequest) -> String {
+    match why_not(study, workload, request) {
+        None => {
+            let parts = study.contenders.len();
+            let part = request.size_bytes().map_or(String::new(), |bytes| {
+                format!(", each on {} of its own", size_text(part_bytes(bytes, parts as u32)))
+            });
+            format!("side by side, in turns{part}")
+        }
+        Some(Why::Impossible(why) | Why::Unwanted(why)) => format!("one at a time: {why}"),
+    }
+}
+
+fn why_not(study: &Study, workload: &Workload, request: &DeviceRequest) -> Option<Why> {
+    let unwanted = |why: &str| Some(Why::Unwanted(why.into()));
+    if study.side_by_side == Some(false) {
+        return unwanted("that was asked for");
+    }
+    if study.contenders.len() < 2 {
+        return unwanted("there is one contender");
+    }
+    if let Some(why) = impossible(study, workload, request) {
+        return Some(Why::Impossible(why));
+    }
+    if study.side_by_side == Some(true) {
+        return None;
+    }
+    if study.side_by_side.is_none() {
+        return unwanted("nobody asked for turns (--side-by-side)");
+    }
+    match workload.load.kind.as_str() {
+        COMMAND_KIND | "objects" | "tree" => None,
+        kind => unwanted(&format!("a run of {kind} is long, whatever the contender is")),
+    }
+}
+
+/// Why contenders cannot stand side by side under a workload, if they cannot.
+fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Option<String> {
+    if study.device.starts_with('/') {
+        return Some(format!("{} is claimed whole, for one trial at a time", study.device));
+    }
+    let parts = study.contenders.len() as u32;
+    let bytes = part_bytes(request.size_bytes()?, parts);
+    for contender in &study.contenders {
+        let label = &contender.label;
+        let file_system: &dyn FileSystem = filesystem::by_name(&contender.file_system)?;
+        if contender.directory.is_some() {
+            return Some(format!("'{label}' is a directory that is there already"));
+        }
+        if !file_system.takes_turns() {
+            return Some(format!(
+                "'{label}': {} cannot be made cold by itself, or has no directories",
+                file_system.name()
+            ));
+        }
+        if bytes < file_system.size_bytes_min() {
+            return Some(format!(
+                "'{label}' needs {}, and one of {parts} parts of {} has {}",
+                size_text(file_system.size_bytes_min()),
+                study.device,
+                size_text(bytes)
+            ));
+        }
+    }
+    let room = Room { bytes, holder: format!("one of {parts} parts of the device") };
+    KINDS.open(&workload.load).and_then(|load| load.check(Some(&room))).err()
+}

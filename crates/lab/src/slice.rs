@@ -1,0 +1,224 @@
+//! Slices: the turns of a trial that stands side by side with the others of its block. Each is one
+//! complete run of the load; what a record says of the run is their mean.
+//!
+//! The mean and not the median: a study asks what the work costs, slow turns included, and a
+//! median of slices would hide that one in five of them is slow. What is robust comes after it: a
+//! block is compared as one ratio, and the ratios of the blocks have intervals of their own.
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::{LoadReport, Metric};
+use crate::record::{CommandUsage, DeviceDelta, Phase, PhaseRecord, Record};
+
+/// One slice.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// Round of the block, from 0: every contender has one slice in each.
+    pub round: u32,
+    /// Place within the round, from 0.
+    pub position: u32,
+    /// Time of the run in ns.
+    pub run_ns: u64,
+    /// Time in ns until everything was durable.
+    pub sync_ns: u64,
+    /// What the device did for both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceDelta>,
+    /// What the contender's own device did while it waited for this turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_device: Option<DeviceDelta>,
+    /// The load's figures, when it has any of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+}
+
+impl Slice {
+    /// Run and sync together, in ns.
+    pub fn time_ns(&self) -> u64 {
+        self.run_ns.saturating_add(self.sync_ns)
+    }
+}
+
+/// All that one slice yields for the record.
+#[derive(Debug, Clone, Default)]
+pub struct Carried {
+    /// Its phases, from `prepare` to `cleanup`.
+    pub phases: Vec<PhaseRecord>,
+    /// What the command cost.
+    pub command: Option<CommandUsage>,
+    /// CPU time in ns of a user-space file system's daemon.
+    pub daemon_cpu_ns: Option<u64>,
+    /// What the load reported.
+    pub load: Option<LoadReport>,
+}
+
+impl Record {
+    /// Puts the mean of these slices where a trial of one run has that run. Of what has no mean (a
+    /// code, words, a proof) it is what the last slice says; figures over time are of none, and
+    /// latencies are those of `load`, in which the caller merged the distributions.
+    pub fn put_mean(&mut self, carried: &[Carried], load: Option<LoadReport>) {
+        let Some(last) = carried.last() else { return };
+        self.phases.extend(mean_phases(carried));
+        let commands: Vec<&CommandUsage> =
+            carried.iter().filter_map(|slice| slice.command.as_ref()).collect();
+        self.command = last.command.as_ref().map(|command| mean_usage(command, &commands));
+        self.daemon_cpu_ns = mean(carried.iter().map(|slice| slice.daemon_cpu_ns));
+        self.load = load.map(|report| {
+            let loads: Vec<&LoadReport> =
+                carried.iter().filter_map(|slice| slice.load.as_ref()).collect();
+            LoadReport {
+                metrics: mean_metrics(&loads),
+                written_bytes: mean(loads.iter().map(|load| load.written_bytes)),
+                series: Vec::new(),
+                pace: Vec::new(),
+                drift: None,
+                ..report
+            }
+        });
+    }
+}
+
+/// The mean, rounded to the nearest; absent unless every slice has the figure.
+fn mean(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let values: Vec<u64> = values.collect::<Option<_>>()?;
+    let sum: u128 = values.iter().map(|value| u128::from(*value)).sum();
+    let count = values.len() as u128;
+    (count > 0).then(|| ((sum + count / 2) / count) as u64)
+}
+
+/// The mean of every kind of phase, in the order of the first slice; one that a slice does not have
+/// cost it nothing.
+fn mean_phases(carried: &[Carried]) -> Vec<PhaseRecord> {
+    let mut kinds: Vec<Phase> = Vec::new();
+    for phase in carried.iter().flat_map(|slice| &slice.phases).map(|entry| entry.phase) {
+        if !kinds.contains(&phase) {
+            kinds.push(phase);
+        }
+    }
+    kinds.sort_unstable();
+    let mean_of = |phase: Phase| {
+        let entries: Vec<Option<&PhaseRecord>> = carried
+            .iter()
+            .map(|slice| slice.phases.iter().find(|entry| entry.phase == phase))
+            .collect();
+        let figure = |read: &dyn Fn(&PhaseRecord) -> Option<u64>| {
+            mean(entries.iter().map(|entry| entry.map_or(Some(0), read)))
+        };
+        let device =
+            |read: &dyn Fn(&DeviceDelta) -> u64| figure(&|entry| entry.device.as_ref().map(read));
+        let has_device = entries.iter().flatten().all(|entry| entry.device.is_some());
+        PhaseRecord {
+            phase,
+            elapsed_ns: figure(&|entry| Some(entry.elapsed_ns)).unwrap_or(0),
+            device: has_device.then(|| DeviceDelta {
+                reads: device(&|delta| delta.reads).unwrap_or(0),
+                read_bytes: device(&|delta| delta.read_bytes).unwrap_or(0),
+                writes: device(&|delta| delta.writes).unwrap_or(0),
+                written_bytes: device(&|delta| delta.written_bytes).unwrap_or(0),
+                discards: device(&|delta| delta.discards).unwrap_or(0),
+                discarded_bytes: device(&|delta| delta.discarded_bytes).unwrap_or(0),
+                flushes: device(&|delta| delta.flushes).unwrap_or(0),
+                busy_ms: device(&|delta| delta.busy_ms).unwrap_or(0),
+                queue_ms: device(&|delta| delta.queue_ms).unwrap_or(0),
+            }),
+            machine_cpu_ns: figure(&|entry| entry.machine_cpu_ns),
+        }
+    };
+    kinds.into_iter().map(mean_of).collect()
+}
+
+fn mean_usage(last: &CommandUsage, of: &[&CommandUsage]) -> CommandUsage {
+    let figure =
+        |read: &dyn Fn(&CommandUsage) -> Option<u64>| mean(of.iter().map(|usage| read(usage)));
+    CommandUsage {
+        exit_code: last.exit_code,
+        signal: last.signal,
+        user_ns: figure(&|usage| Some(usage.user_ns)).unwrap_or(0),
+        system_ns: figure(&|usage| Some(usage.system_ns)).unwrap_or(0),
+        memory_bytes_max: of.iter().map(|usage| usage.memory_bytes_max).max().unwrap_or(0),
+        write_call_bytes: figure(&|usage| usage.write_call_bytes),
+        read_call_bytes: figure(&|usage| usage.read_call_bytes),
+        storage_written_bytes: figure(&|usage| usage.storage_written_bytes),
+        storage_read_bytes: figure(&|usage| usage.storage_read_bytes),
+    }
+}
+
+/// The mean of every figure that all slices have. Of a rate too: slices do equal work or take equal
+/// time, and differ little.
+fn mean_metrics(loads: &[&LoadReport]) -> Vec<Metric> {
+    let Some(first) = loads.first() else { return Vec::new() };
+    let mean_of = |metric: &Metric| {
+        let same = |load: &&LoadReport| {
+            load.metrics.iter().find(|other| other.name == metric.name).map(|other| other.value)
+        };
+        let values: Vec<f64> = loads.iter().map(same).collect::<Option<_>>()?;
+        let value = values.iter().sum::<f64>() / values.len() as f64;
+        Some(Metric { value, ..metric.clone() })
+    };
+    first.metrics.iter().filter_map(mean_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::load::Unit;
+
+    fn carried(run_ns: u64, sync_ns: u64, flushes: u64, value: f64) -> Carried {
+        let phase = |phase, elapsed_ns, flushes| PhaseRecord {
+            phase,
+            elapsed_ns,
+            device: Some(DeviceDelta { flushes, ..Default::default() }),
+            machine_cpu_ns: None,
+        };
+        let metric = Metric { name: "puts".into(), value, unit: Unit::Nanoseconds };
+        Carried {
+            phases: vec![phase(Phase::Run, run_ns, 0), phase(Phase::Sync, sync_ns, flushes)],
+            command: Some(CommandUsage {
+                user_ns: run_ns / 2,
+                memory_bytes_max: run_ns,
+                ..Default::default()
+            }),
+            daemon_cpu_ns: None,
+            load: Some(LoadReport { metrics: vec![metric], ..Default::default() }),
+        }
+    }
+
+    #[test]
+    fn a_record_has_the_mean_of_its_slices() {
+        let plan = fixture::plan(&["ext4", "xfs"], 1);
+        let mut record = fixture::record(&plan, 0, 0, 0);
+        record.phases = vec![PhaseRecord {
+            phase: Phase::Mkfs,
+            elapsed_ns: 7,
+            device: None,
+            machine_cpu_ns: None,
+        }];
+        let slices = [carried(100, 50, 3, 2.0), carried(300, 150, 4, 6.0)];
+        record.put_mean(&slices, slices[1].load.clone());
+        assert_eq!(
+            record.phases.iter().map(|entry| entry.phase).collect::<Vec<_>>(),
+            [Phase::Mkfs, Phase::Run, Phase::Sync]
+        );
+        assert_eq!(record.time_ns(), Some(300));
+        assert_eq!(record.run_device().unwrap().flushes, 4, "3.5, rounded");
+        let command = record.command.as_ref().unwrap();
+        assert_eq!((command.user_ns, command.memory_bytes_max), (100, 300));
+        assert_eq!(command.storage_read_bytes, None, "no slice has it");
+        assert_eq!(record.metrics()[0].value, 4.0);
+    }
+
+    #[test]
+    fn a_figure_that_one_slice_lacks_has_no_mean() {
+        let plan = fixture::plan(&["ext4", "xfs"], 1);
+        let mut record = fixture::record(&plan, 0, 0, 0);
+        record.phases.clear();
+        let mut slices = [carried(100, 50, 3, 2.0), carried(300, 150, 4, 6.0)];
+        slices[1].load.as_mut().unwrap().metrics.clear();
+        slices[0].phases[1].device = None;
+        record.put_mean(&slices, slices[1].load.clone());
+        assert_eq!(record.load.as_ref().unwrap().metrics, []);
+        assert_eq!(record.phase(Phase::Sync).unwrap().device, None);
+        assert!(record.phase(Phase::Run).unwrap().device.is_some());
+    }
+}

@@ -1,0 +1,105 @@
+//! The reports of several slices as one: distributions of latencies merged, everything else as the
+//! last slice has it. Means are the laboratory's business.
+
+use vocabulary::report::{Latency, LoadReport, OVERALL_OPERATION};
+
+use super::{histogram_log, latencies};
+use crate::latency::Recording;
+
+/// One report of several; none where there is none.
+///
+/// # Errors
+///
+/// A log of histograms that cannot be read.
+pub fn merged(reports: &[&LoadReport]) -> Result<Option<LoadReport>, String> {
+    let Some(last) = reports.last() else { return Ok(None) };
+    let mut whole = LoadReport::clone(last);
+    // What only some of the slices found is no finding about all of them.
+    whole.findings.retain(|words| reports.iter().all(|report| report.findings.contains(words)));
+    // Slices that did not do the same work are told apart by the first that differs.
+    if let Some(other) = reports.iter().find(|report| report.proof != whole.proof) {
+        whole.proof = other.proof.clone();
+    }
+    let logs: Vec<&str> =
+        reports.iter().filter_map(|report| report.histogram_log.as_deref()).collect();
+    if logs.len() != reports.len() || logs.is_empty() {
+        (whole.histogram_log, whole.latencies) = (None, Vec::new());
+        return Ok(Some(whole));
+    }
+    let recordings: Vec<Recording> = logs
+        .iter()
+        .map(|log| {
+            Recording::read_log(log).map_err(|error| format!("a slice's latencies: {error}"))
+        })
+        .collect::<Result<_, _>>()?;
+    let recording = Recording::merged(recordings);
+    let elapsed_ns = reports
+        .iter()
+        .flat_map(|report| &report.latencies)
+        .filter(|latency| latency.operation == OVERALL_OPERATION)
+        .map(|latency| latency.total_ns)
+        .sum();
+    whole.latencies = latencies(&recording.summary());
+    for latency in &mut whole.latencies {
+        exact(latency, reports);
+    }
+    whole.histogram_log = Some(histogram_log(&recording, elapsed_ns)?);
+    Ok(Some(whole))
+}
+
+/// Puts in what the histograms know to a thousandth, and the slices exactly.
+fn exact(latency: &mut Latency, reports: &[&LoadReport]) {
+    let same = || {
+        let all = reports.iter().flat_map(|report| &report.latencies);
+        all.filter(|other| other.operation == latency.operation)
+    };
+    let (bytes, total_ns) =
+        (same().map(|one| one.bytes).sum(), same().map(|one| one.total_ns).sum());
+    if let Some(max_ns) = same().map(|one| one.max_ns).max() {
+        (latency.bytes, latency.total_ns, latency.max_ns) = (bytes, total_ns, max_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Recorder;
+
+    fn report(latencies_ns: &[u64], proof: &str) -> LoadReport {
+        let mut recorder = Recorder::new();
+        let kind = recorder.kind("Put");
+        for latency_ns in latencies_ns {
+            recorder.record_many(kind, *latency_ns, 1, 10);
+        }
+        let recording = recorder.finish();
+        LoadReport {
+            latencies: latencies(&recording.summary()),
+            histogram_log: Some(histogram_log(&recording, 1_000_000).unwrap()),
+            findings: vec!["of all".into(), format!("of {proof}")],
+            proof: Some(proof.into()),
+            ..LoadReport::default()
+        }
+    }
+
+    #[test]
+    fn distributions_are_merged_and_sums_stay_exact() {
+        let (one, other) = (report(&[1_000_001, 2_000_003], "a"), report(&[9_000_007], "a"));
+        let whole = merged(&[&one, &other]).unwrap().unwrap();
+        let put = &whole.latencies[0];
+        assert_eq!((put.operation.as_str(), put.count, put.bytes), ("Put", 3, 30));
+        assert_eq!((put.total_ns, put.max_ns), (12_000_011, 9_000_007));
+        assert!(put.p50_ns.abs_diff(2_000_003) < 2_100, "{put:?}");
+        assert_eq!(whole.latencies.last().unwrap().count, 3);
+        assert_eq!(whole.findings, ["of all", "of a"]);
+        let again = Recording::read_log(&whole.histogram_log.unwrap()).unwrap();
+        assert_eq!(again.summary().overall.count, 3);
+    }
+
+    #[test]
+    fn slices_that_did_other_work_do_not_hide_behind_the_last() {
+        let reports = [report(&[1], "a"), report(&[1], "b"), report(&[1], "b")];
+        let whole = merged(&reports.iter().collect::<Vec<_>>()).unwrap().unwrap();
+        assert_eq!(whole.proof.as_deref(), Some("a"));
+        assert_eq!(whole.findings, ["of all"]);
+    }
+}

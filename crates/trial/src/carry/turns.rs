@@ -1,0 +1,211 @@
+//! A trial that stands side by side with the others of its block: after everything that comes
+//! before the run it waits for its turns, and carries one slice out in each.
+//!
+//! A slice is one complete run of the load in a fresh directory, with a setup, a layout and a sync
+//! of its own. Everything for the next slice is made ready at the end of a turn, and cold caches are
+//! made by mounting anew, so that who waits has a clean file system that leaves the machine alone.
+//!
+//! Invariants: only run and sync are in the bill; the bound on the trial does not run while it
+//! waits; what a slice left running is ended before the next one.
+
+use std::fs::{self, DirBuilder};
+use std::sync::mpsc::RecvTimeoutError;
+
+use lab::slice::{Carried, Slice};
+use vocabulary::report::LoadReport;
+
+use super::*;
+
+/// How often a trial that waits for its turn looks whether it is asked to stop.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long the device may go on with what it was given before the turn is passed on.
+const QUIET_WAIT_MAX: Duration = Duration::from_millis(100);
+const QUIET_LOOK: Duration = Duration::from_millis(1);
+
+/// The directories of earlier slices are kept, since deleting them is work, until so much of the
+/// space that was free at the beginning is used.
+const KEPT_SHARE_MAX: f64 = 0.5;
+
+impl Trial<'_> {
+    /// Takes turns until there are no more, and puts the mean of the slices into the record.
+    pub(super) fn take_turns(
+        &mut self,
+        instance: &mut dyn Instance,
+        tools: &mut Toolbox,
+    ) -> Result<(), Failure> {
+        let mut carried = Vec::new();
+        let result = self.turns_in(instance, tools, &mut carried);
+        let reports: Vec<&LoadReport> =
+            carried.iter().filter_map(|slice| slice.load.as_ref()).collect();
+        let merged = loads::kind::merged(&reports).map_err(Failure::of);
+        if result.is_ok() {
+            self.record.put_mean(&carried, merged?);
+        }
+        result
+    }
+
+    fn turns_in(
+        &mut self,
+        instance: &mut dyn Instance,
+        tools: &mut Toolbox,
+        carried: &mut Vec<Carried>,
+    ) -> Result<(), Failure> {
+        let mut place = self.place_of(instance, 0)?;
+        self.lay_out(instance, &place)?;
+        self.timed_with(Phase::Settle, |trial| {
+            instance.sync(tools)?;
+            trial.cool(instance, tools)?;
+            trial.record.idle_wait = trial.wait_until_idle(instance, tools)?;
+            Ok(())
+        })?;
+        let has_files = self.access == Access::Mounted;
+        let root = instance.directory();
+        self.record.space_before = space(&root).filter(|_| has_files);
+        let phases = self.record.phases.len();
+        let commands = tools.commands().len();
+        let mut waiting_since = self.counters.as_ref().and_then(|counters| counters.read().ok());
+        (self.emit)(&Event::Ready);
+        while let Turn::Slice { round, position, last } = self.wait_for_turn(tools)? {
+            let begun = self.counters.as_ref().and_then(|counters| counters.read().ok());
+            self.run_once(instance, tools, &place)?;
+            if let Some(cleanup) = &self.spec.workload.cleanup {
+                self.users_command(Phase::Cleanup, cleanup, &place)?;
+            }
+            if carried.is_empty() {
+                self.record.space_after = space(&root).filter(|_| has_files);
+            }
+            let slice = Slice {
+                round,
+                position,
+                run_ns: self.record.phase_after(phases, Phase::Run),
+                sync_ns: self.record.phase_after(phases, Phase::Sync),
+                device: self.record.run_device_after(phases),
+                idle_device: waiting_since.zip(begun).map(|(then, now)| now.since(&then)),
+                metrics: self.record.load.as_ref().map_or_else(Vec::new, |l| l.metrics.clone()),
+            };
+            self.record.slices.push(slice.clone());
+            carried.push(Carried {
+                phases: self.record.phases.split_off(phases),
+                command: self.record.command.take(),
+                daemon_cpu_ns: self.record.daemon_cpu_ns.take(),
+                load: self.record.load.take(),
+            });
+            if let Some(before) = &self.processes_before {
+                note_ended(before.end_those_since(), tools);
+            }
+            if !last {
+                place = self.make_ready(instance, tools, carried.len())?;
+                self.record.phases.truncate(phases);
+                tools.keep_commands(commands);
+            }
+            self.let_the_device_end();
+            waiting_since = self.counters.as_ref().and_then(|counters| counters.read().ok());
+            (self.emit)(&Event::Slice { slice });
+        }
+        // A trial that had no turn has measured nothing.
+        match carried.is_empty() {
+            true => Err(Failure::of("the others of its block ended before its first turn")),
+            false => Ok(()),
+        }
+    }
+
+    /// Everything that comes before a run, but for the user's `--prepare`.
+    fn make_ready(
+        &mut self,
+        instance: &mut dyn Instance,
+        tools: &mut Toolbox,
+        number: usize,
+    ) -> Result<PathBuf, Failure> {
+        self.begin(Phase::Settle);
+        let root = instance.directory();
+        let free = |space: Space| space.free_bytes as f64;
+        let (before, now) = (self.record.space_before.map(free), space(&root).map(free));
+        if let (Some(before), Some(now)) = (before, now)
+            && now < before * (1.0 - KEPT_SHARE_MAX)
+        {
+            remove_slices(&root, tools);
+        }
+        let place = self.place_of(instance, number)?;
+        self.lay_out(instance, &place)?;
+        instance.sync(tools)?;
+        self.cool(instance, tools)?;
+        Ok(place)
+    }
+
+    /// The fresh directory of a slice; the trial's directory for a load on the device itself.
+    fn place_of(&self, instance: &dyn Instance, number: usize) -> Result<PathBuf, Failure> {
+        let root = instance.directory();
+        if self.access != Access::Mounted {
+            return Ok(root);
+        }
+        let place = root.join(format!("{SLICE_PREFIX}{number}"));
+        DirBuilder::new().create(&place).map_err(|error| {
+            Failure::of(format!("making the slice's directory {}: {error}", place.display()))
+        })?;
+        if let Some(user) = &self.user {
+            user.receive(&place, &self.spec.scratch).map_err(Failure::of)?;
+        }
+        Ok(place)
+    }
+
+    fn cool(&mut self, instance: &mut dyn Instance, tools: &mut Toolbox) -> Result<(), Failure> {
+        if self.spec.cache != Cache::Cold {
+            return Ok(());
+        }
+        // A setup that changed the mount (`mount -o remount`) is to find it as it left it.
+        if mounted_as(&instance.directory()).filter(|_| self.access == Access::Mounted)
+            != self.record.mounted_as
+        {
+            let why = "not mounted anew before the run: the setup changed the mount";
+            if self.record.caches_kept.is_none() {
+                tools.note(why);
+                self.record.caches_kept = Some("the setup changed the mount".into());
+            }
+            return Ok(());
+        }
+        instance.cool_alone(tools)
+    }
+
+    /// Waits for the next turn. The bound on the trial does not run meanwhile.
+    fn wait_for_turn(&mut self, tools: &mut Toolbox) -> Result<Turn, Failure> {
+        let began = Instant::now();
+        let turn = loop {
+            match self.turns.recv_timeout(STOP_INTERVAL) {
+                Ok(turn) => break Ok(turn),
+                Err(RecvTimeoutError::Timeout) if self.stop.raised() => {
+                    break Err(Failure::Stopped);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                // The runner is gone.
+                Err(RecvTimeoutError::Disconnected) => break Err(Failure::Stopped),
+            }
+        };
+        let waited = began.elapsed();
+        self.deadline = self.deadline.map(|deadline| deadline + waited);
+        tools.put_off(waited);
+        turn
+    }
+
+    /// Lets the device end what it was given, so that the next one's turn does not pay for it.
+    fn let_the_device_end(&self) {
+        let Some(counters) = &self.counters else { return };
+        let until = Instant::now() + QUIET_WAIT_MAX;
+        while Instant::now() < until && counters.read().is_ok_and(|reading| reading.in_flight > 0) {
+            std::thread::sleep(QUIET_LOOK);
+        }
+    }
+}
+
+/// Name of a slice's directory, without its number.
+const SLICE_PREFIX: &str = "slice-";
+
+/// Removes the directories of the slices so far.
+fn remove_slices(root: &Path, tools: &mut Toolbox) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let is_slice = entry.file_name().to_string_lossy().starts_with(SLICE_PREFIX);
+        if is_slice && let Err(error) = fs::remove_dir_all(entry.path()) {
+            tools.note(format!("removing {}: {error}", entry.path().display()));
+        }
+    }
+}
