@@ -87,6 +87,8 @@ impl BlockDevice for Scripted {
 /// sure once they were answered.
 struct Client {
     states: Vec<Content>,
+    /// What a change that failed would have made of the content: until it is answered.
+    failures: BTreeMap<usize, Content>,
     is_durable: Vec<bool>,
 }
 
@@ -110,7 +112,8 @@ fn bytes(random: &mut ChaCha8Rng, length: usize) -> Vec<u8> {
 /// Plays a client's changes, one after the other, and notes in the log when each begins and ends.
 fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f64) -> Client {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let mut client = Client { states: vec![Content::new()], is_durable: vec![true] };
+    let mut client =
+        Client { states: vec![Content::new()], failures: BTreeMap::new(), is_durable: vec![true] };
     let first_key = number as u128 * CLIENT_KEYS;
     for operation in 1..=OPERATIONS {
         let mut content = client.states.last().unwrap().clone();
@@ -138,7 +141,12 @@ fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f6
                         assert!(!fails);
                         content.insert(key, value);
                     }
-                    Err(Error::Device { .. }) if fails => durability = Durability::Buffered,
+                    Err(Error::Device { .. }) if fails => {
+                        let mut failed = content.clone();
+                        failed.insert(key, value);
+                        client.failures.insert(operation, failed);
+                        durability = Durability::Buffered;
+                    }
                     Err(Error::NoSpace { .. }) => durability = Durability::Buffered,
                     Err(error) => panic!("{error}"),
                 }
@@ -207,8 +215,8 @@ fn record(seed: u64, sabotage: Sabotage) -> Script {
 
 impl Client {
     /// The contents of this client's keys that are right after `events`.
-    fn candidates(&self, number: usize, events: &[Event]) -> &[Content] {
-        let (mut begun, mut durable) = (0, 0);
+    fn candidates(&self, number: usize, events: &[Event]) -> Vec<&Content> {
+        let (mut begun, mut answered, mut durable) = (0, 0, 0);
         for event in events {
             let Event::Mark(mark) = *event else { continue };
             if mark >> 32 != number as u64 {
@@ -216,11 +224,15 @@ impl Client {
             }
             let operation = (mark as u32 >> 1) as usize;
             begun = begun.max(operation);
+            if mark & 1 == 1 {
+                answered = operation;
+            }
             if mark & 1 == 1 && self.is_durable[operation] {
                 durable = operation;
             }
         }
-        &self.states[durable..=begun]
+        let failing = self.failures.get(&begun).filter(|_| begun > answered);
+        self.states[durable..=begun].iter().chain(failing).collect()
     }
 }
 
@@ -263,11 +275,11 @@ fn check_image(
             .map(|(key, value)| (*key, value.clone()))
             .collect();
         let candidates = client.candidates(number, events);
-        if !candidates.contains(&own) {
+        if !candidates.contains(&&own) {
             let shown = |content: &Content| -> Vec<String> {
                 content.iter().map(|(key, value)| format!("{key:x}:{}", value.len())).collect()
             };
-            let expected: Vec<_> = candidates.iter().map(shown).collect();
+            let expected: Vec<_> = candidates.into_iter().map(shown).collect();
             return Err(format!("client {number} has {:?}, expected {expected:?}", shown(&own)));
         }
     }

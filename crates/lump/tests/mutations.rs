@@ -1,0 +1,28 @@
+//! The harness of the fuzzer, from seeds.
+
+#[path = "common/mutation.rs"]
+mod mutation;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// `LUMP_FUZZ_SEEDS` sets how many.
+#[test]
+fn changed_images_neither_panic_nor_lie() {
+    let wanted = std::env::var("LUMP_FUZZ_SEEDS").ok().and_then(|text| text.parse().ok());
+    let base = mutation::base_image();
+    mutation::exercise(&base, true);
+    for seed in 0..wanted.unwrap_or(100) {
+        println!("seed {seed}");
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut input = vec![0; 5 * (1 + seed as usize % 6)];
+        random.fill_bytes(&mut input);
+        for change in input.chunks_mut(5) {
+            // Metadata lie at the start; most of what changes shall be there.
+            change[2] %= 4;
+        }
+        let mut image = base.clone();
+        let is_sealed = mutation::mutate(&mut image, &input);
+        mutation::exercise(&image, !is_sealed);
+    }
+}

@@ -1,0 +1,17 @@
+//! Changes of a good lump store, with checksums made right where the input says so.
+#![no_main]
+
+#[path = "../../crates/lump/tests/common/mutation.rs"]
+mod mutation;
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+
+static BASE: LazyLock<Vec<u8>> = LazyLock::new(mutation::base_image);
+
+fuzz_target!(|input: &[u8]| {
+    let mut image = BASE.clone();
+    let is_sealed = mutation::mutate(&mut image, input);
+    mutation::exercise(&image, !is_sealed);
+});
