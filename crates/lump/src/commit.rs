@@ -12,6 +12,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
+use std::time::Instant;
 
 use block::AlignedBuffer;
 
@@ -21,7 +22,9 @@ use crate::extent::unit_count;
 use crate::index::Entry;
 use crate::journal::{self, Position, Record};
 use crate::layout::{BLOCK_BYTES, RECORDS_PER_BLOCK};
+use crate::metrics::count;
 use crate::store::{Durability, Sabotage};
+use crate::turns::urgency;
 
 /// What may be written without a flush, in bytes: an opening after a crash reads it again.
 const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
@@ -52,6 +55,7 @@ pub(crate) struct Data {
     pub memory: AlignedBuffer,
     pub length: usize,
     pub offset: u64,
+    pub deadline: Option<Instant>,
 }
 
 impl Data {
@@ -72,6 +76,7 @@ struct Ticket {
 struct Request {
     act: Act,
     durability: Durability,
+    deadline: Option<Instant>,
     /// What is to be written with the journal.
     data: Option<Data>,
     ticket: Arc<Ticket>,
@@ -106,6 +111,7 @@ pub(crate) struct Writer {
 
 /// Who waits, and the writer while nobody leads.
 pub(crate) struct Queue {
+    /// By deadline; those without one come last, by their arrival.
     waiting: VecDeque<Request>,
     writer: Option<Writer>,
     /// All blocks before this are in the index.
@@ -170,10 +176,13 @@ impl Engine {
         mut data: Option<Data>,
     ) -> Answer {
         let mut lent = None;
+        let deadline = data.as_ref().and_then(|data| data.deadline);
         let mut queue = lock(&self.queue);
         if let Some(own) = data.take_if(|data| !self.joins(data, &queue)) {
             drop(queue);
+            let turn = self.writing.take(deadline);
             let written = self.device.write_at(own.bytes(), own.offset);
+            drop(turn);
             lent = Some(own.memory);
             if let Err(source) = written {
                 return (Err(data_failure(own.offset, source)), lent);
@@ -184,7 +193,11 @@ impl Engine {
             return (Err(error), lent.or(data.map(|data| data.memory)));
         }
         let ticket = Arc::new(Ticket { answer: Mutex::new(None), thread: std::thread::current() });
-        queue.waiting.push_back(Request { act, durability, data, ticket: ticket.clone() });
+        let request = Request { act, durability, deadline, data, ticket: ticket.clone() };
+        let place = queue
+            .waiting
+            .partition_point(|other| urgency(other.deadline) <= urgency(request.deadline));
+        queue.waiting.insert(place, request);
         loop {
             if let Some(writer) = queue.writer.take() {
                 self.lead(queue, writer);
@@ -265,6 +278,7 @@ impl Engine {
         if self.sabotage == Sabotage::LateData {
             self.write_all(batch, &[]);
         }
+        count(&self.counters.commits, 1);
         Ok(self.apply(writer, batch))
     }
 
@@ -356,6 +370,8 @@ impl Engine {
         numbers.extend(others.iter().map(|_| requests.len()));
         writes.extend(others);
         let outcomes = self.device.write_each(&writes);
+        let blocks = others.iter().map(|(bytes, _)| bytes.len() as u64 / BLOCK_BYTES);
+        count(&self.counters.journal_blocks, blocks.sum());
         let failures = numbers.into_iter().zip(outcomes);
         failures.filter_map(|(number, outcome)| Some((number, outcome.err()?))).collect()
     }
@@ -412,9 +428,16 @@ impl Engine {
             }
             Act::Sync | Act::Fence => {}
         }
-        let count = (given_up.len() - before) as u64;
-        self.objects.fetch_sub(count, Ordering::Relaxed);
-        count
+        let given = (given_up.len() - before) as u64;
+        self.objects.fetch_sub(given, Ordering::Relaxed);
+        match act {
+            Act::Change(Record::Put { entry, .. }) => {
+                count(&self.counters.puts, 1);
+                count(&self.counters.put_bytes, u64::from(entry.length));
+            }
+            _ => count(&self.counters.deleted, given),
+        }
+        given
     }
 }
 

@@ -14,8 +14,10 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::index::Index;
 use crate::layout::Root;
+use crate::metrics::{Counters, count};
 use crate::space::{Pins, Space};
 use crate::store::Sabotage;
+use crate::turns::Turns;
 
 /// An open store without its public face.
 pub(crate) struct Engine {
@@ -39,6 +41,12 @@ pub(crate) struct Engine {
     /// Why nothing is written any more.
     pub refusal: OnceLock<String>,
     pub background: Background,
+    /// Turns at reading, and at writing data that do not go with the journal.
+    pub reading: Turns,
+    pub writing: Turns,
+    /// Held while free space is not in the list of it, since the device is told about it.
+    pub trimming: Mutex<()>,
+    pub counters: Counters,
 }
 
 /// What the background thread shall do.
@@ -110,6 +118,7 @@ impl Engine {
         if self.sabotage == Sabotage::SkipFlush {
             return Ok(());
         }
+        count(&self.counters.flushes, 1);
         self.device.flush().map_err(Error::device("flush the device")).inspect_err(|error| {
             self.refuse(error.to_string());
         })
@@ -173,6 +182,25 @@ impl Engine {
         }
         self.journal_start.store(from.next, Ordering::Relaxed);
         *root = new;
+        count(&self.counters.checkpoints, 1);
         Ok(())
+    }
+
+    /// Tells the device of free pieces of at least so many units, one after the other; returns how
+    /// many units they had. Free is only what no journal that counts can name any more.
+    pub fn trim(&self, units_min: u64) -> Result<u64> {
+        let (mut from, mut total) = (0, 0);
+        loop {
+            let _held = lock(&self.trimming);
+            let Some((start, units)) = lock(&self.space).take_from(from, units_min) else {
+                return Ok(total);
+            };
+            let (offset, length) =
+                (self.geometry.unit_offset(start), units * self.geometry.unit_bytes);
+            let done = self.device.discard(offset, length);
+            lock(&self.space).free(start, units);
+            done.map_err(Error::device(format!("trim {length} bytes at byte {offset}")))?;
+            (from, total) = (start + units, total + units);
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod bench;
 mod device;
+mod import;
 mod tools;
 
 use std::path::PathBuf;
@@ -89,6 +90,9 @@ enum Command {
     Stat {
         /// Device or image.
         device: PathBuf,
+        /// As text for Prometheus instead.
+        #[arg(short, long)]
+        prometheus: bool,
     },
     /// Judge everything that the device holds of a store; nothing is written.
     Check {
@@ -105,6 +109,27 @@ enum Command {
         /// Most bytes a second (k, M, G allowed).
         #[arg(short, long, value_parser = size)]
         rate: Option<u64>,
+    },
+    /// Bring every value of a CannyLS storage (.lusf) over; the source is only read.
+    Import {
+        /// Device or image with a store.
+        device: PathBuf,
+        /// File or device with the CannyLS storage.
+        source: PathBuf,
+        /// Replace values that the store has under the same keys.
+        #[arg(short, long)]
+        force: bool,
+        /// Take a journal that is damaged up to the damage.
+        #[arg(short, long)]
+        partial: bool,
+    },
+    /// Tell the device which space is free (TRIM); nothing happens where it cannot.
+    Trim {
+        /// Device or image.
+        device: PathBuf,
+        /// Shortest piece (k, M allowed).
+        #[arg(short, long, value_parser = size, default_value = "64k")]
+        minimum: u64,
     },
     /// Measure puts and gets with values of its own, which are deleted after.
     Bench(bench::BenchArguments),
@@ -199,9 +224,13 @@ fn main() -> ExitCode {
         }
         Command::List { device, keys, long } => tools::list(&device, keys, long),
         Command::Delete { device, keys } => tools::delete(&device, &keys),
-        Command::Stat { device } => tools::stat(&device),
+        Command::Stat { device, prometheus } => tools::stat(&device, prometheus),
         Command::Check { device, verbose } => tools::check(&device, verbose),
         Command::Scrub { device, rate } => tools::scrub(&device, rate),
+        Command::Import { device, source, force, partial } => {
+            import::import(&device, &source, force, partial)
+        }
+        Command::Trim { device, minimum } => tools::trim(&device, minimum),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Man { directory } => man(&directory).map_err(|error| {
             Failure::Failed(format!("{}: cannot write man pages: {error}", directory.display()))

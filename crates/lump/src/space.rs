@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
 const PIN_SHARDS: usize = 16;
+/// Most units that are away at a time to be trimmed: 1 GiB of 4096 bytes.
+const TAKEN_UNITS_MAX: u64 = 1 << 18;
 
 /// The units of a store that no object has.
 #[derive(Default)]
@@ -30,6 +32,18 @@ impl Space {
             self.put(start + units, length - units);
         }
         Some(start)
+    }
+
+    /// Takes the first free extent from unit `from` on that has at least `units_min`, but no more
+    /// of it than [`TAKEN_UNITS_MAX`].
+    pub fn take_from(&mut self, from: u64, units_min: u64) -> Option<(u64, u64)> {
+        let (&start, &length) =
+            self.free.range(from..).find(|(_, length)| **length >= units_min.max(1))?;
+        self.take(start, length);
+        if length > TAKEN_UNITS_MAX {
+            self.put(start + TAKEN_UNITS_MAX, length - TAKEN_UNITS_MAX);
+        }
+        Some((start, length.min(TAKEN_UNITS_MAX)))
     }
 
     /// Makes units free that nothing speaks of.

@@ -155,13 +155,10 @@ pub fn delete(device: &Path, keys: &[(u128, u128)]) -> Outcome {
 }
 
 /// Prints identity and usage.
-pub fn stat(device: &Path) -> Outcome {
+pub fn stat(device: &Path, prometheus: bool) -> Outcome {
     let store = store(device, true)?;
     let (geometry, usage) = (store.geometry(), store.usage());
-    say!("DEVNAME={}", device.display());
-    say!("UUID={}", geometry.uuid());
-    say!("TYPE=lump");
-    for (name, value) in [
+    let values = [
         ("STORE_BYTES", geometry.store_bytes()),
         ("UNIT_BYTES", geometry.unit_bytes()),
         ("JOURNAL_BYTES", geometry.journal_bytes()),
@@ -170,9 +167,26 @@ pub fn stat(device: &Path) -> Outcome {
         ("LONGEST_FREE_BYTES", usage.longest_free_bytes),
         ("OBJECTS", usage.objects),
         ("OBJECTS_MAX", usage.objects_max),
-    ] {
+    ];
+    if prometheus {
+        let text = store.metrics().prometheus();
+        return io::stdout().write_all(text.as_bytes()).map_err(broken);
+    }
+    say!("DEVNAME={}", device.display());
+    say!("UUID={}", geometry.uuid());
+    say!("TYPE=lump");
+    for (name, value) in values {
         say!("{name}={value}");
     }
+    Ok(())
+}
+
+/// Tells the device what is free.
+pub fn trim(device: &Path, bytes_min: u64) -> Outcome {
+    let store = store(device, false)?;
+    let bytes = store.trim(bytes_min).map_err(about(device))?;
+    store.close().map_err(about(device))?;
+    say!("{bytes} bytes trimmed");
     Ok(())
 }
 

@@ -162,7 +162,11 @@ fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f6
                 content.retain(|key, _| !keys.contains(key));
                 assert_eq!(count, (before - content.len()) as u64);
             }
-            88..92 => {
+            88..90 => {
+                store.trim(512).unwrap();
+                durability = Durability::Durable;
+            }
+            90..92 => {
                 store.sync().unwrap();
                 durability = Durability::Durable;
             }

@@ -363,7 +363,7 @@ fn a_full_store_keeps_what_it_has_and_deletes(kind: &dyn Kind) -> Outcome {
     let mut subject = kind.open(disk.clone())?;
     let mut permitted = Permitted::new();
     for key in 0..3000_u128 {
-        let bytes = value(key as u64, if key % 2 == 0 { 300 } else { 6000 });
+        let bytes = value(key as u64, if key.is_multiple_of(2) { 300 } else { 6000 });
         if subject.put(key, &bytes).is_err() {
             break;
         }
@@ -371,7 +371,7 @@ fn a_full_store_keeps_what_it_has_and_deletes(kind: &dyn Kind) -> Outcome {
     }
     for key in 0..3000_u128 {
         let key = key % permitted.len() as u128;
-        let bytes = value(key as u64 + 7, if key % 2 == 0 { 300 } else { 6000 });
+        let bytes = value(key as u64 + 7, if key.is_multiple_of(2) { 300 } else { 6000 });
         if subject.put(key, &bytes).is_ok() {
             permitted.insert(key, vec![Some(bytes)]);
         }

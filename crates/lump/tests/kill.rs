@@ -20,7 +20,8 @@ const KEYS: u64 = 25;
 const CHILD: &str = "LUMP_KILL_CHILD";
 
 fn value(key: u128, step: u64) -> Vec<u8> {
-    let length = 16 + (step * 7919 % 120_000) as usize / if step % 4 == 0 { 1 } else { 30 };
+    let length =
+        16 + (step * 7919 % 120_000) as usize / if step.is_multiple_of(4) { 1 } else { 30 };
     let mut bytes = vec![(step ^ key as u64) as u8; length];
     bytes[..8].copy_from_slice(&step.to_le_bytes());
     bytes
@@ -45,7 +46,7 @@ fn child(path: &Path) {
             let store = &store;
             scope.spawn(move || {
                 for step in 1.. {
-                    let key = u128::from(client << 32 | step % KEYS);
+                    let key = u128::from((client << 32) | (step % KEYS));
                     let durability =
                         if step % 3 == 0 { Durability::Buffered } else { Durability::Durable };
                     store.put(key, &value(key, step), durability).unwrap();

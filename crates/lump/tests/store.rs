@@ -250,6 +250,26 @@ fn an_extent_is_reused_only_after_its_readers() {
 }
 
 #[test]
+fn what_was_done_is_counted() {
+    let device = created(MemoryDevice::new(2 * MEBIBYTE, 512), &small());
+    let store = open(device);
+    let before = store.metrics();
+    (0..5).for_each(|key| store.put(key, &[1; 1000], Durable).unwrap());
+    store.get(1).unwrap();
+    store.delete_range(0..2, Durable).unwrap();
+    store.checkpoint().unwrap();
+    let after = store.metrics();
+    assert_eq!((after.puts - before.puts, after.put_bytes), (5, 5000));
+    assert_eq!((after.gets, after.get_bytes, after.deleted), (1, 1000, 2));
+    assert_eq!(after.commits - before.commits, 6);
+    assert_eq!(after.journal_blocks - before.journal_blocks, 6);
+    assert_eq!((after.flushes - before.flushes, after.checkpoints), (6 + 2, 1));
+    let text = after.prometheus();
+    assert!(text.contains("# TYPE lump_puts_total counter\nlump_puts_total 5\n"), "{text}");
+    assert!(text.contains("\nlump_objects 3\n"), "{text}");
+}
+
+#[test]
 fn puts_that_wait_for_a_flush_share_the_next_one() {
     const CLIENTS: u64 = 8;
     let device = created(Gate::new(MemoryDevice::new(8 << 20, 512)), &small());

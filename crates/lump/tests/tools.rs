@@ -1,9 +1,14 @@
 //! The tool, as a user meets it. Needs no root.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Output};
 
 use block::{FileDevice, FileDeviceOptions};
+use cannyls::lump::{LumpData, LumpId};
+use cannyls::nvm::FileNvm;
+use cannyls::storage::StorageBuilder;
 
 fn lump(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lump")).args(arguments).output().unwrap()
@@ -112,6 +117,88 @@ fn what_is_in_use_or_holds_anything_is_refused_untouched() {
     assert!((fs::read(&image).unwrap(), fs::read(&other).unwrap()) == before);
     succeed(&["create", "-q", "-f", &other]);
     assert!(succeed(&["stat", &other]).contains("OBJECTS=0\n"));
+}
+
+#[test]
+fn a_storage_of_cannyls_is_brought_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (source, image, out) = (path("source.lusf"), path("image"), path("out"));
+    let (nvm, _) = FileNvm::create_if_absent(&source, 8 << 20).unwrap();
+    let mut storage = StorageBuilder::new().journal_region_ratio(0.02).create(nvm).unwrap();
+    let mut expected = BTreeMap::new();
+    // So many that the journal wraps around; some embedded, some deleted, alone and in ranges.
+    for step in 0..12_000_u32 {
+        let key = u128::from(step * 31 % 97) << 70;
+        let id = LumpId::new(key);
+        let bytes: Vec<u8> = (0..step * 13 % 3000).map(|place| (place ^ step) as u8).collect();
+        let data = match bytes.len() {
+            0..300 => LumpData::new_embedded(bytes.clone()).unwrap(),
+            _ => storage.allocate_lump_data_with_bytes(&bytes).unwrap(),
+        };
+        storage.put(&id, &data).unwrap();
+        expected.insert(key, bytes);
+        if step % 11 == 0 {
+            storage.delete(&id).unwrap();
+            expected.remove(&key);
+        }
+        if step % 500 == 499 {
+            let (first, end) = (5_u128 << 70, 9_u128 << 70);
+            storage.delete_range(LumpId::new(first)..LumpId::new(end)).unwrap();
+            expected.retain(|key, _| !(first..end).contains(key));
+        }
+    }
+    storage.journal_sync().unwrap();
+    drop(storage);
+    let before = fs::read(&source).unwrap();
+    succeed(&["create", "-q", "--size", "8M", &image]);
+    let said = succeed(&["import", &image, &source]);
+    assert!(said.starts_with(&format!("{} values", expected.len())), "{said}");
+    let listed: Vec<String> = expected.keys().map(|key| format!("{key:032x}")).collect();
+    assert_eq!(succeed(&["list", &image]).lines().collect::<Vec<_>>(), listed);
+    for (key, bytes) in expected.iter().step_by(7) {
+        succeed(&["get", "-f", &image, &format!("{key:x}"), &out]);
+        assert!(fs::read(&out).unwrap() == *bytes, "{key:x}");
+    }
+    assert!(fs::read(&source).unwrap() == before, "the source is only read");
+    assert!(fail(&["import", &image, &source], 2).contains("--force"));
+    succeed(&["import", "--force", &image, &source]);
+    assert!(succeed(&["check", &image]).ends_with("clean\n"));
+    // Damage in the journal, and what is no storage at all.
+    let mut damaged = before;
+    let head = u64::from_be_bytes(damaged[512..520].try_into().unwrap()) as usize;
+    damaged[1024 + head + 200] ^= 1;
+    fs::write(&source, &damaged).unwrap();
+    succeed(&["create", "-q", "-f", &image]);
+    let said = fail(&["import", &image, &source], 2);
+    assert!(said.contains("journal") && said.contains("--partial"), "{said}");
+    assert_eq!(succeed(&["list", &image]), "");
+    // What the records before the damage say may be of long ago, and its bytes gone since.
+    let output = lump(&["import", "--partial", &image, &source]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() != Some(2) && said.contains("checksum does not match"), "{said}");
+    assert!(fail(&["import", &image, &image], 2).contains("no CannyLS storage"));
+}
+
+#[test]
+fn free_space_is_trimmed_and_the_numbers_are_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (image, file) = (path("image"), path("file"));
+    succeed(&["create", "-q", "--size", "16M", &image]);
+    fs::write(&file, vec![7; 8 << 20]).unwrap();
+    succeed(&["put", &image, "1", &file]);
+    succeed(&["put", &image, "2", "/dev/null"]);
+    let used = |path: &str| fs::metadata(path).unwrap().blocks() * 512;
+    assert!(used(&image) > 8 << 20);
+    succeed(&["delete", &image, "1"]);
+    assert!(used(&image) > 8 << 20);
+    let said = succeed(&["trim", &image]);
+    assert!(said.ends_with("bytes trimmed\n"), "{said}");
+    assert!(used(&image) < 2 << 20, "{} bytes after {said}", used(&image));
+    assert!(succeed(&["check", &image]).contains("1 objects, 0 bytes, clean"));
+    let text = succeed(&["stat", "--prometheus", &image]);
+    assert!(text.contains("# TYPE lump_objects gauge\nlump_objects 1\n"), "{text}");
 }
 
 #[test]
