@@ -212,6 +212,9 @@ pub struct StudyArgs {
     /// Label of the contender that the others are compared with. [default: the first]
     #[arg(short, long, value_name = "LABEL")]
     pub baseline: Option<String>,
+    /// Enter the baseline once more, as a control: what sets the two apart is this machine's doing.
+    #[arg(long)]
+    pub control: bool,
     /// Carry out exactly so many blocks (one trial of every contender each).
     #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub runs: Option<u32>,
@@ -362,6 +365,10 @@ pub struct RunArgs {
 pub struct ResumeArgs {
     /// The result directory of the interrupted study.
     pub directory: PathBuf,
+    /// Go on for so many blocks more than were carried out, whatever the study's budget was, where
+    /// comparisons are open. The error rate stays the study's: what is left of it is spent.
+    #[arg(long, value_name = "BLOCKS", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    pub more: Option<u32>,
     /// Name or serial number of the real device whose contents may be destroyed; to be said again
     /// each time.
     #[arg(long, value_name = "NAME_OR_SERIAL")]
@@ -470,6 +477,7 @@ impl StudyArgs {
             set(&mut text.output, &self.output);
         }
         text.discard |= self.discard;
+        text.control |= self.control;
         if self.runs.is_some() || self.min_runs.is_some() || self.max_runs.is_some() {
             text.runs = self.runs;
             text.min_runs = self.min_runs;

@@ -132,10 +132,16 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     let style = style_before(&stored).and_then(|text| text.style);
     let presentation = Presentation::new(&args.present, style.as_deref())?;
     let directories = preflight(&stored.plan.study, args.destroy.as_deref())?;
+    let spent_before = Duration::from_nanos(stored.spent_ns());
+    let mut plan = stored.plan;
+    if let Some(more) = args.more {
+        plan.go_on(&stored.records, more);
+        writer.write_json(PLAN_FILE, &plan).map_err(Failure::broken)?;
+    }
     let sitting = Sitting {
-        spent_before: Duration::from_nanos(stored.spent_ns()),
+        spent_before,
         facts: stored.facts.unwrap_or(Value::Null),
-        plan: stored.plan,
+        plan,
         destroy: args.destroy.clone(),
         directories,
         records: stored.records,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::analysis::Analysis;
+use lab::analysis::{Analysis, control_words};
 use lab::event::Event;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
@@ -107,12 +107,30 @@ impl Sitting {
             terminal::note("");
         }
         terminal::show(&self.presentation.screen(&source));
+        for words in control_words(&analysis) {
+            progress.say(&words);
+        }
+        if let Some(words) = self.outlook(&analysis) {
+            progress.say(&words);
+        }
         // The records are safe; a page that cannot be written can be made again.
         match reporting::write_page(&directory, &source) {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
             Err(error) => progress.say(&format!("the report could not be written: {error}")),
         }
         Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&source.analysis, all_given_back)))
+    }
+
+    /// What is open, how much more it may take, and how to go on.
+    fn outlook(&self, analysis: &Analysis) -> Option<String> {
+        let forecast = analysis.forecast.filter(|forecast| forecast.open > 0)?;
+        let directory = self.writer.directory().path().display().to_string();
+        let more = forecast.more().unwrap_or(self.plan.stop_rule.max_blocks);
+        let range = forecast.blocks.map_or(String::new(), |_| format!("{forecast}: "));
+        Some(format!(
+            "{} of {} comparisons are open; {range}kurabe resume {directory} --more {more}",
+            forecast.open, forecast.comparisons
+        ))
     }
 
     /// What is about to be compared.
@@ -155,7 +173,7 @@ impl Sitting {
             _ => return None,
         };
         Some(format!(
-            "the budget of {} {why}; nothing can be added under the same plan",
+            "the budget of {} {why}; to go on: kurabe resume RESULT --more BLOCKS",
             rough(budget)
         ))
     }
@@ -239,7 +257,7 @@ impl Sitting {
         match end {
             End::Complete => None,
             End::Budget => Some(format!(
-                "the budget of {} ended the study; 'kurabe resume' has nothing to add under the same plan",
+                "the budget of {} ended the study; to go on: {resume} --more BLOCKS",
                 rough(self.budget().unwrap_or_default())
             )),
             End::Stopped if all_given_back => {

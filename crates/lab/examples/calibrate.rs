@@ -1,9 +1,10 @@
 //! Measures the error rates and the power of the statistics on simulated trials, and prints the
 //! tables of `docs/statistics.md`. Everything is seeded: the same program prints the same tables.
 //!
-//!     cargo run --release -p lab --example calibrate [SAMPLES]
+//!     cargo run --release -p lab --example calibrate [SAMPLES [CONTENDERS]]
 //!
-//! SAMPLES is the number of simulated studies a cell, 10000 unless given.
+//! SAMPLES is the number of simulated studies a cell, 10000 unless given. With CONTENDERS (2 to 8) only
+//! studies under the stop rule are simulated, of so many contenders.
 
 use lab::statistics::{
     ComparisonOptions, Decision, FirstBlockKind, Samples, StopRule, Verdict, compare_family,
@@ -13,6 +14,7 @@ use lab::statistics::{
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 
+use simulation::sequential::{CASES, Case, Studies};
 use simulation::{Laboratory, NOISES, Noise};
 
 /// Where the seeds of all tables start.
@@ -28,6 +30,13 @@ fn main() {
         }
     };
     println!("{studies} simulated studies a cell, seed {SEED}\n");
+    match std::env::args().nth(2) {
+        // Only this, for so many contenders: a minute or two each.
+        Some(contenders) => {
+            return deciding(studies, &contenders.parse().into_iter().collect::<Vec<usize>>());
+        }
+        None => deciding(studies / 5, &[2, 3, 5, 8]),
+    }
     false_differences(studies);
     other_procedures(studies / 5);
     families(studies);
@@ -264,6 +273,79 @@ fn across_results(studies: usize) {
             .collect();
         row(&format!("{effect}, {blocks}"), &cells);
     }
+}
+
+/// Studies under the stop rule: what they say where nothing differs, and how soon they see what
+/// does.
+fn deciding(studies: usize, contenders: &[usize]) {
+    println!("## Studies that stop when they know ({studies} a cell, 5 to 20 blocks, noise 5 %)\n");
+    println!(
+        "False differences, % (of these with a warning, %; warnings in all, %; mean blocks)\n"
+    );
+    let columns = contenders.iter().map(|count| format!("{count} contenders"));
+    header("case", &columns.collect::<Vec<String>>());
+    for case in CASES {
+        let cells: Vec<String> = contenders
+            .iter()
+            .map(|count| {
+                let shape = Studies::new(&vec![1.0; *count], 5, 20, 0.05);
+                let mut laboratory = Laboratory::new(SEED + *count as u64);
+                let (mut wrong, mut told, mut warned, mut blocks) = (0, 0, 0, 0);
+                for _ in 0..studies {
+                    let ended = shape.run(&mut laboratory, case, 0.05);
+                    let is_wrong = ended.compared.iter().any(|one| different(one.verdict));
+                    wrong += usize::from(is_wrong);
+                    told += usize::from(is_wrong && ended.warned);
+                    warned += usize::from(ended.warned);
+                    blocks += ended.blocks;
+                }
+                format!(
+                    "{} ({:.0}; {:.0}; {:.1})",
+                    percent(wrong, studies),
+                    100.0 * told as f64 / wrong.max(1) as f64,
+                    100.0 * warned as f64 / studies as f64,
+                    blocks as f64 / studies as f64
+                )
+            })
+            .collect();
+        row(&format!("{case:?}"), &cells);
+    }
+    if !contenders.contains(&2) {
+        return;
+    }
+    println!("\nDifferences found, % (in the wrong direction, %; mean blocks)\n");
+    let effects = [1.05, 1.1, 1.2, 2.0];
+    header("case, contenders", &effects.map(|effect| format!("+{:.0} %", 100.0 * (effect - 1.0))));
+    for (case, count) in [
+        (Case::Normal, 2),
+        (Case::Normal, 5),
+        (Case::HeavyTails, 2),
+        (Case::SlowFirst, 2),
+        (Case::CarryOver, 3),
+    ] {
+        let cells = effects.map(|effect| {
+            let mut truth = vec![1.0; count];
+            truth[1] = effect;
+            let shape = Studies::new(&truth, 5, 20, 0.05);
+            let mut laboratory = Laboratory::new(SEED + count as u64);
+            let (mut found, mut opposite, mut blocks) = (0, 0, 0);
+            for _ in 0..studies / 2 {
+                let ended = shape.run(&mut laboratory, case, 0.05);
+                found += usize::from(ended.compared[0].verdict == Verdict::Slower);
+                opposite += usize::from(ended.compared[0].verdict == Verdict::Faster);
+                blocks += ended.compared[0].pairs;
+            }
+            let studies = studies / 2;
+            format!(
+                "{} ({}; {:.1})",
+                percent(found, studies),
+                percent(opposite, studies),
+                blocks as f64 / studies as f64
+            )
+        });
+        row(&format!("{case:?}, {count}"), &cells);
+    }
+    println!();
 }
 
 fn power(studies: usize) {

@@ -9,6 +9,7 @@ use crate::record::{DeviceDelta, Phase, Record, TIME_METRIC};
 use crate::statistics::{self, ComparisonOptions, Decision, Interval, Slow, Summary, Verdict};
 use crate::warning::Warning;
 
+mod control;
 mod cost;
 mod figures;
 mod overhead;
@@ -18,6 +19,7 @@ mod spread;
 mod step;
 mod warnings;
 
+pub use control::control_words;
 pub use cost::{AmplificationBasis, Cost};
 use cost::{amplification_basis, cost};
 pub use overhead::{CellOverhead, Overhead};

@@ -26,6 +26,7 @@ mod steady_state;
 mod stop;
 mod summary;
 mod unpaired;
+mod wander;
 
 pub use compare::{
     Comparison, ComparisonOptions, Correction, Group, Interval, Verdict, compare, compare_families,
@@ -41,6 +42,7 @@ pub use stop::{
 };
 pub use summary::{Summary, outlier_threshold, summarize};
 pub use unpaired::{UnpairedComparison, compare_unpaired_family};
+pub use wander::wander;
 
 /// Fewest pairs of trials from which an interval or a verdict is given. Two pairs leave one degree
 /// of freedom: the interval of such a pair is so wide that it only pretends to be one.

@@ -29,6 +29,11 @@ pub use reduced::Reduced;
 pub use workload::{CommandText, WorkloadText};
 use workload::{expand, placeholders};
 
+/// Label of the control of a baseline.
+pub fn control_label(baseline: &str) -> String {
+    format!("{baseline} (control)")
+}
+
 /// A study as written: texts that are not yet validated. The field names are the keys of the
 /// study file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -51,6 +56,10 @@ pub struct StudyText {
     /// Label of the contender that the others are compared with; the first by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
+    /// Whether the baseline is entered once more, as a control: what sets the two apart is the
+    /// machine's own doing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub control: bool,
     /// Whether contenders and workloads for which this machine lacks something are left out, and
     /// named, instead of refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -282,7 +291,7 @@ impl StudyText {
             ));
         }
         self.check_parameters()?;
-        let contenders = self.resolve_contenders(known.file_systems)?;
+        let mut contenders = self.resolve_contenders(known.file_systems)?;
         let baseline = match &self.baseline {
             None => 0,
             Some(label) => {
@@ -293,6 +302,14 @@ impl StudyText {
                     .ok_or_else(|| error("baseline", unknown_label(label, &labels)))?
             }
         };
+        if self.control {
+            let label = control_label(&contenders[baseline].label);
+            if contenders.iter().any(|other| other.label == label) {
+                let problem = format!("needs the label '{label}', which is taken; change that one");
+                return Err(error("control", problem));
+            }
+            contenders.push(Contender { label, ..contenders[baseline].clone() });
+        }
         let (blocks_min, blocks_max) = self.resolve_blocks()?;
         let duration = |field: &str, text: &str| {
             parse_duration(text)

@@ -168,6 +168,7 @@ static STUDY: Level = Level {
         "differs",
         "contenders",
         "baseline",
+        "control",
         "leave-out-missing",
         "device",
         "discard",

@@ -113,6 +113,13 @@ pub enum Warning {
         /// The ratio of both.
         ratio: f64,
     },
+    /// The ratios follow the ones before them, so that the blocks are no independent trials.
+    Wander {
+        /// Label.
+        contender: String,
+        /// Correlation of a block's ratio with the one before.
+        correlation: f64,
+    },
     /// Others use the device.
     DeviceShared {
         /// Labels of all contenders that stand on such a device.
@@ -258,6 +265,7 @@ impl Warning {
                 | Warning::Outliers { .. }
                 | Warning::NotIoBound { .. }
                 | Warning::FirstOfBlock { .. }
+                | Warning::Wander { .. }
         )
     }
 }
@@ -344,6 +352,10 @@ impl fmt::Display for Warning {
                 f,
                 "what runs after {contender} costs {} times as much as what runs after {least}; this was taken out of the ratios, but look for a device that is still busy or full, and raise --idle-wait",
                 words::ratio(*ratio)
+            ),
+            Warning::Wander { contender, correlation } => write!(
+                f,
+                "{contender}: its ratios wander (each follows the one before, correlation {correlation:.1}), so its interval may be too narrow; look for what builds up from block to block, and run more blocks",
             ),
             Warning::DeviceShared { contender } => write!(
                 f,

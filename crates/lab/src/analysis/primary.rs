@@ -18,6 +18,8 @@ pub(super) struct Primary {
     pub(super) compared: Vec<statistics::Comparison>,
     /// What the order of the trials did, which the comparisons are without.
     pub(super) effects: Vec<OrderEffect>,
+    /// Of each comparison, by how much its ratios follow the ones before, where they do.
+    pub(super) wander: Vec<Option<f64>>,
 }
 
 /// Places of the contenders that are compared with the baseline.
@@ -41,7 +43,15 @@ pub(super) fn primary(plan: &Plan, records: &[Record], samples: &[Samples<'_>]) 
     let compared = statistics::compare_families(&groups, &options(plan))
         .expect("costs are positive, and the margin was checked with the study");
     let both = found.into_iter().zip(compared);
-    both.map(|((metric, _, effects), compared)| Primary { metric, compared, effects }).collect()
+    both.map(|((metric, group, effects), compared)| {
+        let wander = |contender: &Vec<Option<f64>>| {
+            let (under, over) = statistics::pairs(&group.baseline, contender);
+            statistics::wander(&under, &over)
+        };
+        let wander = group.contenders.iter().map(wander).collect();
+        Primary { metric, compared, effects, wander }
+    })
+    .collect()
 }
 
 /// The costs of a figure, and what the order of the trials did to them.

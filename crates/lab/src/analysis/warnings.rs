@@ -90,6 +90,11 @@ pub(super) fn of_comparisons(
             });
         }
     }
+    let of_primary = comparisons.iter().filter(|one| one.primary);
+    warnings.extend(of_primary.zip(&primary.wander).filter_map(|(one, found)| {
+        let contender = one.contender.clone();
+        found.map(|correlation| Warning::Wander { contender, correlation })
+    }));
     warnings.extend(primary.effects.iter().map(|effect| match *effect {
         OrderEffect::First { ratio } => Warning::FirstOfBlock { ratio },
         OrderEffect::After { contender, least, ratio } => {

@@ -13,6 +13,7 @@ use crate::words::{percent, percent_up};
 use super::location::{Location, locate};
 use super::looks::level_at;
 use super::modes::{Slow, slow};
+use super::wander::widening;
 use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, check_samples};
 
 /// How sure a comparison has to be, and what counts as the same.
@@ -245,6 +246,9 @@ pub fn compare_families(
             let (under, over) = pairs(&group.baseline, contender);
             let correction = group.corrections.get(index).copied().unwrap_or_default();
             let location = log_ratio_location(&under, &over)?.map(|found| found.less(correction));
+            // Whoever looks again and again looks where the ratios have wandered farthest.
+            let widening = options.first_look.map_or(1.0, |_| widening(&under, &over));
+            let location = location.map(|found| found.widened(widening));
             // A contender that left because it was decided has all its trials in pairs.
             let all_paired = count(contender) == under.len()
                 && (count(&group.baseline) == under.len() || options.first_look.is_some());

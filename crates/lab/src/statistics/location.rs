@@ -115,6 +115,11 @@ impl Location {
         }
     }
 
+    /// The location with a larger error.
+    pub(super) fn widened(self, factor: f64) -> Location {
+        Location { standard_error: self.standard_error * factor, ..self }
+    }
+
     /// Half the width of the interval that misses with probability `alpha`.
     pub(super) fn half_width(&self, alpha: f64) -> f64 {
         if self.standard_error == 0.0 {

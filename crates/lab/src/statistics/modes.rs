@@ -40,18 +40,15 @@ pub(super) fn slow(baseline: &[f64], contender: &[f64]) -> [Slow; 2] {
     let of = baseline.len();
     let ratios: Vec<f64> =
         contender.iter().zip(baseline).map(|(over, under)| over - under).collect();
-    let (below, above) = outlying(&ratios);
-    [(baseline, below), (contender, above)].map(|(values, outlying)| {
-        let (trials, distance) = two_modes(values).unwrap_or(outlying);
-        Slow { trials, of, factor: distance.exp() }
-    })
+    if ratios.is_empty() {
+        return [Slow { trials: 0, of, factor: 1.0 }; 2];
+    }
+    let sides = two_modes(&ratios).unwrap_or_else(|| outlying(&ratios));
+    sides.map(|(trials, distance)| Slow { trials, of, factor: distance.exp() })
 }
 
 /// How many values lie far below and far above the others, and how far on average.
-fn outlying(values: &[f64]) -> ((usize, f64), (usize, f64)) {
-    if values.is_empty() {
-        return Default::default();
-    }
+fn outlying(values: &[f64]) -> [(usize, f64); 2] {
     let middle = median_sorted(&sorted(values));
     let deviations = sorted(&values.iter().map(|value| (value - middle).abs()).collect::<Vec<_>>());
     let far: Vec<f64> = outliers(values, middle, &deviations)
@@ -59,16 +56,16 @@ fn outlying(values: &[f64]) -> ((usize, f64), (usize, f64)) {
         .map(|index| values[index] - middle)
         .filter(|distance| distance.abs() >= FACTOR_MIN.ln())
         .collect();
-    let side = |sign: f64| {
+    [-1.0, 1.0].map(|sign| {
         let own: Vec<f64> = far.iter().map(|one| one * sign).filter(|one| *one > 0.0).collect();
         (own.len(), own.iter().sum::<f64>() / own.len().max(1) as f64)
-    };
-    (side(-1.0), side(1.0))
+    })
 }
 
-/// The size of the upper of two groups that lie farther apart than either is wide, and the distance
-/// of their middles. Each has two values and a tenth of all at least.
-fn two_modes(values: &[f64]) -> Option<(usize, f64)> {
+/// The smaller of two groups of ratios that lie farther apart than either is wide, and the distance
+/// of their middles; first where it is the lower one, which the baseline's slow trials make. Each
+/// has two values and a tenth of all at least. What both sides share in a block is not in a ratio.
+fn two_modes(values: &[f64]) -> Option<[(usize, f64); 2]> {
     let ordered = sorted(values);
     let count = ordered.len();
     if count < VALUES_MIN_FOR_MODES {
@@ -82,7 +79,11 @@ fn two_modes(values: &[f64]) -> Option<(usize, f64)> {
         gap >= FACTOR_MIN.ln() && gap > width(lower) && gap > width(upper)
     })?;
     let (lower, upper) = ordered.split_at(parted);
-    Some((upper.len(), median_sorted(upper) - median_sorted(lower)))
+    let distance = median_sorted(upper) - median_sorted(lower);
+    Some(match lower.len() < upper.len() {
+        true => [(lower.len(), distance), (0, 0.0)],
+        false => [(0, 0.0), (upper.len(), distance)],
+    })
 }
 
 #[cfg(test)]
@@ -119,9 +120,12 @@ mod tests {
     #[test]
     fn two_modes_of_equal_size_are_seen_and_a_wide_sample_is_not() {
         let modes = logs(&[1.0, 1.3, 1.01, 1.31, 1.0, 1.29, 1.02, 1.3]);
-        assert_eq!(two_modes(&modes).map(|(upper, _)| upper), Some(4));
+        let of = |values: &[f64]| two_modes(values).map(|sides| sides.map(|(trials, _)| trials));
+        assert_eq!(of(&modes), Some([0, 4]));
+        // A shock that both sides share is no mode.
+        assert_eq!(slow(&modes, &modes)[1].trials, 0);
         let wide = logs(&[1.0, 1.1, 1.2, 1.35, 1.5, 1.7, 1.9, 2.2]);
-        assert_eq!(two_modes(&wide), None);
-        assert_eq!(two_modes(&modes[..6]), None);
+        assert_eq!(of(&wide), None);
+        assert_eq!(of(&modes[..6]), None);
     }
 }

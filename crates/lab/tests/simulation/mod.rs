@@ -4,6 +4,8 @@
 // Each of the binaries that include this module uses a part of it.
 #![allow(dead_code)]
 
+pub mod sequential;
+
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
