@@ -54,6 +54,8 @@ pub struct Progress {
     contender: String,
     estimates: BTreeMap<(String, String), String>,
     several_workloads: bool,
+    /// What is open and for how long, once a block tells.
+    outlook: Option<String>,
     /// The block of which the plain lines have told how much is left.
     block: Option<(bool, u32)>,
 }
@@ -76,6 +78,7 @@ impl Progress {
             contender: String::new(),
             estimates: BTreeMap::new(),
             several_workloads,
+            outlook: None,
             block: None,
         }
     }
@@ -173,6 +176,9 @@ impl Observer for Progress {
             }
             (None, None) => {}
         }
+        if let Some(outlook) = &self.outlook {
+            prefix.push_str(&format!(", {outlook}"));
+        }
         if self.several_workloads {
             prefix.push_str(&format!(", {}", spec.workload.name));
         }
@@ -226,6 +232,8 @@ impl Observer for Progress {
 
     fn block_ended(&mut self, _records: &[Record], analysis: &Analysis) {
         self.estimates.clear();
+        let open = analysis.forecast.filter(|forecast| forecast.open > 0);
+        self.outlook = open.map(|forecast| forecast.to_string());
         for workload in &analysis.workloads {
             for contender in &workload.contenders {
                 if let Some(metric) = contender.metrics.first() {

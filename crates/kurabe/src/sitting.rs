@@ -107,10 +107,10 @@ impl Sitting {
             terminal::note("");
         }
         terminal::show(&self.presentation.screen(&source));
-        for words in control_words(&analysis) {
+        for words in control_words(&source.analysis) {
             progress.say(&words);
         }
-        if let Some(words) = self.outlook(&analysis) {
+        if let Some(words) = self.outlook(&source.analysis) {
             progress.say(&words);
         }
         // The records are safe; a page that cannot be written can be made again.

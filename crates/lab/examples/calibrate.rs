@@ -429,7 +429,7 @@ fn run_under_rule(
 }
 
 fn stopping(studies: usize) {
-    println!("## Under the stop rule, no effect\n");
+    println!("## Under the rule of older plans (widths), no effect\n");
     println!("Families with a false difference, % (with an interval that misses 1, %; with every");
     println!("verdict the same, %; mean blocks).\n");
     let sigmas = [0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.1];
