@@ -1,0 +1,122 @@
+//! Contenders that take turns: the kill of a runner in the middle of a round, a command that fails
+//! in one of them, a setup that each turn needs anew, and a study that goes on.
+
+mod harness;
+
+use harness::{Site, failure, kinds, root, signal, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const DEVICE: [&str; 4] = ["--side-by-side", "--device", "mem:128M", "--idle-wait"];
+
+/// Flags of a short study on two parts of 64 MiB.
+fn flags<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let common = ["1s", "--block-time", "300ms", "--seed", "3"];
+    DEVICE.iter().chain(&common).chain(more).copied().collect()
+}
+
+const CONTENDERS: [&str; 2] = ["a: ext4", "b: ext2"];
+
+fn slices(record: &Value) -> &Vec<Value> {
+    record["slices"].as_array().expect("it took turns")
+}
+
+#[test]
+fn a_block_has_equal_turns_and_its_records_their_mean() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    // What the setup makes is there in every turn, though every run takes it away.
+    let setup = ["--setup", "echo there > file", "--cleanup", "test ! -e file"];
+    let flags = flags(&[&["--runs", "2"], &setup[..]].concat());
+    site.compare(&CONTENDERS, &flags, &["test -s file && rm file && head -c 1M /dev/zero > new"])
+        .expect(0);
+    let records = site.records();
+    assert_eq!(kinds(&records), ["completed"; 4]);
+    for block in records.chunks(2) {
+        let (one, other) = (slices(&block[0]), slices(&block[1]));
+        assert!(one.len() > 1 && one.len() == other.len(), "{} and {}", one.len(), other.len());
+        for (one, other) in one.iter().zip(other) {
+            let mut places = [one["position"].as_u64(), other["position"].as_u64()];
+            places.sort_unstable();
+            assert_eq!(places, [Some(0), Some(1)]);
+            assert_eq!(one["round"], other["round"]);
+        }
+        let mut parts: Vec<_> = block.iter().map(|r| r["side_by_side"]["part"].as_u64()).collect();
+        parts.sort_unstable();
+        assert_eq!(parts, [Some(0), Some(1)]);
+    }
+    for record in &records {
+        let run: u64 = slices(record).iter().map(|slice| slice["run_ns"].as_u64().unwrap()).sum();
+        let mean = run / slices(record).len() as u64;
+        let told = harness::phase(record, "run")["elapsed_ns"].as_u64().unwrap();
+        assert!(told.abs_diff(mean) <= 1, "{told} for {mean}");
+        let written = slices(record)[0]["device"]["written_bytes"].as_u64().unwrap();
+        assert!(written >= 1 << 20, "its sync is in the bill: {written} bytes");
+    }
+    site.expect_nothing_left();
+}
+
+#[test]
+fn a_command_that_fails_in_one_contender_leaves_the_other_its_turns() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let command = "case $KURABE_CONTENDER in b) exit 7;; esac";
+    site.compare(&CONTENDERS, &flags(&["--runs", "1"]), &[command]).expect(1);
+    let (phase, message, _) = failure(&site.record_of("b"));
+    assert_eq!((phase.as_str(), message.as_str()), ("run", "the command exited with code 7"));
+    assert!(slices(&site.record_of("a")).len() > 1);
+    site.expect_nothing_left();
+}
+
+/// Nobody's help is needed: the trials end with their runner, and everything with the trials.
+#[test]
+fn trials_end_with_a_runner_that_is_killed_in_the_middle_of_a_round() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let command = "trap '' INT TERM HUP; setsid sleep 1000 & sleep 1000";
+    let device = site.image_device("128M");
+    let flags = ["--side-by-side", "--device", &device];
+    let running = site.start(site.compare_command(&CONTENDERS, &flags, &[command]));
+    wait_until("one has its turn and both are mounted", || {
+        let taken = site.taken();
+        let count = |kind: &str| taken.iter().filter(|line| line.starts_with(kind)).count();
+        count("process sleep") == 2 && count("loop device") == 2
+    });
+    signal(running.number(), Signal::KILL);
+    running.reap();
+    wait_until("the trials have ended", || site.processes().is_empty());
+    wait_until("nothing is mounted or attached", || {
+        !site.taken().iter().any(|taken| taken.starts_with("mount") || taken.starts_with("loop"))
+    });
+    site.run(&["clean"]).expect(0);
+    site.expect_nothing_left();
+}
+
+#[test]
+fn an_interrupted_block_is_carried_out_again_whole() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let second = site.home().join("second");
+    let command = format!("test -e {0} || {{ touch {0}.begun; sleep 1000; }}", second.display());
+    let flags = flags(&["--runs", "1"]);
+    let running = site.start(site.compare_command(&CONTENDERS, &flags, &[&command]));
+    let begun = second.with_extension("begun");
+    wait_until("a turn has begun", || begun.exists());
+    signal(running.number(), Signal::INT);
+    running.finish().expect(130);
+    assert_eq!(kinds(&site.records()), ["interrupted"; 2]);
+    site.expect_nothing_left();
+    std::fs::write(&second, "").unwrap();
+    site.run(&["resume", "result"]).expect(0);
+    let records = site.records();
+    assert_eq!(kinds(&records)[2..], ["completed"; 2]);
+    site.expect_nothing_left();
+}
