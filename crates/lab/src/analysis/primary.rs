@@ -8,7 +8,7 @@ use super::samples::Samples;
 use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{Record, TIME_METRIC};
-use crate::statistics::{self, Group, OrderEffect, Turn};
+use crate::statistics::{self, Group, Order, OrderEffect, Turn};
 
 /// The primary comparisons of one workload.
 pub(super) struct Primary {
@@ -67,7 +67,11 @@ fn group(
     let blocks = costs.iter().map(Vec::len).max().unwrap_or(0);
     let mut turns: Vec<Turn> = Vec::new();
     for block in 0..blocks {
-        let numbers = |contender: &usize| samples.records[*contender][block].map(|r| r.trial);
+        // Trials that took turns came in another order in every round.
+        let came = |record: &&&Record| record.side_by_side.is_none();
+        let numbers = |contender: &usize| {
+            samples.records[*contender][block].as_ref().filter(came).map(|record| record.trial)
+        };
         let first = (0..contenders).filter_map(|contender| numbers(&contender)).min();
         for (contender, costs) in costs.iter().enumerate() {
             if let Some((cost, trial)) = costs[block].zip(numbers(&contender)) {
@@ -77,7 +81,10 @@ fn group(
             }
         }
     }
-    let order = statistics::order(&turns, contenders, plan.study.baseline);
+    let order = match turns.is_empty() {
+        true => Order::default(),
+        false => statistics::order(&turns, contenders, plan.study.baseline),
+    };
     if !order.effects.is_empty() {
         for (turn, value) in turns.iter().zip(&order.values) {
             costs[turn.contender][turn.block] = Some(value.exp());

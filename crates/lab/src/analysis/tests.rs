@@ -693,3 +693,29 @@ fn figures_that_no_clock_made_are_left_out_rather_than_a_panic() {
     assert_eq!(found.comparisons[0].blocks, 4);
     workload_decision(&plan, &records, 0, 6);
 }
+
+/// The order of trials that take turns is another one in each round, and theirs in the plan is only
+/// that in which their file systems were made.
+#[test]
+fn the_order_of_the_plan_says_nothing_of_trials_that_took_turns() {
+    let plan = plan(&["ext4", "xfs"], 16);
+    let is_first = |record: &Record| {
+        let of_block = plan.blocks.iter().find(|block| block.block == record.block).unwrap();
+        of_block.trials[0].trial == record.trial
+    };
+    let times: Vec<u64> = (0..16).map(|block| 1000 + block * 7 % 11).collect();
+    let mut records = records(&plan, &[&times, &times]);
+    for record in records.iter_mut().filter(|record| is_first(record)) {
+        let run = run_of(record);
+        run.elapsed_ns = run.elapsed_ns * 13 / 10;
+    }
+    let named = |records: &[Record]| {
+        let warnings = analysed(&plan, records).warnings;
+        warnings.iter().any(|warning| matches!(warning, Warning::FirstOfBlock { .. }))
+    };
+    assert!(named(&records));
+    for record in &mut records {
+        record.side_by_side = Some(crate::spec::SideBySide { contenders: 2, part: 0 });
+    }
+    assert!(!named(&records));
+}
