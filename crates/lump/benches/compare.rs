@@ -3,7 +3,8 @@
 //! The device is a file beside the target directory, or `LUMP_BENCH_PATH`. Each cell is the median
 //! over rounds of operations a second, with its ratio to the bare device: the same transfers at
 //! places of their own and, where durable, a flush by each client. Puts go round in a set of
-//! keys, so all but the first are overwrites; each round puts, then gets what was put.
+//! keys, so all but the first are overwrites; each round puts, then gets what was put. The second
+//! ratio is that of the median latencies, which a busy machine disturbs less.
 //! `LUMP_BENCH_SECONDS` is the time of one cell of one round, `LUMP_BENCH_ROUNDS` their number.
 
 use std::path::PathBuf;
@@ -79,7 +80,8 @@ impl Contender for Canny {
     }
 }
 
-/// Operations a second of `clients` threads. Each has keys of its own.
+/// Operations a second of `clients` threads, and the median of their latencies in nanoseconds. Each
+/// has keys of its own.
 fn measure(
     contender: &dyn Contender,
     size: usize,
@@ -87,25 +89,29 @@ fn measure(
     limit: Duration,
     is_put: bool,
     is_durable: bool,
-) -> f64 {
+) -> (f64, f64) {
+    let latencies = Mutex::new(Vec::new());
     let keys = (LIVE_BYTES / size as u64).min(LIVE_MAX) / clients;
     let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let start = Instant::now();
     std::thread::scope(|scope| {
         for client in 0..clients {
-            let (done, stop) = (&done, &stop);
+            let (done, stop, latencies) = (&done, &stop, &latencies);
             scope.spawn(move || {
                 let mut memory = Memory {
                     size,
                     plain: AlignedBuffer::copied_from(&vec![client as u8 + 1; size]),
                     value: Value::zeroed(size),
                 };
+                let mut own = Vec::new();
                 for step in 0_u64.. {
                     let key = client * keys + step % keys;
+                    let began = Instant::now();
                     match is_put {
                         true => contender.put(key, &mut memory, is_durable),
                         false => contender.get(key, &mut memory),
                     }
+                    own.push(began.elapsed().as_nanos() as f64);
                     done.fetch_add(1, Ordering::Relaxed);
                     // A first round through the keys, so that every get finds its value.
                     if start.elapsed() >= limit && (!is_put || step >= keys) {
@@ -115,10 +121,12 @@ fn measure(
                         break;
                     }
                 }
+                latencies.lock().unwrap().extend(own);
             });
         }
     });
-    done.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
+    let rate = done.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
+    (rate, median(latencies.into_inner().unwrap()))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -136,9 +144,11 @@ fn main() {
     let path = std::env::var_os("LUMP_BENCH_PATH")
         .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
     let directory = tempfile::tempdir_in(path).unwrap();
-    println!("operations a second, median of {rounds} rounds, and the ratio to the bare device");
     println!(
-        "{:>6} {:>7} {:14} {:>16} {:>16} {:>16}",
+        "operations a second, median of {rounds} rounds; ratios of these and of latencies to bare"
+    );
+    println!(
+        "{:>7} {:>7} {:14} {:>20} {:>20} {:>20}",
         "size", "clients", "", "bare", "lump", "cannyls"
     );
     // What is laid out must not differ: each has a file that was written whole.
@@ -155,8 +165,11 @@ fn main() {
     let file = |name: &str| {
         FileDevice::open(directory.path().join(name), &FileDeviceOptions::default()).unwrap()
     };
-    for size in [4 << 10, 64 << 10, 256 << 10, 1 << 20] {
-        for clients in [1, 8] {
+    for size in [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
+        for clients in [1, 8, 32] {
+            if clients == 32 && size > 4 << 10 {
+                continue;
+            }
             for is_durable in [true, false] {
                 let bare = Bare(file("bare"));
                 let device = Arc::new(file("lump"));
@@ -185,15 +198,20 @@ fn main() {
                             results[turn].push(measured);
                         }
                     }
-                    let [bare, lump, canny] = results.map(median);
-                    let cell = |value: f64| format!("{value:8.0} {:7.2}", value / bare);
+                    let [bare, lump, canny] = results.map(|results: Vec<(f64, f64)>| {
+                        let (rates, latencies) = results.into_iter().unzip();
+                        (median(rates), median(latencies))
+                    });
+                    let cell = |(rate, latency): (f64, f64)| {
+                        format!("{rate:8.0} {:5.2} {:5.2}", rate / bare.0, bare.1 / latency)
+                    };
                     let what = match (is_put, is_durable) {
                         (true, true) => "put durable",
                         (true, false) => "put buffered",
                         (false, _) => "get",
                     };
                     println!(
-                        "{size:>6} {clients:>7} {what:14} {} {} {}",
+                        "{size:>7} {clients:>7} {what:14} {} {} {}",
                         cell(bare),
                         cell(lump),
                         cell(canny)

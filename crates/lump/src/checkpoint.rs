@@ -189,3 +189,53 @@ pub(crate) fn check_bounds(geometry: &Geometry, entry: &Entry) -> Result<()> {
         geometry.unit_count()
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use block::MemoryDevice;
+    use zerocopy::FromZeros;
+
+    use super::*;
+    use crate::{CreateOptions, OpenOptions, Store};
+
+    /// `LUMP_OPEN_OBJECTS` sets how many; the time and memory of an opening are printed.
+    #[test]
+    fn a_store_opens_with_all_objects_of_its_checkpoint() {
+        let wanted = std::env::var("LUMP_OPEN_OBJECTS").ok().and_then(|text| text.parse().ok());
+        let count: u64 = wanted.unwrap_or(20_000);
+        let device = Arc::new(MemoryDevice::new((count + 4096) * 1024 / 4096 * 4096, 512));
+        let options = CreateOptions { objects_max: Some(count), ..Default::default() };
+        let geometry = Store::create(&*device, &options).unwrap();
+        let index = Index::default();
+        for number in 0..count {
+            // An odd factor makes every key different, and its neighbours far away.
+            let key = u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 60;
+            let entry = Entry { key, start: number, length: 400, checksum: 0 };
+            index.shard_mut(key).insert(entry);
+        }
+        let (blocks, objects) = write(&*device, &geometry, 1, &index).unwrap().unwrap();
+        drop(index);
+        let mut root = Root::new_zeroed();
+        root.magic = ROOT_MAGIC;
+        root.generation = 1.into();
+        root.checkpoint_blocks = blocks.into();
+        root.objects = objects.into();
+        root.journal_next = 1.into();
+        write_root(&*device, &geometry, &root).unwrap();
+        let start = Instant::now();
+        let store = Store::open(device, &OpenOptions::default()).unwrap();
+        let elapsed = start.elapsed();
+        let usage = store.usage();
+        assert_eq!(usage.objects, count);
+        let free_units = usage.free_bytes / geometry.unit_bytes();
+        assert_eq!(free_units, geometry.unit_count() - count);
+        println!(
+            "{count} objects: {:.2} s, {:.1} bytes of memory an object",
+            elapsed.as_secs_f64(),
+            usage.index_bytes as f64 / count as f64
+        );
+    }
+}
