@@ -2,8 +2,9 @@
 //!
 //! Everything below a file system or a store stands behind [`BlockDevice`]: a real device or an
 //! image file ([`FileDevice`]), memory ([`MemoryDevice`]), a backend that records what was asked
-//! of it ([`RecordingDevice`]) or one that fails on purpose ([`FaultyDevice`]). [`crash`] makes
-//! the images that a power cut could leave from a recording. This crate knows nothing of file
+//! of it ([`RecordingDevice`]), one that fails on purpose ([`FaultyDevice`]) or one that takes its
+//! time ([`DelayingDevice`]). A [`Server`] gives a stack of them to the kernel. [`crash`] makes the
+//! images that a power cut could leave from a recording. This crate knows nothing of file
 //! systems, stores or the laboratory.
 
 use std::io;
@@ -19,18 +20,22 @@ mod common;
 mod aligned;
 pub mod claim;
 pub mod crash;
+mod delaying;
 mod faulty;
 mod file;
 mod memory;
 mod recording;
+mod server;
 #[allow(unsafe_code)]
 mod sys;
 
 pub use aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
+pub use delaying::{Delay, DelayingDevice, Delays};
 pub use faulty::{Fault, FaultyDevice};
 pub use file::{DirectAccess, FileDevice, FileDeviceOptions, loop_backing};
 pub use memory::MemoryDevice;
 pub use recording::{Counts, Event, RecordingDevice};
+pub use server::Server;
 
 /// A device of `len` bytes, read and written at offsets from many threads at once.
 ///

@@ -91,7 +91,7 @@ impl<'a> ProcessExecutor<'a> {
         if !left.is_empty() {
             return Err(format!("the trial before could not be given back: {}", left.join("; ")));
         }
-        if let (Some(device), None) = (self.device, &spec.contender.directory) {
+        if let Some(device) = self.device.filter(|_| spec.contender.needs_device()) {
             device.claim_again().map_err(|error| error.to_string())?;
         }
         Scratch::make(self.own, self.ledger)
@@ -163,7 +163,7 @@ impl<'a> ProcessExecutor<'a> {
         lines: &Sender<(usize, Option<String>)>,
     ) -> Talk<'a> {
         let mut spec = spec.clone();
-        spec.directory_identity = spec.contender.directory.as_ref().and_then(|directory| {
+        spec.directory_identity = spec.contender.place.directory().and_then(|directory| {
             let pinned = self.directories.iter().find(|(path, _)| path == directory);
             pinned.map(|(_, identity)| *identity)
         });

@@ -78,6 +78,14 @@ pub enum Action {
     /// Carry out one part of a load: a task comes in, a report goes out, as JSON.
     #[command(hide = true)]
     Load,
+    /// Serve the layers of a device, which is the standard input, as a file.
+    #[command(hide = true)]
+    Serve {
+        /// The file on which it is mounted.
+        point: PathBuf,
+        /// The layers, the uppermost first.
+        layers: Vec<String>,
+    },
     /// Carry out one trial: the spec comes in, events and the record go out, as lines of JSON.
     #[command(hide = true)]
     Trial {
@@ -261,6 +269,9 @@ pub struct StudyArgs {
     /// inconclusive. May be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub gate: Vec<String>,
+    /// Layers under one contender alone, such as 'slow: delay:10%'; may be repeated.
+    #[arg(long, value_name = "LABEL: LAYERS")]
+    pub layers: Vec<String>,
     /// Name of the study; names the result directory.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -482,6 +493,9 @@ impl StudyArgs {
             text.runs = self.runs;
             text.min_runs = self.min_runs;
             text.max_runs = self.max_runs;
+        }
+        if !self.layers.is_empty() {
+            text.layers.clone_from(&self.layers);
         }
         if !self.gate.is_empty() {
             text.gate.clone_from(&self.gate);

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Action::Inside { words } => return guest::inside::main(&words),
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),
         Action::Load => return trial::workload::main(),
+        Action::Serve { point, layers } => return trial::device::served::main(&point, &layers),
         Action::Compare(args) => session::compare(&args),
         Action::Run(args) => session::run_file(&args),
         Action::Studies { name } => studies::studies(name.as_deref()),

@@ -31,8 +31,8 @@ pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Fa
         let label = &contender.label;
         let found = contender_problems(study, contender, &request);
         problems.extend(found.into_iter().map(|problem| format!("contender '{label}': {problem}")));
-        match contender.directory.as_ref().map(|path| (path, identity_of(path))) {
-            Some((path, Ok(identity))) => directories.push((path.clone(), identity)),
+        match contender.place.directory().map(|path| (path, identity_of(path))) {
+            Some((path, Ok(identity))) => directories.push((path.to_path_buf(), identity)),
             Some((_, Err(problem))) => problems.push(format!("contender '{label}': {problem}")),
             None => {}
         }
@@ -75,6 +75,7 @@ fn contender_problems(
         return vec![format!("this kurabe does not know {}", contender.file_system)];
     };
     let mut problems = filesystem::missing(file_system);
+    problems.extend(trial::device::check_layers(&contender.layers).err());
     let least = file_system.size_bytes_min();
     if file_system.needs_device()
         && let Some(size_bytes) = request.size_bytes()
@@ -131,7 +132,7 @@ fn user_problems(study: &Study) -> Vec<String> {
     };
     let problem = |contender: &Contender| {
         let access = filesystem::by_name(&contender.file_system).map(|f| f.access());
-        let why = match (access, &contender.directory) {
+        let why = match (access, contender.place.directory()) {
             (Some(Access::RawDevice | Access::MinfsLibrary), _) => {
                 "its load opens the device itself, which is root's; leave that contender or --user out".into()
             }
@@ -148,7 +149,7 @@ fn user_problems(study: &Study) -> Vec<String> {
 
 /// Whether anything is to be made and mounted.
 pub fn needs_device(study: &Study) -> bool {
-    study.contenders.iter().any(|contender| contender.directory.is_none())
+    study.contenders.iter().any(Contender::needs_device)
 }
 
 /// The device that the study asks for, with what the command line says may be destroyed.
@@ -299,7 +300,7 @@ pub fn room(study: &Study, request: &DeviceRequest) -> Option<Room> {
     if needs_device(study) {
         return Some(Room { bytes: request.size_bytes()?, holder: "the device".into() });
     }
-    let directories = study.contenders.iter().filter_map(|entry| entry.directory.as_ref());
+    let directories = study.contenders.iter().filter_map(|entry| entry.place.directory());
     let rooms = directories.filter_map(|directory| {
         let space = rustix::fs::statvfs(directory).ok()?;
         let bytes = space.f_bavail.saturating_mul(space.f_frsize);

@@ -93,7 +93,7 @@ fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Op
     for contender in &study.contenders {
         let label = &contender.label;
         let file_system: &dyn FileSystem = filesystem::by_name(&contender.file_system)?;
-        if contender.directory.is_some() {
+        if !contender.needs_device() {
             return Some(format!("'{label}' is a directory that is there already"));
         }
         if !file_system.takes_turns() {

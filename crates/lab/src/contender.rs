@@ -5,7 +5,7 @@
 //! handed to mkfs as they are, never through a shell.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::name;
 use serde::{Deserialize, Serialize};
@@ -20,15 +20,44 @@ pub struct Contender {
     pub label: String,
     /// Name of the file-system descriptor: `ext4`, `xfs`, `dir`, ...
     pub file_system: String,
-    /// The existing directory of a `dir:` contender.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub directory: Option<PathBuf>,
+    /// Where it runs.
+    #[serde(default, alias = "directory", skip_serializing_if = "Place::is_this_host")]
+    pub place: Place,
     /// Words handed to mkfs, before the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mkfs_options: Vec<String>,
     /// Mount options, one word each (`noatime`, `commit=30`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mount_options: Vec<String>,
+    /// What stands between the study's device and this contender alone, the uppermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<String>,
+}
+
+/// Where a contender runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// This host, on a device of the study.
+    #[default]
+    ThisHost,
+    /// An existing directory of this host, as it is; written as its path.
+    #[serde(untagged)]
+    Directory(PathBuf),
+}
+
+impl Place {
+    fn is_this_host(&self) -> bool {
+        *self == Place::ThisHost
+    }
+
+    /// The existing directory.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Place::ThisHost => None,
+            Place::Directory(path) => Some(path),
+        }
+    }
 }
 
 /// Why a contender could not be read.
@@ -56,6 +85,13 @@ impl Contender {
         let (label, rest) = split_label(text);
         let words = shlex::split(rest)
             .ok_or_else(|| fail("a quote is not closed; close it or escape it".into()))?;
+        if let [.., on, place] = &words[..]
+            && on == "on"
+        {
+            return Err(fail(format!(
+                "there is no place '{place}'; known: this host (leave 'on {place}' out), and an existing directory, as dir:/path"
+            )));
+        }
         let mut parts = words.splitn(2, |word| word == "@");
         let left = parts.next().unwrap_or_default();
         let right = parts.next();
@@ -65,16 +101,13 @@ impl Contender {
                 known.join(", ")
             )));
         };
-        let (file_system, directory) = match head.split_once(':') {
-            Some(("dir", path)) if !path.is_empty() => ("dir", Some(PathBuf::from(path))),
-            Some(("dir", _)) => {
-                return Err(fail("'dir:' needs a directory, as in dir:/mnt/data".into()));
+        let (file_system, place) = match head.split_once(':') {
+            Some(("dir", path)) if !path.is_empty() => ("dir", Place::Directory(path.into())),
+            _ if head == "dir" || head == "dir:" => {
+                return Err(fail("'dir' needs a directory, as in dir:/mnt/data".into()));
             }
-            _ => (head.as_str(), None),
+            _ => (head.as_str(), Place::ThisHost),
         };
-        if file_system == "dir" && directory.is_none() {
-            return Err(fail("'dir' needs a directory, as in dir:/mnt/data".into()));
-        }
         if !known.contains(&file_system) {
             return Err(fail(unknown_file_system(file_system, known)));
         }
@@ -82,7 +115,7 @@ impl Contender {
         if right.is_some() && mount_options.is_empty() {
             return Err(fail("'@' is followed by no mount option; leave '@' out".into()));
         }
-        if directory.is_some() && !(mkfs_options.is_empty() && mount_options.is_empty()) {
+        if place != Place::ThisHost && !(mkfs_options.is_empty() && mount_options.is_empty()) {
             return Err(fail(
                 "a dir: contender is never formatted or mounted, so it takes no options; leave them out".into(),
             ));
@@ -99,19 +132,25 @@ impl Contender {
         let contender = Contender {
             label: name::of(&label),
             file_system: file_system.to_string(),
-            directory,
+            place,
             mkfs_options: mkfs_options.to_vec(),
             mount_options,
+            layers: Vec::new(),
         };
         outside::check(&contender).map_err(fail)?;
         Ok(contender)
     }
 
+    /// Whether it is made on a device of the study.
+    pub fn needs_device(&self) -> bool {
+        self.place == Place::ThisHost
+    }
+
     /// The notation that parses to this contender, with its label.
     pub fn notation(&self) -> String {
-        let mut words = vec![match &self.directory {
-            Some(path) => format!("dir:{}", path.display()),
-            None => self.file_system.clone(),
+        let mut words = vec![match &self.place {
+            Place::Directory(path) => format!("dir:{}", path.display()),
+            Place::ThisHost => self.file_system.clone(),
         }];
         words.extend(self.mkfs_options.iter().cloned());
         let mut rest =
@@ -203,7 +242,7 @@ mod tests {
         assert_eq!(parse("  xfs   -m reflink=0 ").label, "xfs -m reflink=0");
         let directory = parse("dir:/mnt/data");
         assert_eq!(directory.label, "dir:/mnt/data");
-        assert_eq!(directory.directory, Some(PathBuf::from("/mnt/data")));
+        assert_eq!(directory.place, Place::Directory("/mnt/data".into()));
     }
 
     #[test]
@@ -213,6 +252,23 @@ mod tests {
         {
             let contender = parse(text);
             assert_eq!(parse(&contender.notation()), contender, "{text}");
+        }
+    }
+
+    /// As they stand in results of before there were places, and in those of today.
+    #[test]
+    fn stored_contenders_read_back() {
+        let stored = |place: &str| {
+            let text = format!("{{\"label\":\"a\",\"file_system\":\"dir\"{place}}}");
+            serde_json::from_str::<Contender>(&text).unwrap().place
+        };
+        let directory = Place::Directory("/mnt".into());
+        assert_eq!(stored(",\"directory\":\"/mnt\""), directory);
+        assert_eq!(stored(",\"place\":\"/mnt\""), directory);
+        assert_eq!(stored(""), Place::ThisHost);
+        for text in ["here: dir:/tmp", "xfs"] {
+            let json = serde_json::to_string(&parse(text)).unwrap();
+            assert_eq!(serde_json::from_str::<Contender>(&json).unwrap(), parse(text), "{json}");
         }
     }
 
@@ -226,6 +282,9 @@ mod tests {
         assert!(message("ext4 -L 'x").contains("quote"));
         assert!(message("ext4 @").contains("'@'"));
         assert!(message("dir:").contains("directory"));
+        assert!(
+            message("xfs @ noatime on guest:6.1").contains("no place 'guest:6.1'; known: this")
+        );
         assert!(message("dir:/x @ noatime").contains("never formatted"));
     }
 }

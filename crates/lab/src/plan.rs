@@ -134,7 +134,10 @@ impl Plan {
     ) -> TrialSpec {
         let study = &self.study;
         let contender = study.contenders[trial.contender].clone();
-        let device = device.filter(|_| contender.directory.is_none()).cloned();
+        let device = device.filter(|_| contender.needs_device()).cloned().map(|mut device| {
+            device.layers.splice(0..0, contender.layers.iter().cloned());
+            device
+        });
         let side_by_side = self.side_by_side(block, trial);
         TrialSpec {
             schema: SCHEMA_VERSION,

@@ -67,6 +67,9 @@ pub struct StudyText {
     /// `loop:SIZE[@DIR]`, `mem:SIZE` or `/dev/X`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// Layers that stand under one contender alone, as `LABEL: LAYER+LAYER`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<String>,
     /// Whether mkfs and mount may discard.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub discard: bool,
@@ -511,7 +514,29 @@ impl StudyText {
                 contenders.push(contender);
             }
         }
+        self.resolve_layers(&mut contenders)?;
         Ok(contenders)
+    }
+
+    fn resolve_layers(&self, contenders: &mut [Contender]) -> Result<(), StudyError> {
+        for (index, text) in self.layers.iter().enumerate() {
+            let field = format!("layers[{index}]");
+            let Some((label, layers)) = text.rsplit_once(": ") else {
+                let problem = format!("'{text}': write LABEL: LAYER, as in 'slow: delay:10%'");
+                return Err(error(field, problem));
+            };
+            let labels: Vec<String> = contenders.iter().map(|c| c.label.clone()).collect();
+            let Some(contender) = contenders.iter_mut().find(|c| c.label == label) else {
+                let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+                return Err(error(field, unknown_label(label, &labels)));
+            };
+            if !contender.needs_device() {
+                let problem = format!("'{label}' stands on no device of the study; leave it out");
+                return Err(error(field, problem));
+            }
+            contender.layers = layers.split('+').map(|layer| layer.trim().into()).collect();
+        }
+        Ok(())
     }
 
     fn resolve_gates(

@@ -171,6 +171,7 @@ static STUDY: Level = Level {
         "control",
         "leave-out-missing",
         "device",
+        "layers",
         "discard",
         "user",
         "seed",

@@ -51,7 +51,7 @@ pub fn pooled(table: &PublishedTable) -> Option<String> {
 pub fn differs(plan: &Plan) -> Vec<String> {
     let study = &plan.study;
     let (kind, rest) = study.device.split_once(':').unwrap_or((&study.device, ""));
-    let on_directories = study.contenders.iter().all(|contender| contender.directory.is_some());
+    let on_directories = study.contenders.iter().all(|contender| !contender.needs_device());
     let device = match kind {
         _ if on_directories => None,
         "loop" => {

@@ -351,7 +351,7 @@ fn blocks_words((least, most): (u32, u32), begun: u32) -> String {
 /// What the trials stood on, in words.
 pub(crate) fn device_text(plan: &Plan) -> String {
     match plan.study.device.split_once(':') {
-        _ if plan.study.contenders.iter().all(|contender| contender.directory.is_some()) => {
+        _ if plan.study.contenders.iter().all(|contender| !contender.needs_device()) => {
             "existing directories".into()
         }
         Some(("loop", _)) => format!("an image file ({})", plan.study.device),

@@ -151,7 +151,10 @@ impl Trial<'_> {
         }
         let ended = instance.end(tools);
         let detached = match attached {
-            Some(attached) => attached.detach().map_err(|error| Failure::of(error.to_string())),
+            Some(attached) => attached
+                .detach()
+                .map(|said| said.into_iter().for_each(|said| tools.note(said)))
+                .map_err(|error| Failure::of(error.to_string())),
             None => Ok(()),
         };
         // The first failure is the cause; what followed from it is a remark.

@@ -10,8 +10,10 @@ pub mod facts;
 pub mod fill;
 pub(crate) mod held;
 mod image;
+mod layer;
 pub mod loop_node;
 mod memory;
+pub mod served;
 
 use std::fmt;
 use std::fs::File;
@@ -249,12 +251,7 @@ impl DeviceRequest {
             problem: format!("'{text}': {problem}"),
         };
         let name = DeviceName::parse(text).map_err(|found| error(false, &found.problem))?;
-        if let Some(layer) = name.layers.first() {
-            return Err(error(
-                false,
-                &format!("there is no layer '{layer}'; leave it and '+' out"),
-            ));
-        }
+        check_layers(&name.layers).map_err(|problem| error(false, &problem))?;
         let (wanted, exists) = match &name.base {
             Base::Made { kind, .. } => (kind.as_str(), false),
             Base::Existing(_) => (disk::DISK.name(), true),
@@ -305,6 +302,11 @@ impl DeviceRequest {
         let (request, layers) = (self.name.to_string(), self.name.layers.clone());
         self.request.prepare(&mut Making { request, own, stop, report, layers })
     }
+}
+
+/// Refuses what is no layer, with the next step.
+pub fn check_layers(layers: &[String]) -> Result<(), String> {
+    layers.iter().try_for_each(|text| layer::read(text).map(drop))
 }
 
 fn kind(name: &str) -> Option<&'static dyn Kind> {

@@ -181,7 +181,7 @@ impl Stage {
             size_bytes,
             mkfs_options: contender.mkfs_options.clone(),
             mount_options: contender.mount_options.clone(),
-            directory: contender.directory.clone(),
+            directory: contender.place.directory().map(Path::to_path_buf),
             directory_identity: None,
             discard: discard || asks_for_discard(contender),
             takes_turns: false,

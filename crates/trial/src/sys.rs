@@ -8,5 +8,5 @@ pub mod process_clock;
 pub mod wait;
 
 pub use descriptors::keep_descriptors_from_children;
-pub use namespaces::enter_namespaces;
+pub use namespaces::{enter_mount_namespace, enter_namespaces};
 pub use wait::wait_with_usage;

@@ -24,8 +24,7 @@ impl std::error::Error for QuantityError {}
 
 const SIZE_EXPECTED: &str =
     "a size: a whole number with K, M, G or T (powers of 1024), such as 8G or 512M";
-const DURATION_EXPECTED: &str =
-    "a duration: a number with ms, s, m or h, such as 10m, 30s or 500ms (a bare number is seconds)";
+const DURATION_EXPECTED: &str = "a duration: a number with us, ms, s, m or h, such as 10m, 30s or 500ms (a bare number is seconds)";
 
 /// Reads a size in bytes: a whole number with an optional binary suffix K, M, G, T (also `KiB`
 /// and `KB`, which mean the same here: powers of 1024).
@@ -66,6 +65,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
         trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let number: f64 = trimmed[..number_end].parse().map_err(|_| error())?;
     let seconds = match trimmed[number_end..].trim() {
+        "us" => number / 1e6,
         "ms" => number / 1e3,
         "" | "s" | "sec" => number,
         "m" | "min" => number * 60.0,

@@ -34,7 +34,7 @@ pub(super) fn collect(
         if plan.study.cache == Cache::Cold {
             warnings.extend(warm_runs(&contender.label, &records));
         }
-        if plan.study.contenders[index].directory.is_some() && records.iter().any(|r| on_fuse(r)) {
+        if !plan.study.contenders[index].needs_device() && records.iter().any(|r| on_fuse(r)) {
             warnings.push(Warning::SyncUnknown { contender: contender.label.clone() });
         }
     }

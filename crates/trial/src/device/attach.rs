@@ -9,6 +9,7 @@ use lab::spec::{Device, Part};
 use rustix::fs::{AtFlags, StatxFlags};
 
 use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
+use super::served::Served;
 use super::{BlockDeviceFacts, DeviceError, Ground, Site, kind};
 use crate::ledger::{Ledger, Taken};
 use crate::sys::loop_device::{self, FLAG_AUTOCLEAR, FLAG_DIRECT_IO};
@@ -20,6 +21,8 @@ pub struct Attached {
     size_bytes: u64,
     notes: Vec<String>,
     taken: Option<TakenNode>,
+    /// What stands below the loop device, where the device has layers.
+    served: Option<Served>,
     ground: Option<Box<dyn Ground>>,
 }
 
@@ -67,20 +70,27 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     let mut notes = Vec::new();
     notes.extend(ground.freshen(&part, discard, site)?);
     let size_bytes = part.end - part.start;
-    if let (Some(node), None) = (ground.node(), device.part) {
-        let node = node.to_path_buf();
-        return Ok(Attached { node, size_bytes, notes, taken: None, ground: Some(ground) });
+    if let (Some(node), None, []) = (ground.node(), device.part, &device.layers[..]) {
+        let (node, ground) = (node.to_path_buf(), Some(ground));
+        return Ok(Attached { node, size_bytes, notes, taken: None, served: None, ground });
     }
     let text = ground.text().to_string();
     let system = |what: &str| DeviceError::system(format!("{what} {text}"));
-    let file = ground.file().map_err(system("opening"))?;
+    let mut file = ground.file().map_err(system("opening"))?;
+    let mut block_size_bytes = block_size_bytes(&file);
+    let mut served = None;
+    if !device.layers.is_empty() {
+        let started = Served::start(file, &device.layers, site.scratch.room());
+        let (server, top, block_bytes) = started.map_err(system("serving the layers on"))?;
+        (served, file, block_size_bytes) = (Some(server), top, block_bytes);
+    }
     let ledger = site.scratch.ledger().map_err(system("starting the trial's ledger for"))?;
     let (taken, node, status) =
-        add_and_configure(&file, &part, ledger, site.scratch.room(), &text)?;
+        add_and_configure(&file, &part, block_size_bytes, ledger, site.scratch.room(), &text)?;
     let index = taken.index;
     let is_cached = ground.is_cached();
     let mut attached =
-        Attached { node, size_bytes, notes, taken: Some(taken), ground: Some(ground) };
+        Attached { node, size_bytes, notes, taken: Some(taken), served, ground: Some(ground) };
     if status.flags & FLAG_DIRECT_IO == 0 && !is_cached {
         attached.notes.push(format!(
             "direct I/O is not possible on {text}: the host's page cache takes part in every number"
@@ -109,25 +119,29 @@ impl Attached {
     }
 
     /// Gives the device back: detaches the image and removes the loop device, waiting for its
-    /// users to go.
+    /// users to go. Says what reached the device below its layers, where it has some.
     ///
     /// # Errors
     ///
     /// Somebody still uses it; the error says who, when that can be seen. The runner's ledger
     /// still has it then.
-    pub fn detach(mut self) -> Result<(), DeviceError> {
+    pub fn detach(mut self) -> Result<Option<String>, DeviceError> {
         self.release()
     }
 
-    fn release(&mut self) -> Result<(), DeviceError> {
+    fn release(&mut self) -> Result<Option<String>, DeviceError> {
         if let Some(mut taken) = self.taken.take() {
             drop(taken.node.take());
             loop_node::release(taken.index, taken.backing, &taken.room, RELEASE_WAIT_MAX)
                 .and_then(|_: Released| taken.ledger.gave_back(taken.ledger_id))
                 .map_err(DeviceError::system(format!("giving back {}", self.node.display())))?;
         }
-        let Some(mut ground) = self.ground.take() else { return Ok(()) };
-        ground.release().map_err(DeviceError::system(format!("wiping {}", ground.text())))
+        let ended = self.served.take().map(Served::end).transpose();
+        let said = ended.map_err(DeviceError::system("ending what served the layers"))?;
+        if let Some(mut ground) = self.ground.take() {
+            ground.release().map_err(DeviceError::system(format!("wiping {}", ground.text())))?;
+        }
+        Ok(said)
     }
 }
 
@@ -144,6 +158,7 @@ const ATTEMPTS_MAX: usize = 100;
 fn add_and_configure(
     image: &File,
     part: &Range<u64>,
+    block_size_bytes: u32,
     ledger: Ledger,
     room: &Path,
     image_text: &str,
@@ -152,7 +167,6 @@ fn add_and_configure(
     let control = loop_node::open_control()
         .map_err(DeviceError::system("a private loop device cannot be added"))?;
     let backing = Backing::of(image).map_err(system("looking at the image"))?;
-    let block_size_bytes = block_size_bytes(image);
     for _ in 0..ATTEMPTS_MAX {
         let index = loop_node::random_index();
         let ledger_id = ledger

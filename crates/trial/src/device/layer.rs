@@ -1,0 +1,134 @@
+//! What can stand between a device and a contender: one line each in one table.
+//!
+//! A layer is written `NAME` or `NAME:WORDS`. To add one, add a line to [`LAYERS`] and what reads its
+//! words.
+
+use block::{BlockDevice, Delay, DelayingDevice, Delays, Fault, FaultyDevice};
+use lab::quantity::parse_duration;
+
+/// A device, whatever it is made of.
+pub type Stack = Box<dyn BlockDevice>;
+
+/// Puts a layer on top of what it is given.
+pub type Put = Box<dyn Fn(Stack) -> Stack>;
+
+/// A kind of layer.
+struct Layer {
+    /// The word before the colon.
+    name: &'static str,
+    /// How it is written, and what it does.
+    notation: &'static str,
+    /// Reads the words behind the colon.
+    read: fn(&str) -> Result<Put, String>,
+}
+
+static LAYERS: [Layer; 2] = [
+    Layer {
+        name: "delay",
+        notation: "delay:TIME, delay:PERCENT or delay:read=...,write=...,flush=... (answers later, by a \
+                   time such as 200us or a share such as 10% of the time that the layers below take)",
+        read: delay,
+    },
+    Layer {
+        name: "ignore-flush",
+        notation: "ignore-flush (answers flushes without carrying them out, as a disk that lies)",
+        read: ignore_flush,
+    },
+];
+
+/// Reads a layer.
+///
+/// # Errors
+///
+/// What is wrong with it, and the next step.
+pub fn read(text: &str) -> Result<Put, String> {
+    let (name, words) = text.split_once(':').unwrap_or((text, ""));
+    match LAYERS.iter().find(|layer| layer.name == name) {
+        Some(layer) => (layer.read)(words)
+            .map_err(|problem| format!("the layer '{text}': {problem}; write {}", layer.notation)),
+        None => {
+            let known: Vec<&str> = LAYERS.iter().map(|layer| layer.notation).collect();
+            Err(format!("there is no layer '{name}'; write {}", known.join(", or ")))
+        }
+    }
+}
+
+fn delay(words: &str) -> Result<Put, String> {
+    let mut delays = Delays::default();
+    for word in words.split(',') {
+        let (which, amount) = word.split_once('=').unwrap_or(("", word));
+        let delay = Some(amount_of(amount)?);
+        match which.trim() {
+            "" => delays = Delays { read: delay, write: delay, flush: delay },
+            "read" => delays.read = delay,
+            "write" => delays.write = delay,
+            "flush" => delays.flush = delay,
+            other => return Err(format!("'{other}' is no kind of request")),
+        }
+    }
+    Ok(Box::new(move |below| Box::new(DelayingDevice::new(below, delays))))
+}
+
+/// The longest time for which a request is believed to be held back by intent.
+const SECONDS_MAX: u64 = 60;
+
+fn amount_of(text: &str) -> Result<Delay, String> {
+    match text.strip_suffix('%') {
+        Some(number) => match number.trim().parse::<f64>() {
+            Ok(percent) if percent > 0.0 && percent <= 100_000.0 => {
+                Ok(Delay::Share(percent / 100.0))
+            }
+            _ => Err(format!("'{text}' is no share from 0 to 100000 %")),
+        },
+        None => match parse_duration(text) {
+            Ok(time) if time.as_secs() < SECONDS_MAX => Ok(Delay::Fixed(time)),
+            Ok(_) => Err(format!("'{text}' is not below {SECONDS_MAX} s")),
+            Err(error) => Err(error.to_string()),
+        },
+    }
+}
+
+fn ignore_flush(words: &str) -> Result<Put, String> {
+    match words {
+        "" => Ok(Box::new(|below| Box::new(FaultyDevice::new(below, vec![Fault::IgnoreFlushes])))),
+        _ => Err("it takes no words".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use block::MemoryDevice;
+
+    use super::*;
+
+    #[test]
+    fn words_are_read_and_wrong_ones_named() {
+        for text in ["delay:200us", "delay:5%", "delay:read=1ms,flush=150%", "ignore-flush"] {
+            assert!(read(text).is_ok(), "{text}");
+        }
+        for (text, word) in [
+            ("dlay:1ms", "no layer 'dlay'"),
+            ("delay", "'' is not a duration"),
+            ("delay:sync=1ms", "'sync' is no kind"),
+            ("delay:-3%", "'-3%' is no share"),
+            ("delay:2m", "not below 60 s"),
+            ("ignore-flush:x", "takes no words"),
+        ] {
+            let problem = read(text).err().unwrap();
+            assert!(problem.contains(word) && problem.contains("write "), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_delay_of_one_kind_of_request_leaves_the_others_alone() {
+        let put = read("delay:flush=30ms").unwrap();
+        let stack = put(Box::new(MemoryDevice::new(4096, 512)));
+        let begun = Instant::now();
+        stack.write_at(&[1; 512], 0).unwrap();
+        assert!(begun.elapsed() < Duration::from_millis(20));
+        stack.flush().unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(30));
+    }
+}
