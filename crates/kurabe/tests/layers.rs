@@ -89,7 +89,7 @@ fn whoever_is_killed_nothing_is_left() {
         let device = format!("delay:write=300ms,flush=300ms+{}", site.image_device("64M"));
         let ready = site.home().join("ready");
         let command = format!(
-            "touch {}; while :; do dd if=/dev/zero of=b bs=64k count=99 conv=fsync; done",
+            "touch {}; while dd if=/dev/zero of=b bs=64k count=99 conv=fsync; do :; done",
             ready.display()
         );
         let flags = ["--device", device.as_str()];

@@ -75,10 +75,15 @@ impl Served {
     /// Ends the server and gives what it says of the requests that reached the device. Nothing uses
     /// the served file any more.
     pub fn end(mut self) -> io::Result<String> {
-        self.talk.shutdown(std::net::Shutdown::Write)?;
+        // A server that is gone says nothing, and its status says why.
+        let _ = self.talk.shutdown(std::net::Shutdown::Write);
         let mut said = String::new();
         self.talk.read_to_string(&mut said)?;
-        Ok(said)
+        let status = self.server.wait()?;
+        match status.success() {
+            true => Ok(said),
+            false => Err(io::Error::other(format!("it had ended before ({status})"))),
+        }
     }
 }
 
