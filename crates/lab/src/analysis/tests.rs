@@ -392,7 +392,7 @@ fn a_directory_on_fuse_is_warned_of_since_nothing_there_can_be_synced_as_a_whole
     }
     // What kurabe mounts itself is synced in a way of its own.
     assert_eq!(analysed(&plan, &records).warnings, []);
-    plan.study.contenders[0].directory = Some("/mnt".into());
+    plan.study.contenders[0].place = crate::contender::Place::Directory("/mnt".into());
     let expected = Warning::SyncUnknown { contender: label };
     assert_eq!(analysed(&plan, &records).warnings, [expected]);
     for record in &mut records {
