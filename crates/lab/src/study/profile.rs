@@ -163,10 +163,10 @@ mod tests {
     #[test]
     fn a_wrong_quick_profile_is_refused_with_the_study() {
         let mut text = study();
-        text.quick.as_mut().unwrap().device = Some("lop:2G".into());
+        text.quick.as_mut().unwrap().device = Some("loop:2X".into());
         let found = text.resolve(KNOWN).unwrap_err();
         assert_eq!(found.field, "quick");
-        assert!(found.problem.contains("lop:2G"), "{found}");
+        assert!(found.problem.contains("loop:2X"), "{found}");
         let mut text = study();
         text.quick.as_mut().unwrap().scale = Some(0.0);
         assert_eq!(text.resolve(KNOWN).unwrap_err().field, "quick.scale");
