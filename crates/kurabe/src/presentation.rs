@@ -13,6 +13,7 @@ use trust::file::{is_stream, write};
 use crate::exit::Failure;
 use crate::flags::{ShowArgs, Style};
 use crate::progress::Look;
+use crate::reporting;
 
 /// What to write and how to look.
 pub struct Presentation {
@@ -54,17 +55,16 @@ impl Presentation {
 
     /// A result as the terminal shows it: the answer, or all that there is.
     pub fn screen(&self, source: &Source) -> Screen {
-        let colour = self.look.colour;
         let mut blocks = report::answer::answer(source);
-        if !self.verbose {
+        if self.verbose {
+            blocks.extend(report::details::details(source));
+            blocks.extend(reporting::publication(source));
+        } else {
+            let Source { plan, records, analysis, .. } = source;
+            blocks.extend(publications::summary(plan, records, analysis));
             blocks.push(Block::Text(REST.into()));
-            return document::terminal(&blocks, colour);
         }
-        blocks.extend(report::details::details(source));
-        let mut screen = document::terminal(&blocks, colour);
-        let Source { plan, records, analysis, .. } = source;
-        screen.append(&report::published::terminal(plan, records, analysis, colour));
-        screen
+        document::terminal(&blocks, self.look.colour)
     }
 }
 
@@ -125,7 +125,8 @@ impl Exports {
         }
         if let Some(path) = &self.markdown {
             let mut text = report::export::markdown(source);
-            text.push_str(&report::published::markdown(plan, records, analysis));
+            text.push('\n');
+            text.push_str(&document::markdown(&reporting::publication(source)));
             write(path, text.as_bytes())?;
         }
         Ok(())

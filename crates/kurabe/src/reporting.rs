@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lab::result::StoredResult;
 use report::across::Across;
-use report::document;
+use report::document::{self, Block};
 use report::source::Source;
 use trust::file::write;
 use trust::{Directory, Refused};
@@ -30,13 +30,23 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let source = read(directory)?;
     presentation.exports.write(&source).map_err(Failure::broken)?;
     if let Some(path) = &args.html {
-        write(path, report::page::page(&source).as_bytes()).map_err(Failure::broken)?;
+        write(path, page(&source).as_bytes()).map_err(Failure::broken)?;
     }
     if let Some(directory) = &args.svg {
-        write_pictures(directory, report::page::pictures(&source))?;
+        write_pictures(directory, report::page::pictures(&source, &publication(&source)))?;
     }
     terminal::show(&presentation.screen(&source));
     Ok(exit::OK)
+}
+
+/// The page of a result, with its publication.
+fn page(source: &Source) -> String {
+    report::page::page(source, &publication(source))
+}
+
+/// What a result says of its publication.
+pub fn publication(source: &Source) -> Vec<Block> {
+    publications::section(&source.plan, &source.records, &source.analysis)
 }
 
 /// Several results against the first.
@@ -86,6 +96,6 @@ fn read(directory: &Path) -> Result<Source, Failure> {
 
 /// Writes the page of a result into its directory and yields its path.
 pub fn write_page(directory: &Directory, source: &Source) -> Result<PathBuf, Refused> {
-    directory.replace(PAGE_FILE, report::page::page(source).as_bytes(), 0o644)?;
+    directory.replace(PAGE_FILE, page(source).as_bytes(), 0o644)?;
     Ok(directory.path().join(PAGE_FILE))
 }

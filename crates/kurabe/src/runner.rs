@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lab::analysis::{Analysis, NextStep, analyse, next_step};
+use lab::analysis::{Analysis, NextStep, next_step};
 use lab::contender::Contender;
 use lab::event::Event;
+use lab::judgement::analyse;
 use lab::plan::{Plan, PlannedBlock, PlannedTrial};
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};

@@ -87,7 +87,7 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     let (mut text, whole) =
         study_file::load(path, &source.text, studies::catalogue(&filesystem::names()))
             .map_err(Failure::refused)?;
-    studies::check_figures(&whole)
+    studies::check_publication(&whole)
         .map_err(|error| Failure::refused(study_file::locate(path, &source.text, &error)))?;
     let profile = source.profile(args, &mut text).map_err(in_flags)?;
     args.study.apply(&mut text);

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::analysis::{Analysis, control_words};
+use lab::condition;
 use lab::event::Event;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
-use lab::statistics::GateOutcome;
 use lab::study::Study;
 use report::source::{Source, memory_bytes};
 use serde_json::{Value, json};
@@ -299,9 +299,9 @@ impl Sitting {
             return exit::TRIAL_FAILED;
         }
         let any = |outcome| analysis.gates.iter().any(|gate| gate.outcome == outcome);
-        if any(GateOutcome::Fails) {
+        if any(condition::Outcome::Fails) {
             exit::GATE_FAILS
-        } else if any(GateOutcome::Inconclusive) {
+        } else if any(condition::Outcome::Inconclusive) || any(condition::Outcome::NotTested) {
             exit::GATE_INCONCLUSIVE
         } else {
             exit::OK

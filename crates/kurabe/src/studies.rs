@@ -1,19 +1,19 @@
 //! The bundled studies: four publications, each as one study file of this program.
 //!
 //! What a study of either kind needs before it is carried out stands here too: which profile is
-//! taken, what is left out because this machine lacks it, and whether the figures that published
-//! tables name are ones that the loads report.
+//! taken, what is left out because this machine lacks it, and whether what is said of a publication
+//! names what the study has.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use lab::condition;
 use lab::contender::nearest;
-use lab::published::{Figure, Reference};
 use lab::quantity::parse_duration;
-use lab::statistics::parse_gate;
 use lab::study::{Catalogue, LeftOut, Reduced, Study, StudyError, StudyText};
 use lab::study_file;
 use loads::KINDS;
+use publications::Reported;
 use trial::filesystem;
 use vocabulary::load::Load;
 
@@ -233,10 +233,15 @@ pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
         )));
     }
     for gate in &study.gates {
-        let label = parse_gate(gate).expect("gates were checked with the study").label;
-        // A gate bounds the ratio to the baseline: without it the bound would mean another thing.
-        let of_left = |left: &&LeftOut| {
-            left.what == "contender" && (left.name == label || left.name == baseline)
+        let condition = condition::parse(gate).expect("gates were checked with the study");
+        let (labels, workloads) = (condition.labels(), condition.workloads());
+        // A gate may bound the ratio to the baseline: without it the bound would mean another thing.
+        let of_left = |left: &&LeftOut| match left.what.as_str() {
+            "workload" => workloads.contains(&left.name.as_str()),
+            _ => {
+                labels.contains(&left.name.as_str())
+                    || (condition.needs_baseline() && left.name == baseline)
+            }
         };
         if let Some(left) = left_out.iter().find(of_left) {
             return Err(Failure::refused(format!(
@@ -277,73 +282,14 @@ fn names_of(mut load: Load) -> (Vec<String>, Vec<String>) {
     }
 }
 
-/// Refuses published tables whose cells name figures that their loads never report. The places in
-/// the study file are those of the cells.
-pub fn check_figures(study: &Study) -> Result<(), StudyError> {
-    let known: Vec<(&str, Vec<String>, Vec<String>)> = study
-        .workloads
-        .iter()
-        .map(|workload| {
-            let (metrics, operations) = names_of(workload.load.clone());
-            (workload.name.as_str(), metrics, operations)
-        })
-        .collect();
-    for (table_index, table) in study.published.iter().enumerate() {
-        for (row_index, row) in table.rows.iter().enumerate() {
-            for (cell_index, cell) in row.cells.iter().enumerate() {
-                for reference in &cell.here {
-                    check_figure(reference, &known).map_err(|problem| StudyError {
-                        field: format!(
-                            "published[{table_index}].rows[{row_index}].cells[{cell_index}]"
-                        ),
-                        problem,
-                    })?;
-                }
-            }
-        }
-    }
-    for (index, claim) in study.claims.iter().enumerate() {
-        let Some(metric) = &claim.metric else { continue };
-        for workload in &claim.workloads {
-            let reported = known.iter().find(|(name, ..)| name == workload);
-            if let Some((_, metrics, _)) = reported {
-                one_of(metric, metrics, workload).map_err(|problem| StudyError {
-                    field: format!("claim[{index}].metric"),
-                    problem,
-                })?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn check_figure(
-    reference: &Reference,
-    known: &[(&str, Vec<String>, Vec<String>)],
-) -> Result<(), String> {
-    // The study was validated, so the workload is there.
-    let found = known.iter().find(|(name, ..)| *name == reference.workload);
-    let Some((workload, metrics, operations)) = found else { return Ok(()) };
-    match &reference.figure {
-        Figure::Metric(name) => one_of(name, metrics, workload),
-        Figure::Operation(name) if !operations.is_empty() => one_of(name, operations, workload),
-        Figure::Operation(_) | Figure::Phase(_) | Figure::Detail(_) => Ok(()),
-    }
-}
-
-fn one_of(name: &str, known: &[String], workload: &str) -> Result<(), String> {
-    if known.iter().any(|one| one == name) {
-        return Ok(());
-    }
-    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    Err(match nearest(name, &known) {
-        Some(near) => {
-            format!("the workload '{workload}' reports no '{name}'; did you mean '{near}'?")
-        }
-        None => {
-            format!("the workload '{workload}' reports no '{name}'; it has {}", known.join(", "))
-        }
-    })
+/// Refuses what the study says of a publication where it cannot be read, or names what the study
+/// has not. The places in the errors are those in the study file.
+pub fn check_publication(study: &Study) -> Result<(), StudyError> {
+    let reported = study.workloads.iter().map(|workload| {
+        let (metrics, operations) = names_of(workload.load.clone());
+        Reported { workload: workload.name.clone(), metrics, operations }
+    });
+    publications::check(study, &reported.collect::<Vec<_>>()).map(drop)
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ mod harness;
 use std::fs;
 
 use harness::{Site, root};
-use lab::published::measure;
+use lab::judgement::Result as Measurements;
 use lab::result::StoredResult;
 use lab::study::LeftOut;
+use publications::measure;
 
 #[test]
 fn a_bundled_study_can_be_printed_saved_and_run_from_its_file() {
@@ -53,6 +54,10 @@ fn a_figure_that_no_load_reports_is_refused_at_its_line() {
                 rows = [\n  { head = 'r', cells = [1] },\n]\n";
     fs::write(site.work().join("s.toml"), text).unwrap();
     site.run(&["run", "s.toml"]).expect(2).says(&["s.toml:10:", "'tine'", "did you mean 'time'"]);
+    // Nor is it printed, and a key that a table has not is refused where it stands.
+    site.run(&["run", "s.toml", "--print-study"]).expect(2).says(&["s.toml:10:", "'tine'"]);
+    fs::write(site.work().join("s.toml"), text.replace("cells =", "sells =")).unwrap();
+    site.run(&["run", "s.toml"]).expect(2).says(&["s.toml:10:", "`sells`", "`cells`"]);
     site.expect_untouched(&["s.toml"]);
 }
 
@@ -86,9 +91,11 @@ fn every_number_of_a_study_gets_its_counterpart() {
     site.expect_nothing_left();
     let stored = StoredResult::read(&site.work().join("result")).unwrap();
     let (plan, records) = (&stored.plan, &stored.records);
-    let analysis = lab::analysis::analyse(plan, records, None);
+    let analysis = lab::judgement::analyse(plan, records, None);
+    let result = Measurements { plan, records, analysis: &analysis };
+    let tables = publications::read(&plan.study).unwrap().tables;
     let mut measured = 0;
-    for cell in plan.study.published.iter().flat_map(|t| &t.rows).flat_map(|row| &row.cells) {
+    for cell in tables.iter().flat_map(|table| &table.rows).flat_map(|row| &row.cells) {
         for reference in &cell.here {
             // minfs is built beside kurabe, but not by this test.
             let names = [Some(&reference.contender), reference.baseline.as_ref()];
@@ -96,20 +103,21 @@ fn every_number_of_a_study_gets_its_counterpart() {
             if plan.study.left_out.iter().any(left_out) {
                 continue;
             }
-            let found = measure(plan, records, &analysis, reference);
+            let found = measure(result, reference);
             assert!(found.is_some_and(|found| found.value > 0.0), "{reference:?}: {found:?}");
             measured += 1;
         }
     }
     assert!(measured > 100, "{measured}");
     let markdown = fs::read_to_string(site.work().join("tables.md")).unwrap();
-    for text in [&ran.stdout, &markdown] {
-        for part in
-            ["194.82", "1.65", "4.213549", "here", "シーケンシャルライト1", "the store's file lies"]
-        {
-            assert!(text.contains(part), "no '{part}' in:\n{text}");
-        }
+    for part in
+        ["194.82", "1.65", "4.213549", "here", "シーケンシャルライト1", "the store's file lies"]
+    {
+        assert!(markdown.contains(part), "no '{part}' in:\n{markdown}");
     }
     let again = site.run(&["report", "result"]).expect(0).stdout;
-    assert!(again.contains("Beside the published figures"), "{again}");
+    for text in [&ran.stdout, &again] {
+        assert!(text.contains("9 published tables beside what was measured"), "{text}");
+        assert!(text.contains("Conclusions: "), "{text}");
+    }
 }

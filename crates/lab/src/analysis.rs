@@ -3,10 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::condition::Gate;
 use crate::load::{Latency, Unit};
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record, TIME_METRIC};
-use crate::statistics::{self, ComparisonOptions, Decision, Interval, Slow, Summary, Verdict};
+use crate::statistics::{self, ComparisonOptions, Decision, Slow, Summary, Verdict};
 use crate::warning::Warning;
 
 mod control;
@@ -24,8 +25,7 @@ pub use cost::{AmplificationBasis, Cost};
 use cost::{amplification_basis, cost};
 pub use overhead::{CellOverhead, Overhead};
 use primary::{Primary, others, primary};
-pub use samples::completed_trials;
-pub(crate) use samples::costs;
+pub use samples::{Costs, completed_trials, costs};
 use samples::{Samples, blocks_reached};
 pub use step::{Forecast, NextStep, next_step};
 
@@ -34,9 +34,9 @@ pub use step::{Forecast, NextStep, next_step};
 pub struct Analysis {
     /// One entry a workload, in the study's order.
     pub workloads: Vec<WorkloadAnalysis>,
-    /// What the gates say, in the study's order.
+    /// What becomes of the gates, in the study's order; [`crate::judgement::analyse`] puts them here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gates: Vec<GateAnalysis>,
+    pub gates: Vec<Gate>,
     /// How much is open, and how much longer it may take; none where nothing is compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
@@ -234,19 +234,8 @@ impl Comparison {
     }
 }
 
-/// What became of one gate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GateAnalysis {
-    /// The condition as written.
-    pub gate: String,
-    /// Name of the workload.
-    pub workload: String,
-    /// Whether it holds.
-    pub outcome: statistics::GateOutcome,
-}
-
 /// How sure the study's comparisons have to be.
-pub(crate) fn options(plan: &Plan) -> ComparisonOptions {
+pub fn options(plan: &Plan) -> ComparisonOptions {
     ComparisonOptions {
         same_within: plan.study.same_within,
         first_look: plan.stop_rule.first_look,
@@ -274,7 +263,8 @@ pub fn workload_decision(plan: &Plan, records: &[Record], workload: usize, block
         .expect("times are positive, and the plan's rule was checked when it was made")
 }
 
-/// Analyses the records of a plan.
+/// Analyses the records of a plan. It judges nothing: what the gates make of it is
+/// [`crate::judgement`]'s.
 pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> Analysis {
     let samples: Vec<Samples<'_>> = (0..plan.study.workloads.len())
         .map(|workload| {
@@ -282,7 +272,7 @@ pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> An
         })
         .collect();
     let primary = primary(plan, records, &samples);
-    let workloads: Vec<WorkloadAnalysis> = samples
+    let workloads = samples
         .iter()
         .zip(&primary)
         .enumerate()
@@ -290,13 +280,7 @@ pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> An
             analyse_workload(plan, samples, primary, workload, memory_bytes)
         })
         .collect();
-    let gates = plan
-        .study
-        .gates
-        .iter()
-        .flat_map(|gate| workloads.iter().map(move |workload| judge_gate(gate, workload)))
-        .collect();
-    Analysis { workloads, gates, forecast: Forecast::of(plan, records) }
+    Analysis { workloads, gates: Vec::new(), forecast: Forecast::of(plan, records) }
 }
 
 fn analyse_workload(
@@ -515,27 +499,6 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
         0 => None,
         length if length % 2 == 1 => Some(values[middle]),
         _ => Some((values[middle - 1] + values[middle]) / 2.0),
-    }
-}
-
-/// Judges one gate on one workload. The baseline's own ratio is 1 by definition.
-fn judge_gate(text: &str, workload: &WorkloadAnalysis) -> GateAnalysis {
-    let gate = statistics::parse_gate(text).expect("gates were checked with the study");
-    let interval =
-        workload.comparisons.iter().find(|comparison| comparison.contender == gate.label).and_then(
-            |comparison| {
-                // A gate bounds the cost: of a throughput, the baseline's over the contender's.
-                let (low, high) = match comparison.unit.more_is_better() {
-                    true => (comparison.high?.recip(), comparison.low?.recip()),
-                    false => (comparison.low?, comparison.high?),
-                };
-                Some(Interval { low, high, confidence: comparison.confidence })
-            },
-        );
-    GateAnalysis {
-        gate: text.to_string(),
-        workload: workload.workload.clone(),
-        outcome: gate.judge(interval.as_ref()),
     }
 }
 

@@ -5,15 +5,15 @@
 //! the help, the JSON and the report.
 
 pub mod analysis;
-pub mod claim;
+pub mod condition;
 pub mod contender;
 pub mod device;
 pub mod event;
 #[cfg(test)]
 mod fixture;
+pub mod judgement;
 pub mod load;
 pub mod plan;
-pub mod published;
 pub mod record;
 pub mod result;
 pub mod slice;

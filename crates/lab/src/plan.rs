@@ -10,9 +10,10 @@ use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::condition;
 use crate::record::Record;
 use crate::spec::{Device, SCHEMA_VERSION, SideBySide, TrialSpec};
-use crate::statistics::{ComparisonOptions, StopRule, parse_gate};
+use crate::statistics::{ComparisonOptions, StopRule};
 use crate::study::Study;
 
 /// A study with its seed, its stop rule and the order of its trials.
@@ -205,7 +206,7 @@ impl Plan {
             .check()
             .map_err(|error| format!("the margin: {error}"))?;
         for gate in &study.gates {
-            parse_gate(gate).map_err(|error| error.to_string())?;
+            condition::parse(gate).map_err(|error| format!("gate {error}"))?;
         }
         for contender in &study.contenders {
             crate::contender::outside::check(contender)

@@ -364,7 +364,7 @@ pub fn unfinished_block(records: &[Record], workload: &str) -> Option<u32> {
 
 /// The counted, completed trials of a contender under a workload, without those of a block that was
 /// not finished.
-pub(crate) fn counted_trials<'a>(
+pub fn counted_trials<'a>(
     records: &'a [Record],
     workload: &'a str,
     label: &'a str,

@@ -17,7 +17,6 @@
 mod compare;
 mod distribution;
 mod drift;
-mod gate;
 mod location;
 mod looks;
 mod modes;
@@ -33,7 +32,6 @@ pub use compare::{
     compare_family, pairs,
 };
 pub use drift::{Drift, FirstBlock, FirstBlockKind, drift, first_block};
-pub use gate::{Condition, Gate, GateError, GateOutcome, parse_gate};
 pub use modes::Slow;
 pub use order::{Order, OrderEffect, Turn, order};
 pub use steady_state::{SteadyState, SteadyWindow, steady_state};

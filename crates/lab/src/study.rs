@@ -9,16 +9,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use vocabulary::kind::Kinds;
 
-use crate::claim::{Claim, ClaimText};
+use crate::condition;
 use crate::contender::{Contender, nearest};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::name;
-use crate::published::{Known, PublishedTable, PublishedText};
 use crate::quantity::parse_duration;
 use crate::spec::{Cache, Output, Workload};
-use crate::statistics::parse_gate;
 
 pub mod profile;
 pub mod reduced;
@@ -115,7 +114,7 @@ pub struct StudyText {
     /// `null`, `pipe` or `inherit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Conditions of the form `LABEL <= RATIO` that decide the exit code.
+    /// Conditions that decide the exit code, in the notation of [`condition`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gate: Vec<String>,
     /// Style of the terminal output.
@@ -130,12 +129,12 @@ pub struct StudyText {
     /// The loads.
     #[serde(rename = "workload")]
     pub workloads: Vec<WorkloadText>,
-    /// Published tables, shown beside what is measured.
+    /// Tables of the publication, as they are written: the laboratory does not read them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<PublishedText>,
-    /// Published conclusions, judged by what is measured.
+    pub published: Vec<Value>,
+    /// Conclusions of the publication, likewise.
     #[serde(rename = "claim", skip_serializing_if = "Vec::is_empty")]
-    pub claims: Vec<ClaimText>,
+    pub claims: Vec<Value>,
 }
 
 /// A validated study with every default filled in.
@@ -207,12 +206,12 @@ pub struct Study {
     pub gates: Vec<String>,
     /// The loads, names unique.
     pub workloads: Vec<Workload>,
-    /// Published tables, shown beside what is measured.
+    /// Tables of the publication, as they are written: the laboratory does not read them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<PublishedTable>,
-    /// Published conclusions, judged by what is measured.
+    pub published: Vec<Value>,
+    /// Conclusions of the publication, likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub claims: Vec<Claim>,
+    pub claims: Vec<Value>,
 }
 
 /// A contender or a workload that a study asks for and this machine cannot have.
@@ -326,7 +325,6 @@ impl StudyText {
         for workload in &mut workloads {
             workload.name = name::of(&workload.name);
         }
-        let (published, claims) = self.resolve_published(&contenders, &workloads)?;
         Ok(Study {
             name: name::of(&self.resolve_name(&workloads)?),
             why: self.why.clone(),
@@ -371,34 +369,12 @@ impl StudyText {
                     return Err(error("output", problem));
                 }
             },
-            gates: self.resolve_gates(&contenders, baseline)?,
+            gates: self.resolve_gates(&contenders, baseline, &workloads)?,
             contenders,
             workloads,
-            published,
-            claims,
+            published: self.published.clone(),
+            claims: self.claims.clone(),
         })
-    }
-
-    fn resolve_published(
-        &self,
-        contenders: &[Contender],
-        workloads: &[Workload],
-    ) -> Result<(Vec<PublishedTable>, Vec<Claim>), StudyError> {
-        let known = Known {
-            labels: contenders.iter().map(|contender| contender.label.as_str()).collect(),
-            workloads: workloads.iter().map(|workload| workload.name.as_str()).collect(),
-        };
-        let source = self.source.as_deref();
-        let tables =
-            self.published.iter().enumerate().map(|(index, table)| {
-                table.resolve(&format!("published[{index}]"), source, &known)
-            });
-        let claims = self
-            .claims
-            .iter()
-            .enumerate()
-            .map(|(index, claim)| claim.resolve(&format!("claim[{index}]"), source, &known));
-        Ok((tables.collect::<Result<_, _>>()?, claims.collect::<Result<_, _>>()?))
     }
 
     fn check_parameters(&self) -> Result<(), StudyError> {
@@ -543,24 +519,15 @@ impl StudyText {
         &self,
         contenders: &[Contender],
         baseline: usize,
+        workloads: &[Workload],
     ) -> Result<Vec<String>, StudyError> {
         let labels: Vec<&str> = contenders.iter().map(|c| c.label.as_str()).collect();
+        let names: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
         for (index, text) in self.gate.iter().enumerate() {
             let field = format!("gate[{index}]");
-            let gate = parse_gate(text).map_err(|problem| error(&field, problem))?;
-            match labels.iter().position(|label| *label == gate.label) {
-                None => return Err(error(field, unknown_label(&gate.label, &labels))),
-                Some(contender) if contender == baseline => {
-                    return Err(error(
-                        field,
-                        format!(
-                            "'{}' is the baseline, whose ratio is 1; gate another contender",
-                            gate.label
-                        ),
-                    ));
-                }
-                Some(_) => {}
-            }
+            let gate = condition::parse(text).map_err(|problem| error(&field, problem))?;
+            gate.check(&labels, labels[baseline], &names)
+                .map_err(|problem| error(&field, problem))?;
         }
         Ok(self.gate.clone())
     }
@@ -663,10 +630,7 @@ impl StudyText {
 
 /// The message for a label that no contender has.
 pub fn unknown_label(label: &str, labels: &[&str]) -> String {
-    match nearest(label, labels) {
-        Some(near) => format!("no contender is labelled '{label}'; did you mean '{near}'?"),
-        None => format!("no contender is labelled '{label}'; the labels are {}", labels.join(", ")),
-    }
+    condition::unknown("contender is labelled", label, labels)
 }
 
 #[cfg(test)]

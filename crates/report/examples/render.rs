@@ -85,7 +85,7 @@ fn main() {
     let begun = Instant::now();
     let source = Source::read(&made.directory()).expect("it was just written");
     let read = begun.elapsed();
-    let html = page(&source);
+    let html = page(&source, &[]);
     let rendered = begun.elapsed() - read;
     println!(
         "{} records: read and analysed in {:.0} ms, page of {:.2} MB rendered in {:.0} ms",
@@ -95,6 +95,6 @@ fn main() {
         rendered.as_secs_f64() * 1e3,
     );
     let begun = Instant::now();
-    let count = pictures(&source).len();
+    let count = pictures(&source, &[]).len();
     println!("{count} pictures in {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
 }

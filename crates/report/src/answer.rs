@@ -40,10 +40,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
     }
     blocks.extend(pictures(source));
     blocks.push(Block::Text(certainty(source)));
-    for gate in &analysis.gates {
-        let outcome = gate_text(&gate.outcome);
-        blocks.push(Block::Text(format!("gate '{}' ({}): {outcome}", gate.gate, gate.workload)));
-    }
+    blocks.extend(analysis.gates.iter().map(|gate| Block::Text(gate_text(gate))));
     blocks.extend(profile::line(plan, analysis).map(Block::Warning));
     blocks.extend(warnings(source));
     blocks.extend(sessions::sentence(&sessions::sessions(source)).map(Block::Note));

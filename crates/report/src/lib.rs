@@ -16,7 +16,6 @@ pub mod histograms;
 pub mod html;
 pub mod page;
 pub mod profile;
-pub mod published;
 pub mod quotient;
 pub mod sessions;
 pub mod source;

@@ -5,6 +5,8 @@
 //! script it is complete: the script only makes the pictures interactive. Blocks become HTML in
 //! [`crate::html`].
 
+use std::fmt::Write;
+
 use crate::answer::answer;
 use crate::chart::Chart;
 use crate::charts::{self, View};
@@ -15,35 +17,51 @@ use crate::html::{self, Rendered, escape};
 use crate::sessions::{kernels, sessions};
 use crate::source::Source;
 use crate::svg::{self, Place};
-use crate::{published, text};
+use crate::text;
 
 const STYLE: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");
 /// plotly.js, whose licence notice stands in its first and last lines.
 const PLOTLY: &str = include_str!("../assets/plotly-basic.min.js");
 
-/// The page of one result.
-pub fn page(source: &Source) -> String {
-    let published = published::section(&source.plan, &source.records, &source.analysis, &[]);
+/// The page of one result. `beside` is what stands after its answer: a publication.
+pub fn page(source: &Source, beside: &[Block]) -> String {
     let mut head = masthead(source);
     head.extend(answer(source));
     let mut rest = vec![Block::heading(2, "loads-in-detail", "Details")];
     rest.extend(details(source));
     rest.extend(environment(source));
-    let mut out = Rendered { charts: published.charts.iter().collect(), ..Rendered::default() };
+    let mut out = Rendered::default();
     html::write_blocks(&mut out, &head);
-    out.body.push_str(&published.navigation);
-    out.body.push_str(&published.html);
+    out.body.push_str(&navigation(beside));
+    html::write_blocks(&mut out, beside);
     html::write_blocks(&mut out, &rest);
     document(&source.plan.study.name, &out)
 }
 
-/// Every chart of a result as a picture: the name of its file, and the SVG.
-pub fn pictures(source: &Source) -> Vec<(String, String)> {
+/// The way to the parts of a document; empty where it has none.
+fn navigation(blocks: &[Block]) -> String {
+    let mut links = String::new();
+    for block in blocks {
+        if let Block::Heading { id, text, .. } = block
+            && !id.is_empty()
+        {
+            let _ = writeln!(links, "<li><a href=\"#{}\">{}</a></li>", escape(id), escape(text));
+        }
+    }
+    match links.is_empty() {
+        true => links,
+        false => format!(
+            "<nav class=\"published\" aria-label=\"Publication\">\n<ol>\n{links}</ol>\n</nav>\n"
+        ),
+    }
+}
+
+/// Every chart of a result as a picture: the name of its file, and the SVG. `beside` as in [`page`].
+pub fn pictures(source: &Source, beside: &[Block]) -> Vec<(String, String)> {
     let drawn = |chart: &Chart| (format!("{}.svg", chart.id), svg::draw(chart, Place::File));
-    let published = published::tables(&source.plan, &source.records, &source.analysis);
     let mut pictures: Vec<(String, String)> =
-        published.iter().flat_map(|beside| &beside.charts).map(drawn).collect();
+        html::render(beside).charts.into_iter().map(drawn).collect();
     let views = View::all(source);
     if views.len() > 1 {
         pictures.extend(charts::ratio::overview(source).as_ref().map(drawn));
@@ -107,24 +125,4 @@ pub(crate) fn origin(source: &Source) -> String {
     parts.extend(kernels(&sessions(source)));
     parts.extend(source.records.first().map(|record| text::date(record.started_unix_ns)));
     parts.join(", ")
-}
-
-/// The charts; a run of those of less weight folds away together.
-pub(crate) fn all_figures(charts: &[Chart], first: usize) -> String {
-    let mut out = String::new();
-    let mut folding = false;
-    for (place, chart) in charts.iter().enumerate() {
-        if chart.folded != folding {
-            out.push_str(match chart.folded {
-                true => "<details class=\"more\"><summary>More charts of this kind</summary>\n",
-                false => "</details>\n",
-            });
-            folding = chart.folded;
-        }
-        out.push_str(&html::figure(chart, first + place));
-    }
-    if folding {
-        out.push_str("</details>\n");
-    }
-    out
 }

@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use lab::analysis::{Analysis, analyse, completed_trials};
+use lab::analysis::{Analysis, completed_trials};
+use lab::judgement::analyse;
 use lab::plan::Plan;
 use lab::record::Record;
 use lab::result::{ResultError, STUDY_FILE, StoredResult};

@@ -1,10 +1,11 @@
 //! The tables of a result, and the words that they share.
 
 use lab::analysis::{Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis};
+use lab::condition::Gate;
 use lab::load::{Load, MatrixCell, OVERALL_OPERATION};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, TIME_METRIC, unfinished_block};
-use lab::statistics::{GateOutcome, Verdict};
+use lab::statistics::Verdict;
 use lab::words::ratio_with_interval;
 
 use crate::source::Source;
@@ -349,7 +350,7 @@ fn blocks_words((least, most): (u32, u32), begun: u32) -> String {
 }
 
 /// What the trials stood on, in words.
-pub(crate) fn device_text(plan: &Plan) -> String {
+pub fn device_text(plan: &Plan) -> String {
     match plan.study.device.split_once(':') {
         _ if plan.study.contenders.iter().all(|contender| !contender.needs_device()) => {
             "existing directories".into()
@@ -360,13 +361,14 @@ pub(crate) fn device_text(plan: &Plan) -> String {
     }
 }
 
-/// The outcome of a gate in words.
-pub fn gate_text(outcome: &GateOutcome) -> &'static str {
-    match outcome {
-        GateOutcome::Holds => "holds",
-        GateOutcome::Fails => "fails",
-        GateOutcome::Inconclusive => "inconclusive",
+/// What became of a gate, with its numbers where no table has them.
+pub fn gate_text(gate: &Gate) -> String {
+    let Gate { gate, workload, outcome, evidence } = gate;
+    let mut said = format!("gate '{gate}' ({workload}): {}", outcome.words());
+    for line in evidence {
+        said.push_str(&format!("; {line}"));
     }
+    said
 }
 
 /// Every trial of a workload, in the order in which they ended.

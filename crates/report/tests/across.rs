@@ -192,7 +192,7 @@ fn the_facts_of_every_session_are_told() {
     assert_eq!(row, ["machine · kernel", "6.1.0-test #1, later 6.18.1-new #3", "6.1.0-test #1"]);
     let said = "the study was resumed: 6 trials in session 1 and 2 trials in session 2; these facts differ: machine · kernel";
     assert_eq!(across.doubts[0], format!("of A: {said}"));
-    let html = report::page::page(&sources[0]);
+    let html = report::page::page(&sources[0], &[]);
     assert!(html.contains(said) && html.contains("What differs between the sessions"));
     let notes = |source: &Source| {
         let blocks = report::answer::answer(source);
@@ -200,7 +200,7 @@ fn the_facts_of_every_session_are_told() {
     };
     assert_eq!((notes(&sources[0]), notes(&sources[1])), (1, 0));
     assert!(html.contains("kurabe compare ext4") && html.contains("\nkurabe resume here</pre>"));
-    assert!(!report::page::page(&sources[1]).contains("session 1"));
+    assert!(!report::page::page(&sources[1], &[]).contains("session 1"));
 
     // A session of which no trial stands any more says nothing of the numbers.
     let done = result(&["ext4"], "true", &[1000], 3);
@@ -208,7 +208,7 @@ fn the_facts_of_every_session_are_told() {
     harness::damage(&done.path("facts-1.json"), harness::facts().to_string().as_bytes());
     harness::damage(&done.path("facts.json"), new.to_string().as_bytes());
     let source = Source::read(&done.directory()).unwrap();
-    assert!(!report::page::page(&source).contains("6.18.1-new"));
+    assert!(!report::page::page(&source, &[]).contains("6.18.1-new"));
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn host(line: &str) -> &str {
 }
 
 fn rendered(made: &Made) -> String {
-    page(&Source::read(&made.directory()).unwrap())
+    page(&Source::read(&made.directory()).unwrap(), &[])
 }
 
 /// The cells of the table with this caption: the value of each that carries one, else its text.
@@ -254,107 +254,6 @@ fn the_numbers_in_the_page_are_those_of_the_records() {
     }
 }
 
-/// A publication with a picture of every kind: bars by their reference, symbols on a scale of factors,
-/// and curves with a level.
-const PUBLISHED: &str = concat!(
-    r#"
-name = "published"
-source = "A page of 2011"
-"#,
-    include_str!("harness/one-load.toml"),
-    r#"
-[[published]]
-title = "Times"
-unit = "s"
-here = { workload = "load", metric = "time" }
-picture = { draw = "bars", each = "row", reference = "ext4" }
-columns = [
-    { head = "ext4", here = { contender = "ext4" } },
-    { head = "xfs", here = { contender = "xfs" } },
-    { head = "JFS" },
-]
-rows = [{ head = "time", cells = ["100", "150", "175"] }]
-
-[[published]]
-title = "By system"
-unit = "s"
-here = { workload = "load", metric = "time" }
-picture = { draw = "bars", each = "column" }
-columns = [{ head = "time" }]
-rows = [{ head = "UFS", cells = [6330] }, { head = "ext4", here = { contender = "ext4" }, cells = [231] }]
-
-[[published]]
-title = "Curves"
-unit = "%"
-here = { workload = "load", metric = "time", statistic = "loss", baseline = "ext4" }
-picture = { draw = "curves", level = { at = 50, text = "half" } }
-columns = [{ head = "4K" }, { head = "8K" }]
-rows = [{ head = "xfs", here = { contender = "xfs" }, cells = [10, 20] }]
-"#
-);
-
-#[test]
-fn the_pictures_of_a_publication_show_its_numbers_and_those_of_the_records() {
-    let Some(browser) = browser() else { return };
-    let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
-    let text = lab::study_file::parse(Path::new("s"), PUBLISHED).unwrap();
-    let made = make(&text, |record| {
-        let time = time_ns(record, &LABELS);
-        complete(record, time);
-        true
-    });
-    let html = rendered(&made);
-    let seen = open(&browser, place.path(), &html);
-    assert_eq!((seen.console, seen.requests), (Vec::<String>::new(), Vec::<String>::new()));
-    let figures = html.matches("<figure ").count();
-    let drawn = seen.dom.matches("class=\"live js-plotly-plot").count();
-    let folded = html.split("<summary>More charts").nth(1).map_or(0, |rest| {
-        rest.split("</details>\n<details class=\"more\"")
-            .next()
-            .unwrap()
-            .matches("<figure ")
-            .count()
-    });
-    assert!(drawn + folded >= figures && drawn >= 3, "{drawn} of {figures}, {folded} folded");
-    // What the pictures show, to the last bit.
-    let analysis = Source::read(&made.directory()).unwrap().analysis;
-    let median = |label: &str| {
-        let mut contenders = analysis.workloads[0].contenders.iter();
-        contenders.find(|entry| entry.label == label).unwrap().metrics[0].summary.median
-    };
-    let ratio = |label: &str| {
-        let mut comparisons = analysis.workloads[0].comparisons.iter();
-        comparisons.find(|entry| entry.contender == label).unwrap().ratio.unwrap()
-    };
-    let shown = |title: &str, column: usize| -> Vec<(String, f64)> {
-        let rows = table(&seen.dom, title);
-        rows.into_iter().map(|row| (row[0].clone(), row[column].parse().unwrap())).collect()
-    };
-    let expected = [
-        ("ext4, published", 1.0),
-        ("ext4, here", 1.0),
-        ("xfs, published", 1.5),
-        ("xfs, here", ratio("xfs")),
-        ("JFS, published", 1.75),
-        ("btrfs, here", ratio("btrfs")),
-    ];
-    assert_eq!(shown("Times: time", 2), expected.map(|(name, value)| (name.to_string(), value)));
-    let expected = [
-        ("UFS, published", 6330.0),
-        ("ext4, published", 231.0),
-        ("ext4, here", median("ext4") / 1e9),
-        ("xfs, here", median("xfs") / 1e9),
-        ("btrfs, here", median("btrfs") / 1e9),
-    ];
-    assert_eq!(
-        shown("By system: time", 2),
-        expected.map(|(name, value)| (name.to_string(), value))
-    );
-    // Published numbers are told from others by more than their colour.
-    assert!(seen.dom.contains("url(#hatch-published-1-picture-1-0)"));
-    assert!(seen.dom.contains(">half</text>"));
-}
-
 /// What a script of this value says of a page in a frame as wide as a phone; `page` is its document.
 fn on_a_phone(browser: &Path, place: &Path, html: &str, value: &str) -> String {
     let inner = html.replace('&', "&amp;").replace('"', "&quot;");
@@ -369,11 +268,7 @@ fn on_a_phone(browser: &Path, place: &Path, html: &str, value: &str) -> String {
 fn a_phone_shows_the_whole_page_and_what_is_uncertain_in_it() {
     let Some(browser) = browser() else { return };
     let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
-    let text = PUBLISHED.replace("{ head = \"JFS\" }", "{ head = \"JFS on two servers\" }, { head = \"zfs-fuse on a disk, dbench\" }, { head = \"zfs-fuse on a disk, replay\" }").replace(
-        "rows = [{ head = \"time\", cells = [\"100\", \"150\", \"175\"] }]",
-        "rows = [{ head = \"one by one, with a queue of each of the servers on its own set\", cells = [100, 150, 175, 60, 70] }, { head = \"all\", cells = [1, 2, 3, 4, 5] }]",
-    );
-    let text = lab::study_file::parse(Path::new("s"), &text).unwrap();
+    let text = study(&LABELS, &["load"], 4);
     let made = make(&text, |record| {
         let wild = record.contender.label == "xfs" && record.block % 2 == 0;
         complete(record, if wild { 90_000_000_000 } else { 1_000_000_000 });
@@ -385,17 +280,6 @@ fn a_phone_shows_the_whole_page_and_what_is_uncertain_in_it() {
     let widths = "page.documentElement.scrollWidth - page.documentElement.clientWidth";
     let beyond = on_a_phone(&browser, place.path(), &html, widths);
     assert_eq!(beyond, "0", "px of the page are beyond the screen");
-    let labels_of = |what: &str| {
-        let value = format!(
-            "[...page.querySelectorAll('#published-1-picture-1 {what}')].map((text) => text.textContent).join('; ')"
-        );
-        on_a_phone(&browser, place.path(), &html, &value)
-    };
-    let labels = labels_of(".textpoint text");
-    assert!(labels.contains("[?]") && !labels.contains('('), "{labels}");
-    let rows = labels_of(".ytick text");
-    let named = |end: &str| rows.split("; ").filter(|row| row.ends_with(end)).count();
-    assert_eq!((named(", dbench"), named(", replay")), (1, 1), "{rows}");
     let gap = "(() => { const side = (name) => page.querySelector('#w1-load-amplification ' + name).getBoundingClientRect(); return side('.modebar').left - side('.annotation-text').right; })()";
     let gap_px: f64 = on_a_phone(&browser, place.path(), &html, gap).parse().unwrap();
     assert!(gap_px >= 0.0, "the buttons lie {gap_px} px over the name of the line");

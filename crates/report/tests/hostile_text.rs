@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use harness::hostile::{Files, files, matrix, rich, write};
 use report::across::{self, Across};
 use report::source::Source;
-use report::{answer, details, document, export, page, published};
+use report::{answer, details, document, export, page};
 use serde_json::Value;
 
 /// One for each way out of a text.
@@ -190,13 +190,13 @@ fn bones(files: &Files) -> Option<Vec<Vec<String>>> {
     let sources = [read(files)?, read(files)?];
     let across = Across::new(&sources);
     let source = &sources[0];
-    let Source { plan, records, analysis, .. } = source;
-    let mut bones = vec![skeleton(&page::page(source))];
-    for (name, picture) in page::pictures(source) {
+    let Source { records, analysis, .. } = source;
+    let mut bones = vec![skeleton(&page::page(source, &[]))];
+    for (name, picture) in page::pictures(source, &[]) {
         assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c)), "{name}");
         bones.push(skeleton(&picture));
     }
-    let markdown = export::markdown(source) + &published::markdown(plan, records, analysis);
+    let markdown = export::markdown(source);
     bones.push(marks(&markdown));
     let overhead = export::overhead_csv(analysis);
     for csv in [Some(export::csv(records)), export::latencies_csv(analysis), overhead] {
@@ -207,7 +207,6 @@ fn bones(files: &Files) -> Option<Vec<Vec<String>>> {
         let screens = [
             document::terminal(&answer::answer(source), colour),
             document::terminal(&details::details(source), colour),
-            published::terminal(plan, records, analysis, colour),
             document::terminal(&across::document(&across), colour),
         ];
         for screen in screens {

@@ -9,11 +9,12 @@ use lab::record::{Outcome, Phase};
 use lab::study::WorkloadText;
 use report::chart::Mark;
 use report::charts::{View, matrix};
+use report::document::Block;
 use report::page::page;
 use report::source::Source;
 
 fn rendered(made: &Made) -> String {
-    page(&Source::read(&made.directory()).unwrap())
+    page(&Source::read(&made.directory()).unwrap(), &[])
 }
 
 /// The page without the scripts of others.
@@ -257,7 +258,7 @@ fn a_matrix_is_a_map_in_the_page_and_a_picture() {
         ],
     );
     let source = Source::read(&made.directory()).unwrap();
-    let pictures = report::page::pictures(&source);
+    let pictures = report::page::pictures(&source, &[]);
     // As curves: the cell that is not decided is a symbol in outline, to which no line leads.
     let (_, curves) = pictures.iter().find(|(name, _)| name.ends_with("overhead-0.svg")).unwrap();
     assert!(curves.contains("in outline without a line: not decided"), "{curves}");
@@ -331,7 +332,7 @@ fn what_a_block_left_that_was_not_finished_stands_among_all_trials_only() {
         !is_last || record.contender.label == "ext4"
     });
     let source = Source::read(&made.directory()).unwrap();
-    let text = own(&page(&source));
+    let text = own(&page(&source, &[]));
     let (figures, trials) = text.split_once("All 10 trials").unwrap();
     assert!(figures.contains("3 whole blocks and a part of another"), "{figures}");
     let end = trials.find("</table>").unwrap();
@@ -358,7 +359,7 @@ fn a_matrix_of_a_single_block_tells_no_overhead() {
         report::export::overhead_csv(&source.analysis).unwrap(),
         report::document::terminal(&report::details::details(&source), false).to_string(),
     ];
-    all.extend(report::page::pictures(&source).into_iter().map(|(_, picture)| picture));
+    all.extend(report::page::pictures(&source, &[]).into_iter().map(|(_, picture)| picture));
     for text in all {
         assert!(!text.contains("1836") && !text.contains("66.7 %"), "{text}");
     }
@@ -367,7 +368,7 @@ fn a_matrix_of_a_single_block_tells_no_overhead() {
 #[test]
 fn a_cell_far_beyond_the_others_does_not_press_the_curves_together() {
     let made = make_matrix_of(4, 16000.0);
-    let pictures = report::page::pictures(&Source::read(&made.directory()).unwrap());
+    let pictures = report::page::pictures(&Source::read(&made.directory()).unwrap(), &[]);
     let (_, curves) = pictures.iter().find(|(name, _)| name.ends_with("overhead-0.svg")).unwrap();
     well_formed(curves);
     assert!(curves.contains(">-700 %</text>"), "{curves}");
@@ -406,37 +407,35 @@ fn several_loads_have_an_overview_and_a_fold_each() {
 }
 
 #[test]
-fn the_publication_comes_right_after_the_answers() {
-    let text = lab::study_file::parse(
-        std::path::Path::new("s"),
-        "source = 'A page'\ncontenders = ['ext4', 'xfs', 'btrfs']\nruns = 4\n\
-         [[workload]]\nname = 'load'\ncommand = 'true'\n\
-         [[published]]\ntitle = 'Times'\nhere = { workload = 'load', metric = 'time' }\n\
-         unit = 's'\npicture = { draw = 'bars', each = 'row' }\n\
-         columns = [{ head = 'ext4', here = { contender = 'ext4' } }]\n\
-         rows = [{ head = 'time', cells = [117] }]\n",
-    );
-    let made = make(&text.unwrap(), |record| {
+fn what_stands_beside_a_result_comes_right_after_the_answers() {
+    let made = make(&study(&LABELS, &["true"], 4), |record| {
         complete(record, time_ns(record, &LABELS));
         true
     });
     let source = Source::read(&made.directory()).unwrap();
-    let text = own(&page(&source));
+    let views = report::charts::View::all(&source);
+    let chart = report::charts::of_workload(&views[0]).remove(0);
+    let chart = report::chart::Chart { id: "published-1-picture-1".into(), ..chart };
+    let beside = [
+        Block::heading(2, "published", "Beside"),
+        Block::heading(3, "published-1", "Times"),
+        Block::Chart(chart),
+    ];
+    let text = own(&report::page::page(&source, &beside));
     in_order(
         &text,
         &[
             "btrfs takes 1.5",
             "<nav class=\"published\"",
             "href=\"#published-1\">Times</a>",
-            "href=\"#published-1-picture-1\"",
             "<h2 id=\"published\">",
             "<h3 id=\"published-1\">",
-            "<figure id=\"published-1-picture-1\" data-chart=\"0\"",
+            "<figure id=\"published-1-picture-1\" data-chart=\"1\"",
             "<h2 id=\"loads-in-detail\">",
             "Environment",
         ],
     );
-    let pictures = report::page::pictures(&source);
+    let pictures = report::page::pictures(&source, &beside);
     assert_eq!(pictures[0].0, "published-1-picture-1.svg");
     well_formed(&pictures[0].1);
     assert!(!pictures[0].1.contains("var(--"));
@@ -468,7 +467,7 @@ fn every_chart_is_a_picture_of_its_own() {
         record.load = Some(load_report(1e17 / time as f64));
         true
     });
-    let pictures = report::page::pictures(&Source::read(&made.directory()).unwrap());
+    let pictures = report::page::pictures(&Source::read(&made.directory()).unwrap(), &[]);
     assert!(pictures.len() >= 6, "{}", pictures.len());
     let mut names: Vec<&String> = pictures.iter().map(|(name, _)| name).collect();
     names.sort_unstable();

@@ -1,11 +1,12 @@
 //! The bundled studies: that they read, fit, name what the loads report, and keep to their time.
 
+use publications::Statistic;
+
 use super::*;
 
 use std::time::Duration;
 
-use lab::claim::{Outcome, Rule, judge};
-use lab::published::Statistic;
+use lab::condition::Outcome;
 
 /// Bound on the budget of a quick profile.
 const QUICK_MAX: Duration = Duration::from_secs(180);
@@ -75,22 +76,31 @@ fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
 fn every_counterpart_names_what_its_load_reports() {
     for bundled in &BUNDLED {
         let (_, study) = load(bundled);
-        check_figures(&study).unwrap_or_else(|error| panic!("{}: {error}", bundled.name));
+        check_publication(&study).unwrap_or_else(|error| panic!("{}: {error}", bundled.name));
     }
-    let (_, mut study) = load(&BUNDLED[0]);
-    study.published[1].rows[0].cells[2].here[0].figure = Figure::Metric("commands & sync".into());
-    let error = check_figures(&study).unwrap_err();
-    assert_eq!(error.field, "published[1].rows[0].cells[2]");
+    let problem = |place: usize, pointer: &str, name: &str| {
+        let (_, mut study) = load(&BUNDLED[place]);
+        let list = if pointer.starts_with("/published") {
+            &mut study.published
+        } else {
+            &mut study.claims
+        };
+        let mut all = serde_json::json!({ "published": list, "claim": list });
+        *all.pointer_mut(pointer).unwrap() = name.into();
+        *list = all[pointer.split('/').nth(1).unwrap()].as_array().unwrap().clone();
+        check_publication(&study).unwrap_err()
+    };
+    let error = problem(0, "/published/1/here/metric", "commands & sync");
+    assert_eq!(error.field, "published[1].rows[0].cells[0]");
     assert!(error.problem.contains("did you mean 'commands and sync'"), "{error}");
-    let (_, mut study) = load(&BUNDLED[0]);
-    study.published[4].rows[0].cells[0].here[0].figure = Figure::Operation("Put(262143)".into());
-    let error = check_figures(&study).unwrap_err();
+    let error = problem(0, "/published/4/rows/0/here/operation", "Put(262143)");
     assert!(error.problem.contains("did you mean 'Put(262144)'"), "{error}");
-    let (_, mut study) = load(&BUNDLED[1]);
-    study.claims[0].metric = Some("unpick".into());
-    let error = check_figures(&study).unwrap_err();
+    let error = problem(1, "/claim/0/metric", "unpick");
     assert_eq!(error.field, "claim[0].metric");
     assert!(error.problem.contains("'unpack'"), "{error}");
+    let error = problem(1, "/claim/0/condition", "btfs fastest");
+    assert_eq!(error.field, "claim[0].condition");
+    assert!(error.problem.contains("did you mean 'btrfs'"), "{error}");
 }
 
 /// The numbers of cells that have a number and a counterpart, by study: one that loses its
@@ -99,8 +109,9 @@ fn every_counterpart_names_what_its_load_reports() {
 fn every_published_number_is_there() {
     let counted = |name: &str| {
         let (_, study) = load(super::bundled(name).unwrap());
-        let cells: Vec<_> = study
-            .published
+        let cells: Vec<_> = publications::read(&study)
+            .unwrap()
+            .tables
             .iter()
             .flat_map(|table| &table.rows)
             .flat_map(|row| &row.cells)
@@ -164,36 +175,34 @@ fn every_cell_of_the_matrix_is_known_to_the_claims_by_its_name() {
 }
 
 #[test]
-fn without_records_every_tested_claim_is_untested() {
+fn without_records_nothing_is_tested_and_each_study_has_conclusions_that_can_be() {
     for (name, study) in profiles() {
-        let tested = study.claims.iter().filter(|claim| claim.rule.is_some()).count();
-        assert!(tested >= 1, "{name}");
+        let publication = publications::read(&study).unwrap();
+        let tested = publication.claims.iter().filter(|claim| claim.condition.is_some()).count();
+        let expected = match name.split(',').next() {
+            Some("dbench") => 5,
+            Some("operating-systems") => 4,
+            _ => 2,
+        };
+        assert_eq!(tested, expected, "{name}");
         let plan = lab::plan::Plan::new(study, 1);
-        let analysis = lab::analysis::analyse(&plan, &[], None);
-        for judged in judge(&plan, &[], &analysis) {
-            assert_eq!(judged.outcome, Outcome::Untested, "{name}: {:?}", judged.claim);
+        let analysis = lab::judgement::analyse(&plan, &[], None);
+        for judged in publication.judge(&plan, &[], &analysis) {
+            assert_eq!(judged.outcome, Outcome::NotTested, "{name}: {judged:?}");
         }
     }
 }
 
 #[test]
-fn the_authors_wishes_are_granted() {
+fn the_percentiles_that_the_author_wished_for_are_in_the_tables() {
     let (_, dbench) = load(super::bundled("dbench").unwrap());
-    let statistics: Vec<Statistic> = dbench.published[2].rows[0]
-        .cells
-        .iter()
-        .flat_map(|cell| &cell.here)
-        .filter(|here| here.workload == "replay")
-        .map(|here| here.statistic)
-        .collect();
-    for wished in [Statistic::P5, Statistic::P50, Statistic::P95] {
-        assert!(statistics.contains(&wished), "{statistics:?}");
+    let tables = publications::read(&dbench).unwrap().tables;
+    let cells = tables[2].rows[0].cells.iter().flat_map(|cell| &cell.here);
+    let statistics: Vec<Statistic> =
+        cells.filter(|here| here.workload == "replay").map(|here| here.statistic).collect();
+    for wished in [0.05, 0.5, 0.95] {
+        assert!(statistics.contains(&Statistic::Percentile(wished)), "{statistics:?}");
     }
-    for rule in [Rule::Sinks, Rule::WhySinks, Rule::Percentiles, Rule::Features] {
-        assert!(dbench.claims.iter().any(|claim| claim.rule == Some(rule)), "{rule:?}");
-    }
-    let (_, cannyls) = load(super::bundled("cannyls").unwrap());
-    assert!(cannyls.claims.iter().any(|claim| claim.rule == Some(Rule::SameAccess)));
 }
 
 #[test]
@@ -226,7 +235,9 @@ fn what_is_missing_is_left_out_and_named() {
     let mut study = resolved(&text.replace("leave-out", "baseline = 'nilfs2'\nleave-out"));
     leave_out_missing(&mut study).unwrap();
     assert_eq!((study.contenders.len(), study.baseline), (1, 0));
-    assert!(study.left_out[0].missing[0].contains("apt install nilfs-tools"), "{study:?}");
+    let missing = filesystem::missing(filesystem::by_name("nilfs2").unwrap());
+    let said = [missing, vec!["ratios are to dir:/tmp instead".into()]].concat();
+    assert_eq!(study.left_out[0].missing, said);
     let gated = text.replace("leave-out", "gate = ['nilfs2 <= 2']\nleave-out");
     assert!(leave_out_missing(&mut resolved(&gated)).unwrap_err().message.contains("nilfs2"));
 }

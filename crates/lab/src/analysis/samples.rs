@@ -116,7 +116,7 @@ pub fn completed_trials<'a>(
 }
 
 /// A figure as a cost (less is better).
-pub(crate) struct Costs {
+pub struct Costs {
     /// Its name and its unit.
     pub metric: (String, Unit),
     /// By contender in the study's order and by block.
@@ -125,12 +125,7 @@ pub(crate) struct Costs {
 
 /// A figure as a cost: `metric`, or the workload's most important figure. Without values for a
 /// workload or a figure that there is not.
-pub(crate) fn costs(
-    plan: &Plan,
-    records: &[Record],
-    workload: &str,
-    metric: Option<&str>,
-) -> Costs {
+pub fn costs(plan: &Plan, records: &[Record], workload: &str, metric: Option<&str>) -> Costs {
     let nothing = || Costs {
         metric: (metric.unwrap_or(TIME_METRIC).to_string(), Unit::Nanoseconds),
         values: Vec::new(),

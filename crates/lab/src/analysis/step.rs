@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::primary::{others, primary};
 use super::samples::{Samples, blocks_reached};
 use super::workload_decision;
+use crate::condition::{self, Outcome as Answer};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
-use crate::statistics::{self, Decision, Interval, Slow, parse_gate};
+use crate::statistics::{self, Decision, Interval, Slow};
 
 /// Which trials the next block needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,11 +100,11 @@ fn open(plan: &Plan, records: &[Record], blocks: impl Fn(usize) -> usize) -> Vec
 /// question; else it is which of the two is faster or whether they are the same. A ratio that is
 /// known more closely than anybody asked is an answer too.
 fn is_answered(plan: &Plan, label: &str, compared: &statistics::Comparison) -> bool {
-    let gates = plan.study.gates.iter().filter_map(|gate| parse_gate(gate).ok());
-    let gates: Vec<_> = gates.filter(|gate| gate.label == label).collect();
-    if !gates.is_empty() {
-        let judged = |gate: &statistics::Gate| gate.judge(compared.interval.as_ref());
-        return gates.iter().all(|gate| judged(gate) != statistics::GateOutcome::Inconclusive);
+    let gates = plan.study.gates.iter().filter_map(|gate| condition::parse(gate).ok());
+    let ends = compared.interval.map(|interval| (interval.low, interval.high));
+    let answers: Vec<_> = gates.filter_map(|gate| gate.answer(label, ends)).collect();
+    if !answers.is_empty() {
+        return !answers.contains(&Answer::Inconclusive);
     }
     let is_tight = |ends: &Interval| (ends.high / ends.low).ln() / 2.0 <= tight(plan);
     compared.verdict.is_decided()

@@ -4,7 +4,6 @@ use super::*;
 use crate::fixture::{self, MILLISECOND_NS, fail, plan, records, run_of};
 use crate::load::{LoadReport, Metric};
 use crate::record::{IdleWait, Outcome, PhaseRecord, Space};
-use crate::statistics::GateOutcome;
 use crate::warning::Figure;
 
 /// Six blocks of about 100 ms and of about twice as much, without anything to warn of.
@@ -192,22 +191,6 @@ fn every_workload_is_compared_on_its_own() {
     assert_eq!(comparisons[0].verdict, Verdict::Slower);
     assert_eq!(comparisons[1].workload, "false");
     assert_eq!(comparisons[1].verdict, Verdict::Same { within: 0.05 });
-}
-
-#[test]
-fn gates_are_judged_by_the_whole_interval_under_every_workload() {
-    let (mut plan, records) = steady();
-    plan.study.gates =
-        ["xfs <= 3", "xfs <= 1.10", "xfs <= 2", "xfs >= 1.5"].map(String::from).into();
-    let outcomes = |plan: &Plan, records: &[Record]| -> Vec<GateOutcome> {
-        analyse(plan, records, None).gates.iter().map(|gate| gate.outcome).collect()
-    };
-    use GateOutcome::{Fails, Holds, Inconclusive};
-    assert_eq!(outcomes(&plan, &records), [Holds, Fails, Inconclusive, Holds]);
-    // Without an interval nothing holds and nothing fails.
-    assert_eq!(outcomes(&plan, &records[..4]), [Inconclusive; 4]);
-    let gates = analyse(&plan, &records, None).gates;
-    assert_eq!((gates[0].gate.as_str(), gates[0].workload.as_str()), ("xfs <= 3", "true"));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use lab::study::{StudyText, WorkloadText};
 use lab::study_file;
 use report::across::{self, Across};
 use report::source::Source;
-use report::{answer, details, document, export, page, published};
+use report::{answer, details, document, export, page};
 use serde_json::{Value, json};
 
 use super::{Made, complete, load_report, make, study, time_ns};
@@ -37,20 +37,6 @@ gate = ["xfs <= 40"]
 name = "load"
 why = "it is there"
 command = "true"
-[[published]]
-title = "Times"
-note = "of long ago"
-here = { workload = "load", metric = "time" }
-unit = "s"
-picture = { draw = "bars", each = "row" }
-columns = [{ head = "one", here = { contender = "ext4" } }, { head = "two", here = { contender = "xfs" } }]
-rows = [{ head = "time", cells = ["117.62", "194.82"] }]
-[[claim]]
-text = "xfs is the slowest"
-source = "its last line"
-rule = "slowest"
-contender = "xfs"
-workload = "load"
 "#;
 
 /// A histogram of one kind of operation, as loads write it: values from 1 to `count` µs.
@@ -83,7 +69,7 @@ fn fill(record: &mut Record) -> bool {
     true
 }
 
-/// A result with a publication, a gate, a failure, latencies and a series.
+/// A result with a gate, a failure, latencies and a series.
 pub fn rich() -> Made {
     let text: StudyText = study_file::parse(Path::new("s"), STUDY).unwrap();
     let made = make(&text, fill);
@@ -232,17 +218,15 @@ pub fn exercise(directory: &Path) -> Option<usize> {
     let source = Source::read(directory).ok()?;
     let Source { plan, records, analysis, .. } = &source;
     let facts = source.facts.clone().unwrap_or_default();
-    let mut made = page::page(&source).len();
-    made += page::pictures(&source).iter().map(|(_, picture)| picture.len()).sum::<usize>();
+    let mut made = page::page(&source, &[]).len();
+    made += page::pictures(&source, &[]).iter().map(|(_, picture)| picture.len()).sum::<usize>();
     made += export::markdown(&source).len();
-    made += published::markdown(plan, records, analysis).len();
     made += export::csv(records).len();
     made += export::latencies_csv(analysis).map_or(0, |text| text.len());
     made += export::overhead_csv(analysis).map_or(0, |text| text.len());
     made += export::json(plan, records, analysis, &facts).to_string().len();
     made += document::terminal(&answer::answer(&source), true).len();
     made += document::terminal(&details::details(&source), true).len();
-    made += published::terminal(plan, records, analysis, true).len();
     let sources = [Source::read(directory).ok()?, source];
     let across = Across::new(&sources);
     made += document::terminal(&across::document(&across), true).len();

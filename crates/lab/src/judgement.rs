@@ -1,0 +1,630 @@
+//! What a result says of a condition, with the numbers.
+//!
+//! An answer follows from intervals: where they do not exclude the contrary, the condition is
+//! *inconclusive*. A condition about many (rivals, workloads, cells) holds when it holds of each, by
+//! the interval of each, which needs no correction; it fails when one is surely otherwise, also by
+//! the interval that is corrected for their number. A comparison that the analysis has is taken from
+//! it. What was not measured keeps a condition from holding, and is named.
+
+use crate::analysis::{self, Analysis, CellOverhead, WorkloadAnalysis};
+use crate::condition::{self, Condition, Gate, Outcome};
+use crate::load::LoadReport;
+use crate::plan::Plan;
+use crate::record::{DeviceDelta, Record, counted_trials};
+use crate::statistics::{self, ComparisonOptions, Verdict};
+use crate::words::{self, list, loss_interval, ratio_with_interval};
+
+/// The answer to a condition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// What becomes of it.
+    pub outcome: Outcome,
+    /// The numbers, a sentence each.
+    pub evidence: Vec<String>,
+}
+
+/// What is judged.
+#[derive(Clone, Copy)]
+pub struct Result<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// Its records.
+    pub records: &'a [Record],
+    /// Their analysis.
+    pub analysis: &'a Analysis,
+}
+
+/// Analyses the records of a plan and judges its gates.
+pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> Analysis {
+    let mut analysis = analysis::analyse(plan, records, memory_bytes);
+    analysis.gates = gates(plan, records, &analysis);
+    analysis
+}
+
+/// Judges the gates of a plan, under each workload.
+fn gates(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Gate> {
+    let result = Result { plan, records, analysis };
+    let mut judged = Vec::new();
+    for gate in &plan.study.gates {
+        let condition = condition::parse(gate).expect("gates were checked with the study");
+        let own = condition.workloads().first().map(|name| name.to_string());
+        for workload in &plan.study.workloads {
+            if own.as_ref().is_some_and(|own| *own != workload.name) {
+                continue;
+            }
+            let Judgement { outcome, evidence } =
+                result.judge(&condition, &[workload.name.as_str()], None);
+            let in_tables = matches!(condition, Condition::Ratio { .. });
+            judged.push(Gate {
+                gate: gate.clone(),
+                workload: workload.name.clone(),
+                outcome,
+                evidence: if in_tables { Vec::new() } else { evidence },
+            });
+        }
+    }
+    judged
+}
+
+/// A change of less than this counts for nothing in a comparison of the device's work.
+const SHARE_MIN: f64 = 0.01;
+/// Shortest series of which a beginning and an end are told apart.
+const INTERVALS_MIN: usize = 6;
+
+/// A ratio, one of several that a condition is about.
+#[derive(Debug, Clone)]
+struct Ratio {
+    ratio: f64,
+    /// The interval that is printed.
+    own: Option<(f64, f64)>,
+    /// The interval that is corrected for the number of ratios.
+    wide: Option<(f64, f64)>,
+}
+
+/// Samples of two sides, by block.
+type Pairs = (Vec<f64>, Vec<f64>);
+
+impl Ratio {
+    /// Of every pair of samples the second over the first; none without a common block.
+    fn of_each(samples: &[Pairs], plain: ComparisonOptions) -> Vec<Option<Ratio>> {
+        let count = samples.iter().filter(|(under, _)| !under.is_empty()).count().max(1);
+        let confidence = 1.0 - (1.0 - plain.confidence) / count as f64;
+        let corrected = ComparisonOptions { confidence, ..plain };
+        let of_one = |(under, over): &Pairs| {
+            let compare = |options| statistics::compare(under, over, options).ok();
+            let ends = |compared: statistics::Comparison| {
+                compared.interval.map(|interval| (interval.low, interval.high))
+            };
+            let own = compare(&plain)?;
+            let wide = compare(&corrected).and_then(ends);
+            Some(Ratio { ratio: own.ratio?, own: ends(own), wide })
+        };
+        samples.iter().map(of_one).collect()
+    }
+
+    /// What becomes of "it is met by the ratio"; `is_met` changes once along the line.
+    fn judge(&self, is_met: &dyn Fn(f64) -> bool) -> Outcome {
+        match (self.own, self.wide) {
+            (Some((low, high)), _) if is_met(low) && is_met(high) => Outcome::Holds,
+            (Some(_), Some((low, high)))
+                if !is_met(low) && !is_met(high) && self.contradicts(is_met) =>
+            {
+                Outcome::Fails
+            }
+            _ => Outcome::Inconclusive,
+        }
+    }
+
+    /// Whether the interval that is printed excludes it.
+    fn contradicts(&self, is_met: &dyn Fn(f64) -> bool) -> bool {
+        self.own.is_some_and(|(low, high)| !is_met(low) && !is_met(high))
+    }
+
+    fn words(&self) -> String {
+        ratio_with_interval(self.ratio, self.own)
+    }
+}
+
+/// What becomes of a condition about many from what becomes of each.
+fn of_all(outcomes: &[Outcome]) -> Outcome {
+    if outcomes.contains(&Outcome::Fails) {
+        Outcome::Fails
+    } else if outcomes.is_empty() {
+        Outcome::NotTested
+    } else if outcomes.iter().all(|outcome| *outcome == Outcome::Holds) {
+        Outcome::Holds
+    } else {
+        Outcome::Inconclusive
+    }
+}
+
+fn not_tested(why: impl Into<String>) -> Judgement {
+    Judgement { outcome: Outcome::NotTested, evidence: vec![why.into()] }
+}
+
+impl Judgement {
+    /// Names what was not measured. Then the condition is not known to hold; what was measured can
+    /// still contradict it.
+    fn without(mut self, absent: &[String]) -> Judgement {
+        if !absent.is_empty() {
+            if self.outcome == Outcome::Holds {
+                self.outcome = Outcome::Inconclusive;
+            }
+            self.evidence.push(format!("not measured here: {}", list(absent)));
+        }
+        self
+    }
+}
+
+/// Workload, rival and metric, with the ratio and whether the analysis calls the two the same.
+type CostRatio<'w> = (&'w WorkloadAnalysis, &'w str, String, Option<(Ratio, bool)>);
+
+/// Ratios that decide together, each with its place in words.
+#[derive(Default)]
+struct Several {
+    outcomes: Vec<Outcome>,
+    evidence: Vec<String>,
+    absent: Vec<String>,
+}
+
+impl Several {
+    fn judgement(self) -> Judgement {
+        let outcome = of_all(&self.outcomes);
+        Judgement { outcome, evidence: self.evidence }.without(&self.absent)
+    }
+}
+
+/// Said of a ratio that contradicts by its own interval alone.
+fn only_alone(count: usize) -> String {
+    format!(" (contradicts alone, but not with {count} comparisons together)")
+}
+
+impl<'a> Result<'a> {
+    /// Judges a condition under some workloads, by a metric or by the most important one.
+    pub fn judge(
+        self,
+        condition: &Condition,
+        workloads: &[&str],
+        metric: Option<&str>,
+    ) -> Judgement {
+        let own = condition.workloads();
+        let names = if own.is_empty() { workloads } else { own.as_slice() };
+        let (mut found, mut absent) = (Vec::<&WorkloadAnalysis>::new(), Vec::new());
+        for name in names {
+            let entry = self.analysis.workloads.iter().find(|entry| entry.workload == *name);
+            let has_any = |entry: &&WorkloadAnalysis| {
+                entry.contenders.iter().any(|contender| !contender.metrics.is_empty())
+            };
+            match entry.filter(has_any) {
+                Some(workload) => found.push(workload),
+                None => absent.push(format!("the workload {name}")),
+            }
+        }
+        if found.is_empty() {
+            return not_tested("nothing was measured of it here");
+        }
+        let judgement = match condition {
+            Condition::Ratio { label, operator, bound } => {
+                let is_met = |ratio: f64| operator.is_met(ratio, *bound);
+                self.ratio(&found, label, metric, &is_met)
+            }
+            Condition::Extreme { label, fastest, rivals, margin } => {
+                self.extreme(&found, label, *fastest, rivals, *margin, metric)
+            }
+            Condition::Loss { label, share, every } => loss(found[0], label, *share, *every),
+            Condition::Agreement { margin, .. } => match found.as_slice() {
+                [one, other] => self.agreement([one, other], *margin, metric),
+                _ => return not_tested("it takes two workloads").without(&absent),
+            },
+            Condition::Drift { labels, share } => self.drift(&found, labels, *share),
+            Condition::Access { labels, margin } => self.access(&found, labels, *margin),
+        };
+        judgement.without(&absent)
+    }
+
+    /// Costs of a figure by contender of the study and block: less is better.
+    fn costs(self, workload: &WorkloadAnalysis, metric: Option<&str>) -> analysis::Costs {
+        analysis::costs(self.plan, self.records, &workload.workload, metric)
+    }
+
+    fn place(self, label: &str) -> Option<usize> {
+        self.plan.study.contenders.iter().position(|contender| contender.label == label)
+    }
+
+    /// The cost of one contender over that of another as the analysis has it, in either direction.
+    fn in_analysis(
+        self,
+        workload: &WorkloadAnalysis,
+        metric: &str,
+        over: &str,
+        under: &str,
+    ) -> Option<(Ratio, bool)> {
+        let entry = workload.comparisons.iter().find(|entry| {
+            let pair = (entry.contender.as_str(), entry.baseline.as_str());
+            entry.metric == metric && (pair == (over, under) || pair == (under, over))
+        })?;
+        let ends = entry.low.zip(entry.high);
+        let ratio = Ratio { ratio: entry.ratio?, own: ends, wide: None };
+        // The analysis has values: a cost is the reciprocal of what more is better of.
+        let turned = (entry.contender == over) == entry.unit.more_is_better();
+        let ratio = match turned {
+            false => ratio,
+            true => Ratio {
+                ratio: ratio.ratio.recip(),
+                own: ends.map(|(low, high)| (high.recip(), low.recip())),
+                wide: None,
+            },
+        };
+        Some((ratio, matches!(entry.verdict, Verdict::Same { .. })))
+    }
+
+    /// Costs of `over` relative to each of `under`, under each workload, all of one family.
+    fn cost_ratios<'w>(
+        self,
+        workloads: &[&'w WorkloadAnalysis],
+        over: &str,
+        under: &[&'w str],
+        metric: Option<&str>,
+    ) -> Vec<CostRatio<'w>> {
+        let (mut places, mut samples) = (Vec::new(), Vec::new());
+        for workload in workloads {
+            let costs = self.costs(workload, metric);
+            let of = |label: &str| self.place(label).and_then(|place| costs.values.get(place));
+            for label in under {
+                let pair = of(label).zip(of(over));
+                samples.push(pair.map(|(u, o)| statistics::pairs(u, o)).unwrap_or_default());
+                places.push((*workload, *label, costs.metric.0.clone()));
+            }
+        }
+        let options = analysis::options(self.plan);
+        let ratios = Ratio::of_each(&samples, options);
+        let alone = ratios.iter().flatten().count() == 1;
+        let ratios = places.into_iter().zip(ratios).map(|((workload, label, name), computed)| {
+            let known = self.in_analysis(workload, &name, over, label);
+            let ratio = match (known, computed) {
+                (Some((known, same)), computed) => {
+                    let wide = if alone { known.own } else { computed.and_then(|c| c.wide) };
+                    Some((Ratio { wide, ..known }, same))
+                }
+                (None, Some(computed)) => Some((computed, false)),
+                (None, None) => None,
+            };
+            (workload, label, name, ratio)
+        });
+        ratios.collect()
+    }
+
+    /// The contender's cost over the baseline's.
+    fn ratio(
+        self,
+        workloads: &[&WorkloadAnalysis],
+        label: &str,
+        metric: Option<&str>,
+        is_met: &dyn Fn(f64) -> bool,
+    ) -> Judgement {
+        let baseline = self.plan.baseline_label();
+        let ratios = self.cost_ratios(workloads, label, &[baseline], metric);
+        let count = ratios.len();
+        let mut several = Several::default();
+        for (workload, _, name, ratio) in ratios {
+            let Some((ratio, _)) = ratio else {
+                several
+                    .absent
+                    .push(format!("{label} beside {baseline} under {}", workload.workload));
+                continue;
+            };
+            let outcome = ratio.judge(is_met);
+            let mut said = format!(
+                "{}: cost of {label} to {baseline} by {name}: {}",
+                workload.workload,
+                ratio.words()
+            );
+            if outcome == Outcome::Inconclusive && ratio.contradicts(is_met) {
+                said.push_str(&only_alone(count));
+            }
+            several.outcomes.push(outcome);
+            several.evidence.push(said);
+        }
+        several.judgement()
+    }
+
+    /// Labels of all contenders of the study, those too that were left out.
+    fn all_labels(self) -> Vec<&'a str> {
+        let study = &self.plan.study;
+        let present = study.contenders.iter().map(|contender| contender.label.as_str());
+        let left_out = study.left_out.iter().filter(|left| left.what == "contender");
+        present.chain(left_out.map(|left| left.name.as_str())).collect()
+    }
+
+    /// Whether a contender is ahead of (or behind) each rival under each workload.
+    fn extreme(
+        self,
+        workloads: &[&WorkloadAnalysis],
+        label: &str,
+        fastest: bool,
+        rivals: &[String],
+        margin: f64,
+        metric: Option<&str>,
+    ) -> Judgement {
+        let rivals: Vec<&str> = match rivals.is_empty() {
+            true => self.all_labels().into_iter().filter(|rival| *rival != label).collect(),
+            false => rivals.iter().map(String::as_str).collect(),
+        };
+        let bar = 1.0 + margin;
+        let is_met = |cost: f64| if fastest { cost < bar.recip() } else { cost > bar };
+        let ratios = self.cost_ratios(workloads, label, &rivals, metric);
+        let count = ratios.iter().filter(|(.., ratio)| ratio.is_some()).count();
+        let mut several = Several::default();
+        let mut lead = None;
+        for (workload, rival, name, ratio) in ratios {
+            let Some((ratio, same)) = ratio else {
+                several.absent.push(format!("{label} beside {rival} under {}", workload.workload));
+                continue;
+            };
+            let same = same && margin == 0.0;
+            let outcome = if same { Outcome::Inconclusive } else { ratio.judge(&is_met) };
+            let speed = Ratio {
+                ratio: ratio.ratio.recip(),
+                own: ratio.own.map(|(low, high)| (high.recip(), low.recip())),
+                wide: None,
+            };
+            let mut said = format!("{} times {rival}", speed.words());
+            if same {
+                let within = self.plan.study.same_within * 100.0;
+                said.push_str(&format!(" (the same within {within:.0} %)"));
+            } else if outcome == Outcome::Inconclusive && ratio.contradicts(&is_met) {
+                said.push_str(&only_alone(count));
+            }
+            several.outcomes.push(outcome);
+            // A sentence for each workload.
+            match several.evidence.last_mut().filter(|_| lead == Some(&workload.workload)) {
+                Some(line) => line.push_str(&format!(", {said}")),
+                None => several
+                    .evidence
+                    .push(format!("{}: speed of {label} by {name}: {said}", workload.workload)),
+            }
+            lead = Some(&workload.workload);
+        }
+        several.judgement()
+    }
+
+    /// Whether every contender's ratio to the baseline is the same under two workloads.
+    fn agreement(
+        self,
+        both: [&WorkloadAnalysis; 2],
+        margin: f64,
+        metric: Option<&str>,
+    ) -> Judgement {
+        let baseline = self.plan.baseline_label();
+        let costs = both.map(|workload| self.costs(workload, metric));
+        let cost = |side: usize, label: &str, block: usize| {
+            let values = costs[side].values.get(self.place(label)?)?;
+            values.get(block).copied().flatten()
+        };
+        let labels: Vec<&str> =
+            self.all_labels().into_iter().filter(|label| *label != baseline).collect();
+        let samples: Vec<Pairs> = labels
+            .iter()
+            .map(|label| {
+                let in_block = |block: usize| {
+                    let of = |side| Some(cost(side, label, block)? / cost(side, baseline, block)?);
+                    of(0).zip(of(1))
+                };
+                (0..self.plan.blocks.len()).filter_map(in_block).unzip()
+            })
+            .collect();
+        let bar = 1.0 + margin;
+        let (below, above) = (|ratio: f64| ratio < bar, |ratio: f64| ratio > bar.recip());
+        let mut several = Several::default();
+        for (label, ratio) in
+            labels.iter().zip(Ratio::of_each(&samples, ComparisonOptions::default()))
+        {
+            let Some(ratio) = ratio else {
+                several.absent.push(format!("{label} under both"));
+                continue;
+            };
+            let outcome = of_all(&[ratio.judge(&below), ratio.judge(&above)]);
+            let of = |side: usize| {
+                let name = &costs[side].metric.0;
+                let known = self.in_analysis(both[side], name, label, baseline);
+                let words = known.map_or("no ratio".into(), |(ratio, _)| ratio.words());
+                format!("{words} under {}", both[side].workload)
+            };
+            let mut said = format!(
+                "cost of {label} to {baseline}: {}, {}; the second over the first, block by block: {}",
+                of(0),
+                of(1),
+                ratio.words()
+            );
+            if outcome == Outcome::Inconclusive
+                && (ratio.contradicts(&below) || ratio.contradicts(&above))
+            {
+                said.push_str(&only_alone(labels.len()));
+            }
+            several.outcomes.push(outcome);
+            several.evidence.push(said);
+        }
+        several.judgement()
+    }
+
+    /// Whether throughput in the last third of each run is below that of the first.
+    fn drift(self, workloads: &[&WorkloadAnalysis], labels: &[String], share: f64) -> Judgement {
+        let (mut places, mut samples) = (Vec::new(), Vec::new());
+        for workload in workloads {
+            for label in labels {
+                places.push((workload.workload.as_str(), label));
+                let trials = counted_trials(self.records, &workload.workload, label);
+                samples.push(trials.filter_map(|record| ends(record.load.as_ref()?)).unzip());
+            }
+        }
+        let ratios = Ratio::of_each(&samples, ComparisonOptions::default());
+        let count = ratios.iter().flatten().count();
+        let is_met = |ratio: f64| ratio < 1.0 - share;
+        let mut several = Several::default();
+        for ((workload, label), ratio) in places.into_iter().zip(ratios) {
+            let Some(ratio) = ratio else {
+                several.absent.push(format!("{label} under {workload}"));
+                continue;
+            };
+            let outcome = ratio.judge(&is_met);
+            let mut said = format!(
+                "{workload}: throughput of {label}, last third of the run to the first: {}",
+                ratio.words()
+            );
+            if outcome == Outcome::Inconclusive && ratio.contradicts(&is_met) {
+                said.push_str(&only_alone(count));
+            }
+            several.outcomes.push(outcome);
+            several.evidence.push(said);
+        }
+        if several.outcomes.is_empty() {
+            return not_tested(format!(
+                "no run has the {INTERVALS_MIN} intervals of throughput that a beginning and an end take; give more time, by --full or --scale"
+            ));
+        }
+        several.judgement()
+    }
+
+    /// Whether the device was asked for the same by each contender. By the ranges of the trials:
+    /// counts have no intervals.
+    fn access(self, workloads: &[&WorkloadAnalysis], labels: &[String], margin: f64) -> Judgement {
+        let mut several = Several::default();
+        for workload in workloads {
+            let name = &workload.workload;
+            let mut work: Vec<(&str, Vec<DeviceDelta>)> = Vec::new();
+            for label in labels {
+                let trials = counted_trials(self.records, name, label);
+                let deltas: Vec<DeviceDelta> = trials.filter_map(Record::run_device).collect();
+                match deltas.is_empty() {
+                    true => several
+                        .absent
+                        .push(format!("the device's requests of {label} under {name}")),
+                    false => work.push((label, deltas)),
+                }
+            }
+            if work.len() < 2 {
+                continue;
+            }
+            let said: Vec<String> =
+                work.iter().map(|(label, deltas)| requests(label, deltas)).collect();
+            several.evidence.push(format!("{name}: {}", said.join("; ")));
+            several.outcomes.push(alike(&work, margin));
+        }
+        several.judgement()
+    }
+}
+
+/// Mean throughput of the first and of the last third of a trial's series.
+fn ends(load: &LoadReport) -> Option<(f64, f64)> {
+    let values = &load.series.iter().find(|one| one.name.starts_with("throughput"))?.values;
+    if values.len() < INTERVALS_MIN {
+        return None;
+    }
+    let third = values.len() / 3;
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let (early, late) = (mean(&values[..third]), mean(&values[values.len() - third..]));
+    (early > 0.0 && late > 0.0).then_some((early, late))
+}
+
+/// Median of a count over the trials.
+fn median(deltas: &[DeviceDelta], count: fn(&DeviceDelta) -> u64) -> f64 {
+    analysis::median(deltas.iter().map(|delta| count(delta) as f64)).unwrap_or(0.0)
+}
+
+/// Whether counts agree within a margin; they surely do not where the trials of two lie apart by more.
+fn alike(work: &[(&str, Vec<DeviceDelta>)], margin: f64) -> Outcome {
+    type Count = fn(&DeviceDelta) -> u64;
+    let bytes = |delta: &DeviceDelta| delta.read_bytes + delta.written_bytes;
+    let bytes_max = work.iter().map(|(_, deltas)| median(deltas, bytes)).fold(0.0, f64::max);
+    // Few bytes are the file systems' own records and say nothing of the load.
+    let counts: [(Count, f64); 3] = [
+        (|delta| delta.read_bytes, bytes_max * SHARE_MIN),
+        (|delta| delta.written_bytes, bytes_max * SHARE_MIN),
+        (|delta| delta.reads + delta.writes, 0.0),
+    ];
+    let mut outcome = Outcome::Holds;
+    for (count, counts_from) in counts {
+        let medians: Vec<f64> = work.iter().map(|(_, deltas)| median(deltas, count)).collect();
+        let most = medians.iter().copied().fold(0.0, f64::max);
+        let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
+        if most <= counts_from || most <= least * (1.0 + margin) {
+            continue;
+        }
+        let range = |deltas: &[DeviceDelta]| {
+            let values = || deltas.iter().map(|delta| count(delta) as f64);
+            (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max))
+        };
+        let ranges: Vec<(f64, f64)> = work.iter().map(|(_, deltas)| range(deltas)).collect();
+        let lie_apart = ranges
+            .iter()
+            .any(|(low, _)| ranges.iter().any(|(_, high)| *low > high * (1.0 + margin)));
+        if lie_apart {
+            return Outcome::Fails;
+        }
+        outcome = Outcome::Inconclusive;
+    }
+    outcome
+}
+
+/// `xfs 120 reads of 4 KiB and 340 writes of 256 KiB`.
+fn requests(label: &str, deltas: &[DeviceDelta]) -> String {
+    let of = |count, bytes, word| {
+        let (count, bytes) = (median(deltas, count), median(deltas, bytes));
+        let each_kib = if count > 0.0 { bytes / count / 1024.0 } else { 0.0 };
+        format!("{count:.0} {word} of {each_kib:.0} KiB")
+    };
+    let reads = of(|delta| delta.reads, |delta| delta.read_bytes, "reads");
+    let writes = of(|delta| delta.writes, |delta| delta.written_bytes, "writes");
+    format!("{label} {reads} and {writes}")
+}
+
+/// What a contender loses of the raw device's operations in the cells of a fio matrix. Of one cell
+/// of many the interval that is corrected for their number decides.
+fn loss(workload: &WorkloadAnalysis, label: &str, share: f64, every: bool) -> Judgement {
+    let overhead = workload.overhead.iter().find(|overhead| overhead.contender == label);
+    let cells: Vec<(&CellOverhead, f64)> = overhead
+        .iter()
+        .flat_map(|overhead| &overhead.cells)
+        .filter_map(|cell| Some((cell, cell.percent?)))
+        .collect();
+    let Some((worst, percent)) = cells.iter().max_by(|one, other| one.1.total_cmp(&other.1)) else {
+        return not_tested(format!(
+            "no cell of a fio matrix was compared between {label} and the raw device"
+        ));
+    };
+    let bound = share * 100.0;
+    let above = |end: Option<f64>| end.is_some_and(|percent| percent > bound);
+    let below = |end: Option<f64>| end.is_some_and(|percent| percent < bound);
+    let all = |is: &dyn Fn(&CellOverhead) -> bool| cells.iter().all(|(cell, _)| is(cell));
+    let any = |is: &dyn Fn(&CellOverhead) -> bool| cells.iter().any(|(cell, _)| is(cell));
+    let (holds, fails) = match every {
+        true => (all(&|c| above(c.low_percent)), any(&|c| below(c.high_percent_among_all))),
+        false => (any(&|c| above(c.low_percent_among_all)), all(&|c| below(c.high_percent))),
+    };
+    let outcome = match (holds, fails) {
+        (true, _) => Outcome::Holds,
+        (_, true) => Outcome::Fails,
+        _ => Outcome::Inconclusive,
+    };
+    let count = |is: &dyn Fn(&CellOverhead) -> bool| cells.iter().filter(|(c, _)| is(c)).count();
+    let slower = count(&|c| c.low_percent.is_some_and(|low| low > 0.0));
+    let faster = count(&|c| c.high_percent.is_some_and(|high| high < 0.0));
+    let differing = match (slower, faster) {
+        (0, 0) => "no cell differs significantly from the raw device".to_string(),
+        _ => format!(
+            "significantly slower than the raw device in {slower} of {} cells, faster in {faster}",
+            cells.len()
+        ),
+    };
+    let ends = worst.low_percent.zip(worst.high_percent);
+    let interval = ends.map(|ends| format!(" {}", loss_interval(ends))).unwrap_or_default();
+    let evidence = vec![format!(
+        "{label}: {differing}; the greatest loss is in {}: {}{interval}",
+        worst.cell,
+        words::loss(*percent)
+    )];
+    Judgement { outcome, evidence }
+}
+
+#[cfg(test)]
+mod tests;

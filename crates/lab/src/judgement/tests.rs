@@ -1,0 +1,302 @@
+//! Conditions judged on results made by hand.
+
+use super::*;
+use crate::analysis::Overhead;
+use crate::fixture::{fail, plan_of, record_of, study_text};
+use crate::load::{Series, Unit};
+use crate::study::{LeftOut, WorkloadText};
+
+/// A plan of contenders and workloads, and records of which `time` says how long each trial took
+/// relative to the others: of workload, contender and block.
+fn result(
+    contenders: &[&str],
+    workloads: &[&str],
+    blocks: u32,
+    mut time: impl FnMut(usize, usize, u32) -> f64,
+) -> (Plan, Vec<Record>) {
+    let mut text = study_text(contenders, blocks);
+    let load = text.workloads.remove(0);
+    let named = |name: &&str| WorkloadText { name: Some(name.to_string()), ..load.clone() };
+    text.workloads = workloads.iter().map(named).collect();
+    let plan = plan_of(&text);
+    let mut records = Vec::new();
+    for workload in 0..workloads.len() {
+        for block in 0..blocks {
+            for contender in 0..contenders.len() {
+                let time_ns = (1e8 * time(workload, contender, block)) as u64;
+                records.push(record_of(&plan, workload, contender, block, time_ns));
+            }
+        }
+    }
+    (plan, records)
+}
+
+/// ext4 (the baseline), xfs and btrfs under one load; xfs takes twice as long, btrfs the same.
+fn three() -> (Plan, Vec<Record>) {
+    result(&["ext4", "xfs", "btrfs"], &["load"], 5, |_, contender, block| {
+        let wobble = 1.0 + 0.01 * f64::from((block * 7 + contender as u32 * 3) % 5);
+        [1.0, 2.0, 1.0][contender] * wobble
+    })
+}
+
+fn judged(plan: &Plan, records: &[Record], text: &str) -> Judgement {
+    let analysis = analysis::analyse(plan, records, None);
+    let names: Vec<&str> = plan.study.workloads.iter().map(|load| load.name.as_str()).collect();
+    let condition = condition::parse(text).unwrap();
+    Result { plan, records, analysis: &analysis }.judge(&condition, &names, None)
+}
+
+use Outcome::{Fails, Holds, Inconclusive, NotTested};
+
+#[test]
+fn gates_are_judged_by_the_whole_interval_under_every_workload() {
+    let wobble =
+        |contender: usize, block: u32| 1.0 + 0.01 * f64::from((block + contender as u32) % 3);
+    let (mut plan, records) = result(&["ext4", "xfs"], &["a", "b"], 5, |load, contender, block| {
+        let factor = if load == 0 && contender == 1 { 2.0 } else { 1.0 };
+        factor * wobble(contender, block)
+    });
+    plan.study.gates =
+        ["xfs <= 3", "xfs <= 1.10", "xfs >= 1.5", "xfs slowest", "a agrees with b within 10%"]
+            .map(String::from)
+            .into();
+    let gates = |records: &[Record]| analyse(&plan, records, None).gates;
+    let outcomes: Vec<Outcome> = gates(&records).iter().map(|gate| gate.outcome).collect();
+    let same = Inconclusive;
+    assert_eq!(outcomes, [Holds, Holds, Fails, Holds, Holds, Fails, Holds, same, Fails]);
+    assert_eq!((&*gates(&records)[1].gate, &*gates(&records)[1].workload), ("xfs <= 3", "b"));
+    // Two blocks have no interval: nothing holds and nothing fails.
+    let two: Vec<Record> = records.iter().filter(|record| record.block < 2).cloned().collect();
+    assert!(gates(&two).iter().all(|gate| gate.outcome == Inconclusive));
+    assert!(gates(&[]).iter().all(|gate| gate.outcome == NotTested));
+}
+
+#[test]
+fn a_bound_is_met_by_the_interval_as_the_analysis_has_it() {
+    let (plan, records) = three();
+    let analysis = analysis::analyse(&plan, &records, None);
+    let xfs = &analysis.workloads[0].comparisons[0];
+    let (low, high) = (xfs.low.unwrap(), xfs.high.unwrap());
+    for (text, expected) in [
+        (format!("xfs <= {high}"), Holds),
+        (format!("xfs < {high}"), Inconclusive),
+        (format!("xfs <= {low}"), Inconclusive),
+        (format!("xfs < {low}"), Fails),
+        (format!("xfs >= {low}"), Holds),
+        (format!("xfs > {high}"), Fails),
+    ] {
+        assert_eq!(judged(&plan, &records, &text).outcome, expected, "{text}");
+    }
+}
+
+#[test]
+fn the_best_and_the_worst_are_told_by_intervals() {
+    let (plan, records) = three();
+    for (text, expected, said) in [
+        ("xfs slowest", Holds, "load: speed of xfs by time: 0.500"),
+        ("xfs fastest", Fails, "times ext4"),
+        ("ext4 fastest", Inconclusive, "times btrfs (the same within 5 %)"),
+        ("ext4 fastest of xfs", Holds, "times xfs"),
+        // xfs takes twice as long: btrfs is ahead by 100 %.
+        ("btrfs fastest of xfs by 50%", Holds, "2.00"),
+        ("btrfs fastest of xfs by 150%", Fails, "times xfs"),
+        ("xfs slowest of btrfs by 150%", Fails, "times btrfs"),
+        ("btrfs fastest of ext4 by 10%", Fails, "times ext4"),
+    ] {
+        let found = judged(&plan, &records, text);
+        assert_eq!(found.outcome, expected, "{text}: {found:?}");
+        assert!(found.evidence[0].contains(said), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn a_pair_of_the_analysis_has_its_interval() {
+    let (plan, records) = three();
+    let analysis = analysis::analyse(&plan, &records, None);
+    let xfs = &analysis.workloads[0].comparisons[0];
+    let ends = xfs.low.zip(xfs.high).map(|(low, high)| (high.recip(), low.recip()));
+    let expected = ratio_with_interval(xfs.ratio.unwrap().recip(), ends);
+    let evidence = judged(&plan, &records, "xfs slowest").evidence.remove(0);
+    assert!(evidence.contains(&format!("{expected} times ext4")), "{expected}: {evidence}");
+}
+
+#[test]
+fn what_was_not_measured_keeps_a_condition_from_holding_and_is_named() {
+    let (plan, records) = three();
+    assert_eq!(judged(&plan, &records, "xfs slowest").outcome, Holds);
+    let mut failed = records.clone();
+    let of_btrfs = failed.iter_mut().filter(|record| record.contender.label == "btrfs");
+    of_btrfs.for_each(fail);
+    let found = judged(&plan, &failed, "xfs slowest");
+    assert_eq!(found.outcome, Inconclusive);
+    assert_eq!(found.evidence[1], "not measured here: xfs beside btrfs under load");
+    // What was measured can contradict all the same, and an exception is not missed.
+    assert_eq!(judged(&plan, &failed, "xfs fastest").outcome, Fails);
+    assert_eq!(judged(&plan, &failed, "xfs slowest of ext4").outcome, Holds);
+    let mut without = plan.clone();
+    let left_out = LeftOut { what: "contender".into(), name: "jfs".into(), missing: Vec::new() };
+    without.study.left_out.push(left_out);
+    assert_eq!(judged(&without, &records, "xfs slowest").outcome, Inconclusive);
+    assert_eq!(judged(&plan, &records, "jfs slowest").outcome, NotTested);
+    assert_eq!(judged(&plan, &[], "xfs slowest").outcome, NotTested);
+}
+
+#[test]
+fn one_of_many_contradicts_only_by_a_corrected_interval() {
+    let pair = |factor: f64| -> Pairs {
+        let wobbles = [0.95, 1.0, 1.05, 0.97, 1.03];
+        (vec![100.0; 5], wobbles.iter().map(|wobble| 100.0 * factor * wobble).collect())
+    };
+    let outcome = |count: usize, factor: f64| {
+        let ratios = Ratio::of_each(&vec![pair(factor); count], ComparisonOptions::default());
+        let below = |ratio: f64| ratio < 0.9;
+        of_all(&ratios.into_iter().map(|ratio| ratio.unwrap().judge(&below)).collect::<Vec<_>>())
+    };
+    // 0.97 is surely above 0.9 by its own interval; of twenty, chance brings one like it. That all
+    // twenty are below takes no correction.
+    assert_eq!(outcome(1, 0.97), Fails);
+    assert_eq!(outcome(20, 0.97), Inconclusive);
+    assert_eq!(outcome(20, 0.84), Holds);
+}
+
+/// Of studies of four loads without any difference, the share in which a condition fails: a rival
+/// is falsely ahead in half of the false differences, of which the promise is 5 %.
+#[test]
+fn a_condition_is_contradicted_by_chance_no_more_often_than_promised() {
+    use rand::{Rng, SeedableRng};
+    let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(20_260_101);
+    let mut normal = move || -> f64 {
+        let unit = |random: &mut dyn Rng| (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let (one, other) = (1.0 - unit(&mut random), unit(&mut random));
+        (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
+    };
+    const STUDIES: usize = 600;
+    let mut contradicted = 0;
+    for _ in 0..STUDIES {
+        let (mut plan, records) =
+            result(&["ext4", "xfs", "btrfs"], &["a", "b", "c", "d"], 5, |_, _, _| {
+                (0.05 * normal()).exp()
+            });
+        plan.study.same_within = 0.001;
+        contradicted += usize::from(judged(&plan, &records, "xfs fastest").outcome == Fails);
+    }
+    // Three standard errors above 2.5 %.
+    assert!(contradicted <= STUDIES * 44 / 1000, "{contradicted} of {STUDIES}");
+    assert!(contradicted > 0, "the simulation shows no chance at all");
+}
+
+#[test]
+fn two_loads_agree_where_their_ratios_are_surely_alike() {
+    let of = |one: [f64; 4], other: [f64; 4]| {
+        let (plan, records) =
+            result(&["ext4", "xfs"], &["tool", "replay"], 4, |load, fs, block| {
+                let factor = [one, other][load][block as usize];
+                (1.0 + 0.3 * f64::from(block)) * if fs == 1 { factor } else { 1.0 }
+            });
+        judged(&plan, &records, "tool agrees with replay within 25%")
+    };
+    let alike = of([2.0, 2.02, 1.98, 2.01], [2.0, 1.99, 2.03, 2.0]);
+    assert_eq!(alike.outcome, Holds, "{alike:?}");
+    assert!(alike.evidence[0].starts_with("cost of xfs to ext4: 2.00"), "{alike:?}");
+    let apart = of([2.0, 2.02, 1.98, 2.01], [0.5, 0.51, 0.49, 0.5]);
+    assert_eq!(apart.outcome, Fails, "{apart:?}");
+    // The medians point apart as far, and each block tells another story.
+    assert_eq!(of([2.2, 0.6, 2.4, 1.9], [0.5, 1.6, 0.4, 0.7]).outcome, Inconclusive);
+}
+
+#[test]
+fn throughput_sinks_where_the_last_third_is_below_the_first() {
+    let of = |level: f64, intervals: usize, condition: &str| {
+        let (plan, mut records) = three();
+        for (index, record) in records.iter_mut().enumerate() {
+            let mut values = vec![100.0 + index as f64; 9];
+            values[6..].fill((100.0 + index as f64) * (level + 0.005 * (index / 3) as f64));
+            values.truncate(intervals);
+            let name = "throughput".into();
+            let series =
+                Series { name, unit: Unit::BytesPerSecond, interval_ns: 1_000_000_000, values };
+            record.load = Some(LoadReport { series: vec![series], ..Default::default() });
+        }
+        judged(&plan, &records, condition)
+    };
+    let both = "ext4, xfs slow down by 10%";
+    assert_eq!(of(0.7, 9, both).outcome, Holds);
+    assert_eq!(of(1.0, 9, both).outcome, Fails);
+    assert_eq!(of(0.89, 9, both).outcome, Inconclusive);
+    let short = of(0.7, 5, both);
+    assert_eq!(short.outcome, NotTested);
+    assert!(short.evidence[0].contains("6 intervals"), "{short:?}");
+    let without = of(0.7, 9, "ext4, jfs slow down by 10%");
+    assert_eq!(without.outcome, Inconclusive);
+    assert_eq!(without.evidence[1], "not measured here: jfs under load");
+}
+
+#[test]
+fn the_device_was_asked_for_the_same_or_for_something_else() {
+    let of = |xfs: &dyn Fn(u64) -> u64| {
+        let (plan, mut records) = three();
+        for record in &mut records {
+            let block = u64::from(record.block);
+            let reads = if record.contender.label == "xfs" { xfs(block) } else { 1000 + block };
+            let device = DeviceDelta { reads, read_bytes: reads * 4096, ..Default::default() };
+            record.phases[0].device = Some(device);
+        }
+        judged(&plan, &records, "ext4, xfs, btrfs load the device alike within 10%")
+    };
+    let alike = of(&|block| 1050 + block);
+    assert_eq!(alike.outcome, Holds, "{alike:?}");
+    assert!(alike.evidence[0].contains("xfs 1052 reads of 4 KiB"), "{alike:?}");
+    assert_eq!(of(&|block| 2000 + block).outcome, Fails);
+    // The medians differ, the trials overlap.
+    assert_eq!(of(&|block| 900 + 300 * block).outcome, Inconclusive);
+    let (plan, mut records) = three();
+    records.iter_mut().for_each(|record| record.phases[0].device = None);
+    let untold = judged(&plan, &records, "ext4, xfs load the device alike within 10%");
+    assert_eq!(untold.outcome, NotTested);
+}
+
+fn cell(name: &str, percent: f64, half_width: f64, among_all: Option<f64>) -> CellOverhead {
+    CellOverhead {
+        cell: name.parse().unwrap(),
+        blocks: 5,
+        percent: Some(percent),
+        low_percent: Some(percent - half_width),
+        high_percent: Some(percent + half_width),
+        low_percent_among_all: among_all.map(|half| percent - half),
+        high_percent_among_all: among_all.map(|half| percent + half),
+    }
+}
+
+#[test]
+fn losses_in_the_matrix_are_told_in_some_cell_and_in_every_cell() {
+    let (plan, records) = three();
+    let mut analysis = analysis::analyse(&plan, &records, None);
+    let mut of = |text: &str, cells: &[CellOverhead]| {
+        let (contender, raw) = ("xfs".into(), "raw".into());
+        let overhead = Overhead { contender, raw, cells: cells.to_vec() };
+        analysis.workloads[0].overhead = vec![overhead];
+        let result = Result { plan: &plan, records: &records, analysis: &analysis };
+        result.judge(&condition::parse(text).unwrap(), &["load"], None)
+    };
+    let small = || cell("randread-psync-1-4k", 10.0, 2.0, Some(2.0));
+    let other = "randwrite-psync-1-4k";
+    let half = "xfs loses 50% in some cell";
+    let found = of(half, &[small(), cell(other, 60.0, 5.0, Some(5.0))]);
+    assert_eq!(found.outcome, Holds);
+    let said = "slower than the raw device in 2 of 2 cells, faster in 0; the greatest loss is in randwrite-psync-1-4k: loses 60 % [55 %, 65 %]";
+    assert!(found.evidence[0].ends_with(said), "{found:?}");
+    assert_eq!(of(half, &[small(), cell(other, 55.0, 10.0, Some(10.0))]).outcome, Inconclusive);
+    assert_eq!(of(half, &[small()]).outcome, Fails);
+    // The one cell of many is sure only by the interval that is corrected for their number.
+    assert_eq!(of(half, &[small(), cell(other, 60.0, 5.0, None)]).outcome, Inconclusive);
+    assert_eq!(of(half, &[]).outcome, NotTested);
+    assert_eq!(of("ext4 loses 50% in some cell", &[small()]).outcome, NotTested);
+    let every = "xfs loses in every cell";
+    assert_eq!(of(every, &[small()]).outcome, Holds);
+    assert_eq!(of(every, &[small(), cell(other, -20.0, 5.0, Some(9.0))]).outcome, Fails);
+    assert_eq!(of(every, &[small(), cell(other, -20.0, 5.0, None)]).outcome, Inconclusive);
+    assert_eq!(of(every, &[small(), cell(other, 20.0, 5.0, None)]).outcome, Holds);
+    let undecided = of(every, &[cell(other, 5.0, 9.0, None)]);
+    assert_eq!(undecided.outcome, Inconclusive);
+    assert!(undecided.evidence[0].contains("no cell differs significantly"), "{undecided:?}");
+}

@@ -1,0 +1,268 @@
+//! Publications: the tables, pictures and conclusions of a published study, beside what a study that
+//! repeats it measured.
+//!
+//! The laboratory keeps what a study file says of them and does not read it; here it is read and
+//! checked, measured figures are put below the published ones, and conclusions are judged: each is a
+//! condition ([`lab::condition`]) with a sentence. Published and measured numbers share a table,
+//! never a row.
+
+use lab::analysis::Analysis;
+use lab::condition::{Outcome, unknown};
+use lab::judgement::Result as Measurements;
+use lab::plan::Plan;
+use lab::record::Record;
+use lab::study::{Study, StudyError};
+use lab::words::counted;
+use report::document::Block;
+use report::tables;
+use serde::Deserialize;
+
+mod beside;
+mod claim;
+mod measured;
+mod picture;
+mod table;
+
+pub use claim::Judged;
+pub use measured::{Measured, Quantity, measure};
+pub use table::{Cell, Figure, Published, Reference, Row, Statistic, Unit};
+
+type Error = StudyError;
+
+fn error(field: impl Into<String>, problem: impl std::fmt::Display) -> Error {
+    StudyError { field: field.into(), problem: problem.to_string() }
+}
+
+/// What a study file says of its publication.
+#[derive(Debug, Clone, Default)]
+pub struct Publication {
+    /// Its tables.
+    pub tables: Vec<Published>,
+    /// Its conclusions.
+    pub claims: Vec<claim::Claim>,
+}
+
+/// One name or several.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "a name or a list of names is expected")]
+enum Names {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Names {
+    fn all(&self) -> &[String] {
+        match self {
+            Names::One(name) => std::slice::from_ref(name),
+            Names::Many(names) => names,
+        }
+    }
+}
+
+/// What a workload reports.
+#[derive(Debug, Clone)]
+pub struct Reported {
+    /// Name of the workload.
+    pub workload: String,
+    /// Names of its metrics.
+    pub metrics: Vec<String>,
+    /// Names of its kinds of operation; none where they are not known before it ran.
+    pub operations: Vec<String>,
+}
+
+/// The names that a publication may use.
+struct Known<'a> {
+    labels: Vec<&'a str>,
+    baseline: &'a str,
+    reported: &'a [Reported],
+}
+
+impl Known<'_> {
+    fn workloads(&self) -> Vec<&str> {
+        self.reported.iter().map(|one| one.workload.as_str()).collect()
+    }
+
+    fn check_workload(&self, name: &str, field: &str) -> Result<(), Error> {
+        let known = self.workloads();
+        match known.contains(&name) {
+            true => Ok(()),
+            false => Err(error(field, unknown("workload is called", name, &known))),
+        }
+    }
+
+    fn check_label(&self, label: &str, field: &str) -> Result<(), Error> {
+        match self.labels.contains(&label) {
+            true => Ok(()),
+            false => Err(error(field, unknown("contender is labelled", label, &self.labels))),
+        }
+    }
+
+    /// Refuses a metric that a workload never reports.
+    fn check_metric(&self, name: &str, workload: &str, field: &str) -> Result<(), Error> {
+        let of = self.reported.iter().find(|one| one.workload == workload);
+        of.map_or(Ok(()), |of| one_of(name, &of.metrics, "metric", field))
+    }
+
+    fn check_figure(&self, reference: &Reference, field: &str) -> Result<(), Error> {
+        let of = self.reported.iter().find(|one| one.workload == reference.workload);
+        match (&reference.figure, of) {
+            (Figure::Metric(name), _) => self.check_metric(name, &reference.workload, field),
+            (Figure::Operation(name), Some(of)) if !of.operations.is_empty() => {
+                one_of(name, &of.operations, "operation", field)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn one_of(name: &str, known: &[String], what: &str, field: &str) -> Result<(), Error> {
+    if known.iter().any(|one| one == name) {
+        return Ok(());
+    }
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    Err(error(field, unknown(&format!("{what} of this workload is called"), name, &known)))
+}
+
+/// Reads what a study says of its publication.
+pub fn read(study: &Study) -> Result<Publication, StudyError> {
+    read_with(study, None)
+}
+
+/// Reads what a study says of its publication and refuses names that the study has not. The places
+/// in the errors are those in the study file.
+pub fn check(study: &Study, reported: &[Reported]) -> Result<Publication, StudyError> {
+    let labels: Vec<&str> = study.contenders.iter().map(|one| one.label.as_str()).collect();
+    let baseline = labels[study.baseline];
+    read_with(study, Some(&Known { labels, baseline, reported }))
+}
+
+fn read_with(study: &Study, known: Option<&Known<'_>>) -> Result<Publication, Error> {
+    let tables = study
+        .published
+        .iter()
+        .enumerate()
+        .map(|(index, value)| table::read_table(value, &format!("published[{index}]"), known));
+    let claims = study
+        .claims
+        .iter()
+        .enumerate()
+        .map(|(index, value)| claim::read_claim(value, &format!("claim[{index}]"), known));
+    Ok(Publication {
+        tables: tables.collect::<Result<_, _>>()?,
+        claims: claims.collect::<Result<_, _>>()?,
+    })
+}
+
+/// The heading of everything that concerns a publication.
+const HEADING: &str = "Beside the published figures";
+
+/// What a result says of its publication: conclusions, then tables with their pictures. Empty for a
+/// study without one.
+pub fn section(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Block> {
+    let study = &plan.study;
+    if study.published.is_empty() && study.claims.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![Block::heading(2, "published", HEADING)];
+    blocks.extend(study.source.clone().map(Block::Text));
+    let publication = match read(study) {
+        Ok(publication) => publication,
+        Err(error) => {
+            let said = format!("what this result says of its publication cannot be read: {error}");
+            blocks.push(Block::Warning(said));
+            return blocks;
+        }
+    };
+    let differs = differs(study);
+    if !differs.is_empty() {
+        let lines = differs.into_iter().map(Block::Note).collect();
+        blocks.push(Block::fold("What differs here", lines));
+    }
+    let result = Measurements { plan, records, analysis };
+    blocks.extend(claim::blocks(&publication.judge(plan, records, analysis), study));
+    for (index, table) in publication.tables.iter().enumerate() {
+        blocks.extend(beside::blocks(result, table, index, study));
+    }
+    if !publication.tables.is_empty() {
+        blocks.push(Block::Note(here(result)));
+        blocks.push(Block::Note("Ratios are paired within each block, so they need not be the quotient of the medians. Counts are of one trial (the mean of all); latencies are of all trials together. ?: too few blocks for a comparison.".into()));
+    }
+    blocks
+}
+
+/// The few lines of a terminal: where the tables are, and what becomes of the conclusions.
+pub fn summary(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Block> {
+    let study = &plan.study;
+    if study.published.is_empty() && study.claims.is_empty() {
+        return Vec::new();
+    }
+    let publication = match read(study) {
+        Ok(publication) => publication,
+        // The section says what is wrong.
+        Err(_) => return section(plan, records, analysis),
+    };
+    let judged = publication.judge(plan, records, analysis);
+    let count = |outcome| judged.iter().filter(|one| one.outcome == outcome).count();
+    let told: Vec<String> =
+        [Outcome::Holds, Outcome::Fails, Outcome::Inconclusive, Outcome::NotTested]
+            .into_iter()
+            .filter(|outcome| count(*outcome) > 0)
+            .map(|outcome| format!("{} {}", count(outcome), outcome.words()))
+            .collect();
+    let mut said = format!(
+        "{} beside what was measured: in the page and in --export-markdown.",
+        counted(publication.tables.len(), "published table")
+    );
+    if !told.is_empty() {
+        said.push_str(&format!(" Conclusions: {}.", told.join(", ")));
+    }
+    let mut blocks = vec![Block::heading(2, "", HEADING), Block::Text(said)];
+    let fails = judged.iter().filter(|one| one.outcome == Outcome::Fails);
+    blocks.extend(fails.map(|one| Block::Note(format!("fails here: “{}”", one.text))));
+    blocks
+}
+
+impl Publication {
+    /// Judges the conclusions.
+    pub fn judge(&self, plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Judged> {
+        let result = Measurements { plan, records, analysis };
+        self.claims.iter().map(|claim| claim.judge(result)).collect()
+    }
+}
+
+/// What "here" is: the device, the blocks, and how much of each load.
+fn here(result: Measurements<'_>) -> String {
+    let amounts = result
+        .plan
+        .study
+        .workloads
+        .iter()
+        .filter_map(|entry| Some(format!("; {}: {}", entry.name, entry.amount.as_ref()?)));
+    format!(
+        "Here: {}, {}{}",
+        tables::device_text(result.plan),
+        tables::all_blocks_text(result.analysis.workloads.iter()),
+        amounts.collect::<String>()
+    )
+}
+
+/// What differs from the publication: what follows from the device that was used, then what the
+/// study's author says.
+fn differs(study: &Study) -> Vec<String> {
+    let (kind, rest) = study.device.split_once(':').unwrap_or((&study.device, ""));
+    let on_directories = study.contenders.iter().all(|contender| !contender.needs_device());
+    let device = match kind {
+        _ if on_directories => None,
+        "loop" => Some(format!(
+            "the device was an image file of {rest} on the host's file system: that file system, its disk and whatever else uses them are part of every number"
+        )),
+        "mem" => Some(format!(
+            "the device was an image of {rest} in memory: nothing here says anything about a disk"
+        )),
+        _ => None,
+    };
+    device.into_iter().chain(study.differs.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests;

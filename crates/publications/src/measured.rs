@@ -1,0 +1,359 @@
+//! What was measured in the place of a published number.
+
+use lab::analysis::{ContenderAnalysis, WorkloadAnalysis};
+use lab::judgement::Result;
+use lab::load::{AverageLatency, Latency, Unit as LoadUnit};
+use lab::record::{Phase, counted_trials};
+use lab::statistics::{self, ComparisonOptions};
+use lab::words::{self, TOO_WIDE};
+use serde_json::Value;
+
+use crate::table::{Figure, Reference, Statistic, Unit};
+
+/// A measured figure, with its interval where the statistics give one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// The figure.
+    pub value: f64,
+    /// Its interval.
+    pub ends: Option<(f64, f64)>,
+    /// What it is.
+    pub quantity: Quantity,
+    /// The step in which the tool that measured it prints it, below which digits say nothing.
+    pub step: Option<f64>,
+}
+
+/// What a measured figure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// A figure in the load's own unit.
+    Of(LoadUnit),
+    /// A ratio.
+    Ratio,
+    /// Percent.
+    Percent,
+    /// A number of operations.
+    Count,
+    /// A number in the unit that the load's own report has.
+    Plain,
+}
+
+const TIME: Quantity = Quantity::Of(LoadUnit::Nanoseconds);
+
+impl Measured {
+    fn plain(value: f64, quantity: Quantity) -> Measured {
+        Measured { value, ends: None, quantity, step: None }
+    }
+
+    /// The figure in the unit of the published one; as it is where the two do not go together.
+    pub fn in_unit(self, unit: Option<Unit>) -> Option<Measured> {
+        let divisor = match (self.quantity, unit?) {
+            (TIME, Unit::Seconds) => 1e9,
+            (TIME, Unit::Milliseconds) => 1e6,
+            (TIME, Unit::Microseconds) => 1e3,
+            (Quantity::Of(LoadUnit::BytesPerSecond), Unit::MegabytesPerSecond) => 1e6,
+            (Quantity::Of(LoadUnit::BytesPerSecond), Unit::MebibytesPerSecond) => 1_048_576.0,
+            (Quantity::Of(LoadUnit::OperationsPerSecond), Unit::PerSecond) => 1.0,
+            (Quantity::Percent, Unit::Percent) => 1.0,
+            _ => return None,
+        };
+        Some(Measured {
+            value: self.value / divisor,
+            ends: self.ends.map(|(low, high)| (low / divisor, high / divisor)),
+            quantity: self.quantity,
+            step: self.step.map(|step| step / divisor),
+        })
+    }
+
+    /// The figure in words, in the unit of the published one where the two go together.
+    pub fn words(self, unit: Option<Unit>) -> String {
+        let converted = self.in_unit(unit);
+        let shown = converted.unwrap_or(self);
+        let number: &dyn Fn(f64) -> String = match (converted, self.quantity) {
+            (None, Quantity::Of(unit)) => {
+                return report::text::figure_with_interval(self.value, self.ends, unit);
+            }
+            (_, Quantity::Ratio) => return words::ratio_with_interval(self.value, self.ends),
+            (_, Quantity::Count) => return format!("{:.0}", self.value),
+            _ => &|value| digits_in_steps(value, shown.step),
+        };
+        match shown.ends {
+            Some((low, high))
+                if self.quantity == Quantity::Percent && !words::is_telling_loss(low, high) =>
+            {
+                format!("{} [{TOO_WIDE}]", number(shown.value))
+            }
+            Some((low, high)) => {
+                format!("{} [{}, {}]", number(shown.value), number(low), number(high))
+            }
+            None => number(shown.value),
+        }
+    }
+}
+
+/// Four significant digits, at most four behind the point.
+pub fn digits(value: f64) -> String {
+    digits_in_steps(value, None)
+}
+
+/// The same, and no more behind the point than the step has in which the value was printed.
+fn digits_in_steps(value: f64, step: Option<f64>) -> String {
+    let magnitude = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
+    let of_step = step.map_or(4.0, |step| (-step.log10()).round().max(0.0));
+    let behind = (3.0 - magnitude).clamp(0.0, 4.0).min(of_step) as usize;
+    format!("{value:.behind$}")
+}
+
+/// Label of the contender that a reference compares with.
+pub fn baseline_of<'a>(result: Result<'a>, reference: &'a Reference) -> &'a str {
+    reference.baseline.as_deref().unwrap_or(result.plan.baseline_label())
+}
+
+/// What was measured for a reference; nothing where no trial yielded it.
+pub fn measure(result: Result<'_>, reference: &Reference) -> Option<Measured> {
+    let mut workloads = result.analysis.workloads.iter();
+    let workload = workloads.find(|entry| entry.workload == reference.workload)?;
+    let contender = workload.contenders.iter().find(|entry| entry.label == reference.contender)?;
+    match (&reference.figure, reference.statistic) {
+        (Figure::Metric(name), Statistic::Value) => {
+            let metric = contender.metrics.iter().find(|metric| metric.name == *name)?;
+            Some(of_summary(&metric.summary, Quantity::Of(metric.unit)))
+        }
+        (Figure::Metric(name), statistic) => {
+            let (ratio, unit) = metric_ratio(result, workload, name, reference)?;
+            match statistic {
+                Statistic::Loss => Some(loss(ratio, unit)),
+                _ => Some(ratio),
+            }
+        }
+        (Figure::Phase(phase), statistic) => {
+            let own = phase_times(result, reference, *phase, &contender.label);
+            if statistic == Statistic::Value {
+                return of_trials(own.into_iter().flatten().collect(), TIME);
+            }
+            let baseline = baseline_of(result, reference);
+            compared(&phase_times(result, reference, *phase, baseline), &own)
+        }
+        (Figure::Operation(name), Statistic::Rate) => {
+            let seconds = counted_seconds(result, reference)?;
+            let count = of_operation(result, contender, reference, name, Statistic::Count)?;
+            Some(Measured::plain(count.value / seconds, Quantity::Plain))
+        }
+        (Figure::Operation(name), statistic) => {
+            of_operation(result, contender, reference, name, statistic)
+        }
+        (Figure::Detail(place), _) => {
+            let trials = counted_trials(result.records, &reference.workload, &contender.label);
+            let reports = trials.filter_map(|record| Some(&record.load.as_ref()?.details));
+            let values = reports.filter_map(|report| detail(report, place)?.as_f64());
+            of_trials(values.collect(), Quantity::Plain)
+        }
+    }
+}
+
+fn of_summary(summary: &statistics::Summary, quantity: Quantity) -> Measured {
+    let ends = summary.median_interval.map(|interval| (interval.low, interval.high));
+    Measured { value: summary.median, ends, quantity, step: None }
+}
+
+/// The median over the trials, with its interval.
+fn of_trials(values: Vec<f64>, quantity: Quantity) -> Option<Measured> {
+    Some(of_summary(&statistics::summarize(&values).ok()?, quantity))
+}
+
+/// The ratio of samples by block, `over` to `under`.
+fn compared(under: &[Option<f64>], over: &[Option<f64>]) -> Option<Measured> {
+    let (under, over) = statistics::pairs(under, over);
+    let found = statistics::compare(&under, &over, &ComparisonOptions::default()).ok()?;
+    let ends = found.interval.map(|interval| (interval.low, interval.high));
+    Some(Measured { ends, ..Measured::plain(found.ratio?, Quantity::Ratio) })
+}
+
+/// The ratio of a metric to the reference's baseline, and the unit of the metric: as the analysis
+/// has it, which compares with the study's baseline; of another pair an interval of its own.
+fn metric_ratio(
+    result: Result<'_>,
+    workload: &WorkloadAnalysis,
+    metric: &str,
+    reference: &Reference,
+) -> Option<(Measured, LoadUnit)> {
+    let (label, baseline) = (reference.contender.as_str(), baseline_of(result, reference));
+    let own = workload.contenders.iter().find(|entry| entry.label == label)?;
+    let unit = own.metrics.iter().find(|entry| entry.name == metric)?.unit;
+    if label == baseline {
+        return Some((Measured::plain(1.0, Quantity::Ratio), unit));
+    }
+    let known = workload.comparisons.iter().find(|entry| {
+        let pair = (entry.contender.as_str(), entry.baseline.as_str());
+        entry.metric == metric && (pair == (label, baseline) || pair == (baseline, label))
+    });
+    let ratio = match known {
+        Some(known) if known.contender == label => {
+            let ends = known.low.zip(known.high);
+            Measured { ends, ..Measured::plain(known.ratio?, Quantity::Ratio) }
+        }
+        // The same pair, seen from the other side.
+        Some(known) => {
+            let ends = known.low.zip(known.high).map(|(low, high)| (high.recip(), low.recip()));
+            Measured { ends, ..Measured::plain(known.ratio?.recip(), Quantity::Ratio) }
+        }
+        None => {
+            let (plan, records) = (result.plan, result.records);
+            let costs = lab::analysis::costs(plan, records, &workload.workload, Some(metric));
+            let of = |label: &str| {
+                let contenders = &plan.study.contenders;
+                let place = contenders.iter().position(|entry| entry.label == label)?;
+                costs.values.get(place)
+            };
+            let (under, over) = (of(baseline)?, of(label)?);
+            // A cost is the reciprocal of what more is better of.
+            match unit.more_is_better() {
+                true => compared(over, under)?,
+                false => compared(under, over)?,
+            }
+        }
+    };
+    Some((ratio, unit))
+}
+
+/// What is lost of the baseline's performance, in percent. For a time the performance is its
+/// reciprocal.
+fn loss(ratio: Measured, unit: LoadUnit) -> Measured {
+    let lost =
+        |ratio: f64| 100.0 * (1.0 - if unit.more_is_better() { ratio } else { ratio.recip() });
+    let ends = ratio.ends.map(|(low, high)| (lost(low), lost(high)));
+    let ends = ends.map(|(one, other)| (one.min(other), one.max(other)));
+    Measured { value: lost(ratio.value), ends, quantity: Quantity::Percent, step: None }
+}
+
+/// The times of a phase in ns, a place for each block; of mkfs those of the blocks of all workloads,
+/// since it comes before a trial's workload is begun and knows nothing of it.
+fn phase_times(
+    result: Result<'_>,
+    reference: &Reference,
+    phase: Phase,
+    label: &str,
+) -> Vec<Option<f64>> {
+    let mut times = Vec::new();
+    for workload in &result.plan.study.workloads {
+        if phase != Phase::Mkfs && workload.name != reference.workload {
+            continue;
+        }
+        let begin = times.len();
+        times.resize(begin + result.plan.blocks.len(), None);
+        for record in counted_trials(result.records, &workload.name, label) {
+            let time = record.phase(phase).map(|entry| entry.elapsed_ns as f64);
+            if let Some(place) = times.get_mut(begin + record.block as usize) {
+                *place = time.filter(|ns| *ns > 0.0);
+            }
+        }
+    }
+    times
+}
+
+/// A statistic of a kind of operation: from the histograms, or from what the tool itself tells.
+fn of_operation(
+    result: Result<'_>,
+    contender: &ContenderAnalysis,
+    reference: &Reference,
+    name: &str,
+    statistic: Statistic,
+) -> Option<Measured> {
+    if let Some(latency) = contender.latencies.iter().find(|entry| entry.operation == name) {
+        return of_latency(latency, contender, statistic);
+    }
+    let trials = counted_trials(result.records, &reference.workload, &contender.label);
+    let averages = trials.filter_map(|record| {
+        let load = record.load.as_ref()?;
+        load.averages.iter().find(|entry| entry.operation == name)
+    });
+    of_averages(&averages.collect::<Vec<_>>(), statistic)
+}
+
+fn of_latency(
+    latency: &Latency,
+    contender: &ContenderAnalysis,
+    statistic: Statistic,
+) -> Option<Measured> {
+    // The count is of all trials; a publication's is of one run.
+    let completed = contender.trials.saturating_sub(contender.failed);
+    match statistic {
+        Statistic::Count => (completed > 0)
+            .then(|| Measured::plain(latency.count as f64 / completed as f64, Quantity::Count)),
+        Statistic::Average => (latency.count > 0)
+            .then(|| Measured::plain(latency.total_ns as f64 / latency.count as f64, TIME)),
+        Statistic::Max => Some(Measured::plain(latency.max_ns as f64, TIME)),
+        Statistic::Percentile(quantile) => {
+            Some(Measured::plain(percentile(latency, quantile)? as f64, TIME))
+        }
+        _ => None,
+    }
+}
+
+fn percentile(latency: &Latency, quantile: f64) -> Option<u64> {
+    let known = [
+        (0.05, latency.p5_ns),
+        (0.5, latency.p50_ns),
+        (0.9, latency.p90_ns),
+        (0.95, latency.p95_ns),
+        (0.99, latency.p99_ns),
+        (0.999, latency.p99_9_ns),
+        (0.9999, latency.p99_99_ns),
+    ];
+    known.into_iter().find(|(known, _)| *known == quantile).map(|(_, ns)| ns)
+}
+
+fn of_averages(trials: &[&AverageLatency], statistic: Statistic) -> Option<Measured> {
+    let step = trials.iter().filter_map(|trial| trial.step_ns).max_by(f64::total_cmp);
+    let time = |ns: f64| Measured { step, ..Measured::plain(ns, TIME) };
+    let count = trials.iter().map(|trial| trial.count).fold(0, u64::saturating_add);
+    match statistic {
+        Statistic::Count if !trials.is_empty() => {
+            Some(Measured::plain(count as f64 / trials.len() as f64, Quantity::Count))
+        }
+        Statistic::Average if count > 0 => {
+            let total: f64 = trials.iter().map(|trial| trial.average_ns * trial.count as f64).sum();
+            Some(time(total / count as f64))
+        }
+        Statistic::Max => trials.iter().map(|trial| trial.max_ns).max_by(f64::total_cmp).map(time),
+        // Percentiles are what the tool does not tell.
+        _ => None,
+    }
+}
+
+/// Seconds over which a load counts its operations, of those that run for a time.
+fn counted_seconds(result: Result<'_>, reference: &Reference) -> Option<f64> {
+    let mut workloads = result.plan.study.workloads.iter();
+    workloads.find(|workload| workload.name == reference.workload)?.load.counted_seconds()
+}
+
+/// What stands at a place of a load's own report, as [`Figure::Detail`] writes it.
+fn detail<'a>(report: &'a Value, place: &str) -> Option<&'a Value> {
+    let mut at = report;
+    // The entries of a list that the steps so far left over.
+    let mut kept: Option<Vec<&Value>> = None;
+    for step in place.split('/') {
+        let beyond = step.strip_suffix(':').and_then(|count| count.parse::<usize>().ok());
+        let filter = step.split_once('=');
+        let index = step.parse::<i64>().ok();
+        if beyond.is_none() && filter.is_none() && index.is_none() {
+            at = at.get(step)?;
+            continue;
+        }
+        let mut entries = kept.take().or_else(|| Some(at.as_array()?.iter().collect()))?;
+        if let Some(index) = index {
+            let from = if index < 0 { entries.len() as i64 } else { 0 };
+            at = entries.get(usize::try_from(from + index).ok()?)?;
+            continue;
+        }
+        match (beyond, filter) {
+            (Some(count), _) => drop(entries.drain(..count.min(entries.len()))),
+            (_, Some((key, wanted))) => {
+                entries.retain(|entry| entry.get(key).is_some_and(|found| found == wanted));
+            }
+            _ => {}
+        }
+        kept = Some(entries);
+    }
+    kept.is_none().then_some(at)
+}
