@@ -210,7 +210,7 @@ pub fn summary(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
             .map(|outcome| format!("{} {}", count(outcome), outcome.words()))
             .collect();
     let mut said = format!(
-        "{} beside what was measured: in the page and in --export-markdown.",
+        "{} beside what was measured: in the page, and by --verbose.",
         counted(publication.tables.len(), "published table")
     );
     if !told.is_empty() {
