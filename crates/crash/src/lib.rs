@@ -15,7 +15,7 @@ mod reduce;
 mod states;
 
 pub use disk::{Disk, Stale};
-pub use recording::{Acknowledgement, Instant, Operation, Recorder, Recording, Request};
+pub use recording::{Acknowledgement, Instant, Log, Operation, Recorder, Recording, Request};
 pub use reduce::{Reduction, reduce};
 pub use states::{Flushes, Lost, State, StateOptions, States};
 

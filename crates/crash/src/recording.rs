@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time;
 
 use block::BlockDevice;
+use serde::{Deserialize, Serialize};
 
 use crate::SECTOR_BYTES;
 
@@ -21,7 +22,8 @@ use crate::SECTOR_BYTES;
 pub type Instant = u64;
 
 /// What a request asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Operation {
     /// Bytes were written.
     Write,
@@ -32,7 +34,7 @@ pub enum Operation {
 }
 
 /// One request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
     /// What was asked for.
     pub operation: Operation,
@@ -51,7 +53,7 @@ pub struct Request {
 }
 
 /// Something that the load said to be durable.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Acknowledgement {
     /// When it was received.
     pub instant: Instant,
@@ -61,26 +63,58 @@ pub struct Acknowledgement {
     pub text: String,
 }
 
-/// What was recorded. The bytes lie in [`Recording::data`].
+/// What was recorded.
 #[derive(Debug)]
 pub struct Recording {
+    /// What happened.
+    pub log: Log,
+    /// The bytes of all writes; what was zeroed is a hole.
+    pub data: Arc<File>,
+}
+
+impl Recording {
+    /// A recording that was kept: what happened, and the file with the bytes.
+    ///
+    /// # Errors
+    ///
+    /// What in it cannot be: a request outside of the device or of the file, instants out of order.
+    pub fn open(log: Log, data: File) -> Result<Recording, String> {
+        let mut before = 0;
+        let mut data_sectors = 0_u64;
+        for (number, request) in log.requests.iter().enumerate() {
+            let inside = request.sector.checked_add(request.sectors);
+            let replied = request.replied.unwrap_or(Instant::MAX);
+            let follows = request.arrived > before && replied > request.arrived;
+            let has_data = request.data_sector == data_sectors;
+            if inside.is_none_or(|end| end > log.sectors) || !follows || !has_data {
+                return Err(format!("request {number} of the recording cannot be: {request:?}"));
+            }
+            before = request.arrived;
+            // Below the device's size each, and there are fewer than 2^32 of them in memory.
+            data_sectors = data_sectors.saturating_add(request.sectors);
+        }
+        let acknowledged = log.acknowledgements.is_sorted_by_key(|one| one.instant);
+        if data_sectors != log.data_sectors || data_sectors >= u64::from(u32::MAX) || !acknowledged
+        {
+            return Err("the recording's parts do not belong together".into());
+        }
+        Ok(Recording { log, data: Arc::new(data) })
+    }
+}
+
+/// What happened on a device, without the bytes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Log {
     /// Size of the device in sectors.
     pub sectors: u64,
     /// In the order of arrival.
     pub requests: Vec<Request>,
     /// In the order of their receipt.
     pub acknowledgements: Vec<Acknowledgement>,
-    /// The bytes of all writes; what was zeroed is a hole.
-    pub data: Arc<File>,
     /// The last instant.
     pub end: Instant,
-}
-
-struct Log {
-    requests: Vec<Request>,
-    acknowledgements: Vec<Acknowledgement>,
-    instant: Instant,
-    data_sectors: u64,
+    /// Sectors of the file with the bytes.
+    pub data_sectors: u64,
 }
 
 /// A layer that records what passes through it.
@@ -95,8 +129,13 @@ impl<D: BlockDevice> Recorder<D> {
     /// Records what reaches `inner`; the bytes go to `data`, an empty file, in memory
     /// (memfd_create(2)) or on a disk.
     pub fn new(inner: D, data: File) -> Recorder<D> {
-        let log =
-            Log { requests: Vec::new(), acknowledgements: Vec::new(), instant: 0, data_sectors: 0 };
+        let log = Log {
+            sectors: inner.len() / SECTOR_BYTES,
+            requests: Vec::new(),
+            acknowledgements: Vec::new(),
+            end: 0,
+            data_sectors: 0,
+        };
         Recorder { inner, data: Arc::new(data), log: Mutex::new(log), began: time::Instant::now() }
     }
 
@@ -109,26 +148,19 @@ impl<D: BlockDevice> Recorder<D> {
     pub fn acknowledge(&self, text: &str) {
         let received_ns = self.elapsed_ns();
         let mut log = self.log();
-        log.instant += 1;
-        let instant = log.instant;
+        log.end += 1;
+        let instant = log.end;
         log.acknowledgements.push(Acknowledgement { instant, received_ns, text: text.into() });
     }
 
     /// The instant that was reached.
     pub fn now(&self) -> Instant {
-        self.log().instant
+        self.log().end
     }
 
     /// What was recorded so far. Requests in flight count as not replied to.
     pub fn recording(&self) -> Recording {
-        let log = self.log();
-        Recording {
-            sectors: self.inner.len() / SECTOR_BYTES,
-            requests: log.requests.clone(),
-            acknowledgements: log.acknowledgements.clone(),
-            data: self.data.clone(),
-            end: log.instant,
-        }
+        Recording { log: self.log().clone(), data: self.data.clone() }
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -143,11 +175,11 @@ impl<D: BlockDevice> Recorder<D> {
     fn arrive(&self, operation: Operation, offset: u64, length: u64) -> (usize, u64) {
         let arrived_ns = self.elapsed_ns();
         let mut log = self.log();
-        log.instant += 1;
+        log.end += 1;
         let sectors = length / SECTOR_BYTES;
         let data_sector = log.data_sectors;
         log.data_sectors += sectors;
-        let arrived = log.instant;
+        let arrived = log.end;
         log.requests.push(Request {
             operation,
             sector: offset / SECTOR_BYTES,
@@ -163,8 +195,8 @@ impl<D: BlockDevice> Recorder<D> {
     fn reply(&self, request: usize, result: io::Result<()>) -> io::Result<()> {
         if result.is_ok() {
             let mut log = self.log();
-            log.instant += 1;
-            log.requests[request].replied = Some(log.instant);
+            log.end += 1;
+            log.requests[request].replied = Some(log.end);
         }
         result
     }

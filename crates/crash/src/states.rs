@@ -12,6 +12,7 @@ use block::BlockDevice;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::SECTOR_BYTES;
@@ -19,7 +20,8 @@ use crate::disk::{Disk, Map};
 use crate::recording::{Instant, Operation, Recording, Request};
 
 /// Whether the disk keeps its word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Flushes {
     /// A flush makes durable what was replied to before it arrived.
     Kept,
@@ -33,16 +35,16 @@ pub enum Flushes {
 pub struct StateOptions {
     /// Earliest cut: from here on the load ran.
     pub from: Instant,
+    /// Last cut.
+    pub to: Instant,
     /// States at most.
     pub count: usize,
     /// Seed of every choice.
     pub seed: u64,
-    /// Whether the disk keeps its word.
-    pub flushes: Flushes,
 }
 
 /// A part of a write that was lost.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lost {
     /// The request's number.
     pub request: usize,
@@ -53,7 +55,7 @@ pub struct Lost {
 }
 
 /// A power cut and what it took.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The cut comes right after this instant.
     pub instant: Instant,
@@ -70,7 +72,6 @@ const KINDS_OF_LOSS: usize = 8;
 pub struct States<'a> {
     recording: &'a Recording,
     before: Arc<dyn BlockDevice>,
-    flushes: Flushes,
     /// Of each request that changes sectors, when it became durable: the reply of the first flush that
     /// arrived after its own reply.
     durable_from: Vec<Option<Instant>>,
@@ -85,6 +86,7 @@ impl<'a> States<'a> {
             Flushes::IgnoredFrom(instant) => request.arrived < instant,
         };
         let mut flushed: Vec<(Instant, Instant)> = recording
+            .log
             .requests
             .iter()
             .filter(|request| request.operation == Operation::Flush)
@@ -98,6 +100,7 @@ impl<'a> States<'a> {
             *replied = earliest;
         }
         let durable_from = recording
+            .log
             .requests
             .iter()
             .map(|request| {
@@ -106,14 +109,14 @@ impl<'a> States<'a> {
                 flushed.get(at).map(|(_, durable)| *durable)
             })
             .collect();
-        States { recording, before, flushes, durable_from, hashes: RefCell::default() }
+        States { recording, before, durable_from, hashes: RefCell::default() }
     }
 
     /// The writes that were under way or not flushed at an instant, by their numbers.
     pub fn volatile(&self, instant: Instant) -> Vec<usize> {
-        let arrived = self.recording.requests.partition_point(|one| one.arrived <= instant);
+        let arrived = self.recording.log.requests.partition_point(|one| one.arrived <= instant);
         (0..arrived)
-            .filter(|index| self.recording.requests[*index].operation != Operation::Flush)
+            .filter(|index| self.recording.log.requests[*index].operation != Operation::Flush)
             .filter(|index| self.durable_from[*index].is_none_or(|durable| durable > instant))
             .collect()
     }
@@ -130,7 +133,7 @@ impl<'a> States<'a> {
         let mut tries: Vec<(usize, Instant)> =
             (0..wanted).map(|number| (number, cuts[number % cuts.len()])).collect();
         tries.sort_by_key(|(_, instant)| *instant);
-        let mut durable = Durable::new(self);
+        let mut durable = Durable::new(self, true);
         let mut found: Vec<(usize, u64, State)> = tries
             .into_iter()
             .map(|(number, instant)| {
@@ -138,7 +141,7 @@ impl<'a> States<'a> {
                 let kind = (number + number / cuts.len()) % KINDS_OF_LOSS;
                 let lost = self.choice(kind, &volatile, &mut random);
                 durable.advance(instant);
-                let hash = durable.left(&volatile, &lost).1;
+                let hash = durable.left(&volatile, &lost).1.expect("it was asked for");
                 let acknowledged = self.acknowledged(instant);
                 (number, hash, State { instant, lost, acknowledged })
             })
@@ -154,7 +157,7 @@ impl<'a> States<'a> {
 
     /// The disk that a state leaves.
     pub fn disk(&self, state: &State) -> Disk {
-        let mut durable = Durable::new(self);
+        let mut durable = Durable::new(self, false);
         durable.advance(state.instant);
         durable.disk(&self.volatile(state.instant), &state.lost)
     }
@@ -162,7 +165,7 @@ impl<'a> States<'a> {
     /// The disks of many states in the order of their cuts; each costs only what came since the
     /// one before it.
     pub fn disks<'s>(&'s self, states: &'s [State]) -> impl Iterator<Item = (&'s State, Disk)> {
-        let mut durable = Durable::new(self);
+        let mut durable = Durable::new(self, false);
         states.iter().map(move |state| {
             if state.instant < durable.instant {
                 durable.restart();
@@ -174,17 +177,24 @@ impl<'a> States<'a> {
 
     /// How many acknowledgements had been received by an instant.
     pub fn acknowledged(&self, instant: Instant) -> usize {
-        self.recording.acknowledgements.partition_point(|one| one.instant <= instant)
+        self.recording.log.acknowledgements.partition_point(|one| one.instant <= instant)
     }
 
     /// The instants at which the power is cut: right after acknowledgements, right before and
     /// after flushes, and any; a third each while there are so many.
     fn cuts(&self, options: &StateOptions, random: &mut impl Rng) -> Vec<Instant> {
-        let within = |instant: &Instant| (options.from..=self.recording.end).contains(instant);
-        let mut acknowledged: Vec<Instant> =
-            self.recording.acknowledgements.iter().map(|one| one.instant).filter(within).collect();
+        let to = options.to.min(self.recording.log.end).max(options.from);
+        let within = |instant: &Instant| (options.from..=to).contains(instant);
+        let mut acknowledged: Vec<Instant> = self
+            .recording
+            .log
+            .acknowledgements
+            .iter()
+            .map(|one| one.instant)
+            .filter(within)
+            .collect();
         let flushes =
-            self.recording.requests.iter().filter(|one| one.operation == Operation::Flush);
+            self.recording.log.requests.iter().filter(|one| one.operation == Operation::Flush);
         let mut flushed: Vec<Instant> = flushes
             .flat_map(|flush| [flush.arrived, flush.replied.unwrap_or(flush.arrived)])
             .flat_map(|instant| [instant.saturating_sub(1), instant])
@@ -193,7 +203,7 @@ impl<'a> States<'a> {
         acknowledged.shuffle(random);
         flushed.shuffle(random);
         let mut any = (0..options.count)
-            .map(|_| random.random_range(options.from..=self.recording.end.max(options.from)))
+            .map(|_| random.random_range(options.from..=to))
             .collect::<Vec<_>>()
             .into_iter();
         let (mut acknowledged, mut flushed) = (acknowledged.into_iter(), flushed.into_iter());
@@ -212,7 +222,7 @@ impl<'a> States<'a> {
     /// one alone, and random halves again.
     fn choice(&self, kind: usize, volatile: &[usize], random: &mut impl Rng) -> Vec<Lost> {
         let whole = |index: &usize| {
-            let sectors = self.recording.requests[*index].sectors;
+            let sectors = self.recording.log.requests[*index].sectors;
             Lost { request: *index, first: 0, sectors }
         };
         if volatile.is_empty() {
@@ -225,7 +235,7 @@ impl<'a> States<'a> {
             3 => vec![whole(&one)],
             4 => {
                 // Torn: the rest is there or not.
-                let sectors = self.recording.requests[one].sectors;
+                let sectors = self.recording.log.requests[one].sectors;
                 let (first, count) = match sectors {
                     0 | 1 => (0, sectors),
                     _ => {
@@ -260,11 +270,6 @@ impl<'a> States<'a> {
             }
         })
     }
-
-    /// Whether the disk keeps its word.
-    pub fn flushes(&self) -> Flushes {
-        self.flushes
-    }
 }
 
 fn read(data: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
@@ -285,24 +290,25 @@ struct Durable<'s, 'a> {
     next: usize,
     instant: Instant,
     map: Map,
-    hash: u64,
+    /// Of the contents; absent where nobody asks, since it takes a look at all of them.
+    hash: Option<u64>,
 }
 
 impl<'s, 'a> Durable<'s, 'a> {
-    fn new(states: &'s States<'a>) -> Self {
-        let requests = states.recording.requests.iter().enumerate();
+    fn new(states: &'s States<'a>, hashes: bool) -> Self {
+        let requests = states.recording.log.requests.iter().enumerate();
         let mut order: Vec<(Instant, usize)> = requests
             .filter(|(_, request)| request.operation != Operation::Flush)
             .filter_map(|(index, _)| Some((states.durable_from[index]?, index)))
             .collect();
         order.sort();
-        let map = Map::new(states.recording.sectors);
-        Durable { states, order, next: 0, instant: 0, map, hash: 0 }
+        let map = Map::new(states.recording.log.sectors);
+        Durable { states, order, next: 0, instant: 0, map, hash: hashes.then_some(0) }
     }
 
     fn restart(&mut self) {
-        self.map = Map::new(self.states.recording.sectors);
-        (self.next, self.instant, self.hash) = (0, 0, 0);
+        self.map = Map::new(self.states.recording.log.sectors);
+        (self.next, self.instant, self.hash) = (0, 0, self.hash.map(|_| 0));
     }
 
     fn advance(&mut self, instant: Instant) {
@@ -311,16 +317,16 @@ impl<'s, 'a> Durable<'s, 'a> {
         while let Some((durable, index)) = self.order.get(self.next)
             && *durable <= instant
         {
-            let request = &self.states.recording.requests[*index];
+            let request = &self.states.recording.log.requests[*index];
             self.hash = self.states.put(&mut self.map, self.hash, request, 0..request.sectors);
             self.next += 1;
         }
     }
 
-    fn left(&self, volatile: &[usize], lost: &[Lost]) -> (Map, u64) {
+    fn left(&self, volatile: &[usize], lost: &[Lost]) -> (Map, Option<u64>) {
         let (mut map, mut hash) = (self.map.clone(), self.hash);
         for index in volatile {
-            let request = &self.states.recording.requests[*index];
+            let request = &self.states.recording.log.requests[*index];
             match lost.iter().find(|lost| lost.request == *index) {
                 None => hash = self.states.put(&mut map, hash, request, 0..request.sectors),
                 Some(lost) => {
@@ -340,24 +346,24 @@ impl<'s, 'a> Durable<'s, 'a> {
 }
 
 impl States<'_> {
-    /// Puts sectors of a request into a map; returns the hash of the disk's contents, a sum over
-    /// its sectors, so that the order does not matter.
+    /// Puts sectors of a request into a map; returns the hash of the disk's contents, where there was one, a sum
+    /// over its sectors, so that the order does not matter.
     fn put(
         &self,
         map: &mut Map,
-        mut hash: u64,
+        mut hash: Option<u64>,
         request: &Request,
         part: std::ops::Range<u64>,
-    ) -> u64 {
+    ) -> Option<u64> {
         for sector in part {
             let place = request.sector + sector;
             let value = value_of(request, sector);
-            if let Some(before) = map.put(place, value) {
+            if let (Some(before), Some(sum)) = (map.put(place, value), hash) {
                 let of = |value: u32| match value {
                     0 => 0,
                     value => (self.hash_of(value) ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 };
-                hash = hash.wrapping_add(of(value)).wrapping_sub(of(before));
+                hash = Some(sum.wrapping_add(of(value)).wrapping_sub(of(before)));
             }
         }
         hash

@@ -18,7 +18,7 @@ fn before() -> Arc<dyn BlockDevice> {
 }
 
 fn options(count: usize, seed: u64) -> StateOptions {
-    StateOptions { from: 0, count, seed, flushes: Flushes::Kept }
+    StateOptions { from: 0, to: u64::MAX, count, seed }
 }
 
 /// How a store of numbered entries makes an entry durable.
@@ -82,7 +82,7 @@ fn a_right_store_loses_nothing_and_on_a_lying_disk_it_does() {
     assert_eq!(violated(&states, &chosen), []);
     let lying = Flushes::IgnoredFrom(0);
     let control = States::new(&recording, before(), lying);
-    let chosen = control.choose(&StateOptions { flushes: lying, ..options(100, 1) });
+    let chosen = control.choose(&options(100, 1));
     assert!(violated(&control, &chosen).len() > 50);
 }
 
@@ -168,7 +168,7 @@ fn the_last_write_that_is_there_counts_whatever_became_durable_first() {
     let states = States::new(&recording, Arc::new(Stale::new(BYTES)), Flushes::Kept);
     let left = |lost: &[usize]| {
         let lost = lost.iter().map(|one| Lost { request: *one, first: 0, sectors: 1 }).collect();
-        let state = State { instant: recording.end, lost, acknowledged: 0 };
+        let state = State { instant: recording.log.end, lost, acknowledged: 0 };
         let mut bytes = [0; 1024];
         states.disk(&state).read_at(&mut bytes, 0).unwrap();
         (bytes[0], bytes[512..].iter().all(|byte| *byte == 0))
@@ -182,7 +182,7 @@ fn the_last_write_that_is_there_counts_whatever_became_durable_first() {
 fn a_disk_is_fresh_and_writes_stay_its_own() {
     let recording = record(Protocol::Right, 3);
     let states = States::new(&recording, Arc::new(Stale::new(BYTES)), Flushes::Kept);
-    let state = State { instant: recording.end, lost: Vec::new(), acknowledged: 3 };
+    let state = State { instant: recording.log.end, lost: Vec::new(), acknowledged: 3 };
     let disk = states.disk(&state);
     let stale = Stale::new(BYTES);
     for (offset, length) in [(0, 4096), (512, 512), (4096 + 512, 8192), (BYTES - 4096, 4096)] {
@@ -234,8 +234,27 @@ fn nothing_lost_means_the_device_as_it_was() {
     }
     let recording = device.recording();
     let states = States::new(&recording, before(), Flushes::Kept);
-    let state = State { instant: recording.end, lost: Vec::new(), acknowledged: 0 };
+    let state = State { instant: recording.log.end, lost: Vec::new(), acknowledged: 0 };
     let mut image = vec![0; BYTES as usize];
     states.disk(&state).read_at(&mut image, 0).unwrap();
     assert_eq!(image, device.inner().image());
+}
+
+#[test]
+fn a_kept_recording_is_believed_only_when_it_can_be() {
+    let recording = record(Protocol::Right, 3);
+    let data = || recording.data.try_clone().unwrap();
+    assert!(Recording::open(recording.log.clone(), data()).is_ok());
+    let spoilt: [fn(&mut crash::Log); 5] = [
+        |log| log.requests[0].sector = u64::MAX,
+        |log| log.requests[1].arrived = 1,
+        |log| log.requests[2].data_sector += 1,
+        |log| log.data_sectors -= 1,
+        |log| log.acknowledgements.swap(0, 2),
+    ];
+    for spoil in spoilt {
+        let mut log = recording.log.clone();
+        spoil(&mut log);
+        assert!(Recording::open(log, data()).is_err());
+    }
 }

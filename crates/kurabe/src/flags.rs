@@ -44,6 +44,10 @@ pub enum Action {
     Resume(ResumeArgs),
     /// Show a result again: tables, an HTML page, pictures; or set several side by side.
     Report(ReportArgs),
+    /// Cut the power at many instants, and see whether what a load acknowledged is still there.
+    Crash(Box<CrashArgs>),
+    /// Acknowledge, from within a load of 'kurabe crash', that something is durable.
+    Ack(AckArgs),
     /// Show what this machine can do, and what to install for the rest.
     Doctor,
     /// List the file systems that kurabe knows.
@@ -86,6 +90,12 @@ pub enum Action {
         /// The layers, the uppermost first.
         layers: Vec<String>,
     },
+    /// Serve the disks of a trial of power cuts: what comes in is the file for its recording.
+    #[command(hide = true)]
+    ServeCuts {
+        /// Where the disks are mounted.
+        room: PathBuf,
+    },
     /// Carry out one trial: the spec comes in, events and the record go out, as lines of JSON.
     #[command(hide = true)]
     Trial {
@@ -95,6 +105,9 @@ pub enum Action {
         /// Whether the private namespaces are entered already.
         #[arg(long)]
         inside: bool,
+        /// Whether it is one of power cuts.
+        #[arg(long)]
+        crash: bool,
     },
 }
 
@@ -122,6 +135,64 @@ pub enum GuestAction {
         /// The guest; built when it is not there.
         guest: String,
     },
+}
+
+const CRASH_EXAMPLES: &str = "\
+A line on the load's standard output, or 'kurabe ack WORDS' from anywhere in it, acknowledges that
+something is durable. The check gets two arguments, the mounted directory and a file with the
+acknowledgements so far, and exits with 0 (ok), 1 (lost), 2 (corrupt) or 3 (unusable).
+
+Exit codes: 0 all held, 3 one is violated, 4 one is inconclusive, 1 one could not be judged.
+
+Examples:
+  sudo kurabe crash ext4 'nb: ext4 @ nobarrier' xfs --check ./check.sh -- ./my-database-load
+  sudo kurabe crash --replay kurabe-results/crash-20260101-120000:1";
+
+/// `kurabe crash`.
+#[derive(Debug, Args)]
+#[command(after_help = CRASH_EXAMPLES)]
+pub struct CrashArgs {
+    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS], one argument each.
+    #[arg(value_name = "CONTENDER", required_unless_present = "replay")]
+    pub contenders: Vec<String>,
+    /// The load, run once in the mounted directory. A single argument with spaces is a line for the shell.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// The command that says whether what was acknowledged is there; it runs in this directory.
+    #[arg(long, value_name = "CMD")]
+    pub check: Option<String>,
+    /// Run CMD in the mounted directory before the load; the power is not cut in it.
+    #[arg(short, long, value_name = "CMD")]
+    pub setup: Option<String>,
+    /// States to try of each contender, and a quarter as many of the control.
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    pub states: usize,
+    /// Size of the device, which is memory.
+    #[arg(long, value_name = "SIZE", default_value = "512M")]
+    pub size: String,
+    /// Seed of the states. [default: random, recorded]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Bound on the load.
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub timeout: String,
+    /// Bound on one check.
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub check_timeout: String,
+    /// Result directory. [default: kurabe-results/crash-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Try one failing state of an earlier run again.
+    #[arg(long, value_name = "RESULT:CASE", conflicts_with_all = ["contenders", "command", "check"])]
+    pub replay: Option<String>,
+}
+
+/// `kurabe ack`.
+#[derive(Debug, Args)]
+pub struct AckArgs {
+    /// What is durable, in the words that the check understands.
+    #[arg(required = true)]
+    pub words: Vec<String>,
 }
 
 const COMPARE_EXAMPLES: &str = "\

@@ -1,5 +1,6 @@
 //! kurabe: hyperfine for file systems. This file only sends each subcommand on its way.
 
+mod crash;
 #[cfg(test)]
 mod documented;
 mod executor;
@@ -32,7 +33,10 @@ fn main() -> ExitCode {
     }
     let result = match cli.action {
         Action::Inside { words } => return guest::inside::main(&words),
-        Action::Trial { parent, inside } => return trial::process::main(parent, inside),
+        Action::Trial { parent, inside, crash } => {
+            return trial::process::main(parent, inside, crash);
+        }
+        Action::ServeCuts { room } => return trial::crash::server::main(&room),
         Action::Load => return trial::workload::main(),
         Action::Serve { point, layers } => return trial::device::served::main(&point, &layers),
         Action::Compare(args) => session::compare(&args),
@@ -40,6 +44,8 @@ fn main() -> ExitCode {
         Action::Studies { name } => studies::studies(name.as_deref()),
         Action::Resume(args) => session::resume(&args),
         Action::Report(args) => reporting::report(&args),
+        Action::Crash(args) => crash::crash(&args),
+        Action::Ack(args) => crash::acknowledge(&args),
         Action::Doctor => machine::doctor(),
         Action::FileSystems => machine::file_systems(),
         Action::Clean { guests } => machine::clean(guests),

@@ -119,9 +119,8 @@ fn a_study_file_holds_several_loads_and_the_flags_override_it() {
     for name in ["short", "long"] {
         assert!(ran.stdout.contains(name), "{}", ran.stdout);
     }
-    let comparisons = two.site.json("comparisons.json");
-    let workloads: Vec<&Value> =
-        comparisons.as_array().unwrap().iter().map(|entry| &entry["workload"]).collect();
+    let comparisons = two.site.primary_comparisons();
+    let workloads: Vec<&Value> = comparisons.iter().map(|entry| &entry["workload"]).collect();
     assert_eq!(workloads, ["short", "long"]);
     assert_eq!(two.site.json("plan.json")["study"]["workloads"][0]["why"], "many of them");
     // The default place is named after the study.

@@ -45,7 +45,7 @@ fn a_trial_of_every_file_system_of_the_kernel() {
     let facts = site.json("facts.json");
     assert!(facts["device"]["request"].as_str().unwrap().starts_with("loop:320M"), "{facts:#}");
     assert!(facts["tools"].as_object().unwrap().contains_key("mkfs.xfs"), "{facts:#}");
-    assert_eq!(site.json("comparisons.json").as_array().unwrap().len(), 4);
+    assert_eq!(site.primary_comparisons().len(), 4);
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn parameters_make_contenders_and_workloads() {
         let expected = format!("Block size:               {size}\n");
         assert!(record["geometry"].as_str().unwrap().contains(&expected), "{label}");
     }
-    let workloads: Vec<Value> = site.json("comparisons.json").as_array().unwrap().clone();
+    let workloads = site.primary_comparisons();
     let names: Vec<&str> =
         workloads.iter().map(|entry| entry["workload"].as_str().unwrap()).collect();
     assert_eq!(names, ["echo 33 >file && grep -q 33 file", "echo 55 >file && grep -q 55 file"]);
@@ -354,7 +354,7 @@ fn the_greatest_budget_is_a_bound_on_everything() {
     let ran = site.run(&["resume", "result"]).expect(0).says(&["the budget of 8s "]);
     assert_eq!(ran.stdout, site.run(&["report", "result"]).expect(0).stdout);
     let has_filled = site.work().join("result/facts-1.json").exists();
-    assert_eq!(has_filled, !ran.stderr.contains("nothing can be"), "{}", ran.stderr);
+    assert_eq!(has_filled, !ran.stderr.contains("; to go on: "), "{}", ran.stderr);
 
     let other = Site::new();
     let device = other.image_device("2G");

@@ -19,3 +19,5 @@ pub mod tool;
 pub mod tree;
 
 pub use kind::KINDS;
+
+pub use sys::extents;

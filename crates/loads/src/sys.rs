@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-pub(crate) mod extents;
+pub mod extents;
 
 /// Reads the processor's time-stamp counter, in ticks of a rate that the caller must calibrate.
 ///

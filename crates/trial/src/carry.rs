@@ -452,7 +452,7 @@ impl Trial<'_> {
         }
         let output: &Output = &spec.output;
         let (user, group) = (self.user.as_ref(), self.group.as_ref());
-        let bounds = Bounds { user, group, deadline: self.deadline };
+        let bounds = Bounds { user, group, deadline: self.deadline, ..Bounds::default() };
         command::run(command, directory, &environment, bounds, output, talk, self.stop)
             .map_err(|error| Failure::of(error.to_string()))
     }

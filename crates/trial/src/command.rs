@@ -5,6 +5,7 @@
 //! a bound kills whole; what it cost is read before it is reaped, so that it covers its waited-for
 //! children.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -62,6 +63,8 @@ pub struct Bounds<'a> {
     pub group: Option<&'a ControlGroup>,
     /// When it is ended.
     pub deadline: Option<Instant>,
+    /// What its standard output is, in the place of what is shown or thrown away.
+    pub standard_output: Option<&'a File>,
 }
 
 /// Bytes of output that are kept for the record of a failure.
@@ -95,6 +98,9 @@ pub fn run(
     let mut capture = Capture::default();
     let (stdout, stderr) = capture.streams(output, bounds.user.is_some())?;
     command.stdout(stdout).stderr(stderr);
+    if let Some(file) = bounds.standard_output {
+        command.stdout(file.try_clone()?);
+    }
     if let Some(talk) = talk {
         let (task, report) = talk.streams()?;
         command.stdin(task).stdout(report);

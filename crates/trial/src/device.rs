@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use trust::Directory;
 
-pub use attach::{Attached, attach};
+pub use attach::{Attached, attach, attach_served};
 pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
 pub use lab::device::DEFAULT_DEVICE;

@@ -6,6 +6,7 @@
 pub mod carry;
 pub mod command;
 mod control_group;
+pub mod crash;
 pub mod device;
 pub mod doctor;
 pub mod facts;

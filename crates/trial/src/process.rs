@@ -24,7 +24,9 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getppid, kill_process, pidfd_open, set_parent_process_death_signal,
 };
+use serde::Serialize;
 
+use crate::crash::{self, CrashEvent, CrashSpec};
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
@@ -37,8 +39,8 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 const FAILURE: u8 = 1;
 
 /// Runs the trial process; `parent` is the process that must outlive it.
-pub fn main(parent: u32, inside: bool) -> ExitCode {
-    let result = if inside { inner() } else { outer(parent) };
+pub fn main(parent: u32, inside: bool, is_crash: bool) -> ExitCode {
+    let result = if inside { inner(is_crash) } else { outer(parent, is_crash) };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -48,15 +50,18 @@ pub fn main(parent: u32, inside: bool) -> ExitCode {
     }
 }
 
-fn outer(parent: u32) -> io::Result<()> {
+fn outer(parent: u32, is_crash: bool) -> io::Result<()> {
     die_with_parent()?;
     if getppid().map(|pid| pid.as_raw_nonzero().get() as u32) != Some(parent) {
         return Err(io::Error::other(format!("process {parent}, which started it, is gone")));
     }
     let stop = Stop::on_signals()?;
-    let (line, spec) = read_spec()?;
-    if spec.device.is_none() {
-        return report(&spec, &HostProc::open()?, &stop, &hear_turns());
+    let line = read_line()?;
+    if !is_crash {
+        let spec = trial_spec(&line)?;
+        if spec.device.is_none() {
+            return report(&spec, &HostProc::open()?, &stop, &hear_turns());
+        }
     }
     // Before the namespaces are entered: after that the kernel makes no thread of this process.
     let (give_input, take_input) = channel();
@@ -64,6 +69,7 @@ fn outer(parent: u32) -> io::Result<()> {
     sys::enter_namespaces()?;
     let mut child = Command::new("/proc/self/exe")
         .args(["trial", "--inside", "--parent", &std::process::id().to_string()])
+        .args(is_crash.then_some("--crash"))
         .args(trust::owner::words())
         .stdin(Stdio::piped())
         .spawn()?;
@@ -126,7 +132,7 @@ fn wait_and_forward(child: &mut Child, stop: &Stop) -> io::Result<std::process::
     }
 }
 
-fn inner() -> io::Result<()> {
+fn inner(is_crash: bool) -> io::Result<()> {
     die_with_parent()?;
     // The parent may have died before the line above; then the other end of the pipe is closed.
     let stdin = io::stdin();
@@ -136,8 +142,15 @@ fn inner() -> io::Result<()> {
         return Err(io::Error::other("the process that started it is gone"));
     }
     let stop = Stop::on_signals()?;
-    let (_, spec) = read_spec()?;
+    let line = read_line()?;
     let host = HostProc::open()?;
+    if is_crash {
+        let spec = serde_json::from_str(&line)
+            .map_err(|error| io::Error::other(format!("the spec cannot be read: {error}")))?;
+        make_private()?;
+        return report_crash(&spec, &host, &stop);
+    }
+    let spec = trial_spec(&line)?;
     make_private()?;
     report(&spec, &host, &stop, &hear_turns())
 }
@@ -146,11 +159,15 @@ fn die_with_parent() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into)
 }
 
-fn read_spec() -> io::Result<(String, TrialSpec)> {
+fn read_line() -> io::Result<String> {
     let mut line = String::new();
     // Unbuffered beyond the line: the rest of the pipe is left alone.
     io::stdin().lock().read_line(&mut line)?;
-    let spec: TrialSpec = serde_json::from_str(&line)
+    Ok(line)
+}
+
+fn trial_spec(line: &str) -> io::Result<TrialSpec> {
+    let spec: TrialSpec = serde_json::from_str(line)
         .map_err(|error| io::Error::other(format!("the spec cannot be read: {error}")))?;
     if spec.schema != SCHEMA_VERSION {
         return Err(io::Error::other(format!(
@@ -158,7 +175,7 @@ fn read_spec() -> io::Result<(String, TrialSpec)> {
             spec.schema
         )));
     }
-    Ok((line, spec))
+    Ok(spec)
 }
 
 /// The turns that the runner gives, as they come in. The channel closes when nobody gives any more.
@@ -197,8 +214,19 @@ fn report(
     Ok(())
 }
 
+/// Carries a trial of power cuts out and writes what it says.
+fn report_crash(spec: &CrashSpec, host: &HostProc, stop: &Stop) -> io::Result<()> {
+    let scratch = Occupied::enter(&spec.scratch)?;
+    let last = match crash::carry_out(spec, scratch, host, stop, &mut |event| say(event)) {
+        Ok(report) => CrashEvent::Report { report: Box::new(report) },
+        Err(failure) => CrashEvent::Error { message: failure.to_string() },
+    };
+    say(&last);
+    Ok(())
+}
+
 /// Says something to the runner.
-fn say(event: &Event) {
+fn say(event: &impl Serialize) {
     let mut line = serde_json::to_vec(event).expect("an event has a JSON form");
     line.push(b'\n');
     let mut output = io::stdout().lock();

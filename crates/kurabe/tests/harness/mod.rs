@@ -250,6 +250,13 @@ impl Site {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    /// The comparisons that the study was made for, without the exploratory ones.
+    pub fn primary_comparisons(&self) -> Vec<Value> {
+        let mut all = self.json("comparisons.json").as_array().unwrap().clone();
+        all.retain(|comparison| comparison["primary"] == true);
+        all
+    }
+
     /// The records of the result.
     pub fn records(&self) -> Vec<Value> {
         let path = self.work().join("result/records.jsonl");

@@ -12,6 +12,7 @@ use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
 use super::served::Served;
 use super::{BlockDeviceFacts, DeviceError, Ground, Site, kind};
 use crate::ledger::{Ledger, Taken};
+use crate::scratch::Occupied;
 use crate::sys::loop_device::{self, FLAG_AUTOCLEAR, FLAG_DIRECT_IO};
 
 /// A device that is attached for one trial. Given back when dropped, but only
@@ -99,6 +100,34 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     if !discard {
         forbid_discards(index).map_err(system("turning discards off for"))?;
     }
+    Ok(attached)
+}
+
+/// Attaches a file of `size_bytes` that a process of the trial serves.
+///
+/// # Errors
+///
+/// [`DeviceError`]; nothing stays attached.
+pub fn attach_served(
+    file: &File,
+    size_bytes: u64,
+    scratch: &Occupied,
+) -> Result<Attached, DeviceError> {
+    let text = "a served disk";
+    let system = |what: &str| DeviceError::system(format!("{what} {text}"));
+    let ledger = scratch.ledger().map_err(system("starting the trial's ledger for"))?;
+    let whole = 0..size_bytes;
+    let (taken, node, _) = add_and_configure(file, &whole, 512, ledger, scratch.room(), text)?;
+    let index = taken.index;
+    let attached = Attached {
+        node,
+        size_bytes,
+        notes: Vec::new(),
+        taken: Some(taken),
+        served: None,
+        ground: None,
+    };
+    forbid_discards(index).map_err(system("turning discards off for"))?;
     Ok(attached)
 }
 

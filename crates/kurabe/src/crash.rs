@@ -1,0 +1,511 @@
+//! `kurabe crash`: which contenders keep what a load acknowledged, whatever a power cut takes.
+//!
+//! Each contender has a process of its own, as a trial has. This file starts them, says what they
+//! found, and keeps the recordings, so that a failing state can be tried again.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use lab::contender::Contender;
+use lab::quantity::{parse_duration, parse_size};
+use lab::spec::CommandLine;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use trial::crash::{
+    ACK_VARIABLE, Case, CrashEvent, CrashReport, CrashSpec, CrashVerdict, Finding, Replay,
+};
+use trial::filesystem::{self, Access};
+use trial::ledger::{self, Ledger};
+use trial::scratch::Scratch;
+use trial::stop::Stop;
+use trust::Directory;
+use trust::text::line;
+
+use crate::exit::{self, Failure, SIGNAL_BASE};
+use crate::flags::{AckArgs, CrashArgs};
+use crate::preflight::missing_program;
+use crate::terminal;
+
+/// What lies in a result beside the recordings.
+const RESULT_FILE: &str = "crash.json";
+/// Greatest size of that file that is read again.
+const RESULT_BYTES_MAX: u64 = 1 << 30;
+/// A control has so many states, or a quarter of the others where these are fewer.
+const CONTROL_STATES_MAX: usize = 100;
+
+/// What was asked and found: the file of a result.
+#[derive(Debug, Serialize, Deserialize)]
+struct CrashResult {
+    size_bytes: u64,
+    seed: u64,
+    check: CommandLine,
+    check_directory: PathBuf,
+    check_timeout_ns: u64,
+    contenders: Vec<Judged>,
+}
+
+/// One contender of a result. Its recording lies in a file of its number.
+#[derive(Debug, Serialize, Deserialize)]
+struct Judged {
+    contender: Contender,
+    /// What was found, or why nothing could be.
+    outcome: Result<CrashReport, String>,
+}
+
+fn recording_file(number: usize) -> String {
+    format!("recording-{}.data", number + 1)
+}
+
+/// `kurabe crash`.
+pub fn crash(args: &CrashArgs) -> Result<u8, Failure> {
+    match &args.replay {
+        Some(place) => replay(place),
+        None => record(args),
+    }
+}
+
+/// `kurabe ack`.
+pub fn acknowledge(args: &AckArgs) -> Result<u8, Failure> {
+    let Some(pipe) = std::env::var_os(ACK_VARIABLE) else {
+        return Err(Failure::refused(format!(
+            "{ACK_VARIABLE}: is not set; 'kurabe ack' works in a load of 'kurabe crash'"
+        )));
+    };
+    let text = line(&args.words.join(" ")).into_owned() + "\n";
+    let written = std::fs::OpenOptions::new().append(true).open(&pipe);
+    written
+        .and_then(|mut pipe| pipe.write_all(text.as_bytes()))
+        .map_err(|error| Failure::broken(format!("{}: {error}", Path::new(&pipe).display())))?;
+    Ok(exit::OK)
+}
+
+fn record(args: &CrashArgs) -> Result<u8, Failure> {
+    let contenders = contenders(args)?;
+    let time = |flag: &str, text: &str| {
+        parse_duration(text)
+            .map(|time| time.as_nanos() as u64)
+            .map_err(|error| Failure::refused(format!("{flag}: {error}")))
+    };
+    let check = line_of_check(&args.check)?;
+    let command = load_of(&args.command)?;
+    let here = std::env::current_dir().map_err(Failure::broken)?;
+    let result = CrashResult {
+        size_bytes: size(&args.size)?,
+        seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
+        check,
+        check_directory: here,
+        check_timeout_ns: time("--check-timeout", &args.check_timeout)?,
+        contenders: Vec::new(),
+    };
+    let spec = CrashSpec {
+        contender: contenders[0].clone(),
+        size_bytes: result.size_bytes,
+        setup: args.setup.as_ref().map(|line| shell(line)),
+        command,
+        check: result.check.clone(),
+        check_directory: result.check_directory.clone(),
+        states: args.states,
+        control_states: args.states.div_ceil(4).min(CONTROL_STATES_MAX),
+        seed: result.seed,
+        timeout_ns: time("--timeout", &args.timeout)?,
+        check_timeout_ns: result.check_timeout_ns,
+        data: PathBuf::new(),
+        replay: None,
+        scratch: PathBuf::new(),
+    };
+    let path = args.out.clone().unwrap_or_else(default_directory);
+    let directory = Directory::open_or_make(&path, 0o755)
+        .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
+    if directory.has(RESULT_FILE) {
+        return Err(Failure::refused(format!(
+            "--out: {} holds a result already; name another place",
+            path.display()
+        )));
+    }
+    let laboratory = Laboratory::open()?;
+    let result = carry_out(&laboratory, &contenders, &spec, result, &directory)?;
+    let text = serde_json::to_vec(&result).expect("a result has a JSON form");
+    directory.replace(RESULT_FILE, &text, 0o644).map_err(Failure::broken)?;
+    if let Some(number) = laboratory.stop.signal() {
+        return Ok(SIGNAL_BASE + number as u8);
+    }
+    Ok(exit_code(&result, &path))
+}
+
+/// Judges one contender after the other and says what was found.
+fn carry_out(
+    laboratory: &Laboratory,
+    contenders: &[Contender],
+    spec: &CrashSpec,
+    mut result: CrashResult,
+    directory: &Directory,
+) -> Result<CrashResult, Failure> {
+    let mut cases = 0;
+    for (number, contender) in contenders.iter().enumerate() {
+        if laboratory.stop.raised() {
+            break;
+        }
+        let name = recording_file(number);
+        let data = directory
+            .create_file(&name, 0o644)
+            .and_then(|_| directory.append_file(&name))
+            .map_err(Failure::broken)?;
+        let spec = CrashSpec { contender: contender.clone(), ..spec.clone() };
+        let outcome = laboratory.carry_out(spec, &data);
+        let text = match &outcome {
+            Ok(report) => report_text(&contender.label, report, &mut cases, directory.path()),
+            Err(message) => format!("{}: could not be judged: {message}\n", contender.label),
+        };
+        terminal::print(&text);
+        result.contenders.push(Judged { contender: contender.clone(), outcome });
+    }
+    Ok(result)
+}
+
+fn exit_code(result: &CrashResult, path: &Path) -> u8 {
+    terminal::note(&format!("kurabe: the recordings lie in {}", path.display()));
+    let verdicts: Vec<Option<CrashVerdict>> = result
+        .contenders
+        .iter()
+        .map(|judged| Some(judged.outcome.as_ref().ok()?.verdict()))
+        .collect();
+    let has = |verdict| verdicts.contains(&verdict);
+    match () {
+        () if has(None) => exit::TRIAL_FAILED,
+        () if has(Some(CrashVerdict::Violated)) => exit::GATE_FAILS,
+        () if has(Some(CrashVerdict::Inconclusive)) => exit::GATE_INCONCLUSIVE,
+        () => exit::OK,
+    }
+}
+
+/// The line of a contender, and its cases.
+fn report_text(label: &str, report: &CrashReport, cases: &mut usize, result: &Path) -> String {
+    let CrashReport { acknowledgements, flushes, states, control, .. } = report;
+    let tried = states.tried;
+    let rate = tried as f64 + control.tried as f64;
+    let seconds = report.trying_ns as f64 / 1e9;
+    let mut text = match report.verdict() {
+        CrashVerdict::Held => format!(
+            "{label}: held: 0 of {tried} states violated (at most {:.2} % with 95 % confidence)",
+            crash::share_at_most(tried as u64) * 100.0
+        ),
+        CrashVerdict::Violated => {
+            let kinds = [
+                (states.lost, "lost"),
+                (states.corrupt, "corrupt"),
+                (states.unusable, "unusable"),
+                (states.unmountable, "cannot be mounted"),
+            ];
+            let kinds: Vec<String> = kinds
+                .iter()
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, word)| format!("{count} {word}"))
+                .collect();
+            format!(
+                "{label}: violated: {} of {tried} states ({})",
+                states.violated(),
+                kinds.join(", ")
+            )
+        }
+        CrashVerdict::Inconclusive => format!(
+            "{label}: inconclusive: 0 of {tried} states violated, but a disk that ignores flushes loses nothing either: the check sees no loss"
+        ),
+    };
+    text += &format!(
+        "; {acknowledgements} acknowledgements, {flushes} flushes; control on a lying disk: {} of {} violated; {:.0} states/s\n",
+        control.violated(),
+        control.tried,
+        rate / seconds.max(1e-9)
+    );
+    for case in &report.cases {
+        *cases += 1;
+        text += &case_text(case, *cases, result);
+    }
+    text
+}
+
+fn case_text(case: &Case, number: usize, result: &Path) -> String {
+    let mut text = format!("  case {number}: {}\n", case.finding);
+    if let Some(last) = &case.last_acknowledgement {
+        text += &format!("    last acknowledgement before the cut: {last}\n");
+    }
+    for lost in &case.lost {
+        let when = match lost.before_acknowledgement_ns {
+            Some(ns) => format!(", written {:.2} ms before it", ns as f64 / 1e6),
+            None => String::new(),
+        };
+        let flush = match lost.flushes_under_way {
+            0 => "no flush followed it",
+            _ => "the flush that followed it had not completed",
+        };
+        text += &format!("    lost: {}{when}; {flush}\n", lost.what);
+    }
+    if !case.is_minimal {
+        text += "    not reduced further\n";
+    }
+    text + &format!("    again: kurabe crash --replay {}:{number}\n", result.display())
+}
+
+/// Tries a state of a result once more.
+fn replay(place: &str) -> Result<u8, Failure> {
+    let refused = |problem: String| Failure::refused(format!("--replay '{place}': {problem}"));
+    let (path, number) = place
+        .rsplit_once(':')
+        .and_then(|(path, number)| Some((PathBuf::from(path), number.parse::<usize>().ok()?)))
+        .filter(|(_, number)| *number > 0)
+        .ok_or_else(|| refused("write RESULT:CASE, such as kurabe-results/crash-1:2".into()))?;
+    let directory = Directory::open(&path).map_err(|error| refused(error.to_string()))?;
+    let bytes = directory
+        .read(RESULT_FILE, RESULT_BYTES_MAX)
+        .map_err(|error| refused(format!("{error}; name the directory of a 'kurabe crash'")))?;
+    let result: CrashResult = serde_json::from_slice(&bytes)
+        .map_err(|error| refused(format!("{RESULT_FILE}: {error}")))?;
+    let cases = result.contenders.iter().enumerate().flat_map(|(number, judged)| {
+        let report = judged.outcome.as_ref().ok();
+        report.into_iter().flat_map(move |report| {
+            report.cases.iter().map(move |case| (number, judged, report, case))
+        })
+    });
+    let cases: Vec<_> = cases.collect();
+    let Some((recording, judged, report, case)) = cases.get(number - 1) else {
+        return Err(refused(format!("the result has {} cases", cases.len())));
+    };
+    let log = report.log.clone().ok_or_else(|| refused("it has no recording".into()))?;
+    let data = directory
+        .append_file(recording_file(*recording))
+        .map_err(|error| refused(error.to_string()))?;
+    let spec = CrashSpec {
+        contender: judged.contender.clone(),
+        size_bytes: result.size_bytes,
+        setup: None,
+        command: CommandLine::Words(Vec::new()),
+        check: result.check.clone(),
+        check_directory: result.check_directory.clone(),
+        states: 0,
+        control_states: 0,
+        seed: result.seed,
+        timeout_ns: 0,
+        check_timeout_ns: result.check_timeout_ns,
+        data: PathBuf::new(),
+        replay: Some(Replay { log, state: case.state.clone() }),
+        scratch: PathBuf::new(),
+    };
+    let report = Laboratory::open()?.carry_out(spec, &data).map_err(Failure::broken)?;
+    let finding = &report.cases[0].finding;
+    terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
+    Ok(if *finding == Finding::Held { exit::OK } else { exit::GATE_FAILS })
+}
+
+/// Kurabe's own directory, and what this process takes in it.
+struct Laboratory {
+    own: Directory,
+    ledger: Ledger,
+    stop: Stop,
+}
+
+impl Laboratory {
+    fn open() -> Result<Laboratory, Failure> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Failure::refused("mkfs and mount need root; start it with sudo"));
+        }
+        let own = Directory::own()
+            .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
+        if let Ok(report) = ledger::clean(&own) {
+            for line in report.done.iter().chain(&report.left) {
+                terminal::note(&format!("left by an earlier run: {line}"));
+            }
+        }
+        let ledger = Ledger::start(&own).map_err(Failure::broken)?;
+        let stop = Stop::on_signals().map_err(Failure::broken)?;
+        Ok(Laboratory { own, ledger, stop })
+    }
+
+    /// Carries one out in a process of its own; `data` holds the bytes of its recording.
+    fn carry_out(&self, mut spec: CrashSpec, data: &std::fs::File) -> Result<CrashReport, String> {
+        let scratch = Scratch::make(&self.own, &self.ledger)
+            .map_err(|error| format!("making the trial's directory: {error}"))?;
+        spec.scratch = scratch.path();
+        spec.data = format!("/proc/{}/fd/{}", std::process::id(), data.as_raw_fd()).into();
+        let outcome = self.converse(&spec);
+        let left = scratch.give_back().left;
+        if !left.is_empty() {
+            terminal::note(&format!("still there: {}", left.join("; ")));
+        }
+        outcome
+    }
+
+    fn converse(&self, spec: &CrashSpec) -> Result<CrashReport, String> {
+        let mut child = spawn().map_err(|error| format!("the trial cannot be started: {error}"))?;
+        let output = child.stdout.take().expect("the output is a pipe");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        let mut input = child.stdin.take().expect("the input is a pipe");
+        let mut text = serde_json::to_string(spec).expect("a spec has a JSON form");
+        text.push('\n');
+        let told = input.write_all(text.as_bytes()).and_then(|()| input.flush());
+        let mut outcome = Err("its process ended without a report".to_string());
+        let mut progress = Progress::new(&spec.contender.label);
+        loop {
+            match lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) => match serde_json::from_str(&line) {
+                    Ok(CrashEvent::Report { report }) => outcome = Ok(*report),
+                    Ok(CrashEvent::Error { message }) => outcome = Err(message),
+                    Ok(CrashEvent::Status { text }) => progress.show(&text),
+                    Ok(CrashEvent::Tried { tried, of }) => {
+                        progress.show(&format!("{tried} of {of} states"))
+                    }
+                    Err(error) => outcome = Err(format!("it said something unexpected: {error}")),
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if self.stop.raised()
+                && let Some(pid) = Pid::from_raw(child.id() as i32)
+            {
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        progress.clear();
+        let _ = child.wait();
+        told.map_err(|error| format!("the trial took no spec: {error}"))?;
+        outcome
+    }
+}
+
+fn spawn() -> std::io::Result<Child> {
+    Command::new("/proc/self/exe")
+        .args(["trial", "--crash", "--parent", &std::process::id().to_string()])
+        .args(trust::owner::words())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+}
+
+/// One line on a terminal, written over.
+struct Progress<'a> {
+    label: &'a str,
+    live: bool,
+}
+
+impl<'a> Progress<'a> {
+    fn new(label: &'a str) -> Progress<'a> {
+        Progress { label, live: rustix::termios::isatty(std::io::stderr()) }
+    }
+
+    fn show(&mut self, text: &str) {
+        if self.live {
+            eprint!("\r\x1b[K{}: {}", line(self.label), line(text));
+        }
+    }
+
+    fn clear(&mut self) {
+        if self.live {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn contenders(args: &CrashArgs) -> Result<Vec<Contender>, Failure> {
+    let mut contenders: Vec<Contender> = Vec::new();
+    for text in &args.contenders {
+        let contender = Contender::parse(text, &filesystem::names()).map_err(Failure::refused)?;
+        let known = filesystem::by_name(&contender.file_system).expect("it was parsed");
+        let refused = |problem: String| Failure::refused(format!("contender '{text}': {problem}"));
+        if !known.needs_device() {
+            return Err(refused(
+                "an existing directory stands on a device that no recorder can stand under; name a file system".into(),
+            ));
+        }
+        if known.access() != Access::Mounted {
+            return Err(refused(
+                "a load of 'kurabe crash' works in a directory; name a file system that is mounted"
+                    .into(),
+            ));
+        }
+        if contenders.iter().any(|other| other.label == contender.label) {
+            return Err(refused(
+                "the label is there twice; give it another, as in 'b: ext4'".into(),
+            ));
+        }
+        if let Some(missing) = filesystem::missing(known).first() {
+            return Err(refused(missing.clone()));
+        }
+        contenders.push(contender);
+    }
+    match contenders.is_empty() {
+        true => Err(Failure::refused("CONTENDER: is missing; name a file system, such as ext4")),
+        false => Ok(contenders),
+    }
+}
+
+fn size(text: &str) -> Result<u64, Failure> {
+    let bytes = parse_size(text).map_err(|error| Failure::refused(format!("--size: {error}")))?;
+    let whole = bytes.is_multiple_of(1 << 20) && bytes >= lab::device::SIZE_BYTES_MIN;
+    match whole {
+        true => Ok(bytes),
+        false => {
+            Err(Failure::refused(format!("--size: {text} is no whole number of MiB from 16M on")))
+        }
+    }
+}
+
+fn shell(text: &str) -> CommandLine {
+    CommandLine::Shell { shell: vec!["sh".into()], line: text.into() }
+}
+
+/// The check, which takes two arguments more: as they are for a line that names them, else at its end.
+fn line_of_check(text: &Option<String>) -> Result<CommandLine, Failure> {
+    let text = text.as_deref().filter(|text| !text.trim().is_empty()).ok_or_else(|| {
+        Failure::refused(
+            "--check: is missing; give a command that gets DIRECTORY and FILE (the acknowledgements so far) and exits with 0 (ok), 1 (lost), 2 (corrupt) or 3 (unusable)",
+        )
+    })?;
+    let names_them = ["$1", "${1", "$2", "$@", "$*"].iter().any(|name| text.contains(name));
+    let line = if names_them { text.to_string() } else { format!("{text} \"$@\"") };
+    known_program(&shell(text), "--check")?;
+    Ok(shell(&line))
+}
+
+/// The load. It runs in the mounted directory; a program given by a path from here is taken from here.
+fn load_of(words: &[String]) -> Result<CommandLine, Failure> {
+    let command = match words {
+        [] => {
+            return Err(Failure::refused("COMMAND: is missing; give the load after '--'"));
+        }
+        [line] if line.contains(char::is_whitespace) => shell(line),
+        words => {
+            let mut words = words.to_vec();
+            let here = std::env::current_dir().map_err(Failure::broken)?.join(&words[0]);
+            if words[0].contains('/') && here.is_file() {
+                words[0] = here.display().to_string();
+            }
+            CommandLine::Words(words)
+        }
+    };
+    known_program(&command, "COMMAND")?;
+    Ok(command)
+}
+
+fn known_program(line: &CommandLine, flag: &str) -> Result<(), Failure> {
+    match missing_program(line) {
+        None => Ok(()),
+        Some(program) => Err(Failure::refused(format!(
+            "{flag}: the program '{program}' is not found; install it or name its path"
+        ))),
+    }
+}
+
+fn default_directory() -> PathBuf {
+    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+    PathBuf::from("kurabe-results").join(format!("crash-{now}"))
+}

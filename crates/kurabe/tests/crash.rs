@@ -1,0 +1,102 @@
+//! Power cuts: a file system that keeps its word holds, one without barriers does not, a run that can prove nothing
+//! says so, and nothing is left.
+
+mod harness;
+
+use harness::{Site, root, signal, wait_until};
+use rustix::process::Signal;
+
+/// Twenty entries, each acknowledged once fdatasync has returned. The first is there before, so that
+/// no entry waits for a directory.
+const LOAD: &str = "for i in $(seq 20); do echo $i >>log; sync -d log; echo $i; done";
+/// Every acknowledged entry is in the file, in order.
+const CHECK: &str = "n=$(wc -l <$2); [ \"$(head -n $n $1/log 2>/dev/null)\" = \"$(cat $2)\" ] || \
+                     { echo \"not all of $n\"; exit 1; }";
+const SETUP: &str = "touch log; sync";
+
+#[test]
+fn barriers_hold_and_without_them_what_was_acknowledged_is_lost() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let contenders = ["ext4", "nb: ext4 @ nobarrier"];
+    let flags = ["--size", "64M", "--states", "40", "--seed", "1", "--out", "cuts"];
+    let load = ["--setup", SETUP, "--check", CHECK, "--", LOAD];
+    let ran = site.run(&[&["crash"], &contenders[..], &flags, &load].concat()).expect(3);
+    let line = |label: &str| {
+        let found = ran.stdout.lines().find(|line| line.starts_with(label));
+        found.unwrap_or_else(|| panic!("{}", ran.stdout)).to_string()
+    };
+    assert!(line("ext4: ").starts_with("ext4: held: 0 of "), "{}", ran.stdout);
+    assert!(line("ext4: ").contains("20 acknowledgements"), "{}", ran.stdout);
+    assert!(line("nb: ").starts_with("nb: violated: "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("no flush followed it"), "{}", ran.stdout);
+    // A case fails again, each time.
+    let again = || site.run(&["crash", "--replay", "cuts:1"]).expect(3).stdout;
+    let found = again();
+    let (_, case) = ran.stdout.split_once("  case 1: ").unwrap();
+    assert_eq!(found.trim_end(), format!("nb: case 1: {}", case.lines().next().unwrap()));
+    assert_eq!(again(), found);
+    let many = site.run(&["crash", "--replay", "cuts:99"]).expect(2);
+    assert!(many.stderr.contains("cases"), "{}", many.stderr);
+    site.expect_nothing_left();
+}
+
+#[test]
+fn what_proves_nothing_is_said() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let crash = |check: &str, load: &str, out: &str| {
+        let flags = ["--size", "64M", "--states", "6", "--out", out, "--check", check, "--", load];
+        site.run(&[&["crash", "ext4"], &flags[..]].concat())
+    };
+    let blind = crash("true", LOAD, "blind").expect(4);
+    assert!(blind.stdout.starts_with("ext4: inconclusive: "), "{}", blind.stdout);
+    let silent = crash("true", "echo a >b", "silent").expect(1);
+    assert!(silent.stdout.contains("acknowledged nothing"), "{}", silent.stdout);
+    let wrong = crash("exit 1", "echo a", "wrong").expect(1);
+    assert!(wrong.stdout.contains("fails before any power cut"), "{}", wrong.stdout);
+    let unknown = crash("exit 9", "echo a", "unknown").expect(1);
+    assert!(unknown.stdout.contains("exited with code 9"), "{}", unknown.stdout);
+    site.expect_nothing_left();
+}
+
+#[test]
+fn a_killed_one_leaves_nothing() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let begun = site.home().join("begun");
+    let load = format!("touch {}; echo a; sleep 60", begun.display());
+    let words = ["crash", "ext4", "--size", "64M", "--out", "cuts", "--check", "true", "--", &load];
+    let kurabe = site.start(site.kurabe(&words));
+    wait_until("the load runs", || begun.exists());
+    signal(kurabe.number(), Signal::KILL);
+    kurabe.reap();
+    wait_until("its processes are gone", || site.processes().is_empty());
+    site.run(&["clean"]).expect(0);
+    site.expect_nothing_left();
+}
+
+#[test]
+fn bad_input_is_refused_and_names_the_place() {
+    let site = Site::new();
+    let refused = |words: &[&str], part: &str| {
+        let ran = site.run(&[&["crash"], words].concat()).expect(2);
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    };
+    refused(&["ext4", "--", "true"], "--check: is missing");
+    refused(&["ext4", "--check", "true"], "COMMAND: is missing");
+    refused(&["dir:/tmp", "--check", "true", "--", "true"], "no recorder can stand under");
+    refused(&["raw", "--check", "true", "--", "true"], "works in a directory");
+    refused(&["ext4", "ext4", "--check", "true", "--", "true"], "label is there twice");
+    refused(&["ext4", "--size", "3M", "--check", "true", "--", "true"], "--size");
+    refused(&["--replay", "nowhere"], "RESULT:CASE");
+    let ack = site.run(&["ack", "a"]).expect(2);
+    assert!(ack.stderr.contains("KURABE_ACK: is not set"), "{}", ack.stderr);
+    site.expect_nothing_left();
+}

@@ -1,0 +1,510 @@
+//! A trial that is not timed: records every write of a load below its file system, makes the disks that a
+//! power cut could have left, mounts each, and asks the user's check whether what was acknowledged
+//! is there.
+//!
+//! The load acknowledges by a line on its standard output or by `kurabe ack`. Both end in one pipe,
+//! and a line is stamped when it is read from there: late rather than early. The device is memory that the
+//! trial's own process serves, so that the recorder stands below everything.
+
+mod judge;
+mod places;
+pub mod server;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use block::BlockDevice;
+use crash::{Flushes, Log, Lost, Recording, Stale, State, StateOptions, States, reduce};
+use lab::contender::Contender;
+use lab::spec::{CommandLine, Output};
+use serde::{Deserialize, Serialize};
+
+use crate::command::{self, Bounds, End};
+use crate::device::{Attached, attach_served};
+use crate::filesystem::{Access, Stage, by_name};
+use crate::host_proc::HostProc;
+use crate::scratch::Occupied;
+use crate::stop::Stop;
+use crate::tool::{Failure, Toolbox};
+use judge::{Acknowledged, Judge};
+pub use judge::{Finding, Tally};
+use places::Places;
+use server::Disks;
+
+/// Name of the variable that tells `kurabe ack` where to write.
+pub const ACK_VARIABLE: &str = "KURABE_ACK";
+
+/// Failing states that are reduced to the writes that matter.
+const CASES_MAX: usize = 3;
+/// States that one reduction may try.
+const REDUCTION_TRIES_MAX: usize = 60;
+/// Bound on giving back everything.
+const TEARDOWN_MAX: Duration = Duration::from_secs(60);
+
+/// What such a trial is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CrashSpec {
+    /// The storage stack.
+    pub contender: Contender,
+    /// Size of the device in bytes.
+    pub size_bytes: u64,
+    /// Run in the mounted directory before the recording that counts.
+    pub setup: Option<CommandLine>,
+    /// The load.
+    pub command: CommandLine,
+    /// The check; it gets the directory and the file of acknowledgements as its last arguments.
+    pub check: CommandLine,
+    /// Where the check runs.
+    pub check_directory: PathBuf,
+    /// States to try.
+    pub states: usize,
+    /// States to try of a disk that ignores flushes.
+    pub control_states: usize,
+    /// Seed of the states.
+    pub seed: u64,
+    /// Bound on the load in ns.
+    pub timeout_ns: u64,
+    /// Bound on one check in ns.
+    pub check_timeout_ns: u64,
+    /// `/proc/PID/fd/N` of the runner's empty file for the bytes.
+    pub data: PathBuf,
+    /// A state of an earlier recording that is tried again, in the place of all.
+    pub replay: Option<Replay>,
+    /// An empty directory of kurabe's own.
+    pub scratch: PathBuf,
+}
+
+/// A state of an earlier recording.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Replay {
+    /// What was recorded.
+    pub log: Log,
+    /// The state.
+    pub state: State,
+}
+
+/// What such a trial says, a line of JSON each.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum CrashEvent {
+    /// What it is doing.
+    Status {
+        /// In a few words.
+        text: String,
+    },
+    /// How far it is.
+    Tried {
+        /// States tried so far.
+        tried: usize,
+        /// States to try.
+        of: usize,
+    },
+    /// The end.
+    Report {
+        /// What was found.
+        report: Box<CrashReport>,
+    },
+    /// It could not be carried out.
+    Error {
+        /// Why, with the next step.
+        message: String,
+    },
+}
+
+/// What the states showed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CrashReport {
+    /// Acknowledgements of the load.
+    pub acknowledgements: usize,
+    /// Writes of the load that reached the device.
+    pub writes: usize,
+    /// Flushes of the load that reached the device.
+    pub flushes: usize,
+    /// States of a disk that keeps its word.
+    pub states: Tally,
+    /// States of a disk that ignores flushes.
+    pub control: Tally,
+    /// The first failing states, reduced.
+    pub cases: Vec<Case>,
+    /// Time that trying took, in ns.
+    pub trying_ns: u64,
+    /// The recording without its bytes.
+    pub log: Option<Log>,
+}
+
+/// A failing state.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Case {
+    /// The state with as little lost as possible; it was tried.
+    pub state: State,
+    /// What was found.
+    pub finding: Finding,
+    /// The last acknowledgement before the cut.
+    pub last_acknowledgement: Option<String>,
+    /// The lost writes.
+    pub lost: Vec<LostWrite>,
+    /// Whether each of them is needed for the failure.
+    pub is_minimal: bool,
+}
+
+/// A lost write.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LostWrite {
+    /// What it held: `bytes 0 to 4096 of wal`.
+    pub what: String,
+    /// From its arrival to the last acknowledgement before the cut, in ns; absent when it came later.
+    pub before_acknowledgement_ns: Option<u64>,
+    /// Flushes that arrived between its reply and the cut, none of which had been replied to.
+    pub flushes_under_way: usize,
+}
+
+/// How the whole is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CrashVerdict {
+    /// No state was violated, and the control shows that the check can find a loss.
+    Held,
+    /// At least one was.
+    Violated,
+    /// Nothing was acknowledged, or the control lost nothing: the run proves nothing.
+    Inconclusive,
+}
+
+impl CrashReport {
+    /// How it is judged.
+    pub fn verdict(&self) -> CrashVerdict {
+        match () {
+            () if self.states.violated() > 0 => CrashVerdict::Violated,
+            () if self.control.violated() == 0 || self.states.tried == 0 => {
+                CrashVerdict::Inconclusive
+            }
+            () => CrashVerdict::Held,
+        }
+    }
+}
+
+/// Carries it out.
+pub fn carry_out(
+    spec: &CrashSpec,
+    scratch: Occupied,
+    host: &HostProc,
+    stop: &Stop,
+    emit: &mut dyn FnMut(&CrashEvent),
+) -> Result<CrashReport, Failure> {
+    let data = host
+        .open_writable(&spec.data, false)
+        .map_err(|error| Failure::of(format!("the file for the recording: {error}")))?;
+    let served = data.try_clone().and_then(|data| Disks::start(scratch.room(), data));
+    let disks = Mutex::new(served.map_err(served_failure)?);
+    let mut trial = Trial { spec, scratch: Arc::new(scratch), disks, host, stop, emit };
+    trial.whole(data)
+}
+
+fn served_failure(error: io::Error) -> Failure {
+    Failure::of(format!("serving the disks: {error}"))
+}
+
+struct Trial<'a> {
+    spec: &'a CrashSpec,
+    scratch: Arc<Occupied>,
+    disks: Mutex<Disks>,
+    host: &'a HostProc,
+    stop: &'a Stop,
+    emit: &'a mut dyn FnMut(&CrashEvent),
+}
+
+/// What was recorded, and from when to when the load ran.
+struct Recorded {
+    recording: Recording,
+    from: crash::Instant,
+    to: crash::Instant,
+    places: Places,
+}
+
+impl<'t> Trial<'t> {
+    fn whole(&mut self, data: File) -> Result<CrashReport, Failure> {
+        if let Some(replay) = &self.spec.replay {
+            return self.replay(replay);
+        }
+        let recorded = self.record(data)?;
+        let log = &recorded.recording.log;
+        let within =
+            |request: &&crash::Request| (recorded.from..=recorded.to).contains(&request.arrived);
+        let count = |operation| {
+            let requests = log.requests.iter().filter(within);
+            requests.filter(|request| request.operation == operation).count()
+        };
+        let mut report = CrashReport {
+            acknowledgements: log.acknowledgements.len(),
+            writes: count(crash::Operation::Write),
+            flushes: count(crash::Operation::Flush),
+            states: Tally::default(),
+            control: Tally::default(),
+            cases: Vec::new(),
+            trying_ns: 0,
+            log: Some(log.clone()),
+        };
+        let begun = Instant::now();
+        self.try_states(&recorded, &mut report)?;
+        report.trying_ns = begun.elapsed().as_nanos() as u64;
+        Ok(report)
+    }
+
+    /// Runs the load once on a recorded device, and the check on what it left while nothing is lost.
+    fn record(&mut self, data: File) -> Result<Recorded, Failure> {
+        let spec = self.spec;
+        self.status("making the file system");
+        let disk = self.disks().record(spec.size_bytes).map_err(served_failure)?;
+        let attached = self.attach(disk)?;
+        let mut tools = self.tools(None);
+        let mut instance = self.file_system()?.begin(self.stage(&attached));
+        let recorded = (|| {
+            instance.make(&mut tools)?;
+            instance.mount(&mut tools)?;
+            let directory = instance.directory();
+            if let Some(setup) = &spec.setup {
+                self.status("setup");
+                self.run("the setup", setup, &directory, None)?;
+            }
+            instance.sync(&mut tools)?;
+            self.status("running the load");
+            let from = self.disks().now().map_err(served_failure)?;
+            self.load(&directory)?;
+            let log = self.disks().log().map_err(served_failure)?;
+            let recording = Recording { log, data: Arc::new(data) };
+            let to = recording.log.end;
+            if recording.log.acknowledgements.is_empty() {
+                return Err(Failure::of(
+                    "the load acknowledged nothing, so nothing can be lost; let it print a line, or call 'kurabe ack WORDS', after each step that is durable",
+                ));
+            }
+            self.status("checking what the load left");
+            let all = Acknowledged::of(&recording.log, recording.log.acknowledgements.len());
+            match self.judge().ask(&directory, &all)? {
+                Finding::Held => {}
+                found => {
+                    return Err(Failure::of(format!(
+                        "the check fails before any power cut ({found}); it would blame the disk: mend the check or the load"
+                    )));
+                }
+            }
+            let places = Places::of(&directory);
+            Ok(Recorded { recording, from, to, places })
+        })();
+        tools.clean_up_within(TEARDOWN_MAX);
+        let ended = instance.end(&mut tools);
+        let detached = self.detach(attached);
+        let recorded = recorded?;
+        ended.and(detached).map(|()| recorded)
+    }
+
+    /// The load, while its acknowledgements are received.
+    fn load(&self, directory: &Path) -> Result<(), Failure> {
+        let pipe = self.scratch.room().join("acknowledgements");
+        let failed =
+            |error: io::Error| Failure::of(format!("the pipe for acknowledgements: {error}"));
+        let receiver = judge::Receiver::start(&pipe).map_err(failed)?;
+        let disks = &self.disks;
+        let acknowledge =
+            |text| disks.lock().expect("no thread panics while it asks").acknowledge(text);
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| receiver.receive(acknowledge));
+            let ran = self.run("the load", &self.spec.command, directory, Some(receiver.pipe()));
+            receiver.end();
+            receiving.join().expect("receiving does not panic").map_err(failed)?;
+            ran
+        })
+    }
+
+    fn run(
+        &self,
+        name: &str,
+        command: &CommandLine,
+        directory: &Path,
+        standard_output: Option<&File>,
+    ) -> Result<(), Failure> {
+        let pipe = self.scratch.room().join("acknowledgements").display().to_string();
+        let directory_text = directory.display().to_string();
+        let environment = [
+            ("KURABE_DIR", directory_text.as_str()),
+            ("KURABE_CONTENDER", &self.spec.contender.label),
+            (ACK_VARIABLE, pipe.as_str()),
+        ];
+        let deadline = Some(Instant::now() + Duration::from_nanos(self.spec.timeout_ns));
+        let bounds = Bounds { deadline, standard_output, ..Bounds::default() };
+        let output = Output::Null;
+        let ran = command::run(command, directory, &environment, bounds, &output, None, self.stop)
+            .map_err(|error| Failure::of(error.to_string()))?;
+        match (&ran.end, ran.usage.exit_code) {
+            (End::Stopped, _) => Err(Failure::Stopped),
+            (End::TimedOut, _) => Err(Failure::of(format!(
+                "{name} did not end within {} s; give it a bound of its own, or a longer --timeout",
+                self.spec.timeout_ns / 1_000_000_000
+            ))),
+            (End::Exited, Some(0)) => Ok(()),
+            (End::Exited, code) => Err(Failure::Failed {
+                message: format!("{name} exited with {}", judge::code_text(code)),
+                output: ran.tail,
+            }),
+        }
+    }
+
+    fn try_states(&mut self, recorded: &Recorded, report: &mut CrashReport) -> Result<(), Failure> {
+        let spec = self.spec;
+        let Recorded { recording, from, to, .. } = recorded;
+        let stale: Arc<dyn BlockDevice> = Arc::new(Stale::new(spec.size_bytes));
+        let options = |count| StateOptions { from: *from, to: *to, count, seed: spec.seed };
+        let states = States::new(recording, stale.clone(), Flushes::Kept);
+        let ignored = Flushes::IgnoredFrom(*from);
+        let lying = States::new(recording, stale, ignored);
+        let chosen = states.choose(&options(spec.states));
+        let control = lying.choose(&options(spec.control_states));
+        let of = chosen.len() + control.len();
+        let mut tried = 0;
+        let mut failing = Vec::new();
+        for state in &chosen {
+            let acknowledged = Acknowledged::of(&recording.log, state.acknowledged);
+            let finding = self.judge().mount_and_ask(state, Flushes::Kept, &acknowledged)?;
+            report.states.count(&finding);
+            if finding != Finding::Held && failing.len() < CASES_MAX {
+                failing.push((state.clone(), finding));
+            }
+            tried += 1;
+            (self.emit)(&CrashEvent::Tried { tried, of });
+        }
+        for state in &control {
+            let acknowledged = Acknowledged::of(&recording.log, state.acknowledged);
+            let finding = self.judge().mount_and_ask(state, ignored, &acknowledged)?;
+            report.control.count(&finding);
+            tried += 1;
+            (self.emit)(&CrashEvent::Tried { tried, of });
+        }
+        for (state, finding) in failing {
+            self.status("looking for the writes that matter");
+            report.cases.push(self.reduced(recorded, state, finding)?);
+        }
+        Ok(())
+    }
+
+    /// Leaves out of what was lost what is not needed for the failure.
+    fn reduced(
+        &mut self,
+        recorded: &Recorded,
+        state: State,
+        mut finding: Finding,
+    ) -> Result<Case, Failure> {
+        let log = &recorded.recording.log;
+        let acknowledged = Acknowledged::of(log, state.acknowledged);
+        let reduction = reduce(&state.lost, REDUCTION_TRIES_MAX, |lost: &[Lost]| {
+            let smaller = State { lost: lost.to_vec(), ..state.clone() };
+            let found = self.judge().mount_and_ask(&smaller, Flushes::Kept, &acknowledged)?;
+            let fails = found != Finding::Held;
+            if fails {
+                finding = found;
+            }
+            Ok::<_, Failure>(fails)
+        })?;
+        let last = state.acknowledged.checked_sub(1).map(|last| &log.acknowledgements[last]);
+        let lost = reduction.lost.iter().map(|lost| {
+            let request = &log.requests[lost.request];
+            let between = |flush: &&crash::Request| {
+                flush.operation == crash::Operation::Flush
+                    && flush.arrived <= state.instant
+                    && request.replied.is_some_and(|replied| flush.arrived > replied)
+            };
+            LostWrite {
+                what: recorded.places.name(request.sector + lost.first, lost.sectors),
+                before_acknowledgement_ns: last
+                    .and_then(|last| last.received_ns.checked_sub(request.arrived_ns)),
+                flushes_under_way: log.requests.iter().filter(between).count(),
+            }
+        });
+        Ok(Case {
+            lost: lost.collect(),
+            finding,
+            last_acknowledgement: last.map(|last| last.text.clone()),
+            is_minimal: reduction.is_minimal,
+            state: State { lost: reduction.lost, ..state },
+        })
+    }
+
+    /// Tries one state of an earlier recording.
+    fn replay(&mut self, replay: &Replay) -> Result<CrashReport, Failure> {
+        let Replay { log, state } = replay;
+        if state.acknowledged > log.acknowledgements.len() {
+            return Err(Failure::of("the state has more acknowledgements than the recording"));
+        }
+        self.disks().open(log.clone()).map_err(served_failure)?;
+        let acknowledged = Acknowledged::of(log, state.acknowledged);
+        let finding = self.judge().mount_and_ask(state, Flushes::Kept, &acknowledged)?;
+        let mut tally = Tally::default();
+        tally.count(&finding);
+        let case = Case {
+            state: replay.state.clone(),
+            finding,
+            last_acknowledgement: None,
+            lost: Vec::new(),
+            is_minimal: false,
+        };
+        Ok(CrashReport {
+            acknowledgements: replay.state.acknowledged,
+            writes: 0,
+            flushes: 0,
+            states: tally,
+            control: Tally::default(),
+            cases: vec![case],
+            trying_ns: 0,
+            log: None,
+        })
+    }
+
+    fn judge(&self) -> Judge<'_, 't> {
+        Judge { trial: self }
+    }
+
+    fn file_system(&self) -> Result<&'static dyn crate::filesystem::FileSystem, Failure> {
+        let name = &self.spec.contender.file_system;
+        by_name(name)
+            .filter(|known| known.access() == Access::Mounted && known.needs_device())
+            .ok_or_else(|| Failure::of(format!("no recorder can stand under '{name}'")))
+    }
+
+    fn tools(&self, deadline: Option<Instant>) -> Toolbox {
+        let mut tools = Toolbox::new(deadline, self.stop.clone());
+        tools.see_host(self.host);
+        tools
+    }
+
+    fn stage(&self, attached: &Attached) -> Stage {
+        Stage::new(
+            &self.spec.contender,
+            attached.node(),
+            attached.size_bytes(),
+            false,
+            &self.scratch,
+        )
+    }
+
+    fn disks(&self) -> MutexGuard<'_, Disks> {
+        self.disks.lock().expect("no thread panics while it asks")
+    }
+
+    /// Makes a device of what is served.
+    fn attach(&self, disk: File) -> Result<Attached, Failure> {
+        attach_served(&disk, self.spec.size_bytes, &self.scratch)
+            .map_err(|error| Failure::of(error.to_string()))
+    }
+
+    /// Gives the device back, and what stood below it.
+    fn detach(&self, attached: Attached) -> Result<(), Failure> {
+        attached.detach().map_err(|error| Failure::of(error.to_string()))?;
+        self.disks().remove().map_err(served_failure)
+    }
+
+    fn status(&mut self, text: &str) {
+        (self.emit)(&CrashEvent::Status { text: text.into() });
+    }
+}

@@ -1,0 +1,263 @@
+//! Asks the user's check about one disk, and receives the acknowledgements of the load.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crash::{Flushes, Log, State};
+use lab::spec::{CommandLine, Output};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+
+use super::{TEARDOWN_MAX, Trial, served_failure};
+use crate::command::{self, Bounds, End};
+use crate::tool::Failure;
+
+/// What was found on one disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Finding {
+    /// Everything that was acknowledged is there.
+    Held,
+    /// The check says that something is lost (1).
+    Lost {
+        /// Its last lines.
+        words: String,
+    },
+    /// The check says that something is corrupt (2).
+    Corrupt {
+        /// Its last lines.
+        words: String,
+    },
+    /// The check says that the data cannot be used at all (3), or did not end.
+    Unusable {
+        /// Its last lines.
+        words: String,
+    },
+    /// The file system cannot be mounted.
+    Unmountable {
+        /// What mount said.
+        words: String,
+    },
+}
+
+impl Finding {
+    /// The word for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Finding::Held => "held",
+            Finding::Lost { .. } => "lost",
+            Finding::Corrupt { .. } => "corrupt",
+            Finding::Unusable { .. } => "unusable",
+            Finding::Unmountable { .. } => "cannot be mounted",
+        }
+    }
+
+    /// What the check or mount said.
+    pub fn words(&self) -> &str {
+        match self {
+            Finding::Held => "",
+            Finding::Lost { words }
+            | Finding::Corrupt { words }
+            | Finding::Unusable { words }
+            | Finding::Unmountable { words } => words,
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A check says most in its last line, mount(8) in its first.
+        let line = match self {
+            Finding::Unmountable { words } => words.lines().next(),
+            other => other.words().lines().last(),
+        };
+        match line {
+            Some(words) => write!(f, "{}: {words}", self.word()),
+            None => f.write_str(self.word()),
+        }
+    }
+}
+
+/// How many states had each finding.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// All.
+    pub tried: usize,
+    /// Something lost.
+    pub lost: usize,
+    /// Something corrupt.
+    pub corrupt: usize,
+    /// Unusable.
+    pub unusable: usize,
+    /// Cannot be mounted.
+    pub unmountable: usize,
+}
+
+impl Tally {
+    /// Counts one state.
+    pub fn count(&mut self, finding: &Finding) {
+        self.tried += 1;
+        match finding {
+            Finding::Held => {}
+            Finding::Lost { .. } => self.lost += 1,
+            Finding::Corrupt { .. } => self.corrupt += 1,
+            Finding::Unusable { .. } => self.unusable += 1,
+            Finding::Unmountable { .. } => self.unmountable += 1,
+        }
+    }
+
+    /// States in which what was promised does not hold.
+    pub fn violated(&self) -> usize {
+        self.lost + self.corrupt + self.unusable + self.unmountable
+    }
+}
+
+/// An exit code in words.
+pub fn code_text(code: Option<i32>) -> String {
+    code.map_or("a signal".into(), |code| format!("code {code}"))
+}
+
+/// The acknowledgements that had been received by a cut.
+pub struct Acknowledged(String);
+
+impl Acknowledged {
+    /// The first `count`, a line each.
+    pub fn of(log: &Log, count: usize) -> Acknowledged {
+        let lines = log.acknowledgements[..count].iter().map(|one| one.text.clone() + "\n");
+        Acknowledged(lines.collect())
+    }
+}
+
+/// Asks the check.
+pub struct Judge<'a, 't> {
+    pub(super) trial: &'a Trial<'t>,
+}
+
+impl Judge<'_, '_> {
+    /// Mounts the disk, asks, and gives everything back.
+    pub fn mount_and_ask(
+        &self,
+        state: &State,
+        flushes: Flushes,
+        acknowledged: &Acknowledged,
+    ) -> Result<Finding, Failure> {
+        let disk = self.trial.disks().cut(state, flushes).map_err(served_failure)?;
+        let attached = self.trial.attach(disk)?;
+        let mut tools = self.trial.tools(None);
+        let mut instance = self.trial.file_system()?.begin(self.trial.stage(&attached));
+        let found = match instance.mount(&mut tools) {
+            Ok(()) => self.ask(&instance.directory(), acknowledged),
+            Err(Failure::Failed { message, output }) => {
+                let words = if output.is_empty() { message } else { output };
+                Ok(Finding::Unmountable { words })
+            }
+            Err(failure) => Err(failure),
+        };
+        tools.clean_up_within(TEARDOWN_MAX);
+        let ended = instance.end(&mut tools);
+        let detached = self.trial.detach(attached);
+        let found = found?;
+        ended.and(detached).map(|()| found)
+    }
+
+    /// Runs the check on a mounted directory.
+    pub fn ask(&self, directory: &Path, acknowledged: &Acknowledged) -> Result<Finding, Failure> {
+        let spec = self.trial.spec;
+        let file = self.trial.scratch.room().join("acknowledged");
+        std::fs::write(&file, &acknowledged.0)
+            .map_err(|error| Failure::of(format!("writing {}: {error}", file.display())))?;
+        let mut words = spec.check.words();
+        if matches!(spec.check, CommandLine::Shell { .. }) {
+            words.push("check".into());
+        }
+        words.extend([directory, &file].map(|path| path.display().to_string()));
+        let deadline = Instant::now() + Duration::from_nanos(spec.check_timeout_ns);
+        let ran = command::run(
+            &CommandLine::Words(words),
+            &spec.check_directory,
+            &[],
+            Bounds { deadline: Some(deadline), ..Bounds::default() },
+            &Output::Pipe,
+            None,
+            self.trial.stop,
+        )
+        .map_err(|error| Failure::of(error.to_string()))?;
+        let words = ran.tail;
+        match (ran.end, ran.usage.exit_code) {
+            (End::Stopped, _) => Err(Failure::Stopped),
+            (End::TimedOut, _) => Ok(Finding::Unusable { words: "the check did not end".into() }),
+            (End::Exited, Some(0)) => Ok(Finding::Held),
+            (End::Exited, Some(1)) => Ok(Finding::Lost { words }),
+            (End::Exited, Some(2)) => Ok(Finding::Corrupt { words }),
+            (End::Exited, Some(3)) => Ok(Finding::Unusable { words }),
+            (End::Exited, code) => Err(Failure::Failed {
+                message: format!(
+                    "the check exited with {}; it says 0 for ok, 1 for lost, 2 for corrupt, 3 for unusable",
+                    code_text(code)
+                ),
+                output: words,
+            }),
+        }
+    }
+}
+
+/// Receives acknowledgements, a line each.
+pub struct Receiver {
+    pipe: File,
+    path: PathBuf,
+    is_ended: AtomicBool,
+}
+
+impl Receiver {
+    /// Makes the pipe.
+    pub fn start(path: &Path) -> io::Result<Receiver> {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)?;
+        // Open for writing too, so that the last writer's leaving is no end.
+        let pipe = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Receiver { pipe, path: path.to_path_buf(), is_ended: AtomicBool::new(false) })
+    }
+
+    /// The pipe, for whoever acknowledges.
+    pub fn pipe(&self) -> &File {
+        &self.pipe
+    }
+
+    /// The load has ended: what is in the pipe by now is all.
+    pub fn end(&self) {
+        self.is_ended.store(true, Ordering::Release);
+    }
+
+    /// Hands on each line until the load has ended and the pipe is empty.
+    pub fn receive(&self, mut each: impl FnMut(String) -> io::Result<()>) -> io::Result<()> {
+        let mut begun = Vec::new();
+        loop {
+            let is_last = self.is_ended.load(Ordering::Acquire);
+            let mut fds = [PollFd::new(&self.pipe, PollFlags::IN)];
+            let wait = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+            if poll(&mut fds, Some(&wait))? == 0 {
+                if is_last {
+                    return Ok(());
+                }
+                continue;
+            }
+            let mut bytes = [0; 4096];
+            let read = (&self.pipe).read(&mut bytes)?;
+            begun.extend_from_slice(&bytes[..read]);
+            while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = begun.drain(..=end).collect();
+                each(String::from_utf8_lossy(&line[..end]).trim_end().to_string())?;
+            }
+        }
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
