@@ -7,7 +7,7 @@
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -25,6 +25,12 @@ pub(crate) const PORT: &str = "kurabe";
 pub(crate) const SHARE: &str = "host";
 /// What the kernel's command line says where the command is to have the console.
 pub(crate) const ON_CONSOLE: &str = "kurabe.console";
+
+/// The directory in the guest that the command can use as its own; everything else there is
+/// somebody's.
+pub const SCRATCH: &str = "/run/guest/scratch";
+/// The disk under test.
+pub const DISK: &str = "/dev/vda";
 
 /// Modules without which no command can run.
 pub(crate) const MODULES: &[&str] =
@@ -106,6 +112,9 @@ fn lay_over() -> io::Result<()> {
         attach("memory", &root.join(directory), "tmpfs", none, &format!("mode={mode}"))?;
     }
     attach("devpts", &root.join("dev/pts"), "devpts", none, "")?;
+    for directory in ["run/guest", "run/guest/scratch"] {
+        fs::DirBuilder::new().mode(0o700).create(root.join(directory))?;
+    }
     // Its commands do without where the kernel has none.
     let _ = attach("groups", &root.join("sys/fs/cgroup"), "cgroup2", none, "");
     Ok(())

@@ -25,7 +25,7 @@ mod sys;
 pub use end::End;
 pub use kernel::{Kernel, available};
 pub use machine::{Acceleration, Disk, Ended, Guest, Machine, emulator_version};
-pub use store::{Image, Lock, Needs, Package, Store};
+pub use store::{Image, KernelFacts, Lock, Needs, Package, Store};
 
 use std::io;
 use std::path::Path;

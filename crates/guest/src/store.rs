@@ -88,6 +88,13 @@ pub struct KernelFacts {
     pub missing_modules: Vec<String>,
 }
 
+impl KernelFacts {
+    /// Whether it is known not to have this module, neither as a file nor built in.
+    pub fn lacks(&self, module: &str) -> bool {
+        self.missing_modules.iter().any(|missing| missing == module)
+    }
+}
+
 /// A file of this machine in an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedFile {

@@ -196,7 +196,7 @@ pub struct AckArgs {
 }
 
 const COMPARE_EXAMPLES: &str = "\
-Contenders are written [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS]; `kurabe file-systems` lists FS.
+Contenders are written [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on GUEST]; `kurabe file-systems` lists FS.
 
 Examples:
   sudo kurabe compare ext4 xfs btrfs -- tar xf \"$PWD/linux-source-6.1.tar.xz\"
@@ -207,7 +207,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub struct CompareArgs {
-    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS], one argument each.
+    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on GUEST], one argument each.
     #[arg(required = true, value_name = "CONTENDER")]
     pub contenders: Vec<String>,
 
@@ -280,6 +280,10 @@ pub struct StudyArgs {
     /// Name or serial number of the real device whose contents may be destroyed.
     #[arg(long, value_name = "NAME_OR_SERIAL")]
     pub destroy: Option<String>,
+    /// Guest of the contenders that name none, booted afresh for each trial: debian, linux-VERSION,
+    /// or the path of a kernel (docs/places.md). [default: this machine]
+    #[arg(long, value_name = "PLACE")]
+    pub on: Option<String>,
     /// Let mkfs and mount discard; by default the device stays fully allocated.
     #[arg(long)]
     pub discard: bool,
@@ -541,6 +545,7 @@ impl StudyArgs {
     /// Puts what was given on the command line over what the study says.
     pub fn apply(&self, text: &mut StudyText) {
         set(&mut text.device, &self.device);
+        set(&mut text.on, &self.on);
         set(&mut text.user, &self.user);
         set(&mut text.baseline, &self.baseline);
         set(&mut text.warmup, &self.warmup);

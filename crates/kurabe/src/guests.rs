@@ -1,6 +1,10 @@
-//! `kurabe guest`: the images of guests.
+//! The images of guests: those of a study, and `kurabe guest`.
+
+use std::collections::BTreeMap;
 
 use guest::{Error, Image, Kernel, Lock, Machine, Needs, Store};
+use lab::study::Study;
+use serde_json::{Value, json};
 use trial::filesystem;
 use trust::Directory;
 
@@ -47,14 +51,70 @@ pub fn act(action: &GuestAction) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
+/// The guests of a study, ready to be booted.
+pub struct Guests {
+    images: BTreeMap<String, Image>,
+    /// Their hardware.
+    pub machine: Machine,
+}
+
+impl Guests {
+    /// Those that the study's contenders name, built where they are not there; none when all
+    /// contenders live on this machine.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, and how to get it.
+    pub fn of(study: &Study, own: &Directory) -> Result<Option<Guests>, Failure> {
+        let mut images: BTreeMap<String, Image> = BTreeMap::new();
+        let mut store = None;
+        for contender in &study.contenders {
+            let Some(place) = contender.place.guest() else { continue };
+            if store.is_none() {
+                store = Some(Store::open(own).map_err(failure)?);
+            }
+            let store = store.as_ref().expect("it was just opened");
+            if !images.contains_key(place) {
+                images.insert(place.to_string(), image(store, place)?);
+            }
+            let lock = images[place].lock();
+            let module = filesystem::by_name(&contender.file_system).and_then(|f| f.kernel_name());
+            if let Some(module) = module.filter(|module| lock.kernel.lacks(module)) {
+                return Err(Failure::refused(format!(
+                    "contender '{}': the kernel of {place}, {}, has no {module}; take another kernel",
+                    contender.label, lock.kernel.release
+                )));
+            }
+        }
+        let (Some(store), Some(first)) = (store, images.values().next()) else { return Ok(None) };
+        let machine = machine(&store, first)?;
+        Ok(Some(Guests { images, machine }))
+    }
+
+    /// The image of a contender's place.
+    pub fn image(&self, place: &str) -> &Image {
+        &self.images[place]
+    }
+
+    /// What the result says of them.
+    pub fn facts(&self) -> Value {
+        let images: Vec<&Lock> = self.images.values().map(Image::lock).collect();
+        json!({
+            "emulator": guest::emulator_version(),
+            "machine": self.machine,
+            "images": images,
+        })
+    }
+}
+
 /// The image of a guest, built when it is not there.
-pub fn image(store: &Store, place: &str) -> Result<Image, Failure> {
+fn image(store: &Store, place: &str) -> Result<Image, Failure> {
     let kernel = Kernel::parse(place).map_err(failure)?;
     store.ensure(&kernel, &needs(), &mut note).map_err(failure)
 }
 
 /// The hardware of a guest.
-pub fn machine(store: &Store, image: &Image) -> Result<Machine, Failure> {
+fn machine(store: &Store, image: &Image) -> Result<Machine, Failure> {
     store.machine(image).map_err(failure)
 }
 

@@ -6,6 +6,7 @@ mod documented;
 mod executor;
 mod exit;
 mod flags;
+mod guest_executor;
 mod guests;
 mod load_flags;
 mod machine;

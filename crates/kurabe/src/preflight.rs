@@ -74,7 +74,11 @@ fn contender_problems(
     let Some(file_system) = filesystem::by_name(&contender.file_system) else {
         return vec![format!("this kurabe does not know {}", contender.file_system)];
     };
-    let mut problems = filesystem::missing(file_system);
+    // What the kernel of a guest has is known when its image is there.
+    let mut problems = match contender.place.guest() {
+        Some(_) => filesystem::missing_tools(file_system),
+        None => filesystem::missing(file_system),
+    };
     problems.extend(trial::device::check_layers(&contender.layers).err());
     let least = file_system.size_bytes_min();
     if file_system.needs_device()

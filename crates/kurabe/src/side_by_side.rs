@@ -93,6 +93,9 @@ fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Op
     for contender in &study.contenders {
         let label = &contender.label;
         let file_system: &dyn FileSystem = filesystem::by_name(&contender.file_system)?;
+        if contender.place.guest().is_some() {
+            return Some(format!("'{label}' lives in a guest, and one is booted at a time"));
+        }
         if !contender.needs_device() {
             return Some(format!("'{label}' is a directory that is there already"));
         }

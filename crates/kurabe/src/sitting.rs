@@ -24,6 +24,8 @@ use trust::Directory;
 
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
+use crate::guest_executor::GuestExecutor;
+use crate::guests::Guests;
 use crate::preflight::{Pinned, device_request, needs_device};
 use crate::presentation::{Exports, Presentation};
 use crate::progress::{Progress, rough};
@@ -196,6 +198,8 @@ impl Sitting {
         let elapsed = || spent_before + begun.elapsed();
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let study = &self.plan.study;
+        // Before the device is touched: a kernel may be missing.
+        let guests = Guests::of(study, own)?;
         let prepared = match needs_device(study) {
             false => None,
             true => {
@@ -208,6 +212,7 @@ impl Sitting {
             "machine": Machine::read(),
             "device": prepared.as_ref().map(|prepared| prepared.facts()),
             "tools": tool_versions(study),
+            "guests": guests.as_ref().map(Guests::facts),
             "load": study.user.as_ref().map(|user| json!({ "user": user })),
             "command_line": std::env::args().collect::<Vec<_>>(),
         });
@@ -224,6 +229,10 @@ impl Sitting {
         };
         let mut executor =
             ProcessExecutor::new(own, ledger, prepared.as_deref(), &self.directories, &stopped);
+        let mut guest_executor = guests
+            .as_ref()
+            .zip(prepared.as_deref())
+            .map(|(guests, device)| GuestExecutor::new(guests, device, &stopped));
         let directory = self.writer.directory().clone();
         let mut observer = SittingObserver {
             progress,
@@ -234,7 +243,10 @@ impl Sitting {
             &self.plan,
             &mut self.records,
             &surroundings,
-            &mut executor,
+            match &mut guest_executor {
+                Some(in_guests) => in_guests,
+                None => &mut executor,
+            },
             &mut self.writer,
             &mut observer,
         );

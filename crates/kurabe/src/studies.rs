@@ -208,7 +208,10 @@ pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
     let mut left_out = Vec::new();
     study.contenders.retain(|contender| {
         let missing = filesystem::by_name(&contender.file_system)
-            .map(filesystem::missing)
+            .map(|file_system| match contender.place.guest() {
+                Some(_) => filesystem::missing_tools(file_system),
+                None => filesystem::missing(file_system),
+            })
             .unwrap_or_default();
         keep(&mut left_out, "contender", &contender.label, missing)
     });

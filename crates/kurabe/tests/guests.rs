@@ -1,16 +1,21 @@
-//! Guests: built, listed, removed, refused.
+//! Guests: built, listed, removed, refused; trials in them, and the ways in which they end.
 //!
-//! One image serves all tests of this file. Where QEMU or the package source is missing, they skip
-//! and say so.
+//! The kernel's package is fetched once for all tests of this file. Where QEMU or the package source
+//! is missing, they skip and say so. An emulated guest takes some seconds to boot, so each test does
+//! in one study what it can.
 
 mod harness;
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
 
-use harness::{Site, root};
+use harness::{Site, root, signal, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 
 fn has(program: &str) -> bool {
@@ -114,4 +119,190 @@ fn what_is_missing_is_said_before_anything_is_touched() {
     from("linux-6.9").says(&["dpkg-deb"]);
     site.run(&["guest", "build", "/bin/sh"]).expect(2).says(&["/bin/sh is no kernel"]);
     assert_eq!(fs::read_dir(site.own().join("guests/images")).unwrap().count(), 0);
+}
+
+/// A site with a guest, which was built once for all. One test at a time has one: two emulated
+/// processors beside each other only make both wait.
+fn site_with_guest() -> Option<(Site, MutexGuard<'static, ()>)> {
+    static ONE: Mutex<()> = Mutex::new(());
+    static BUILT: OnceLock<Site> = OnceLock::new();
+    let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let packages = packages()?.display().to_string();
+    let built = BUILT.get_or_init(|| {
+        let site = Site::new();
+        // What decides it has a test of its own.
+        let guests = site.own().join("guests");
+        fs::create_dir(&guests).unwrap();
+        fs::set_permissions(&guests, PermissionsExt::from_mode(0o700)).unwrap();
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let probed = serde_json::json!({ "boot": boot, "acceleration": "tcg" });
+        fs::write(guests.join("acceleration.json"), probed.to_string()).unwrap();
+        site.run(&["guest", "build", "debian", "--packages", &packages]).expect(0);
+        site
+    });
+    let site = Site::new();
+    let mut copy = Command::new("cp");
+    assert!(
+        copy.arg("-a").arg(built.own().join("guests")).arg(site.own()).status().unwrap().success()
+    );
+    Some((site, one))
+}
+
+fn ends(site: &Site) -> BTreeMap<String, (String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let of = |record: &Value| {
+        let label = text(&record["contender"]["label"]);
+        (label, (text(&record["guest"]["end"]), text(&record["outcome"]["kind"])))
+    };
+    site.records().iter().map(of).collect()
+}
+
+#[test]
+fn a_trial_in_a_guest_yields_the_same_record_and_leaves_nothing() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    // A file of this machine, which the guest reads where it lies.
+    let here = site.work().join("here");
+    fs::write(&here, "x".repeat(100_000)).unwrap();
+    let command = format!("cat {0} {0} >copy; uname -r >&2; test ! -w {0}", here.display());
+    let ran = site.compare(
+        &["ext4", "raw on debian"],
+        &["--on", "debian", "--style", "basic"],
+        &[&command],
+    );
+    ran.expect(2).says(&["needs a mounted file system"]);
+    let flags = ["--on", "debian", "--style", "basic"];
+    let ran = site.compare(&["ext4", "ext2"], &flags, &[&command]).expect(0);
+    assert_eq!(ran.stdout.matches("an emulated one (TCG)").count(), 1, "{}", ran.stdout);
+    let at = |word| ran.stdout.find(word).unwrap_or_else(|| panic!("no {word} in {}", ran.stdout));
+    assert!(at("written") < at("flushes") && at("flushes") < at("verdict"), "{}", ran.stdout);
+    let (_, lock) = lock_of(&site);
+    for record in site.records() {
+        let guest = &record["guest"];
+        assert_eq!(guest["kernel"], lock["kernel"]["release"]);
+        assert_eq!((&guest["end"], &guest["acceleration"]), (&"completed".into(), &"TCG".into()));
+        assert!(guest["boot_ns"].as_u64().unwrap() > 100_000_000, "{guest}");
+        assert!(guest["console"].is_null(), "{guest}");
+        let run =
+            record["phases"].as_array().unwrap().iter().find(|p| p["phase"] == "run").unwrap();
+        let written = run["device"]["written_bytes"].as_u64();
+        let phases = record["phases"].to_string();
+        assert!(written.is_some() && phases.contains("check"), "{phases}");
+    }
+    assert_eq!(site.json("facts.json")["guests"]["images"][0]["id"], lock["id"]);
+    assert_eq!(site.processes(), [0; 0]);
+}
+
+#[test]
+fn every_end_of_a_guest_is_told_from_the_others() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    let line = "case $KURABE_CONTENDER in \
+        fine) echo x >x;; \
+        fails) exit 3;; \
+        full) cat /dev/zero >zeros;; \
+        panics) echo 1 >/proc/sys/kernel/sysrq; echo c >/proc/sysrq-trigger; sleep 30;; \
+        eats) exec tail /dev/zero;; \
+        vanishes) for d in /sys/bus/virtio/drivers/virtio_blk/virtio*; do \
+            echo ${d##*/} >/sys/bus/virtio/drivers/virtio_blk/unbind; done; echo x >x; sync; exit 1;; \
+    esac";
+    let contenders =
+        ["fine: ext4", "fails: ext4", "full: ext4", "panics: ext4", "eats: ext4", "vanishes: ext4"];
+    let ran =
+        site.compare(&contenders, &["--on", "debian", "--timeout", "100s"], &[line]).expect(1);
+    assert!(ran.stderr.contains("kernel panic"), "{}", ran.stderr);
+    let expected = [
+        ("eats", "out of memory", "failed"),
+        ("fails", "command failed", "failed"),
+        ("fine", "completed", "completed"),
+        ("full", "command failed", "failed"),
+        ("panics", "kernel panic", "failed"),
+        ("vanishes", "disk vanished", "failed"),
+    ];
+    let expected = expected
+        .map(|(label, end, outcome)| (label.to_string(), (end.to_string(), outcome.to_string())));
+    assert_eq!(ends(&site), BTreeMap::from(expected));
+    let panicked = site.record_of("panics");
+    let console = panicked["guest"]["console"].as_str().unwrap();
+    assert!(console.contains("Kernel panic"), "{console}");
+    assert_eq!(site.processes(), [0; 0]);
+}
+
+/// The emulators of a site.
+fn emulators(site: &Site) -> Vec<i32> {
+    let is_emulator = |process: &i32| {
+        fs::read_to_string(format!("/proc/{process}/comm"))
+            .is_ok_and(|name| name.starts_with("qemu"))
+    };
+    site.processes().into_iter().filter(is_emulator).collect()
+}
+
+#[test]
+fn a_guest_ends_with_kurabe_and_kurabe_outlives_a_guest() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    // As long as the guest has it open, its emulator has.
+    let here = site.work().join("here");
+    fs::write(&here, "x").unwrap();
+    let command = format!("sleep 300 <{}", here.display());
+    let start = || {
+        let _ = fs::remove_dir_all(site.work().join("result"));
+        site.start(site.compare_command(&["ext4"], &["--on", "debian"], &[&command]))
+    };
+    let emulator = || {
+        wait_until("an emulator", || !emulators(&site).is_empty());
+        emulators(&site)[0]
+    };
+    let wait_for_run = |emulator: i32| {
+        wait_until("the guest's command", || {
+            let open = fs::read_dir(format!("/proc/{emulator}/fd")).into_iter().flatten().flatten();
+            open.into_iter().any(|entry| fs::read_link(entry.path()).is_ok_and(|file| file == here))
+        });
+    };
+    // Somebody kills the emulator.
+    let running = start();
+    signal(emulator(), Signal::KILL);
+    running.finish().expect(1);
+    assert_eq!(ends(&site)["ext4"], ("the emulator died".into(), "failed".into()));
+    // Ctrl-C.
+    let running = start();
+    emulator();
+    signal(running.number(), Signal::INT);
+    running.finish().expect(130);
+    assert_eq!(site.processes(), [0; 0]);
+    // A kill, after which nobody can give anything back.
+    let running = start();
+    emulator();
+    signal(running.number(), Signal::KILL);
+    running.reap();
+    wait_until("the end of all", || site.processes().is_empty());
+    // A guest that stands still.
+    let running = start();
+    let stopped = emulator();
+    wait_for_run(stopped);
+    let since = Instant::now();
+    signal(stopped, Signal::STOP);
+    running.finish().expect(1);
+    assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
+    assert_eq!(ends(&site)["ext4"].0, "hang");
+    assert_eq!(site.processes(), [0; 0]);
+}
+
+#[test]
+fn what_a_kernel_lacks_is_said_and_a_damaged_image_does_not_boot() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    let (image, mut lock) = lock_of(&site);
+    let archive = image.join("initramfs.cpio");
+    let bytes = fs::metadata(&archive).unwrap().len();
+    fs::File::options().write(true).open(&archive).unwrap().set_len(bytes / 100).unwrap();
+    site.compare(&["ext4"], &["--on", "debian"], &["true"]).expect(1);
+    let (end, _) = ends(&site)["ext4"].clone();
+    assert_eq!(end, "boot failure");
+    let missing = lock["kernel"]["missing_modules"].as_array_mut().unwrap();
+    missing.push("ext4".into());
+    fs::write(image.join("lock.json"), lock.to_string()).unwrap();
+    fs::remove_dir_all(site.work().join("result")).unwrap();
+    let ran = site.compare(&["ext4"], &["--on", "debian"], &["true"]).expect(2);
+    ran.says(&["the kernel of debian, ", "has no ext4"]);
+    assert!(!site.work().join("result").exists());
+    let ran = site.compare(&["ext4 on debian", "ext2"], &[], &["true"]).expect(2);
+    ran.says(&["'ext4 on debian' lives in a guest and 'ext2' on this machine"]);
+    site.compare(&["ext4 on ubuntu"], &[], &["true"]).expect(2).says(&["names no guest"]);
 }

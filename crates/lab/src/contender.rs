@@ -1,4 +1,4 @@
-//! The notation of a contender: `[LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS]`.
+//! The notation of a contender: `[LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on PLACE]`.
 //!
 //! This file knows the notation only; which file systems exist, and which of their options make
 //! sense, is the trial room's business. Options are split as a shell would split them and are
@@ -41,6 +41,8 @@ pub enum Place {
     /// This host, on a device of the study.
     #[default]
     ThisHost,
+    /// A guest, by its notation, which is booted for each trial.
+    Guest(String),
     /// An existing directory of this host, as it is; written as its path.
     #[serde(untagged)]
     Directory(PathBuf),
@@ -54,8 +56,16 @@ impl Place {
     /// The existing directory.
     pub fn directory(&self) -> Option<&Path> {
         match self {
-            Place::ThisHost => None,
+            Place::ThisHost | Place::Guest(_) => None,
             Place::Directory(path) => Some(path),
+        }
+    }
+
+    /// The notation of the guest.
+    pub fn guest(&self) -> Option<&str> {
+        match self {
+            Place::Guest(guest) => Some(guest),
+            Place::ThisHost | Place::Directory(_) => None,
         }
     }
 }
@@ -85,19 +95,19 @@ impl Contender {
         let (label, rest) = split_label(text);
         let words = shlex::split(rest)
             .ok_or_else(|| fail("a quote is not closed; close it or escape it".into()))?;
-        if let [.., on, place] = &words[..]
-            && on == "on"
-        {
-            return Err(fail(format!(
-                "there is no place '{place}'; known: this host (leave 'on {place}' out), and an existing directory, as dir:/path"
-            )));
-        }
+        let (words, guest) = match words.as_slice() {
+            [rest @ .., on, guest] if on == "on" && !rest.is_empty() => (rest, Some(guest)),
+            [.., on] if on == "on" => {
+                return Err(fail("'on' is followed by no place; leave 'on' out".into()));
+            }
+            all => (all, None),
+        };
         let mut parts = words.splitn(2, |word| word == "@");
         let left = parts.next().unwrap_or_default();
         let right = parts.next();
         let Some((head, mkfs_options)) = left.split_first() else {
             return Err(fail(format!(
-                "no file system is named; write [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS], with FS one of {}",
+                "no file system is named; write [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on PLACE], with FS one of {}",
                 known.join(", ")
             )));
         };
@@ -120,6 +130,15 @@ impl Contender {
                 "a dir: contender is never formatted or mounted, so it takes no options; leave them out".into(),
             ));
         }
+        let place = match (place, guest) {
+            (Place::ThisHost, Some(guest)) => Place::Guest(guest.clone()),
+            (Place::Directory(_), Some(_)) => {
+                return Err(fail(
+                    "a dir: contender is a directory of this machine; leave 'on' out".into(),
+                ));
+            }
+            (place, _) => place,
+        };
         let label = match label {
             Some("") => {
                 return Err(fail(
@@ -143,14 +162,14 @@ impl Contender {
 
     /// Whether it is made on a device of the study.
     pub fn needs_device(&self) -> bool {
-        self.place == Place::ThisHost
+        self.place.directory().is_none()
     }
 
     /// The notation that parses to this contender, with its label.
     pub fn notation(&self) -> String {
         let mut words = vec![match &self.place {
             Place::Directory(path) => format!("dir:{}", path.display()),
-            Place::ThisHost => self.file_system.clone(),
+            Place::ThisHost | Place::Guest(_) => self.file_system.clone(),
         }];
         words.extend(self.mkfs_options.iter().cloned());
         let mut rest =
@@ -158,6 +177,10 @@ impl Contender {
         if !self.mount_options.is_empty() {
             rest.push_str(" @ ");
             rest.push_str(&self.mount_options.join(","));
+        }
+        if let Place::Guest(guest) = &self.place {
+            rest.push_str(" on ");
+            rest.push_str(&shlex::try_quote(guest).unwrap_or_else(|_| guest.into()));
         }
         if self.label == rest { rest } else { format!("{}: {rest}", self.label) }
     }
@@ -246,9 +269,21 @@ mod tests {
     }
 
     #[test]
+    fn the_place_is_the_last_part() {
+        let contender = parse("old: ext4 -O ^has_journal @ noatime on linux-6.1");
+        assert_eq!(contender.place.guest(), Some("linux-6.1"));
+        assert_eq!(contender.mount_options, ["noatime"]);
+        assert_eq!(parse("xfs on /boot/vmlinuz").label, "xfs on /boot/vmlinuz");
+        assert_eq!(parse("xfs").place, Place::ThisHost);
+        let message = |text: &str| Contender::parse(text, KNOWN).unwrap_err().to_string();
+        assert!(message("xfs on").contains("no place"), "{}", message("xfs on"));
+        assert!(message("dir:/x on debian").contains("directory of this machine"));
+    }
+
+    #[test]
     fn notation_reads_back() {
         for text in
-            ["xfs", "a: ext4 -L 'my disk' @ noatime", "here: dir:/tmp", "btrfs @ compress=zstd"]
+            ["xfs", "a: ext4 -L 'my disk' @ noatime", "here: dir:/tmp", "b: xfs @ x on '/a b'"]
         {
             let contender = parse(text);
             assert_eq!(parse(&contender.notation()), contender, "{text}");

@@ -108,6 +108,39 @@ pub struct Record {
     /// Its slices, of which everything from `prepare` to `sync` and to `cleanup` is the mean.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
+    /// The guest that the trial ran in; absent of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestFacts>,
+}
+
+/// The guest of one trial: booted for it, and ended with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuestFacts {
+    /// Its kernel, as `uname -r` says it there.
+    pub kernel: String,
+    /// Name of its image, after the image's content.
+    pub image: String,
+    /// What carried out its instructions: `KVM`, or `TCG`, an emulated processor.
+    pub acceleration: String,
+    /// From its start until the trial could begin, in ns; absent when it never could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_ns: Option<u64>,
+    /// Processes of this machine that were running or about to, on average over the minute before
+    /// the guest was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_load: Option<f64>,
+    /// How it ended: `completed`, `kernel panic`, ...
+    pub end: String,
+    /// The last lines of its console; empty of one that completed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub console: String,
+}
+
+impl GuestFacts {
+    /// Whether its times are those of an emulated processor.
+    pub fn is_emulated(&self) -> bool {
+        self.acceleration != "KVM"
+    }
 }
 
 /// Number of the first sitting of a study.
@@ -231,6 +264,7 @@ impl Record {
             load: None,
             side_by_side: spec.side_by_side,
             slices: Vec::new(),
+            guest: None,
         }
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use vocabulary::kind::Kinds;
 
 use crate::condition;
-use crate::contender::{Contender, nearest};
+use crate::contender::{Contender, Place, nearest};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 use crate::name;
 use crate::quantity::parse_duration;
@@ -63,6 +63,9 @@ pub struct StudyText {
     /// named, instead of refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leave_out_missing: bool,
+    /// The guest of the contenders that name none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
     /// `loop:SIZE[@DIR]`, `mem:SIZE` or `/dev/X`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
@@ -487,10 +490,26 @@ impl StudyText {
                         ),
                     ));
                 }
+                if let (Place::ThisHost, Some(guest)) = (&contender.place, &self.on) {
+                    contender.place = Place::Guest(guest.clone());
+                }
                 contenders.push(contender);
             }
         }
         self.resolve_layers(&mut contenders)?;
+        // The processor of a guest may be an emulated one, and its disk has another way to go.
+        let here = contenders.iter().find(|contender| contender.place.guest().is_none());
+        let away = contenders.iter().find(|contender| contender.place.guest().is_some());
+        if let (Some(here), Some(away)) = (here, away) {
+            return Err(error(
+                "contenders",
+                format!(
+                    "'{}' lives in a guest and '{}' on this machine, and their numbers say nothing \
+                     of each other; put all into guests, as by --on debian, or none",
+                    away.label, here.label
+                ),
+            ));
+        }
         Ok(contenders)
     }
 

@@ -199,6 +199,8 @@ pub enum Warning {
         /// Label.
         contender: String,
     },
+    /// The contenders lived in guests with an emulated processor.
+    Emulated,
 }
 
 /// The figure that a warning speaks of. Its unit says whether more of it is better.
@@ -356,6 +358,9 @@ impl fmt::Display for Warning {
             Warning::Wander { contender, correlation } => write!(
                 f,
                 "{contender}: its ratios wander (each follows the one before, correlation {correlation:.1}), so its interval may be too narrow; look for what builds up from block to block, and run more blocks",
+            ),
+            Warning::Emulated => f.write_str(
+                "the guests' processor was an emulated one (TCG): times are its own and say nothing of a real one; compare what was written, flushes and amplification, and take a machine with KVM for times",
             ),
             Warning::DeviceShared { contender } => write!(
                 f,

@@ -15,7 +15,7 @@ use crate::source::Source;
 use crate::table::{Cell, Table, Tone};
 use crate::tables::{
     all_blocks_text, contenders, device_text, gate_text, has_no_figure, primary_comparisons,
-    tone_of, verdict_mark, verdict_text,
+    tone_of, unchanged, verdict_mark, verdict_text,
 };
 use crate::{profile, text};
 
@@ -26,6 +26,13 @@ const WARNINGS_MAX: usize = 6;
 pub fn answer(source: &Source) -> Vec<Block> {
     let (plan, analysis) = (&source.plan, &source.analysis);
     let mut blocks = Vec::new();
+    for workload in &analysis.workloads {
+        if let Some(table) = unchanged(workload) {
+            let caption =
+                format!("Under {}: what an emulated processor does not change", workload.workload);
+            blocks.push(Block::table(caption, table));
+        }
+    }
     match analysis.workloads.as_slice() {
         [workload] => {
             let caption = format!("Ranking under {}", workload.workload);

@@ -6,6 +6,7 @@ use lab::load::{Load, MatrixCell, OVERALL_OPERATION};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, TIME_METRIC, unfinished_block};
 use lab::statistics::Verdict;
+use lab::warning::Warning;
 use lab::words::ratio_with_interval;
 
 use crate::source::Source;
@@ -26,6 +27,27 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         table.rows.push(std::iter::once(contender.label.as_str().into()).chain(cells).collect());
     }
     table.without_empty_columns()
+}
+
+/// What an emulated processor does not change; none where the processor was a real one.
+pub fn unchanged(workload: &WorkloadAnalysis) -> Option<Table> {
+    if !workload.warnings.contains(&Warning::Emulated) {
+        return None;
+    }
+    let mut table = Table::new(&["contender", "written", "flushes", "amplification"]);
+    for contender in ranked(workload) {
+        let cost = &contender.cost;
+        let cell = |value: Option<f64>, text: fn(f64) -> String| {
+            Cell::from(value.map_or("-".to_string(), text)).valued(value)
+        };
+        table.rows.push(vec![
+            contender.label.as_str().into(),
+            cell(cost.device_written_bytes, text::bytes),
+            cell(cost.device_flushes, text::count),
+            cell(cost.write_amplification, |value| format!("{value:.2}")),
+        ]);
+    }
+    Some(table.without_empty_columns())
 }
 
 /// Figure, ratio and verdict of one contender.

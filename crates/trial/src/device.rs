@@ -29,6 +29,7 @@ use serde_json::Value;
 use trust::Directory;
 
 pub use attach::{Attached, attach, attach_served};
+pub use disk::in_guest;
 pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
 pub use lab::device::DEFAULT_DEVICE;

@@ -309,6 +309,19 @@ pub fn asks_for_discard(contender: &Contender) -> bool {
 
 /// What this machine lacks for a file system, a line each with the next step; empty when nothing.
 pub fn missing(file_system: &dyn FileSystem) -> Vec<String> {
+    let mut missing = missing_tools(file_system);
+    if let Some(name) = file_system.kernel_name()
+        && !kernel_knows(name)
+    {
+        missing.push(format!(
+            "the kernel does not know '{name}'; try modprobe {name}, a kernel that has it, or a guest: --on debian"
+        ));
+    }
+    missing
+}
+
+/// The tools of a file system that are not installed, a line each.
+pub fn missing_tools(file_system: &dyn FileSystem) -> Vec<String> {
     let mut missing = Vec::new();
     for tool in file_system.tools() {
         if find(tool.name).is_none() {
@@ -323,13 +336,6 @@ pub fn missing(file_system: &dyn FileSystem) -> Vec<String> {
                 ),
             });
         }
-    }
-    if let Some(name) = file_system.kernel_name()
-        && !kernel_knows(name)
-    {
-        missing.push(format!(
-            "the kernel does not know '{name}'; try modprobe {name}, or a kernel that has it"
-        ));
     }
     missing
 }

@@ -5,7 +5,7 @@ use super::primary::Primary;
 use super::spread::spreads;
 use super::{Comparison, ContenderAnalysis, Samples, median};
 use crate::plan::Plan;
-use crate::record::{CommandUsage, Outcome, Phase, Record};
+use crate::record::{CommandUsage, GuestFacts, Outcome, Phase, Record};
 use crate::spec::Cache;
 use crate::statistics::{self, FirstBlockKind, OrderEffect, Slow};
 use crate::warning::{Figure, Warning};
@@ -27,6 +27,10 @@ pub(super) fn collect(
     memory_bytes: Option<u64>,
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
+    let is_emulated = |record: &Record| record.guest.as_ref().is_some_and(GuestFacts::is_emulated);
+    if (0..contenders.len()).any(|index| samples.completed(index).any(is_emulated)) {
+        warnings.push(Warning::Emulated);
+    }
     for (index, contender) in contenders.iter().enumerate() {
         let records: Vec<&Record> = samples.completed(index).collect();
         failures(contender, samples, &mut warnings);

@@ -1,0 +1,204 @@
+//! Runs a trial in a guest that is booted for it: the same spec goes in, the same events and record
+//! come out, by pipes.
+//!
+//! Invariants: one guest at a time; the runner has claimed what the guest's disk stands on; whatever
+//! becomes of the guest, a record is yielded, and nothing of the guest is left.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::ChildStdout;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use guest::{Disk, End, Guest, Image};
+use lab::event::Event;
+use lab::record::{GuestFacts, Outcome, Phase, Record};
+use lab::spec::TrialSpec;
+use trial::device::{Prepared, in_guest};
+
+use crate::guests::Guests;
+use crate::runner::{Executor, Pace};
+
+/// How long past its own bound a trial may take to give everything back, in a guest that lives.
+const GRACE: Duration = Duration::from_secs(120);
+
+/// Runs trials in guests.
+pub struct GuestExecutor<'a> {
+    guests: &'a Guests,
+    device: &'a dyn Prepared,
+    stopped: &'a dyn Fn() -> bool,
+}
+
+impl Executor for GuestExecutor<'_> {
+    fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
+        let started = Instant::now();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let host_load = host_load();
+        let mut talk =
+            Talk { phase: Phase::Mkfs, record: None, reason: String::new(), timed_out: None };
+        let place = spec.contender.place.guest().expect("it lives in a guest");
+        let image = self.guests.image(place);
+        let begun = self.device.claim_again().map_err(|error| error.to_string());
+        let booted = begun.and_then(|()| self.boot(image, spec));
+        let failure;
+        let mut facts = None;
+        match booted {
+            Err(problem) => failure = problem,
+            Ok(mut guest) => {
+                on_event(&Event::Status { text: format!("booting {place}") });
+                if guest.wait_ready(self.stopped) {
+                    self.converse(&mut guest, spec, &mut talk, on_event);
+                }
+                let is_done =
+                    talk.record.as_ref().is_some_and(|record| record.outcome == Outcome::Completed);
+                let ended = guest.end(!is_done);
+                failure = format!("the guest ended: {}{}", ended.end, talk.reason);
+                facts = Some(GuestFacts {
+                    kernel: image.lock().kernel.release.clone(),
+                    image: image.lock().id.clone(),
+                    acceleration: self.guests.machine.acceleration.to_string(),
+                    boot_ns: ended.boot.map(|boot| boot.as_nanos() as u64),
+                    host_load,
+                    end: ended.end.to_string(),
+                    console: if ended.end == End::Completed {
+                        String::new()
+                    } else {
+                        ended.console
+                    },
+                });
+            }
+        }
+        let mut record = talk.record.unwrap_or_else(|| {
+            let mut record = Record::begun(spec, unix.as_nanos() as u64);
+            record.elapsed_ns = started.elapsed().as_nanos() as u64;
+            let phase = talk.phase;
+            record.outcome = match ((self.stopped)(), talk.timed_out) {
+                (true, _) => Outcome::Interrupted { phase },
+                (false, Some(limit_ns)) => Outcome::TimedOut { phase, limit_ns },
+                (false, None) => Outcome::Failed {
+                    phase,
+                    message: failure,
+                    output: facts.as_ref().map_or(String::new(), |facts| facts.console.clone()),
+                },
+            };
+            record
+        });
+        record.guest = facts;
+        if record.outcome != Outcome::Completed {
+            self.device.note_left();
+        }
+        record
+    }
+
+    /// One after the other: no plan of ours has guests take turns.
+    fn execute_together(
+        &mut self,
+        specs: &[TrialSpec],
+        _: &mut Pace<'_>,
+        on_event: &mut dyn FnMut(&Event),
+    ) -> Vec<Record> {
+        let alone = specs.iter().map(|spec| TrialSpec { side_by_side: None, ..spec.clone() });
+        alone.map(|spec| self.execute(&spec, on_event)).collect()
+    }
+}
+
+/// What a guest has said so far.
+struct Talk {
+    phase: Phase,
+    record: Option<Record>,
+    /// What the trial said of its own end.
+    reason: String,
+    /// The bound that came first, in ns.
+    timed_out: Option<u64>,
+}
+
+impl<'a> GuestExecutor<'a> {
+    /// An executor for contenders of which each lives in one of these guests.
+    pub fn new(
+        guests: &'a Guests,
+        device: &'a dyn Prepared,
+        stopped: &'a dyn Fn() -> bool,
+    ) -> GuestExecutor<'a> {
+        GuestExecutor { guests, device, stopped }
+    }
+
+    fn boot(&self, image: &Image, spec: &TrialSpec) -> Result<Guest, String> {
+        let device = self.device.device();
+        let path = device.prepared.get("path").and_then(|path| path.as_str());
+        let Some(path) = path.filter(|_| device.layers.is_empty()) else {
+            return Err(format!("a guest's disk cannot stand on a device of kind {}", device.kind));
+        };
+        // Memory has no way past the page cache: it lies there.
+        let disk = Disk { path: path.into(), direct: device.kind != "mem", discard: spec.discard };
+        let trusted = trust::owner::words();
+        let mut words = vec!["trial", "--parent", "1"];
+        words.extend(trusted.iter().map(String::as_str));
+        image.boot(&self.guests.machine, Some(&disk), &words).map_err(|error| error.to_string())
+    }
+
+    fn converse(
+        &self,
+        guest: &mut Guest,
+        spec: &TrialSpec,
+        talk: &mut Talk,
+        on_event: &mut dyn FnMut(&Event),
+    ) {
+        let spec = TrialSpec {
+            device: Some(in_guest(guest::inside::DISK.as_ref())),
+            scratch: guest::inside::SCRATCH.into(),
+            ..spec.clone()
+        };
+        let until = spec.timeout_ns.map(|ns| Instant::now() + Duration::from_nanos(ns) + GRACE);
+        let (mut input, output) = guest.take_pipes();
+        let lines = read_lines(output);
+        let text = serde_json::to_string(&spec).expect("a spec has a JSON form");
+        // A guest that takes nothing any more says so by its end.
+        let _ = writeln!(input, "{text}").and_then(|()| input.flush());
+        loop {
+            match lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) => match serde_json::from_str(&line) {
+                    Ok(Event::Record { record }) => {
+                        talk.record = Some(*record);
+                        return;
+                    }
+                    Ok(Event::Error { message }) => talk.reason = format!(": {message}"),
+                    Ok(event) => {
+                        if let Event::Phase { phase } = &event {
+                            talk.phase = *phase;
+                        }
+                        on_event(&event);
+                    }
+                    Err(error) => on_event(&Event::Status {
+                        text: format!("the guest said something unexpected ({error}): {line}"),
+                    }),
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            talk.timed_out =
+                spec.timeout_ns.filter(|_| until.is_some_and(|until| Instant::now() >= until));
+            if guest.is_silent() || talk.timed_out.is_some() {
+                return guest.kill_silent();
+            }
+            if (self.stopped)() {
+                return guest.kill();
+            }
+        }
+    }
+}
+
+fn read_lines(output: ChildStdout) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The load of this machine over the last minute.
+fn host_load() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+}
