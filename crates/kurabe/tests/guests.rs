@@ -229,9 +229,10 @@ fn every_end_of_a_guest_is_told_from_the_others() {
 
 /// The emulators of a site.
 fn emulators(site: &Site) -> Vec<i32> {
+    // And none that is only asked for its version.
     let is_emulator = |process: &i32| {
-        fs::read_to_string(format!("/proc/{process}/comm"))
-            .is_ok_and(|name| name.starts_with("qemu"))
+        fs::read_to_string(format!("/proc/{process}/cmdline"))
+            .is_ok_and(|words| words.starts_with("/usr/bin/qemu") && words.contains("-kernel"))
     };
     site.processes().into_iter().filter(is_emulator).collect()
 }
