@@ -19,6 +19,10 @@ use crate::console::{ALIVE, MARK, READY};
 
 /// The emulator ends with twice the number written here and one.
 pub(crate) const EXIT_PORT: u64 = 0x501;
+/// What is written there for code 0: the emulator's own failures end it with 1.
+pub(crate) const IN_ORDER: u8 = 32;
+/// Greatest code that is told; as an end of the emulator it still fits.
+const CODE_MAX: u8 = 90;
 /// Name of the port that the command reads and writes.
 pub(crate) const PORT: &str = "kurabe";
 /// Name under which the host's files are shared.
@@ -166,7 +170,7 @@ fn run(words: &[String], port: File, on_console: bool) -> io::Result<u8> {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get() as u32 == child.id() => {
                 let code = status.exit_status().unwrap_or(-1);
-                return Ok(u8::try_from(code).unwrap_or(255).min(127));
+                return Ok(u8::try_from(code).unwrap_or(CODE_MAX));
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -174,10 +178,10 @@ fn run(words: &[String], port: File, on_console: bool) -> io::Result<u8> {
     }
 }
 
-/// Ends the guest: twice the code and one is what the emulator ends with.
+/// Ends the guest, and tells the code.
 fn leave(code: u8) {
     let port = File::options().write(true).open("/dev/port");
-    let _ = port.and_then(|port| port.write_all_at(&[code], EXIT_PORT));
+    let _ = port.and_then(|port| port.write_all_at(&[IN_ORDER + code.min(CODE_MAX)], EXIT_PORT));
 }
 
 fn say(text: &str) {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::console::Console;
 use crate::end::{End, Seen, classify};
-use crate::inside::{EXIT_PORT, ON_CONSOLE, PORT, SHARE};
+use crate::inside::{EXIT_PORT, IN_ORDER, ON_CONSOLE, PORT, SHARE};
 use crate::{Error, Image, program, sys};
 
 const EMULATOR: &str = "qemu-system-x86_64";
@@ -233,8 +233,8 @@ fn escaped(path: &Path) -> String {
 
 /// The code of the command of a guest that ended in order.
 fn code_of(status: Option<ExitStatus>) -> Option<u8> {
-    let code = status?.code()?;
-    (code % 2 == 1).then_some((code / 2) as u8)
+    let written = u8::try_from((status?.code()? - 1) / 2).ok()?;
+    written.checked_sub(IN_ORDER)
 }
 
 impl Guest {
@@ -293,7 +293,7 @@ impl Guest {
     pub fn end(mut self, failed: bool) -> Ended {
         drop((self.child.stdin.take(), self.child.stdout.take()));
         let ready = self.console.ready();
-        if ready.is_none() {
+        if ready.is_none() && matches!(self.child.try_wait(), Ok(None)) {
             self.kill_silent();
         }
         let status = self.wait_until(Instant::now() + LEAVE_MAX);
