@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use harness::{Site, root, signal, wait_until};
@@ -23,10 +23,30 @@ fn has(program: &str) -> bool {
     directories.iter().any(|directory| Path::new(directory).join(program).exists())
 }
 
-/// The packages of kernels that the tests use: fetched once.
-fn packages() -> Option<&'static Path> {
-    static PACKAGES: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
-    let packages = PACKAGES.get_or_init(|| {
+/// What several tests share, made by the first and removed with the last that has it. A static would
+/// never be removed.
+struct Shared<T>(Mutex<Weak<T>>);
+
+impl<T> Shared<T> {
+    const fn new() -> Shared<T> {
+        Shared(Mutex::new(Weak::new()))
+    }
+
+    fn get_or_make(&self, make: impl FnOnce() -> Option<T>) -> Option<Arc<T>> {
+        let mut shared = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let made = match shared.upgrade() {
+            Some(made) => made,
+            None => Arc::new(make()?),
+        };
+        *shared = Arc::downgrade(&made);
+        Some(made)
+    }
+}
+
+/// The packages of kernels that the tests use.
+fn packages() -> Option<Arc<tempfile::TempDir>> {
+    static PACKAGES: Shared<tempfile::TempDir> = Shared::new();
+    PACKAGES.get_or_make(|| {
         if !root() {
             return None;
         }
@@ -54,8 +74,7 @@ fn packages() -> Option<&'static Path> {
             return None;
         }
         Some(directory)
-    });
-    packages.as_ref().map(tempfile::TempDir::path)
+    })
 }
 
 fn lock_of(site: &Site) -> (PathBuf, Value) {
@@ -70,7 +89,7 @@ fn lock_of(site: &Site) -> (PathBuf, Value) {
 fn an_image_is_built_named_after_its_content_and_removed() {
     let Some(packages) = packages() else { return };
     let site = Site::new();
-    let packages = packages.display().to_string();
+    let packages = packages.path().display().to_string();
     let build = ["guest", "build", "debian", "--packages", packages.as_str()];
     let built = site.run(&build).expect(0);
     assert!(built.stdout.starts_with("debian  kernel "), "{}", built.stdout);
@@ -121,14 +140,20 @@ fn what_is_missing_is_said_before_anything_is_touched() {
     assert_eq!(fs::read_dir(site.own().join("guests/images")).unwrap().count(), 0);
 }
 
+/// A test's turn: no other one runs a guest.
+struct Turn {
+    _built: Arc<Site>,
+    _one: MutexGuard<'static, ()>,
+}
+
 /// A site with a guest, which was built once for all. One test at a time has one: two emulated
 /// processors beside each other only make both wait.
-fn site_with_guest() -> Option<(Site, MutexGuard<'static, ()>)> {
+fn site_with_guest() -> Option<(Site, Turn)> {
     static ONE: Mutex<()> = Mutex::new(());
-    static BUILT: OnceLock<Site> = OnceLock::new();
-    let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let packages = packages()?.display().to_string();
-    let built = BUILT.get_or_init(|| {
+    static BUILT: Shared<Site> = Shared::new();
+    let directory = packages()?;
+    let packages = directory.path().display().to_string();
+    let built = BUILT.get_or_make(|| {
         let site = Site::new();
         // What decides it has a test of its own.
         let guests = site.own().join("guests");
@@ -138,14 +163,15 @@ fn site_with_guest() -> Option<(Site, MutexGuard<'static, ()>)> {
         let probed = serde_json::json!({ "boot": boot, "acceleration": "tcg" });
         fs::write(guests.join("acceleration.json"), probed.to_string()).unwrap();
         site.run(&["guest", "build", "debian", "--packages", &packages]).expect(0);
-        site
-    });
+        Some(site)
+    })?;
+    let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let site = Site::new();
     let mut copy = Command::new("cp");
     assert!(
         copy.arg("-a").arg(built.own().join("guests")).arg(site.own()).status().unwrap().success()
     );
-    Some((site, one))
+    Some((site, Turn { _built: built, _one: one }))
 }
 
 fn ends(site: &Site) -> BTreeMap<String, (String, String)> {
