@@ -170,6 +170,7 @@ static STUDY: Level = Level {
         "baseline",
         "control",
         "leave-out-missing",
+        "on",
         "device",
         "layers",
         "discard",
