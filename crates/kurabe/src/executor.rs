@@ -23,7 +23,7 @@ use trial::scratch::Scratch;
 use trust::Directory;
 
 use crate::preflight::Pinned;
-use crate::runner::{Executor, Pace};
+use crate::runner::{Executor, Schedule};
 
 /// How long a stopped trial may take to unmount and detach before it is killed; the kernel gives
 /// back what it then still holds.
@@ -50,10 +50,10 @@ impl Executor for ProcessExecutor<'_> {
     fn execute_together(
         &mut self,
         specs: &[TrialSpec],
-        pace: &mut Pace<'_>,
+        schedule: &mut Schedule<'_>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
-        self.carry_out(specs, Some(pace), on_event)
+        self.carry_out(specs, Some(schedule), on_event)
     }
 }
 
@@ -111,18 +111,19 @@ impl<'a> ProcessExecutor<'a> {
 
     /// Carries trials out that live at the same time, and gives their records in their order. Each
     /// is begun when the one before it has only to settle, so that none makes its file system
-    /// beside another; then each waits for the turns that `pace` gives.
+    /// beside another; then each waits for the turns that `schedule` gives.
     fn carry_out(
         &mut self,
         specs: &[TrialSpec],
-        mut pace: Option<&mut Pace<'_>>,
+        mut schedule: Option<&mut Schedule<'_>>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
         let (sender, lines) = channel();
         let mut trials: Vec<Talk<'a>> = Vec::new();
         let mut is_ending = false;
         loop {
-            let is_stopped = (self.stopped)() || pace.as_ref().is_some_and(|pace| pace.is_over());
+            let is_stopped =
+                (self.stopped)() || schedule.as_ref().is_some_and(|schedule| schedule.is_over());
             if trials.len() < specs.len()
                 && trials.last().is_none_or(|last| last.state != State::Beginning)
             {
@@ -131,16 +132,16 @@ impl<'a> ProcessExecutor<'a> {
             } else if trials.iter().all(|trial| trial.state == State::Ended) {
                 break;
             }
-            if let Some(pace) = &mut pace
+            if let Some(schedule) = &mut schedule
                 && trials.len() == specs.len()
             {
-                pass_the_turn(&mut trials, pace, &mut is_ending);
+                pass_the_turn(&mut trials, schedule, &mut is_ending);
             }
             match lines.recv_timeout(LOOK_INTERVAL) {
                 Ok((number, Some(line))) => {
                     let said = trials[number].hear(&line, on_event);
-                    if let (Some(slice), Some(pace)) = (said, &mut pace) {
-                        pace.took(&slice);
+                    if let (Some(slice), Some(schedule)) = (said, &mut schedule) {
+                        schedule.took(&slice);
                     }
                 }
                 Ok((number, None)) => trials[number].state = State::Ended,
@@ -150,7 +151,7 @@ impl<'a> ProcessExecutor<'a> {
                 trials.iter_mut().for_each(Talk::stop);
             }
         }
-        let is_stopped = (self.stopped)() || pace.is_some_and(|pace| pace.is_over());
+        let is_stopped = (self.stopped)() || schedule.is_some_and(|schedule| schedule.is_over());
         trials.into_iter().map(|trial| self.record_of(trial, is_stopped)).collect()
     }
 
@@ -370,7 +371,7 @@ impl Talk<'_> {
 
 /// Gives the next turn when nobody has one and everybody is ready for it; when there are no more,
 /// ends the trials one after the other.
-fn pass_the_turn(trials: &mut [Talk<'_>], pace: &mut Pace<'_>, is_ending: &mut bool) {
+fn pass_the_turn(trials: &mut [Talk<'_>], schedule: &mut Schedule<'_>, is_ending: &mut bool) {
     let is_busy = |trial: &Talk<'_>| {
         matches!(trial.state, State::Beginning | State::Settling | State::Turn | State::Ending)
     };
@@ -380,7 +381,7 @@ fn pass_the_turn(trials: &mut [Talk<'_>], pace: &mut Pace<'_>, is_ending: &mut b
     let live: Vec<usize> =
         (0..trials.len()).filter(|number| trials[*number].state == State::Ready).collect();
     if !*is_ending {
-        match pace.next(&live) {
+        match schedule.next(&live) {
             Some((number, turn)) => return trials[number].give(&turn),
             None => *is_ending = true,
         }

@@ -16,7 +16,7 @@ use lab::spec::TrialSpec;
 use trial::device::{Prepared, in_guest};
 
 use crate::guests::Guests;
-use crate::runner::{Executor, Pace};
+use crate::runner::{Executor, Schedule};
 
 /// How long past its own bound a trial may take to give everything back, in a guest that lives.
 const GRACE: Duration = Duration::from_secs(120);
@@ -93,7 +93,7 @@ impl Executor for GuestExecutor<'_> {
     fn execute_together(
         &mut self,
         specs: &[TrialSpec],
-        _: &mut Pace<'_>,
+        _: &mut Schedule<'_>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
         let alone = specs.iter().map(|spec| TrialSpec { side_by_side: None, ..spec.clone() });

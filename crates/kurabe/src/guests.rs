@@ -27,7 +27,7 @@ pub fn act(action: &GuestAction) -> Result<u8, Failure> {
             let image = store.build(&kernel, packages.as_deref(), &needs(), &mut note);
             let image = image.map_err(failure)?;
             let machine = machine(&store, &image)?;
-            print(&format!("{}{}\n", row(&store, image.lock()), remark(&machine)));
+            print(&format!("{}{}\n", row(&store, image.lock()), acceleration(&machine)));
         }
         GuestAction::List => {
             let locks = store.list().map_err(failure)?;
@@ -143,7 +143,7 @@ fn row(store: &Store, lock: &Lock) -> String {
     format!("{}  kernel {}{package}, {size} MiB, image {}", lock.place, kernel.release, lock.id)
 }
 
-fn remark(machine: &Machine) -> &'static str {
+fn acceleration(machine: &Machine) -> &'static str {
     match machine.acceleration {
         guest::Acceleration::Kvm => ", KVM",
         guest::Acceleration::Tcg => ", TCG: this machine has no KVM that boots a guest",

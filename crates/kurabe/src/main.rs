@@ -12,13 +12,13 @@ mod load_flags;
 mod machine;
 mod manual;
 mod preflight;
+mod prepare;
 mod presentation;
 mod progress;
 mod reporting;
 mod runner;
 mod session;
 mod side_by_side;
-mod sitting;
 mod studies;
 mod terminal;
 
@@ -40,10 +40,10 @@ fn main() -> ExitCode {
         Action::ServeCuts { room } => return trial::crash::server::main(&room),
         Action::Load => return trial::workload::main(),
         Action::Serve { point, layers } => return trial::device::served::main(&point, &layers),
-        Action::Compare(args) => session::compare(&args),
-        Action::Run(args) => session::run_file(&args),
+        Action::Compare(args) => prepare::compare(&args),
+        Action::Run(args) => prepare::run_file(&args),
         Action::Studies { name } => studies::studies(name.as_deref()),
-        Action::Resume(args) => session::resume(&args),
+        Action::Resume(args) => prepare::resume(&args),
         Action::Report(args) => reporting::report(&args),
         Action::Crash(args) => crash::crash(&args),
         Action::Ack(args) => crash::acknowledge(&args),

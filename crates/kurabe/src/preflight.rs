@@ -12,8 +12,8 @@ use trial::device::DeviceRequest;
 use trial::filesystem::{self, Access};
 use trial::user::User;
 use trust::Directory;
+use vocabulary::capacity::Capacity;
 use vocabulary::kind::Ground;
-use vocabulary::room::Room;
 
 use crate::exit::Failure;
 use crate::terminal;
@@ -47,9 +47,9 @@ pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Fa
     {
         problems.push(format!("--output: {refused}"));
     }
-    let room = room(study, &request);
+    let capacity = capacity(study, &request);
     for workload in &study.workloads {
-        problems.extend(workload_problems(study, workload, room.as_ref()));
+        problems.extend(workload_problems(study, workload, capacity.as_ref()));
     }
     problems.extend(user_problems(study));
     // The claim comes last: where something else is in the way, nobody opens the device.
@@ -96,10 +96,14 @@ fn contender_problems(
     problems
 }
 
-fn workload_problems(study: &Study, workload: &Workload, room: Option<&Room>) -> Vec<String> {
+fn workload_problems(
+    study: &Study,
+    workload: &Workload,
+    capacity: Option<&Capacity>,
+) -> Vec<String> {
     let mut problems = command_problems(workload);
     let name = &workload.name;
-    if let Err(problem) = KINDS.open(&workload.load).and_then(|load| load.check(room)) {
+    if let Err(problem) = KINDS.open(&workload.load).and_then(|load| load.check(capacity)) {
         problems.push(format!("workload '{name}': {problem}"));
     }
     for contender in &study.contenders {
@@ -300,15 +304,15 @@ pub fn read_files(study: &mut Study) -> Result<(), Failure> {
 
 /// The space that a load has: the device's, or what is free where the smallest of the existing
 /// directories lies.
-pub fn room(study: &Study, request: &DeviceRequest) -> Option<Room> {
+pub fn capacity(study: &Study, request: &DeviceRequest) -> Option<Capacity> {
     if needs_device(study) {
-        return Some(Room { bytes: request.size_bytes()?, holder: "the device".into() });
+        return Some(Capacity { bytes: request.size_bytes()?, holder: "the device".into() });
     }
     let directories = study.contenders.iter().filter_map(|entry| entry.place.directory());
-    let rooms = directories.filter_map(|directory| {
+    let capacities = directories.filter_map(|directory| {
         let space = rustix::fs::statvfs(directory).ok()?;
         let bytes = space.f_bavail.saturating_mul(space.f_frsize);
-        Some(Room { bytes, holder: format!("the file system of {}", directory.display()) })
+        Some(Capacity { bytes, holder: format!("the file system of {}", directory.display()) })
     });
-    rooms.min_by_key(|room| room.bytes)
+    capacities.min_by_key(|capacity| capacity.bytes)
 }

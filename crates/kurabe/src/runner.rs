@@ -17,21 +17,21 @@ use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
 use lab::spec::{Device, TrialSpec};
 
-mod pace;
+mod schedule;
 
-pub use pace::{Length, Pace};
+pub use schedule::{Length, Schedule};
 
 /// Carries trials out, somewhere.
 pub trait Executor {
     /// Runs the trial and always yields a record: a trial that died is a record of its death.
     fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record;
 
-    /// Runs trials that live at the same time and take the turns that `pace` gives; yields a record
+    /// Runs trials that live at the same time and take the turns that `schedule` gives; yields a record
     /// for each, in their order.
     fn execute_together(
         &mut self,
         specs: &[TrialSpec],
-        pace: &mut Pace<'_>,
+        schedule: &mut Schedule<'_>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record>;
 }
@@ -52,7 +52,7 @@ pub trait Observer {
 pub struct Position<'a> {
     /// The trial.
     pub spec: &'a TrialSpec,
-    /// Trials that ended so far, in this sitting and before.
+    /// Trials that ended so far, in this session and before.
     pub trials_done: usize,
     /// Trials until the least number of blocks; later, until the end of the current block.
     pub trials_expected: usize,
@@ -93,9 +93,9 @@ pub enum End {
 pub struct Surroundings<'a> {
     /// The prepared device, where one is needed.
     pub device: Option<Device>,
-    /// Number of this sitting, from 1.
-    pub sitting: u32,
-    /// Time since the study began, earlier sittings included.
+    /// Number of this session, from 1.
+    pub session: u32,
+    /// Time since the study began, earlier sessions included.
     pub elapsed: &'a dyn Fn() -> Duration,
     /// Whether the user wants to stop.
     pub stopped: &'a dyn Fn() -> bool,
@@ -110,8 +110,8 @@ const FAILURES_MAX: usize = 2;
 /// the command is broken, and not a contender.
 const FAILED_BLOCKS_MAX: usize = 2;
 
-/// Carries the plan out. `records` are those that stand of earlier sittings; they grow as trials
-/// end, and lose what this sitting supersedes.
+/// Carries the plan out. `records` are those that stand of earlier sessions; they grow as trials
+/// end, and lose what this session supersedes.
 pub fn run(
     plan: &Plan,
     records: &mut Vec<Record>,
@@ -127,15 +127,15 @@ pub fn run(
         for unit in block.trials.chunk_by(|one, other| one.workload == other.workload) {
             let again = is_half_done(plan, records, surroundings, &step, unit);
             let is_wanted =
-                |trial: &&PlannedTrial| wanted(plan, records, surroundings.sitting, &step, trial);
+                |trial: &&PlannedTrial| wanted(plan, records, surroundings.session, &step, trial);
             let block_trials = unit.iter().filter(is_wanted).count() as u32;
-            let sitting = if again { surroundings.sitting } else { 0 };
+            let session = if again { surroundings.session } else { 0 };
             let mut open = Vec::new();
             for trial in unit {
                 if fails_throughout(plan, records, surroundings, block, trial) {
                     end = End::Failing;
-                } else if !is_done(records, trial, sitting)
-                    && wanted(plan, records, surroundings.sitting, &step, trial)
+                } else if !is_done(records, trial, session)
+                    && wanted(plan, records, surroundings.session, &step, trial)
                 {
                     open.push(*trial);
                 }
@@ -144,7 +144,7 @@ pub fn run(
             for together in open.chunks(if is_together { open.len().max(1) } else { 1 }) {
                 // Failures of the trials before may have left nothing to do.
                 let still = |trial: &&PlannedTrial| {
-                    wanted(plan, records, surroundings.sitting, &step, trial)
+                    wanted(plan, records, surroundings.session, &step, trial)
                 };
                 let together: Vec<PlannedTrial> = together.iter().filter(still).copied().collect();
                 if together.is_empty() {
@@ -169,7 +169,7 @@ pub fn run(
                 }
                 if again {
                     let of_unit = |record: &Record| unit.iter().any(|t| t.trial == record.trial);
-                    records.retain(|record| record.sitting >= sitting || !of_unit(record));
+                    records.retain(|record| record.session >= session || !of_unit(record));
                 }
                 for (number, spec) in specs.iter().enumerate() {
                     let ended = records.iter().filter(|record| record.has_ended()).count();
@@ -187,10 +187,11 @@ pub fn run(
                     true => {
                         let length = length(plan, records, block, budget_left);
                         let seed = specs[0].order_seed;
-                        let mut pace = Pace::new(seed, length, surroundings.elapsed);
+                        let mut schedule = Schedule::new(seed, length, surroundings.elapsed);
                         let on_event = &mut |event: &Event| observer.event(event);
-                        let mut carried = executor.execute_together(&specs, &mut pace, on_event);
-                        carried.iter_mut().for_each(|r| r.sitting = surroundings.sitting);
+                        let mut carried =
+                            executor.execute_together(&specs, &mut schedule, on_event);
+                        carried.iter_mut().for_each(|r| r.session = surroundings.session);
                         carried
                     }
                 };
@@ -221,10 +222,10 @@ pub fn run(
     Ok(end)
 }
 
-/// Whether a trial was carried out, in this sitting or one since.
-fn is_done(records: &[Record], trial: &PlannedTrial, sitting: u32) -> bool {
+/// Whether a trial was carried out, in this session or one since.
+fn is_done(records: &[Record], trial: &PlannedTrial, session: u32) -> bool {
     records.iter().any(|record| {
-        record.trial == trial.trial && record.has_ended() && record.sitting >= sitting
+        record.trial == trial.trial && record.has_ended() && record.session >= session
     })
 }
 
@@ -270,12 +271,12 @@ pub fn next_fits(plan: &Plan, records: &[Record], elapsed: Duration) -> bool {
 
 /// The first trial that is wanted and was not carried out.
 fn next_trial(plan: &Plan, records: &[Record]) -> Option<PlannedTrial> {
-    let next_sitting = records.iter().map(|record| record.sitting).max().unwrap_or(0) + 1;
+    let next_session = records.iter().map(|record| record.session).max().unwrap_or(0) + 1;
     plan.blocks.iter().find_map(|block| {
         let step = step_of(plan, records, block);
         let open = block.trials.iter().find(|trial| {
             let done = |record: &Record| record.trial == trial.trial && record.has_ended();
-            !records.iter().any(done) && wanted(plan, records, next_sitting, &step, trial)
+            !records.iter().any(done) && wanted(plan, records, next_session, &step, trial)
         });
         open.copied()
     })
@@ -304,7 +305,7 @@ fn carry_out(
     spec: &TrialSpec,
 ) -> Record {
     let mut record = executor.execute(spec, &mut |event| observer.event(event));
-    record.sitting = surroundings.sitting;
+    record.session = surroundings.session;
     let cut_by_budget = spec.timeout_ns != plan.study.timeout_ns;
     if let Outcome::TimedOut { phase, .. } = record.outcome
         && cut_by_budget
@@ -314,7 +315,7 @@ fn carry_out(
     record
 }
 
-/// Whether earlier sittings carried out some of these trials of one block and workload, and left
+/// Whether earlier sessions carried out some of these trials of one block and workload, and left
 /// others that are still wanted. Then all of them are carried out again: what is compared with
 /// each other has to stand on one filling of the device.
 fn is_half_done(
@@ -328,15 +329,15 @@ fn is_half_done(
         records.iter().find(|record| record.trial == trial.trial && record.has_ended())
     };
     let earlier = |trial: &PlannedTrial| {
-        done(trial).is_some_and(|record| record.sitting < surroundings.sitting)
+        done(trial).is_some_and(|record| record.session < surroundings.session)
     };
     unit.iter().any(earlier)
         && unit.iter().any(|trial| {
-            done(trial).is_none() && wanted(plan, records, surroundings.sitting, step, trial)
+            done(trial).is_none() && wanted(plan, records, surroundings.session, step, trial)
         })
 }
 
-/// Whether every trial of the workload failed in each of the last blocks that this sitting tried
+/// Whether every trial of the workload failed in each of the last blocks that this session tried
 /// before this one.
 fn fails_throughout(
     plan: &Plan,
@@ -347,10 +348,10 @@ fn fails_throughout(
 ) -> bool {
     let workload = &plan.study.workloads[trial.workload].name;
     let mut blocks: BTreeMap<u32, bool> = BTreeMap::new();
-    let of_sitting = records.iter().filter(|record| {
-        !record.warmup && record.workload == *workload && record.sitting == surroundings.sitting
+    let of_session = records.iter().filter(|record| {
+        !record.warmup && record.workload == *workload && record.session == surroundings.session
     });
-    for record in of_sitting.filter(|record| record.block < block.block) {
+    for record in of_session.filter(|record| record.block < block.block) {
         *blocks.entry(record.block).or_default() |= record.outcome == Outcome::Completed;
     }
     !block.warmup
@@ -364,12 +365,12 @@ fn step_of(plan: &Plan, records: &[Record], block: &PlannedBlock) -> Option<Next
 }
 
 /// Whether the trial is still wanted: its comparison is still open, and its contender does not fail
-/// whenever it is tried. When everything failed under the workload in the sittings
+/// whenever it is tried. When everything failed under the workload in the sessions
 /// before, the user was told to mend the cause and to go on: their failures say nothing of this one.
 fn wanted(
     plan: &Plan,
     records: &[Record],
-    sitting: u32,
+    session: u32,
     step: &Option<NextStep>,
     trial: &PlannedTrial,
 ) -> bool {
@@ -377,11 +378,11 @@ fn wanted(
     let label = &plan.study.contenders[trial.contender].label;
     let of_workload = || records.iter().filter(|record| record.workload == *workload);
     let all_failed = !of_workload()
-        .any(|record| record.sitting < sitting && record.outcome == Outcome::Completed);
+        .any(|record| record.session < session && record.outcome == Outcome::Completed);
     let own = of_workload().filter(|record| {
         record.contender.label == *label
             && record.has_ended()
-            && (record.sitting >= sitting || !all_failed)
+            && (record.session >= session || !all_failed)
     });
     let (mut failures, mut successes) = (0, 0);
     for record in own {
@@ -418,7 +419,7 @@ fn limit_by_budget(
         return Limit::Spent;
     }
     let left_ns = left.as_nanos() as u64;
-    // Trials that take turns are bounded together, by their pace.
+    // Trials that take turns are bounded together, by their schedule.
     if spec.side_by_side.is_some() {
         return Limit::Left(Some(left));
     }

@@ -1,242 +1,421 @@
-//! From what the user asked to a sitting: resolves the study, refuses what cannot be done before
-//! anything is touched, and opens the result.
+//! One session of a study: prepares the device, lets the runner loop, gives everything back, and
+//! shows the result. Every `kurabe resume` is another session under the same plan.
+//!
+//! Invariant: whatever ends it, what was taken is given back, or said to be still there.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use lab::analysis::{Analysis, control_words};
+use lab::condition;
+use lab::event::Event;
 use lab::plan::Plan;
-use lab::result::{PLAN_FILE, ResultError, ResultWriter, STUDY_FILE, StoredResult, read_plan};
-use lab::spec::{Output, Workload};
-use lab::study::{Study, StudyError, StudyText};
-use lab::study_file;
-use loads::KINDS;
-use serde_json::Value;
+use lab::record::{Outcome, Record};
+use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
+use lab::study::Study;
+use report::source::{Source, memory_bytes};
+use serde_json::{Value, json};
+use trial::device::{DeviceError, Prepared};
+use trial::facts::Machine;
 use trial::filesystem;
-use trust::Refused;
-use trust::text::line;
+use trial::ledger::{self, Ledger};
+use trial::stop::Stop;
+use trust::Directory;
 
-use crate::exit::{self, Failure};
-use crate::flags::{
-    CompareArgs, PresentArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field,
-};
-use crate::load_flags;
-use crate::preflight::{device_request, preflight, read_files, room};
-use crate::presentation::Presentation;
-use crate::side_by_side;
-use crate::sitting::Sitting;
-use crate::studies;
+use crate::executor::ProcessExecutor;
+use crate::exit::{self, Failure, SIGNAL_BASE};
+use crate::guest_executor::GuestExecutor;
+use crate::guests::Guests;
+use crate::preflight::{Pinned, device_request, needs_device};
+use crate::presentation::{Exports, Presentation};
+use crate::progress::{Progress, rough};
+use crate::reporting;
+use crate::runner::{self, End, Observer, Position, Surroundings};
 use crate::terminal;
 
-/// `kurabe compare`.
-pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
-    let text = args.study_text();
-    if !text.workloads.iter().any(|workload| workload.names_a_load(KINDS)) {
-        return Err(Failure::refused(format!(
-            "COMMAND: is missing; give a command after '--', or another load: {}",
-            load_flags::names(KINDS)
-        )));
-    }
-    let study = text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags)?;
-    if args.print_study {
-        check_options(&study)?;
-        terminal::print(&file_of(&text));
-        return Ok(exit::OK);
-    }
-    if args.print_plan {
-        return print_plan(study, args.study.destroy.as_deref());
-    }
-    begin(&text, study, &args.study, &args.present)
+/// A session that is about to begin.
+pub struct Session {
+    /// What is to be carried out.
+    pub plan: Plan,
+    /// The real device that may be destroyed, as it was said on the command line.
+    pub destroy: Option<String>,
+    /// The directories of `dir:` contenders as they are now, each with its device and inode.
+    pub directories: Vec<Pinned>,
+    /// The records of earlier sessions that stand.
+    pub records: Vec<Record>,
+    /// Time that earlier sessions took.
+    pub spent_before: Duration,
+    /// The facts of the last session before, or null.
+    pub facts: Value,
+    /// The result.
+    pub writer: ResultWriter,
+    /// How to show it.
+    pub presentation: Presentation,
+    /// What the user is told before the first trial.
+    pub notes: Vec<String>,
 }
 
-/// An error of the study, for somebody who typed flags.
-fn in_flags(error: StudyError) -> Failure {
-    Failure::refused(format!("{}: {}", flag_of_field(&error.field), error.problem))
+impl Session {
+    /// Carries the plan out and says with which code to exit.
+    pub fn carry_out(mut self) -> Result<u8, Failure> {
+        let begun = Instant::now();
+        let stop = Stop::on_signals().map_err(Failure::broken)?;
+        let look = self.presentation.look;
+        let mut progress = Progress::new(look, self.plan.study.workloads.len() > 1);
+        progress.say(&self.headline());
+        for note in &self.notes {
+            progress.say(note);
+        }
+        let mut all_given_back = true;
+        if let Some(why) = self.nothing_to_do() {
+            progress.say(&why);
+        } else {
+            let own = match Directory::own() {
+                Ok(own) => own,
+                Err(refused) => {
+                    self.writer.withdraw();
+                    return Err(Failure::refused(format!("kurabe's own directory: {refused}")));
+                }
+            };
+            clean_first(&own, &progress);
+            let ledger = Ledger::start(&own).map_err(|error| {
+                let place = own.path().display();
+                Failure::broken(format!("the ledger in {place} cannot be written: {error}"))
+            })?;
+            let result = self.with_device(begun, &own, &ledger, &stop, &mut progress);
+            progress.finish();
+            match result {
+                Ok(given_back) => all_given_back = given_back,
+                Err(failure) if stop.signal().is_some() => {
+                    // Stopped while preparing, or broken by something that must not go unsaid.
+                    progress.say(&failure.message);
+                    return Ok(signal_code(&stop).unwrap_or(failure.code));
+                }
+                Err(failure) => {
+                    // What is refused leaves nothing behind, no result directory either.
+                    if failure.code == exit::REFUSED {
+                        self.writer.withdraw();
+                    }
+                    return Err(failure);
+                }
+            }
+        }
+        let directory = self.writer.directory().clone();
+        let source = StoredResult::read_in(directory.clone()).map(Source::of);
+        let source = source.map_err(Failure::broken)?;
+        self.publish(&source)?;
+        if look.live || look.lines {
+            // The progress went to standard error; on a terminal both end up on one screen.
+            terminal::note("");
+        }
+        terminal::show(&self.presentation.screen(&source));
+        for words in control_words(&source.analysis) {
+            progress.say(&words);
+        }
+        if let Some(words) = self.outlook(&source.analysis) {
+            progress.say(&words);
+        }
+        // The records are safe; a page that cannot be written can be made again.
+        match reporting::write_page(&directory, &source) {
+            Ok(path) => progress.say(&format!("report: {}", path.display())),
+            Err(error) => progress.say(&format!("the report could not be written: {error}")),
+        }
+        Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&source.analysis, all_given_back)))
+    }
+
+    /// What is open, how much more it may take, and how to go on.
+    fn outlook(&self, analysis: &Analysis) -> Option<String> {
+        let forecast = analysis.forecast.filter(|forecast| forecast.open > 0)?;
+        let directory = self.writer.directory().path().display().to_string();
+        let more = forecast.more().unwrap_or(self.plan.stop_rule.max_blocks);
+        let range = forecast.blocks.map_or(String::new(), |_| format!("{forecast}: "));
+        Some(format!(
+            "{} of {} comparisons are open; {range}kurabe resume {directory} --more {more}",
+            forecast.open, forecast.comparisons
+        ))
+    }
+
+    /// What is about to be compared.
+    fn headline(&self) -> String {
+        let study = &self.plan.study;
+        let names = |names: Vec<&str>| names.join(", ");
+        let blocks = match (study.blocks_min, study.blocks_max) {
+            (1, 1) => "1 block".to_string(),
+            (least, most) if least == most => format!("{least} blocks"),
+            (least, most) => format!("{least} to {most} blocks"),
+        };
+        let device =
+            if needs_device(study) { format!(" on {}", study.device) } else { String::new() };
+        let user = study.user.as_ref().map_or(String::new(), |user| format!(" as user {user}"));
+        format!(
+            "{}: {} under {}{user}{device}, {blocks}, seed {}",
+            study.name,
+            names(study.contenders.iter().map(|contender| contender.label.as_str()).collect()),
+            names(study.workloads.iter().map(|workload| workload.name.as_str()).collect()),
+            self.plan.seed,
+        )
+    }
+
+    /// Why no trial would be carried out, known before the device is filled for nothing.
+    fn nothing_to_do(&self) -> Option<String> {
+        if runner::is_complete(&self.plan, &self.records) {
+            return Some(
+                "every trial of the plan has been carried out; nothing is left to do".into(),
+            );
+        }
+        let budget = self.budget()?;
+        // What the last filling took, this one will take too.
+        let fill_ns = self.facts.pointer("/device/fill_ns").and_then(Value::as_u64);
+        let fill = Duration::from_nanos(fill_ns.unwrap_or(0));
+        let why = match self.spent_before {
+            spent if spent >= budget => "is spent",
+            spent if !runner::next_fits(&self.plan, &self.records, spent + fill) => {
+                "leaves no time for another trial"
+            }
+            _ => return None,
+        };
+        Some(format!(
+            "the budget of {} {why}; to go on: kurabe resume RESULT --more BLOCKS",
+            rough(budget)
+        ))
+    }
+
+    fn budget(&self) -> Option<Duration> {
+        self.plan.study.budget_ns.map(Duration::from_nanos)
+    }
+
+    /// Prepares the device and carries the plan out on it. When it returns, everything that was
+    /// taken is given back; whether that is so is what it says.
+    fn with_device(
+        &mut self,
+        begun: Instant,
+        own: &Directory,
+        ledger: &Ledger,
+        stop: &Stop,
+        progress: &mut Progress,
+    ) -> Result<bool, Failure> {
+        let spent_before = self.spent_before;
+        let elapsed = || spent_before + begun.elapsed();
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let study = &self.plan.study;
+        // Before the device is touched: a kernel may be missing.
+        let guests = Guests::of(study, own)?;
+        let prepared = match needs_device(study) {
+            false => None,
+            true => {
+                Some(prepare_device(study, self.destroy.as_deref(), own, &elapsed, stop, progress)?)
+            }
+        };
+        self.facts = json!({
+            "schema": self.plan.schema,
+            "started_unix_ns": started.as_nanos() as u64,
+            "machine": Machine::read(),
+            "device": prepared.as_ref().map(|prepared| prepared.facts()),
+            "tools": tool_versions(study),
+            "guests": guests.as_ref().map(Guests::facts),
+            "load": study.user.as_ref().map(|user| json!({ "user": user })),
+            "command_line": std::env::args().collect::<Vec<_>>(),
+        });
+        let session = self.writer.begin_session(&self.facts).map_err(Failure::broken)?;
+        // Not before the device is there: what is refused leaves no result.
+        progress.say(&format!("result: {}", self.writer.directory().path().display()));
+        let stopped = || stop.signal().is_some();
+        let surroundings = Surroundings {
+            device: prepared.as_ref().map(|prepared| prepared.device().clone()),
+            session,
+            elapsed: &elapsed,
+            stopped: &stopped,
+            memory_bytes: memory_bytes(&self.facts),
+        };
+        let mut executor =
+            ProcessExecutor::new(own, ledger, prepared.as_deref(), &self.directories, &stopped);
+        let mut guest_executor = guests
+            .as_ref()
+            .zip(prepared.as_deref())
+            .map(|(guests, device)| GuestExecutor::new(guests, device, &stopped));
+        let directory = self.writer.directory().clone();
+        let mut observer = SessionObserver {
+            progress,
+            directory: &directory,
+            exports: &self.presentation.exports.files(),
+        };
+        let end = runner::run(
+            &self.plan,
+            &mut self.records,
+            &surroundings,
+            match &mut guest_executor {
+                Some(in_guests) => in_guests,
+                None => &mut executor,
+            },
+            &mut self.writer,
+            &mut observer,
+        );
+        let left = executor.give_back();
+        drop(executor);
+        drop(prepared);
+        if !left.is_empty() {
+            progress
+                .say(&format!("could not be given back: {}; run 'kurabe clean'", left.join("; ")));
+        }
+        if let Some(words) = self.words_of(end.map_err(Failure::broken)?, left.is_empty()) {
+            progress.say(&words);
+        }
+        Ok(left.is_empty())
+    }
+
+    /// What the user is told of the end, unless it is the planned one.
+    fn words_of(&self, end: End, all_given_back: bool) -> Option<String> {
+        let resume = format!("kurabe resume {}", self.writer.directory().path().display());
+        match end {
+            End::Complete => None,
+            End::Budget => Some(format!(
+                "the budget of {} ended the study; to go on: {resume} --more BLOCKS",
+                rough(self.budget().unwrap_or_default())
+            )),
+            End::Stopped if all_given_back => {
+                Some(format!("stopped; everything was given back. Go on by: {resume}"))
+            }
+            End::Stopped => Some(format!("stopped. Go on by: {resume}")),
+            End::Failing => Some(format!(
+                "under {} every trial failed, block after block, so no more were tried; mend the cause, then go on by: {resume}",
+                self.failing_workloads().join(", ")
+            )),
+        }
+    }
+
+    /// The workloads whose last trials all failed.
+    fn failing_workloads(&self) -> Vec<&str> {
+        let failed = |workload: &str| {
+            let of = self.records.iter().filter(|record| record.workload == workload);
+            let last = of.clone().map(|record| record.block).max();
+            of.filter(|record| Some(record.block) == last)
+                .all(|record| record.outcome != Outcome::Completed)
+        };
+        let names = self.plan.study.workloads.iter().map(|workload| workload.name.as_str());
+        names.filter(|name| failed(name)).collect()
+    }
+
+    fn publish(&self, source: &Source) -> Result<(), Failure> {
+        let comparisons = source.analysis.all_comparisons();
+        self.writer.write_json(COMPARISONS_FILE, &comparisons).map_err(Failure::broken)?;
+        self.presentation.exports.write(source).map_err(Failure::broken)
+    }
+
+    fn exit_code(&self, analysis: &Analysis, all_given_back: bool) -> u8 {
+        let failed = |record: &Record| {
+            matches!(record.outcome, Outcome::Failed { .. } | Outcome::TimedOut { .. })
+        };
+        // A study that measured nothing is no success, whatever ended it.
+        let measured = self.records.iter().any(|record| record.outcome == Outcome::Completed);
+        if self.records.iter().any(failed) || !measured || !all_given_back {
+            return exit::TRIAL_FAILED;
+        }
+        let any = |outcome| analysis.gates.iter().any(|gate| gate.outcome == outcome);
+        if any(condition::Outcome::Fails) {
+            exit::GATE_FAILS
+        } else if any(condition::Outcome::Inconclusive) || any(condition::Outcome::NotTested) {
+            exit::GATE_INCONCLUSIVE
+        } else {
+            exit::OK
+        }
+    }
 }
 
-/// Refuses options that a tool would refuse later, so that nothing is printed that cannot run.
-fn check_options(study: &Study) -> Result<(), Failure> {
-    for workload in &study.workloads {
-        KINDS.open(&workload.load).and_then(|load| load.check_options()).map_err(|problem| {
-            Failure::refused(format!("workload '{}': {problem}", workload.name))
-        })?;
-    }
-    Ok(())
+fn signal_code(stop: &Stop) -> Option<u8> {
+    stop.signal().map(|number| SIGNAL_BASE + number as u8)
 }
 
-/// What the loads are going to do, without doing it.
-fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
-    read_files(&mut study)?;
-    check_options(&study)?;
-    let request = device_request(&study, destroy)?;
-    let room = room(&study, &request);
-    for workload in &study.workloads {
-        let refused =
-            |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));
-        let load = KINDS.open(&workload.load).map_err(refused)?;
-        let text = load.plan(room.as_ref()).map_err(refused)?;
-        let order = side_by_side::words(&study, workload, &request);
-        terminal::print(&format!("{}\ncontenders            {order}\n{text}\n", workload.name));
-    }
-    Ok(exit::OK)
-}
-
-/// `kurabe run`.
-pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
-    let source = studies::open(&args.study_file)?;
-    let path = &source.path;
-    let (mut text, whole) =
-        study_file::load(path, &source.text, studies::catalogue(&filesystem::names()))
-            .map_err(Failure::refused)?;
-    studies::check_publication(&whole)
-        .map_err(|error| Failure::refused(study_file::locate(path, &source.text, &error)))?;
-    let profile = source.profile(args, &mut text).map_err(in_flags)?;
-    args.study.apply(&mut text);
-    args.present.show.apply(&mut text);
-    // What was wrong in the file itself was found above; what is wrong now came from a flag.
-    let mut study = text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags)?;
-    study.reduced = profile.reduces(&whole, &study);
-    if args.print_study {
-        check_options(&study)?;
-        terminal::print(&file_of(&text));
-        return Ok(exit::OK);
-    }
-    if args.print_plan {
-        return print_plan(study, args.study.destroy.as_deref());
-    }
-    if args.present.show.style != Some(Style::None) {
-        terminal::note(&profile.words);
-    }
-    begin(&text, study, &args.study, &args.present)
-}
-
-/// The study file that equals what was asked, but for what is said on the command line alone.
-fn file_of(text: &StudyText) -> String {
-    let file = study_file::print(text);
-    match text.device.as_deref().filter(|device| device.starts_with('/')) {
-        None => file,
-        Some(device) => format!(
-            "# Everything on {} is lost: whoever starts this study confirms it by --destroy NAME,\n\
-             # on the command line and each time.\n{file}",
-            line(device)
-        ),
+/// Gives back what an earlier kurabe left when it was killed.
+fn clean_first(own: &Directory, progress: &Progress) {
+    match ledger::clean(own) {
+        Ok(report) => {
+            for line in report.done {
+                progress.say(&format!("left by an earlier run: {line}"));
+            }
+            for line in report.left {
+                progress.say(&format!("left by an earlier run and still there: {line}"));
+            }
+        }
+        Err(error) => progress.say(&format!("looking for what earlier runs left: {error}")),
     }
 }
 
-/// `kurabe resume`.
-pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
-    let (writer, stored) =
-        ResultWriter::resume(&args.directory).map_err(|error| foreign(&args.directory, error))?;
-    for damage in &stored.damage {
-        terminal::note(&format!("kurabe: {damage}"));
-    }
-    let style = style_before(&stored).and_then(|text| text.style);
-    let presentation = Presentation::new(&args.present, style.as_deref())?;
-    let directories = preflight(&stored.plan.study, args.destroy.as_deref())?;
-    let spent_before = Duration::from_nanos(stored.spent_ns());
-    let mut plan = stored.plan;
-    if let Some(more) = args.more {
-        plan.go_on(&stored.records, more);
-        writer.write_json(PLAN_FILE, &plan).map_err(Failure::broken)?;
-    }
-    let sitting = Sitting {
-        spent_before,
-        facts: stored.facts.unwrap_or(Value::Null),
-        plan,
-        destroy: args.destroy.clone(),
-        directories,
-        records: stored.records,
-        writer,
-        presentation,
-        remarks: Vec::new(),
+fn prepare_device(
+    study: &Study,
+    destroy: Option<&str>,
+    own: &Directory,
+    elapsed: &dyn Fn() -> Duration,
+    stop: &Stop,
+    progress: &Progress,
+) -> Result<Box<dyn Prepared>, Failure> {
+    let request = device_request(study, destroy)?;
+    let budget = study.budget_ns.map(Duration::from_nanos);
+    let is_spent = || budget.is_some_and(|budget| elapsed() >= budget);
+    let mut filled = |fill: trial::device::Progress| {
+        // The budget is a bound on everything, and the filling alone can take longer.
+        if is_spent() && fill.done_bytes < fill.total_bytes {
+            stop.raise();
+        }
+        let percent = fill.done_bytes * 100 / fill.total_bytes.max(1);
+        progress.step(&format!("filling {} with random data: {percent} %", study.device));
     };
-    sitting.carry_out()
+    request.prepare(own, stop, &mut filled).map_err(|error| match error {
+        DeviceError::Refused(_) => Failure::refused(format!("--device {}: {error}", study.device)),
+        DeviceError::Stopped if is_spent() => Failure::broken(format!(
+            "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",
+            study.device
+        )),
+        other => Failure::broken(format!("--device {}: {other}", study.device)),
+    })
 }
 
-/// What the study file in a result says besides the plan: the style.
-fn style_before(stored: &StoredResult) -> Option<StudyText> {
-    let text = stored.directory.read_text(STUDY_FILE).ok()?;
-    study_file::parse(Path::new(STUDY_FILE), &text).ok()
-}
-
-/// The refusal of a result that somebody else can have made: with all that going on with it would
-/// run with the rights of this process.
-fn foreign(directory: &Path, error: ResultError) -> Failure {
-    let mut lines = vec![error.to_string()];
-    let is_foreign =
-        matches!(error, ResultError::Refused(Refused::Stranger { .. } | Refused::Writable { .. }));
-    let path = directory.join(PLAN_FILE);
-    let text = is_foreign.then(|| trust::file::read_text_of_anybody(&path).ok()).flatten();
-    if let Some(plan) = text.and_then(|text| read_plan(&path, &text).ok()) {
-        lines.push(format!("with your rights it would run, on {}:", line(&plan.study.device)));
-        lines.extend(plan.study.workloads.iter().flat_map(commands));
-    }
-    Failure::refused(lines.join("\n"))
-}
-
-/// The commands of a workload, one a line.
-fn commands(workload: &Workload) -> Vec<String> {
-    let load = workload.load.command();
-    let named = [
-        ("setup", workload.setup.as_ref()),
-        ("prepare", workload.prepare.as_ref()),
-        ("command", load.as_ref()),
-        ("cleanup", workload.cleanup.as_ref()),
-    ];
-    let mut lines: Vec<String> = named
-        .into_iter()
-        .filter_map(|(name, line)| {
-            let words = line?.words();
-            let joined = shlex::try_join(words.iter().map(String::as_str));
-            let shown = joined.unwrap_or_else(|_| words.join(" "));
-            Some(format!("  {name}: {}", trust::text::line(&shown)))
-        })
+/// Versions of the tools that the contenders need, as they print them.
+fn tool_versions(study: &Study) -> Value {
+    let versions: serde_json::Map<String, Value> = study
+        .contenders
+        .iter()
+        .filter_map(|contender| filesystem::by_name(&contender.file_system))
+        .flat_map(|file_system| file_system.tools())
+        .filter_map(|tool| Some((tool.name.to_string(), Value::from(tool.installed_version()?))))
         .collect();
-    if load.is_none() {
-        lines.push(format!("  load: {}", workload.load.kind));
-    }
-    lines
+    Value::Object(versions)
 }
 
-fn begin(
-    text: &StudyText,
-    mut study: Study,
-    args: &StudyArgs,
-    present: &PresentArgs,
-) -> Result<u8, Failure> {
-    if let Some(file) = args.output_file() {
-        study.output = Output::File(file.into());
-    }
-    studies::leave_out_missing(&mut study)?;
-    read_files(&mut study)?;
-    let presentation = Presentation::new(&present.show, text.style.as_deref())?;
-    let directories = preflight(&study, args.destroy.as_deref())?;
-    let request = device_request(&study, args.destroy.as_deref())?;
-    let side_by_side = side_by_side::chosen(&study, &request)?;
-    // Short enough to be typed again by hand.
-    let seed = study.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    let out = present.out.clone().unwrap_or_else(|| default_directory(&study.name));
-    let mut plan = Plan::new(study, seed);
-    plan.side_by_side = side_by_side;
-    let writer = ResultWriter::create(&out, &plan, &file_of(text)).map_err(Failure::refused)?;
-    let sitting = Sitting {
-        plan,
-        destroy: args.destroy.clone(),
-        directories,
-        records: Vec::new(),
-        spent_before: Duration::ZERO,
-        facts: Value::Null,
-        writer,
-        presentation,
-        remarks: text.doubts(),
-    };
-    sitting.carry_out()
+/// Shows progress and writes the exports after every block.
+struct SessionObserver<'a> {
+    progress: &'a mut Progress,
+    /// The result directory, from which the exports are made.
+    directory: &'a Arc<Directory>,
+    exports: &'a Exports,
 }
 
-fn default_directory(name: &str) -> PathBuf {
-    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
-    let first = PathBuf::from("kurabe-results").join(format!("{name}-{now}"));
-    // Two studies may begin in one second.
-    let numbered = |number: u32| PathBuf::from(format!("{}-{number}", first.display()));
-    let mut all = std::iter::once(first.clone()).chain((2..).map(numbered));
-    all.find(|path| !path.exists()).unwrap_or(first)
+impl Observer for SessionObserver<'_> {
+    fn trial_begins(&mut self, position: &Position<'_>) {
+        self.progress.trial_begins(position);
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.progress.event(event);
+    }
+
+    fn trial_ended(&mut self, record: &Record) {
+        self.progress.trial_ended(record);
+    }
+
+    fn block_ended(&mut self, records: &[Record], analysis: &Analysis) {
+        self.progress.block_ended(records, analysis);
+        // The result directory has everything; an export that cannot be written now is tried
+        // again after the next block, and at the end its failure is an error.
+        if !self.exports.any() {
+            return;
+        }
+        let written = StoredResult::read_in(self.directory.clone())
+            .map_err(|error| error.to_string())
+            .and_then(|stored| {
+                self.exports.write(&Source::of(stored)).map_err(|error| error.to_string())
+            });
+        if let Err(error) = written {
+            self.progress.say(&error);
+        }
+    }
 }

@@ -9,8 +9,8 @@ use lab::study::Study;
 use loads::KINDS;
 use trial::device::{DeviceRequest, part_bytes};
 use trial::filesystem::{self, FileSystem};
+use vocabulary::capacity::Capacity;
 use vocabulary::load::COMMAND_KIND;
-use vocabulary::room::Room;
 
 use crate::exit::Failure;
 
@@ -114,6 +114,6 @@ fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Op
             ));
         }
     }
-    let room = Room { bytes, holder: format!("one of {parts} parts of the device") };
-    KINDS.open(&workload.load).and_then(|load| load.check(Some(&room))).err()
+    let capacity = Capacity { bytes, holder: format!("one of {parts} parts of the device") };
+    KINDS.open(&workload.load).and_then(|load| load.check(Some(&capacity))).err()
 }

@@ -15,11 +15,11 @@ fn quoted(text: &str) -> impl Iterator<Item = String> {
     text.split('`').skip(1).step_by(2).map(str::to_string)
 }
 
-/// The rows of the table of rooms: the crate, and what it may depend on.
+/// The rows of the table of crates: the crate, and what it may depend on.
 fn documented() -> Arrows {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let rooms = page.split("\n## ").find(|part| part.starts_with("Rooms")).expect("a table");
-    let rows = rooms.lines().filter_map(|line| {
+    let crates = page.split("\n## ").find(|part| part.starts_with("Crates")).expect("a table");
+    let rows = crates.lines().filter_map(|line| {
         let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
         let name = quoted(cells.first()?).next()?;
         Some((name, quoted(cells.get(2)?).collect()))

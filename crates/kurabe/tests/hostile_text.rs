@@ -107,7 +107,7 @@ fn make_hostile(site: &Site) {
         record["commands"] = serde_json::json!([HOSTILE]);
         record["load"] = serde_json::json!({
             "metrics": [{"name": HOSTILE, "value": 1.0, "unit": "bytes-per-second"}],
-            "findings": [HOSTILE], "caveat": HOSTILE, "proof": format!("{HOSTILE}{}", record["trial"]),
+            "findings": [HOSTILE], "note": HOSTILE, "proof": format!("{HOSTILE}{}", record["trial"]),
         });
     }
     let mut lines: Vec<String> = records.iter().map(Value::to_string).collect();

@@ -247,8 +247,8 @@ fn dbench_and_its_replay() {
     other.expect_nothing_left();
     let record = other.record_of("ext4");
     assert_eq!(metric_names(load_of(&record)), ["throughput", "operations"]);
-    let caveat = load_of(&record)["caveat"].as_str().unwrap();
-    assert!(caveat.starts_with("no client came once through the load file's 458,344"), "{caveat}");
+    let note = load_of(&record)["note"].as_str().unwrap();
+    assert!(note.starts_with("no client came once through the load file's 458,344"), "{note}");
     let written = latency(load_of(&record), "WriteX");
     assert!(written["count"].as_u64().unwrap() > 100 && written["p99_ns"].as_u64().unwrap() > 0);
     assert!(!load_of(&record)["series"].as_array().unwrap().is_empty());

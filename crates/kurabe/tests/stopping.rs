@@ -67,7 +67,7 @@ fn an_interrupted_study_is_gone_on_with_under_the_same_plan() {
         let completed: Vec<(u64, u64)> = records
             .iter()
             .filter(|record| record["outcome"]["kind"] == "completed")
-            .map(|record| (record["trial"].as_u64().unwrap(), record["sitting"].as_u64().unwrap()))
+            .map(|record| (record["trial"].as_u64().unwrap(), record["session"].as_u64().unwrap()))
             .collect();
         let expected = [(0, 1), (1, 1), (2, 1), (2, 2), (3, 2), (4, 2), (5, 2)];
         assert_eq!(completed, expected, "after {before} records");

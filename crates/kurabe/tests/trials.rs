@@ -349,7 +349,7 @@ fn the_greatest_budget_is_a_bound_on_everything() {
     for kind in kinds {
         assert!(["completed", "interrupted"].contains(&kind), "{kind}");
     }
-    // Another sitting has the same budget, and does not fill a device for nothing. What passed
+    // Another session has the same budget, and does not fill a device for nothing. What passed
     // between the trials is not counted, so that the rest can look long enough for one more.
     let ran = site.run(&["resume", "result"]).expect(0).says(&["the budget of 8s "]);
     assert_eq!(ran.stdout, site.run(&["report", "result"]).expect(0).stdout);

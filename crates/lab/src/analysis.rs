@@ -12,7 +12,7 @@ use crate::warning::Warning;
 
 mod control;
 mod cost;
-mod figures;
+mod exploratory;
 mod overhead;
 mod primary;
 mod samples;
@@ -50,7 +50,7 @@ impl Analysis {
         let mut all = Vec::with_capacity(self.workloads.iter().map(of).sum());
         for workload in &self.workloads {
             all.extend(&workload.comparisons);
-            all.extend(&workload.figures);
+            all.extend(&workload.exploratory);
         }
         all
     }
@@ -73,7 +73,7 @@ pub struct WorkloadAnalysis {
     /// Bytes, flushes, CPU time, space and percentiles against the baseline, where the records have
     /// them: exploratory, in the order of the figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub figures: Vec<Comparison>,
+    pub exploratory: Vec<Comparison>,
     /// Of a fio matrix with the bare device among the contenders: what the others lose, cell by
     /// cell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -111,7 +111,7 @@ pub struct ContenderAnalysis {
     pub findings: Vec<String>,
     /// What must be known of its trials before contenders are compared by the first figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub caveats: Vec<String>,
+    pub notes: Vec<String>,
     /// Medians of what the run and its sync cost.
     pub cost: Cost,
 }
@@ -304,7 +304,7 @@ fn analyse_workload(
         blocks_whole: samples.whole_blocks() as u32,
         contenders,
         comparisons,
-        figures: figures::compare(plan, samples, workload),
+        exploratory: exploratory::compare(plan, samples, workload),
         overhead,
         warnings,
     }
@@ -381,7 +381,7 @@ fn summarise(
         phase_devices: phase_devices(&completed),
         latencies: latencies(&completed),
         findings: findings(&completed),
-        caveats: caveats(&completed),
+        notes: notes(&completed),
         cost: cost(&completed, basis),
     }
 }
@@ -461,15 +461,15 @@ fn findings(records: &[&Record]) -> Vec<String> {
     findings
 }
 
-/// Every caveat once, in the order of the trials.
-fn caveats(records: &[&Record]) -> Vec<String> {
-    let mut caveats: Vec<String> = Vec::new();
-    for caveat in records.iter().filter_map(|record| record.load.as_ref()?.caveat.as_ref()) {
-        if !caveats.contains(caveat) {
-            caveats.push(caveat.clone());
+/// Every note once, in the order of the trials.
+fn notes(records: &[&Record]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for note in records.iter().filter_map(|record| record.load.as_ref()?.note.as_ref()) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
         }
     }
-    caveats
+    notes
 }
 
 /// In how many trials the series of the load's throughput came to SNIA's steady state.

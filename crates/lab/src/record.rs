@@ -27,10 +27,10 @@ pub struct Record {
     /// Whether it belongs to a warm-up block.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warmup: bool,
-    /// The sitting that carried the trial out, from 1; every `kurabe resume` is another one. Of a
-    /// block and workload only the records of the last sitting stand ([`standing`]).
-    #[serde(default = "first_sitting")]
-    pub sitting: u32,
+    /// The session that carried the trial out, from 1; every `kurabe resume` is another one. Of a
+    /// block and workload only the records of the last session stand ([`standing`]).
+    #[serde(default = "first_session", alias = "sitting")]
+    pub session: u32,
     /// How many trials its block was to have under its workload: contenders of whom enough is known
     /// are not tried again. None in older records, whose blocks were to have all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,27 +143,27 @@ impl GuestFacts {
     }
 }
 
-/// Number of the first sitting of a study.
-pub const FIRST_SITTING: u32 = 1;
+/// Number of the first session of a study.
+pub const FIRST_SESSION: u32 = 1;
 
-/// The sitting of a record that names none: it was written before sittings were counted.
-fn first_sitting() -> u32 {
-    FIRST_SITTING
+/// The session of a record that names none: it was written before sessions were counted.
+fn first_session() -> u32 {
+    FIRST_SESSION
 }
 
-/// Tells the records that stand from those that a later sitting superseded, each in their order.
+/// Tells the records that stand from those that a later session superseded, each in their order.
 ///
 /// A block is compared within itself, so its trials under one workload must stand on one filling
-/// of the device. A sitting that finds some of them done and some not carries all of them out
+/// of the device. A session that finds some of them done and some not carries all of them out
 /// again; from then on the earlier ones count no more.
 pub fn standing(records: Vec<Record>) -> (Vec<Record>, Vec<Record>) {
     let mut last: HashMap<(&str, bool, u32), u32> = HashMap::new();
     for record in &records {
-        let sitting = last.entry(record.unit()).or_default();
-        *sitting = record.sitting.max(*sitting);
+        let session = last.entry(record.unit()).or_default();
+        *session = record.session.max(*session);
     }
     let stands: Vec<bool> =
-        records.iter().map(|record| last[&record.unit()] == record.sitting).collect();
+        records.iter().map(|record| last[&record.unit()] == record.session).collect();
     let mut stands = stands.into_iter();
     records.into_iter().partition(|_| stands.next() == Some(true))
 }
@@ -237,7 +237,7 @@ impl Record {
             trial: spec.trial,
             block: spec.block,
             warmup: spec.warmup,
-            sitting: FIRST_SITTING,
+            session: FIRST_SESSION,
             block_trials: None,
             workload: spec.workload.name.clone(),
             contender: spec.contender.clone(),
@@ -303,7 +303,7 @@ impl Record {
         }
     }
 
-    /// Workload and block: what is carried out in one sitting or not at all.
+    /// Workload and block: what is carried out in one session or not at all.
     fn unit(&self) -> (&str, bool, u32) {
         (&self.workload, self.warmup, self.block)
     }
@@ -316,7 +316,7 @@ impl Record {
     }
 
     /// Whether the trial ended by itself. One that was interrupted is carried out again by the next
-    /// sitting; one that failed is not.
+    /// session; one that failed is not.
     pub fn has_ended(&self) -> bool {
         !matches!(self.outcome, Outcome::Interrupted { .. })
     }

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `plan.json` | the resolved study, seed and order | once, before the first trial |
 //! | `study.toml` | the study file that equals what was asked | once |
-//! | `facts.json` | the machine, the device, the tools | once a sitting; earlier ones become `facts-N.json` |
+//! | `facts.json` | the machine, the device, the tools | once a session; earlier ones become `facts-N.json` |
 //! | `records.jsonl` | one record a line, appended and synced as each trial ends | as trials end |
 //! | `histograms/trial-N.hlog` | latencies of trial N, in HdrHistogram's log format | before its record |
 //! | `comparisons.json` | what the statistics say | after every block |
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use trust::{Directory, Lock, LockError, Refused};
 
 use crate::plan::Plan;
-use crate::record::{FIRST_SITTING, Record, standing};
+use crate::record::{FIRST_SESSION, Record, standing};
 use crate::spec::SCHEMA_VERSION;
 
 /// The plan's file.
@@ -92,11 +92,11 @@ pub struct StoredResult {
     pub plan: Plan,
     /// The records that stand, in the order in which the trials ended.
     pub records: Vec<Record>,
-    /// Those that a later sitting superseded ([`standing`]).
+    /// Those that a later session superseded ([`standing`]).
     pub superseded: Vec<Record>,
     /// The machine's facts, as they were written; readers show what they know of them.
     pub facts: Option<serde_json::Value>,
-    /// Those of the sittings before, the first one's first; null where they could not be read.
+    /// Those of the sessions before, the first one's first; null where they could not be read.
     pub earlier_facts: Vec<serde_json::Value>,
     /// What could not be read, in words.
     pub damage: Vec<String>,
@@ -136,7 +136,7 @@ impl StoredResult {
     }
 
     /// What the study has taken so far, in ns: the filling of the device and the trials of every
-    /// sitting, whether they still count or not. A budget bounds all of it.
+    /// session, whether they still count or not. A budget bounds all of it.
     pub fn spent_ns(&self) -> u64 {
         let fill_ns = |facts: &serde_json::Value| facts.pointer("/device/fill_ns")?.as_u64();
         let fillings = self.earlier_facts.iter().chain(&self.facts).filter_map(fill_ns);
@@ -146,9 +146,9 @@ impl StoredResult {
     }
 }
 
-/// The facts of the sitting with this number, from 1, once another one has begun.
-fn earlier_facts_file(sitting: u32) -> String {
-    format!("facts-{sitting}.json")
+/// The facts of the session with this number, from 1, once another one has begun.
+fn earlier_facts_file(session: u32) -> String {
+    format!("facts-{session}.json")
 }
 
 fn no_plan(directory: &Path) -> ResultError {
@@ -368,18 +368,18 @@ impl ResultWriter {
         Ok(record)
     }
 
-    /// Begins a sitting and gives its number, from 1: the facts of the one before are kept beside
+    /// Begins a session and gives its number, from 1: the facts of the one before are kept beside
     /// those that are written now.
-    pub fn begin_sitting(&self, facts: &impl Serialize) -> Result<u32, ResultError> {
-        let has = |sitting: &u32| self.directory.has(earlier_facts_file(*sitting));
-        let mut sitting =
-            (FIRST_SITTING..).find(|number| !has(number)).expect("numbers do not end");
+    pub fn begin_session(&self, facts: &impl Serialize) -> Result<u32, ResultError> {
+        let has = |session: &u32| self.directory.has(earlier_facts_file(*session));
+        let mut session =
+            (FIRST_SESSION..).find(|number| !has(number)).expect("numbers do not end");
         if self.directory.has(FACTS_FILE) {
-            self.directory.rename(FACTS_FILE, earlier_facts_file(sitting))?;
-            sitting += 1;
+            self.directory.rename(FACTS_FILE, earlier_facts_file(session))?;
+            session += 1;
         }
         self.write_json(FACTS_FILE, facts)?;
-        Ok(sitting)
+        Ok(session)
     }
 
     /// Replaces a file of the result by the JSON of a value.

@@ -70,7 +70,7 @@ impl Record {
                 metrics: mean_metrics(&loads),
                 written_bytes: mean(loads.iter().map(|load| load.written_bytes)),
                 series: Vec::new(),
-                pace: Vec::new(),
+                throughput: Vec::new(),
                 drift: None,
                 ..report
             }

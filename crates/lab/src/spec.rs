@@ -31,7 +31,7 @@ pub struct TrialSpec {
     pub warmup: bool,
     /// The storage stack.
     pub contender: Contender,
-    /// Device and inode of a `dir:` contender's directory when the sitting began.
+    /// Device and inode of a `dir:` contender's directory when the session began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory_identity: Option<(u64, u64)>,
     /// What it stands on; absent for a contender that needs no device.

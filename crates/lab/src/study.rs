@@ -444,9 +444,9 @@ impl StudyText {
 
     /// Remarks on what is allowed and yet looks like a mistake, for the user to see.
     ///
-    /// A word in braces can be meant as it is (awk has such), so it is only remarked on, and only
+    /// A word in braces can be meant as it is (awk has such), so it is only noted on, and only
     /// where the study has parameters.
-    pub fn doubts(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         if self.parameters.is_empty() {
             return Vec::new();
         }

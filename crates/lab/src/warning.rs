@@ -35,7 +35,7 @@ pub enum Warning {
         /// Label.
         contender: String,
         /// What is compared.
-        figure: Figure,
+        metric: MetricOf,
         /// The first block's value over the geometric mean of the others.
         ratio: f64,
     },
@@ -44,7 +44,7 @@ pub enum Warning {
         /// Label.
         contender: String,
         /// What is compared.
-        figure: Figure,
+        metric: MetricOf,
         /// The first block's value over the geometric mean of the others.
         ratio: f64,
     },
@@ -53,7 +53,7 @@ pub enum Warning {
         /// Label.
         contender: String,
         /// What is compared.
-        figure: Figure,
+        metric: MetricOf,
         /// Change from the first block to the last, relative to the first.
         change: f64,
     },
@@ -62,7 +62,7 @@ pub enum Warning {
         /// Label.
         contender: String,
         /// What is compared.
-        figure: Figure,
+        metric: MetricOf,
         /// Blocks, from 0.
         blocks: Vec<u32>,
         /// Values of these over the median.
@@ -91,7 +91,7 @@ pub enum Warning {
         /// Label.
         contender: String,
         /// What is compared.
-        figure: String,
+        metric: String,
         /// How many are of the slow kind.
         trials: usize,
         /// Of how many.
@@ -203,27 +203,27 @@ pub enum Warning {
     Emulated,
 }
 
-/// The figure that a warning speaks of. Its unit says whether more of it is better.
+/// The metric that a warning speaks of. Its unit says whether more of it is better.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Figure {
-    /// `time`, or a figure of the load.
+pub struct MetricOf {
+    /// `time`, or a metric of the load.
     pub name: String,
     /// Its unit.
     pub unit: Unit,
 }
 
-impl Figure {
+impl MetricOf {
     /// What a change of the value by this factor is.
-    fn pace(&self, factor: f64) -> &'static str {
+    fn throughput(&self, factor: f64) -> &'static str {
         if (factor > 1.0) == self.unit.more_is_better() { "faster" } else { "slower" }
     }
 }
 
-impl fmt::Display for Figure {
+impl fmt::Display for MetricOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name.as_str() {
             TIME_METRIC => f.write_str(TIME_METRIC),
-            figure => write!(f, "'{figure}'"),
+            metric => write!(f, "'{metric}'"),
         }
     }
 }
@@ -233,26 +233,26 @@ impl fmt::Display for Figure {
 pub struct Spread {
     /// Label.
     pub contender: String,
-    /// The figure that differs most.
-    pub figure: String,
+    /// The metric that differs most.
+    pub metric: String,
     /// Its largest value over its smallest.
     pub factor: f64,
     /// Block of the one of these two that lies farther from the median, from 0.
     pub block: u32,
-    /// How many figures differ so much that they are told.
-    pub figures: usize,
+    /// How many metrics differ so much that they are told.
+    pub metrics: usize,
     /// Of how many.
-    pub figures_all: usize,
+    pub metrics_all: usize,
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Spread { contender, figure, factor, block, figures, figures_all } = self;
+        let Spread { contender, metric, factor, block, metrics, metrics_all } = self;
         let factor = words::factor(*factor);
         write!(f, "{contender} by a factor of {factor} (block {}", block + 1)?;
-        match figures_all {
+        match metrics_all {
             1 => write!(f, ")"),
-            all => write!(f, ", '{figure}'; by 3 or more in {figures} of {all} metrics)"),
+            all => write!(f, ", '{metric}'; by 3 or more in {metrics} of {all} metrics)"),
         }
     }
 }
@@ -296,33 +296,33 @@ impl fmt::Display for Warning {
                 "{contender}: run and sync take only {} (median): start-up and timer noise may dominate; give the load more to do (at least 50 ms)",
                 milliseconds(*median_ns)
             ),
-            Warning::SlowFirstBlock { contender, figure, ratio } => write!(
+            Warning::SlowFirstBlock { contender, metric, ratio } => write!(
                 f,
-                "{contender}: the first block was slower than the others ({figure} {ratio:.2} times theirs); add --warmup 1"
+                "{contender}: the first block was slower than the others ({metric} {ratio:.2} times theirs); add --warmup 1"
             ),
-            Warning::FastFirstBlock { contender, figure, ratio } => write!(
+            Warning::FastFirstBlock { contender, metric, ratio } => write!(
                 f,
-                "{contender}: the first block was faster than the others ({figure} {ratio:.2} times theirs), as when a flash cache fills; add --warmup 1 to measure what lasts"
+                "{contender}: the first block was faster than the others ({metric} {ratio:.2} times theirs), as when a flash cache fills; add --warmup 1 to measure what lasts"
             ),
-            Warning::Drift { contender, figure, change } => write!(
+            Warning::Drift { contender, metric, change } => write!(
                 f,
-                "{contender}: {figure} {} by {:.0} % over the blocks ({}); the ratios are paired and suffer less, but look for a device that heats, fills or is shared, and repeat",
+                "{contender}: {metric} {} by {:.0} % over the blocks ({}); the ratios are paired and suffer less, but look for a device that heats, fills or is shared, and repeat",
                 if *change > 0.0 { "rose" } else { "fell" },
                 change.abs() * 100.0,
-                figure.pace(1.0 + change)
+                metric.throughput(1.0 + change)
             ),
-            Warning::Outliers { contender, figure, blocks, ratios } => {
+            Warning::Outliers { contender, metric, blocks, ratios } => {
                 let places: Vec<String> = blocks
                     .iter()
                     .zip(ratios)
                     .map(|(block, ratio)| {
-                        let pace = figure.pace(*ratio);
-                        format!("block {} ({ratio:.2} times the median: {pace})", block + 1)
+                        let throughput = metric.throughput(*ratio);
+                        format!("block {} ({ratio:.2} times the median: {throughput})", block + 1)
                     })
                     .collect();
                 write!(
                     f,
-                    "{contender}: outliers of {figure} in {}; they are kept; look for other load on the machine and raise --min-runs",
+                    "{contender}: outliers of {metric} in {}; they are kept; look for other load on the machine and raise --min-runs",
                     places.join(", ")
                 )
             }
@@ -340,9 +340,9 @@ impl fmt::Display for Warning {
                 words::ratio(*ratio),
                 words::ratio(*mean_ratio)
             ),
-            Warning::Modes { contender, figure, trials, of, factor } => write!(
+            Warning::Modes { contender, metric, trials, of, factor } => write!(
                 f,
-                "{contender}: {trials} of {of} trials cost {} times as much as the others ({figure}), so no single ratio describes it and it is not called the same as another; look for what sets them apart in records.jsonl",
+                "{contender}: {trials} of {of} trials cost {} times as much as the others ({metric}), so no single ratio describes it and it is not called the same as another; look for what sets them apart in records.jsonl",
                 words::ratio(*factor)
             ),
             Warning::FirstOfBlock { ratio } => write!(
@@ -400,7 +400,7 @@ impl fmt::Display for Warning {
             }
             Warning::UnequalWork { contender, found, other, expected } => write!(
                 f,
-                "{contender} did other work than {other} ({found} against {expected}); do not compare their figures, and look for a file system that lost or changed data"
+                "{contender} did other work than {other} ({found} against {expected}); do not compare their metrics, and look for a file system that lost or changed data"
             ),
             Warning::CachesKept { reason } => write!(
                 f,

@@ -221,7 +221,7 @@ impl Recorder {
     fn close_interval(&mut self, ended_ns: u64) {
         self.put_away();
         if self.intervals.len() >= INTERVALS_MAX {
-            // Twice the pace: neighbours 2n and 2n + 1 become n.
+            // Twice the throughput: neighbours 2n and 2n + 1 become n.
             self.intervals = coarsen(std::mem::take(&mut self.intervals));
             self.interval_ns = self.interval_ns.saturating_mul(2);
         }

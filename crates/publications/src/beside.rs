@@ -176,7 +176,7 @@ fn measured_row(result: Measurements<'_>, head: String, wanted: &[Wanted]) -> Op
                 let value = measured.in_unit(*unit).unwrap_or(measured).value;
                 Some(Cell::number(value, text))
             }
-            None => is_withheld(result, reference).then(|| Cell::toned("?", Tone::Doubtful)),
+            None => is_withheld(result, reference).then(|| Cell::toned("?", Tone::Uncertain)),
         }
     };
     let cells: Vec<Option<Cell>> = wanted.iter().map(cell).collect();

@@ -139,7 +139,7 @@ pub fn blocks(judged: &[Judged], study: &Study) -> Vec<Block> {
         let tone = match one.outcome {
             Outcome::Holds => Tone::Good,
             Outcome::Fails => Tone::Bad,
-            Outcome::Inconclusive => Tone::Doubtful,
+            Outcome::Inconclusive => Tone::Uncertain,
             Outcome::NotTested => Tone::Faint,
         };
         let text = format!("“{}”{source}", one.text);

@@ -21,7 +21,7 @@ use crate::tables::{tone_of, verdict_text};
 use crate::{html, text};
 
 mod charts;
-mod remarks;
+mod notes;
 
 /// The warning that stands above everything else.
 pub const NOT_INTERLEAVED: &str = "these results were not interleaved: whatever else changed between them (temperature, other load, age of the device) is part of every ratio. If all contenders changed by one factor, suspect the machine.";
@@ -38,9 +38,9 @@ pub struct Across<'a> {
     /// The loads that at least two of them have.
     pub workloads: Vec<AcrossWorkload>,
     /// What has no counterpart, one of another definition, or one that did other work, in words.
-    pub remarks: Vec<String>,
+    pub notes: Vec<String>,
     /// What casts doubt on the numbers of one of the results by itself, in words that name it.
-    pub doubts: Vec<String>,
+    pub warnings: Vec<String>,
     /// What differs between the machines.
     pub differences: Table,
 }
@@ -50,13 +50,13 @@ pub struct Across<'a> {
 pub struct AcrossWorkload {
     /// Its name.
     pub name: String,
-    /// Its figures, the most important first.
-    pub figures: Vec<AcrossFigure>,
+    /// Its metrics, the most important first.
+    pub metrics: Vec<AcrossMetric>,
 }
 
-/// One figure of a load in all results.
+/// One metric of a load in all results.
 #[derive(Debug)]
-pub struct AcrossFigure {
+pub struct AcrossMetric {
     /// Its name.
     pub name: String,
     /// Its unit.
@@ -65,7 +65,7 @@ pub struct AcrossFigure {
     pub contenders: Vec<AcrossContender>,
 }
 
-/// One contender's figure in all results.
+/// One contender's metric in all results.
 #[derive(Debug)]
 pub struct AcrossContender {
     /// Its label.
@@ -74,7 +74,7 @@ pub struct AcrossContender {
     pub samples: Vec<Vec<f64>>,
     /// Their summaries.
     pub summaries: Vec<Option<Summary>>,
-    /// Each result after the first, compared with it: of the figure as it is, so that of a
+    /// Each result after the first, compared with it: of the metric as it is, so that of a
     /// throughput more is better and *faster* goes with a ratio above 1.
     pub comparisons: Vec<UnpairedComparison>,
 }
@@ -95,8 +95,8 @@ impl<'a> Across<'a> {
         let workloads = study.workloads.iter().map(|workload| workload.name.as_str());
         let workloads: Vec<&str> = workloads.filter(|name| shared(name)).collect();
         Across {
-            remarks: remarks::of_all(sources, &names, &workloads),
-            doubts: remarks::of_each(sources, &names, &workloads),
+            notes: notes::of_all(sources, &names, &workloads),
+            warnings: notes::of_each(sources, &names, &workloads),
             sources,
             workloads: workloads.iter().map(|name| workload(sources, name, &options)).collect(),
             differences: differences(sources, &names),
@@ -109,8 +109,8 @@ impl<'a> Across<'a> {
 impl Across<'_> {
     /// Why nothing of these results can be compared; None where something can.
     pub fn nothing_in_common(&self) -> Option<String> {
-        let figures = || self.workloads.iter().flat_map(|workload| &workload.figures);
-        if figures().any(|figure| !figure.contenders.is_empty()) {
+        let metrics = || self.workloads.iter().flat_map(|workload| &workload.metrics);
+        if metrics().any(|metric| !metric.contenders.is_empty()) {
             return None;
         }
         let of_each = |of: &dyn Fn(&Source) -> Vec<String>| {
@@ -158,27 +158,27 @@ fn letter(place: usize) -> String {
 }
 
 fn workload(sources: &[Source], name: &str, options: &ComparisonOptions) -> AcrossWorkload {
-    let mut figures: Vec<(String, Unit)> = Vec::new();
+    let mut metrics: Vec<(String, Unit)> = Vec::new();
     for workload in sources.iter().flat_map(|source| &source.analysis.workloads) {
-        let metrics = workload.contenders.iter().flat_map(|contender| &contender.metrics);
-        for metric in metrics.filter(|_| workload.workload == name) {
-            if !figures.iter().any(|(known, _)| *known == metric.name) {
-                figures.push((metric.name.clone(), metric.unit));
+        let found = workload.contenders.iter().flat_map(|contender| &contender.metrics);
+        for metric in found.filter(|_| workload.workload == name) {
+            if !metrics.iter().any(|(known, _)| *known == metric.name) {
+                metrics.push((metric.name.clone(), metric.unit));
             }
         }
     }
-    let figures = figures.into_iter().map(|(figure, unit)| {
-        let contenders = contenders(sources, name, &figure, unit, options);
-        AcrossFigure { name: figure, unit, contenders }
+    let metrics = metrics.into_iter().map(|(metric, unit)| {
+        let contenders = contenders(sources, name, &metric, unit, options);
+        AcrossMetric { name: metric, unit, contenders }
     });
-    AcrossWorkload { name: name.into(), figures: figures.collect() }
+    AcrossWorkload { name: name.into(), metrics: metrics.collect() }
 }
 
 /// All contenders and all later results are one family.
 fn contenders(
     sources: &[Source],
     workload: &str,
-    figure: &str,
+    metric: &str,
     unit: Unit,
     options: &ComparisonOptions,
 ) -> Vec<AcrossContender> {
@@ -188,7 +188,7 @@ fn contenders(
             return Vec::new();
         };
         let records = &source.completed(workload)[place];
-        records.iter().filter_map(|record| value_of(record, figure)).collect()
+        records.iter().filter_map(|record| value_of(record, metric)).collect()
     };
     let mut found: Vec<AcrossContender> = Vec::new();
     for contender in &sources[0].plan.study.contenders {
@@ -222,7 +222,7 @@ fn contenders(
     found
 }
 
-/// A comparison of costs as one of the figure itself.
+/// A comparison of costs as one of the metric itself.
 fn as_it_is(comparison: UnpairedComparison, unit: Unit) -> UnpairedComparison {
     if !unit.more_is_better() {
         return comparison;
@@ -267,17 +267,17 @@ fn shown(fact: &Fact) -> String {
     values.join(", later ")
 }
 
-/// The figures of a load: one row for each contender and result.
-pub fn figure_table(across: &Across<'_>, figure: &AcrossFigure) -> Table {
-    let head = format!("{} [interval]", figure.name);
+/// The metrics of a load: one row for each contender and result.
+pub fn figure_table(across: &Across<'_>, metric: &AcrossMetric) -> Table {
+    let head = format!("{} [interval]", metric.name);
     let ratio = format!("ratio to {} [interval]", across.names[0]);
     let mut table = Table::new(&["contender", "result", "trials", &head, &ratio, "verdict"]);
-    for contender in &figure.contenders {
+    for contender in &metric.contenders {
         for (place, name) in across.names.iter().enumerate() {
             let summary = contender.summaries[place].as_ref();
             let shown = summary.map_or("-".into(), |summary| {
                 let interval = summary.median_interval.map(|i| (i.low, i.high));
-                let words = text::figure_with_interval(summary.median, interval, figure.unit);
+                let words = text::figure_with_interval(summary.median, interval, metric.unit);
                 Cell::number(summary.median, words)
             });
             let count = contender.samples[place].len();
@@ -344,12 +344,12 @@ fn ratio_text(comparison: &UnpairedComparison) -> String {
 
 /// What changed, in a sentence.
 pub fn sentence(across: &Across<'_>, workload: &AcrossWorkload) -> String {
-    let Some(figure) = workload.figures.first().filter(|figure| !figure.contenders.is_empty())
+    let Some(metric) = workload.metrics.first().filter(|metric| !metric.contenders.is_empty())
     else {
         return "No contender has a completed trial in two of the results.".into();
     };
     let mut parts = Vec::new();
-    for contender in &figure.contenders {
+    for contender in &metric.contenders {
         for (name, comparison) in across.names[1..].iter().zip(&contender.comparisons) {
             let label = &contender.label;
             let words = match comparison.verdict {
@@ -360,7 +360,7 @@ pub fn sentence(across: &Across<'_>, workload: &AcrossWorkload) -> String {
                 _ => format!(
                     "{label} is {} in {name} ({} {} times, {})",
                     verdict_text(&comparison.verdict),
-                    figure.name,
+                    metric.name,
                     comparison.ratio.map_or("-".into(), text::ratio),
                     match &comparison.interval {
                         Some(i) => format!("{} to {}", text::ratio(i.low), text::ratio(i.high)),
@@ -385,9 +385,9 @@ pub fn document(across: &Across<'_>) -> Vec<Block> {
     for (index, workload) in across.workloads.iter().enumerate() {
         let id = format!("a{}-answer", index + 1);
         blocks.push(Block::heading(2, id, workload.name.clone()));
-        for figure in &workload.figures {
-            let caption = format!("{} in each result", figure.name);
-            blocks.push(Block::table(caption, figure_table(across, figure)));
+        for metric in &workload.metrics {
+            let caption = format!("{} in each result", metric.name);
+            blocks.push(Block::table(caption, figure_table(across, metric)));
         }
         blocks.push(Block::Answer(sentence(across, workload)));
         let charts = charts::charts(across, workload, index);
@@ -398,9 +398,9 @@ pub fn document(across: &Across<'_>) -> Vec<Block> {
     blocks.push(Block::Text(
         "95 % confidence for all contenders and results of a load together (Holm).".into(),
     ));
-    let remarks = across.remarks.iter().chain(&across.doubts).map(String::as_str);
-    let remarks = std::iter::once(NOT_INTERLEAVED).chain(remarks);
-    blocks.extend(remarks.map(|remark| Block::Warning(remark.into())));
+    let notes = across.notes.iter().chain(&across.warnings).map(String::as_str);
+    let notes = std::iter::once(NOT_INTERLEAVED).chain(notes);
+    blocks.extend(notes.map(|note| Block::Warning(note.into())));
     let damage = across.sources.iter().flat_map(|source| &source.damage);
     blocks.extend(damage.map(|damage| Block::Warning(format!("could not be read: {damage}"))));
     if !across.differences.rows.is_empty() {

@@ -312,8 +312,8 @@ fn told(source: &Source) -> Vec<Told> {
     for workload in &source.analysis.workloads {
         let grave = workload.warnings.iter().filter(|warning| warning.is_grave());
         let of_lab = grave.map(|warning| (rank(warning), warning_text(source, workload, warning)));
-        let caveats = caveats(workload).into_iter().map(|text| (1, text));
-        for (rank, text) in of_lab.chain(caveats) {
+        let notes = notes(workload).into_iter().map(|text| (1, text));
+        for (rank, text) in of_lab.chain(notes) {
             match all.iter_mut().find(|told| told.text == text) {
                 Some(told) => told.workloads.push(workload.workload.clone()),
                 None => all.push(Told { rank, text, workloads: vec![workload.workload.clone()] }),
@@ -406,22 +406,22 @@ pub fn failure_text(record: &Record) -> Option<String> {
 
 /// What must be known before contenders are compared by the primary metric, each once, with the
 /// contenders whom it concerns where it is not all.
-fn caveats(workload: &WorkloadAnalysis) -> Vec<String> {
+fn notes(workload: &WorkloadAnalysis) -> Vec<String> {
     let mut told: Vec<(&str, Vec<String>)> = Vec::new();
     for contender in &workload.contenders {
-        for caveat in &contender.caveats {
-            match told.iter_mut().find(|(known, _)| known == caveat) {
+        for note in &contender.notes {
+            match told.iter_mut().find(|(known, _)| known == note) {
                 Some((_, labels)) => labels.push(contender.label.clone()),
-                None => told.push((caveat, vec![contender.label.clone()])),
+                None => told.push((note, vec![contender.label.clone()])),
             }
         }
     }
     let has_figure = |contender: &&ContenderAnalysis| !contender.metrics.is_empty();
     let all = workload.contenders.iter().filter(has_figure).count();
     told.into_iter()
-        .map(|(caveat, labels)| match labels.len() == all {
-            true => caveat.to_string(),
-            false => format!("{}: {caveat}", text::list(&labels)),
+        .map(|(note, labels)| match labels.len() == all {
+            true => note.to_string(),
+            false => format!("{}: {note}", text::list(&labels)),
         })
         .collect()
 }

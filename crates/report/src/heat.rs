@@ -84,7 +84,7 @@ impl HeatMap {
             let cells = cells.iter().map(|cell| match cell {
                 None => "-".into(),
                 Some(cell) if !cell.decided => {
-                    Cell::toned(format!("{}?", cell.text), Tone::Doubtful)
+                    Cell::toned(format!("{}?", cell.text), Tone::Uncertain)
                 }
                 Some(cell) if cell.value > 0.0 => Cell::toned(cell.text.clone(), Tone::Bad),
                 Some(cell) => Cell::toned(cell.text.clone(), Tone::Good),

@@ -4,7 +4,7 @@
 //! Knows records and facts only. Invariant: what is said of the machine is said of every session
 //! whose trials count, never of the last one alone.
 
-use lab::record::FIRST_SITTING;
+use lab::record::FIRST_SESSION;
 use serde_json::Value;
 
 use crate::environment::flatten;
@@ -44,11 +44,11 @@ impl Fact {
 
 /// The sessions of which a record stands, the first one first; without a record the last one.
 pub fn sessions(source: &Source) -> Vec<Session<'_>> {
-    let last = FIRST_SITTING + source.earlier_facts.len() as u32;
-    let found = (FIRST_SITTING..=last).map(|number| Session {
+    let last = FIRST_SESSION + source.earlier_facts.len() as u32;
+    let found = (FIRST_SESSION..=last).map(|number| Session {
         number,
-        trials: source.records.iter().filter(|record| record.sitting == number).count(),
-        facts: match source.earlier_facts.get((number - FIRST_SITTING) as usize) {
+        trials: source.records.iter().filter(|record| record.session == number).count(),
+        facts: match source.earlier_facts.get((number - FIRST_SESSION) as usize) {
             Some(facts) => Some(facts),
             None => source.facts.as_ref(),
         }

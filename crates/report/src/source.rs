@@ -24,9 +24,9 @@ pub struct Source {
     pub plan: Plan,
     /// The records that stand, in the order in which the trials ended.
     pub records: Vec<Record>,
-    /// The machine's facts of the last sitting.
+    /// The machine's facts of the last session.
     pub facts: Option<Value>,
-    /// Those of the sittings before, the first one's first; null where they could not be read.
+    /// Those of the sessions before, the first one's first; null where they could not be read.
     pub earlier_facts: Vec<Value>,
     /// Text of the study file.
     pub study_file: Option<String>,

@@ -29,7 +29,7 @@ pub enum Tone {
     /// Worse than the baseline, or failing.
     Bad,
     /// Not decided, or doubtful.
-    Doubtful,
+    Uncertain,
     /// A heading.
     Strong,
     /// Of less weight.
@@ -42,7 +42,7 @@ impl Tone {
             Tone::Plain => "",
             Tone::Good => "32",
             Tone::Bad => "31",
-            Tone::Doubtful => "33",
+            Tone::Uncertain => "33",
             Tone::Strong => "1",
             Tone::Faint => "2",
         }

@@ -278,7 +278,7 @@ fn comparison_cells(
         (true, false) => return none("failed", Tone::Bad),
         (false, true) => return ["1".into(), Cell::toned("baseline", Tone::Faint)],
         (false, false) if has_no_figure(workload, baseline) => {
-            return none("no baseline", Tone::Doubtful);
+            return none("no baseline", Tone::Uncertain);
         }
         (false, false) => {}
     }
@@ -315,7 +315,7 @@ pub fn tone_of(verdict: &Verdict) -> Tone {
         Verdict::Same { .. } | Verdict::AtMostSlower { .. } | Verdict::AtMostFaster { .. } => {
             Tone::Plain
         }
-        Verdict::Inconclusive => Tone::Doubtful,
+        Verdict::Inconclusive => Tone::Uncertain,
     }
 }
 

@@ -38,9 +38,9 @@ fn a_known_effect_is_found_in_the_right_contender() {
     let after = result(&["xfs", "ext4"], "true", &[1800, 1000], 7);
     let sources = read(&[&before, &after]);
     let across = Across::new(&sources);
-    let figure = &across.workloads[0].figures[0];
+    let metric = &across.workloads[0].metrics[0];
     let of =
-        |label: &str| figure.contenders.iter().find(|contender| contender.label == label).unwrap();
+        |label: &str| metric.contenders.iter().find(|contender| contender.label == label).unwrap();
     let (ext4, xfs) = (&of("ext4").comparisons[0], &of("xfs").comparisons[0]);
     assert_eq!(ext4.verdict, Verdict::Same { within: 0.05 });
     assert_eq!(xfs.verdict, Verdict::Slower);
@@ -67,7 +67,7 @@ fn more_is_better_where_it_is() {
     };
     let sources = read(&[&made(1e8), &made(2e8)]);
     let across = Across::new(&sources);
-    let comparison = &across.workloads[0].figures[0].contenders[0].comparisons[0];
+    let comparison = &across.workloads[0].metrics[0].contenders[0].comparisons[0];
     assert_eq!(comparison.verdict, Verdict::Faster);
     let (ratio, interval) = (comparison.ratio.unwrap(), comparison.interval.unwrap());
     assert!((ratio - 2.0).abs() < 0.02, "{comparison:?}");
@@ -96,7 +96,7 @@ fn what_does_not_match_is_named() {
     let other = result(&["ext4"], "false", &[1000], 3);
     let sources = read(&[&before, &after, &other]);
     let across = Across::new(&sources);
-    let said = across.remarks.join("\n");
+    let said = across.notes.join("\n");
     for text in [
         "the load 'true' is not in",
         "the load 'false' is not in",
@@ -139,7 +139,7 @@ fn what_casts_doubt_on_one_result_is_said_of_both() {
     let before = made("1 file", None, "because", true);
     let sources = read(&[&before, &made("1 file", None, "for fun", true)]);
     let across = Across::new(&sources);
-    assert_eq!((&across.remarks, &across.doubts), (&Vec::new(), &Vec::new()));
+    assert_eq!((&across.notes, &across.warnings), (&Vec::new(), &Vec::new()));
     let sources = read(&[&before, &made("2 files", Some("true"), "because", false)]);
     let across = Across::new(&sources);
     let (text, html) = (terminal(&across), page(&across));
@@ -178,7 +178,7 @@ fn the_facts_of_every_session_are_told() {
     new["machine"]["kernel"] = "6.18.1-new #3".into();
     new["command_line"] = serde_json::json!(["kurabe", "resume", "here"]);
     let resumed = make(&study(&["ext4", "xfs"], &["true"], 4), |record| {
-        record.sitting = 1 + u32::from(record.block >= 3);
+        record.session = 1 + u32::from(record.block >= 3);
         complete(record, 1_000_000_000 + u64::from(record.trial) * 1000);
         true
     });
@@ -191,7 +191,7 @@ fn the_facts_of_every_session_are_told() {
     let row: Vec<&str> = across.differences.rows[0].iter().map(|cell| cell.text.as_str()).collect();
     assert_eq!(row, ["machine · kernel", "6.1.0-test #1, later 6.18.1-new #3", "6.1.0-test #1"]);
     let said = "the study was resumed: 6 trials in session 1 and 2 trials in session 2; these facts differ: machine · kernel";
-    assert_eq!(across.doubts[0], format!("of A: {said}"));
+    assert_eq!(across.warnings[0], format!("of A: {said}"));
     let html = report::page::page(&sources[0], &[]);
     assert!(html.contains(said) && html.contains("What differs between the sessions"));
     let notes = |source: &Source| {

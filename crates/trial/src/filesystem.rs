@@ -157,7 +157,7 @@ pub struct Stage {
     pub mount_options: Vec<String>,
     /// The existing directory of a `dir:` contender.
     pub directory: Option<PathBuf>,
-    /// Its device and inode when the sitting began.
+    /// Its device and inode when the session began.
     pub directory_identity: Option<(u64, u64)>,
     /// Whether mkfs and mount may discard.
     pub discard: bool,

@@ -14,10 +14,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::capacity::Capacity;
 use crate::load::{Load, LoadTask, Options, Target};
 use crate::quantity::{parse_duration, parse_size, size_text};
 use crate::report::LoadReport;
-use crate::room::Room;
 
 /// A load of one kind: what it needs, what it reports, and its work.
 pub trait Generator {
@@ -85,20 +85,20 @@ pub trait Generator {
         Ok(())
     }
 
-    /// Refuses a load that cannot run here: a tool that is missing, more data than there is room
+    /// Refuses a load that cannot run here: a tool that is missing, more data than there is capacity
     /// for. Touches nothing; the load's files must have been read.
     ///
     /// # Errors
     ///
     /// What is missing, with the package; or both sizes.
-    fn check(&self, room: Option<&Room>) -> Result<(), String>;
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String>;
 
     /// What it is going to do, in words, and whether it fits; its files must have been read.
     ///
     /// # Errors
     ///
     /// A program or job that cannot be understood.
-    fn plan(&self, room: Option<&Room>) -> Result<String, String>;
+    fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String>;
 
     /// The names of the metrics that it can report, the most important first.
     fn metrics(&self) -> Vec<String>;

@@ -3,6 +3,7 @@
 //!
 //! It knows neither how a load is carried out nor how a study is planned and judged.
 
+pub mod capacity;
 pub mod cell;
 pub mod command;
 pub mod cost;
@@ -11,5 +12,4 @@ pub mod load;
 pub mod name;
 pub mod quantity;
 pub mod report;
-pub mod room;
 pub mod words;

@@ -26,8 +26,8 @@ pub struct LoadReport {
     pub series: Vec<Series>,
     /// What was done second by second from the first on, that of a warm-up too; of loads that play
     /// a recorded mix, whose operations are not alike all along.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pace: Vec<Pace>,
+    #[serde(default, alias = "pace", skip_serializing_if = "Vec::is_empty")]
+    pub throughput: Vec<Throughput>,
     /// Whether throughput changed within the run; absent where the load does not look for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
@@ -39,8 +39,8 @@ pub struct LoadReport {
     pub findings: Vec<String>,
     /// What a reader must know who compares contenders by the first figure, in the same words for
     /// all whom it concerns; shown at the ranking.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub caveat: Option<String>,
+    #[serde(default, alias = "caveat", skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// What the work came to, such as the hash of a tree: the same for every contender, or they
     /// did not do the same work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub struct LoadReport {
 
 /// What a load did in an interval of about a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pace {
+pub struct Throughput {
     /// Length of the interval.
     pub duration_ns: u64,
     /// Bytes that the load moved.

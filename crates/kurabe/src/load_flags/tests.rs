@@ -7,10 +7,10 @@ use lab::study::{Catalogue, Reduced, Study, StudyText, WorkloadText};
 use lab::study_file;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{Amount, Generator, KeyError, Written, options_without};
 use vocabulary::load::LoadTask;
 use vocabulary::report::{LoadReport, TIME_METRIC};
-use vocabulary::room::{self, Room};
 
 use super::*;
 
@@ -50,12 +50,12 @@ impl Generator for Nap {
         options_without(self, &["seconds"])
     }
 
-    fn check(&self, _: Option<&Room>) -> Result<(), String> {
+    fn check(&self, _: Option<&Capacity>) -> Result<(), String> {
         Ok(())
     }
 
-    fn plan(&self, _: Option<&Room>) -> Result<String, String> {
-        Ok(room::lines(&[("sleeps", format!("{} s", self.seconds))]))
+    fn plan(&self, _: Option<&Capacity>) -> Result<String, String> {
+        Ok(capacity::lines(&[("sleeps", format!("{} s", self.seconds))]))
     }
 
     fn metrics(&self) -> Vec<String> {

@@ -62,7 +62,7 @@ struct Mock<'a> {
     stop_after: Cell<usize>,
     /// What the observer was told, in order.
     seen: RefCell<Vec<String>>,
-    /// Records of earlier sittings.
+    /// Records of earlier sessions.
     before: Cell<usize>,
 }
 
@@ -103,7 +103,7 @@ impl Executor for MockExecutor<'_, '_> {
     fn execute_together(
         &mut self,
         specs: &[TrialSpec],
-        pace: &mut Pace<'_>,
+        schedule: &mut Schedule<'_>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
         let mock = self.0;
@@ -123,7 +123,7 @@ impl Executor for MockExecutor<'_, '_> {
         let live: Vec<usize> = (0..specs.len())
             .filter(|number| records[*number].outcome == Outcome::Completed)
             .collect();
-        while let Some((number, Turn::Slice { round, position, .. })) = pace.next(&live) {
+        while let Some((number, Turn::Slice { round, position, .. })) = schedule.next(&live) {
             let time = (mock.script)(&specs[number]).0 / 100;
             mock.clock.set(mock.clock.get() + time);
             let slice = Slice {
@@ -135,10 +135,10 @@ impl Executor for MockExecutor<'_, '_> {
                 idle_device: None,
                 metrics: Vec::new(),
             };
-            pace.took(&slice);
+            schedule.took(&slice);
             on_event(&Event::Slice { slice: slice.clone() });
             records[number].slices.push(slice);
-            if pace.is_over() {
+            if schedule.is_over() {
                 for number in &live {
                     records[*number].outcome = Outcome::Interrupted { phase: Phase::Run };
                 }
@@ -219,7 +219,7 @@ impl<'a> Mock<'a> {
         }
     }
 
-    /// One sitting, as `kurabe compare` begins it and `kurabe resume` goes on with it.
+    /// One session, as `kurabe compare` begins it and `kurabe resume` goes on with it.
     fn sit(&self) -> End {
         self.begun.borrow_mut().clear();
         self.stopped.set(false);
@@ -229,7 +229,7 @@ impl<'a> Mock<'a> {
         self.before.set(records.len() + stored.superseded.len());
         self.seen.borrow_mut().clear();
         let surroundings = Surroundings {
-            sitting: writer.begin_sitting(&()).unwrap(),
+            session: writer.begin_session(&()).unwrap(),
             device: None,
             elapsed: &|| self.clock.get(),
             stopped: &|| self.stopped.get(),
@@ -249,9 +249,9 @@ impl<'a> Mock<'a> {
     }
 
     /// The records as they would be without an interruption.
-    fn records_of_one_sitting(&self) -> Vec<Record> {
+    fn records_of_one_session(&self) -> Vec<Record> {
         let mut records = self.records();
-        records.iter_mut().for_each(|record| record.sitting = 1);
+        records.iter_mut().for_each(|record| record.session = 1);
         records
     }
 
@@ -375,7 +375,7 @@ fn a_trial_that_cannot_fit_in_the_budget_is_not_begun() {
     assert_eq!(mock.clock.get(), SECOND * 30);
     let bounds: Vec<_> = mock.begun.borrow().iter().map(|(_, _, bound)| bound.unwrap()).collect();
     assert_eq!(bounds, [35, 25, 15].map(|seconds| seconds * 1_000_000_000));
-    // Another sitting has the same budget, and it is spent.
+    // Another session has the same budget, and it is spent.
     assert_eq!((mock.sit(), mock.begun().len()), (End::Budget, 0));
 }
 
@@ -456,12 +456,12 @@ fn a_stop_between_any_two_trials_is_resumed_under_the_same_plan() {
         // Three contenders: so many trials had been carried out of the block and workload.
         let half = trials % 3;
         assert_eq!((mock.sit(), mock.begun().len()), (End::Complete, 24 - trials + half));
-        assert_eq!(mock.records_of_one_sitting(), whole.records(), "stopped after {trials} trials");
+        assert_eq!(mock.records_of_one_session(), whole.records(), "stopped after {trials} trials");
         let superseded: Vec<u32> = mock.superseded().iter().map(|record| record.trial).collect();
         let expected: Vec<u32> = (trials as u32 - half as u32..trials as u32).collect();
         assert_eq!(superseded, expected, "stopped after {trials} trials");
         for unit in mock.records().chunks(3) {
-            assert!(unit.iter().all(|record| record.sitting == unit[0].sitting), "{unit:#?}");
+            assert!(unit.iter().all(|record| record.session == unit[0].session), "{unit:#?}");
         }
         assert_eq!(fs::read(mock.directory.join(PLAN_FILE)).unwrap(), plan_bytes);
     }
@@ -508,7 +508,7 @@ fn the_stop_rule_decides_the_same_after_a_resume() {
         mock.sit();
         mock.stop_after.set(usize::MAX);
         mock.sit();
-        assert_eq!(mock.records_of_one_sitting(), whole.records(), "stopped after {stop} trials");
+        assert_eq!(mock.records_of_one_session(), whole.records(), "stopped after {stop} trials");
     }
 }
 
@@ -526,12 +526,12 @@ fn a_half_block_counts_until_it_is_repeated() {
     assert_eq!((mock.sit(), mock.begun().len()), (End::Budget, 0));
     assert_eq!((mock.records().len(), mock.superseded().len()), (5, 0));
     // Interrupted again, in the first of the trials that are repeated: the half block is gone, and
-    // what stands is never of two sittings.
+    // what stands is never of two sessions.
     mock.clock.set(Duration::ZERO);
     mock.stop_after.set(1);
     assert_eq!((mock.sit(), mock.begun()), (End::Stopped, vec![3]));
-    let sittings: Vec<u32> = mock.records().iter().map(|record| record.sitting).collect();
-    assert_eq!((sittings, mock.superseded().len()), (vec![1, 1, 1, 3], 2));
+    let sessions: Vec<u32> = mock.records().iter().map(|record| record.session).collect();
+    assert_eq!((sessions, mock.superseded().len()), (vec![1, 1, 1, 3], 2));
 }
 
 /// A device that is gone fails every contender; nobody wants to see that twenty times.
@@ -548,7 +548,7 @@ fn a_study_in_which_everything_fails_ends_and_can_be_resumed() {
     let of =
         |workload: &str| mock.records().iter().filter(|record| record.workload == workload).count();
     assert_eq!((of("true"), of("false")), (2 * 5, 2 * 9));
-    // Another sitting has another filling of the device.
+    // Another session has another filling of the device.
     broken.set(false);
     assert_eq!(mock.sit(), End::Complete);
     assert_eq!((of("true"), of("false")), (2 * 9, 2 * 9));
@@ -579,7 +579,7 @@ fn a_stop_before_the_first_trial_carries_out_none() {
     mock.stop_after.set(0);
     let (mut writer, _) = ResultWriter::resume(&mock.directory).unwrap();
     let surroundings = Surroundings {
-        sitting: 1,
+        session: 1,
         device: None,
         elapsed: &|| Duration::ZERO,
         stopped: &|| true,
@@ -665,7 +665,7 @@ fn a_stop_between_blocks_of_turns_is_gone_on_with() {
     assert_eq!(mock.sit(), End::Complete);
     assert_eq!(mock.begun(), [4, 5, 6, 7]);
     let outcomes = |mock: &Mock<'_>| {
-        mock.records_of_one_sitting().into_iter().map(|r| (r.trial, r.slices)).collect::<Vec<_>>()
+        mock.records_of_one_session().into_iter().map(|r| (r.trial, r.slices)).collect::<Vec<_>>()
     };
     assert_eq!(outcomes(&mock), outcomes(&whole));
 }

@@ -51,14 +51,14 @@ fn every_profile_fits_its_device_and_every_contender_runs_every_load() {
     for (name, mut study) in profiles() {
         let request = trial::device::DeviceRequest::parse(&study.device, None).unwrap();
         let size_bytes = request.size_bytes().unwrap();
-        let room = crate::preflight::room(&study, &request);
+        let capacity = crate::preflight::capacity(&study, &request);
         for load in &mut study.workloads {
             // The load file of dbench comes with its package.
             if KINDS.open(&load.load).unwrap().missing().is_empty() {
                 KINDS.read(&mut load.load).unwrap();
                 let opened = KINDS.open(&load.load).unwrap();
                 opened
-                    .check(room.as_ref())
+                    .check(capacity.as_ref())
                     .unwrap_or_else(|problem| panic!("{name}, {}: {problem}", load.name));
             }
             for contender in &study.contenders {

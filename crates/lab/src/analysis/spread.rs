@@ -14,29 +14,29 @@ use crate::warning::Spread;
 /// decides what is seen. Noise of 30 % has such a factor about once in twenty trials.
 const FACTOR_MIN: f64 = 3.0;
 
-/// Of each contender with such trials the figure that differs most, the worst contender first.
+/// Of each contender with such trials the metric that differs most, the worst contender first.
 pub(super) fn spreads(samples: &Samples<'_>, labels: &[&str]) -> Vec<Spread> {
     let metrics = samples.metrics();
     let mut spreads: Vec<Spread> = Vec::new();
     for (contender, label) in labels.iter().enumerate() {
-        let apart = metrics.iter().filter_map(|(figure, _)| {
-            let values = samples.values(contender, figure);
+        let apart = metrics.iter().filter_map(|(metric, _)| {
+            let values = samples.values(contender, metric);
             let (factor, block) = factor(&values)?;
-            (factor >= FACTOR_MIN).then_some((factor, block, figure))
+            (factor >= FACTOR_MIN).then_some((factor, block, metric))
         });
         let mut apart: Vec<(f64, u32, &String)> = apart.collect();
         // Of equal ones (operations and bytes of one job) the first, the more important one, stays in
         // front.
         let rounded = |factor: f64| (factor * 1e6).round();
         apart.sort_by(|one, other| rounded(other.0).total_cmp(&rounded(one.0)));
-        if let Some((factor, block, figure)) = apart.first() {
+        if let Some((factor, block, metric)) = apart.first() {
             spreads.push(Spread {
                 contender: label.to_string(),
-                figure: figure.to_string(),
+                metric: metric.to_string(),
                 factor: *factor,
                 block: *block,
-                figures: apart.len(),
-                figures_all: metrics.len(),
+                metrics: apart.len(),
+                metrics_all: metrics.len(),
             });
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::fixture::{self, MILLISECOND_NS, fail, plan, records, run_of};
 use crate::load::{LoadReport, Metric};
 use crate::record::{IdleWait, Outcome, PhaseRecord, Space};
-use crate::warning::Figure;
+use crate::warning::MetricOf;
 
 /// Six blocks of about 100 ms and of about twice as much, without anything to warn of.
 const STEADY: [&[u64]; 2] =
@@ -243,7 +243,7 @@ fn drift_is_warned_of_in_either_direction() {
     assert!(found.iter().any(|warning| warning.to_string().contains("rose by 28 %")), "{found:?}");
 }
 
-/// What is said of ext4 when the compared figure had these values, next to a steady baseline.
+/// What is said of ext4 when the compared metric had these values, next to a steady baseline.
 fn texts_of(unit: Unit, values: &[f64; 8]) -> Vec<String> {
     let plan = plan(&["ext4", "xfs"], 8);
     let name = if unit == Unit::Nanoseconds { TIME_METRIC } else { "write bandwidth" };
@@ -267,18 +267,18 @@ fn warnings_know_whether_more_of_the_figure_is_better() {
     let small_first = [50.0, 100.0, 101.0, 99.0, 100.0, 101.0, 99.0, 100.0];
     let (time, rate) = (Unit::Nanoseconds, Unit::BytesPerSecond);
     let rate_words = |ratio: &'static str| ["'write bandwidth'", ratio];
-    for (unit, values, pace, figure) in [
+    for (unit, values, throughput, metric) in [
         (time, &large_first, "slower", ["time", "2.00 times"]),
         (time, &small_first, "faster", ["time", "0.50 times"]),
         (rate, &large_first, "faster", rate_words("2.00 times")),
         (rate, &small_first, "slower", rate_words("0.50 times")),
     ] {
         let texts = texts_of(unit, values);
-        let first = format!("the first block was {pace} than the others");
-        assert!(one_says(&texts, &[&first, figure[0], figure[1], "--warmup 1"]), "{texts:?}");
-        let outlier = format!("{} the median: {pace}", figure[1]);
-        assert!(one_says(&texts, &["outliers", figure[0], "block 1", &outlier]), "{texts:?}");
-        assert_eq!(one_says(&texts, &["flash cache"]), pace == "faster", "{texts:?}");
+        let first = format!("the first block was {throughput} than the others");
+        assert!(one_says(&texts, &[&first, metric[0], metric[1], "--warmup 1"]), "{texts:?}");
+        let outlier = format!("{} the median: {throughput}", metric[1]);
+        assert!(one_says(&texts, &["outliers", metric[0], "block 1", &outlier]), "{texts:?}");
+        assert_eq!(one_says(&texts, &["flash cache"]), throughput == "faster", "{texts:?}");
         assert!(!one_says(&texts, &["as long"]), "{texts:?}");
     }
     let falling = [135.0, 130.0, 125.0, 120.0, 115.0, 110.0, 105.0, 100.0];
@@ -502,22 +502,22 @@ fn data_smaller_than_memory_is_warned_of_where_it_is_read_from_a_cache() {
 #[test]
 fn every_warning_names_the_next_action() {
     let label = || "xfs".to_string();
-    let figure = || Figure { name: TIME_METRIC.into(), unit: Unit::Nanoseconds };
+    let metric = || MetricOf { name: TIME_METRIC.into(), unit: Unit::Nanoseconds };
     let texts = [
         (Warning::ShortTrial { contender: label(), median_ns: 1e6 }, "give the load more to do"),
         (
-            Warning::SlowFirstBlock { contender: label(), figure: figure(), ratio: 2.0 },
+            Warning::SlowFirstBlock { contender: label(), metric: metric(), ratio: 2.0 },
             "add --warmup",
         ),
         (
-            Warning::FastFirstBlock { contender: label(), figure: figure(), ratio: 0.5 },
+            Warning::FastFirstBlock { contender: label(), metric: metric(), ratio: 0.5 },
             "add --warmup",
         ),
-        (Warning::Drift { contender: label(), figure: figure(), change: 0.2 }, "repeat"),
+        (Warning::Drift { contender: label(), metric: metric(), change: 0.2 }, "repeat"),
         (
             Warning::Outliers {
                 contender: label(),
-                figure: figure(),
+                metric: metric(),
                 blocks: vec![0],
                 ratios: vec![3.0],
             },

@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::record::{CommandUsage, GuestFacts, Outcome, Phase, Record};
 use crate::spec::Cache;
 use crate::statistics::{self, FirstBlockKind, OrderEffect, Slow};
-use crate::warning::{Figure, Warning};
+use crate::warning::{MetricOf, Warning};
 
 /// Below this median a trial is mostly the start of the command.
 const SHORT_TRIAL_NS: f64 = 50e6;
@@ -87,7 +87,7 @@ pub(super) fn of_comparisons(
             baseline_told |= is_baseline;
             warnings.push(Warning::Modes {
                 contender: contender.clone(),
-                figure: one.metric.clone(),
+                metric: one.metric.clone(),
                 trials: slow.trials,
                 of: slow.of,
                 factor: slow.factor,
@@ -107,14 +107,14 @@ pub(super) fn of_comparisons(
     }));
 }
 
-/// The figure that is compared, with the block of each value.
+/// The metric that is compared, with the block of each value.
 fn primary_values(samples: &Samples<'_>, contender: usize) -> Vec<(u32, f64)> {
     let Some((metric, _)) = samples.metrics().into_iter().next() else { return Vec::new() };
     let values = samples.values(contender, &metric);
     values.into_iter().enumerate().filter_map(|(block, v)| Some((block as u32, v?))).collect()
 }
 
-/// Counts the trials of a block that was not finished too: they are in no figure, but that they
+/// Counts the trials of a block that was not finished too: they are in no metric, but that they
 /// failed must be known.
 fn failures(contender: &ContenderAnalysis, samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
     let is_own = |record: &&&Record| record.contender.label == contender.label;
@@ -136,20 +136,20 @@ fn of_contender(
     let label = || contender.label.clone();
     let Some(metric) = contender.metrics.first() else { return };
     let summary = &metric.summary;
-    let figure = || Figure { name: metric.name.clone(), unit: metric.unit };
+    let metric = || MetricOf { name: metric.name.clone(), unit: metric.unit };
     let values_only: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
     // Where the first block's trial failed, the first that is left is like the others.
     if records.first().is_some_and(|record| record.block == 0)
         && let Ok(Some(first)) = statistics::first_block(&values_only)
     {
-        let (contender, figure, ratio) = (label(), figure(), first.ratio);
+        let (contender, metric, ratio) = (label(), metric(), first.ratio);
         match (first.kind, metric.unit.more_is_better()) {
             (FirstBlockKind::Alike, _) => (),
             (FirstBlockKind::Larger, false) | (FirstBlockKind::Smaller, true) => {
-                warnings.push(Warning::SlowFirstBlock { contender, figure, ratio });
+                warnings.push(Warning::SlowFirstBlock { contender, metric, ratio });
             }
             (FirstBlockKind::Larger, true) | (FirstBlockKind::Smaller, false) => {
-                warnings.push(Warning::FastFirstBlock { contender, figure, ratio });
+                warnings.push(Warning::FastFirstBlock { contender, metric, ratio });
             }
         }
     }
@@ -157,12 +157,12 @@ fn of_contender(
         && drift.warning
     {
         let change = drift.change_total;
-        warnings.push(Warning::Drift { contender: label(), figure: figure(), change });
+        warnings.push(Warning::Drift { contender: label(), metric: metric(), change });
     }
     if !summary.outliers.is_empty() {
         warnings.push(Warning::Outliers {
             contender: label(),
-            figure: figure(),
+            metric: metric(),
             blocks: summary.outliers.iter().map(|index| values[*index].0).collect(),
             ratios: summary.outliers.iter().map(|i| values[*i].1 / summary.median).collect(),
         });

@@ -323,42 +323,47 @@ fn a_place_that_cannot_be_written_is_named_with_the_way_out() {
     assert!(error.contains("Not a directory") && error.contains("with --out DIR"), "{error}");
 }
 
-/// Of a block and workload only the last sitting's records stand; the others are kept.
+/// Of a block and workload only the last session's records stand; the others are kept.
 #[test]
-fn a_later_sitting_supersedes_the_half_block_that_it_repeats() {
+fn a_later_session_supersedes_the_half_block_that_it_repeats() {
     let (_home, directory, records) = result(2);
     let (mut writer, _) = ResultWriter::resume(&directory).unwrap();
     let mut again = records[2].clone();
-    again.sitting = 2;
+    again.session = 2;
     writer.append(again.clone()).unwrap();
     let stored = StoredResult::read(&directory).unwrap();
     assert_eq!(stored.records, [records[0].clone(), records[1].clone(), again]);
     assert_eq!(stored.superseded, records[2..]);
-    // Those of an older kurabe name no sitting, and all of them stand.
+    // An older kurabe had other names for the same.
     let path = directory.join(RECORDS_FILE);
     let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace(",\"sitting\":1", "").replace(",\"sitting\":2", "")).unwrap();
+    let older = text.replace("\"session\"", "\"sitting\"").replace("\"throughput\"", "\"pace\"");
+    assert_ne!(text, older);
+    fs::write(&path, older).unwrap();
+    assert_eq!(StoredResult::read(&directory).unwrap().records, stored.records);
+    // Those of an older kurabe name no session, and all of them stand.
+    fs::write(&path, text.replace(",\"session\":1", "").replace(",\"session\":2", "")).unwrap();
     let stored = StoredResult::read(&directory).unwrap();
     assert_eq!((stored.records.len(), stored.superseded.len()), (5, 0));
 }
 
 #[test]
-fn the_fillings_and_trials_of_every_sitting_count_as_spent() {
+fn the_fillings_and_trials_of_every_session_count_as_spent() {
     let (_home, directory, records) = result(1);
     let (mut writer, _) = ResultWriter::resume(&directory).unwrap();
     let facts = |fill_ns: u64| serde_json::json!({ "device": { "fill_ns": fill_ns } });
-    assert_eq!(writer.begin_sitting(&facts(1000)).unwrap(), 1);
-    assert_eq!(writer.begin_sitting(&facts(200)).unwrap(), 2);
+    assert_eq!(writer.begin_session(&facts(1000)).unwrap(), 1);
+    assert_eq!(writer.begin_session(&facts(200)).unwrap(), 2);
     let mut again = records[0].clone();
-    (again.sitting, again.elapsed_ns) = (2, 30);
+    (again.session, again.elapsed_ns) = (2, 30);
     writer.append(again).unwrap();
-    assert_eq!(writer.begin_sitting(&serde_json::json!({ "device": null })).unwrap(), 3);
+    assert_eq!(writer.begin_session(&serde_json::json!({ "device": null })).unwrap(), 3);
     let stored = StoredResult::read(&directory).unwrap();
     assert_eq!((stored.records.len(), stored.superseded.len()), (1, 2));
     assert_eq!(stored.spent_ns(), 1200 + 30 + 2 * 100 * MILLISECOND_NS);
     assert_eq!(stored.earlier_facts, [facts(1000), facts(200)]);
     assert_eq!(stored.damage, Vec::<String>::new());
-    // What cannot be read is named, and the sittings after it keep their numbers.
+    // What cannot be read is named, and the sessions after it keep their numbers.
     fs::write(directory.join(earlier_facts_file(1)), "torn").unwrap();
     let stored = StoredResult::read(&directory).unwrap();
     assert_eq!(stored.earlier_facts, [serde_json::Value::Null, facts(200)]);

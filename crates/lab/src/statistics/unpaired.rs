@@ -1,7 +1,7 @@
 //! Comparing samples that were not taken side by side: before and after a change of the machine.
 //!
 //! It takes two samples of logarithms and knows nothing of blocks: there are no pairs, so what
-//! changed between the two sittings besides what is asked about is part of the difference, and no
+//! changed between the two sessions besides what is asked about is part of the difference, and no
 //! interval here can tell. Welch's t (1947) does not assume that both scatter alike, and Student's
 //! (1908), which does, guards it where the counts differ: the wider of the two intervals is taken.
 //! The correction over a family and the verdicts are those of [`super::compare_family`].

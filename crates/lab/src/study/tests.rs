@@ -84,20 +84,20 @@ fn labels_and_names_stay_unique_under_parameters() {
 }
 
 #[test]
-fn a_misspelt_parameter_is_refused_in_a_contender_and_remarked_on_in_a_command() {
+fn a_misspelt_parameter_is_refused_in_a_contender_and_noted_on_in_a_command() {
     let mut study = text(&["ext4 -b {block}"], "make -j{jobs} {target} ${HOME} {} {a,b}");
     study.parameters = BTreeMap::from([("jobs".into(), vec!["1".into()])]);
     let message = fails(&study);
     assert!(message.starts_with("contenders[0]: no parameter is called 'block'"), "{message}");
     study.contenders = vec!["ext4".into()];
     study.resolve(KNOWN).unwrap();
-    let doubts = study.doubts();
-    assert_eq!(doubts.len(), 1, "{doubts:?}");
-    assert!(doubts[0].contains("no parameter is called 'target'"), "{doubts:?}");
+    let notes = study.notes();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("no parameter is called 'target'"), "{notes:?}");
     study.workloads[0].prepare = Some(CommandText::Line("echo {job}".into()));
-    assert!(study.doubts()[1].contains("did you mean 'jobs'?"), "{:?}", study.doubts());
+    assert!(study.notes()[1].contains("did you mean 'jobs'?"), "{:?}", study.notes());
     // Without parameters braces are the command's own.
-    assert_eq!(text(&["ext4"], "awk '{print}'").doubts(), [""; 0]);
+    assert_eq!(text(&["ext4"], "awk '{print}'").notes(), [""; 0]);
 }
 
 #[test]

@@ -222,7 +222,7 @@ impl DbenchReport {
     /// The bytes and the operations of each second, the warm-up's too. The first of the second
     /// phase is left out: its bytes begin with the phase, its lines with the line before.
     #[must_use]
-    pub fn pace(&self) -> Vec<(Interval, u64)> {
+    pub fn throughput(&self) -> Vec<(Interval, u64)> {
         let phased = self.phased_series().into_iter();
         phased.filter_map(|found| Some((found.interval, found.operations?))).collect()
     }
@@ -529,10 +529,10 @@ Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 
         // The first two are the warm-up's.
         assert_eq!(report.counted_series(), series[2..]);
         // Lines of four clients; of the second phase's first second they are not known.
-        let pace: Vec<(u64, u64)> =
-            report.pace().iter().map(|(interval, lines)| (interval.bytes, *lines)).collect();
+        let throughput: Vec<(u64, u64)> =
+            report.throughput().iter().map(|(interval, lines)| (interval.bytes, *lines)).collect();
         assert_eq!(
-            pace,
+            throughput,
             [
                 (series[0].bytes, 4 * 3291),
                 (series[1].bytes, 4 * (7950 - 3291)),

@@ -395,7 +395,7 @@ fn client_thread(shared: &Shared<'_>, id: u32) -> ClientResult {
     run.finish()
 }
 
-/// One client's recorders and pace.
+/// One client's recorders and throughput.
 struct ClientRun<'a> {
     shared: &'a Shared<'a>,
     visible: &'a Visible,

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
     Amount, FILE_STEP_BYTES, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of,
     options_without, scale_size,
@@ -12,7 +13,6 @@ use vocabulary::kind::{
 use vocabulary::load::LoadTask;
 use vocabulary::quantity::size_text;
 use vocabulary::report::{LoadReport, Metric, Unit};
-use vocabulary::room::{self, Room};
 
 use super::missing_tools;
 use crate::bonnie::{Bonnie, BonnieReport, Test, Unit as BonnieUnit, bonnie};
@@ -66,18 +66,23 @@ impl Generator for BonnieLoad {
         missing_tools(&[Tool::Bonnie])
     }
 
-    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         Tool::Bonnie.locate().map_err(|error| error.to_string())?;
         let needer = "bonnie++'s files take";
-        room::check(needer, self.size_bytes, room, "give another --size, or a larger device")
+        capacity::check(
+            needer,
+            self.size_bytes,
+            capacity,
+            "give another --size, or a larger device",
+        )
     }
 
-    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+    fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let created = u64::from(self.files) * 1024;
-        Ok(room::lines(&[
-            ("sequential and seeks", room::bytes_text(self.size_bytes)),
+        Ok(capacity::lines(&[
+            ("sequential and seeks", capacity::bytes_text(self.size_bytes)),
             ("creation", format!("{created} empty files, in order and at random")),
-        ]) + &room::verdict(self.size_bytes, room))
+        ]) + &capacity::verdict(self.size_bytes, capacity))
     }
 
     fn metrics(&self) -> Vec<String> {

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vocabulary::capacity::{self, Capacity};
 use vocabulary::command::CommandLine;
 use vocabulary::kind::{Generator, KeyError, Kind, Written, options_without};
 use vocabulary::load::{COMMAND_KIND, LoadTask};
 use vocabulary::report::{LoadReport, TIME_METRIC};
-use vocabulary::room::{self, Room};
 
 pub(super) const KIND: Kind = Kind::of::<Command>(COMMAND_KIND, &[], &[]);
 
@@ -27,12 +27,12 @@ impl Generator for Command {
         options_without(self, &[])
     }
 
-    fn check(&self, _: Option<&Room>) -> Result<(), String> {
+    fn check(&self, _: Option<&Capacity>) -> Result<(), String> {
         Ok(())
     }
 
-    fn plan(&self, _: Option<&Room>) -> Result<String, String> {
-        let lines = room::lines(&[("command", self.command.to_string())]);
+    fn plan(&self, _: Option<&Capacity>) -> Result<String, String> {
+        let lines = capacity::lines(&[("command", self.command.to_string())]);
         Ok(lines + "what it writes cannot be told in advance\n")
     }
 

@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
 use vocabulary::load::LoadTask;
 use vocabulary::report::{
-    AverageLatency, LoadReport, Metric, OVERALL_OPERATION, Pace, Series, Unit,
+    AverageLatency, LoadReport, Metric, OVERALL_OPERATION, Series, Throughput, Unit,
 };
-use vocabulary::room::{self, Room};
 use vocabulary::words::counted;
 
 use super::{drift_of, missing_tools};
@@ -73,17 +73,17 @@ impl Generator for DbenchLoad {
         missing_tools(&[Tool::Dbench])
     }
 
-    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         Tool::Dbench.locate().map_err(|error| error.to_string())?;
         match load_file() {
-            Some(file) => check_clients(&file, self.clients, room),
+            Some(file) => check_clients(&file, self.clients, capacity),
             None => Ok(()),
         }
     }
 
-    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+    fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let path = Path::new(PACKAGED_LOAD_FILE);
-        Ok(clients_text(load_file().as_ref(), path, self.clients, self.seconds, room))
+        Ok(clients_text(load_file().as_ref(), path, self.clients, self.seconds, capacity))
     }
 
     fn metrics(&self) -> Vec<String> {
@@ -108,7 +108,7 @@ impl Generator for DbenchLoad {
         }
         let mut translated = translate(&report);
         let file = load_file();
-        translated.caveat = file
+        translated.note = file
             .filter(|file| report.lines_max() < file.operations.len() as u64)
             .map(|file| partial_pass(&file));
         Ok(translated)
@@ -161,15 +161,15 @@ fn load_file() -> Option<LoadFile> {
     LoadFile::parse(&trust::file::read(path, trust::file::TEXT_BYTES_MAX).ok()?).ok()
 }
 
-/// Refuses more clients than there is room for.
+/// Refuses more clients than there is capacity for.
 pub(super) fn check_clients(
     file: &LoadFile,
     clients: u32,
-    room: Option<&Room>,
+    capacity: Option<&Capacity>,
 ) -> Result<(), String> {
     let needer = format!("the files of {clients} clients take");
     let needed_bytes = file.peak_bytes().saturating_mul(clients.into());
-    room::check(&needer, needed_bytes, room, "take fewer clients, or a larger device")
+    capacity::check(&needer, needed_bytes, capacity, "take fewer clients, or a larger device")
 }
 
 /// The plan of dbench and of its replay.
@@ -178,7 +178,7 @@ pub(super) fn clients_text(
     path: &Path,
     clients: u32,
     seconds: u32,
-    room: Option<&Room>,
+    capacity: Option<&Capacity>,
 ) -> String {
     let mut entries = vec![
         ("clients", clients.to_string()),
@@ -187,12 +187,15 @@ pub(super) fn clients_text(
         ("counted", format!("{seconds} s, over and over the load file")),
     ];
     let Some(file) = file else {
-        return room::lines(&entries) + "what its files take cannot be told in advance\n";
+        return capacity::lines(&entries) + "what its files take cannot be told in advance\n";
     };
     entries.push(("operations of a pass", file.operations.len().to_string()));
-    entries.push(("files of a client", format!("at most {}", room::bytes_text(file.peak_bytes()))));
+    entries.push((
+        "files of a client",
+        format!("at most {}", capacity::bytes_text(file.peak_bytes())),
+    ));
     let needed_bytes = file.peak_bytes().saturating_mul(clients.into());
-    room::lines(&entries) + &room::verdict(needed_bytes, room)
+    capacity::lines(&entries) + &capacity::verdict(needed_bytes, capacity)
 }
 
 /// The figures that are compared, of dbench and of its replay: the bytes and the operations of the
@@ -274,8 +277,8 @@ fn averages(report: &DbenchReport) -> Vec<AverageLatency> {
 }
 
 /// What was done in an interval, of dbench and of its replay.
-pub(super) fn pace_of(interval: Interval, operations: u64) -> Pace {
-    Pace { duration_ns: interval.duration_ns, bytes: interval.bytes, operations }
+pub(super) fn throughput_of(interval: Interval, operations: u64) -> Throughput {
+    Throughput { duration_ns: interval.duration_ns, bytes: interval.bytes, operations }
 }
 
 fn translate(report: &DbenchReport) -> LoadReport {
@@ -291,9 +294,11 @@ fn translate(report: &DbenchReport) -> LoadReport {
     findings.extend(report.complaints.first().map(|complaint| {
         format!("{} complaints, the first: {complaint}", report.complaints.len())
     }));
-    let pace = report.pace().into_iter();
+    let seconds = report.throughput().into_iter();
     LoadReport {
-        pace: pace.map(|(interval, operations)| pace_of(interval, operations)).collect(),
+        throughput: seconds
+            .map(|(interval, operations)| throughput_of(interval, operations))
+            .collect(),
         metrics: metrics(report.counted_bytes_per_second(), report.counted_operations_per_second()),
         averages: averages(report),
         series: vec![Series {
@@ -347,8 +352,8 @@ mod tests {
             load.metrics.iter().map(|metric| (metric.name.as_str(), metric.value)).collect();
         assert_eq!(metrics, [("throughput", 204e6 / 3.0), ("operations", 2680.0)]);
         assert_eq!(load.series[0].values, [100e6, 100e6, 4e6]);
-        let pace = load.pace.last().unwrap();
-        assert_eq!((pace.bytes, pace.operations), (4_000_000, 40));
+        let throughput = load.throughput.last().unwrap();
+        assert_eq!((throughput.bytes, throughput.operations), (4_000_000, 40));
         assert!(load.findings[0].contains("40 of 8040 operations"), "{:?}", load.findings);
         let all = load.averages.last().unwrap();
         assert_eq!((all.operation.as_str(), all.max_ns), (OVERALL_OPERATION, 957.3e6));

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vocabulary::capacity::Capacity;
 use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
 use vocabulary::load::LoadTask;
 use vocabulary::report::{LoadReport, Series, Unit};
-use vocabulary::room::Room;
 
 use super::{dbench, drift_of, histogram_log, latencies};
 use crate::dbench::{
@@ -97,14 +97,14 @@ impl Generator for DbenchReplayLoad {
         }
     }
 
-    fn check(&self, room: Option<&Room>) -> Result<(), String> {
-        dbench::check_clients(&parse(&self.load_file)?, self.clients, room)
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        dbench::check_clients(&parse(&self.load_file)?, self.clients, capacity)
     }
 
-    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+    fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let file = parse(&self.load_file)?;
         let (clients, seconds) = (self.clients, self.seconds);
-        Ok(dbench::clients_text(Some(&file), &self.load_file, clients, seconds, room))
+        Ok(dbench::clients_text(Some(&file), &self.load_file, clients, seconds, capacity))
     }
 
     fn metrics(&self) -> Vec<String> {
@@ -127,7 +127,7 @@ impl Generator for DbenchReplayLoad {
             replay(&plan, &mut counters, stop, &mut |_| ()).map_err(|error| error.to_string())?;
         let has_passed = outcome.report.passes > 0;
         let mut translated = translate(outcome)?;
-        translated.caveat = (!has_passed).then(|| dbench::partial_pass(&load_file));
+        translated.note = (!has_passed).then(|| dbench::partial_pass(&load_file));
         Ok(translated)
     }
 }
@@ -177,9 +177,11 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
             report.opened_unexpectedly, report.reads_short
         ));
     }
-    let pace = report.seconds.iter();
+    let seconds = report.seconds.iter();
     Ok(LoadReport {
-        pace: pace.map(|second| dbench::pace_of(second.into(), second.operations)).collect(),
+        throughput: seconds
+            .map(|second| dbench::throughput_of(second.into(), second.operations))
+            .collect(),
         metrics: dbench::metrics(
             report.throughput_bytes_per_second,
             operations as f64 * 1e9 / report.execute_ns.max(1) as f64,

@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
     Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written, scaled_bytes,
 };
 use vocabulary::load::{LoadTask, Target as Place};
 use vocabulary::quantity::{parse_duration, parse_size, size_text};
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
-use vocabulary::room::{self, Room};
 
 use super::{histogram_log, latencies, missing_tools};
 use crate::fio::jobfile::System;
@@ -127,18 +127,18 @@ impl Generator for FioLoad {
     }
 
     /// Refuses jobs that the installed fio does not understand, or whose files are larger than their
-    /// room.
-    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+    /// capacity.
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         understood(&confined(self)?).map_err(|error| error.to_string())?;
-        check_room(need(&job(self)?).bytes, room)
+        check_capacity(need(&job(self)?).bytes, capacity)
     }
 
-    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+    fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let job = job(self)?;
         let need = need(&job);
         let names: Vec<&str> = job.jobs().map(|section| section.name.as_str()).collect();
         let mut entries =
-            vec![("jobs", names.join(", ")), ("laid out first", room::bytes_text(need.bytes))];
+            vec![("jobs", names.join(", ")), ("laid out first", capacity::bytes_text(need.bytes))];
         if need.jobs_without_size > 0 {
             let share = "share a quarter of the free space, each at most 1 GiB; on raw, the device";
             let words = format!("{}: they {share}", need.jobs_without_size);
@@ -155,8 +155,8 @@ impl Generator for FioLoad {
             entries
                 .push(("jobs with end_fsync=1 added", format!("{}: {words}", synced.join(", "))));
         }
-        entries.extend(caveat(&job).map(|words| ("caution", words)));
-        Ok(room::lines(&entries) + &room::verdict(need.bytes, room))
+        entries.extend(note(&job).map(|words| ("caution", words)));
+        Ok(capacity::lines(&entries) + &capacity::verdict(need.bytes, capacity))
     }
 
     /// Those that a job can have; one that reads only has no others than those of reading.
@@ -185,7 +185,7 @@ impl Generator for FioLoad {
             latencies: latencies(&outcome.latencies.summary()),
             series: throughput(report),
             findings: report.notes.iter().cloned().chain(falsified(report)).collect(),
-            caveat: caveat(&job),
+            note: note(&job),
             histogram_log: Some(histogram_log(&outcome.latencies, report.finished.elapsed_ns)?),
             details: serde_json::to_value(report).expect("a report has a JSON form"),
             ..LoadReport::default()
@@ -225,12 +225,17 @@ fn job(load: &FioLoad) -> Result<JobFile, String> {
     .map_err(|error| error.to_string())
 }
 
-pub(super) fn check_room(needed_bytes: u64, room: Option<&Room>) -> Result<(), String> {
-    room::check("the jobs need", needed_bytes, room, "give smaller sizes, or a larger device")
+pub(super) fn check_capacity(needed_bytes: u64, capacity: Option<&Capacity>) -> Result<(), String> {
+    capacity::check(
+        "the jobs need",
+        needed_bytes,
+        capacity,
+        "give smaller sizes, or a larger device",
+    )
 }
 
 /// What the figures leave out, where the job says so.
-fn caveat(job: &JobFile) -> Option<String> {
+fn note(job: &JobFile) -> Option<String> {
     let unsynced = unsynced(job);
     (!unsynced.is_empty()).then(|| {
         format!(

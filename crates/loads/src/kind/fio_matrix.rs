@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vocabulary::capacity::{self, Capacity};
 use vocabulary::cell::MatrixCell;
 use vocabulary::kind::{
     Amount, FILE_STEP_BYTES, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written,
@@ -14,10 +15,9 @@ use vocabulary::kind::{
 use vocabulary::load::{LoadTask, Target as Place};
 use vocabulary::quantity::{parse_size, size_text};
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
-use vocabulary::room::{self, Room};
 use vocabulary::words::counted;
 
-use super::fio::{check_room, falsified, lay_out_job, run_job, target};
+use super::fio::{check_capacity, falsified, lay_out_job, run_job, target};
 use super::{histogram_log, latencies, missing_tools, whole_sync};
 use crate::counters::DeviceCounters;
 use crate::fio::matrix::{Cell, CellResult, FILES, Matrix, Pattern, QueueEngine, Submission};
@@ -137,20 +137,20 @@ impl Generator for FioMatrixLoad {
         missing_tools(&[Tool::Fio])
     }
 
-    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         Tool::Fio.locate().map_err(|error| error.to_string())?;
         self.matrix()?;
-        check_room(self.size_bytes, room)
+        check_capacity(self.size_bytes, capacity)
     }
 
-    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+    fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let matrix = self.matrix()?;
         let cells = matrix.cells().len();
         let seconds = f64::from(matrix.runtime_ms) / 1e3;
         let sizes: Vec<String> = self.block_sizes_bytes.iter().copied().map(size_text).collect();
         let engines: Vec<&str> = self.engines.iter().map(|engine| engine.name()).collect();
         let engines = engines.join(", ");
-        Ok(room::lines(&[
+        Ok(capacity::lines(&[
             ("patterns", "randread, randwrite, randrw 70/30".into()),
             ("submission", format!("one by one (psync), queues of 32 and 64 ({engines})")),
             ("block sizes", sizes.join(", ")),
@@ -162,10 +162,10 @@ impl Generator for FioMatrixLoad {
                 "laid out first",
                 format!(
                     "{FILES} files, together {}; on raw, as much of the device",
-                    room::bytes_text(self.size_bytes)
+                    capacity::bytes_text(self.size_bytes)
                 ),
             ),
-        ]) + &room::verdict(self.size_bytes, room))
+        ]) + &capacity::verdict(self.size_bytes, capacity))
     }
 
     fn metrics(&self) -> Vec<String> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vocabulary::capacity::{self, Capacity};
 use vocabulary::cost::Phase::{Layout, Mount, Unmount, Verify};
 use vocabulary::kind::{
     Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, Role, Written, options_without,
@@ -14,7 +15,6 @@ use vocabulary::kind::{
 use vocabulary::load::{LoadTask, Target};
 use vocabulary::quantity::parse_size;
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, StorePlace, Unit};
-use vocabulary::room::{self, Room};
 use vocabulary::words::share_text;
 
 use super::{latencies, whole_sync};
@@ -145,7 +145,7 @@ impl Generator for ObjectsLoad {
     }
 
     /// Refuses an unknown store and a program that is too large for the device.
-    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         let kind = store::kind(&self.store).map_err(|error| error.to_string())?;
         if self.verify && !kind.keeps_contents {
             return Err(format!(
@@ -156,32 +156,32 @@ impl Generator for ObjectsLoad {
         if !kind.keeps_contents {
             return Ok(());
         }
-        let Some(room) = room else { return Ok(()) };
+        let Some(capacity) = capacity else { return Ok(()) };
         let plan = Plan::of(&self.program()?);
-        match self.fit(&plan, room.bytes)? {
-            Fit::TooLarge { needed_bytes, .. } => room::check(
+        match self.fit(&plan, capacity.bytes)? {
+            Fit::TooLarge { needed_bytes, .. } => capacity::check(
                 "the program's objects take at once",
                 needed_bytes,
-                Some(room),
+                Some(capacity),
                 "scale it down by --scale, or give a larger device",
             ),
             _ => Ok(()),
         }
     }
 
-    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+    fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let plan = Plan::of(&self.program()?);
-        let fit = match room {
-            None => "how much room there is is seen when it begins\n".into(),
-            Some(room) => match self.fit(&plan, room.bytes)? {
+        let fit = match capacity {
+            None => "the capacity is seen when it begins\n".into(),
+            Some(capacity) => match self.fit(&plan, capacity.bytes)? {
                 Fit::TooLarge { needed_bytes, .. } | Fit::Fits { needed_bytes, .. } => {
-                    room::verdict(needed_bytes, Some(room))
+                    capacity::verdict(needed_bytes, Some(capacity))
                 }
                 Fit::Tight { needed_bytes, .. } => format!(
                     "fits tightly: {} would be comfortable, and {} has {}\n",
-                    room::bytes_text(needed_bytes),
-                    room.holder,
-                    room::bytes_text(room.bytes)
+                    capacity::bytes_text(needed_bytes),
+                    capacity.holder,
+                    capacity::bytes_text(capacity.bytes)
                 ),
                 Fit::Unknown { .. } => "whether it fits cannot be told in advance\n".into(),
             },

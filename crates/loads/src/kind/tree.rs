@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
 use vocabulary::load::LoadTask;
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
-use vocabulary::room::{self, Room};
 
 use super::{histogram_log, latencies, missing_tools, whole_sync};
 use crate::durable::{drop_kernel_caches, run_words};
@@ -136,29 +136,34 @@ impl Generator for TreeLoad {
         missing_tools(&TOOLS)
     }
 
-    fn check(&self, room: Option<&Room>) -> Result<(), String> {
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         for tool in TOOLS {
             tool.locate().map_err(|error| error.to_string())?;
         }
         let needed_bytes = self.facts.map_or(0, |facts| facts.needed_bytes());
-        room::check("the archive and its tree need", needed_bytes, room, "give a larger device")
+        capacity::check(
+            "the archive and its tree need",
+            needed_bytes,
+            capacity,
+            "give a larger device",
+        )
     }
 
-    fn plan(&self, room: Option<&Room>) -> Result<String, String> {
+    fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let Some(facts) = self.facts else { return Ok(String::new()) };
         let phases: Vec<String> = Phase::DEFAULT.into_iter().map(metric_name).collect();
         let source = match &self.source {
             Source::Tarball(path) => path.display().to_string(),
             Source::Synthetic { files, seed } => format!("synthetic, {files} files, seed {seed}"),
         };
-        Ok(room::lines(&[
+        Ok(capacity::lines(&[
             ("tree", source),
             ("phases", phases.join(", ")),
-            ("archive", room::bytes_text(facts.archive_bytes)),
+            ("archive", capacity::bytes_text(facts.archive_bytes)),
             ("files", facts.files.to_string()),
             ("directories and links", facts.others.to_string()),
-            ("in the files", room::bytes_text(facts.file_bytes)),
-        ]) + &room::verdict(facts.needed_bytes(), room))
+            ("in the files", capacity::bytes_text(facts.file_bytes)),
+        ]) + &capacity::verdict(facts.needed_bytes(), capacity))
     }
 
     fn metrics(&self) -> Vec<String> {

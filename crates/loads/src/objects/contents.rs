@@ -89,12 +89,12 @@ impl Identity {
             offset: offset as u64,
             expected: hex((begin..expected_end.max(begin)).map(|at| self.byte(at))),
             found: hex(found[begin.min(end)..end].iter().copied()),
-            remark: self.remark(begin, &found[begin.min(end)..end]),
+            explanation: self.explanation(begin, &found[begin.min(end)..end]),
         }))
     }
 
     /// What the bytes found at an offset are, when that can be told.
-    fn remark(&self, offset: usize, found: &[u8]) -> Option<String> {
+    fn explanation(&self, offset: usize, found: &[u8]) -> Option<String> {
         if found.is_empty() {
             return Some("the contents end here".to_owned());
         }
@@ -125,7 +125,7 @@ impl Identity {
 #[error(
     "object {key}, version {version}: byte {offset} of {size_bytes} differs: expected {expected}, \
      found {found} ({found_bytes} bytes in all){}",
-    .remark.as_ref().map(|remark| format!("; {remark}")).unwrap_or_default()
+    .explanation.as_ref().map(|explanation| format!("; {explanation}")).unwrap_or_default()
 )]
 pub struct Difference {
     /// Key of the object.
@@ -143,7 +143,7 @@ pub struct Difference {
     /// What was found there.
     pub found: String,
     /// What the bytes found are, when that can be told.
-    pub remark: Option<String>,
+    pub explanation: Option<String>,
 }
 
 fn hex(bytes: impl Iterator<Item = u8>) -> String {
@@ -199,22 +199,22 @@ mod tests {
         let long = OBJECT.check(96, &bytes).unwrap_err();
         assert_eq!((long.offset, long.found_bytes), (96, 100));
         let nothing = OBJECT.check(96, &[]).unwrap_err();
-        assert_eq!(nothing.remark.as_deref(), Some("the contents end here"));
+        assert_eq!(nothing.explanation.as_deref(), Some("the contents end here"));
     }
 
     #[test]
     fn what_was_found_is_recognised() {
-        let remark = |found: &[u8]| {
-            OBJECT.check(found.len() as u64, found).unwrap_err().remark.unwrap_or_default()
+        let explanation = |found: &[u8]| {
+            OBJECT.check(found.len() as u64, found).unwrap_err().explanation.unwrap_or_default()
         };
         let mut torn = contents(OBJECT, 8192);
         torn[4096..].fill(0);
-        assert_eq!(remark(&torn), "zeros were found");
+        assert_eq!(explanation(&torn), "zeros were found");
         torn[4096..].copy_from_slice(&contents(Identity { version: 2, ..OBJECT }, 8192)[4096..]);
-        assert!(remark(&torn).contains("version 2 of this object"));
+        assert!(explanation(&torn).contains("version 2 of this object"));
         let other = contents(Identity { key: 1230, version: 0, ..OBJECT }, 64);
-        assert!(remark(&other).contains("object 1230"));
-        assert_eq!(remark(&contents(Identity { salt: 1, ..OBJECT }, 64)), "");
+        assert!(explanation(&other).contains("object 1230"));
+        assert_eq!(explanation(&contents(Identity { salt: 1, ..OBJECT }, 64)), "");
         let shown = OBJECT.check(64, &other).unwrap_err().to_string();
         assert!(shown.starts_with("object 1234, version 3: byte 0 of 64 differs: expected "));
     }

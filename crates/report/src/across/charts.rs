@@ -1,25 +1,25 @@
 //! The charts of several results beside each other.
 
-use super::{Across, AcrossFigure, AcrossWorkload, ratio_text};
+use super::{Across, AcrossMetric, AcrossWorkload, ratio_text};
 use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series};
 use crate::charts::{better, scale_of};
 use crate::html::slug;
 use crate::table::{Cell, Table};
 use crate::text;
 
-/// Most figures of a load that have charts of their own.
-const FIGURES_WITH_CHARTS_MAX: usize = 4;
+/// Most metrics of a load that have charts of their own.
+const METRICS_WITH_CHARTS_MAX: usize = 4;
 
 /// The charts of a load.
 pub(super) fn charts(across: &Across<'_>, workload: &AcrossWorkload, index: usize) -> Vec<Chart> {
     let mut charts = Vec::new();
-    let figures = workload.figures.iter().take(FIGURES_WITH_CHARTS_MAX);
-    for (place, figure) in figures.enumerate() {
+    let metrics = workload.metrics.iter().take(METRICS_WITH_CHARTS_MAX);
+    for (place, metric) in metrics.enumerate() {
         let id = |what: &str| {
             format!("a{}-{}-{what}-{place}", index + 1, slug(&workload.name)).replace("--", "-")
         };
-        charts.extend(ratios(across, figure, id("ratio")));
-        charts.extend(trials(across, figure, id("trials")));
+        charts.extend(ratios(across, metric, id("ratio")));
+        charts.extend(trials(across, metric, id("trials")));
     }
     charts
 }
@@ -32,11 +32,11 @@ fn keys(across: &Across<'_>) -> Vec<Key> {
         .collect()
 }
 
-fn ratios(across: &Across<'_>, figure: &AcrossFigure, id: String) -> Option<Chart> {
+fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Chart> {
     let mut rows: Vec<String> = Vec::new();
     let mut series = Vec::new();
     let mut numbers = Table::new(&["contender", "result", "ratio", "from", "to"]);
-    for contender in &figure.contenders {
+    for contender in &metric.contenders {
         for (place, comparison) in contender.comparisons.iter().enumerate() {
             let Some(ratio) = comparison.ratio else { continue };
             let name = &across.names[place + 1];
@@ -68,7 +68,7 @@ fn ratios(across: &Across<'_>, figure: &AcrossFigure, id: String) -> Option<Char
     let values = points.flat_map(|point| [Some(point.x), point.low, point.high]).flatten();
     let before = &across.names[0];
     let x = Axis::logarithmic(
-        format!("{}, as a ratio to {before} ({})", figure.name, better(figure.unit)),
+        format!("{}, as a ratio to {before} ({})", metric.name, better(metric.unit)),
         values.chain([1.0]),
         text::plain,
     )?;
@@ -76,7 +76,7 @@ fn ratios(across: &Across<'_>, figure: &AcrossFigure, id: String) -> Option<Char
     let labels: Vec<&str> = rows.iter().map(String::as_str).collect();
     Some(Chart {
         id,
-        title: format!("{}: ratio to {before}", figure.name),
+        title: format!("{}: ratio to {before}", metric.name),
         says: format!(
             "Each contender against itself in {before}, with its interval; not interleaved, so a change of the machine is in it."
         ),
@@ -96,20 +96,20 @@ fn ratios(across: &Across<'_>, figure: &AcrossFigure, id: String) -> Option<Char
     })
 }
 
-fn trials(across: &Across<'_>, figure: &AcrossFigure, id: String) -> Option<Chart> {
-    let all = figure.contenders.iter().flat_map(|c| c.samples.iter().flatten()).copied();
-    let (unit_name, size) = scale_of(figure.unit, all.clone().fold(0.0, f64::max));
+fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Chart> {
+    let all = metric.contenders.iter().flat_map(|c| c.samples.iter().flatten()).copied();
+    let (unit_name, size) = scale_of(metric.unit, all.clone().fold(0.0, f64::max));
     let mut rows = Vec::new();
     let mut series = Vec::new();
-    let mut numbers = Table::new(&["contender", "result", "trial", &figure.name]);
-    for contender in &figure.contenders {
+    let mut numbers = Table::new(&["contender", "result", "trial", &metric.name]);
+    for contender in &metric.contenders {
         for (key, samples) in contender.samples.iter().enumerate() {
             let name = &across.names[key];
             let row = rows.len() as f64;
             rows.push(format!("{} · {name}", contender.label));
             let mut points = Vec::new();
             for (place, value) in samples.iter().enumerate() {
-                let words = text::figure(*value, figure.unit);
+                let words = text::figure(*value, metric.unit);
                 let aside = ((place * 7 % 11) as f64 - 5.0) * 0.022;
                 points.push(Point::at(
                     value / size,
@@ -126,7 +126,7 @@ fn trials(across: &Across<'_>, figure: &AcrossFigure, id: String) -> Option<Char
             series.push(Series { key, mark: Mark::Dots, points });
             if let Some(summary) = &contender.summaries[key] {
                 let interval = summary.median_interval;
-                let median = text::figure(summary.median, figure.unit);
+                let median = text::figure(summary.median, metric.unit);
                 series.push(Series {
                     key,
                     mark: Mark::Interval,
@@ -146,10 +146,10 @@ fn trials(across: &Across<'_>, figure: &AcrossFigure, id: String) -> Option<Char
     let labels: Vec<&str> = rows.iter().map(String::as_str).collect();
     (!rows.is_empty()).then(|| Chart {
         id,
-        title: format!("{}: every trial", figure.name),
+        title: format!("{}: every trial", metric.name),
         says: "Every completed trial a dot, with the median and its interval.".into(),
         x: Axis::from_zero(
-            format!("{}, {unit_name} ({})", figure.name, better(figure.unit)),
+            format!("{}, {unit_name} ({})", metric.name, better(metric.unit)),
             all.map(|value| value / size),
         ),
         y: Axis::rows(&labels),

@@ -241,7 +241,7 @@ fn what_must_be_known_first_is_a_warning_once() {
     let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
     let mut source = source(&plan, &records(&plan, |_| 1_000_000_000));
     for contender in &mut source.analysis.workloads[0].contenders {
-        contender.caveats = vec!["other work".into()];
+        contender.notes = vec!["other work".into()];
     }
     let warnings = |source: &Source| -> Vec<String> {
         let said = answer(source).into_iter().filter_map(|block| match block {
@@ -251,7 +251,7 @@ fn what_must_be_known_first_is_a_warning_once() {
         said.collect()
     };
     assert_eq!(warnings(&source), ["other work"]);
-    source.analysis.workloads[0].contenders[0].caveats.clear();
+    source.analysis.workloads[0].contenders[0].notes.clear();
     assert_eq!(warnings(&source), ["xfs and btrfs: other work"]);
 }
 

@@ -58,7 +58,7 @@ fn fill(record: &mut Record) -> bool {
     load.latencies.truncate(1);
     load.latencies[0].count = 50;
     load.histogram_log = Some(log("Put", 50));
-    (load.caveat, load.proof) = (Some("beware".into()), Some("0123".into()));
+    (load.note, load.proof) = (Some("beware".into()), Some("0123".into()));
     record.load = Some(load);
     record.notes = vec!["a note".into()];
     record.daemon_cpu_ns = Some(1_000_000);

@@ -12,46 +12,46 @@ use crate::statistics::{self, Group, Verdict};
 /// Fewest trials of either side from which a count that does not vary is taken for what it is.
 const CONSTANT_TRIALS_MIN: usize = 2;
 
-/// Reads a figure from a record.
+/// Reads a quantity from a record.
 type Reader = Box<dyn Fn(&Record) -> Option<f64>>;
 
-/// A figure of a record, of which less is better.
-struct Figure {
+/// A quantity of a record, of which less is better.
+struct Quantity {
     name: String,
     unit: Unit,
     of: Reader,
 }
 
-impl Figure {
-    fn new(name: &str, unit: Unit, of: impl Fn(&Record) -> Option<f64> + 'static) -> Figure {
-        Figure { name: name.into(), unit, of: Box::new(of) }
+impl Quantity {
+    fn new(name: &str, unit: Unit, of: impl Fn(&Record) -> Option<f64> + 'static) -> Quantity {
+        Quantity { name: name.into(), unit, of: Box::new(of) }
     }
 }
 
-/// The figures that a workload's records may have.
-fn figures(samples: &Samples<'_>) -> Vec<Figure> {
+/// The quantities that a workload's records may have.
+fn quantities(samples: &Samples<'_>) -> Vec<Quantity> {
     let device = |of: fn(&DeviceDelta) -> u64| {
         move |record: &Record| {
             let counted = record.run_device().filter(|_| !record.device_shared)?;
             Some(of(&counted) as f64)
         }
     };
-    let mut figures = vec![
-        Figure::new("bytes written", Unit::Bytes, device(|delta| delta.written_bytes)),
-        Figure::new("bytes read", Unit::Bytes, device(|delta| delta.read_bytes)),
-        Figure::new("flushes", Unit::Count, move |record| {
+    let mut quantities = vec![
+        Quantity::new("bytes written", Unit::Bytes, device(|delta| delta.written_bytes)),
+        Quantity::new("bytes read", Unit::Bytes, device(|delta| delta.read_bytes)),
+        Quantity::new("flushes", Unit::Count, move |record| {
             device(|delta| delta.flushes)(record).filter(|_| !record.flushes_uncounted)
         }),
-        Figure::new("CPU time", Unit::Nanoseconds, |record| {
+        Quantity::new("CPU time", Unit::Nanoseconds, |record| {
             let usage = record.command.as_ref()?;
             let daemon_ns = record.daemon_cpu_ns.unwrap_or(0);
             Some(usage.user_ns.saturating_add(usage.system_ns).saturating_add(daemon_ns) as f64)
         }),
-        Figure::new("space", Unit::Bytes, |record| {
+        Quantity::new("space", Unit::Bytes, |record| {
             let (before, after) = (record.space_before?, record.space_after?);
             Some(before.free_bytes.saturating_sub(after.free_bytes) as f64)
         }),
-        Figure::new("time until unmounted", Unit::Nanoseconds, |record| {
+        Quantity::new("time until unmounted", Unit::Nanoseconds, |record| {
             Some((record.time_ns()? + record.phase(Phase::Unmount)?.elapsed_ns) as f64)
         }),
     ];
@@ -63,31 +63,31 @@ fn figures(samples: &Samples<'_>) -> Vec<Figure> {
             let operation = latency.operation.clone();
             let percentile = if median { "p50" } else { "p99" };
             let name = format!("{percentile} of {operation}");
-            figures.push(Figure::new(&name, Unit::Nanoseconds, move |record| {
+            quantities.push(Quantity::new(&name, Unit::Nanoseconds, move |record| {
                 let all = &record.load.as_ref()?.latencies;
                 let latency = all.iter().find(|one| one.operation == operation)?;
                 Some(if median { latency.p50_ns } else { latency.p99_ns } as f64)
             }));
         }
     }
-    figures
+    quantities
 }
 
-/// The comparisons of these figures under a workload, one family.
+/// The comparisons of these quantities under a workload, one family.
 pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Comparison> {
-    let figures = figures(samples);
-    let values = |figure: &Figure, contender: usize| -> Vec<Option<f64>> {
+    let quantities = quantities(samples);
+    let values = |quantity: &Quantity, contender: usize| -> Vec<Option<f64>> {
         let completed = |record: &&Record| record.outcome == crate::record::Outcome::Completed;
-        let of = |record: &Option<&Record>| record.filter(completed).and_then(|r| (figure.of)(r));
+        let of = |record: &Option<&Record>| record.filter(completed).and_then(|r| (quantity.of)(r));
         samples.records[contender].iter().map(of).collect()
     };
     let positive = |values: &[Option<f64>]| -> Vec<Option<f64>> {
         values.iter().map(|value| value.filter(|value| *value > 0.0)).collect()
     };
     let others = others(plan);
-    let sampled: Vec<Vec<Vec<Option<f64>>>> = figures
+    let sampled: Vec<Vec<Vec<Option<f64>>>> = quantities
         .iter()
-        .map(|figure| (0..samples.records.len()).map(|place| values(figure, place)).collect())
+        .map(|quantity| (0..samples.records.len()).map(|place| values(quantity, place)).collect())
         .collect();
     let groups: Vec<Group> = sampled
         .iter()
@@ -100,7 +100,7 @@ pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Ve
     let compared = statistics::compare_families(&groups, &options(plan))
         .expect("what is not positive was left out");
     let mut comparisons = Vec::new();
-    for ((figure, values), compared) in figures.iter().zip(&sampled).zip(compared) {
+    for ((quantity, values), compared) in quantities.iter().zip(&sampled).zip(compared) {
         for (place, mut compared) in others.iter().zip(compared) {
             let constants = constant(&values[plan.study.baseline]).zip(constant(&values[*place]));
             match constants {
@@ -114,7 +114,7 @@ pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Ve
                 None if compared.pairs == 0 => continue,
                 None => {}
             }
-            let metric = (figure.name.clone(), figure.unit);
+            let metric = (quantity.name.clone(), quantity.unit);
             comparisons.push(Comparison::of(plan, workload, *place, &metric, &compared, false));
         }
     }
@@ -158,11 +158,12 @@ mod tests {
             fixture::run_of(record).device = Some(device);
         }
         let workload = analyse(&plan, &records, None).workloads.remove(0);
-        let of = |metric: &str| workload.figures.iter().find(|one| one.metric == metric).unwrap();
+        let of =
+            |metric: &str| workload.exploratory.iter().find(|one| one.metric == metric).unwrap();
         assert_eq!((of("flushes").verdict, of("flushes").ratio), (Verdict::Slower, Some(2.0)));
         assert_eq!(of("bytes written").verdict, Verdict::Same { within: 0.05 });
         // Nothing was read, so nothing is said of it; and two blocks say nothing of the time.
-        assert!(!workload.figures.iter().any(|one| one.metric == "bytes read"));
+        assert!(!workload.exploratory.iter().any(|one| one.metric == "bytes read"));
         assert_eq!(workload.comparisons[0].verdict, Verdict::Inconclusive);
         assert!(workload.comparisons[0].primary && !of("flushes").primary);
     }

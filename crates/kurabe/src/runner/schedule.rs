@@ -36,7 +36,7 @@ pub struct Length {
 }
 
 /// The course of one block.
-pub struct Pace<'a> {
+pub struct Schedule<'a> {
     clock: &'a dyn Fn() -> Duration,
     random: ChaCha8Rng,
     length: Length,
@@ -52,10 +52,10 @@ pub struct Pace<'a> {
     position: u32,
 }
 
-impl<'a> Pace<'a> {
+impl<'a> Schedule<'a> {
     /// A block that begins now.
-    pub fn new(seed: u64, length: Length, clock: &'a dyn Fn() -> Duration) -> Pace<'a> {
-        Pace {
+    pub fn new(seed: u64, length: Length, clock: &'a dyn Fn() -> Duration) -> Schedule<'a> {
+        Schedule {
             clock,
             random: ChaCha8Rng::seed_from_u64(seed),
             length,
@@ -152,18 +152,18 @@ mod tests {
         let time = Cell::new(Duration::ZERO);
         let clock = || time.get();
         let pass = |by: Duration| time.set(time.get() + by);
-        let mut pace = Pace::new(7, length, &clock);
+        let mut schedule = Schedule::new(7, length, &clock);
         pass(setup);
         let live: Vec<usize> = (0..turns.len()).collect();
         let (mut order, mut measured) = (Vec::new(), Duration::ZERO);
-        while let Some((contender, turn)) = pace.next(&live) {
+        while let Some((contender, turn)) = schedule.next(&live) {
             let Turn::Slice { round, position, last } = turn else { panic!("{turn:?}") };
             assert_eq!(position as usize, order.len() % turns.len());
             order.push((contender, round, last));
             let run_ns = turns[contender].as_nanos() as u64;
             pass(turns[contender] + besides);
             measured += turns[contender];
-            pace.took(&Slice {
+            schedule.took(&Slice {
                 round,
                 position,
                 run_ns,
@@ -172,7 +172,7 @@ mod tests {
                 idle_device: None,
                 metrics: Vec::new(),
             });
-            if pace.is_over() {
+            if schedule.is_over() {
                 break;
             }
         }
@@ -231,16 +231,16 @@ mod tests {
         let time = Cell::new(Duration::ZERO);
         let clock = || time.get();
         let length = Length { rounds: Some(100 * MILLISECOND), ..Length::default() };
-        let mut pace = Pace::new(1, length, &clock);
-        let (first, _) = pace.next(&[0, 1, 2]).unwrap();
+        let mut schedule = Schedule::new(1, length, &clock);
+        let (first, _) = schedule.next(&[0, 1, 2]).unwrap();
         let left: Vec<usize> = (0..3).filter(|contender| *contender != first).collect();
         let mut seen = Vec::new();
-        while let Some((contender, _)) = pace.next(&left) {
+        while let Some((contender, _)) = schedule.next(&left) {
             seen.push(contender);
             time.set(time.get() + 10 * MILLISECOND);
         }
         assert!(!seen.contains(&first) && seen.len() >= 8, "{seen:?}");
-        assert!(pace.next(&[]).is_none());
-        assert!(!pace.is_over(), "no limit was given");
+        assert!(schedule.next(&[]).is_none());
+        assert!(!schedule.is_over(), "no limit was given");
     }
 }

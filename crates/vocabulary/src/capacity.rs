@@ -7,44 +7,46 @@ use crate::quantity::size_text;
 
 /// The space that a load has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Room {
+pub struct Capacity {
     /// Bytes.
     pub bytes: u64,
     /// What has them: `the device`.
     pub holder: String,
 }
 
-impl Room {
+impl Capacity {
     fn words(&self) -> String {
         format!("{} has {}", self.holder, bytes_text(self.bytes))
     }
 }
 
-/// Refuses what is larger than its room: `needer` is the sentence's subject with its verb, `remedy`
+/// Refuses what is larger than its capacity: `needer` is the sentence's subject with its verb, `remedy`
 /// the next step.
 pub fn check(
     needer: &str,
     needed_bytes: u64,
-    room: Option<&Room>,
+    capacity: Option<&Capacity>,
     remedy: &str,
 ) -> Result<(), String> {
-    match room {
-        Some(room) if needed_bytes > room.bytes => {
-            Err(format!("{needer} {}, and {}; {remedy}", bytes_text(needed_bytes), room.words()))
-        }
+    match capacity {
+        Some(capacity) if needed_bytes > capacity.bytes => Err(format!(
+            "{needer} {}, and {}; {remedy}",
+            bytes_text(needed_bytes),
+            capacity.words()
+        )),
         _ => Ok(()),
     }
 }
 
 /// The last line of a plan.
-pub fn verdict(needed_bytes: u64, room: Option<&Room>) -> String {
+pub fn verdict(needed_bytes: u64, capacity: Option<&Capacity>) -> String {
     let needed = bytes_text(needed_bytes);
-    match room {
+    match capacity {
         None => format!("it needs {needed}; how many there are is seen when it begins\n"),
-        Some(room) if needed_bytes > room.bytes => {
-            format!("does not fit: it needs {needed}, and {}\n", room.words())
+        Some(capacity) if needed_bytes > capacity.bytes => {
+            format!("does not fit: it needs {needed}, and {}\n", capacity.words())
         }
-        Some(room) => format!("fits: it needs {needed}, and {}\n", room.words()),
+        Some(capacity) => format!("fits: it needs {needed}, and {}\n", capacity.words()),
     }
 }
 
@@ -76,17 +78,17 @@ mod tests {
 
     #[test]
     fn both_sizes_stand_in_a_refusal() {
-        let room = Room { bytes: 64 << 20, holder: "the device".into() };
-        assert_eq!(check("the jobs need", 64 << 20, Some(&room), "-"), Ok(()));
+        let capacity = Capacity { bytes: 64 << 20, holder: "the device".into() };
+        assert_eq!(check("the jobs need", 64 << 20, Some(&capacity), "-"), Ok(()));
         assert_eq!(check("the jobs need", u64::MAX, None, "-"), Ok(()));
         assert_eq!(
-            check("the jobs need", (64 << 20) + 1, Some(&room), "give less").unwrap_err(),
+            check("the jobs need", (64 << 20) + 1, Some(&capacity), "give less").unwrap_err(),
             "the jobs need 67108865 bytes (64.0 MiB), and the device has 67108864 bytes (64M); give less"
         );
         assert!(
-            verdict(1 << 30, Some(&room))
+            verdict(1 << 30, Some(&capacity))
                 .starts_with("does not fit: it needs 1073741824 bytes (1G)")
         );
-        assert!(verdict(1000, Some(&room)).starts_with("fits: it needs 1000 bytes"));
+        assert!(verdict(1000, Some(&capacity)).starts_with("fits: it needs 1000 bytes"));
     }
 }

@@ -12,26 +12,26 @@ use crate::text;
 
 /// What concerns the results together. `workloads`: the names of the loads that are compared.
 pub(super) fn of_all(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
-    let mut remarks = unmatched(sources, names);
-    remarks.extend(redefined(sources, names));
-    remarks.extend(unequal_work(sources, names, workloads));
-    remarks
+    let mut notes = unmatched(sources, names);
+    notes.extend(redefined(sources, names));
+    notes.extend(unequal_work(sources, names, workloads));
+    notes
 }
 
 /// What casts doubt on one result's numbers by itself: that it was measured in several sessions,
 /// and of the loads that are compared the grave warnings and the histograms that were left out.
 pub(super) fn of_each(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
-    let mut doubts = Vec::new();
+    let mut warnings = Vec::new();
     for (source, name) in sources.iter().zip(names) {
         let said = sentence(&sessions(source));
-        doubts.extend(said.map(|said| format!("of {name}: {said}")));
+        warnings.extend(said.map(|said| format!("of {name}: {said}")));
         for workload in &source.analysis.workloads {
             if !workloads.contains(&workload.workload.as_str()) {
                 continue;
             }
             let place = format!("in {name}, load '{}'", workload.workload);
             for warning in workload.warnings.iter().filter(|warning| warning.is_grave()) {
-                doubts.push(match warning {
+                warnings.push(match warning {
                     // The reason does not stand above, as it does in the report of one result.
                     Warning::Failures { contender, failed, trials } => format!(
                         "{place}: {contender}: {failed} of {trials} trials failed; the report of that result has the reason"
@@ -49,17 +49,17 @@ pub(super) fn of_each(sources: &[Source], names: &[String], workloads: &[&str]) 
                         0 => String::new(),
                         more => format!(", and so for {more} more"),
                     };
-                    doubts.push(format!("{place}: {}: left out: {first}{more}", contender.label));
+                    warnings.push(format!("{place}: {}: left out: {first}{more}", contender.label));
                 }
             }
         }
     }
-    doubts
+    warnings
 }
 
 /// Contenders whose trials proved other work in one result than in the first.
 fn unequal_work(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec<String> {
-    let mut remarks = Vec::new();
+    let mut notes = Vec::new();
     for workload in workloads {
         for contender in &sources[0].plan.study.contenders {
             let label = contender.label.as_str();
@@ -69,8 +69,8 @@ fn unequal_work(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec
                 if before.is_empty() || after.is_empty() || before == after {
                     continue;
                 }
-                remarks.push(format!(
-                    "{label} did other work under the load '{workload}' in {name} than in {} ({} against {}); do not compare these figures",
+                notes.push(format!(
+                    "{label} did other work under the load '{workload}' in {name} than in {} ({} against {}); do not compare these metrics",
                     names[0],
                     after.join(" or "),
                     before.join(" or ")
@@ -78,7 +78,7 @@ fn unequal_work(sources: &[Source], names: &[String], workloads: &[&str]) -> Vec
             }
         }
     }
-    remarks
+    notes
 }
 
 /// What the completed trials of a contender proved, each once, sorted.
@@ -94,7 +94,7 @@ fn proofs<'a>(source: &'a Source, workload: &str, label: &str) -> Vec<&'a str> {
 
 /// Loads and contenders that not every result has.
 fn unmatched(sources: &[Source], names: &[String]) -> Vec<String> {
-    let mut remarks = Vec::new();
+    let mut notes = Vec::new();
     let mut look = |kind: &str, of: &dyn Fn(&Source) -> Vec<String>| {
         let mut known: Vec<String> = Vec::new();
         for entry in sources.iter().flat_map(of) {
@@ -111,7 +111,7 @@ fn unmatched(sources: &[Source], names: &[String]) -> Vec<String> {
                 .map(|(_, name)| name.clone())
                 .collect();
             if !without.is_empty() {
-                remarks.push(format!("{kind} '{entry}' is not in {}", text::list(&without)));
+                notes.push(format!("{kind} '{entry}' is not in {}", text::list(&without)));
             }
         }
     };
@@ -121,19 +121,19 @@ fn unmatched(sources: &[Source], names: &[String]) -> Vec<String> {
     look("the contender", &|source| {
         source.plan.study.contenders.iter().map(|contender| contender.label.clone()).collect()
     });
-    remarks
+    notes
 }
 
 /// What has the same name and is not the same.
 fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
-    let mut remarks = Vec::new();
+    let mut notes = Vec::new();
     let first = &sources[0].plan.study;
     for (source, name) in sources.iter().zip(names).skip(1) {
         let study = &source.plan.study;
         for contender in &study.contenders {
             let other = first.contenders.iter().find(|other| other.label == contender.label);
             if other.is_some_and(|other| other != contender) {
-                remarks.push(format!(
+                notes.push(format!(
                     "the contender '{}' has other options in {name} than in {}; their difference is part of the ratio",
                     contender.label, names[0]
                 ));
@@ -143,8 +143,8 @@ fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
             let other = first.workloads.iter().find(|other| other.name == workload.name);
             let differing = other.map_or_else(Vec::new, |other| differing_parts(other, workload));
             if !differing.is_empty() {
-                remarks.push(format!(
-                    "the load '{}' is defined otherwise in {name} than in {} ({}); compare its figures only where it is the same work",
+                notes.push(format!(
+                    "the load '{}' is defined otherwise in {name} than in {} ({}); compare its metrics only where it is the same work",
                     workload.name,
                     names[0],
                     text::list(&differing)
@@ -152,17 +152,16 @@ fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
             }
         }
         if study.device != first.device {
-            remarks.push(format!(
+            notes.push(format!(
                 "{name} was measured on {}, {} on {}",
                 study.device, names[0], first.device
             ));
         }
         if study.cache != first.cache {
-            remarks
-                .push(format!("the caches were not in the same state in {name} and {}", names[0]));
+            notes.push(format!("the caches were not in the same state in {name} and {}", names[0]));
         }
     }
-    remarks
+    notes
 }
 
 /// Names of the parts in which two definitions of a load differ. Its author's words on why it is

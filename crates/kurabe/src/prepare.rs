@@ -1,0 +1,242 @@
+//! From what the user asked to a session: resolves the study, refuses what cannot be done before
+//! anything is touched, and opens the result.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lab::plan::Plan;
+use lab::result::{PLAN_FILE, ResultError, ResultWriter, STUDY_FILE, StoredResult, read_plan};
+use lab::spec::{Output, Workload};
+use lab::study::{Study, StudyError, StudyText};
+use lab::study_file;
+use loads::KINDS;
+use serde_json::Value;
+use trial::filesystem;
+use trust::Refused;
+use trust::text::line;
+
+use crate::exit::{self, Failure};
+use crate::flags::{
+    CompareArgs, PresentArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field,
+};
+use crate::load_flags;
+use crate::preflight::{capacity, device_request, preflight, read_files};
+use crate::presentation::Presentation;
+use crate::session::Session;
+use crate::side_by_side;
+use crate::studies;
+use crate::terminal;
+
+/// `kurabe compare`.
+pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
+    let text = args.study_text();
+    if !text.workloads.iter().any(|workload| workload.names_a_load(KINDS)) {
+        return Err(Failure::refused(format!(
+            "COMMAND: is missing; give a command after '--', or another load: {}",
+            load_flags::names(KINDS)
+        )));
+    }
+    let study = text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags)?;
+    if args.print_study {
+        check_options(&study)?;
+        terminal::print(&file_of(&text));
+        return Ok(exit::OK);
+    }
+    if args.print_plan {
+        return print_plan(study, args.study.destroy.as_deref());
+    }
+    begin(&text, study, &args.study, &args.present)
+}
+
+/// An error of the study, for somebody who typed flags.
+fn in_flags(error: StudyError) -> Failure {
+    Failure::refused(format!("{}: {}", flag_of_field(&error.field), error.problem))
+}
+
+/// Refuses options that a tool would refuse later, so that nothing is printed that cannot run.
+fn check_options(study: &Study) -> Result<(), Failure> {
+    for workload in &study.workloads {
+        KINDS.open(&workload.load).and_then(|load| load.check_options()).map_err(|problem| {
+            Failure::refused(format!("workload '{}': {problem}", workload.name))
+        })?;
+    }
+    Ok(())
+}
+
+/// What the loads are going to do, without doing it.
+fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
+    read_files(&mut study)?;
+    check_options(&study)?;
+    let request = device_request(&study, destroy)?;
+    let capacity = capacity(&study, &request);
+    for workload in &study.workloads {
+        let refused =
+            |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));
+        let load = KINDS.open(&workload.load).map_err(refused)?;
+        let text = load.plan(capacity.as_ref()).map_err(refused)?;
+        let order = side_by_side::words(&study, workload, &request);
+        terminal::print(&format!("{}\ncontenders            {order}\n{text}\n", workload.name));
+    }
+    Ok(exit::OK)
+}
+
+/// `kurabe run`.
+pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
+    let source = studies::open(&args.study_file)?;
+    let path = &source.path;
+    let (mut text, whole) =
+        study_file::load(path, &source.text, studies::catalogue(&filesystem::names()))
+            .map_err(Failure::refused)?;
+    studies::check_publication(&whole)
+        .map_err(|error| Failure::refused(study_file::locate(path, &source.text, &error)))?;
+    let profile = source.profile(args, &mut text).map_err(in_flags)?;
+    args.study.apply(&mut text);
+    args.present.show.apply(&mut text);
+    // What was wrong in the file itself was found above; what is wrong now came from a flag.
+    let mut study = text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags)?;
+    study.reduced = profile.reduces(&whole, &study);
+    if args.print_study {
+        check_options(&study)?;
+        terminal::print(&file_of(&text));
+        return Ok(exit::OK);
+    }
+    if args.print_plan {
+        return print_plan(study, args.study.destroy.as_deref());
+    }
+    if args.present.show.style != Some(Style::None) {
+        terminal::note(&profile.words);
+    }
+    begin(&text, study, &args.study, &args.present)
+}
+
+/// The study file that equals what was asked, but for what is said on the command line alone.
+fn file_of(text: &StudyText) -> String {
+    let file = study_file::print(text);
+    match text.device.as_deref().filter(|device| device.starts_with('/')) {
+        None => file,
+        Some(device) => format!(
+            "# Everything on {} is lost: whoever starts this study confirms it by --destroy NAME,\n\
+             # on the command line and each time.\n{file}",
+            line(device)
+        ),
+    }
+}
+
+/// `kurabe resume`.
+pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
+    let (writer, stored) =
+        ResultWriter::resume(&args.directory).map_err(|error| foreign(&args.directory, error))?;
+    for damage in &stored.damage {
+        terminal::note(&format!("kurabe: {damage}"));
+    }
+    let style = style_before(&stored).and_then(|text| text.style);
+    let presentation = Presentation::new(&args.present, style.as_deref())?;
+    let directories = preflight(&stored.plan.study, args.destroy.as_deref())?;
+    let spent_before = Duration::from_nanos(stored.spent_ns());
+    let mut plan = stored.plan;
+    if let Some(more) = args.more {
+        plan.go_on(&stored.records, more);
+        writer.write_json(PLAN_FILE, &plan).map_err(Failure::broken)?;
+    }
+    let session = Session {
+        spent_before,
+        facts: stored.facts.unwrap_or(Value::Null),
+        plan,
+        destroy: args.destroy.clone(),
+        directories,
+        records: stored.records,
+        writer,
+        presentation,
+        notes: Vec::new(),
+    };
+    session.carry_out()
+}
+
+/// What the study file in a result says besides the plan: the style.
+fn style_before(stored: &StoredResult) -> Option<StudyText> {
+    let text = stored.directory.read_text(STUDY_FILE).ok()?;
+    study_file::parse(Path::new(STUDY_FILE), &text).ok()
+}
+
+/// The refusal of a result that somebody else can have made: with all that going on with it would
+/// run with the rights of this process.
+fn foreign(directory: &Path, error: ResultError) -> Failure {
+    let mut lines = vec![error.to_string()];
+    let is_foreign =
+        matches!(error, ResultError::Refused(Refused::Stranger { .. } | Refused::Writable { .. }));
+    let path = directory.join(PLAN_FILE);
+    let text = is_foreign.then(|| trust::file::read_text_of_anybody(&path).ok()).flatten();
+    if let Some(plan) = text.and_then(|text| read_plan(&path, &text).ok()) {
+        lines.push(format!("with your rights it would run, on {}:", line(&plan.study.device)));
+        lines.extend(plan.study.workloads.iter().flat_map(commands));
+    }
+    Failure::refused(lines.join("\n"))
+}
+
+/// The commands of a workload, one a line.
+fn commands(workload: &Workload) -> Vec<String> {
+    let load = workload.load.command();
+    let named = [
+        ("setup", workload.setup.as_ref()),
+        ("prepare", workload.prepare.as_ref()),
+        ("command", load.as_ref()),
+        ("cleanup", workload.cleanup.as_ref()),
+    ];
+    let mut lines: Vec<String> = named
+        .into_iter()
+        .filter_map(|(name, line)| {
+            let words = line?.words();
+            let joined = shlex::try_join(words.iter().map(String::as_str));
+            let shown = joined.unwrap_or_else(|_| words.join(" "));
+            Some(format!("  {name}: {}", trust::text::line(&shown)))
+        })
+        .collect();
+    if load.is_none() {
+        lines.push(format!("  load: {}", workload.load.kind));
+    }
+    lines
+}
+
+fn begin(
+    text: &StudyText,
+    mut study: Study,
+    args: &StudyArgs,
+    present: &PresentArgs,
+) -> Result<u8, Failure> {
+    if let Some(file) = args.output_file() {
+        study.output = Output::File(file.into());
+    }
+    studies::leave_out_missing(&mut study)?;
+    read_files(&mut study)?;
+    let presentation = Presentation::new(&present.show, text.style.as_deref())?;
+    let directories = preflight(&study, args.destroy.as_deref())?;
+    let request = device_request(&study, args.destroy.as_deref())?;
+    let side_by_side = side_by_side::chosen(&study, &request)?;
+    // Short enough to be typed again by hand.
+    let seed = study.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    let out = present.out.clone().unwrap_or_else(|| default_directory(&study.name));
+    let mut plan = Plan::new(study, seed);
+    plan.side_by_side = side_by_side;
+    let writer = ResultWriter::create(&out, &plan, &file_of(text)).map_err(Failure::refused)?;
+    let session = Session {
+        plan,
+        destroy: args.destroy.clone(),
+        directories,
+        records: Vec::new(),
+        spent_before: Duration::ZERO,
+        facts: Value::Null,
+        writer,
+        presentation,
+        notes: text.notes(),
+    };
+    session.carry_out()
+}
+
+fn default_directory(name: &str) -> PathBuf {
+    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+    let first = PathBuf::from("kurabe-results").join(format!("{name}-{now}"));
+    // Two studies may begin in one second.
+    let numbered = |number: u32| PathBuf::from(format!("{}-{number}", first.display()));
+    let mut all = std::iter::once(first.clone()).chain((2..).map(numbered));
+    all.find(|path| !path.exists()).unwrap_or(first)
+}
