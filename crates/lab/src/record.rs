@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
+pub use vocabulary::check::{Check, CheckVerdict};
 pub use vocabulary::cost::{CommandUsage, DeviceDelta, Phase, PhaseRecord};
 pub use vocabulary::report::TIME_METRIC;
 
@@ -102,6 +103,9 @@ pub struct Record {
     /// What the load says of itself, when it is more than a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadReport>,
+    /// What was checked in it, by its load or besides; a check that was violated fails no trial.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
     /// With whom it took turns; absent for a trial that had the machine to itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side_by_side: Option<SideBySide>,
@@ -262,6 +266,7 @@ impl Record {
             outlived: false,
             notes: Vec::new(),
             load: None,
+            checks: Vec::new(),
             side_by_side: spec.side_by_side,
             slices: Vec::new(),
             guest: None,
@@ -453,5 +458,17 @@ mod tests {
         assert_eq!(record.run_device().unwrap().read_bytes, 18);
         let command = record.command.unwrap();
         assert_eq!((command.user_ns, command.storage_read_bytes), (20, Some(8)));
+    }
+    #[test]
+    fn a_record_of_before_there_were_checks_opens_and_one_with_checks_keeps_them() {
+        let plan = fixture::plan(&["ext4"], 1);
+        let mut record = fixture::record(&plan, 0, 0, 1000);
+        let old = serde_json::to_string(&record).unwrap();
+        assert!(!old.contains("checks"), "{old}");
+        assert_eq!(serde_json::from_str::<Record>(&old).unwrap().checks, []);
+        record.checks = vec![Check { tried: 10_000, ..Check::new("contents") }];
+        let new = serde_json::to_string(&record).unwrap();
+        assert!(new.contains(r#"{"name":"contents","tried":10000,"violated":0}"#), "{new}");
+        assert_eq!(serde_json::from_str::<Record>(&new).unwrap(), record);
     }
 }

@@ -15,6 +15,7 @@ use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
 use lab::spec::{Cache, CommandLine, Output, TrialSpec};
 use loads::KINDS;
 use loads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
+use vocabulary::check::Check;
 use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
 use crate::command::{self, Bounds, End, Ran};
@@ -276,6 +277,7 @@ impl Trial<'_> {
         for aside in std::mem::take(&mut report.asides) {
             self.record.set_aside(aside);
         }
+        Check::add_all(&mut self.record.checks, std::mem::take(&mut report.checks));
         self.record.load = Some(report);
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 pub mod capacity;
 pub mod cell;
+pub mod check;
 pub mod command;
 pub mod cost;
 pub mod kind;

@@ -4,16 +4,21 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::Check;
 use crate::cost::{CommandUsage, PhaseRecord};
 use crate::name;
 
 /// What a load yields besides its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct LoadReport {
-    /// Figures that are compared, the most important first. A load whose time is the figure that
-    /// counts has none and is compared by the time of its run.
+    /// Figures that are compared, the most important first; they may be zero. A load whose time is
+    /// the figure that counts has none and is compared by the time of its run; one that has checks
+    /// and no figures is checked and not timed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
+    /// What was checked; the record's own when it is made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
     /// Latencies by kind of operation, the overall ones last under the name
     /// [`OVERALL_OPERATION`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -138,7 +143,7 @@ pub struct Metric {
     /// Its name; the same for every contender of a workload.
     #[serde(deserialize_with = "name::read")]
     pub name: String,
-    /// Its value, positive.
+    /// Its value, not negative.
     pub value: f64,
     /// Its unit.
     pub unit: Unit,
