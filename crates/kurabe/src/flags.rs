@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::study::{CommandText, StudyText, WorkloadText};
 
-use crate::load_flags::LoadKeys;
+use crate::load_flags::{LoadKeys, decimal, whole};
 
 /// Compare file systems under any load, with numbers that can be trusted.
 ///
@@ -518,20 +518,6 @@ impl CompareArgs {
         self.present.show.apply(&mut text);
         text
     }
-}
-
-/// A whole number, for clap; the error says what was expected.
-pub fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
-    let number = text.parse::<u64>().ok().and_then(|number| N::try_from(number).ok());
-    number.ok_or_else(|| {
-        let bits = 8 * size_of::<N>();
-        format!("expected a whole number such as 5, from 0 to {}", u64::MAX >> (64 - bits))
-    })
-}
-
-/// A number with or without a fraction, for clap.
-pub fn decimal(text: &str) -> Result<f64, String> {
-    text.parse().map_err(|_| "expected a number such as 5 or 0.5".into())
 }
 
 /// Overwrites `target` where a flag was given.

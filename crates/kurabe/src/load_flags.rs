@@ -6,14 +6,26 @@ use loads::KINDS;
 use serde_json::Value;
 use vocabulary::kind::{Form, Key, Keys, Kind, Kinds, Role};
 
-use crate::flags::{decimal, whole};
-
 /// The keys of a load, from the command line.
 #[derive(Debug, Default)]
 pub struct LoadKeys(pub Keys);
 
 /// Where the flags stand in the help.
 const HEADING: &str = "Other loads than a command";
+
+/// A whole number, for clap; the error says what was expected.
+pub fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+    let number = text.parse::<u64>().ok().and_then(|number| N::try_from(number).ok());
+    number.ok_or_else(|| {
+        let bits = 8 * size_of::<N>();
+        format!("expected a whole number such as 5, from 0 to {}", u64::MAX >> (64 - bits))
+    })
+}
+
+/// A number with or without a fraction, for clap.
+pub fn decimal(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "expected a number such as 5 or 0.5".into())
+}
 
 /// The flags of these kinds, added to a command.
 pub fn augment(command: Command, kinds: Kinds) -> Command {

@@ -25,10 +25,10 @@ mod terminal;
 use std::process::ExitCode;
 
 use crate::exit::Failure;
-use crate::flags::Action;
+use crate::flags::{Action, Cli};
 
 fn main() -> ExitCode {
-    let cli = terminal::parse();
+    let cli: Cli = terminal::parse();
     if let Err(problem) = trust::owner::trust(&cli.trust) {
         return Failure::refused(problem).report();
     }

@@ -10,11 +10,8 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use clap::Parser;
 use report::table::Screen;
 use trust::text;
-
-use crate::flags::Cli;
 
 /// Writes text to standard output.
 pub fn print(text: &str) {
@@ -48,10 +45,10 @@ pub fn one_line(text: &str) -> String {
 
 /// The command line. Help and errors end the program; an error repeats arguments, so it is made
 /// anew of escaped ones.
-pub fn parse() -> Cli {
+pub fn parse<C: clap::Parser>() -> C {
     let shown = |argument: OsString| text::line(&argument.to_string_lossy()).into_owned();
-    Cli::try_parse().unwrap_or_else(|error| {
-        let Err(escaped) = Cli::try_parse_from(std::env::args_os().map(shown)) else {
+    C::try_parse().unwrap_or_else(|error| {
+        let Err(escaped) = C::try_parse_from(std::env::args_os().map(shown)) else {
             // What was wrong is gone once it is escaped, as bytes that are no text.
             note(&error.render().to_string());
             std::process::exit(error.exit_code());

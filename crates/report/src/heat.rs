@@ -7,9 +7,9 @@
 
 use std::fmt::Write;
 
-use crate::html::escape;
 use crate::svg::{COLOURS, FONT, Place};
 use crate::table::{Cell, Table, Tone};
+use crate::text::escape;
 
 /// A heat map.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ use crate::document::Block;
 use crate::heat::HeatMap;
 use crate::svg::{self, Place};
 use crate::table::{Table, Tone};
+use crate::text::escape;
 
 /// A document as the body of a page.
 #[derive(Debug, Default)]
@@ -120,11 +121,6 @@ pub(crate) fn figure_of_map(map: &HeatMap) -> String {
         map.draw(Place::Page),
         table(&map.numbers, &map.title)
     )
-}
-
-/// Text that is safe between tags and inside quoted attributes.
-pub fn escape(text: &str) -> String {
-    trust::text::html(text).into_owned()
 }
 
 /// JSON that can stand in a script element: without `<`, nothing in it ends the element or opens

@@ -13,11 +13,11 @@ use crate::charts::{self, View};
 use crate::details::details;
 use crate::document::Block;
 use crate::environment::environment;
-use crate::html::{self, Rendered, escape};
+use crate::html::{self, Rendered};
 use crate::sessions::{kernels, sessions};
 use crate::source::Source;
 use crate::svg::{self, Place};
-use crate::text;
+use crate::text::{self, escape};
 
 const STYLE: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
-use crate::html::escape;
+use crate::text::escape;
 
 mod legend;
 

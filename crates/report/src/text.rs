@@ -5,6 +5,11 @@ use std::fmt::Write;
 use lab::load::Unit;
 pub use lab::words::{counted, list, ratio};
 
+/// Text that is safe between tags and inside quoted attributes.
+pub fn escape(text: &str) -> String {
+    trust::text::html(text).into_owned()
+}
+
 /// A time in ns: `1.932 s`, `51.30 ms`, `812.0 µs`.
 pub fn time(ns: f64) -> String {
     let (value, unit) = scale_time(ns);

@@ -20,16 +20,6 @@ use super::program::{
 };
 use super::token::{Token, TokenKind, tokens};
 
-/// Units of time, the least first, in nanoseconds.
-pub(crate) const TIME_UNITS: [(&str, u64); 6] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-
 const SETTINGS: [&str; 5] = ["Seed", "Threads", "Depth", "Rate", "Duration"];
 const SECTIONS: [&str; 3] = ["Ordered", "Unordered", "Command"];
 const STATEMENTS: [&str; 7] = ["New", "OverWrite", "Embed", "Get", "Delete", "DeleteRange", "Sync"];
@@ -50,8 +40,18 @@ const STATEMENTS_MAX: usize = 1 << 16;
 /// Percentages above this do not fit the original's numbers either.
 const PERCENT_MAX: u64 = 255;
 
-/// Reads a program; see [`Program::parse`].
-pub(crate) fn parse(origin: &str, bytes: &[u8]) -> Result<Parsed, ProgramError> {
+impl Program {
+    /// Reads a program. `origin` is what diagnostics call the text: usually its path.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake that could be found, with its place; bytes that are no text are one.
+    pub fn parse(origin: &str, text: &[u8]) -> Result<Parsed, ProgramError> {
+        parse(origin, text)
+    }
+}
+
+fn parse(origin: &str, bytes: &[u8]) -> Result<Parsed, ProgramError> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {

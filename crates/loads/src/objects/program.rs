@@ -6,7 +6,6 @@
 use std::fmt;
 
 use super::diagnostic::Diagnostic;
-use super::parse;
 
 /// Greatest size of an object that is embedded in a store's journal, in bytes: what CannyLS takes.
 pub const EMBEDDED_BYTES_MAX: u64 = 0xffff;
@@ -17,6 +16,15 @@ pub const OBJECT_BYTES_MAX: u64 = 1 << 48;
 /// Greatest number of statements that a program may repeat to; a greater one would never end.
 pub const OPERATIONS_MAX: u128 = 1 << 62;
 
+/// Units of time, the least first, in nanoseconds.
+pub(crate) const TIME_UNITS: [(&str, u64); 6] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
 /// A whole program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
@@ -195,15 +203,6 @@ pub struct ProgramError {
 }
 
 impl Program {
-    /// Reads a program. `origin` is what diagnostics call the text: usually its path.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake that could be found, with its place; bytes that are no text are one.
-    pub fn parse(origin: &str, text: &[u8]) -> Result<Parsed, ProgramError> {
-        parse::parse(origin, text)
-    }
-
     /// Statements that the program would run if none were skipped, `None` for a section of a
     /// length in time. This counts no statement inside a body without statements.
     pub fn statements(&self) -> Option<u128> {
@@ -387,7 +386,7 @@ pub(crate) struct Time(pub u64);
 
 impl fmt::Display for Time {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (unit, unit_ns) in parse::TIME_UNITS.iter().rev() {
+        for (unit, unit_ns) in TIME_UNITS.iter().rev() {
             if self.0.is_multiple_of(*unit_ns) {
                 return write!(formatter, "{}{unit}", self.0 / unit_ns);
             }

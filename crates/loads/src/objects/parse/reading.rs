@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
-use super::{Parse, Parser, TIME_UNITS};
+use super::{Parse, Parser};
 use crate::objects::diagnostic::{Diagnostic, Severity, nearest};
+use crate::objects::program::TIME_UNITS;
 use crate::objects::token::{Token, TokenKind};
 
 impl<'a> Parser<'a> {

@@ -303,7 +303,7 @@ fn the_reference_is_about_this_language() {
         .chain(super::STATEMENTS)
         .chain(super::SIZES)
         .chain(super::POPULARITIES.map(Popularity::word))
-        .chain(super::TIME_UNITS.map(|(unit, _)| unit))
+        .chain(crate::objects::program::TIME_UNITS.map(|(unit, _)| unit))
         .chain(["times", "poisson", "K", "M", "G", "T"])
         .collect();
     for word in &known {
