@@ -313,7 +313,9 @@ fn deciding(studies: usize, contenders: &[usize]) {
     if !contenders.contains(&2) {
         return;
     }
-    println!("\nDifferences found, % (in the wrong direction, %; mean blocks)\n");
+    println!(
+        "\nDifferences found, % (in the wrong direction, %; with a warning that the blocks may not be independent, %; mean blocks)\n"
+    );
     let effects = [1.05, 1.1, 1.2, 2.0];
     header("case, contenders", &effects.map(|effect| format!("+{:.0} %", 100.0 * (effect - 1.0))));
     for (case, count) in [
@@ -328,18 +330,20 @@ fn deciding(studies: usize, contenders: &[usize]) {
             truth[1] = effect;
             let shape = Studies::new(&truth, 5, 20, 0.05);
             let mut laboratory = Laboratory::new(SEED + count as u64);
-            let (mut found, mut opposite, mut blocks) = (0, 0, 0);
+            let (mut found, mut opposite, mut told, mut blocks) = (0, 0, 0, 0);
             for _ in 0..studies / 2 {
                 let ended = shape.run(&mut laboratory, case, 0.05);
                 found += usize::from(ended.compared[0].verdict == Verdict::Slower);
                 opposite += usize::from(ended.compared[0].verdict == Verdict::Faster);
+                told += usize::from(ended.compared[0].rests_on_independence);
                 blocks += ended.compared[0].pairs;
             }
             let studies = studies / 2;
             format!(
-                "{} ({}; {:.1})",
+                "{} ({}; {:.0}; {:.1})",
                 percent(found, studies),
                 percent(opposite, studies),
+                100.0 * told as f64 / studies as f64,
                 blocks as f64 / studies as f64
             )
         });

@@ -120,6 +120,13 @@ pub enum Warning {
         /// Correlation of a block's ratio with the one before.
         correlation: f64,
     },
+    /// A difference that so few blocks show only if they are independent.
+    FewBlocks {
+        /// Label.
+        contender: String,
+        /// How many there are.
+        blocks: usize,
+    },
     /// Others use the device.
     DeviceShared {
         /// Labels of all contenders that stand on such a device.
@@ -268,6 +275,7 @@ impl Warning {
                 | Warning::NotIoBound { .. }
                 | Warning::FirstOfBlock { .. }
                 | Warning::Wander { .. }
+                | Warning::FewBlocks { .. }
         )
     }
 }
@@ -358,6 +366,10 @@ impl fmt::Display for Warning {
             Warning::Wander { contender, correlation } => write!(
                 f,
                 "{contender}: its ratios wander (each follows the one before, correlation {correlation:.1}), so its interval may be too narrow; look for what builds up from block to block, and run more blocks",
+            ),
+            Warning::FewBlocks { contender, blocks } => write!(
+                f,
+                "{contender}: {blocks} blocks do not show that their ratios are independent; if each followed the one before, the difference would not be certain; to make sure: kurabe resume RESULT --more {blocks}",
             ),
             Warning::Emulated => f.write_str(
                 "the guests' processor was an emulated one (TCG): times are its own and say nothing of a real one; compare what was written, flushes and amplification, and take a machine with KVM for times",

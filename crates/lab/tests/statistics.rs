@@ -70,8 +70,9 @@ fn exchanging_the_two_gives_the_reciprocal() {
         let expected = match there.verdict {
             Verdict::Faster => Verdict::Slower,
             Verdict::Slower => Verdict::Faster,
-            Verdict::AtMostFaster { by } => Verdict::AtMostSlower { by },
-            Verdict::AtMostSlower { by } => Verdict::AtMostFaster { by },
+            Verdict::AtMost { slower, faster } => {
+                Verdict::AtMost { slower: faster, faster: slower }
+            }
             other => other,
         };
         assert_eq!(back.verdict.to_string(), expected.to_string());
@@ -527,26 +528,24 @@ fn a_disturbed_trial_is_marked_and_does_not_hide_an_effect() {
 }
 
 /// The whole of a study, smaller than in `calibrate`: orders, stops, contenders that leave. At most
-/// one study in twenty may show a difference where there is none, over all looks together.
+/// one study in twenty may show a difference where there is none, over all looks together; where
+/// more do, nine in ten of these have a warning.
 #[test]
 fn a_study_that_stops_when_it_knows_keeps_its_promise() {
     const STUDIES: usize = 150;
     for case in CASES {
-        // What follows the block before cannot be told from a difference in so few blocks; see the
-        // tables for how often it misleads.
-        if matches!(case, Case::Follows3 | Case::Follows6) {
-            continue;
-        }
         for contenders in [2, 3] {
             let shape = Studies::new(&vec![1.0; contenders], 5, 20, 0.05);
             let mut laboratory = Laboratory::new(11);
-            let wrong = (0..STUDIES)
-                .filter(|_| {
-                    let ended = shape.run(&mut laboratory, case, 0.05);
-                    ended.compared.iter().any(different)
-                })
-                .count();
-            assert!(wrong <= count_max(STUDIES, 0.06), "{case:?}, {contenders}: {wrong}");
+            let ended = (0..STUDIES).map(|_| shape.run(&mut laboratory, case, 0.05));
+            let wrong: Vec<_> =
+                ended.filter(|ended| ended.compared.iter().any(different)).collect();
+            let told = wrong.iter().filter(|ended| ended.warned).count();
+            assert!(
+                wrong.len() <= count_max(STUDIES, 0.06) || told as f64 >= 0.9 * wrong.len() as f64,
+                "{case:?}, {contenders}: {} wrong, {told} told",
+                wrong.len()
+            );
         }
     }
 }

@@ -250,9 +250,7 @@ fn said(comparison: &Comparison) -> String {
             "against {baseline}: {verdict} (both completed {}, {BLOCKS_MIN_FOR_INTERVAL} are needed)",
             text::counted(*blocks, "block")
         ),
-        (Verdict::AtMostSlower { .. } | Verdict::AtMostFaster { .. }, ..) => {
-            format!("is {verdict} than {baseline}")
-        }
+        (Verdict::AtMost { .. }, ..) => format!("is {verdict} than {baseline}"),
         _ => format!("against {baseline}: {verdict}"),
     }
 }

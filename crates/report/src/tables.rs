@@ -236,13 +236,13 @@ pub fn verdict_mark(verdict: &Verdict) -> &'static str {
         Verdict::Faster => "+",
         Verdict::Slower => "-",
         Verdict::Same { .. } => "=",
-        Verdict::AtMostSlower { .. } | Verdict::AtMostFaster { .. } => "~",
+        Verdict::AtMost { .. } => "~",
         Verdict::Inconclusive => "?",
     }
 }
 
 /// What the marks of [`metrics`] mean.
-pub const METRICS_EXPLAINED: &str = "Median, × ratio to the baseline: + better, - worse, = same within the margin, ~ bounded on one side, ? inconclusive. All but the first are exploratory.";
+pub const METRICS_EXPLAINED: &str = "Median, × ratio to the baseline: + better, - worse, = same within the margin, ~ bounded, ? inconclusive. All but the first are exploratory.";
 
 /// The contenders, the best median first, those without one last.
 pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
@@ -312,9 +312,7 @@ pub fn tone_of(verdict: &Verdict) -> Tone {
     match verdict {
         Verdict::Faster => Tone::Good,
         Verdict::Slower => Tone::Bad,
-        Verdict::Same { .. } | Verdict::AtMostSlower { .. } | Verdict::AtMostFaster { .. } => {
-            Tone::Plain
-        }
+        Verdict::Same { .. } | Verdict::AtMost { .. } => Tone::Plain,
         Verdict::Inconclusive => Tone::Uncertain,
     }
 }

@@ -99,6 +99,12 @@ pub(super) fn of_comparisons(
         let contender = one.contender.clone();
         found.map(|correlation| Warning::Wander { contender, correlation })
     }));
+    let told = comparisons.iter().filter(|one| one.primary).zip(&primary.compared);
+    warnings.extend(told.zip(&primary.wander).filter_map(|((one, compared), wander)| {
+        let (contender, blocks) = (one.contender.clone(), one.blocks);
+        let is_few = compared.rests_on_independence && wander.is_none();
+        is_few.then_some(Warning::FewBlocks { contender, blocks })
+    }));
     warnings.extend(primary.effects.iter().map(|effect| match *effect {
         OrderEffect::First { ratio } => Warning::FirstOfBlock { ratio },
         OrderEffect::After { contender, least, ratio } => {

@@ -13,7 +13,7 @@ use crate::words::{percent, percent_up};
 use super::location::{Location, locate};
 use super::looks::level_at;
 use super::modes::{Slow, slow};
-use super::wander::widening;
+use super::wander::{unseen_growth, widening};
 use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, check_samples};
 
 /// How sure a comparison has to be, and what counts as the same.
@@ -99,15 +99,14 @@ pub enum Verdict {
         /// The margin: 0.05 is "within 5 %".
         within: f64,
     },
-    /// Nothing is decided, but a loss beyond this is excluded: 0.04 is "at most 4 % slower".
-    AtMostSlower {
-        /// The bound.
-        by: f64,
-    },
-    /// Nothing is decided, but a gain beyond this is excluded.
-    AtMostFaster {
-        /// The bound.
-        by: f64,
+    /// Nothing is decided, but a loss or a gain beyond a bound is excluded, or both.
+    AtMost {
+        /// The bound of the loss, where it is near enough: 0.04 is "at most 4 % slower".
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        slower: Option<f64>,
+        /// The bound of the gain.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        faster: Option<f64>,
     },
     /// Too few pairs, or an interval that excludes nothing worth saying.
     Inconclusive,
@@ -136,8 +135,13 @@ impl fmt::Display for Verdict {
             Verdict::Faster => f.write_str("faster"),
             Verdict::Slower => f.write_str("slower"),
             Verdict::Same { within } => write!(f, "same within {}", percent(*within)),
-            Verdict::AtMostSlower { by } => write!(f, "at most {} slower", percent_up(*by)),
-            Verdict::AtMostFaster { by } => write!(f, "at most {} faster", percent_up(*by)),
+            Verdict::AtMost { slower, faster } => {
+                let bounds = [(slower, "slower"), (faster, "faster")].into_iter();
+                let said = bounds.filter_map(|(by, word)| {
+                    Some(format!("at most {} {word}", percent_up((*by)?)))
+                });
+                f.write_str(&said.collect::<Vec<_>>().join(", "))
+            }
             Verdict::Inconclusive => f.write_str("inconclusive"),
         }
     }
@@ -168,6 +172,9 @@ pub struct Comparison {
     /// Trials of the baseline and of the contender that are far slower than the others of their
     /// side. Where they are a mode of their own, nothing is called the same.
     pub slow: [Slow; 2],
+    /// Whether a difference rests on the blocks being independent: if each ratio followed the one
+    /// before as closely as so few blocks do not exclude, it would not be certain.
+    pub rests_on_independence: bool,
     /// What follows.
     pub verdict: Verdict,
 }
@@ -258,6 +265,7 @@ pub fn compare_families(
                 location: location.filter(|_| tells),
                 mean_ratio: mean_ratio(&under, &over),
                 slow: slow(&logs(&under), &logs(&over)),
+                unseen_growth: unseen_growth(&under, &over, widening),
             });
         }
     }
@@ -301,6 +309,8 @@ struct Located {
     location: Option<Location>,
     mean_ratio: Option<f64>,
     slow: [Slow; 2],
+    /// By what its error may be too small.
+    unseen_growth: f64,
 }
 
 /// Turns the locations of a family into comparisons.
@@ -333,6 +343,11 @@ fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
                 _ if member.slow.iter().any(Slow::is_mode) => Verdict::Inconclusive,
                 verdict => verdict,
             };
+            let is_held = member.location.zip(corrected).is_some_and(|(found, corrected)| {
+                // Ratios that do not differ at all were counted in steps, and tell no scatter.
+                let half_width = found.half_width(corrected.level);
+                half_width > 0.0 && found.estimate.abs() > half_width * member.unseen_growth
+            });
             Comparison {
                 pairs: member.pairs,
                 ratio: member.location.map(|found| found.estimate.exp()),
@@ -342,23 +357,24 @@ fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
                 trimmed_per_side: member.location.map_or(0, |found| found.trimmed_per_side),
                 mean_ratio: member.mean_ratio,
                 slow: member.slow,
+                rests_on_independence: verdict.is_different() && !is_held,
                 verdict,
             }
         })
         .collect()
 }
 
-/// What the whole interval says: the margin first, then a direction, then the nearer of its ends
-/// where that excludes something worth saying.
+/// What the whole interval says: the margin first, then a direction, then what its ends exclude
+/// where that is worth saying.
 pub(super) fn verdict(interval: Option<&Interval>, options: &ComparisonOptions) -> Verdict {
     let Some(interval) = interval else { return Verdict::Inconclusive };
-    let (slower, faster) = (interval.high - 1.0, interval.low.recip() - 1.0);
+    let bound = |by: f64| Some(by).filter(|by| *by <= BOUND_MAX);
+    let (slower, faster) = (bound(interval.high - 1.0), bound(interval.low.recip() - 1.0));
     match interval {
         interval if options.same(interval) => Verdict::Same { within: options.same_within },
         interval if interval.high < 1.0 => Verdict::Faster,
         interval if interval.low > 1.0 => Verdict::Slower,
-        _ if slower <= faster && slower <= BOUND_MAX => Verdict::AtMostSlower { by: slower },
-        _ if faster < slower && faster <= BOUND_MAX => Verdict::AtMostFaster { by: faster },
+        _ if slower.or(faster).is_some() => Verdict::AtMost { slower, faster },
         _ => Verdict::Inconclusive,
     }
 }
@@ -430,6 +446,33 @@ mod tests {
 
     fn close(left: f64, right: f64) -> bool {
         (left - right).abs() < 1e-12
+    }
+
+    #[test]
+    fn both_ends_are_told_where_both_exclude_something_worth_saying() {
+        let said = |low: f64, high: f64| {
+            let interval = Interval { low, high, confidence: 0.95 };
+            verdict(Some(&interval), &ComparisonOptions::default()).to_string()
+        };
+        assert_eq!(said(0.879, 1.168), "at most 17 % slower, at most 14 % faster");
+        assert_eq!(said(0.7, 1.168), "at most 17 % slower");
+        assert_eq!(said(0.879, 1.3), "at most 14 % faster");
+        assert_eq!(said(0.7, 1.3), "inconclusive");
+    }
+
+    #[test]
+    fn a_difference_of_few_blocks_rests_on_their_independence_unless_it_is_large() {
+        let baseline = [10.0, 10.1, 9.9, 10.0, 10.05];
+        let noise = [1.0, 1.03, 1.02, 0.98, 0.99];
+        let rests = |effect: f64| {
+            let contender: Vec<f64> =
+                baseline.iter().zip(noise).map(|(b, n)| b * n * effect).collect();
+            let found = compare(&baseline, &contender, &ComparisonOptions::default()).unwrap();
+            (found.verdict, found.rests_on_independence)
+        };
+        assert_eq!(rests(1.06), (Verdict::Slower, true));
+        assert_eq!(rests(2.0), (Verdict::Slower, false));
+        assert!(!rests(1.0).1, "nothing was found");
     }
 
     #[test]

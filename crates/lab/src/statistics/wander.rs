@@ -15,6 +15,8 @@ const LEVEL: f64 = 0.05;
 const PAIRS_MIN_FOR_WIDENING: usize = 5;
 /// Largest correlation that is believed of so few values.
 const CORRELATION_MAX: f64 = 0.8;
+/// Standard errors of the correlation, 1 / √n, up to which it is not excluded.
+const CORRELATION_ERRORS: f64 = 2.5;
 
 /// The correlation of the ratios with the ones before them, where it is significantly above 0: von
 /// Neumann's ratio of successive differences (1941), whose mean is 2 and whose variance is
@@ -40,7 +42,22 @@ pub(super) fn widening(baseline: &[f64], contender: &[f64]) -> f64 {
         return 1.0;
     }
     let correlation = neumann(&ratios).map_or(0.0, |neumann| 1.0 - neumann / 2.0);
-    let correlation = correlation.clamp(0.0, CORRELATION_MAX);
+    growth(correlation.clamp(0.0, CORRELATION_MAX))
+}
+
+/// By what the standard error may still be too small: the growth by the largest correlation that
+/// so many ratios do not exclude, over the growth that was allowed for.
+pub(super) fn unseen_growth(baseline: &[f64], contender: &[f64], allowed: f64) -> f64 {
+    let ratios = log_ratios(baseline, contender);
+    let count = ratios.len() as f64;
+    let Some(neumann) = neumann(&ratios) else { return 1.0 };
+    let found = 1.0 - neumann / 2.0;
+    let most = (found + CORRELATION_ERRORS / count.sqrt()).clamp(0.0, CORRELATION_MAX);
+    (growth(most) / allowed).max(1.0)
+}
+
+/// By what the standard error of a mean grows when each value follows the one before by so much.
+fn growth(correlation: f64) -> f64 {
     ((1.0 + correlation) / (1.0 - correlation)).sqrt()
 }
 
@@ -73,5 +90,10 @@ mod tests {
         assert_eq!(widening(&baseline[..4], &slow[..4]), 1.0);
         assert_eq!(wander(&baseline, &[1.0; 10]), None);
         assert_eq!(wander(&baseline[..5], &slow[..5]), None);
+        // Five ratios exclude next to nothing; two hundred do.
+        assert!(unseen_growth(&baseline[..5], &[1.0, 1.03, 1.02, 0.98, 0.99], 1.0) > 1.5);
+        let many: Vec<f64> = quick.iter().cycle().take(200).copied().collect();
+        assert_eq!(unseen_growth(&[1.0; 200], &many, 1.0), 1.0);
+        assert_eq!(unseen_growth(&baseline, &[1.0; 10], 1.0), 1.0);
     }
 }

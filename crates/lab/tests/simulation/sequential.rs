@@ -144,6 +144,7 @@ impl Studies {
                 open[own + 1] = !(one.verdict.is_decided() || is_tight);
             }
             warned = !found.effects.is_empty()
+                || compared.iter().any(|one| one.rests_on_independence)
                 || compared.iter().any(|one| one.slow.iter().any(Slow::is_mode))
                 || (1..count).any(|own| {
                     let pairs = lab::statistics::pairs(&adjusted[0], &adjusted[own]);
