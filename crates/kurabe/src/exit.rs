@@ -11,7 +11,7 @@ pub const OK: u8 = 0;
 pub const TRIAL_FAILED: u8 = 1;
 /// Wrong use, or refused; nothing was touched.
 pub const REFUSED: u8 = 2;
-/// A gate fails.
+/// A gate fails, or a check was violated.
 pub const GATE_FAILS: u8 = 3;
 /// A gate is inconclusive, and none fails.
 pub const GATE_INCONCLUSIVE: u8 = 4;
@@ -24,7 +24,7 @@ Exit codes:
   0    everything was carried out, and every gate holds
   1    a trial failed, none was completed, or something could not be given back
   2    wrong use, or refused; nothing was touched
-  3    a gate fails
+  3    a gate fails, or a check was violated
   4    a gate is inconclusive, and none fails
   129, 130, 143    stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM; everything was given back";
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::analysis::Analysis;
 use lab::event::Event;
-use lab::record::{Outcome, Record, TIME_METRIC};
+use lab::record::{Check, Outcome, Record, TIME_METRIC};
+use lab::words::thousands;
 
 use crate::flags::Style;
 use crate::runner::{Observer, Position};
@@ -124,6 +125,15 @@ fn figure_of(record: &Record) -> String {
     }
 }
 
+/// `contents violated (3 of 10,000); the first: ...`; none where no check was.
+fn violated(record: &Record) -> Option<String> {
+    let check = record.checks.iter().find(|check| check.violated > 0)?;
+    let Check { name, tried, violated, first, .. } = check;
+    let first = first.as_ref().map_or(String::new(), |first| format!("; the first: {first}"));
+    let (violated, tried) = (thousands(*violated), thousands(*tried));
+    Some(format!("{name} violated ({violated} of {tried}){first}"))
+}
+
 /// `1m 20s`, `12s`.
 pub fn rough(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
@@ -208,8 +218,11 @@ impl Observer for Progress {
             format!("block {}{warmup}{workload}: {}", record.block + 1, record.contender.label);
         match &record.outcome {
             Outcome::Completed => {
-                if !self.look.live {
-                    self.say(&format!("{head} {}", figure_of(record)));
+                let violated = violated(record);
+                if !self.look.live || violated.is_some() {
+                    let said = [Some(figure_of(record)).filter(|text| !text.is_empty()), violated];
+                    let said: Vec<String> = said.into_iter().flatten().collect();
+                    self.say(&format!("{head} {}", said.join(", ")));
                 }
             }
             Outcome::Failed { phase, message, output } => {

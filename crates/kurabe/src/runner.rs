@@ -215,7 +215,7 @@ pub fn run(
         }
         if tried {
             let analysis = analyse(plan, records, surroundings.memory_bytes);
-            writer.write_json(COMPARISONS_FILE, &analysis.all_comparisons())?;
+            writer.write_json(COMPARISONS_FILE, &analysis.rows())?;
             observer.block_ended(records, &analysis);
         }
     }

@@ -296,8 +296,8 @@ impl Session {
     }
 
     fn publish(&self, source: &Source) -> Result<(), Failure> {
-        let comparisons = source.analysis.all_comparisons();
-        self.writer.write_json(COMPARISONS_FILE, &comparisons).map_err(Failure::broken)?;
+        let rows = source.analysis.rows();
+        self.writer.write_json(COMPARISONS_FILE, &rows).map_err(Failure::broken)?;
         self.presentation.exports.write(source).map_err(Failure::broken)
     }
 
@@ -311,7 +311,8 @@ impl Session {
             return exit::TRIAL_FAILED;
         }
         let any = |outcome| analysis.gates.iter().any(|gate| gate.outcome == outcome);
-        if any(condition::Outcome::Fails) {
+        let mut contenders = analysis.workloads.iter().flat_map(|workload| &workload.contenders);
+        if any(condition::Outcome::Fails) || contenders.any(|one| one.violation().is_some()) {
             exit::GATE_FAILS
         } else if any(condition::Outcome::Inconclusive) || any(condition::Outcome::NotTested) {
             exit::GATE_INCONCLUSIVE

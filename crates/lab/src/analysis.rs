@@ -10,6 +10,7 @@ use crate::record::{DeviceDelta, Phase, Record, TIME_METRIC};
 use crate::statistics::{self, ComparisonOptions, Decision, Slow, Summary, Verdict};
 use crate::warning::Warning;
 
+mod checks;
 mod control;
 mod cost;
 mod exploratory;
@@ -19,7 +20,9 @@ mod samples;
 mod spread;
 mod step;
 mod warnings;
+mod zero;
 
+pub use checks::{CheckAnalysis, CheckRow, violation_words};
 pub use control::control_words;
 pub use cost::{AmplificationBasis, Cost};
 use cost::{amplification_basis, cost};
@@ -44,16 +47,26 @@ pub struct Analysis {
 
 impl Analysis {
     /// Every comparison, as `comparisons.json` has them: each workload's figures, then what the
-    /// records tell besides.
-    pub fn all_comparisons(&self) -> Vec<&Comparison> {
-        let of = |workload: &'_ WorkloadAnalysis| workload.comparisons.len();
-        let mut all = Vec::with_capacity(self.workloads.iter().map(of).sum());
+    /// records tell besides; last the checks.
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        let mut rows = Vec::new();
         for workload in &self.workloads {
-            all.extend(&workload.comparisons);
-            all.extend(&workload.exploratory);
+            rows.extend(workload.comparisons.iter().map(Row::Comparison));
+            rows.extend(workload.exploratory.iter().map(Row::Comparison));
         }
-        all
+        rows.extend(checks::rows(&self.workloads).map(Row::Check));
+        rows
     }
+}
+
+/// An element of `comparisons.json`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Row<'a> {
+    /// A contender against the baseline.
+    Comparison(&'a Comparison),
+    /// A check of a contender.
+    Check(CheckRow<'a>),
 }
 
 /// What the records say of one workload.
@@ -106,6 +119,9 @@ pub struct ContenderAnalysis {
     /// records puts the merged ones in their place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
+    /// What was checked in its trials, where anything was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckAnalysis>,
     /// What the load found in its trials, each finding once with the number of trials.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
@@ -192,6 +208,13 @@ pub struct Comparison {
 
 fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+impl ContenderAnalysis {
+    /// Whether its metrics are not compared, since a check of it was violated; in words why.
+    pub fn violation(&self) -> Option<String> {
+        violation_words(&self.checks)
+    }
 }
 
 impl Comparison {
@@ -319,6 +342,10 @@ fn compare(
     workload: usize,
 ) -> Vec<Comparison> {
     let others = others(plan);
+    // What is checked and not timed has no ratios.
+    if samples.metrics().is_empty() && samples.checked.iter().any(|trials| !trials.is_empty()) {
+        return Vec::new();
+    }
     let rest: Vec<(String, Unit)> =
         samples.metrics().into_iter().filter(|metric| *metric != primary.metric).collect();
     let groups: Vec<statistics::Group> = rest
@@ -336,7 +363,10 @@ fn compare(
     all.flat_map(|(metric, compared, is_primary)| {
         let both = others.iter().zip(compared);
         both.map(move |(other, compared)| {
-            Comparison::of(plan, workload, *other, metric, compared, is_primary)
+            let places = [plan.study.baseline, *other];
+            let compared =
+                zero::compared(samples, places, metric, plan.study.same_within, *compared);
+            Comparison::of(plan, workload, *other, metric, &compared, is_primary)
         })
     })
     .collect()
@@ -380,6 +410,7 @@ fn summarise(
         phases,
         phase_devices: phase_devices(&completed),
         latencies: latencies(&completed),
+        checks: checks::checks(samples, contender),
         findings: findings(&completed),
         notes: notes(&completed),
         cost: cost(&completed, basis),

@@ -10,6 +10,7 @@
 //! | `dbench agrees with replay within 25%` | ratios to the baseline are alike under the two workloads |
 //! | `btrfs, ext4 slow down by 10%` | throughput at the end of a run is below that of its beginning |
 //! | `minfs, xfs load the device alike within 10%` | requests and bytes of the device are alike |
+//! | `xfs: durable`, `ext4, xfs: contents held` | the check was tried and never violated |
 //!
 //! A name with a comma, an operator or one of these words in it stands in quotes. This file knows
 //! the notation alone: [`crate::judgement`] says what a result answers.
@@ -19,6 +20,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::nearest;
+use crate::record::DURABILITY;
 
 /// A condition.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +76,13 @@ pub enum Condition {
         labels: Vec<String>,
         /// By how much at most they differ.
         margin: f64,
+    },
+    /// A check held.
+    Check {
+        /// Labels of the contenders; each of them is meant.
+        labels: Vec<String>,
+        /// Name of the check.
+        check: String,
     },
 }
 
@@ -163,6 +172,7 @@ enum Verb {
     Agrees,
     SlowsDown,
     LoadsAlike,
+    Checks,
 }
 
 const OPERATORS: [(&str, Verb); 4] = [
@@ -181,6 +191,23 @@ const VERBS: [(&str, Verb); 7] = [
     ("slow down by", Verb::SlowsDown),
     ("load the device alike within", Verb::LoadsAlike),
 ];
+
+/// What follows the names in a condition on a check: the check's name before this word.
+const HELD: &str = "held";
+/// Stands for the check of [`DURABILITY`], held.
+const DURABLE: &str = "durable";
+
+/// The check that `: CHECK held` or `: durable` names, to the end of a text.
+fn check_of(text: &str) -> Option<&str> {
+    let said = text.strip_prefix(':')?.trim();
+    if said == DURABLE {
+        return Some(DURABILITY);
+    }
+    let name = said.strip_suffix(HELD)?;
+    let is_parted = name.ends_with(|last: char| last.is_whitespace() || "'\"".contains(last));
+    let name = name.trim().trim_matches(['\'', '"']);
+    (is_parted && !name.is_empty()).then_some(name)
+}
 
 /// Reads a condition.
 pub fn parse(text: &str) -> Result<Condition, ConditionError> {
@@ -210,9 +237,10 @@ pub fn parse(text: &str) -> Result<Condition, ConditionError> {
         let known = OPERATORS.iter().chain(&VERBS);
         match known.into_iter().find(|(word, _)| reader.eat(word)) {
             Some((_, verb)) => break *verb,
+            None if check_of(reader.rest().trim_start()).is_some() => break Verb::Checks,
             None => {
                 return reader.fail(
-                    "expected <=, <, >= or > after the label, as in 'xfs <= 1.10', or 'fastest', 'slowest', 'loses', 'agrees with', 'slows down by', 'load the device alike within'",
+                    "expected <=, <, >= or > after the label, as in 'xfs <= 1.10', or 'fastest', 'slowest', 'loses', 'agrees with', 'slows down by', 'load the device alike within', ': durable', ': CHECK held'",
                 );
             }
         }
@@ -289,6 +317,7 @@ impl<'a> Reader<'a> {
                 || begins_word(at)
                     && !self.text[at..].starts_with(char::is_whitespace)
                     && VERBS.iter().any(|(word, _)| here.eat(word))
+                || check_of(&self.text[at..]).is_some()
         };
         let places = self.rest().char_indices().map(|(offset, _)| self.at + offset);
         places.into_iter().find(|at| is_verb(*at)).unwrap_or(self.text.len())
@@ -301,7 +330,7 @@ impl<'a> Reader<'a> {
         names: Vec<String>,
         begin: usize,
     ) -> Result<Condition, ConditionError> {
-        let several = matches!(verb, Verb::SlowsDown | Verb::LoadsAlike);
+        let several = matches!(verb, Verb::SlowsDown | Verb::LoadsAlike | Verb::Checks);
         if !several && names.len() > 1 {
             self.at = begin;
             return self.fail("this is about one of them; name one, in quotes if it has a comma");
@@ -346,6 +375,11 @@ impl<'a> Reader<'a> {
                 self.fail("expected two contenders at least, with a comma between them")
             }
             Verb::LoadsAlike => Ok(Condition::Access { labels: names, margin: self.percent()? }),
+            Verb::Checks => {
+                let check = check_of(self.rest().trim_start()).unwrap_or(DURABILITY).to_string();
+                self.at = self.text.len();
+                Ok(Condition::Check { labels: names, check })
+            }
         }
     }
 
@@ -418,9 +452,9 @@ impl Condition {
                 std::iter::once(label).chain(rivals).map(String::as_str).collect()
             }
             Condition::Agreement { .. } => Vec::new(),
-            Condition::Drift { labels, .. } | Condition::Access { labels, .. } => {
-                labels.iter().map(String::as_str).collect()
-            }
+            Condition::Drift { labels, .. }
+            | Condition::Access { labels, .. }
+            | Condition::Check { labels, .. } => labels.iter().map(String::as_str).collect(),
         }
     }
 
@@ -505,6 +539,10 @@ mod tests {
             rivals: strings(rivals),
             margin,
         };
+        let check = |labels: &[&str], check: &str| Condition::Check {
+            labels: strings(labels),
+            check: check.into(),
+        };
         let loss = |share, every| Condition::Loss { label: "ext4".into(), share, every };
         for (text, expected) in [
             ("xfs <= 1.10", ratio("xfs", Operator::AtMost, 1.10)),
@@ -536,6 +574,13 @@ mod tests {
             ("btrfs, 'a b', ext4 slow down by 10%", {
                 Condition::Drift { labels: strings(&["btrfs", "a b", "ext4"]), share: 0.1 }
             }),
+            ("xfs: durable", check(&["xfs"], "durability")),
+            ("ext4 @ noatime,data=writeback: durable", {
+                check(&["ext4 @ noatime", "data=writeback"], "durability")
+            }),
+            ("'a: b', xfs : contents held ", check(&["a: b", "xfs"], "contents")),
+            ("xfs: 'fsync of a file' held", check(&["xfs"], "fsync of a file")),
+            ("xfs: link and rename held", check(&["xfs"], "link and rename")),
             ("raw, xfs load the device alike within 10%", {
                 Condition::Access { labels: strings(&["raw", "xfs"]), margin: 0.1 }
             }),
@@ -571,7 +616,10 @@ mod tests {
             ("xfs loses 50%", 14),
             ("a agrees with b", 16),
             ("a load the device alike within 10%", 1),
-            ("xfs: durable", 13),
+            ("xfs: fast", 10),
+            ("xfs: held", 10),
+            ("xfs durable", 12),
+            (": durable", 1),
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.column, column, "{error}");

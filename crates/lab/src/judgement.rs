@@ -6,11 +6,11 @@
 //! the interval that is corrected for their number. A comparison that the analysis has is taken from
 //! it. What was not measured keeps a condition from holding, and is named.
 
-use crate::analysis::{self, Analysis, CellOverhead, WorkloadAnalysis};
-use crate::condition::{self, Condition, Gate, Outcome};
+use crate::analysis::{self, Analysis, CellOverhead, CheckAnalysis, WorkloadAnalysis};
+use crate::condition::{self, Condition, Gate, Operator, Outcome};
 use crate::load::LoadReport;
 use crate::plan::Plan;
-use crate::record::{DeviceDelta, Record, counted_trials};
+use crate::record::{CheckVerdict, DeviceDelta, Record, counted_trials};
 use crate::statistics::{self, ComparisonOptions, Verdict};
 use crate::words::{self, list, loss_interval, ratio_with_interval};
 
@@ -52,6 +52,9 @@ fn gates(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Gate> {
             if own.as_ref().is_some_and(|own| *own != workload.name) {
                 continue;
             }
+            if is_of_others(&condition, analysis, &workload.name) {
+                continue;
+            }
             let Judgement { outcome, evidence } =
                 result.judge(&condition, &[workload.name.as_str()], None);
             let in_tables = matches!(condition, Condition::Ratio { .. });
@@ -64,6 +67,17 @@ fn gates(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Gate> {
         }
     }
     judged
+}
+
+/// Whether a check that a condition names is none of this workload's, and is one of another's.
+fn is_of_others(condition: &Condition, analysis: &Analysis, workload: &str) -> bool {
+    let Condition::Check { check, .. } = condition else { return false };
+    let has_it = |entry: &&WorkloadAnalysis| {
+        let mut checks = entry.contenders.iter().flat_map(|contender| &contender.checks);
+        checks.any(|found| found.check.name == *check)
+    };
+    let mut having = analysis.workloads.iter().filter(has_it).peekable();
+    having.peek().is_some() && having.all(|entry| entry.workload != workload)
 }
 
 /// A change of less than this counts for nothing in a comparison of the device's work.
@@ -138,6 +152,28 @@ fn of_all(outcomes: &[Outcome]) -> Outcome {
     }
 }
 
+/// Why a contender is not ranked under a workload, where it is not.
+fn violation(workload: &WorkloadAnalysis, label: &str) -> Option<String> {
+    workload.contenders.iter().find(|contender| contender.label == label)?.violation()
+}
+
+fn outcome_of(verdict: CheckVerdict) -> Outcome {
+    match verdict {
+        CheckVerdict::Held => Outcome::Holds,
+        CheckVerdict::Violated => Outcome::Fails,
+        CheckVerdict::NotTried => Outcome::Inconclusive,
+    }
+}
+
+/// The message for a check that a contender's records have not.
+fn no_check(name: &str, known: &[CheckAnalysis]) -> String {
+    let known: Vec<&str> = known.iter().map(|found| found.check.name.as_str()).collect();
+    match known.is_empty() {
+        true => format!("no check is called '{name}'; nothing was checked"),
+        false => condition::unknown("check is called", name, &known),
+    }
+}
+
 fn not_tested(why: impl Into<String>) -> Judgement {
     Judgement { outcome: Outcome::NotTested, evidence: vec![why.into()] }
 }
@@ -189,6 +225,9 @@ impl<'a> Result<'a> {
     ) -> Judgement {
         let own = condition.workloads();
         let names = if own.is_empty() { workloads } else { own.as_slice() };
+        if let Condition::Check { labels, check } = condition {
+            return self.check(names, labels, check);
+        }
         let (mut found, mut absent) = (Vec::<&WorkloadAnalysis>::new(), Vec::new());
         for name in names {
             let entry = self.analysis.workloads.iter().find(|entry| entry.workload == *name);
@@ -203,7 +242,11 @@ impl<'a> Result<'a> {
         if found.is_empty() {
             return not_tested("nothing was measured of it here");
         }
+        if let Some(lost) = self.lost(&found, condition) {
+            return lost;
+        }
         let judgement = match condition {
+            Condition::Check { .. } => unreachable!("a check was judged above"),
             Condition::Ratio { label, operator, bound } => {
                 let is_met = |ratio: f64| operator.is_met(ratio, *bound);
                 self.ratio(&found, label, metric, &is_met)
@@ -220,6 +263,41 @@ impl<'a> Result<'a> {
             Condition::Access { labels, margin } => self.access(&found, labels, *margin),
         };
         judgement.without(&absent)
+    }
+
+    /// Whether a check of every contender held under each of these workloads.
+    fn check(self, workloads: &[&str], labels: &[String], check: &str) -> Judgement {
+        let mut judged: Option<Outcome> = None;
+        let mut evidence = Vec::new();
+        for workload in self.analysis.workloads.iter().filter(|w| workloads.contains(&&*w.workload))
+        {
+            for label in labels {
+                let contender = workload.contenders.iter().find(|entry| entry.label == *label);
+                let checks = contender.map(|entry| entry.checks.as_slice()).unwrap_or_default();
+                let (outcome, said) = match checks.iter().find(|one| one.check.name == check) {
+                    Some(found) => (outcome_of(found.verdict), found.sentence()),
+                    None => (Outcome::Inconclusive, no_check(check, checks)),
+                };
+                let both = [Some(outcome), judged].into_iter().flatten().collect::<Vec<_>>();
+                judged = Some(of_all(&both));
+                evidence.push(format!("{}: {label}: {said}", workload.workload));
+            }
+        }
+        Judgement { outcome: judged.unwrap_or(Outcome::Inconclusive), evidence }
+    }
+
+    /// What becomes of a condition that says that a contender is fast, when it lost data.
+    fn lost(self, workloads: &[&WorkloadAnalysis], condition: &Condition) -> Option<Judgement> {
+        let label = match condition {
+            Condition::Ratio { label, operator: Operator::AtMost | Operator::Below, .. }
+            | Condition::Extreme { label, fastest: true, .. } => label,
+            _ => return None,
+        };
+        let lost = workloads.iter().filter_map(|workload| {
+            Some(format!("{}: {label} {}", workload.workload, violation(workload, label)?))
+        });
+        let evidence: Vec<String> = lost.collect();
+        (!evidence.is_empty()).then_some(Judgement { outcome: Outcome::Fails, evidence })
     }
 
     /// Costs of a figure by contender of the study and block: less is better.
@@ -358,7 +436,17 @@ impl<'a> Result<'a> {
         let mut lead = None;
         for (workload, rival, name, ratio) in ratios {
             let Some((ratio, same)) = ratio else {
-                several.absent.push(format!("{label} beside {rival} under {}", workload.workload));
+                match violation(workload, rival).filter(|_| fastest) {
+                    // Whoever lost data is ahead of nobody.
+                    Some(lost) => {
+                        lead = None;
+                        several.outcomes.push(Outcome::Holds);
+                        several.evidence.push(format!("{}: {rival} {lost}", workload.workload));
+                    }
+                    None => several
+                        .absent
+                        .push(format!("{label} beside {rival} under {}", workload.workload)),
+                }
                 continue;
             };
             let same = same && margin == 0.0;

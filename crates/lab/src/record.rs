@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
-pub use vocabulary::check::{Check, CheckVerdict};
+pub use vocabulary::check::{CONTENTS, Check, CheckVerdict, DURABILITY};
 pub use vocabulary::cost::{CommandUsage, DeviceDelta, Phase, PhaseRecord};
 pub use vocabulary::report::TIME_METRIC;
 
@@ -349,17 +349,25 @@ impl Record {
     }
 
     /// The figures that are compared, the most important first; none unless the trial was
-    /// completed. A load without figures of its own is compared by [`Record::time_ns`].
+    /// completed. A load without figures of its own is compared by [`Record::time_ns`], unless it has
+    /// checks: then it is checked and not timed.
     pub fn metrics(&self) -> Vec<Metric> {
         let Some(time_ns) = self.time_ns() else { return Vec::new() };
         match &self.load {
-            Some(load) if !load.metrics.is_empty() => load.metrics.clone(),
+            Some(load) if !load.metrics.is_empty() || !self.checks.is_empty() => {
+                load.metrics.clone()
+            }
             _ => vec![Metric {
                 name: TIME_METRIC.into(),
                 value: time_ns as f64,
                 unit: Unit::Nanoseconds,
             }],
         }
+    }
+
+    /// Whether it has checks and no run: a trial that is not timed, beside one that is.
+    pub fn is_checked_only(&self) -> bool {
+        !self.checks.is_empty() && self.phase(Phase::Run).is_none()
     }
 
     /// What the device did for the run and its sync.

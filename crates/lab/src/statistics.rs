@@ -17,6 +17,7 @@
 mod compare;
 mod distribution;
 mod drift;
+mod events;
 mod location;
 mod looks;
 mod modes;
@@ -32,6 +33,7 @@ pub use compare::{
     compare_family, pairs,
 };
 pub use drift::{Drift, FirstBlock, FirstBlockKind, drift, first_block};
+pub use events::{NONE_OF_CONFIDENCE, none_of};
 pub use modes::Slow;
 pub use order::{Order, OrderEffect, Turn, order};
 pub use steady_state::{SteadyState, SteadyWindow, steady_state};

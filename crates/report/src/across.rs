@@ -174,6 +174,12 @@ fn workload(sources: &[Source], name: &str, options: &ComparisonOptions) -> Acro
     AcrossWorkload { name: name.into(), metrics: metrics.collect() }
 }
 
+/// Why a contender of a result is not compared under a load, where it is not.
+fn violation(source: &Source, workload: &str, label: &str) -> Option<String> {
+    let found = source.analysis.workloads.iter().find(|entry| entry.workload == workload)?;
+    found.contenders.iter().find(|contender| contender.label == label)?.violation()
+}
+
 /// All contenders and all later results are one family.
 fn contenders(
     sources: &[Source],
@@ -206,11 +212,18 @@ fn contenders(
     }
     let cost = |value: &f64| if unit.more_is_better() { value.recip() } else { *value };
     let costs = |samples: &[f64]| -> Vec<f64> { samples.iter().map(cost).collect() };
+    // Who lost data is compared with nobody, and a zero has no ratio.
+    let comparable = |source: &Source, contender: &AcrossContender, samples: &[f64]| -> Vec<f64> {
+        let is_lost = violation(source, workload, &contender.label).is_some();
+        if is_lost || samples.contains(&0.0) { Vec::new() } else { costs(samples) }
+    };
     let pairs: Vec<(Vec<f64>, Vec<f64>)> = found
         .iter()
         .flat_map(|contender| {
-            let before = costs(&contender.samples[0]);
-            contender.samples[1..].iter().map(move |after| (before.clone(), costs(after)))
+            let each = sources.iter().zip(&contender.samples);
+            let mut each = each.map(|(source, samples)| comparable(source, contender, samples));
+            let before = each.next().unwrap_or_default();
+            each.map(|after| (before.clone(), after)).collect::<Vec<_>>()
         })
         .collect();
     let compared = compare_unpaired_family(&pairs, options)

@@ -17,7 +17,7 @@ use crate::tables::{
     all_blocks_text, contenders, device_text, gate_text, has_no_figure, primary_comparisons,
     tone_of, unchanged, verdict_mark, verdict_text,
 };
-use crate::{profile, text};
+use crate::{checks, profile, text};
 
 /// Most warnings that are shown unasked.
 const WARNINGS_MAX: usize = 6;
@@ -102,7 +102,13 @@ fn legend(plan: &Plan) -> String {
 fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Cell {
     let found = workload.contenders.iter().find(|contender| contender.label == label);
     let Some(contender) = found.filter(|contender| contender.trials > 0) else { return "-".into() };
+    if contender.violation().is_some() {
+        return checks::mark(contender).unwrap_or_default();
+    }
     let Some(metric) = contender.metrics.first() else {
+        if contender.failed == 0 {
+            return checks::mark(contender).unwrap_or_else(|| "-".into());
+        }
         return Cell::toned(format!("failed {}×", contender.failed), Tone::Bad);
     };
     if label == baseline {
@@ -134,8 +140,10 @@ fn half_width(low: f64, high: f64) -> String {
 fn short_sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
     let name = &workload.workload;
     let baseline = plan.baseline_label();
+    let mut lost = checks::lost(workload);
     if let Some(why) = nothing_to_compare(workload, plan) {
-        return format!("{name}: {why}");
+        lost.extend(why);
+        return format!("{name}: {}", lost.join(" "));
     }
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for comparison in by_verdict(workload) {
@@ -155,13 +163,17 @@ fn short_sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
         })
         .collect();
     parts.extend(without_figure(workload));
-    format!("{name}, against {baseline}: {}.", parts.join(", "))
+    lost.extend(ended(parts.join(", ")));
+    format!("{name}, against {baseline}: {}", lost.join(" "))
 }
 
 /// Who wins, by how much, how sure, of a result of one load.
 pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
+    // Who lost data is said first: whoever is fast without keeping what was written has won nothing.
+    let mut lost = checks::lost(workload);
     if let Some(why) = nothing_to_compare(workload, plan) {
-        return why;
+        lost.extend(why);
+        return lost.join(" ");
     }
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for comparison in by_verdict(workload) {
@@ -174,17 +186,34 @@ pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
     }
     let parts = groups.into_iter().map(|(said, labels)| format!("{} {said}", text::list(&labels)));
     let parts: Vec<String> = parts.chain(without_figure(workload)).collect();
-    format!("{}.", parts.join("; "))
+    lost.extend(ended(parts.join("; ")));
+    lost.join(" ")
 }
 
-/// Why there is no comparison; None where there is one.
-fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<String> {
+/// Words as a sentence, where there are any.
+fn ended(words: String) -> Option<String> {
+    (!words.is_empty()).then(|| format!("{words}."))
+}
+
+/// Why there is no comparison, which may have been said; None where there is one.
+fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<Option<String>> {
     let baseline = plan.baseline_label();
     if workload.contenders.iter().all(|contender| contender.metrics.is_empty()) {
-        return Some("No contender completed a trial.".into());
+        return Some(match checks::any(workload) {
+            true => checks::sentence(workload),
+            false => Some("No contender completed a trial.".into()),
+        });
+    }
+    if workload.contenders.len() > 1
+        && workload.contenders.iter().any(|c| c.label == baseline && c.violation().is_some())
+    {
+        let next = format!("{baseline} is the baseline: choose another with --baseline.");
+        return Some(Some(next));
     }
     if workload.contenders.len() == 1 {
-        return Some(format!("{baseline} is alone: name a second contender to compare it with."));
+        return Some(Some(format!(
+            "{baseline} is alone: name a second contender to compare it with."
+        )));
     }
     if !has_no_figure(workload, baseline) {
         return None;
@@ -195,7 +224,7 @@ fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<String
         true => ": choose another with --baseline",
         false => "",
     };
-    Some(format!("{baseline}, the baseline, completed no trial{advice}."))
+    Some(Some(format!("{baseline}, the baseline, completed no trial{advice}.")))
 }
 
 /// The comparisons of those that completed a trial: the decided ones first.
@@ -215,11 +244,12 @@ fn by_verdict(workload: &WorkloadAnalysis) -> Vec<&Comparison> {
 /// What is said of the contenders that completed no trial.
 fn without_figure(workload: &WorkloadAnalysis) -> Vec<String> {
     let of = workload.contenders.iter().filter(|contender| contender.metrics.is_empty());
-    of.map(|contender| match contender.failed {
-        0 => format!("{} was not tried", contender.label),
-        _ => format!("{} failed in every trial", contender.label),
-    })
-    .collect()
+    of.filter(|contender| contender.checks.is_empty() || contender.failed > 0)
+        .map(|contender| match contender.failed {
+            0 => format!("{} was not tried", contender.label),
+            _ => format!("{} failed in every trial", contender.label),
+        })
+        .collect()
 }
 
 /// What is said of a contender: its ratio and interval as in the table.

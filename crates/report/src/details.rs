@@ -7,7 +7,7 @@ use lab::record::{Outcome, Record};
 use crate::charts::{self, View, ratio};
 use crate::document::{self, Block};
 use crate::source::Source;
-use crate::{answer, costs, tables, text};
+use crate::{answer, checks, costs, tables, text};
 
 /// The details of a result: of several loads a fold for each.
 pub fn details(source: &Source) -> Vec<Block> {
@@ -41,6 +41,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     blocks.extend(answer::other_remarks(source, workload));
     blocks.extend(failures(source, workload));
     blocks.extend(findings(workload).into_iter().map(Block::Note));
+    blocks.extend(checks::blocks(workload, view.id("checks")));
     blocks.push(Block::heading(3, view.id("cost"), "What it cost, in the run and its sync"));
     blocks.push(Block::table("What it cost", costs::table(source, workload)));
     if workload.contenders.iter().any(is_by_calls) {

@@ -4,7 +4,7 @@
 use lab::analysis::Analysis;
 use lab::load::Unit;
 use lab::plan::Plan;
-use lab::record::{Outcome, Phase, Record, unfinished_block};
+use lab::record::{Check, Outcome, Phase, Record, unfinished_block};
 use serde_json::{Value, json};
 use trust::text;
 
@@ -52,6 +52,15 @@ pub fn csv(records: &[Record]) -> String {
         }
     }
     heads.extend(figures.iter().map(|(name, unit)| format!("{name}_{}", unit_suffix(*unit))));
+    let mut checks: Vec<&str> = Vec::new();
+    for check in records.iter().flat_map(|record| &record.checks) {
+        if !checks.contains(&check.name.as_str()) {
+            checks.push(&check.name);
+        }
+    }
+    for name in &checks {
+        heads.extend([format!("check {name}_tried"), format!("check {name}_violated")]);
+    }
     let mut text = line(&heads);
     for record in records {
         let is_whole = unfinished_block(records, &record.workload) != Some(record.block);
@@ -60,6 +69,13 @@ pub fn csv(records: &[Record]) -> String {
             let metrics = record.load.as_ref().map_or(&[][..], |load| &load.metrics);
             let metric = metrics.iter().find(|metric| metric.name == *name);
             fields.push(metric.map_or(String::new(), |metric| metric.value.to_string()));
+        }
+        for name in &checks {
+            let check = record.checks.iter().find(|check| check.name == *name);
+            let of = |count: fn(&Check) -> u64| {
+                check.map(count).map_or(String::new(), |n| n.to_string())
+            };
+            fields.extend([of(|check| check.tried), of(|check| check.violated)]);
         }
         text.push_str(&line(&fields));
     }
@@ -276,6 +292,18 @@ mod tests {
         assert!(lines[1].ends_with(",1500000,"), "{text}");
         assert!(lines[2].ends_with(",,0.30000000000000004"), "{text}");
         assert!(lines[3].ends_with(",,"), "{text}");
+    }
+
+    #[test]
+    fn checks_have_columns_of_their_own() {
+        let (mut one, mut other) = (record(), record());
+        one.checks = vec![Check { tried: 9, violated: 2, ..Check::new("contents, all") }];
+        other.checks = vec![Check { tried: 7, ..Check::new("durability") }];
+        let text = csv(&[one, other]);
+        let lines: Vec<&str> = text.lines().collect();
+        let heads = "\"check contents, all_tried\",\"check contents, all_violated\",check durability_tried,check durability_violated";
+        assert!(lines[0].ends_with(heads), "{text}");
+        assert!(lines[1].ends_with(",9,2,,") && lines[2].ends_with(",,7,0"), "{text}");
     }
 
     /// A record of which every number that the CSV has is another one.

@@ -5,6 +5,7 @@ pub mod across;
 pub mod answer;
 pub mod chart;
 pub mod charts;
+mod checks;
 pub mod costs;
 pub mod details;
 pub mod document;

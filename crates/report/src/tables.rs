@@ -11,7 +11,7 @@ use lab::words::ratio_with_interval;
 
 use crate::source::Source;
 use crate::table::{Cell, Table, Tone};
-use crate::{quotient, text};
+use crate::{checks, quotient, text};
 
 /// The ranking under a load: one row a contender, the best first.
 pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
@@ -21,9 +21,11 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         &format!("{} [interval]", primary_metric(workload)),
         &format!("ratio to {baseline} [interval]"),
         "verdict",
+        "checks",
     ]);
     for contender in ranked(workload) {
-        let cells = answer_cells(workload, contender, baseline);
+        let cells = answer_cells(workload, contender, baseline).into_iter();
+        let cells = cells.chain([checks::cell(contender)]);
         table.rows.push(std::iter::once(contender.label.as_str().into()).chain(cells).collect());
     }
     table.without_empty_columns()
@@ -58,7 +60,7 @@ fn answer_cells(
 ) -> [Cell; 3] {
     let figure = match contender.metrics.first() {
         Some(metric) => metric_cell(metric),
-        None if contender.trials == 0 => "-".into(),
+        None if contender.failed == 0 => "-".into(),
         None => Cell::toned(format!("failed {}×", contender.failed), Tone::Bad),
     };
     let [ratio, verdict] = comparison_cells(workload, contender, baseline);
@@ -244,7 +246,8 @@ pub fn verdict_mark(verdict: &Verdict) -> &'static str {
 /// What the marks of [`metrics`] mean.
 pub const METRICS_EXPLAINED: &str = "Median, × ratio to the baseline: + better, - worse, = same within the margin, ~ bounded, ? inconclusive. All but the first are exploratory.";
 
-/// The contenders, the best median first, those without one last.
+/// The contenders, the best median first, those without one last, and those that lost data behind
+/// all others.
 pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
     let mut contenders: Vec<_> = workload.contenders.iter().collect();
     let key = |contender: &ContenderAnalysis| {
@@ -254,6 +257,7 @@ pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
         })
     };
     contenders.sort_by(|one, other| key(one).total_cmp(&key(other)));
+    contenders.sort_by_key(|contender| contender.violation().is_some());
     contenders
 }
 
@@ -272,8 +276,11 @@ fn comparison_cells(
 ) -> [Cell; 2] {
     let none = |verdict: &str, tone: Tone| ["-".into(), Cell::toned(verdict, tone)];
     let is_baseline = contender.label == baseline;
+    if contender.violation().is_some() {
+        return none("not ranked", Tone::Bad);
+    }
     match (contender.metrics.is_empty(), is_baseline) {
-        (true, _) if contender.trials == 0 => return none("-", Tone::Plain),
+        (true, _) if contender.failed == 0 => return none("-", Tone::Plain),
         (true, true) => return none("baseline failed", Tone::Bad),
         (true, false) => return none("failed", Tone::Bad),
         (false, true) => return ["1".into(), Cell::toned("baseline", Tone::Faint)],
@@ -296,10 +303,15 @@ fn comparison_cells(
     ]
 }
 
-/// Whether the contender with this label completed no trial.
+/// Whether the contender with this label has no metric that can be compared: it completed no trial,
+/// or lost data.
 pub(crate) fn has_no_figure(workload: &WorkloadAnalysis, label: &str) -> bool {
     let of = |contender: &&ContenderAnalysis| contender.label == label;
-    workload.contenders.iter().find(of).is_none_or(|contender| contender.metrics.is_empty())
+    workload
+        .contenders
+        .iter()
+        .find(of)
+        .is_none_or(|contender| contender.metrics.is_empty() || contender.violation().is_some())
 }
 
 /// A verdict in words.
@@ -420,6 +432,9 @@ pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
             Outcome::Completed if record.warmup => ("warm-up", Tone::Faint),
             Outcome::Completed if unfinished == Some(record.block) => {
                 ("completed; its block was not", Tone::Faint)
+            }
+            Outcome::Completed if record.checks.iter().any(|check| check.violated > 0) => {
+                ("check violated", Tone::Bad)
             }
             Outcome::Completed => ("completed", Tone::Plain),
             Outcome::Failed { .. } => ("failed", Tone::Bad),

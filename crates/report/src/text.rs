@@ -12,6 +12,9 @@ pub fn escape(text: &str) -> String {
 
 /// A time in ns: `1.932 s`, `51.30 ms`, `812.0 µs`.
 pub fn time(ns: f64) -> String {
+    if ns == 0.0 {
+        return "0 ns".into();
+    }
     let (value, unit) = scale_time(ns);
     format!("{} {unit}", significant(value))
 }
@@ -69,6 +72,8 @@ pub fn figure_with_interval(value: f64, interval: Option<(f64, f64)>, unit: Unit
     match (unit, interval) {
         (Unit::Nanoseconds, _) => time_with_interval(value, interval),
         (_, None) => figure(value, unit),
+        // Half of the trials or more had nothing of it.
+        (Unit::BytesPerSecond, _) if value == 0.0 => figure(value, unit),
         (Unit::BytesPerSecond, Some((low, high))) => {
             // One unit for all three, so that they can be compared at a glance.
             let text = bytes(value);
@@ -196,6 +201,8 @@ mod tests {
         assert_eq!(time(51.3e6), "51.30 ms");
         assert_eq!(time(812e3), "812.0 µs");
         assert_eq!(time(5.0), "5.000 ns");
+        assert_eq!(time(0.0), "0 ns");
+        assert_eq!(time_with_interval(0.0, Some((0.0, 1.0))), "0 ns");
         assert_eq!(time_with_interval(1.932e9, Some((1.88e9, 2.012e9))), "1.932 s [1.880, 2.012]");
         assert_eq!(time_with_interval(2e6, None), "2.000 ms");
     }

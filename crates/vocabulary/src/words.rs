@@ -5,6 +5,19 @@ pub fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// `458,344`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let places = digits.chars().enumerate();
+    places.fold(String::new(), |mut text, (place, digit)| {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+        text
+    })
+}
+
 /// `a`, `a and b`, `a, b and c`.
 pub fn list(words: &[String]) -> String {
     match words {
@@ -29,6 +42,11 @@ pub fn share_text(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_parted() {
+        assert_eq!([0, 999, 10_000, 1_234_567].map(thousands), ["0", "999", "10,000", "1,234,567"]);
+    }
 
     #[test]
     fn shares_keep_two_digits() {

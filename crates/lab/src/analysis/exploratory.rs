@@ -3,14 +3,12 @@
 
 use super::primary::others;
 use super::samples::Samples;
+use super::zero::{constant, of_constants};
 use super::{Comparison, options};
 use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
-use crate::statistics::{self, Group, Verdict};
-
-/// Fewest trials of either side from which a count that does not vary is taken for what it is.
-const CONSTANT_TRIALS_MIN: usize = 2;
+use crate::statistics::{self, Group};
 
 /// Reads a quantity from a record.
 type Reader = Box<dyn Fn(&Record) -> Option<f64>>;
@@ -77,6 +75,9 @@ fn quantities(samples: &Samples<'_>) -> Vec<Quantity> {
 pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Comparison> {
     let quantities = quantities(samples);
     let values = |quantity: &Quantity, contender: usize| -> Vec<Option<f64>> {
+        if samples.is_violated(contender) {
+            return vec![None; samples.records[contender].len()];
+        }
         let completed = |record: &&Record| record.outcome == crate::record::Outcome::Completed;
         let of = |record: &Option<&Record>| record.filter(completed).and_then(|r| (quantity.of)(r));
         samples.records[contender].iter().map(of).collect()
@@ -119,26 +120,6 @@ pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Ve
         }
     }
     comparisons
-}
-
-/// The value that all trials of one side have, where there are enough of them.
-fn constant(values: &[Option<f64>]) -> Option<f64> {
-    let mut all = values.iter().flatten();
-    let first = *all.next()?;
-    let count = 1 + all.clone().count();
-    (count >= CONSTANT_TRIALS_MIN && all.all(|value| *value == first)).then_some(first)
-}
-
-/// Counts that do not vary are decided at once: there is no error to wait for.
-fn of_constants(under: f64, over: f64, same_within: f64) -> Verdict {
-    let margin = 1.0 + same_within;
-    if over <= under * margin && under <= over * margin {
-        Verdict::Same { within: same_within }
-    } else if over < under {
-        Verdict::Faster
-    } else {
-        Verdict::Slower
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use crate::record::{Outcome, Record, TIME_METRIC, unfinished_block};
 pub(super) struct Samples<'a> {
     /// `[contender][block]`; without those of a block that was not finished.
     pub(super) records: Vec<Vec<Option<&'a Record>>>,
+    /// By contender every trial that checked something, warm-ups too, in the order of the records.
+    pub(super) checked: Vec<Vec<&'a Record>>,
     /// What a block that was not finished left: none of it is in a figure.
     pub(super) left_over: Vec<&'a Record>,
 }
@@ -23,21 +25,28 @@ impl<'a> Samples<'a> {
         let name = &plan.study.workloads[workload].name;
         let unfinished = unfinished_block(records, name);
         let mut by_contender = vec![vec![None; blocks]; plan.study.contenders.len()];
+        let mut checked = vec![Vec::new(); plan.study.contenders.len()];
         let mut left_over = Vec::new();
-        for record in records {
-            let counted = !record.warmup && record.workload == *name && record.has_ended();
+        for record in records.iter().filter(|record| record.workload == *name) {
             let contender =
                 plan.study.contenders.iter().position(|c| c.label == record.contender.label);
+            let is_reached = record.warmup || (record.block as usize) < blocks;
+            if let Some(contender) = contender.filter(|_| is_reached && !record.checks.is_empty()) {
+                checked[contender].push(record);
+            }
+            let counted = !record.warmup && record.has_ended();
             if let (true, Some(contender)) = (counted, contender)
                 && let Some(slot) = by_contender[contender].get_mut(record.block as usize)
             {
                 match unfinished == Some(record.block) {
                     true => left_over.push(record),
+                    // A trial that only checks stands beside the one that is timed.
+                    false if slot.is_some() && record.is_checked_only() => {}
                     false => *slot = Some(record),
                 }
             }
         }
-        Samples { records: by_contender, left_over }
+        Samples { records: by_contender, checked, left_over }
     }
 
     /// Number of the blocks.
@@ -58,8 +67,9 @@ impl<'a> Samples<'a> {
 
     /// The figures that the workload's records have, from the first completed one.
     pub(super) fn metrics(&self) -> Vec<(String, Unit)> {
-        let completed = (0..self.records.len()).find_map(|c| self.completed(c).next());
-        let metrics = completed.map(Record::metrics).unwrap_or_default();
+        let completed = (0..self.records.len()).flat_map(|contender| self.completed(contender));
+        let metrics = completed.map(Record::metrics).find(|metrics| !metrics.is_empty());
+        let metrics = metrics.unwrap_or_default();
         metrics.into_iter().map(|metric| (metric.name, metric.unit)).collect()
     }
 
@@ -68,19 +78,29 @@ impl<'a> Samples<'a> {
         let value = |record: &Option<&Record>| {
             let metrics = record.map(Record::metrics).unwrap_or_default();
             let value = metrics.into_iter().find(|entry| entry.name == metric)?.value;
-            // A figure of nothing (no operation in an interval) cannot be compared.
-            (value.is_finite() && value > 0.0).then_some(value)
+            (value.is_finite() && value >= 0.0).then_some(value)
         };
         self.records[contender].iter().map(value).collect()
     }
 
-    /// The values as costs, of which less is better.
+    /// The values as costs, of which less is better; all of them positive. None where a check of the
+    /// contender was violated, which is not compared with others, and where one of the values is
+    /// zero: no ratio tells of it, and without it the others would flatter the contender.
     pub(super) fn costs(&self, contender: usize, metric: &str, unit: Unit) -> Vec<Option<f64>> {
         let mut values = self.values(contender, metric);
+        if self.is_violated(contender) || values.contains(&Some(0.0)) {
+            values.fill(None);
+        }
         if unit.more_is_better() {
             values.iter_mut().flatten().for_each(|value| *value = value.recip());
         }
         values
+    }
+
+    /// Whether a check of the contender was violated in any trial.
+    pub(super) fn is_violated(&self, contender: usize) -> bool {
+        let mut checks = self.checked[contender].iter().flat_map(|record| &record.checks);
+        checks.any(|check| check.violated > 0)
     }
 
     pub(super) fn completed(&self, contender: usize) -> impl Iterator<Item = &'a Record> + '_ {

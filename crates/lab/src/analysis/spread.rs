@@ -50,6 +50,10 @@ fn factor(values: &[Option<f64>]) -> Option<(f64, u32)> {
     let of_blocks = || values.iter().enumerate().filter_map(|(at, value)| Some((at, (*value)?)));
     let by_value = |one: &(usize, f64), other: &(usize, f64)| one.1.total_cmp(&other.1);
     let (least, most) = (of_blocks().min_by(by_value)?, of_blocks().max_by(by_value)?);
+    // Of a zero nothing is a multiple.
+    if least.1 == 0.0 {
+        return None;
+    }
     let middle = median(of_blocks().map(|(_, value)| value.ln()))?.exp();
     let farther = if most.1 / middle > middle / least.1 * (1.0 + 1e-9) { most } else { least };
     Some((most.1 / least.1, farther.0 as u32))

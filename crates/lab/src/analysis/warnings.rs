@@ -165,7 +165,7 @@ fn of_contender(
         let change = drift.change_total;
         warnings.push(Warning::Drift { contender: label(), metric: metric(), change });
     }
-    if !summary.outliers.is_empty() {
+    if !summary.outliers.is_empty() && summary.median > 0.0 {
         warnings.push(Warning::Outliers {
             contender: label(),
             metric: metric(),

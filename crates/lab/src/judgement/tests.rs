@@ -4,6 +4,7 @@ use super::*;
 use crate::analysis::Overhead;
 use crate::fixture::{fail, plan_of, record_of, study_text};
 use crate::load::{Series, Unit};
+use crate::record::Check;
 use crate::study::{LeftOut, WorkloadText};
 
 /// A plan of contenders and workloads, and records of which `time` says how long each trial took
@@ -299,4 +300,51 @@ fn losses_in_the_matrix_are_told_in_some_cell_and_in_every_cell() {
     let undecided = of(every, &[cell(other, 5.0, 9.0, None)]);
     assert_eq!(undecided.outcome, Inconclusive);
     assert!(undecided.evidence[0].contains("no cell differs significantly"), "{undecided:?}");
+}
+
+#[test]
+fn a_check_is_a_gate_and_who_lost_data_wins_nothing() {
+    // btrfs takes a tenth of ext4's time, and loses data.
+    let (mut plan, mut records) =
+        result(&["ext4", "xfs", "btrfs"], &["load", "other"], 5, |_, contender, block| {
+            [1.0, 0.5, 0.1][contender] * (1.0 + 0.01 * f64::from((block + contender as u32) % 3))
+        });
+    for record in records.iter_mut().filter(|record| record.workload == "load") {
+        let violated = u64::from(record.contender.label == "btrfs" && record.block == 1);
+        let first = (violated > 0).then(|| "ack 7 is gone".to_string());
+        let durable = Check { tried: 100, violated, first, ..Check::new("durability") };
+        record.checks = vec![durable, Check::not_tried("order", "the control lost nothing")];
+    }
+    let analysis = analysis::analyse(&plan, &records, None);
+    let judge = |text: &str| {
+        let condition = condition::parse(text).unwrap();
+        Result { plan: &plan, records: &records, analysis: &analysis }.judge(
+            &condition,
+            &["load"],
+            None,
+        )
+    };
+    for (text, outcome, said) in [
+        ("ext4: durable", Holds, "load: ext4: durability held (0 of 500), so at most 0.6 % are"),
+        ("ext4, xfs: durability held", Holds, "xfs: durability held"),
+        ("btrfs: durable", Fails, "violated (1 of 500); the first: ack 7 is gone"),
+        ("ext4, btrfs: durable", Fails, "btrfs"),
+        ("ext4: order held", Inconclusive, "order not tried; see: the control lost nothing"),
+        ("ext4: durabilty held", Inconclusive, "did you mean 'durability'?"),
+        ("ext4: contents held", Inconclusive, "'contents'; there are durability, order"),
+        ("btrfs <= 1.10", Fails, "btrfs lost data: 1 of 500 checks violated (durability)"),
+        ("btrfs fastest", Fails, "btrfs lost data"),
+        ("btrfs >= 2", NotTested, "not measured here"),
+        ("xfs fastest", Holds, "btrfs lost data"),
+        ("xfs fastest of ext4", Holds, "speed of xfs"),
+    ] {
+        let judged = judge(text);
+        assert_eq!(judged.outcome, outcome, "{text}: {judged:?}");
+        assert!(judged.evidence.join("; ").contains(said), "{text}: {judged:?}");
+    }
+    // A gate on a check is one of the load that has it; a check that nobody has is asked of all.
+    plan.study.gates = ["xfs: durable", "xfs: contents held"].map(String::from).into();
+    let gates = analyse(&plan, &records, None).gates;
+    let judged: Vec<_> = gates.iter().map(|gate| (&*gate.workload, gate.outcome)).collect();
+    assert_eq!(judged, [("load", Holds), ("load", Inconclusive), ("other", Inconclusive)]);
 }

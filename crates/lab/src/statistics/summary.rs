@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compare::Interval;
 use super::distribution::fair_coins_at_most;
-use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, check_samples, median_sorted, sorted};
+use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, median_sorted, sorted};
 
 /// Modified z score beyond which a value is marked in a large sample (Iglewicz & Hoaglin, *How to
 /// Detect and Handle Outliers*, 1993).
@@ -56,14 +56,17 @@ pub fn outlier_threshold(count: usize) -> f64 {
     OUTLIER_THRESHOLD * (1.0 + 32.0 / (count * count).max(1) as f64)
 }
 
-/// Describes a sample of positive values.
+/// Describes a sample of values that are positive or zero.
 ///
-/// Errors: an empty sample; a value that is not positive and finite.
+/// Errors: an empty sample; a value that is negative, infinite or not a number.
 pub fn summarize(values: &[f64]) -> Result<Summary, StatisticsError> {
     if values.is_empty() {
         return Err(StatisticsError::Empty);
     }
-    check_samples(values)?;
+    let is_bad = |value: &f64| !(value.is_finite() && *value >= 0.0);
+    if let Some(index) = values.iter().position(is_bad) {
+        return Err(StatisticsError::BadSeries { index, value: values[index] });
+    }
     let ordered = sorted(values);
     let count = values.len();
     let median = median_sorted(&ordered);

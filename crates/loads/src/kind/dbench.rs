@@ -13,7 +13,7 @@ use vocabulary::load::LoadTask;
 use vocabulary::report::{
     AverageLatency, LoadReport, Metric, OVERALL_OPERATION, Series, Throughput, Unit,
 };
-use vocabulary::words::counted;
+use vocabulary::words::{counted, thousands};
 
 use super::{drift_of, missing_tools};
 use crate::dbench::drift::Interval;
@@ -213,21 +213,8 @@ pub(super) fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<
 pub(super) fn partial_pass(file: &LoadFile) -> String {
     format!(
         "no client came once through the load file's {} operations, so that a fast contender did other operations of it than a slow one, of other sizes: the ratio of the bytes a second is not that of the operations a second, which stands under the figure 'operations'",
-        grouped(file.operations.len())
+        thousands(file.operations.len() as u64)
     )
-}
-
-/// `458,344`.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let places = digits.chars().enumerate();
-    places.fold(String::new(), |mut text, (place, digit)| {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-        text
-    })
 }
 
 /// Their names.
@@ -364,7 +351,5 @@ mod tests {
     fn what_is_less_than_a_pass_is_told_with_the_length_of_one() {
         let file = LoadFile::parse("Mkdir \"\\a\" NT_STATUS_OK\n".repeat(1234).as_bytes()).unwrap();
         assert!(partial_pass(&file).contains("the load file's 1,234 operations"));
-        let grouped = [7, 123, 45_678, 458_344, 1_000_000].map(grouped);
-        assert_eq!(grouped, ["7", "123", "45,678", "458,344", "1,000,000"]);
     }
 }

@@ -40,6 +40,9 @@ pub(super) fn of_each(sources: &[Source], names: &[String], workloads: &[&str]) 
                 });
             }
             for contender in &workload.contenders {
+                warnings.extend(contender.violation().map(|lost| {
+                    format!("{place}: {} {lost}; it is compared with nothing", contender.label)
+                }));
                 let damage = source.histograms.damage().iter();
                 let mut damage = damage.filter(|damage| {
                     damage.workload == workload.workload && damage.contender == contender.label

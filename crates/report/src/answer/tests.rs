@@ -4,7 +4,7 @@ use super::*;
 use crate::document;
 use crate::tables::latencies;
 use lab::analysis::analyse;
-use lab::record::{Phase, PhaseRecord};
+use lab::record::{Check, Phase, PhaseRecord};
 use lab::study::{CommandText, StudyText, WorkloadText};
 
 /// A study of ext4, xfs and btrfs.
@@ -315,4 +315,88 @@ fn one_pair_beside_another_trial_of_the_baseline_has_no_ratio() {
     let (plan, workload) = of_times(&[1000], &[1300]);
     let table = contenders(&workload, &plan).terminal(false);
     assert_eq!(row(&table, "xfs")[2..], ["0.769", "inconclusive"], "{table}");
+}
+
+/// Three blocks in which btrfs is the fastest, with the checks that `checks` gives each record.
+fn checked(checks: impl Fn(&Record) -> Vec<Check>) -> (Plan, Vec<Record>) {
+    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let mut records = records(&plan, |record| match record.contender.label.as_str() {
+        "btrfs" => 100_000_000 + u64::from(record.trial),
+        _ => 1_000_000_000 + u64::from(record.trial),
+    });
+    records.iter_mut().for_each(|record| record.checks = checks(record));
+    (plan, records)
+}
+
+fn contents(tried: u64, violated: u64) -> Check {
+    let first = (violated > 0).then(|| "object 7 <is> missing".to_string());
+    Check { tried, violated, first, ..Check::new("contents") }
+}
+
+#[test]
+fn who_lost_data_is_said_first_and_wins_nothing_in_every_rendering() {
+    let (plan, records) = checked(|record| {
+        vec![contents(2000, u64::from(record.contender.label == "btrfs" && record.block == 2) * 3)]
+    });
+    let source = source(&plan, &records);
+    let said = sentence(&source.analysis.workloads[0], &plan);
+    let lost = "btrfs lost data: 3 of 6,000 checks violated (contents); its time is not ranked.";
+    assert!(said.starts_with(lost) && said.contains("xfs"), "{said}");
+    let table = contenders(&source.analysis.workloads[0], &plan).terminal(false).to_string();
+    let last = table.lines().last().unwrap();
+    assert_eq!(row(&table, "btrfs")[2..], ["-", "not ranked", "contents violated (3 of 6,000)"]);
+    assert!(last.contains("btrfs"), "it is the fastest, and stands last: {table}");
+    assert!(
+        row(&table, "xfs").last().unwrap().starts_with("contents held (0 of 6,000)"),
+        "{table}"
+    );
+    let mut blocks = answer(&source);
+    blocks.extend(crate::details::details(&source));
+    let terminal = document::terminal(&blocks, false).to_string();
+    let renderings = [terminal, document::markdown(&blocks), crate::html::render(&blocks).body];
+    for rendering in renderings {
+        assert!(rendering.contains("Checks") && rendering.contains("first violation"));
+        assert!(rendering.contains("object 7"), "{rendering}");
+        assert!(rendering.contains("0.05 %"), "the bound of 0 of 6,000: {rendering}");
+        assert!(rendering.contains("check violated"), "the trial itself: {rendering}");
+    }
+    // Under several loads the overview says it too.
+    let mut text = study(3);
+    let load = text.workloads.remove(0);
+    let named = |name: &str| WorkloadText { name: Some(name.into()), ..load.clone() };
+    text.workloads = vec![named("one"), named("two")];
+    let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let mut records = self::records(&plan, |record| 1_000_000_000 + u64::from(record.trial));
+    let is_bad =
+        |record: &&mut Record| record.workload == "two" && record.contender.label == "ext4";
+    records.iter_mut().filter(is_bad).for_each(|record| record.checks = vec![contents(5, 1)]);
+    let screen = screen(&plan, &records);
+    assert!(row(&screen, "two")[1] == "violated", "{screen}");
+    let said = "two: ext4 lost data: 3 of 15 checks violated (contents); its time is not ranked. ext4 is the baseline: choose another with --baseline.";
+    assert!(screen.replace("\n  ", " ").contains(said), "{screen}");
+}
+
+#[test]
+fn what_is_checked_and_not_timed_has_its_rows() {
+    let (plan, mut records) = checked(|record| match record.contender.label.as_str() {
+        "btrfs" => vec![Check::not_tried("durability", "the control lost nothing")],
+        _ => vec![Check { name: "durability".into(), ..contents(400, 0) }],
+    });
+    records.iter_mut().for_each(|record| record.phases.clear());
+    let screen = screen(&plan, &records);
+    assert_eq!(row(&screen, "ext4"), ["ext4", "durability held (0 of 1,200)"]);
+    assert_eq!(row(&screen, "btrfs"), ["btrfs", "durability not tried"]);
+    assert!(
+        screen.contains("ext4 and xfs: durability held (0 of 1,200); btrfs: durability not tried."),
+        "{screen}"
+    );
+}
+
+#[test]
+fn without_checks_nothing_is_said_of_them() {
+    let (plan, records) = checked(|_| Vec::new());
+    let source = source(&plan, &records);
+    let mut blocks = answer(&source);
+    blocks.extend(crate::details::details(&source));
+    assert!(!document::markdown(&blocks).contains("heck"), "{}", document::markdown(&blocks));
 }

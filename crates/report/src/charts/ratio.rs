@@ -284,7 +284,8 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
 fn paired(baseline: &[&Record], contender: &[&Record], metric: &str) -> Vec<(u32, f64)> {
     let of = |record: &Record| {
         let partner = baseline.iter().find(|other| other.block == record.block)?;
-        Some((record.block, value_of(record, metric)? / value_of(partner, metric)?))
+        let value = |record| value_of(record, metric).filter(|value| *value > 0.0);
+        Some((record.block, value(record)? / value(partner)?))
     };
     contender.iter().filter_map(|record| of(record)).collect()
 }

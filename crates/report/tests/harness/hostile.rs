@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use lab::load::{Drift, Metric, Unit};
-use lab::record::{Outcome, Phase, Record};
+use lab::record::{Check, Outcome, Phase, Record};
 use lab::study::{StudyText, WorkloadText};
 use lab::study_file;
 use report::across::{self, Across};
@@ -32,7 +32,7 @@ differs = ["another disk"]
 contenders = ["ext4", "xfs"]
 device = "mem:1G"
 runs = 3
-gate = ["xfs <= 40"]
+gate = ["xfs <= 40", "ext4: durable"]
 [[workload]]
 name = "load"
 why = "it is there"
@@ -61,6 +61,13 @@ fn fill(record: &mut Record) -> bool {
     (load.note, load.proof) = (Some("beware".into()), Some("0123".into()));
     record.load = Some(load);
     record.notes = vec!["a note".into()];
+    record.checks = vec![
+        Check { tried: 50, evidence: Some("/a/path".into()), ..Check::new("contents") },
+        Check { tried: 9, violated: 1, first: Some("gone".into()), ..Check::new("durability") },
+    ];
+    if record.contender.label == "ext4" {
+        record.checks[1] = Check::not_tried("durability", "no control");
+    }
     record.daemon_cpu_ns = Some(1_000_000);
     if record.trial == 5 {
         let (message, output) = ("it broke".into(), "its\nlast lines".into());
