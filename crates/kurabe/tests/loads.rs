@@ -330,7 +330,6 @@ fn faulty_and_foreign_files_are_named_with_their_place() {
             &["--fio", "job.fio"],
             &["job.fio:4:", "/etc/hostname", "name it relative"],
         );
-        refused(&[], &["ext4"], &["--fio", "rw=read size=1m exec_prerun=reboot"], &["exec_prerun"]);
         let typo = ["--fio", "rw=randreed size=1m"];
         let says = ["the fio options:1:4: ", "`rw=randreed`", "randread"];
         refused(&[], &["ext4"], &typo, &says);

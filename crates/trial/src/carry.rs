@@ -4,7 +4,9 @@
 //! given back and a record is yielded; nothing that concerns giving back hears a stop or a bound
 //! of the trial, which have bounds of their own.
 
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -21,6 +23,7 @@ use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 use crate::command::{self, Bounds, End, Ran};
 use crate::control_group::ControlGroup;
 use crate::device::{Attached, Site, attach};
+use crate::enclosure::Enclosure;
 use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
 use crate::host_proc::HostProc;
 use crate::leftovers::{DIRECTORY_VARIABLE, Processes, end_those_of};
@@ -403,6 +406,10 @@ impl Trial<'_> {
             cool_command: instance.cool_command(),
             order_seed: self.spec.order_seed,
             scratch: self.load_place()?,
+            enclosed: match rustix::process::geteuid().is_root() {
+                true => None,
+                false => self.enclosure(directory)?.map(|enclosure| enclosure.directories),
+            },
         };
         let talk = Talk::begin(&task)
             .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
@@ -412,11 +419,19 @@ impl Trial<'_> {
 
     /// Where the load's process has its own files.
     fn load_place(&self) -> Result<PathBuf, Failure> {
-        let room = self.scratch.room();
-        match &self.user {
-            Some(user) => user.make_place(room, &self.spec.scratch).map_err(Failure::of),
-            None => Ok(room.to_path_buf()),
+        let place = self.scratch.room().join("load");
+        match DirBuilder::new().mode(0o700).create(&place) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(Failure::of(format!("making {}: {error}", place.display())));
+            }
+            Ok(()) => {
+                if let Some(user) = &self.user {
+                    user.receive(&place, &self.spec.scratch).map_err(Failure::of)?;
+                }
+            }
         }
+        Ok(place)
     }
 
     /// A command before or after the measured one; it must succeed.
@@ -454,9 +469,29 @@ impl Trial<'_> {
         }
         let output: &Output = &spec.output;
         let (user, group) = (self.user.as_ref(), self.group.as_ref());
-        let bounds = Bounds { user, group, deadline: self.deadline, ..Bounds::default() };
+        let enclosure = match talk {
+            Some(_) if rustix::process::geteuid().is_root() => self.enclosure(directory)?,
+            _ => None,
+        };
+        let enclosure = enclosure.as_ref();
+        let bounds =
+            Bounds { user, group, enclosure, deadline: self.deadline, ..Bounds::default() };
         command::run(command, directory, &environment, bounds, output, talk, self.stop)
             .map_err(|error| Failure::of(error.to_string()))
+    }
+
+    /// What a load is kept in that does as another program's job says.
+    fn enclosure(&self, directory: &Path) -> Result<Option<Enclosure>, Failure> {
+        if !KINDS.is_enclosed(&self.spec.workload.load) {
+            return Ok(None);
+        }
+        let place = self.load_place()?;
+        Ok(Some(match (self.access, &self.node) {
+            (Access::RawDevice, Some(node)) => {
+                Enclosure { directories: vec![place], device: Some(node.clone()) }
+            }
+            _ => Enclosure { directories: vec![place, directory.to_path_buf()], device: None },
+        }))
     }
 
     fn begin(&mut self, phase: Phase) {

@@ -21,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::control_group::ControlGroup;
+use crate::enclosure::Enclosure;
 use crate::leftovers::group_runs;
 use crate::stop::Stop;
 use crate::sys;
@@ -61,6 +62,8 @@ pub struct Bounds<'a> {
     pub user: Option<&'a User>,
     /// The control group that it joins.
     pub group: Option<&'a ControlGroup>,
+    /// What it is kept in.
+    pub enclosure: Option<&'a Enclosure>,
     /// When it is ended.
     pub deadline: Option<Instant>,
     /// What its standard output is, in the place of what is shown or thrown away.
@@ -105,11 +108,18 @@ pub fn run(
         let (task, report) = talk.streams()?;
         command.stdin(task).stdout(report);
     }
+    if bounds.enclosure.is_some() {
+        Enclosure::prepare(&mut command);
+    }
     let processes = bounds.group.map(ControlGroup::processes_file).transpose()?;
     let departure = confine(&mut command, processes, bounds.user.map(User::identity))?;
 
     let (started, started_ns) = (Instant::now(), monotonic_ns());
-    let child = command.spawn().map_err(|error| {
+    let child = match bounds.enclosure {
+        Some(enclosure) => enclosure.spawn(&mut command),
+        None => command.spawn(),
+    };
+    let child = child.map_err(|error| {
         io::Error::new(error.kind(), format!("'{program}' cannot be started: {error}"))
     })?;
     // The command object holds the write ends of the pipes; the readers end when it is gone.

@@ -4,8 +4,8 @@
 //! run as root instead; the mount's root directory is all that the user is given.
 
 use std::ffi::{CString, OsString};
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -134,23 +134,6 @@ impl User {
                 directory.display()
             )),
         }
-    }
-
-    /// Makes a directory of its own in `room`, which lies in `scratch`, for what its load's process
-    /// writes besides the load; gives the one that is there when it was made before.
-    ///
-    /// # Errors
-    ///
-    /// As of [`User::receive`].
-    pub(crate) fn make_place(&self, room: &Path, scratch: &Path) -> Result<PathBuf, String> {
-        let place = room.join("load");
-        match DirBuilder::new().mode(0o700).create(&place) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(place),
-            Err(error) => return Err(format!("making {}: {error}", place.display())),
-            Ok(()) => {}
-        }
-        self.receive(&place, scratch)?;
-        Ok(place)
     }
 
     /// Whether it can make a directory its working directory. The kernel is asked, since rights

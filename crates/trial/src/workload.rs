@@ -14,6 +14,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use vocabulary::load::{LoadTask, Stage};
 use vocabulary::report::LoadReport;
 
+use crate::enclosure::Enclosure;
 use crate::stop::Stop;
 
 /// Bytes of a task: of the programs and jobs in it.
@@ -95,6 +96,9 @@ fn perform() -> Result<(), String> {
     };
     let text = read_below(io::stdin(), TASK_BYTES_MAX).map_err(|error| place(&error))?;
     let task: LoadTask = serde_json::from_slice(&text).map_err(|error| place(&error))?;
+    // First of all: a process of several threads cannot.
+    let enclosure = task.enclosed.clone();
+    let enclosed = enclosure.map(|directories| Enclosure { directories, device: None }.enter());
     // Nothing that a tool of the load prints gets into the report.
     let mut output = io::stdout()
         .as_fd()
@@ -105,10 +109,14 @@ fn perform() -> Result<(), String> {
         .map_err(|error| format!("taking standard output for the report: {error}"))?;
     let stop = Stop::on_signals().map_err(|error| error.to_string())?;
     let load = KINDS.open(&task.load)?;
-    let report = match task.stage {
+    let mut report = match task.stage {
         Stage::Setup => load.set_up(&task, stop.flag()).map(|()| LoadReport::default())?,
         Stage::Run => load.run(&task, stop.flag())?,
     };
+    if let Some(Err(error)) = enclosed {
+        let free = "the load could write wherever you can";
+        report.findings.push(format!("{free}: {error}; run kurabe by sudo to keep it in"));
+    }
     let json = serde_json::to_vec(&report).expect("a report has a JSON form");
     output.write_all(&json).map_err(|error| format!("writing the report: {error}"))
 }

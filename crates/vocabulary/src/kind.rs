@@ -347,6 +347,9 @@ pub struct Kind {
     pub keys: &'static [Key],
     /// Where it can work besides a mounted directory.
     pub grounds: &'static [Ground],
+    /// Whether it is kept in its contender: it does what a text of another program's says, or what
+    /// another program pleases.
+    pub is_enclosed: bool,
     parse: fn(&Written<'_>) -> Result<Options, KeyError>,
     scale: fn(&mut Keys, f64) -> Result<(), KeyError>,
     read: fn(&Options) -> Result<Options, String>,
@@ -370,6 +373,7 @@ impl Kind {
             name,
             keys,
             grounds,
+            is_enclosed: false,
             parse: |written| G::parse(written).map(|load| options_of(&load)),
             scale: G::scale,
             read: |options| {
@@ -379,6 +383,12 @@ impl Kind {
             },
             open: |options| Ok(Box::new(typed::<G>(options)?)),
         }
+    }
+
+    /// The same, kept in its contender.
+    pub const fn enclosed(mut self) -> Kind {
+        self.is_enclosed = true;
+        self
     }
 
     /// The key of this name.
@@ -487,6 +497,11 @@ impl Kinds {
     pub fn read(self, load: &mut Load) -> Result<(), String> {
         load.options = (self.of(load)?.read)(&load.options)?;
         Ok(())
+    }
+
+    /// Whether a load is kept in its contender.
+    pub fn is_enclosed(self, load: &Load) -> bool {
+        self.find(&load.kind).is_some_and(|kind| kind.is_enclosed)
     }
 
     /// Whether a load can work there.

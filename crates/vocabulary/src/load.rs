@@ -75,6 +75,10 @@ pub struct LoadTask {
     pub order_seed: u64,
     /// A directory of kurabe's own for the load's files, which lies outside of the target.
     pub scratch: PathBuf,
+    /// The directories that the load's process keeps itself in, where its parent had no right to do
+    /// that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enclosed: Option<Vec<PathBuf>>,
 }
 
 /// Where a load works.

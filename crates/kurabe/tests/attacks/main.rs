@@ -9,6 +9,7 @@
 mod device;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod jobs;
 mod ledger;
 mod names;
 mod resume;

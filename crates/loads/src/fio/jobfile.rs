@@ -2,7 +2,7 @@
 //!
 //! Text in, sections of options out, each with the place that it stood at; includes are taken
 //! in, `${VARIABLES}` are expanded. Knows the form of a job file and no option's meaning; what
-//! a job may do is [`super::guard`]'s affair. Invariants: every option lies in a section;
+//! a job may do is not judged here. Invariants: every option lies in a section;
 //! no include is left.
 
 use std::fmt;

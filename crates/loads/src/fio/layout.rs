@@ -100,6 +100,12 @@ pub(super) fn overwrite_device(
     Ok(Layout { files: 1, bytes: size_bytes, allocated_bytes: size_bytes, ..Layout::default() })
 }
 
+/// Drops what the page cache holds of a device. fio does so by a call that needs root, which it has
+/// not where it is kept in its contender.
+pub(super) fn cool_device(device: &Path) -> io::Result<()> {
+    Ok(rustix::fs::fadvise(File::open(device)?, 0, None, rustix::fs::Advice::DontNeed)?)
+}
+
 /// The size of a device, or of a file that stands for one.
 pub(super) fn device_bytes(device: &Path) -> io::Result<u64> {
     use std::io::Seek as _;

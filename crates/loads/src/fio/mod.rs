@@ -1,24 +1,24 @@
 //! fio: any of its job files, run by the installed fio within a directory or on a device.
 //!
-//! [`jobfile`] reads a job file with places, [`guard`] keeps it within its target, [`size`]
+//! [`jobfile`] reads a job file with places, [`place`] puts it below its target, [`size`]
 //! tells what it needs, [`understood`] asks fio whether it takes the job, [`layout`] writes the data before the run, [`run`] does it all in
 //! order, [`output`] reads the result, [`matrix`] is the flash study's set of jobs. Knows a
 //! directory or a device; nothing of contenders. What is added to a job and what is refused:
 //! docs/fio.md.
 
-pub mod guard;
 pub mod jobfile;
 pub mod layout;
 pub mod matrix;
 pub mod output;
+pub mod place;
 pub mod run;
 pub mod size;
 mod understood;
 
-pub use guard::Target;
 pub use jobfile::{JobFile, JobFileError};
 pub use layout::Layout;
 pub use output::{Direction, FioInterval, FioJob};
+pub use place::Target;
 pub use run::{
     Fio, FioError, FioOutcome, FioReport, JobSeries, Prepared, Step, fio, lay_out, synced_at_end,
     unsynced,

@@ -3,7 +3,7 @@
 //!
 //! Knows the order of these steps and the options that kurabe adds to a job. A run has a
 //! scratch directory that is fio's working directory: the job files as fio got them and its
-//! logs stay there. Invariants: nothing is run before the jobs are confined and fit; the
+//! logs stay there. Invariants: nothing is run before the jobs are placed and fit; the
 //! measured run lays no file out.
 
 use std::fs;
@@ -14,10 +14,10 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::guard::{self, Target};
 use super::jobfile::{JobFile, JobFileError, JobOption, Place, Section};
 use super::layout::{self, Layout};
 use super::output::{self, FioInterval, FioJob, LogKind};
+use super::place::{self, Target, join_names, split_names};
 use super::size::{self, Need};
 use crate::latency::Recording;
 use crate::tool::{Finished, Tool, ToolCommand, ToolError, run};
@@ -149,6 +149,18 @@ pub enum FioError {
         /// The run with everything that was printed.
         finished: Box<Finished>,
     },
+    /// It failed on what an option names outside of the target.
+    #[error(
+        "{place}: `{option}` leads out of the contender, where a job can change nothing: {source}"
+    )]
+    Outside {
+        /// Where the option stands.
+        place: Place,
+        /// The option.
+        option: String,
+        /// How it failed.
+        source: Box<FioError>,
+    },
     /// A file could not be prepared.
     #[error("cannot {what} {path}: {source}")]
     Prepare {
@@ -187,8 +199,8 @@ pub fn lay_out(
     progress: &mut dyn FnMut(Step),
 ) -> Result<Prepared, FioError> {
     let tool = ToolCommand::new(Tool::Fio)?.directory(plan.scratch);
-    let confined = guard::confine(plan.job, plan.target)?;
-    let (resolved, need, default_size_bytes) = resolve(&confined, plan.target, None)?;
+    let placed = place::placed(plan.job, plan.target)?;
+    let (resolved, need, default_size_bytes) = resolve(&placed, plan.target, None)?;
     check_fit(need, plan.target)?;
     make_directories(&resolved, plan.target)?;
     let layout = write_files(plan, &tool, &resolved, need, stop, progress)?;
@@ -209,18 +221,22 @@ pub fn fio(
         None => lay_out(plan, stop, progress)?,
     };
     let tool = ToolCommand::new(Tool::Fio)?.directory(plan.scratch);
-    let confined = guard::confine(plan.job, plan.target)?;
+    let placed = place::placed(plan.job, plan.target)?;
     let (resolved, need, default_size_bytes) =
-        resolve(&confined, plan.target, prepared.default_size_bytes)?;
+        resolve(&placed, plan.target, prepared.default_size_bytes)?;
     check_fit(need, plan.target)?;
     make_directories(&resolved, plan.target)?;
 
+    if let Target::Device(device) = plan.target {
+        layout::cool_device(device).map_err(prepare("drop the cache of", device))?;
+    }
     progress(Step::Run);
     let text = measured(&resolved).to_string();
     let path = plan.scratch.join("job.fio");
     fs::write(&path, &text).map_err(prepare("write", &path))?;
     let command = tool.arguments(["--output-format=json+", "--eta=never"]).argument(&path);
-    let finished = run(&command, stop, &mut |_, _| {})?;
+    let finished =
+        run(&command, stop, &mut |_, _| {}).map_err(|error| blamed(plan, error.into()))?;
     let report = |output: output::Output, finished| FioReport {
         version: output.version,
         series: read_series(&resolved, plan.scratch),
@@ -243,15 +259,34 @@ pub fn fio(
     };
     if let Some(job) = output.jobs.iter().find(|job| job.error != 0) {
         let code = i32::try_from(job.error).unwrap_or(0);
-        return Err(FioError::Job {
+        let error = FioError::Job {
             job: job.name.clone(),
             error: job.error,
             reason: io::Error::from_raw_os_error(code).to_string(),
             finished: Box::new(finished),
-        });
+        };
+        return Err(blamed(plan, error));
     }
     let latencies = output.latencies.clone();
     Ok(FioOutcome { report: report(output, finished), latencies })
+}
+
+/// How the kernel's refusals end that a job in its enclosure meets, as fio tells them.
+const REFUSALS: [&str; 4] =
+    ["Read-only file system", "No such file", "Permission denied", "Operation not permitted"];
+
+/// A failure of fio's, with the line of the job that it came from where one leads out.
+fn blamed(plan: &Fio<'_>, error: FioError) -> FioError {
+    let said = error.to_string();
+    let is_refusal = REFUSALS.iter().any(|words| said.contains(words));
+    match place::leads_out(plan.job, plan.target, &said).filter(|_| is_refusal) {
+        Some(option) => FioError::Outside {
+            place: option.value_place(),
+            option: option.to_string(),
+            source: Box::new(error),
+        },
+        None => error,
+    }
 }
 
 fn prepare<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FioError + 'a {
@@ -268,11 +303,11 @@ fn prepare<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> 
 /// Puts what holds for all jobs in front: the target, and what makes fio tell all it knows. Jobs
 /// without a size get the one that is given, or a share of the free space.
 fn resolve(
-    confined: &JobFile,
+    placed: &JobFile,
     target: &Target,
     given_size_bytes: Option<u64>,
 ) -> Result<(JobFile, Need, Option<u64>), FioError> {
-    let need = size::need(confined);
+    let need = size::need(placed);
     let mut common = vec![
         added("lat_percentiles", "1"),
         added("clat_percentiles", "1"),
@@ -283,7 +318,7 @@ fn resolve(
     let path = target.path().display().to_string();
     match target {
         Target::Directory(directory) => {
-            common.push(added("directory", &guard::join_names(&[path])));
+            common.push(added("directory", &join_names(&[path])));
             if need.jobs_without_size > 0 {
                 let size = match given_size_bytes {
                     Some(size) => size,
@@ -298,11 +333,11 @@ fn resolve(
                 default_size_bytes = Some(size);
             }
         }
-        Target::Device(_) => common.push(added("filename", &guard::join_names(&[path]))),
+        Target::Device(_) => common.push(added("filename", &join_names(&[path]))),
     }
     let mut sections =
         vec![Section { name: "global".to_owned(), place: nowhere(), options: common }];
-    sections.extend(confined.sections.iter().cloned());
+    sections.extend(placed.sections.iter().cloned());
     let resolved = JobFile { sections };
     let need = if default_size_bytes.is_some() { size::need(&resolved) } else { need };
     Ok((resolved, need, default_size_bytes))
@@ -371,7 +406,7 @@ fn measured(job: &JobFile) -> JobFile {
     with_overrides(job, |index, _| {
         let log = format!("job-{index}");
         let mut options: Vec<(&'static str, String)> =
-            guard::LOGS[..3].iter().map(|name| (*name, log.clone())).collect();
+            LOGS.iter().map(|name| (*name, log.clone())).collect();
         options.push(("fallocate", "none".to_owned()));
         let appends = job.effective(index, "file_append").is_some_and(|value| value != "0");
         if has_data(job, index) && !appends {
@@ -383,6 +418,9 @@ fn measured(job: &JobFile) -> JobFile {
         options
     })
 }
+
+/// The logs that the series are read from.
+const LOGS: [&str; 3] = ["write_bw_log", "write_iops_log", "write_lat_log"];
 
 /// fio's option by which a job syncs its files at its end, within its figures.
 const END_SYNC: &str = "end_fsync";
@@ -484,7 +522,7 @@ fn make_directories(job: &JobFile, target: &Target) -> Result<(), FioError> {
     for (index, section) in job.sections.iter().enumerate() {
         for option in &section.options {
             if option.name == "directory" {
-                for place in guard::split_names(option.value.as_deref().unwrap_or_default()) {
+                for place in split_names(option.value.as_deref().unwrap_or_default()) {
                     make(Path::new(&place))?;
                 }
             }
@@ -493,11 +531,11 @@ fn make_directories(job: &JobFile, target: &Target) -> Result<(), FioError> {
             continue;
         }
         let places = job.effective(index, "directory").unwrap_or_default();
-        for name in guard::split_names(job.effective(index, "filename").unwrap_or_default()) {
+        for name in split_names(job.effective(index, "filename").unwrap_or_default()) {
             if let Some(parent) = Path::new(&name).parent()
                 && parent != Path::new("")
             {
-                for place in guard::split_names(places) {
+                for place in split_names(places) {
                     make(&root.join(place).join(parent))?;
                 }
             }
@@ -542,7 +580,7 @@ fn write_files(
             let path = plan.scratch.join("layout.fio");
             fs::write(&path, creating.to_string()).map_err(prepare("write", &path))?;
             let command = tool.clone().arguments(["--eta=never"]).argument(&path);
-            run(&command, stop, &mut |_, _| {})?;
+            run(&command, stop, &mut |_, _| {}).map_err(|error| blamed(plan, error.into()))?;
             let layout_ns = elapsed_ns(started);
             if stop.load(Ordering::Relaxed) {
                 return Err(FioError::Stopped);

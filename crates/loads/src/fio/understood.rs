@@ -18,7 +18,7 @@ use super::size::parse_bytes;
 use crate::tool::{Tool, ToolError};
 
 /// Refuses a job that the installed fio does not understand, at the option that it is about. The
-/// job must be confined (see [`super::guard::confine`]).
+/// job must be [`placed`](super::place::placed).
 ///
 /// # Errors
 /// [`FioError::JobFile`] with fio's own words; fio is missing or cannot be started.

@@ -25,7 +25,8 @@ pub(super) const KIND: Kind = Kind::of::<BonnieLoad>(
         Key::option("size", Form::Text("SIZE"), "Size of the files [default: 1G]."),
     ],
     &[],
-);
+)
+.enclosed();
 
 const SIZE_DEFAULT: &str = "1G";
 /// bonnie++'s own default of files to create, in units of 1024.

@@ -32,7 +32,8 @@ pub(super) const KIND: Kind = Kind::of::<DbenchLoad>(
         TIME,
     ],
     &[],
-);
+)
+.enclosed();
 
 /// The key of what dbench and its replay count.
 pub(super) const TIME: Key =

@@ -1,4 +1,4 @@
-//! The installed fio: any job that stays within its target.
+//! The installed fio: any job; its enclosure keeps it in its contender.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +17,7 @@ use super::{histogram_log, latencies, missing_tools};
 use crate::fio::jobfile::System;
 use crate::fio::size::need;
 use crate::fio::{
-    Fio, FioJob, FioOutcome, FioReport, JobFile, Prepared, Target, fio, guard, lay_out,
+    Fio, FioJob, FioOutcome, FioReport, JobFile, Prepared, Target, fio, lay_out, place,
     synced_at_end, understood, unsynced,
 };
 use crate::tool::Tool;
@@ -30,7 +30,8 @@ pub(super) const KIND: Kind = Kind::of::<FioLoad>(
         "Run the installed fio: a job file, or options such as 'rw=randrw bs=4k size=64m' (docs/fio.md).",
     )],
     &[Ground::Raw],
-);
+)
+.enclosed();
 
 /// A fio job.
 #[derive(Serialize, Deserialize)]
@@ -104,13 +105,13 @@ impl Generator for FioLoad {
         self.path.is_none().then(|| self.text.clone())
     }
 
-    /// Reads the job file into the load, and refuses one that would leave its target.
+    /// Reads the job file into the load, and refuses one that names another place.
     fn read(&mut self) -> Result<(), String> {
         if let Some(path) = &self.path {
             self.text =
                 trust::file::read_text(path).map_err(|refused| format!("job file {refused}"))?;
         }
-        confined(self).map(drop)
+        somewhere(self).map(drop)
     }
 
     fn missing(&self) -> Vec<String> {
@@ -123,13 +124,13 @@ impl Generator for FioLoad {
         if Tool::Fio.locate().is_err() || self.text.is_empty() {
             return Ok(());
         }
-        understood(&confined(self)?).map_err(|error| error.to_string())
+        understood(&somewhere(self)?).map_err(|error| error.to_string())
     }
 
     /// Refuses jobs that the installed fio does not understand, or whose files are larger than their
     /// capacity.
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        understood(&confined(self)?).map_err(|error| error.to_string())?;
+        understood(&somewhere(self)?).map_err(|error| error.to_string())?;
         check_capacity(need(&job(self)?).bytes, capacity)
     }
 
@@ -210,11 +211,11 @@ fn amount_of(word: &str) -> Option<(&str, Measure)> {
     Some((key, measure))
 }
 
-/// The job as it may run in some directory. The directory's name is one that no job can give: fio
-/// would take its `#` for the begin of a comment.
-fn confined(load: &FioLoad) -> Result<JobFile, String> {
+/// The job as it may run in some directory, whose name no job can give: fio would take its `#` for the
+/// begin of a comment.
+fn somewhere(load: &FioLoad) -> Result<JobFile, String> {
     let somewhere = Target::Directory("/#".into());
-    guard::confine(&job(load)?, &somewhere).map_err(|error| error.to_string())
+    place::placed(&job(load)?, &somewhere).map_err(|error| error.to_string())
 }
 
 fn job(load: &FioLoad) -> Result<JobFile, String> {

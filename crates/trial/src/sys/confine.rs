@@ -1,10 +1,12 @@
-//! What a command gives up between fork and exec: its terminal and root.
+//! What a command gives up between fork and exec: its terminal, root, and the sight of processes
+//! that are not its own.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::mount::{MountFlags, mount};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::time::{ClockId, clock_gettime};
@@ -38,6 +40,19 @@ impl Departure {
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Lets a command that is the first of a process namespace see the processes of that alone, and
+/// change no setting of the kernel's.
+pub fn see_own_processes(command: &mut Command) {
+    // SAFETY: as below.
+    unsafe {
+        command.pre_exec(|| {
+            let flags =
+                MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+            Ok(mount(c"proc", c"/proc", c"proc", flags, None)?)
+        });
+    }
 }
 
 /// Makes the command the first process of a session and group of its own, so that it has no

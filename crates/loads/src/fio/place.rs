@@ -1,0 +1,220 @@
+//! Where jobs work: puts their directories below the target's, and says what leads elsewhere.
+//!
+//! What keeps a job in its target is the enclosure that its process lives in, whatever it asks for.
+//! Here it is looked at early for the message's sake, and afterwards for the line that fio's failure
+//! comes from. One thing is refused for safety: fio loads an engine of the job's own while it only
+//! reads the job, which it does outside of any enclosure.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::jobfile::{JobFile, JobFileError, JobOption};
+
+/// Where jobs may read and write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Files below a directory.
+    Directory(PathBuf),
+    /// One block device (or one file that stands for it).
+    Device(PathBuf),
+}
+
+impl Target {
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Directory(path) | Self::Device(path) => path,
+        }
+    }
+}
+
+/// The jobs with every directory made absolute, below the target; without file names where the
+/// target is a device.
+///
+/// # Errors
+/// The first `directory`, `opendir`, `filename` or `ioengine` that leads elsewhere.
+pub fn placed(job: &JobFile, target: &Target) -> Result<JobFile, JobFileError> {
+    let mut placed = job.clone();
+    for section in &mut placed.sections {
+        let mut options = Vec::new();
+        for option in section.options.drain(..) {
+            let value = placed_value(&option, target).map_err(|reason| JobFileError {
+                place: option.value_place(),
+                reason: format!("`{option}` is refused: {reason}"),
+            })?;
+            options.extend(value.map(|value| JobOption { value, ..option }));
+        }
+        section.options = options;
+    }
+    Ok(placed)
+}
+
+/// The value that an option gets, or none where the option goes.
+fn placed_value(option: &JobOption, target: &Target) -> Result<Option<Option<String>>, String> {
+    let names = || split_names(option.value.as_deref().unwrap_or_default());
+    let within = |prefix: &Path| {
+        let names = names().into_iter().map(|name| {
+            Ok(prefix.join(below(Path::new(&name), target.path())?).display().to_string())
+        });
+        Ok(Some(Some(join_names(&names.collect::<Result<Vec<_>, String>>()?))))
+    };
+    match (option.name.as_str(), target) {
+        ("directory" | "opendir", Target::Directory(directory)) => within(directory),
+        ("directory" | "opendir", Target::Device(_)) => Err("the job is to use the device".into()),
+        ("filename", Target::Directory(_)) => within(Path::new("")),
+        ("filename", Target::Device(device)) => {
+            match names().iter().all(|name| Path::new(name) == device) {
+                true => Ok(None),
+                false => Err(format!("the job is to use {} and nothing else", device.display())),
+            }
+        }
+        ("ioengine", _) if names().iter().any(|name| name == "external" || name.contains('/')) => {
+            Err("kurabe loads no engine of the job's own; take one of `fio --enghelp`".into())
+        }
+        // They would turn the logs into a form that is not read here.
+        ("log_compression" | "log_store_compressed", _) => Ok(None),
+        _ => Ok(Some(option.value.clone())),
+    }
+}
+
+/// A path relative to the directory that it lies below.
+fn below(path: &Path, directory: &Path) -> Result<PathBuf, String> {
+    let relative = path.strip_prefix(directory).unwrap_or(path);
+    match relative
+        .components()
+        .find(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
+    {
+        None => Ok(relative.components().filter(|part| *part != Component::CurDir).collect()),
+        // Without its name: before the trial it has none, and in it one that says nothing.
+        Some(_) => Err("it is outside of the directory that each contender gives the job; \
+                        name it relative to that, without `..`"
+            .into()),
+    }
+}
+
+/// The option that names a path outside of the target and that a failure is about: one that fio `said`
+/// something of, else the first.
+#[must_use]
+pub(super) fn leads_out<'a>(
+    job: &'a JobFile,
+    target: &Target,
+    said: &str,
+) -> Option<&'a JobOption> {
+    let is_outside = |word: &str| {
+        let path = Path::new(word);
+        (path.is_absolute() && !path.starts_with(target.path()) && word != "/")
+            || path.components().any(|part| part == Component::ParentDir)
+    };
+    let options = job.sections.iter().flat_map(|section| &section.options);
+    let outside = options.filter(|option| {
+        let value = option.value.as_deref().unwrap_or_default();
+        value.split([':', ' ', '=']).any(is_outside)
+    });
+    let is_told = |option: &&JobOption| {
+        said.contains(&option.name.replace('_', " ")) || said.contains(option.name.as_str())
+    };
+    // `fopen write iolog: Read-only file system`
+    outside.max_by_key(|option| (is_told(option), std::cmp::Reverse(option.place.line)))
+}
+
+/// Splits a list of names at `:`, which a `\` protects, as fio does.
+pub(super) fn split_names(list: &str) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut characters = list.chars().peekable();
+    while let Some(c) = characters.next() {
+        let last = names.len() - 1;
+        match c {
+            '\\' if characters.peek() == Some(&':') => {
+                names[last].push(':');
+                characters.next();
+            }
+            ':' => names.push(String::new()),
+            c => names[last].push(c),
+        }
+    }
+    names.retain(|name| !name.trim().is_empty());
+    names
+}
+
+/// The opposite of [`split_names`].
+pub(super) fn join_names(names: &[String]) -> String {
+    names.iter().map(|name| name.replace(':', "\\:")).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio::jobfile::System;
+
+    fn parsed(options: &str) -> JobFile {
+        let text = format!("[a]\n{options}\n");
+        JobFile::parse(text.as_bytes(), Path::new("job.fio"), &System).unwrap()
+    }
+
+    fn in_directory(options: &str) -> Result<String, String> {
+        let target = Target::Directory("/mnt/target".into());
+        placed(&parsed(options), &target)
+            .map(|job| job.to_string().trim().replace("[a]\n", ""))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn directories_come_below_the_target() {
+        for (given, kept) in [
+            ("directory=/mnt/target", "directory=/mnt/target/"),
+            ("directory=sub", "directory=/mnt/target/sub"),
+            ("directory=/mnt/target/a:./b", "directory=/mnt/target/a:/mnt/target/b"),
+            ("opendir=sub", "opendir=/mnt/target/sub"),
+            ("filename=x:y/z", "filename=x:y/z"),
+            ("filename=/mnt/target/x", "filename=x"),
+            ("filename=./x\\:1", "filename=x\\:1"),
+            ("ioengine=io_uring", "ioengine=io_uring"),
+            ("bssplit=4k/60:8k/40", "bssplit=4k/60:8k/40"),
+            ("norandommap", "norandommap"),
+        ] {
+            assert_eq!(in_directory(given).as_deref(), Ok(kept), "{given}");
+        }
+    }
+
+    #[test]
+    fn what_leads_elsewhere_is_told_with_its_place() {
+        for (given, column) in [
+            ("directory=/mnt", 11),
+            ("directory=/mnt/targetx", 11),
+            ("directory=a/../../b", 11),
+            ("filename=x:/etc/passwd", 10),
+            ("filename = ../x", 12),
+            ("opendir=/etc", 9),
+            ("ioengine=external:/tmp/evil.so", 10),
+            ("ioengine=external:evil.so", 10),
+            ("ioengine=/tmp/evil.so", 10),
+        ] {
+            let error = in_directory(given).expect_err(given);
+            assert!(error.starts_with(&format!("job.fio:2:{column}: ")), "{given}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_device_job_uses_the_device_alone() {
+        let device = Target::Device("/dev/loop77".into());
+        let job = placed(&parsed("filename=/dev/loop77\nrw=read"), &device).unwrap();
+        assert_eq!(job.to_string(), "[a]\nrw=read\n\n");
+        for refused in
+            ["filename=/dev/sda", "filename=/dev/loop77:x", "directory=/mnt", "opendir=x"]
+        {
+            assert!(placed(&parsed(refused), &device).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_option_that_leads_out_is_found() {
+        let target = Target::Directory("/mnt/target".into());
+        let job = parsed("rw=write\ndirectory=/mnt/target/a\nbssplit=4k/60\nwrite_iolog=/etc/x");
+        assert_eq!(leads_out(&job, &target, "").unwrap().name, "write_iolog");
+        let job = parsed("exec_prerun=touch /x\nfilename_format=../x\nwrite_iolog=/x");
+        let named = |said: &str| leads_out(&job, &target, said).unwrap().name.clone();
+        assert_eq!(named("fopen write iolog: Read-only file system"), "write_iolog");
+        assert_eq!(named("open: Read-only file system"), "exec_prerun");
+        assert!(leads_out(&parsed("rw=write\nfilename=x"), &target, "").is_none());
+    }
+}
