@@ -143,7 +143,7 @@ impl<D: BlockDevice> BlockDevice for FaultyDevice<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MemoryDevice, RecordingDevice};
+    use crate::{CountingDevice, MemoryDevice};
 
     #[test]
     fn the_stated_request_fails_and_no_other() {
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn an_ignored_flush_never_reaches_the_device_beneath() {
         let device = FaultyDevice::new(
-            RecordingDevice::new(MemoryDevice::new(4096, 512)),
+            CountingDevice::new(MemoryDevice::new(4096, 512)),
             vec![Fault::IgnoreFlushes],
         );
         device.flush().unwrap();

@@ -1,11 +1,10 @@
 //! Positional, thread-safe access to block devices, and the claim on one.
 //!
 //! Everything below a file system or a store stands behind [`BlockDevice`]: a real device or an
-//! image file ([`FileDevice`]), memory ([`MemoryDevice`]), a backend that records what was asked
-//! of it ([`RecordingDevice`]), one that fails on purpose ([`FaultyDevice`]) or one that takes its
-//! time ([`DelayingDevice`]). A [`Server`] gives a stack of them to the kernel. [`crash`] makes the
-//! images that a power cut could leave from a recording. This crate knows nothing of file
-//! systems, stores or the laboratory.
+//! image file ([`FileDevice`]), memory ([`MemoryDevice`]), a backend that counts what was asked
+//! of it ([`CountingDevice`]), one that fails on purpose ([`FaultyDevice`]) or one that takes its
+//! time ([`DelayingDevice`]). A [`Server`] gives a stack of them to the kernel. This crate knows nothing of
+//! file systems, stores or the laboratory.
 
 use std::io;
 use std::sync::Arc;
@@ -19,22 +18,21 @@ mod common;
 
 mod aligned;
 pub mod claim;
-pub mod crash;
+mod counting;
 mod delaying;
 mod faulty;
 mod file;
 mod memory;
-mod recording;
 mod server;
 #[allow(unsafe_code)]
 mod sys;
 
 pub use aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
+pub use counting::{CountingDevice, Counts};
 pub use delaying::{Delay, DelayingDevice, Delays};
 pub use faulty::{Fault, FaultyDevice};
 pub use file::{DirectAccess, FileDevice, FileDeviceOptions, loop_backing};
 pub use memory::MemoryDevice;
-pub use recording::{Counts, Event, RecordingDevice};
 pub use server::Server;
 
 /// A device of `len` bytes, read and written at offsets from many threads at once.

@@ -3,7 +3,7 @@
 //! The bytes lie in chunks that are allocated when first written, so that a huge, mostly empty
 //! device costs little, and locked one by one, so that threads meet only in one chunk. An access
 //! across chunks is atomic in each chunk only, as on a real device in each sector only. Flush
-//! does nothing: to learn what a crash leaves, put a [`crate::RecordingDevice`] around this one.
+//! does nothing: to learn what a crash leaves, the crate `crash` has a recorder to put around this one.
 
 use std::io;
 use std::sync::RwLock;

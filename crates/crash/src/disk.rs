@@ -53,56 +53,55 @@ const OWN_PAGE_BYTES: u64 = 4096;
 /// A disk as a power cut left it. It can be mounted and written; what is written stays in memory.
 pub struct Disk {
     before: Arc<dyn BlockDevice>,
-    map: Map,
-    data: Arc<File>,
+    /// Where recorded bytes lie, and those; absent where nothing was recorded.
+    left: Option<(Map, Arc<File>)>,
     own: Mutex<HashMap<u64, Box<[u8]>>>,
 }
 
 impl Disk {
     pub(crate) fn new(before: Arc<dyn BlockDevice>, map: Map, data: Arc<File>) -> Disk {
+        Disk { left: Some((map, data)), ..Disk::over(before) }
+    }
+
+    /// A disk that no power cut was on yet.
+    pub fn over(before: Arc<dyn BlockDevice>) -> Disk {
         assert_eq!(before.len() % OWN_PAGE_BYTES, 0, "a device is whole pages");
-        Disk { before, map, data, own: Mutex::default() }
+        Disk { before, left: None, own: Mutex::default() }
+    }
+
+    /// All of its bytes.
+    ///
+    /// # Errors
+    ///
+    /// What lies below cannot be read.
+    pub fn image(&self) -> io::Result<Vec<u8>> {
+        let mut image = vec![0; self.len() as usize];
+        self.read_at(&mut image, 0).map(|()| image)
     }
 
     /// The bytes that the cut left.
     fn read_left(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let Some((map, data)) = &self.left else { return self.before.read_at(buffer, offset) };
         let first = offset / SECTOR_BYTES;
         let count = buffer.len() as u64 / SECTOR_BYTES;
         let mut at = 0;
         while at < count {
             // As many sectors at a time as lie one after the other in the same source.
-            let value = self.map.get(first + at);
+            let value = map.get(first + at);
             let follows = |step: u64| match value {
                 0 => 0,
                 value => value.saturating_add(step as u32),
             };
             let run = (1..count - at)
-                .find(|step| self.map.get(first + at + step) != follows(*step))
+                .find(|step| map.get(first + at + step) != follows(*step))
                 .unwrap_or(count - at);
             let bytes =
                 &mut buffer[(at * SECTOR_BYTES) as usize..((at + run) * SECTOR_BYTES) as usize];
             match value {
                 0 => self.before.read_at(bytes, (first + at) * SECTOR_BYTES)?,
-                value => self.read_data(bytes, u64::from(value - 1) * SECTOR_BYTES)?,
+                value => read_data(data, bytes, u64::from(value - 1) * SECTOR_BYTES)?,
             }
             at += run;
-        }
-        Ok(())
-    }
-
-    /// Reads the recording's file, of which a hole at the end is not there.
-    fn read_data(&self, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.data.read_at(bytes, offset)? {
-                0 => {
-                    bytes.fill(0);
-                    return Ok(());
-                }
-                read => {
-                    bytes = &mut bytes[read..];
-                    offset += read as u64;
-                }
-            }
         }
         Ok(())
     }
@@ -124,6 +123,23 @@ impl Disk {
         }
         Ok(())
     }
+}
+
+/// Reads the recording's file, of which a hole at the end is not there.
+fn read_data(data: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match data.read_at(bytes, offset)? {
+            0 => {
+                bytes.fill(0);
+                return Ok(());
+            }
+            read => {
+                bytes = &mut bytes[read..];
+                offset += read as u64;
+            }
+        }
+    }
+    Ok(())
 }
 
 impl BlockDevice for Disk {

@@ -17,7 +17,7 @@ mod states;
 pub use disk::{Disk, Stale};
 pub use recording::{Acknowledgement, Instant, Log, Operation, Recorder, Recording, Request};
 pub use reduce::{Reduction, reduce};
-pub use states::{Flushes, Lost, State, StateOptions, States};
+pub use states::{Flushes, Loss, Lost, State, StateOptions, States};
 
 /// What a medium writes whole or not at all.
 pub const SECTOR_BYTES: u64 = 512;

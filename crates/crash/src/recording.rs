@@ -27,8 +27,10 @@ pub type Instant = u64;
 pub enum Operation {
     /// Bytes were written.
     Write,
-    /// Space was zeroed or discarded; it reads as zeros once that is durable.
+    /// Space was zeroed; it reads as zeros once that is durable.
     Zero,
+    /// Space was discarded; it reads as bytes that nobody wrote once that is durable.
+    Discard,
     /// The device was flushed.
     Flush,
 }
@@ -117,6 +119,11 @@ pub struct Log {
     pub data_sectors: u64,
 }
 
+/// What discarded space reads as: not zero, so that whoever relies on zeros is caught.
+const FILLER: u8 = 0xd5;
+/// Bytes of it that are written at a time.
+const FILLER_BYTES_MAX: u64 = 1 << 20;
+
 /// A layer that records what passes through it.
 pub struct Recorder<D> {
     inner: D,
@@ -137,6 +144,16 @@ impl<D: BlockDevice> Recorder<D> {
             data_sectors: 0,
         };
         Recorder { inner, data: Arc::new(data), log: Mutex::new(log), began: time::Instant::now() }
+    }
+
+    /// Records in memory.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub fn in_memory(inner: D) -> io::Result<Recorder<D>> {
+        let data = rustix::fs::memfd_create("recording", rustix::fs::MemfdFlags::CLOEXEC)?;
+        Ok(Recorder::new(inner, data.into()))
     }
 
     /// The device below.
@@ -215,6 +232,10 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         self.inner.read_at(buffer, offset)
     }
 
+    fn writes_at_once(&self) -> bool {
+        self.inner.writes_at_once()
+    }
+
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         let (request, data_sector) = self.arrive(Operation::Write, offset, buffer.len() as u64);
         let result = self
@@ -230,8 +251,14 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        // What discarded space holds is the device's affair: here it is zeros, below and later.
-        self.zero_range(offset, length)
+        let (request, data_sector) = self.arrive(Operation::Discard, offset, length);
+        let filler = vec![FILLER; length.min(FILLER_BYTES_MAX) as usize];
+        let result = (0..length).step_by(FILLER_BYTES_MAX as usize).try_for_each(|at| {
+            let bytes = &filler[..(length - at).min(FILLER_BYTES_MAX) as usize];
+            self.data.write_all_at(bytes, data_sector * SECTOR_BYTES + at)?;
+            self.inner.write_at(bytes, offset + at)
+        });
+        self.reply(request, result)
     }
 
     fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {

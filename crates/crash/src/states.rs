@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::SECTOR_BYTES;
 use crate::disk::{Disk, Map};
-use crate::recording::{Instant, Operation, Recording, Request};
+use crate::recording::{Instant, Log, Operation, Recording, Request};
 
 /// Whether the disk keeps its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,22 +65,52 @@ pub struct State {
     pub acknowledged: usize,
 }
 
-/// Kinds of loss that [`States::choose`] goes through.
-const KINDS_OF_LOSS: usize = 8;
+/// What is lost of the writes that are not durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// All of them.
+    All,
+    /// Nothing.
+    Nothing,
+    /// Each by a coin.
+    Half,
+    /// One of them.
+    One,
+    /// All but one.
+    AllButOne,
+    /// The beginning or the end of one, and each other by a coin.
+    Torn,
+    /// Each sector of each by a coin.
+    Sectors,
+}
+
+/// The kinds of loss that [`States::choose`] goes through.
+const CHOSEN: [Loss; 8] = [
+    Loss::All,
+    Loss::Nothing,
+    Loss::Half,
+    Loss::One,
+    Loss::Torn,
+    Loss::AllButOne,
+    Loss::Half,
+    Loss::Half,
+];
 
 /// Makes the states of one recording and their disks.
-pub struct States<'a> {
-    recording: &'a Recording,
+pub struct States {
+    recording: Arc<Recording>,
     before: Arc<dyn BlockDevice>,
     /// Of each request that changes sectors, when it became durable: the reply of the first flush that
     /// arrived after its own reply.
     durable_from: Vec<Option<Instant>>,
     hashes: RefCell<BTreeMap<u32, u64>>,
+    /// What is durable at the cut whose disk was made last: the next costs only what came since.
+    durable: RefCell<Durable>,
 }
 
-impl<'a> States<'a> {
+impl States {
     /// `before` is the disk as it was before the first request.
-    pub fn new(recording: &'a Recording, before: Arc<dyn BlockDevice>, flushes: Flushes) -> Self {
+    pub fn new(recording: Arc<Recording>, before: Arc<dyn BlockDevice>, flushes: Flushes) -> Self {
         let obeyed = |request: &&Request| match flushes {
             Flushes::Kept => true,
             Flushes::IgnoredFrom(instant) => request.arrived < instant,
@@ -99,7 +129,7 @@ impl<'a> States<'a> {
             earliest = earliest.min(*replied);
             *replied = earliest;
         }
-        let durable_from = recording
+        let durable_from: Vec<Option<Instant>> = recording
             .log
             .requests
             .iter()
@@ -109,7 +139,14 @@ impl<'a> States<'a> {
                 flushed.get(at).map(|(_, durable)| *durable)
             })
             .collect();
-        States { recording, before, durable_from, hashes: RefCell::default() }
+        let durable = RefCell::new(Durable::new(&recording.log, &durable_from, false));
+        States { recording, before, durable_from, hashes: RefCell::default(), durable }
+    }
+
+    /// A cut right after an instant, and what it takes.
+    pub fn state(&self, instant: Instant, loss: Loss, random: &mut impl Rng) -> State {
+        let lost = self.lost(loss, &self.volatile(instant), random);
+        State { instant, lost, acknowledged: self.acknowledged(instant) }
     }
 
     /// The writes that were under way or not flushed at an instant, by their numbers.
@@ -129,19 +166,19 @@ impl<'a> States<'a> {
             return Vec::new();
         }
         // Each cut comes with each kind of loss, at first with one; equal disks are left out below.
-        let wanted = (options.count * 2).min(cuts.len() * KINDS_OF_LOSS);
+        let wanted = (options.count * 2).min(cuts.len() * CHOSEN.len());
         let mut tries: Vec<(usize, Instant)> =
             (0..wanted).map(|number| (number, cuts[number % cuts.len()])).collect();
         tries.sort_by_key(|(_, instant)| *instant);
-        let mut durable = Durable::new(self, true);
+        let mut durable = Durable::new(&self.recording.log, &self.durable_from, true);
         let mut found: Vec<(usize, u64, State)> = tries
             .into_iter()
             .map(|(number, instant)| {
                 let volatile = self.volatile(instant);
-                let kind = (number + number / cuts.len()) % KINDS_OF_LOSS;
-                let lost = self.choice(kind, &volatile, &mut random);
-                durable.advance(instant);
-                let hash = durable.left(&volatile, &lost).1.expect("it was asked for");
+                let kind = CHOSEN[(number + number / cuts.len()) % CHOSEN.len()];
+                let lost = self.lost(kind, &volatile, &mut random);
+                durable.advance(self, instant);
+                let hash = durable.left(self, &volatile, &lost).1.expect("it was asked for");
                 let acknowledged = self.acknowledged(instant);
                 (number, hash, State { instant, lost, acknowledged })
             })
@@ -155,24 +192,12 @@ impl<'a> States<'a> {
         states
     }
 
-    /// The disk that a state leaves.
+    /// The disk that a state leaves. Cheapest in the order of the cuts.
     pub fn disk(&self, state: &State) -> Disk {
-        let mut durable = Durable::new(self, false);
-        durable.advance(state.instant);
-        durable.disk(&self.volatile(state.instant), &state.lost)
-    }
-
-    /// The disks of many states in the order of their cuts; each costs only what came since the
-    /// one before it.
-    pub fn disks<'s>(&'s self, states: &'s [State]) -> impl Iterator<Item = (&'s State, Disk)> {
-        let mut durable = Durable::new(self, false);
-        states.iter().map(move |state| {
-            if state.instant < durable.instant {
-                durable.restart();
-            }
-            durable.advance(state.instant);
-            (state, durable.disk(&self.volatile(state.instant), &state.lost))
-        })
+        let mut durable = self.durable.borrow_mut();
+        durable.advance(self, state.instant);
+        let (map, _) = durable.left(self, &self.volatile(state.instant), &state.lost);
+        Disk::new(self.before.clone(), map, self.recording.data.clone())
     }
 
     /// How many acknowledgements had been received by an instant.
@@ -218,24 +243,21 @@ impl<'a> States<'a> {
         }
     }
 
-    /// What is lost of the volatile writes: all, nothing, a random half, all but a part of one,
-    /// one alone, and random halves again.
-    fn choice(&self, kind: usize, volatile: &[usize], random: &mut impl Rng) -> Vec<Lost> {
-        let whole = |index: &usize| {
-            let sectors = self.recording.log.requests[*index].sectors;
-            Lost { request: *index, first: 0, sectors }
-        };
+    fn lost(&self, loss: Loss, volatile: &[usize], random: &mut impl Rng) -> Vec<Lost> {
+        let sectors_of = |index: usize| self.recording.log.requests[index].sectors;
+        let whole = |index: &usize| Lost { request: *index, first: 0, sectors: sectors_of(*index) };
         if volatile.is_empty() {
             return Vec::new();
         }
         let one = volatile[random.random_range(0..volatile.len())];
-        match kind {
-            0 => volatile.iter().map(whole).collect(),
-            1 => Vec::new(),
-            3 => vec![whole(&one)],
-            4 => {
-                // Torn: the rest is there or not.
-                let sectors = self.recording.log.requests[one].sectors;
+        match loss {
+            Loss::All => volatile.iter().map(whole).collect(),
+            Loss::Nothing => Vec::new(),
+            Loss::One => vec![whole(&one)],
+            Loss::AllButOne => volatile.iter().filter(|index| **index != one).map(whole).collect(),
+            Loss::Half => volatile.iter().filter(|_| random.random::<bool>()).map(whole).collect(),
+            Loss::Torn => {
+                let sectors = sectors_of(one);
                 let (first, count) = match sectors {
                     0 | 1 => (0, sectors),
                     _ => {
@@ -251,8 +273,12 @@ impl<'a> States<'a> {
                 lost.push(Lost { request: one, first, sectors: count });
                 lost
             }
-            5 => volatile.iter().filter(|index| **index != one).map(whole).collect(),
-            _ => volatile.iter().filter(|_| random.random::<bool>()).map(whole).collect(),
+            Loss::Sectors => volatile
+                .iter()
+                .flat_map(|index| (0..sectors_of(*index)).map(move |first| (*index, first)))
+                .filter(|_| random.random::<bool>())
+                .map(|(request, first)| Lost { request, first, sectors: 1 })
+                .collect(),
         }
     }
 
@@ -282,9 +308,8 @@ fn value_of(request: &Request, sector: u64) -> u32 {
     u32::try_from(request.data_sector + sector + 1).expect("a recording is below 2 TiB")
 }
 
-/// What is durable at an instant that only grows.
-struct Durable<'s, 'a> {
-    states: &'s States<'a>,
+/// What is durable at an instant.
+struct Durable {
     /// Requests that become durable, in that order.
     order: Vec<(Instant, usize)>,
     next: usize,
@@ -294,58 +319,57 @@ struct Durable<'s, 'a> {
     hash: Option<u64>,
 }
 
-impl<'s, 'a> Durable<'s, 'a> {
-    fn new(states: &'s States<'a>, hashes: bool) -> Self {
-        let requests = states.recording.log.requests.iter().enumerate();
-        let mut order: Vec<(Instant, usize)> = requests
+impl Durable {
+    fn new(log: &Log, durable_from: &[Option<Instant>], hashes: bool) -> Self {
+        let mut order: Vec<(Instant, usize)> = log
+            .requests
+            .iter()
+            .enumerate()
             .filter(|(_, request)| request.operation != Operation::Flush)
-            .filter_map(|(index, _)| Some((states.durable_from[index]?, index)))
+            .filter_map(|(index, _)| Some((durable_from[index]?, index)))
             .collect();
         order.sort();
-        let map = Map::new(states.recording.log.sectors);
-        Durable { states, order, next: 0, instant: 0, map, hash: hashes.then_some(0) }
+        let hash = hashes.then_some(0);
+        Durable { order, next: 0, instant: 0, map: Map::new(log.sectors), hash }
     }
 
-    fn restart(&mut self) {
-        self.map = Map::new(self.states.recording.log.sectors);
-        (self.next, self.instant, self.hash) = (0, 0, self.hash.map(|_| 0));
-    }
-
-    fn advance(&mut self, instant: Instant) {
-        assert!(instant >= self.instant, "cuts come in order");
+    fn advance(&mut self, states: &States, instant: Instant) {
+        if instant < self.instant {
+            self.map = Map::new(states.recording.log.sectors);
+            (self.next, self.hash) = (0, self.hash.map(|_| 0));
+        }
         self.instant = instant;
         while let Some((durable, index)) = self.order.get(self.next)
             && *durable <= instant
         {
-            let request = &self.states.recording.log.requests[*index];
-            self.hash = self.states.put(&mut self.map, self.hash, request, 0..request.sectors);
+            let request = &states.recording.log.requests[*index];
+            self.hash = states.put(&mut self.map, self.hash, request, 0..request.sectors);
             self.next += 1;
         }
     }
 
-    fn left(&self, volatile: &[usize], lost: &[Lost]) -> (Map, Option<u64>) {
+    fn left(&self, states: &States, volatile: &[usize], lost: &[Lost]) -> (Map, Option<u64>) {
         let (mut map, mut hash) = (self.map.clone(), self.hash);
+        let mut lost: Vec<&Lost> = lost.iter().collect();
+        lost.sort_by_key(|lost| (lost.request, lost.first));
+        let mut lost = lost.into_iter().peekable();
         for index in volatile {
-            let request = &self.states.recording.log.requests[*index];
-            match lost.iter().find(|lost| lost.request == *index) {
-                None => hash = self.states.put(&mut map, hash, request, 0..request.sectors),
-                Some(lost) => {
-                    hash = self.states.put(&mut map, hash, request, 0..lost.first);
-                    let rest = lost.first + lost.sectors..request.sectors;
-                    hash = self.states.put(&mut map, hash, request, rest);
+            let request = &states.recording.log.requests[*index];
+            let mut from = 0;
+            while let Some(part) = lost.next_if(|lost| lost.request <= *index) {
+                if part.request == *index {
+                    let until = part.first.clamp(from, request.sectors);
+                    hash = states.put(&mut map, hash, request, from..until);
+                    from = part.first.saturating_add(part.sectors).min(request.sectors).max(from);
                 }
             }
+            hash = states.put(&mut map, hash, request, from..request.sectors);
         }
         (map, hash)
     }
-
-    fn disk(&self, volatile: &[usize], lost: &[Lost]) -> Disk {
-        let (map, _) = self.left(volatile, lost);
-        Disk::new(self.states.before.clone(), map, self.states.recording.data.clone())
-    }
 }
 
-impl States<'_> {
+impl States {
     /// Puts sectors of a request into a map; returns the hash of the disk's contents, where there was one, a sum
     /// over its sectors, so that the order does not matter.
     fn put(

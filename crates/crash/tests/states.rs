@@ -1,16 +1,20 @@
 //! Recordings of small stores, right and wrong ones, and what their states show.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::fs::File;
 use std::sync::Arc;
 
 use block::{BlockDevice, MemoryDevice};
-use crash::{Disk, Flushes, Lost, Recorder, Recording, Stale, State, StateOptions, States, reduce};
+use crash::{
+    Disk, Flushes, Loss, Lost, Recorder, Recording, Stale, State, StateOptions, States, reduce,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 
 const BYTES: u64 = 1 << 20;
 
 fn recorder() -> Recorder<MemoryDevice> {
-    Recorder::new(MemoryDevice::new(BYTES, 512), tempfile::tempfile().unwrap())
+    Recorder::in_memory(MemoryDevice::new(BYTES, 512)).unwrap()
 }
 
 fn before() -> Arc<dyn BlockDevice> {
@@ -37,7 +41,7 @@ fn entry(number: u64) -> [u8; 1024] {
 }
 
 /// Appends entries of two sectors each; sector 0 counts them.
-fn record(protocol: Protocol, entries: u64) -> Recording {
+fn record(protocol: Protocol, entries: u64) -> Arc<Recording> {
     let device = recorder();
     for number in 0..entries {
         device.write_at(&entry(number), 4096 + number * 1024).unwrap();
@@ -52,7 +56,7 @@ fn record(protocol: Protocol, entries: u64) -> Recording {
         }
         device.acknowledge(&number.to_string());
     }
-    device.recording()
+    Arc::new(device.recording())
 }
 
 /// Whether all that was acknowledged is there, and nothing that the head names is torn.
@@ -68,20 +72,20 @@ fn holds(disk: &Disk, acknowledged: usize) -> bool {
     whole && count >= acknowledged as u64
 }
 
-fn violated(states: &States<'_>, chosen: &[State]) -> Vec<State> {
-    let failing = states.disks(chosen).filter(|(state, disk)| !holds(disk, state.acknowledged));
-    failing.map(|(state, _)| state.clone()).collect()
+fn violated(states: &States, chosen: &[State]) -> Vec<State> {
+    let fails = |state: &&State| !holds(&states.disk(state), state.acknowledged);
+    chosen.iter().filter(fails).cloned().collect()
 }
 
 #[test]
 fn a_right_store_loses_nothing_and_on_a_lying_disk_it_does() {
     let recording = record(Protocol::Right, 40);
-    let states = States::new(&recording, before(), Flushes::Kept);
+    let states = States::new(recording.clone(), before(), Flushes::Kept);
     let chosen = states.choose(&options(400, 1));
     assert!(chosen.len() > 100, "{}", chosen.len());
     assert_eq!(violated(&states, &chosen), []);
     let lying = Flushes::IgnoredFrom(0);
-    let control = States::new(&recording, before(), lying);
+    let control = States::new(recording.clone(), before(), lying);
     let chosen = control.choose(&options(100, 1));
     assert!(violated(&control, &chosen).len() > 50);
 }
@@ -90,7 +94,7 @@ fn a_right_store_loses_nothing_and_on_a_lying_disk_it_does() {
 fn a_missing_flush_is_found_and_reduced_to_the_one_write() {
     for protocol in [Protocol::LastFlushMissing, Protocol::FirstFlushMissing] {
         let recording = record(protocol, 40);
-        let states = States::new(&recording, before(), Flushes::Kept);
+        let states = States::new(recording.clone(), before(), Flushes::Kept);
         let chosen = states.choose(&options(300, 1));
         let violated = violated(&states, &chosen);
         assert!(violated.len() > 10, "{}", violated.len());
@@ -135,7 +139,7 @@ fn a_flush_covers_what_was_replied_to_before_it_arrived_and_nothing_else() {
         }
     }
     let slow = Slow(MemoryDevice::new(BYTES, 512), std::sync::Barrier::new(2));
-    let device = Recorder::new(slow, tempfile::tempfile().unwrap());
+    let device = Recorder::in_memory(slow).unwrap();
     device.write_at(&[1; 512], 0).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| device.write_at(&[2; 512], 512).unwrap());
@@ -144,8 +148,8 @@ fn a_flush_covers_what_was_replied_to_before_it_arrived_and_nothing_else() {
         device.inner().1.wait();
     });
     let flushed = device.now();
-    let recording = device.recording();
-    let states = States::new(&recording, before(), Flushes::Kept);
+    let recording = Arc::new(device.recording());
+    let states = States::new(recording.clone(), before(), Flushes::Kept);
     assert_eq!(states.volatile(flushed), [1]);
     // Before the flush was replied to, neither was safe.
     assert_eq!(states.volatile(3), [0, 1]);
@@ -164,8 +168,8 @@ fn the_last_write_that_is_there_counts_whatever_became_durable_first() {
     device.write_at(&[2; 512], 0).unwrap();
     device.write_at(&[3; 512], 0).unwrap();
     device.zero_range(512, 512).unwrap();
-    let recording = device.recording();
-    let states = States::new(&recording, Arc::new(Stale::new(BYTES)), Flushes::Kept);
+    let recording = Arc::new(device.recording());
+    let states = States::new(recording.clone(), Arc::new(Stale::new(BYTES)), Flushes::Kept);
     let left = |lost: &[usize]| {
         let lost = lost.iter().map(|one| Lost { request: *one, first: 0, sectors: 1 }).collect();
         let state = State { instant: recording.log.end, lost, acknowledged: 0 };
@@ -179,9 +183,40 @@ fn the_last_write_that_is_there_counts_whatever_became_durable_first() {
 }
 
 #[test]
+fn every_combination_of_sectors_comes_up_and_what_was_flushed_stays() {
+    let device = recorder();
+    device.write_at(&[1; 1024], 0).unwrap();
+    device.flush().unwrap();
+    device.write_at(&[2; 1024], 0).unwrap();
+    device.write_at(&[3; 512], 2048).unwrap();
+    let recording = Arc::new(device.recording());
+    let states = States::new(recording.clone(), before(), Flushes::Kept);
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let mut seen = |loss| {
+        let of = |_| {
+            let state = states.state(recording.log.end, loss, &mut random);
+            let image = states.disk(&state).image().unwrap();
+            (image[0], image[512], image[2048])
+        };
+        (0..200).map(of).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(seen(Loss::Sectors).len(), 8);
+    assert_eq!(seen(Loss::Half).len(), 4);
+    assert_eq!(seen(Loss::All), BTreeSet::from([(1, 1, 0)]));
+    assert_eq!(seen(Loss::Nothing), BTreeSet::from([(2, 2, 3)]));
+    assert_eq!(seen(Loss::One), BTreeSet::from([(1, 1, 3), (2, 2, 0)]));
+    assert_eq!(seen(Loss::AllButOne), BTreeSet::from([(1, 1, 3), (2, 2, 0)]));
+    let torn = seen(Loss::Torn);
+    assert!(torn.contains(&(2, 1, 3)) && torn.contains(&(1, 2, 0)), "{torn:?}");
+    // Cuts may come in any order.
+    let first = states.state(2, Loss::Nothing, &mut ChaCha8Rng::seed_from_u64(1));
+    assert_eq!(states.disk(&first).image().unwrap()[..513], [[1; 512].as_slice(), &[1]].concat());
+}
+
+#[test]
 fn a_disk_is_fresh_and_writes_stay_its_own() {
     let recording = record(Protocol::Right, 3);
-    let states = States::new(&recording, Arc::new(Stale::new(BYTES)), Flushes::Kept);
+    let states = States::new(recording.clone(), Arc::new(Stale::new(BYTES)), Flushes::Kept);
     let state = State { instant: recording.log.end, lost: Vec::new(), acknowledged: 3 };
     let disk = states.disk(&state);
     let stale = Stale::new(BYTES);
@@ -202,14 +237,13 @@ fn a_disk_is_fresh_and_writes_stay_its_own() {
 #[test]
 fn the_same_seed_gives_the_same_states_and_no_disk_twice() {
     let recording = record(Protocol::LastFlushMissing, 20);
-    let states = States::new(&recording, before(), Flushes::Kept);
+    let states = States::new(recording.clone(), before(), Flushes::Kept);
     let chosen = states.choose(&options(200, 7));
     assert_eq!(chosen, states.choose(&options(200, 7)));
     assert_ne!(chosen, states.choose(&options(200, 8)));
-    let mut images = std::collections::BTreeSet::new();
-    for (state, disk) in states.disks(&chosen) {
-        let mut image = vec![0; BYTES as usize];
-        disk.read_at(&mut image, 0).unwrap();
+    let mut images = BTreeSet::new();
+    for state in &chosen {
+        let image = states.disk(state).image().unwrap();
         assert!(images.insert((image, state.acknowledged)), "{state:?}");
     }
     let kinds = |whole: fn(&State) -> bool| chosen.iter().filter(|state| whole(state)).count();
@@ -218,10 +252,10 @@ fn the_same_seed_gives_the_same_states_and_no_disk_twice() {
     assert!(kinds(|state| state.lost.iter().any(|lost| lost.first > 0)) > 2);
 }
 
-/// A recording's file may be one in memory.
+/// A recording's file may be one on a disk.
 #[test]
 fn nothing_lost_means_the_device_as_it_was() {
-    let data: File = tempfile::tempfile().unwrap();
+    let data = tempfile::tempfile().unwrap();
     let device = Recorder::new(MemoryDevice::new(BYTES, 512), data);
     for number in 0..50_u64 {
         device.write_at(&vec![number as u8; 2048], (number * 37 % 100) * 1024).unwrap();
@@ -232,12 +266,10 @@ fn nothing_lost_means_the_device_as_it_was() {
             device.flush().unwrap();
         }
     }
-    let recording = device.recording();
-    let states = States::new(&recording, before(), Flushes::Kept);
+    let recording = Arc::new(device.recording());
+    let states = States::new(recording.clone(), before(), Flushes::Kept);
     let state = State { instant: recording.log.end, lost: Vec::new(), acknowledged: 0 };
-    let mut image = vec![0; BYTES as usize];
-    states.disk(&state).read_at(&mut image, 0).unwrap();
-    assert_eq!(image, device.inner().image());
+    assert_eq!(states.disk(&state).image().unwrap(), device.inner().image());
 }
 
 #[test]

@@ -1,34 +1,32 @@
 //! `kurabe crash`: which contenders keep what a load acknowledged, whatever a power cut takes.
 //!
-//! Each contender has a process of its own, as a trial has. This file starts them, says what they
-//! found, and keeps the recordings, so that a failing state can be tried again.
+//! Each contender has a trial of its own. This file says what they found, and keeps the recordings, so
+//! that a failing state can be tried again.
 
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 
 use lab::contender::Contender;
+use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
-use lab::spec::CommandLine;
-use rustix::process::{Pid, Signal, kill_process};
+use lab::record::{Check, Outcome};
+use lab::spec::{Cache, CommandLine, Load, Output, PowerCuts, SCHEMA_VERSION, TrialSpec, Workload};
 use serde::{Deserialize, Serialize};
-use trial::crash::{
-    ACK_VARIABLE, Case, CrashEvent, CrashReport, CrashSpec, CrashVerdict, Finding, Replay,
-};
+use trial::crash::{ACK_VARIABLE, Case, CrashReport, CrashVerdict, Finding, Replay};
 use trial::filesystem::{self, Access};
 use trial::ledger::{self, Ledger};
-use trial::scratch::Scratch;
 use trial::stop::Stop;
 use trust::Directory;
 use trust::text::line;
 
+use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::flags::{AckArgs, CrashArgs};
 use crate::preflight::missing_program;
+use crate::progress::{Look, Progress};
+use crate::runner::Executor;
 use crate::terminal;
 
 /// What lies in a result beside the recordings.
@@ -55,6 +53,9 @@ struct Judged {
     contender: Contender,
     /// What was found, or why nothing could be.
     outcome: Result<CrashReport, String>,
+    /// The same as a study has it.
+    #[serde(default)]
+    checks: Vec<Check>,
 }
 
 fn recording_file(number: usize) -> String {
@@ -102,22 +103,20 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         check_timeout_ns: time("--check-timeout", &args.check_timeout)?,
         contenders: Vec::new(),
     };
-    let spec = CrashSpec {
-        contender: contenders[0].clone(),
+    let cuts = PowerCuts {
         size_bytes: result.size_bytes,
-        setup: args.setup.as_ref().map(|line| shell(line)),
-        command,
         check: result.check.clone(),
         check_directory: result.check_directory.clone(),
+        check_timeout_ns: result.check_timeout_ns,
         states: args.states,
         control_states: args.states.div_ceil(4).min(CONTROL_STATES_MAX),
         seed: result.seed,
-        timeout_ns: time("--timeout", &args.timeout)?,
-        check_timeout_ns: result.check_timeout_ns,
         data: PathBuf::new(),
         replay: None,
-        scratch: PathBuf::new(),
     };
+    let setup = args.setup.as_ref().map(|line| shell(line));
+    let timeout_ns = time("--timeout", &args.timeout)?;
+    let spec = spec(contenders[0].clone(), cuts, Load::of_command(command), setup, timeout_ns);
     let path = args.out.clone().unwrap_or_else(default_directory);
     let directory = Directory::open_or_make(&path, 0o755)
         .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
@@ -141,7 +140,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
 fn carry_out(
     laboratory: &Laboratory,
     contenders: &[Contender],
-    spec: &CrashSpec,
+    spec: &TrialSpec,
     mut result: CrashResult,
     directory: &Directory,
 ) -> Result<CrashResult, Failure> {
@@ -155,14 +154,14 @@ fn carry_out(
             .create_file(&name, 0o644)
             .and_then(|_| directory.append_file(&name))
             .map_err(Failure::broken)?;
-        let spec = CrashSpec { contender: contender.clone(), ..spec.clone() };
-        let outcome = laboratory.carry_out(spec, &data);
+        let spec = TrialSpec { contender: contender.clone(), ..spec.clone() };
+        let (outcome, checks) = laboratory.carry_out(spec, &data);
         let text = match &outcome {
             Ok(report) => report_text(&contender.label, report, &mut cases, directory.path()),
             Err(message) => format!("{}: could not be judged: {message}\n", contender.label),
         };
         terminal::print(&text);
-        result.contenders.push(Judged { contender: contender.clone(), outcome });
+        result.contenders.push(Judged { contender: contender.clone(), outcome, checks });
     }
     Ok(result)
 }
@@ -279,23 +278,21 @@ fn replay(place: &str) -> Result<u8, Failure> {
     let data = directory
         .append_file(recording_file(*recording))
         .map_err(|error| refused(error.to_string()))?;
-    let spec = CrashSpec {
-        contender: judged.contender.clone(),
+    let state = serde_json::to_value(Replay { log, state: case.state.clone() });
+    let cuts = PowerCuts {
         size_bytes: result.size_bytes,
-        setup: None,
-        command: CommandLine::Words(Vec::new()),
         check: result.check.clone(),
         check_directory: result.check_directory.clone(),
+        check_timeout_ns: result.check_timeout_ns,
         states: 0,
         control_states: 0,
         seed: result.seed,
-        timeout_ns: 0,
-        check_timeout_ns: result.check_timeout_ns,
         data: PathBuf::new(),
-        replay: Some(Replay { log, state: case.state.clone() }),
-        scratch: PathBuf::new(),
+        replay: Some(state.expect("a state has a JSON form")),
     };
-    let report = Laboratory::open()?.carry_out(spec, &data).map_err(Failure::broken)?;
+    let load = Load::of_command(CommandLine::Words(Vec::new()));
+    let spec = spec(judged.contender.clone(), cuts, load, None, 0);
+    let report = Laboratory::open()?.carry_out(spec, &data).0.map_err(Failure::broken)?;
     let finding = &report.cases[0].finding;
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
     Ok(if *finding == Finding::Held { exit::OK } else { exit::GATE_FAILS })
@@ -325,93 +322,76 @@ impl Laboratory {
         Ok(Laboratory { own, ledger, stop })
     }
 
-    /// Carries one out in a process of its own; `data` holds the bytes of its recording.
-    fn carry_out(&self, mut spec: CrashSpec, data: &std::fs::File) -> Result<CrashReport, String> {
-        let scratch = Scratch::make(&self.own, &self.ledger)
-            .map_err(|error| format!("making the trial's directory: {error}"))?;
-        spec.scratch = scratch.path();
-        spec.data = format!("/proc/{}/fd/{}", std::process::id(), data.as_raw_fd()).into();
-        let outcome = self.converse(&spec);
-        let left = scratch.give_back().left;
+    /// Carries one out; `data` holds the bytes of its recording.
+    fn carry_out(
+        &self,
+        mut spec: TrialSpec,
+        data: &File,
+    ) -> (Result<CrashReport, String>, Vec<Check>) {
+        if let Some(cuts) = &mut spec.power_cuts {
+            cuts.data = format!("/proc/{}/fd/{}", std::process::id(), data.as_raw_fd()).into();
+        }
+        let stopped = || self.stop.raised();
+        let mut executor = ProcessExecutor::new(&self.own, &self.ledger, None, &[], &stopped);
+        let progress = Progress::new(Look::of(None), false);
+        let record = executor.execute(&spec, &mut |event| {
+            if let Event::Status { text } = event {
+                progress.step(&format!("{}: {text}", spec.contender.label));
+            }
+        });
+        progress.finish();
+        let left = executor.give_back();
         if !left.is_empty() {
             terminal::note(&format!("still there: {}", left.join("; ")));
         }
-        outcome
-    }
-
-    fn converse(&self, spec: &CrashSpec) -> Result<CrashReport, String> {
-        let mut child = spawn().map_err(|error| format!("the trial cannot be started: {error}"))?;
-        let output = child.stdout.take().expect("the output is a pipe");
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let _ = sender.send(line);
+        let outcome = match (record.outcome, record.power_cuts) {
+            (Outcome::Completed, Some(report)) => {
+                serde_json::from_value(report).map_err(|error| error.to_string())
             }
-        });
-        let mut input = child.stdin.take().expect("the input is a pipe");
-        let mut text = serde_json::to_string(spec).expect("a spec has a JSON form");
-        text.push('\n');
-        let told = input.write_all(text.as_bytes()).and_then(|()| input.flush());
-        let mut outcome = Err("its process ended without a report".to_string());
-        let mut progress = Progress::new(&spec.contender.label);
-        loop {
-            match lines.recv_timeout(Duration::from_millis(50)) {
-                Ok(line) => match serde_json::from_str(&line) {
-                    Ok(CrashEvent::Report { report }) => outcome = Ok(*report),
-                    Ok(CrashEvent::Error { message }) => outcome = Err(message),
-                    Ok(CrashEvent::Status { text }) => progress.show(&text),
-                    Ok(CrashEvent::Tried { tried, of }) => {
-                        progress.show(&format!("{tried} of {of} states"))
-                    }
-                    Err(error) => outcome = Err(format!("it said something unexpected: {error}")),
-                },
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if self.stop.raised()
-                && let Some(pid) = Pid::from_raw(child.id() as i32)
-            {
-                let _ = kill_process(pid, Signal::TERM);
-            }
-        }
-        progress.clear();
-        let _ = child.wait();
-        told.map_err(|error| format!("the trial took no spec: {error}"))?;
-        outcome
+            (Outcome::Failed { message, output, .. }, _) if output.is_empty() => Err(message),
+            (Outcome::Failed { message, output, .. }, _) => Err(format!("{message}\n{output}")),
+            _ => Err("it was stopped".into()),
+        };
+        (outcome, record.checks)
     }
 }
 
-fn spawn() -> std::io::Result<Child> {
-    Command::new("/proc/self/exe")
-        .args(["trial", "--crash", "--parent", &std::process::id().to_string()])
-        .args(trust::owner::words())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .process_group(0)
-        .spawn()
-}
-
-/// One line on a terminal, written over.
-struct Progress<'a> {
-    label: &'a str,
-    live: bool,
-}
-
-impl<'a> Progress<'a> {
-    fn new(label: &'a str) -> Progress<'a> {
-        Progress { label, live: rustix::termios::isatty(std::io::stderr()) }
-    }
-
-    fn show(&mut self, text: &str) {
-        if self.live {
-            eprint!("\r\x1b[K{}: {}", line(self.label), line(text));
-        }
-    }
-
-    fn clear(&mut self) {
-        if self.live {
-            eprint!("\r\x1b[K");
-        }
+fn spec(
+    contender: Contender,
+    cuts: PowerCuts,
+    load: Load,
+    setup: Option<CommandLine>,
+    timeout_ns: u64,
+) -> TrialSpec {
+    let workload = Workload {
+        name: "power cuts".into(),
+        why: None,
+        setup,
+        prepare: None,
+        cleanup: None,
+        ignore_failure: false,
+        amount: None,
+        load,
+    };
+    TrialSpec {
+        schema: SCHEMA_VERSION,
+        trial: 0,
+        order_seed: 0,
+        block: 0,
+        warmup: false,
+        contender,
+        directory_identity: None,
+        device: None,
+        side_by_side: None,
+        workload,
+        power_cuts: Some(cuts),
+        cache: Cache::Warm,
+        timeout_ns: Some(timeout_ns),
+        idle_wait_ns_max: 0,
+        discard: false,
+        user: None,
+        scratch: PathBuf::new(),
+        output: Output::Null,
     }
 }
 

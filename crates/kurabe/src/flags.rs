@@ -82,19 +82,11 @@ pub enum Action {
     /// Carry out one part of a load: a task comes in, a report goes out, as JSON.
     #[command(hide = true)]
     Load,
-    /// Serve the layers of a device, which is the standard input, as a file.
+    /// Serve, as a file, layers of a device or the disks of power cuts: what they need comes in.
     #[command(hide = true)]
     Serve {
         /// The file on which it is mounted.
         point: PathBuf,
-        /// The layers, the uppermost first.
-        layers: Vec<String>,
-    },
-    /// Serve the disks of a trial of power cuts: what comes in is the file for its recording.
-    #[command(hide = true)]
-    ServeCuts {
-        /// Where the disks are mounted.
-        room: PathBuf,
     },
     /// Carry out one trial: the spec comes in, events and the record go out, as lines of JSON.
     #[command(hide = true)]
@@ -105,9 +97,6 @@ pub enum Action {
         /// Whether the private namespaces are entered already.
         #[arg(long)]
         inside: bool,
-        /// Whether it is one of power cuts.
-        #[arg(long)]
-        crash: bool,
     },
 }
 

@@ -34,12 +34,9 @@ fn main() -> ExitCode {
     }
     let result = match cli.action {
         Action::Inside { words } => return guest::inside::main(&words),
-        Action::Trial { parent, inside, crash } => {
-            return trial::process::main(parent, inside, crash);
-        }
-        Action::ServeCuts { room } => return trial::crash::server::main(&room),
+        Action::Trial { parent, inside } => return trial::process::main(parent, inside),
         Action::Load => return trial::workload::main(),
-        Action::Serve { point, layers } => return trial::device::served::main(&point, &layers),
+        Action::Serve { point } => return trial::device::served::main(&point),
         Action::Compare(args) => prepare::compare(&args),
         Action::Run(args) => prepare::run_file(&args),
         Action::Studies { name } => studies::studies(name.as_deref()),

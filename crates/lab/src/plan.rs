@@ -151,6 +151,7 @@ impl Plan {
             device,
             side_by_side,
             workload: study.workloads[trial.workload].clone(),
+            power_cuts: None,
             cache: study.cache,
             timeout_ns: study.timeout_ns,
             idle_wait_ns_max: study.idle_wait_ns_max,

@@ -106,6 +106,9 @@ pub struct Record {
     /// What was checked in it, by its load or besides; a check that was violated fails no trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
+    /// What power cuts showed, in the words of the room that tried them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_cuts: Option<serde_json::Value>,
     /// With whom it took turns; absent for a trial that had the machine to itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side_by_side: Option<SideBySide>,
@@ -267,6 +270,7 @@ impl Record {
             notes: Vec::new(),
             load: None,
             checks: Vec::new(),
+            power_cuts: None,
             side_by_side: spec.side_by_side,
             slices: Vec::new(),
             guest: None,

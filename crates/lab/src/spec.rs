@@ -43,6 +43,9 @@ pub struct TrialSpec {
     pub side_by_side: Option<SideBySide>,
     /// The load.
     pub workload: Workload,
+    /// Of a trial that is not timed: the power is cut at many instants of its load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_cuts: Option<PowerCuts>,
     /// State of the caches when the run begins.
     pub cache: Cache,
     /// Bound on the whole trial in ns; past it the command is killed and the trial is recorded as
@@ -62,6 +65,30 @@ pub struct TrialSpec {
     pub scratch: PathBuf,
     /// Where the command's standard output and error go.
     pub output: Output,
+}
+
+/// How a trial cuts the power, and asks what is left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PowerCuts {
+    /// Size of the device in bytes.
+    pub size_bytes: u64,
+    /// The check; it gets the directory and the file of acknowledgements as its last arguments.
+    pub check: CommandLine,
+    /// Where the check runs.
+    pub check_directory: PathBuf,
+    /// Bound on one check in ns.
+    pub check_timeout_ns: u64,
+    /// States to try.
+    pub states: usize,
+    /// States to try of a disk that ignores flushes.
+    pub control_states: usize,
+    /// Seed of the states.
+    pub seed: u64,
+    /// `/proc/PID/fd/N` of the runner's empty file for the bytes.
+    pub data: PathBuf,
+    /// A state of an earlier recording that is tried again, in the place of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<serde_json::Value>,
 }
 
 /// The trials of one block that live together.

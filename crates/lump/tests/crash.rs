@@ -1,8 +1,8 @@
 //! Crash enumeration: random scripts of one or several clients, every write and flush point, many
 //! images at each.
 //!
-//! A recording of each script yields the images that a power cut could leave (see `block::crash`
-//! for the model of the medium). Each image must open; every client's keys must be as after one of
+//! A recording of each script yields the images that a power cut could leave (see the crate
+//! `crash` for the model of the medium). Each image must open; every client's keys must be as after one of
 //! its changes, none that was answered as durable missing; every value must be one that was put,
 //! whole. What was recovered must stay, also when all free space is filled and power fails again.
 //! The canaries break one rule each and must be caught.
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use block::crash::{Unflushed, image_at, unflushed_count};
-use block::{BlockDevice, Event, MemoryDevice, RecordingDevice};
+use block::{BlockDevice, MemoryDevice};
+use crash::{Flushes, Instant, Log, Loss, Recorder, Recording, States};
 use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, check};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -30,12 +30,11 @@ const CLIENT_KEYS: u128 = 1 << 100;
 const FILLER_KEY: u128 = u128::MAX;
 
 type Content = BTreeMap<u128, Vec<u8>>;
-type Recording = RecordingDevice<MemoryDevice>;
 
 /// A recording on which data and journal are written at once, or one after the other, and on which
 /// the writing of some values fails although it arrives, in part or as a whole.
 struct Scripted {
-    recording: Recording,
+    recorder: Recorder<MemoryDevice>,
     at_once: bool,
     /// Share of the puts whose writing fails.
     failing: f64,
@@ -44,26 +43,26 @@ struct Scripted {
 impl Scripted {
     fn new(image: &[u8], block_size: u32, at_once: bool) -> Self {
         let memory = MemoryDevice::from_image(image, block_size);
-        Self { recording: Recording::new(memory), at_once, failing: 0.0 }
+        Self { recorder: Recorder::in_memory(memory).unwrap(), at_once, failing: 0.0 }
     }
 }
 
 impl BlockDevice for Scripted {
     fn len(&self) -> u64 {
-        self.recording.len()
+        self.recorder.len()
     }
     fn block_size(&self) -> u32 {
-        self.recording.block_size()
+        self.recorder.block_size()
     }
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.recording.read_at(buffer, offset)
+        self.recorder.read_at(buffer, offset)
     }
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         match buffer[0] {
             FAILS_IN_PART => {
-                self.recording.write_at(&buffer[..self.block_size() as usize], offset)?;
+                self.recorder.write_at(&buffer[..self.block_size() as usize], offset)?;
             }
-            _ => self.recording.write_at(buffer, offset)?,
+            _ => self.recorder.write_at(buffer, offset)?,
         }
         match buffer[0] {
             FAILS_IN_PART | FAILS_WHOLE => Err(io::Error::other("on purpose")),
@@ -76,10 +75,10 @@ impl BlockDevice for Scripted {
     fn flush(&self) -> io::Result<()> {
         // Long enough for others to come meanwhile: their data are written under this flush.
         (0..3).for_each(|_| std::thread::yield_now());
-        self.recording.flush()
+        self.recorder.flush()
     }
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.recording.discard(offset, length)
+        self.recorder.discard(offset, length)
     }
 }
 
@@ -95,7 +94,7 @@ struct Client {
 struct Script {
     base: Vec<u8>,
     block_size: u32,
-    events: Vec<Event>,
+    recording: Arc<Recording>,
     clients: Vec<Client>,
 }
 
@@ -122,7 +121,7 @@ fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f6
             true => Durability::Buffered,
             false => Durability::Durable,
         };
-        device.recording.mark(label(number, operation, false));
+        device.recorder.acknowledge(&label(number, operation, false).to_string());
         match random.random_range(0..100) {
             0..64 => {
                 let length = match random.random_range(0..8) {
@@ -176,7 +175,7 @@ fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f6
                 durability = Durability::Buffered;
             }
         }
-        device.recording.mark(label(number, operation, true));
+        device.recorder.acknowledge(&label(number, operation, true).to_string());
         client.states.push(content);
         client.is_durable.push(durability == Durability::Durable);
     }
@@ -214,15 +213,15 @@ fn record(seed: u64, sabotage: Sabotage) -> Script {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     drop(store);
-    Script { base, block_size, events: device.recording.events(), clients }
+    Script { base, block_size, recording: Arc::new(device.recorder.recording()), clients }
 }
 
 impl Client {
-    /// The contents of this client's keys that are right after `events`.
-    fn candidates(&self, number: usize, events: &[Event]) -> Vec<&Content> {
+    /// The contents of this client's keys that are right after an instant.
+    fn candidates(&self, number: usize, log: &Log, instant: Instant) -> Vec<&Content> {
         let (mut begun, mut answered, mut durable) = (0, 0, 0);
-        for event in events {
-            let Event::Mark(mark) = *event else { continue };
+        for said in log.acknowledgements.iter().filter(|said| said.instant <= instant) {
+            let mark: u64 = said.text.parse().unwrap();
             if mark >> 32 != number as u64 {
                 continue;
             }
@@ -255,11 +254,11 @@ fn open(device: Arc<dyn BlockDevice>, sabotage: Sabotage) -> Result<Store, Strin
         .map_err(|error| format!("open: {error}"))
 }
 
-/// Opens and judges one image, which `events` of the script have led to.
+/// Opens and judges one image, which a cut after `instant` left.
 fn check_image(
     image: &[u8],
     script: &Script,
-    events: &[Event],
+    instant: Instant,
     sabotage: Sabotage,
     goes_on: bool,
 ) -> Result<(), String> {
@@ -278,7 +277,7 @@ fn check_image(
             .range(first..first + CLIENT_KEYS)
             .map(|(key, value)| (*key, value.clone()))
             .collect();
-        let candidates = client.candidates(number, events);
+        let candidates = client.candidates(number, &script.recording.log, instant);
         if !candidates.contains(&&own) {
             let shown = |content: &Content| -> Vec<String> {
                 content.iter().map(|(key, value)| format!("{key:x}:{}", value.len())).collect()
@@ -296,17 +295,23 @@ fn check_image(
         return Err("filling the free space changed another value".into());
     }
     drop(store);
-    let events = device.recording.events();
-    for point in (0..=events.len()).step_by(3) {
-        for unflushed in [Unflushed::Dropped, Unflushed::OnlyLast, Unflushed::Torn(point as u64)] {
-            let image = image_at(image, &events, point, unflushed);
+    let again = states(image, Arc::new(device.recorder.recording()));
+    let mut random = ChaCha8Rng::seed_from_u64(instant);
+    for instant in (0..=device.recorder.now()).step_by(3) {
+        for loss in [Loss::All, Loss::AllButOne, Loss::Sectors] {
+            let image = again.disk(&again.state(instant, loss, &mut random)).image().unwrap();
             let again = Arc::new(MemoryDevice::from_image(&image, script.block_size));
             if contents(&open(again, sabotage)?)? != found {
-                return Err(format!("{unflushed:?} at {point} after the recovery changed a value"));
+                return Err(format!("{loss:?} at {instant} after the recovery changed a value"));
             }
         }
     }
     Ok(())
+}
+
+/// What power cuts could leave of a recording that began with `base`.
+fn states(base: &[u8], recording: Arc<Recording>) -> States {
+    States::new(recording, Arc::new(MemoryDevice::from_image(base, 512)), Flushes::Kept)
 }
 
 /// Visits about `wanted` states of scripts from `seed` on; stops at the first that is wrong.
@@ -320,34 +325,33 @@ fn enumerate(seed: u64, wanted: usize, sabotage: Sabotage) -> Result<usize, Stri
             _ => Sabotage::None,
         };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let points = script.events.len();
-        // Every point comes up in the long run; a short one takes some of each script.
+        let states = states(&script.base, script.recording.clone());
+        let end = script.recording.log.end;
+        // Every instant comes up in the long run; a short one takes some of each script.
         let share = if wanted >= 50_000 { 1.0 } else { 0.25 };
-        for point in 0..=points {
-            let pending = unflushed_count(&script.events, point);
+        for instant in 0..=end {
             let all = [
-                Unflushed::Dropped,
-                Unflushed::Kept,
-                Unflushed::AllButLast,
-                Unflushed::OnlyLast,
-                Unflushed::Subset(random.next_u64()),
-                Unflushed::Subset(random.next_u64()),
-                Unflushed::Torn(random.next_u64()),
+                Loss::All,
+                Loss::Nothing,
+                Loss::One,
+                Loss::AllButOne,
+                Loss::Half,
+                Loss::Half,
+                Loss::Sectors,
             ];
-            let kinds = match pending {
-                0 => &all[..1],
-                _ => &all[..],
+            let kinds = match states.volatile(instant).is_empty() {
+                true => &all[..1],
+                false => &all[..],
             };
-            for &unflushed in kinds {
+            for &loss in kinds {
                 if !random.random_bool(share) {
                     continue;
                 }
-                let image = image_at(&script.base, &script.events, point, unflushed);
+                let state = states.state(instant, loss, &mut random);
+                let image = states.disk(&state).image().unwrap();
                 let goes_on = visited % 16 == 0;
-                let events = &script.events[..point];
-                check_image(&image, &script, events, sabotage, goes_on).map_err(|why| {
-                    format!("seed {seed}, {unflushed:?} at {point} of {points}: {why}")
-                })?;
+                check_image(&image, &script, instant, sabotage, goes_on)
+                    .map_err(|why| format!("seed {seed}, {loss:?} at {instant} of {end}: {why}"))?;
                 visited += 1;
             }
         }

@@ -9,18 +9,20 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use block::crash::{Unflushed, image_at};
-use block::{BlockDevice, Fault, FaultyDevice, MemoryDevice, RecordingDevice};
+use block::{BlockDevice, Fault, FaultyDevice, MemoryDevice};
 use cannyls::block::BlockSize;
 use cannyls::lump::{LumpData, LumpId};
 use cannyls::nvm::NonVolatileMemory;
 use cannyls::storage::{Storage, StorageBuilder};
+use crash::{Flushes, Instant, Loss, Recorder, States};
 use lump::{CreateOptions, Durability, OpenOptions, Store};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 
 const DISK_BYTES: u64 = 1 << 20;
 
 type Outcome = Result<(), String>;
-type Disk = RecordingDevice<FaultyDevice<MemoryDevice>>;
+type Disk = Recorder<FaultyDevice<MemoryDevice>>;
 /// The values that a key may have; `None` is no value.
 type Permitted = BTreeMap<u128, Vec<Option<Vec<u8>>>>;
 
@@ -216,7 +218,7 @@ fn value(seed: u64, length: usize) -> Vec<u8> {
 
 fn disk(image: &[u8], block_size: u32) -> Arc<Disk> {
     let memory = MemoryDevice::from_image(image, block_size);
-    Arc::new(RecordingDevice::new(FaultyDevice::new(memory, vec![])))
+    Arc::new(Recorder::in_memory(FaultyDevice::new(memory, vec![])).unwrap())
 }
 
 /// A store on a new disk, and the image that its recording begins with.
@@ -248,25 +250,31 @@ fn compare(subject: &mut dyn Subject, permitted: &Permitted) -> Outcome {
     Ok(())
 }
 
-/// Cuts the power at every event from number `from` on, in several ways each.
-fn cut(kind: &dyn Kind, base: &[u8], disk: &Disk, from: usize, permitted: &Permitted) -> Outcome {
-    let events = disk.events();
-    for point in from..=events.len() {
-        let seed = point as u64;
-        for unflushed in [
-            Unflushed::Dropped,
-            Unflushed::Kept,
-            Unflushed::OnlyLast,
-            Unflushed::AllButLast,
-            Unflushed::Subset(seed),
-            Unflushed::Torn(seed),
-        ] {
-            let image = image_at(base, &events, point, unflushed);
-            let after = Arc::new(MemoryDevice::from_image(&image, disk.block_size()));
+/// What power cuts could leave of a disk that began as `base`.
+fn states(base: &[u8], disk: &Disk) -> States {
+    let before = Arc::new(MemoryDevice::from_image(base, 512));
+    States::new(Arc::new(disk.recording()), before, Flushes::Kept)
+}
+
+/// A memory of a state's bytes with the disk's block size.
+fn left(states: &States, instant: Instant, loss: Loss, disk: &Disk) -> Arc<MemoryDevice> {
+    let mut random = ChaCha8Rng::seed_from_u64(instant);
+    let image = states.disk(&states.state(instant, loss, &mut random)).image().unwrap();
+    Arc::new(MemoryDevice::from_image(&image, disk.block_size()))
+}
+
+/// Cuts the power at every instant from `from` on, in several ways each.
+fn cut(kind: &dyn Kind, base: &[u8], disk: &Disk, from: Instant, permitted: &Permitted) -> Outcome {
+    let (states, end) = (states(base, disk), disk.now());
+    for instant in from..=end {
+        for loss in
+            [Loss::All, Loss::Nothing, Loss::AllButOne, Loss::One, Loss::Half, Loss::Sectors]
+        {
+            let after = left(&states, instant, loss, disk);
             let opened = kind.open(after).map_err(|error| format!("does not open: {error}"));
             opened
                 .and_then(|mut subject| compare(&mut *subject, permitted))
-                .map_err(|why| format!("{why} ({unflushed:?} at {point} of {})", events.len()))?;
+                .map_err(|why| format!("{why} ({loss:?} at {instant} of {end})"))?;
         }
     }
     Ok(())
@@ -282,7 +290,7 @@ fn synced_lumps_survive_journal_gc(kind: &dyn Kind) -> Outcome {
         permitted.insert(key, vec![Some(bytes)]);
     }
     subject.sync()?;
-    let from = disk.event_count();
+    let from = disk.now();
     (0..12).try_for_each(|_| subject.idle())?;
     (100..110).try_for_each(|key| subject.put(key, &value(1, 600)))?;
     cut(kind, &base, &disk, from, &permitted)
@@ -298,7 +306,7 @@ fn overwrites_until(kind: &dyn Kind, steps: u64, length: usize) -> Outcome {
         let (key, bytes) = (u128::from(step % 7), value(step, length));
         if step + 12 == steps {
             subject.sync()?;
-            from = disk.event_count();
+            from = disk.now();
             permitted.values_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
         }
         subject.put(key, &bytes).map_err(|error| format!("step {step}: {error}"))?;
@@ -326,7 +334,7 @@ fn an_extent_is_not_reused_before_its_delete_is_durable(kind: &dyn Kind) -> Outc
         permitted.insert(key, vec![Some(bytes)]);
     }
     subject.sync()?;
-    let from = disk.event_count();
+    let from = disk.now();
     for key in 0..5 {
         subject.delete(key)?;
         permitted.entry(key).or_default().push(None);
@@ -411,8 +419,7 @@ fn what_returned_is_durable(kind: &dyn Kind) -> Outcome {
     for (key, length) in [(1, 300), (2, 6000), (3, 100_000)] {
         let bytes = value(1, length);
         subject.put(key, &bytes)?;
-        let image = image_at(&base, &disk.events(), disk.event_count(), Unflushed::Dropped);
-        let after = Arc::new(MemoryDevice::from_image(&image, 512));
+        let after = left(&states(&base, &disk), disk.now(), Loss::All, &disk);
         compare(&mut *kind.open(after)?, &Permitted::from([(key, vec![Some(bytes)])]))?;
     }
     Ok(())
@@ -458,7 +465,7 @@ fn sectors_of_4096_bytes_work(kind: &dyn Kind) -> Outcome {
     let bytes = value(1, 5000);
     subject.put(1, &bytes)?;
     subject.sync()?;
-    let from = disk.event_count();
+    let from = disk.now();
     cut(kind, &base, &disk, from, &Permitted::from([(1, vec![Some(bytes)])]))
 }
 

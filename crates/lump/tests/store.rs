@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use block::{BlockDevice, Fault, FaultyDevice, MemoryDevice, RecordingDevice};
+use block::{BlockDevice, CountingDevice, Fault, FaultyDevice, MemoryDevice};
 use lump::layout::{self, BLOCK_BYTES, JOURNAL_BLOCK};
 use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, Value, check};
 use rand::{RngExt, SeedableRng};
@@ -130,7 +130,7 @@ fn values_of_every_size_come_back_whole_and_in_ranges() {
 
 #[test]
 fn an_operation_costs_what_the_format_says() {
-    let device = created(RecordingDevice::counting(MemoryDevice::new(8 << 20, 512)), &small());
+    let device = created(CountingDevice::new(MemoryDevice::new(8 << 20, 512)), &small());
     let store = open(device.clone());
     let cost = |act: &dyn Fn()| {
         device.take_counts();

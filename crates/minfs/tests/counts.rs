@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use block::{AlignedBuffer, MemoryDevice, RecordingDevice};
+use block::{AlignedBuffer, CountingDevice, MemoryDevice};
 use minfs::{MkfsOptions, MountOptions, Volume, mkfs};
 
-type Device = Arc<RecordingDevice<MemoryDevice>>;
+type Device = Arc<CountingDevice<MemoryDevice>>;
 
 fn volume() -> (Device, Volume) {
-    let device = Arc::new(RecordingDevice::counting(MemoryDevice::new(64 << 20, 512)));
+    let device = Arc::new(CountingDevice::new(MemoryDevice::new(64 << 20, 512)));
     mkfs(&device, &MkfsOptions::default()).unwrap();
     let volume = Volume::mount(device.clone(), &MountOptions::default()).unwrap();
     device.take_counts();

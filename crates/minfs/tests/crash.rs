@@ -1,8 +1,7 @@
 //! Crash enumeration: random scripts, every write and flush point, many images at each.
 //!
-//! A recording of each script yields the images that a power cut could leave (see
-//! `block::crash` for the model of the medium). Each image must mount, fsck must find nothing
-//! but notes, every acknowledged operation must hold, and no byte may show that the file never
+//! A recording of each script yields the images that a power cut could leave (see the crate
+//! `crash` for the model of the medium). Each image must mount, fsck must find nothing but notes, every acknowledged operation must hold, and no byte may show that the file never
 //! held. The canaries break one rule each and must be caught.
 //!
 //! `MINFS_CRASH_STATES` sets how many states the main test visits, `MINFS_CRASH_SEED` its seed.
@@ -10,8 +9,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use block::crash::{Unflushed, image_at};
-use block::{Event, Fault, FaultyDevice, MemoryDevice, RecordingDevice};
+use block::{Fault, FaultyDevice, MemoryDevice};
+use crash::{Flushes, Instant, Loss, Recorder, States};
 use minfs::{File, MkfsOptions, MountOptions, Sabotage, Volume, fsck, mkfs};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -56,21 +55,21 @@ impl FileModel {
 
 type Model = BTreeMap<Vec<u8>, FileModel>;
 
-/// The states between two acknowledgements: after `first_event` events the operation began.
+/// The states between two acknowledgements: after the instant `begun` the operation began.
 struct Step {
-    first_event: usize,
+    begun: Instant,
     before: Model,
     after: Model,
     what: String,
 }
 
 struct Script {
-    base: Vec<u8>,
-    events: Vec<Event>,
+    states: States,
+    end: Instant,
     steps: Vec<Step>,
 }
 
-type TestDevice = FaultyDevice<RecordingDevice<MemoryDevice>>;
+type TestDevice = FaultyDevice<Recorder<MemoryDevice>>;
 
 struct Player {
     device: Arc<TestDevice>,
@@ -211,7 +210,7 @@ fn record(seed: u64, sabotage: Sabotage, faults: Vec<Fault>) -> Script {
     let block_size = if random.random() { 512 } else { 4096 };
     let base = new_image(block_size);
     let device = Arc::new(FaultyDevice::new(
-        RecordingDevice::new(MemoryDevice::from_image(&base, block_size)),
+        Recorder::in_memory(MemoryDevice::from_image(&base, block_size)).unwrap(),
         faults,
     ));
     let options = MountOptions { discard: random.random(), sabotage, ..Default::default() };
@@ -228,22 +227,29 @@ fn record(seed: u64, sabotage: Sabotage, faults: Vec<Fault>) -> Script {
     };
     let mut steps = Vec::new();
     for _ in 0..OPERATIONS {
-        let first_event = player.device.inner().event_count();
+        let begun = player.device.inner().now();
         let before = player.model.clone();
         let what = player.play();
-        steps.push(Step { first_event, before, after: player.model.clone(), what });
+        steps.push(Step { begun, before, after: player.model.clone(), what });
         if let Some(file) = player.settled.take().and_then(|name| player.model.get_mut(&name)) {
             file.settle();
         }
     }
-    let first_event = player.device.inner().event_count();
+    let begun = player.device.inner().now();
     let before = player.model.clone();
     let mut after = before.clone();
     after.values_mut().for_each(FileModel::settle);
     player.held.clear();
     player.volume.unmount().unwrap();
-    steps.push(Step { first_event, before, after, what: "unmount".into() });
-    Script { base, events: player.device.inner().events(), steps }
+    steps.push(Step { begun, before, after, what: "unmount".into() });
+    let states = states(&base, player.device.inner());
+    Script { states, end: player.device.inner().now(), steps }
+}
+
+/// What power cuts could leave of a recording that began with `base`.
+fn states(base: &[u8], recorder: &Recorder<MemoryDevice>) -> States {
+    let before = Arc::new(MemoryDevice::from_image(base, 512));
+    States::new(Arc::new(recorder.recording()), before, Flushes::Kept)
 }
 
 fn contents(volume: &Volume) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, String> {
@@ -277,7 +283,8 @@ fn admits(model: &Model, found: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Strin
 
 /// Mounts and checks one image. `candidates` are the models of which one must hold.
 fn check_image(image: &[u8], candidates: &[&Model], also_crash_again: bool) -> Result<(), String> {
-    let device = Arc::new(RecordingDevice::new(MemoryDevice::from_image(image, 512)));
+    let memory = MemoryDevice::from_image(image, 512);
+    let device = Arc::new(Recorder::in_memory(memory).unwrap());
     let report = fsck(&device, false).map_err(|error| format!("fsck: {error}"))?;
     if !report.is_clean() {
         return Err(format!("fsck: {:?}", report.findings));
@@ -316,19 +323,17 @@ fn check_image(image: &[u8], candidates: &[&Model], also_crash_again: bool) -> R
         return Err("filling the free space changed another file".into());
     }
     if also_crash_again {
-        let events = device.events();
-        for point in 0..=events.len() {
-            for unflushed in
-                [Unflushed::Dropped, Unflushed::OnlyLast, Unflushed::Torn(point as u64)]
-            {
-                let again =
-                    MemoryDevice::from_image(&image_at(image, &events, point, unflushed), 512);
+        let states = states(image, &device);
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        for instant in 0..=device.now() {
+            for loss in [Loss::All, Loss::AllButOne, Loss::Sectors] {
+                let again = states.disk(&states.state(instant, loss, &mut random));
                 let volume = Volume::mount(Arc::new(again), &MountOptions::default())
                     .map_err(|error| format!("second mount: {error}"))?;
                 let mut second = contents(&volume)?;
                 second.remove(b"filler".as_slice());
                 if second != found {
-                    return Err(format!("a second crash at {point} ({unflushed:?}) lost content"));
+                    return Err(format!("a second crash at {instant} ({loss:?}) lost content"));
                 }
             }
         }
@@ -336,35 +341,33 @@ fn check_image(image: &[u8], candidates: &[&Model], also_crash_again: bool) -> R
     Ok(())
 }
 
-/// Visits every point of the script, several states each; returns how many.
+/// Visits every instant of the script, several states each; returns how many.
 fn enumerate(seed: u64, sabotage: Sabotage, faults: Vec<Fault>) -> Result<u64, String> {
     let script = record(seed, sabotage, faults);
     let mut states = 0;
-    for point in 0..=script.events.len() {
-        let current = script.steps.iter().rposition(|step| step.first_event <= point).unwrap_or(0);
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    for instant in 0..=script.end {
+        let current = script.steps.iter().rposition(|step| step.begun <= instant).unwrap_or(0);
         let step = &script.steps[current];
-        // Steps without events share a point: all that were acknowledged there count, and the
+        // Steps without requests share an instant: all that were acknowledged there count, and the
         // last may be under way.
-        let candidates = if point == script.events.len() {
-            vec![&step.after]
-        } else {
-            vec![&step.before, &step.after]
-        };
-        let random = seed.wrapping_mul(1000).wrapping_add(point as u64);
-        for unflushed in [
-            Unflushed::Dropped,
-            Unflushed::Kept,
-            Unflushed::AllButLast,
-            Unflushed::OnlyLast,
-            Unflushed::Subset(random),
-            Unflushed::Subset(random + 1),
-            Unflushed::Torn(random),
-            Unflushed::Torn(random + 1),
+        let candidates =
+            if instant == script.end { vec![&step.after] } else { vec![&step.before, &step.after] };
+        for loss in [
+            Loss::All,
+            Loss::Nothing,
+            Loss::One,
+            Loss::AllButOne,
+            Loss::Half,
+            Loss::Half,
+            Loss::Sectors,
+            Loss::Sectors,
         ] {
-            let image = image_at(&script.base, &script.events, point, unflushed);
+            let state = script.states.state(instant, loss, &mut random);
+            let image = script.states.disk(&state).image().unwrap();
             let also_crash_again = states % 40 == 7;
             check_image(&image, &candidates, also_crash_again).map_err(|why| {
-                format!("seed {seed}, point {point}, {unflushed:?}, in {:?}: {why}", step.what)
+                format!("seed {seed}, instant {instant}, {loss:?}, in {:?}: {why}", step.what)
             })?;
             states += 1;
         }

@@ -321,8 +321,9 @@ fn an_unlinked_open_file_lives_until_it_is_closed() {
 
 #[test]
 fn freed_space_is_discarded_when_asked_and_only_after_its_record_is_durable() {
-    use block::{Event, RecordingDevice};
-    let device = Arc::new(RecordingDevice::new(MemoryDevice::new(DEVICE_BYTES, 512)));
+    use crash::{Operation, Recorder, Request};
+    let memory = MemoryDevice::new(DEVICE_BYTES, 512);
+    let device = Arc::new(Recorder::in_memory(memory).unwrap());
     mkfs(&device, &MkfsOptions::default()).unwrap();
     let options = MountOptions { discard: true, ..Default::default() };
     let volume = Volume::mount(device.clone(), &options).unwrap();
@@ -330,11 +331,11 @@ fn freed_space_is_discarded_when_asked_and_only_after_its_record_is_durable() {
     file.preallocate(0, 40_960, false, false).unwrap();
     drop(file);
     volume.unlink(b"a").unwrap();
-    let events = device.events();
-    let at = |wanted: fn(&Event) -> bool| events.iter().rposition(wanted).unwrap();
-    let discard = at(|event| matches!(event, Event::Discard { length: 40_960, .. }));
-    let flush = at(|event| matches!(event, Event::Flush { .. }));
-    let write = at(|event| matches!(event, Event::Write { .. }));
+    let requests = device.recording().log.requests;
+    let at = |wanted: fn(&Request) -> bool| requests.iter().rposition(wanted).unwrap();
+    let discard = at(|one| one.operation == Operation::Discard && one.sectors == 80);
+    let flush = at(|one| one.operation == Operation::Flush);
+    let write = at(|one| one.operation == Operation::Write);
     assert!(write < flush && flush < discard);
 }
 

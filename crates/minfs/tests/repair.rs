@@ -10,14 +10,12 @@ mod damage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use block::crash::{Unflushed, image_at};
-use block::{
-    BlockDevice, Fault, FaultyDevice, FileDevice, FileDeviceOptions, MemoryDevice, RecordingDevice,
-};
+use block::{BlockDevice, Fault, FaultyDevice, FileDevice, FileDeviceOptions, MemoryDevice};
 use common::{MINFS, minfs, succeed};
+use crash::{Flushes, Loss, Recorder, States};
 use damage::{change, content, flip, mount, newest_slot, slot_offset};
 use minfs::{Error, FsckReport, MkfsOptions, MountOptions, Severity, Volume, fsck, mkfs};
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 fn new_device() -> Arc<MemoryDevice> {
@@ -351,28 +349,28 @@ fn interrupt(seed: u64, faults: Vec<Fault>) -> Result<u64, String> {
         damage_slot(&damaged, inode, &mut random);
     }
     let base = damaged.image();
-    let recorded = Arc::new(FaultyDevice::new(RecordingDevice::new(damaged), faults));
+    let recorded = Arc::new(FaultyDevice::new(Recorder::in_memory(damaged).unwrap(), faults));
     let report = fsck(&recorded, true).unwrap();
     if !report.is_repaired() {
         return Err(format!("not repaired: {:?}", report.remaining));
     }
     let wanted = contents(recorded.inner().inner());
-    let events = recorded.inner().events();
+    let before = Arc::new(MemoryDevice::from_image(&base, 512));
+    let left = States::new(Arc::new(recorded.inner().recording()), before, Flushes::Kept);
     let mut states = 0;
-    for point in 0..=events.len() {
-        let choice = random.next_u64();
-        for unflushed in [
-            Unflushed::Dropped,
-            Unflushed::Kept,
-            Unflushed::AllButLast,
-            Unflushed::OnlyLast,
-            Unflushed::Subset(choice),
-            Unflushed::Torn(choice),
-            Unflushed::Torn(choice + 1),
+    for instant in 0..=recorded.inner().now() {
+        for loss in [
+            Loss::All,
+            Loss::Nothing,
+            Loss::One,
+            Loss::AllButOne,
+            Loss::Half,
+            Loss::Sectors,
+            Loss::Sectors,
         ] {
-            let image = image_at(&base, &events, point, unflushed);
+            let image = left.disk(&left.state(instant, loss, &mut random)).image().unwrap();
             let device = Arc::new(MemoryDevice::from_image(&image, 512));
-            let told = |why: String| format!("seed {seed}, point {point}, {unflushed:?}: {why}");
+            let told = |why: String| format!("seed {seed}, instant {instant}, {loss:?}: {why}");
             let second = fsck(&device, true).unwrap();
             if !second.is_repaired() {
                 return Err(told(format!("not repaired: {:?}", second.remaining)));

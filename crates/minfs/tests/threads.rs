@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
-use block::crash::{Unflushed, image_at};
-use block::{BlockDevice, MemoryDevice, RecordingDevice};
+use block::{BlockDevice, MemoryDevice};
+use crash::{Flushes, Instant, Loss, Recorder, States};
 use minfs::{MkfsOptions, MountOptions, Volume, fsck, mkfs};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,7 +17,7 @@ const THREADS: usize = 6;
 
 /// A medium that takes its time, so that threads meet in its requests.
 struct Slow {
-    inner: RecordingDevice<MemoryDevice>,
+    inner: Recorder<MemoryDevice>,
     flush_time: Duration,
     flushes: AtomicU64,
     /// Called in each flush, after it was recorded.
@@ -26,7 +26,7 @@ struct Slow {
 
 impl Slow {
     fn new(flush_time: Duration) -> Self {
-        let inner = RecordingDevice::new(MemoryDevice::new(DEVICE_BYTES, 512));
+        let inner = Recorder::in_memory(MemoryDevice::new(DEVICE_BYTES, 512)).unwrap();
         mkfs(&inner, &MkfsOptions::default()).unwrap();
         Self { inner, flush_time, flushes: AtomicU64::new(0), in_flush: Box::new(|| ()) }
     }
@@ -66,12 +66,12 @@ fn mount(device: Arc<dyn BlockDevice>) -> Volume {
     Volume::mount(device, &MountOptions::default()).unwrap()
 }
 
-/// What a thread was told: after so many events, these bytes are in this file.
+/// What a thread was told: from this instant on these bytes are in this file.
 #[derive(Clone)]
 struct Acknowledged {
-    events: usize,
+    instant: Instant,
     /// From here on they may be others: the thread has begun to overwrite them.
-    until: usize,
+    until: Instant,
     name: Vec<u8>,
     offset: u64,
     bytes: Vec<u8>,
@@ -89,7 +89,7 @@ fn work(volume: &Volume, device: &Slow, thread: usize, seed: u64) -> Vec<Acknowl
     for round in 0..12_u64 {
         let length = random.random_range(1..6000);
         let mut bytes: Vec<u8> = (0..length).map(|_| random.random_range(1..255)).collect();
-        let earlier = told.iter().rposition(|told| told.until == usize::MAX);
+        let earlier = told.iter().rposition(|told| told.until == Instant::MAX);
         let (file, name, offset) = match (random.random_range(0..5), earlier) {
             (0, _) => {
                 let offset = (thread as u64 * 12 + round) * 8192;
@@ -99,7 +99,7 @@ fn work(volume: &Volume, device: &Slow, thread: usize, seed: u64) -> Vec<Acknowl
             (1, _) => (&own, own_name.clone(), own.append(&bytes).unwrap()),
             (2, Some(earlier)) => {
                 let earlier = &mut told[earlier];
-                earlier.until = device.inner.event_count();
+                earlier.until = device.inner.now();
                 bytes.resize(earlier.bytes.len(), 7);
                 let name = earlier.name.clone();
                 let file = if name == own_name { &own } else { &shared };
@@ -110,8 +110,8 @@ fn work(volume: &Volume, device: &Slow, thread: usize, seed: u64) -> Vec<Acknowl
             _ => (&shared, b"shared".to_vec(), shared.append(&bytes).unwrap()),
         };
         file.sync().unwrap();
-        let events = device.inner.event_count();
-        told.push(Acknowledged { events, until: usize::MAX, name, offset, bytes });
+        let instant = device.inner.now();
+        told.push(Acknowledged { instant, until: Instant::MAX, name, offset, bytes });
     }
     told
 }
@@ -135,26 +135,26 @@ fn what_a_sync_acknowledged_survives_a_crash_whichever_thread_flushed() {
                 });
             }
         });
-        let events = device.inner.events();
+        let recording = Arc::new(device.inner.recording());
         let log = log.into_inner().unwrap();
         assert_eq!(log.len(), THREADS * 12);
-        let base = vec![0; DEVICE_BYTES as usize];
-        for point in log.iter().map(|told| told.events) {
-            for unflushed in
-                [Unflushed::Dropped, Unflushed::OnlyLast, Unflushed::Torn(point as u64)]
-            {
-                let image = image_at(&base, &events, point, unflushed);
-                let device = Arc::new(MemoryDevice::from_image(&image, 512));
+        let before = Arc::new(MemoryDevice::new(DEVICE_BYTES, 512));
+        let states = States::new(recording, before, Flushes::Kept);
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        for instant in log.iter().map(|told| told.instant) {
+            for loss in [Loss::All, Loss::AllButOne, Loss::Sectors] {
+                let device = Arc::new(states.disk(&states.state(instant, loss, &mut random)));
                 assert!(fsck(&device, false).unwrap().is_clean());
                 let volume = mount(device);
-                let stands = |told: &&Acknowledged| told.events <= point && point <= told.until;
+                let stands =
+                    |told: &&Acknowledged| told.instant <= instant && instant <= told.until;
                 for told in log.iter().filter(stands) {
                     let file = volume.open(&told.name).unwrap();
                     let mut found = vec![0; told.bytes.len()];
                     file.read(&mut found, told.offset).unwrap();
                     let shown = String::from_utf8_lossy(&told.name);
                     let at = told.offset;
-                    assert!(found == told.bytes, "seed {seed}: {shown} at {at} ({unflushed:?})");
+                    assert!(found == told.bytes, "seed {seed}: {shown} at {at} ({loss:?})");
                 }
             }
         }

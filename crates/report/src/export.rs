@@ -330,6 +330,7 @@ mod tests {
             device: None,
             side_by_side: None,
             workload,
+            power_cuts: None,
             cache: Cache::Cold,
             timeout_ns: None,
             idle_wait_ns_max: 0,

@@ -8,21 +8,24 @@
 
 mod judge;
 mod places;
-pub mod server;
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use block::BlockDevice;
 use crash::{Flushes, Log, Lost, Recording, Stale, State, StateOptions, States, reduce};
-use lab::contender::Contender;
-use lab::spec::{CommandLine, Output};
+use lab::event::Event;
+use lab::record::{Check, Outcome, Phase, Record};
+use lab::spec::{CommandLine, Output, PowerCuts, TrialSpec};
 use serde::{Deserialize, Serialize};
+use vocabulary::check::DURABILITY;
 
 use crate::command::{self, Bounds, End};
+use crate::device::served::Served;
 use crate::device::{Attached, attach_served};
 use crate::filesystem::{Access, Stage, by_name};
 use crate::host_proc::HostProc;
@@ -32,7 +35,6 @@ use crate::tool::{Failure, Toolbox};
 use judge::{Acknowledged, Judge};
 pub use judge::{Finding, Tally};
 use places::Places;
-use server::Disks;
 
 /// Name of the variable that tells `kurabe ack` where to write.
 pub const ACK_VARIABLE: &str = "KURABE_ACK";
@@ -44,39 +46,6 @@ const REDUCTION_TRIES_MAX: usize = 60;
 /// Bound on giving back everything.
 const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 
-/// What such a trial is told.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CrashSpec {
-    /// The storage stack.
-    pub contender: Contender,
-    /// Size of the device in bytes.
-    pub size_bytes: u64,
-    /// Run in the mounted directory before the recording that counts.
-    pub setup: Option<CommandLine>,
-    /// The load.
-    pub command: CommandLine,
-    /// The check; it gets the directory and the file of acknowledgements as its last arguments.
-    pub check: CommandLine,
-    /// Where the check runs.
-    pub check_directory: PathBuf,
-    /// States to try.
-    pub states: usize,
-    /// States to try of a disk that ignores flushes.
-    pub control_states: usize,
-    /// Seed of the states.
-    pub seed: u64,
-    /// Bound on the load in ns.
-    pub timeout_ns: u64,
-    /// Bound on one check in ns.
-    pub check_timeout_ns: u64,
-    /// `/proc/PID/fd/N` of the runner's empty file for the bytes.
-    pub data: PathBuf,
-    /// A state of an earlier recording that is tried again, in the place of all.
-    pub replay: Option<Replay>,
-    /// An empty directory of kurabe's own.
-    pub scratch: PathBuf,
-}
-
 /// A state of an earlier recording.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Replay {
@@ -84,34 +53,6 @@ pub struct Replay {
     pub log: Log,
     /// The state.
     pub state: State,
-}
-
-/// What such a trial says, a line of JSON each.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum CrashEvent {
-    /// What it is doing.
-    Status {
-        /// In a few words.
-        text: String,
-    },
-    /// How far it is.
-    Tried {
-        /// States tried so far.
-        tried: usize,
-        /// States to try.
-        of: usize,
-    },
-    /// The end.
-    Report {
-        /// What was found.
-        report: Box<CrashReport>,
-    },
-    /// It could not be carried out.
-    Error {
-        /// Why, with the next step.
-        message: String,
-    },
 }
 
 /// What the states showed.
@@ -184,23 +125,82 @@ impl CrashReport {
             () => CrashVerdict::Held,
         }
     }
+
+    /// The check of a result that follows.
+    pub fn check(&self) -> Check {
+        let tried = self.states.tried as u64;
+        if self.verdict() == CrashVerdict::Inconclusive {
+            let why = format!(
+                "0 of {tried} states violated, but a disk that ignores flushes loses nothing either: the check sees no loss"
+            );
+            return Check::not_tried(DURABILITY, why);
+        }
+        let lost = self.cases.first().and_then(|case| case.lost.first());
+        Check {
+            tried,
+            violated: self.states.violated() as u64,
+            first: self.cases.first().map(|case| case.finding.to_string()),
+            evidence: lost.map(|lost| format!("lost: {}", lost.what)),
+            ..Check::new(DURABILITY)
+        }
+    }
 }
 
-/// Carries it out.
+/// Carries a trial of power cuts out. The record has a check and no times.
 pub fn carry_out(
-    spec: &CrashSpec,
+    spec: &TrialSpec,
+    cuts: &PowerCuts,
     scratch: Occupied,
     host: &HostProc,
     stop: &Stop,
-    emit: &mut dyn FnMut(&CrashEvent),
+    emit: &mut dyn FnMut(&Event),
+) -> Record {
+    let started = Instant::now();
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut record = Record::begun(spec, unix.as_nanos() as u64);
+    match report(spec, cuts, scratch, host, stop, emit) {
+        Ok(report) => {
+            record.checks = vec![report.check()];
+            record.power_cuts = serde_json::to_value(&report).ok();
+        }
+        Err(Failure::Failed { message, output }) => {
+            record.checks = vec![Check::not_tried(DURABILITY, &message)];
+            record.outcome = Outcome::Failed { phase: Phase::Check, message, output };
+        }
+        Err(_) => record.outcome = Outcome::Interrupted { phase: Phase::Check },
+    }
+    record.elapsed_ns = started.elapsed().as_nanos() as u64;
+    record
+}
+
+fn report(
+    spec: &TrialSpec,
+    cuts: &PowerCuts,
+    scratch: Occupied,
+    host: &HostProc,
+    stop: &Stop,
+    emit: &mut dyn FnMut(&Event),
 ) -> Result<CrashReport, Failure> {
     let data = host
-        .open_writable(&spec.data, false)
+        .open_writable(&cuts.data, false)
         .map_err(|error| Failure::of(format!("the file for the recording: {error}")))?;
-    let served = data.try_clone().and_then(|data| Disks::start(scratch.room(), data));
+    let served = data.try_clone().and_then(|data| Served::start(data, scratch.room()));
     let disks = Mutex::new(served.map_err(served_failure)?);
-    let mut trial = Trial { spec, scratch: Arc::new(scratch), disks, host, stop, emit };
-    trial.whole(data)
+    let mut trial = Trial {
+        spec,
+        cuts,
+        scratch: Arc::new(scratch),
+        disks,
+        device: RefCell::default(),
+        host,
+        stop,
+        emit,
+    };
+    let report = trial.whole(data);
+    let attached = trial.device.take();
+    let detached = attached.map_or(Ok(None), Attached::detach);
+    let report = report?;
+    detached.map(|_| report).map_err(Failure::from)
 }
 
 fn served_failure(error: io::Error) -> Failure {
@@ -208,17 +208,20 @@ fn served_failure(error: io::Error) -> Failure {
 }
 
 struct Trial<'a> {
-    spec: &'a CrashSpec,
+    spec: &'a TrialSpec,
+    cuts: &'a PowerCuts,
     scratch: Arc<Occupied>,
-    disks: Mutex<Disks>,
+    disks: Mutex<Served>,
+    /// The device that all disks are, one after the other, once there is one.
+    device: RefCell<Option<Attached>>,
     host: &'a HostProc,
     stop: &'a Stop,
-    emit: &'a mut dyn FnMut(&CrashEvent),
+    emit: &'a mut dyn FnMut(&Event),
 }
 
 /// What was recorded, and from when to when the load ran.
 struct Recorded {
-    recording: Recording,
+    recording: Arc<Recording>,
     from: crash::Instant,
     to: crash::Instant,
     places: Places,
@@ -226,8 +229,10 @@ struct Recorded {
 
 impl<'t> Trial<'t> {
     fn whole(&mut self, data: File) -> Result<CrashReport, Failure> {
-        if let Some(replay) = &self.spec.replay {
-            return self.replay(replay);
+        if let Some(replay) = &self.cuts.replay {
+            let replay = serde_json::from_value(replay.clone())
+                .map_err(|error| Failure::of(format!("the state cannot be read: {error}")))?;
+            return self.replay(&replay);
         }
         let recorded = self.record(data)?;
         let log = &recorded.recording.log;
@@ -257,15 +262,15 @@ impl<'t> Trial<'t> {
     fn record(&mut self, data: File) -> Result<Recorded, Failure> {
         let spec = self.spec;
         self.status("making the file system");
-        let disk = self.disks().record(spec.size_bytes).map_err(served_failure)?;
-        let attached = self.attach(disk)?;
+        let disk = self.disks().record(self.cuts.size_bytes).map_err(served_failure)?;
+        self.attach(disk)?;
         let mut tools = self.tools(None);
-        let mut instance = self.file_system()?.begin(self.stage(&attached));
+        let mut instance = self.file_system()?.begin(self.stage());
         let recorded = (|| {
             instance.make(&mut tools)?;
             instance.mount(&mut tools)?;
             let directory = instance.directory();
-            if let Some(setup) = &spec.setup {
+            if let Some(setup) = &spec.workload.setup {
                 self.status("setup");
                 self.run("the setup", setup, &directory, None)?;
             }
@@ -274,7 +279,7 @@ impl<'t> Trial<'t> {
             let from = self.disks().now().map_err(served_failure)?;
             self.load(&directory)?;
             let log = self.disks().log().map_err(served_failure)?;
-            let recording = Recording { log, data: Arc::new(data) };
+            let recording = Arc::new(Recording { log, data: Arc::new(data) });
             let to = recording.log.end;
             if recording.log.acknowledgements.is_empty() {
                 return Err(Failure::of(
@@ -296,9 +301,8 @@ impl<'t> Trial<'t> {
         })();
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = instance.end(&mut tools);
-        let detached = self.detach(attached);
         let recorded = recorded?;
-        ended.and(detached).map(|()| recorded)
+        ended.map(|()| recorded)
     }
 
     /// The load, while its acknowledgements are received.
@@ -307,12 +311,18 @@ impl<'t> Trial<'t> {
         let failed =
             |error: io::Error| Failure::of(format!("the pipe for acknowledgements: {error}"));
         let receiver = judge::Receiver::start(&pipe).map_err(failed)?;
+        let command = self.spec.workload.load.command().ok_or_else(|| {
+            Failure::of(format!(
+                "the load {} acknowledges nothing by itself",
+                self.spec.workload.load.kind
+            ))
+        })?;
         let disks = &self.disks;
         let acknowledge =
             |text| disks.lock().expect("no thread panics while it asks").acknowledge(text);
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| receiver.receive(acknowledge));
-            let ran = self.run("the load", &self.spec.command, directory, Some(receiver.pipe()));
+            let ran = self.run("the load", &command, directory, Some(receiver.pipe()));
             receiver.end();
             receiving.join().expect("receiving does not panic").map_err(failed)?;
             ran
@@ -333,7 +343,8 @@ impl<'t> Trial<'t> {
             ("KURABE_CONTENDER", &self.spec.contender.label),
             (ACK_VARIABLE, pipe.as_str()),
         ];
-        let deadline = Some(Instant::now() + Duration::from_nanos(self.spec.timeout_ns));
+        let limit = self.spec.timeout_ns.map(Duration::from_nanos);
+        let deadline = limit.map(|limit| Instant::now() + limit);
         let bounds = Bounds { deadline, standard_output, ..Bounds::default() };
         let output = Output::Null;
         let ran = command::run(command, directory, &environment, bounds, &output, None, self.stop)
@@ -342,7 +353,7 @@ impl<'t> Trial<'t> {
             (End::Stopped, _) => Err(Failure::Stopped),
             (End::TimedOut, _) => Err(Failure::of(format!(
                 "{name} did not end within {} s; give it a bound of its own, or a longer --timeout",
-                self.spec.timeout_ns / 1_000_000_000
+                limit.unwrap_or_default().as_secs()
             ))),
             (End::Exited, Some(0)) => Ok(()),
             (End::Exited, code) => Err(Failure::Failed {
@@ -353,15 +364,16 @@ impl<'t> Trial<'t> {
     }
 
     fn try_states(&mut self, recorded: &Recorded, report: &mut CrashReport) -> Result<(), Failure> {
-        let spec = self.spec;
+        let cuts = self.cuts;
         let Recorded { recording, from, to, .. } = recorded;
-        let stale: Arc<dyn BlockDevice> = Arc::new(Stale::new(spec.size_bytes));
-        let options = |count| StateOptions { from: *from, to: *to, count, seed: spec.seed };
-        let states = States::new(recording, stale.clone(), Flushes::Kept);
+        let stale: Arc<dyn BlockDevice> = Arc::new(Stale::new(cuts.size_bytes));
         let ignored = Flushes::IgnoredFrom(*from);
-        let lying = States::new(recording, stale, ignored);
-        let chosen = states.choose(&options(spec.states));
-        let control = lying.choose(&options(spec.control_states));
+        let choose = |flushes, count| {
+            let options = StateOptions { from: *from, to: *to, count, seed: cuts.seed };
+            States::new(recording.clone(), stale.clone(), flushes).choose(&options)
+        };
+        let chosen = choose(Flushes::Kept, cuts.states);
+        let control = choose(ignored, cuts.control_states);
         let of = chosen.len() + control.len();
         let mut tried = 0;
         let mut failing = Vec::new();
@@ -373,14 +385,14 @@ impl<'t> Trial<'t> {
                 failing.push((state.clone(), finding));
             }
             tried += 1;
-            (self.emit)(&CrashEvent::Tried { tried, of });
+            self.status(&format!("{tried} of {of} states"));
         }
         for state in &control {
             let acknowledged = Acknowledged::of(&recording.log, state.acknowledged);
             let finding = self.judge().mount_and_ask(state, ignored, &acknowledged)?;
             report.control.count(&finding);
             tried += 1;
-            (self.emit)(&CrashEvent::Tried { tried, of });
+            self.status(&format!("{tried} of {of} states"));
         }
         for (state, finding) in failing {
             self.status("looking for the writes that matter");
@@ -437,7 +449,7 @@ impl<'t> Trial<'t> {
         if state.acknowledged > log.acknowledgements.len() {
             return Err(Failure::of("the state has more acknowledgements than the recording"));
         }
-        self.disks().open(log.clone()).map_err(served_failure)?;
+        self.disks().take(log.clone()).map_err(served_failure)?;
         let acknowledged = Acknowledged::of(log, state.acknowledged);
         let finding = self.judge().mount_and_ask(state, Flushes::Kept, &acknowledged)?;
         let mut tally = Tally::default();
@@ -478,33 +490,44 @@ impl<'t> Trial<'t> {
         tools
     }
 
-    fn stage(&self, attached: &Attached) -> Stage {
-        Stage::new(
-            &self.spec.contender,
-            attached.node(),
-            attached.size_bytes(),
-            false,
-            &self.scratch,
-        )
+    /// Where the file system stands.
+    fn stage(&self) -> Stage {
+        let device = self.device.borrow();
+        let attached = device.as_ref().expect("something is served by now");
+        let (node, size_bytes) = (attached.node(), attached.size_bytes());
+        Stage::new(&self.spec.contender, node, size_bytes, false, &self.scratch)
     }
 
-    fn disks(&self) -> MutexGuard<'_, Disks> {
+    fn disks(&self) -> MutexGuard<'_, Served> {
         self.disks.lock().expect("no thread panics while it asks")
     }
 
     /// Makes a device of what is served.
-    fn attach(&self, disk: File) -> Result<Attached, Failure> {
-        attach_served(&disk, self.spec.size_bytes, &self.scratch)
-            .map_err(|error| Failure::of(error.to_string()))
+    fn attach(&self, disk: File) -> Result<(), Failure> {
+        let attached = attach_served(&disk, self.cuts.size_bytes, &self.scratch)?;
+        *self.device.borrow_mut() = Some(attached);
+        Ok(())
     }
 
-    /// Gives the device back, and what stood below it.
-    fn detach(&self, attached: Attached) -> Result<(), Failure> {
-        attached.detach().map_err(|error| Failure::of(error.to_string()))?;
-        self.disks().remove().map_err(served_failure)
+    /// Puts what a power cut leaves on the device.
+    fn cut(&self, state: &State, flushes: Flushes) -> Result<(), Failure> {
+        let is_attached = self.device.borrow().is_some();
+        let change = || self.disks().cut(state, flushes);
+        match is_attached {
+            true => {
+                let device = self.device.borrow();
+                let attached = device.as_ref().expect("it is attached");
+                attached.change(change).map_err(Failure::from)
+            }
+            false => {
+                change().map_err(served_failure)?;
+                let disk = self.disks().open().map_err(served_failure)?;
+                self.attach(disk)
+            }
+        }
     }
 
     fn status(&mut self, text: &str) {
-        (self.emit)(&CrashEvent::Status { text: text.into() });
+        (self.emit)(&Event::Status { text: text.into() });
     }
 }

@@ -26,11 +26,10 @@ use rustix::process::{
 };
 use serde::Serialize;
 
-use crate::crash::{self, CrashEvent, CrashSpec};
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
-use crate::{carry, sys};
+use crate::{carry, crash, sys};
 
 /// How often the outer process looks whether it is asked to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -39,8 +38,8 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 const FAILURE: u8 = 1;
 
 /// Runs the trial process; `parent` is the process that must outlive it.
-pub fn main(parent: u32, inside: bool, is_crash: bool) -> ExitCode {
-    let result = if inside { inner(is_crash) } else { outer(parent, is_crash) };
+pub fn main(parent: u32, inside: bool) -> ExitCode {
+    let result = if inside { inner() } else { outer(parent) };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -50,18 +49,16 @@ pub fn main(parent: u32, inside: bool, is_crash: bool) -> ExitCode {
     }
 }
 
-fn outer(parent: u32, is_crash: bool) -> io::Result<()> {
+fn outer(parent: u32) -> io::Result<()> {
     die_with_parent()?;
     if getppid().map(|pid| pid.as_raw_nonzero().get() as u32) != Some(parent) {
         return Err(io::Error::other(format!("process {parent}, which started it, is gone")));
     }
     let stop = Stop::on_signals()?;
     let line = read_line()?;
-    if !is_crash {
-        let spec = trial_spec(&line)?;
-        if spec.device.is_none() {
-            return report(&spec, &HostProc::open()?, &stop, &hear_turns());
-        }
+    let spec = trial_spec(&line)?;
+    if spec.device.is_none() && spec.power_cuts.is_none() {
+        return report(&spec, &HostProc::open()?, &stop, &hear_turns());
     }
     // Before the namespaces are entered: after that the kernel makes no thread of this process.
     let (give_input, take_input) = channel();
@@ -69,7 +66,6 @@ fn outer(parent: u32, is_crash: bool) -> io::Result<()> {
     sys::enter_namespaces()?;
     let mut child = Command::new("/proc/self/exe")
         .args(["trial", "--inside", "--parent", &std::process::id().to_string()])
-        .args(is_crash.then_some("--crash"))
         .args(trust::owner::words())
         .stdin(Stdio::piped())
         .spawn()?;
@@ -132,7 +128,7 @@ fn wait_and_forward(child: &mut Child, stop: &Stop) -> io::Result<std::process::
     }
 }
 
-fn inner(is_crash: bool) -> io::Result<()> {
+fn inner() -> io::Result<()> {
     die_with_parent()?;
     // The parent may have died before the line above; then the other end of the pipe is closed.
     let stdin = io::stdin();
@@ -144,12 +140,6 @@ fn inner(is_crash: bool) -> io::Result<()> {
     let stop = Stop::on_signals()?;
     let line = read_line()?;
     let host = HostProc::open()?;
-    if is_crash {
-        let spec = serde_json::from_str(&line)
-            .map_err(|error| io::Error::other(format!("the spec cannot be read: {error}")))?;
-        make_private()?;
-        return report_crash(&spec, &host, &stop);
-    }
     let spec = trial_spec(&line)?;
     make_private()?;
     report(&spec, &host, &stop, &hear_turns())
@@ -209,19 +199,11 @@ fn report(
     turns: &Receiver<Turn>,
 ) -> io::Result<()> {
     let scratch = Occupied::enter(&spec.scratch)?;
-    let record = carry::carry_out(spec, scratch, host, stop, turns, &mut say);
-    say(&Event::Record { record: Box::new(record) });
-    Ok(())
-}
-
-/// Carries a trial of power cuts out and writes what it says.
-fn report_crash(spec: &CrashSpec, host: &HostProc, stop: &Stop) -> io::Result<()> {
-    let scratch = Occupied::enter(&spec.scratch)?;
-    let last = match crash::carry_out(spec, scratch, host, stop, &mut |event| say(event)) {
-        Ok(report) => CrashEvent::Report { report: Box::new(report) },
-        Err(failure) => CrashEvent::Error { message: failure.to_string() },
+    let record = match &spec.power_cuts {
+        Some(cuts) => crash::carry_out(spec, cuts, scratch, host, stop, &mut |event| say(event)),
+        None => carry::carry_out(spec, scratch, host, stop, turns, &mut |event| say(event)),
     };
-    say(&last);
+    say(&Event::Record { record: Box::new(record) });
     Ok(())
 }
 

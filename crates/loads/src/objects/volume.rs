@@ -47,12 +47,12 @@ mod tests {
     use std::ops::ControlFlow;
 
     use crate::objects::{Options, Outcome, Phase, Place, Program, Report, StoreOptions, run};
-    use block::{Counts, MemoryDevice, RecordingDevice};
+    use block::{CountingDevice, Counts, MemoryDevice};
     use minfs::{MkfsOptions, mkfs};
 
     use super::*;
 
-    type Counting = RecordingDevice<MemoryDevice>;
+    type Counting = CountingDevice<MemoryDevice>;
 
     const DEVICE_BYTES: u64 = 256 << 20;
     /// A record of minfs.
@@ -61,7 +61,7 @@ mod tests {
     const PROGRAM: &str = "Command { 40.times { New(256K); }; 5.times { Get; }; }";
 
     fn device() -> Arc<Counting> {
-        Arc::new(RecordingDevice::counting(MemoryDevice::new(DEVICE_BYTES, 512)))
+        Arc::new(CountingDevice::new(MemoryDevice::new(DEVICE_BYTES, 512)))
     }
 
     /// What the device did until the first command, and from there to the end of the final sync.

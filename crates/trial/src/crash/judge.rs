@@ -12,7 +12,7 @@ use lab::spec::{CommandLine, Output};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use super::{TEARDOWN_MAX, Trial, served_failure};
+use super::{TEARDOWN_MAX, Trial};
 use crate::command::{self, Bounds, End};
 use crate::tool::Failure;
 
@@ -145,11 +145,10 @@ impl Judge<'_, '_> {
         flushes: Flushes,
         acknowledged: &Acknowledged,
     ) -> Result<Finding, Failure> {
-        let disk = self.trial.disks().cut(state, flushes).map_err(served_failure)?;
-        let attached = self.trial.attach(disk)?;
+        self.trial.cut(state, flushes)?;
         let mut tools = self.trial.tools(None);
-        let mut instance = self.trial.file_system()?.begin(self.trial.stage(&attached));
-        let found = match instance.mount(&mut tools) {
+        let mut instance = self.trial.file_system()?.begin(self.trial.stage());
+        let found = match instance.mount_untimed(&mut tools) {
             Ok(()) => self.ask(&instance.directory(), acknowledged),
             Err(Failure::Failed { message, output }) => {
                 let words = if output.is_empty() { message } else { output };
@@ -159,26 +158,25 @@ impl Judge<'_, '_> {
         };
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = instance.end(&mut tools);
-        let detached = self.trial.detach(attached);
         let found = found?;
-        ended.and(detached).map(|()| found)
+        ended.map(|()| found)
     }
 
     /// Runs the check on a mounted directory.
     pub fn ask(&self, directory: &Path, acknowledged: &Acknowledged) -> Result<Finding, Failure> {
-        let spec = self.trial.spec;
+        let cuts = self.trial.cuts;
         let file = self.trial.scratch.room().join("acknowledged");
         std::fs::write(&file, &acknowledged.0)
             .map_err(|error| Failure::of(format!("writing {}: {error}", file.display())))?;
-        let mut words = spec.check.words();
-        if matches!(spec.check, CommandLine::Shell { .. }) {
+        let mut words = cuts.check.words();
+        if matches!(cuts.check, CommandLine::Shell { .. }) {
             words.push("check".into());
         }
         words.extend([directory, &file].map(|path| path.display().to_string()));
-        let deadline = Instant::now() + Duration::from_nanos(spec.check_timeout_ns);
+        let deadline = Instant::now() + Duration::from_nanos(cuts.check_timeout_ns);
         let ran = command::run(
             &CommandLine::Words(words),
-            &spec.check_directory,
+            &cuts.check_directory,
             &[],
             Bounds { deadline: Some(deadline), ..Bounds::default() },
             &Output::Pipe,

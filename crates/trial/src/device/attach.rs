@@ -3,7 +3,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use lab::spec::{Device, Part};
 use rustix::fs::{AtFlags, StatxFlags};
@@ -81,9 +83,11 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     let mut block_size_bytes = block_size_bytes(&file);
     let mut served = None;
     if !device.layers.is_empty() {
-        let started = Served::start(file, &device.layers, site.scratch.room());
-        let (server, top, block_bytes) = started.map_err(system("serving the layers on"))?;
-        (served, file, block_size_bytes) = (Some(server), top, block_bytes);
+        let mut server =
+            Served::start(file, site.scratch.room()).map_err(system("serving the layers on"))?;
+        (file, block_size_bytes) =
+            server.layers(&device.layers).map_err(system("serving the layers on"))?;
+        served = Some(server);
     }
     let ledger = site.scratch.ledger().map_err(system("starting the trial's ledger for"))?;
     let (taken, node, status) =
@@ -142,6 +146,33 @@ impl Attached {
         self.size_bytes
     }
 
+    /// Puts other bytes in the place of the device's: waits until nobody uses it, calls `change`, and
+    /// drops what the kernel still has of the bytes before.
+    ///
+    /// # Errors
+    ///
+    /// Somebody still uses it.
+    pub fn change(&self, change: impl FnOnce() -> io::Result<()>) -> Result<(), DeviceError> {
+        let system = |what: &str| DeviceError::system(format!("{what} {}", self.node.display()));
+        let until = Instant::now() + RELEASE_WAIT_MAX;
+        let held = loop {
+            // What mounts it or keeps it to itself is in the way.
+            let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&self.node);
+            match opened {
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until =>
+                {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                opened => break opened.map_err(system("taking"))?,
+            }
+        };
+        loop_device::drop_buffers(&held)
+            .and_then(|()| change())
+            .and_then(|()| loop_device::drop_buffers(&held))
+            .map_err(system("changing what lies on"))
+    }
+
     /// Remarks for the record: direct I/O that is not on, holes that were filled.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -166,7 +197,7 @@ impl Attached {
                 .map_err(DeviceError::system(format!("giving back {}", self.node.display())))?;
         }
         let ended = self.served.take().map(Served::end).transpose();
-        let said = ended.map_err(DeviceError::system("ending what served the layers"))?;
+        let said = ended.map_err(DeviceError::system("ending what served the layers"))?.flatten();
         if let Some(mut ground) = self.ground.take() {
             ground.release().map_err(DeviceError::system(format!("wiping {}", ground.text())))?;
         }

@@ -5,45 +5,79 @@
 //! a process that is itself about to unmount. It dies with the trial, and with it every request that
 //! is not answered yet fails.
 //!
-//! They talk over a socket: the server says its block size when it is ready, and, once the trial has ended its side,
-//! what the device below was asked for.
+//! They talk over a socket in lines of JSON: a request, a reply. What is served can be another stack
+//! after a request than before it: first the recorder of a trial of power cuts, then what each cut leaves.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use block::{DirectAccess, FileDevice, FileDeviceOptions, RecordingDevice, Server};
+use block::{BlockDevice, CountingDevice, DirectAccess, FileDevice, FileDeviceOptions, Server};
+use crash::{Disk, Flushes, Log, Recorder, Recording, Stale, State, States};
 use rustix::fs::OFlags;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
 
 use super::layer::{self, Stack};
 use crate::sys;
 
-/// Requests that are carried at a time.
+/// Requests of the kernel that are carried at a time.
 const THREADS: usize = 32;
 
-/// How long the server may take to begin and to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A stack that is served for one trial. The server is killed when this is dropped.
+/// What the server is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Ask {
+    /// Serve the device that came in as the standard input, below these layers.
+    Layers { layers: Vec<String> },
+    /// Serve a fresh disk of so many bytes, and record it into the file that came in as the standard input.
+    Record { size_bytes: u64 },
+    /// Take the recording that was kept in that file.
+    Open { log: Log },
+    /// The load has said that something is durable.
+    Acknowledge { text: String },
+    /// The instant that was reached.
+    Now,
+    /// What was recorded so far, from now on to be cut.
+    Log,
+    /// Serve what a power cut leaves.
+    Cut { state: State, flushes: Flushes },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Reply {
+    Done,
+    Served { block_size_bytes: u32 },
+    Now { instant: crash::Instant },
+    Log { log: Log },
+    Failed { message: String },
+    Ended { said: Option<String> },
+}
+
+/// The trial's side. The server is killed when this is dropped.
 pub struct Served {
     server: Child,
-    talk: UnixStream,
+    talk: BufReader<UnixStream>,
+    point: PathBuf,
 }
 
 impl Served {
-    /// Serves `layers` on top of `device` in a file below `room`, and opens that. Gives its block size
-    /// in bytes too.
-    pub fn start(device: File, layers: &[String], room: &Path) -> io::Result<(Served, File, u32)> {
+    /// Starts a server that has its file below `room`. `input` is the device below the layers, or the
+    /// file of a recording.
+    pub fn start(input: File, room: &Path) -> io::Result<Served> {
         let point = room.join("served");
         File::create(&point)?;
         let (talk, theirs) = UnixStream::pair()?;
@@ -52,39 +86,103 @@ impl Served {
             .arg("serve")
             .args(trust::owner::words())
             .arg(&point)
-            .args(layers)
-            .stdin(device)
+            .stdin(input)
             .stdout(OwnedFd::from(theirs))
             .process_group(0)
             .spawn()?;
-        let mut served = Served { server, talk };
-        let mut said = [0; size_of::<u32>()];
-        // It has said why on the standard error output, if it could.
-        served.talk.read_exact(&mut said).map_err(|error| {
-            io::Error::new(error.kind(), format!("the server did not begin: {error}"))
-        })?;
+        Ok(Served { server, talk: BufReader::new(talk), point })
+    }
+
+    /// Serves `layers` on top of the device, and opens that. Gives its block size in bytes too.
+    pub fn layers(&mut self, layers: &[String]) -> io::Result<(File, u32)> {
+        match self.ask(&Ask::Layers { layers: layers.to_vec() })? {
+            Reply::Served { block_size_bytes } => Ok((self.open()?, block_size_bytes)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Serves a fresh disk, records it, and opens it.
+    pub fn record(&mut self, size_bytes: u64) -> io::Result<File> {
+        self.ask(&Ask::Record { size_bytes })?;
+        self.open()
+    }
+
+    /// Takes a recording that was kept.
+    pub fn take(&mut self, log: Log) -> io::Result<()> {
+        self.ask(&Ask::Open { log }).map(drop)
+    }
+
+    /// Notes an acknowledgement.
+    pub fn acknowledge(&mut self, text: String) -> io::Result<()> {
+        self.ask(&Ask::Acknowledge { text }).map(drop)
+    }
+
+    /// The instant that was reached.
+    pub fn now(&mut self) -> io::Result<crash::Instant> {
+        match self.ask(&Ask::Now)? {
+            Reply::Now { instant } => Ok(instant),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What was recorded so far. What comes later is not cut.
+    pub fn log(&mut self) -> io::Result<Log> {
+        match self.ask(&Ask::Log)? {
+            Reply::Log { log } => Ok(log),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Serves from now on what a power cut leaves. Nothing may use what was served before.
+    pub fn cut(&mut self, state: &State, flushes: Flushes) -> io::Result<()> {
+        self.ask(&Ask::Cut { state: state.clone(), flushes }).map(drop)
+    }
+
+    /// Opens the served file.
+    pub fn open(&self) -> io::Result<File> {
         let path = Path::new("/proc")
-            .join(served.server.id().to_string())
+            .join(self.server.id().to_string())
             .join("root")
-            .join(point.strip_prefix("/").unwrap_or(&point));
-        let direct = libc::O_DIRECT;
-        let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path)?;
-        Ok((served, file, u32::from_ne_bytes(said)))
+            .join(self.point.strip_prefix("/").unwrap_or(&self.point));
+        OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path)
     }
 
     /// Ends the server and gives what it says of the requests that reached the device. Nothing uses
     /// the served file any more.
-    pub fn end(mut self) -> io::Result<String> {
+    pub fn end(mut self) -> io::Result<Option<String>> {
         // A server that is gone says nothing, and its status says why.
-        let _ = self.talk.shutdown(std::net::Shutdown::Write);
-        let mut said = String::new();
-        self.talk.read_to_string(&mut said)?;
+        let _ = self.talk.get_ref().shutdown(std::net::Shutdown::Write);
+        let said = self.hear();
         let status = self.server.wait()?;
-        match status.success() {
-            true => Ok(said),
-            false => Err(io::Error::other(format!("it had ended before ({status})"))),
+        match (status.success(), said?) {
+            (true, Reply::Ended { said }) => Ok(said),
+            (true, other) => Err(unexpected(&other)),
+            (false, _) => Err(io::Error::other(format!("it had ended before ({status})"))),
         }
     }
+
+    fn ask(&mut self, ask: &Ask) -> io::Result<Reply> {
+        let mut line = serde_json::to_vec(ask)?;
+        line.push(b'\n');
+        self.talk.get_mut().write_all(&line)?;
+        self.hear()
+    }
+
+    fn hear(&mut self) -> io::Result<Reply> {
+        let mut reply = String::new();
+        if self.talk.read_line(&mut reply)? == 0 {
+            // It has said why on the standard error output, if it could.
+            return Err(io::Error::other("the server is gone"));
+        }
+        match serde_json::from_str(&reply)? {
+            Reply::Failed { message } => Err(io::Error::other(message)),
+            reply => Ok(reply),
+        }
+    }
+}
+
+fn unexpected(reply: &Reply) -> io::Error {
+    io::Error::other(format!("the server said {reply:?}"))
 }
 
 impl Drop for Served {
@@ -95,9 +193,9 @@ impl Drop for Served {
     }
 }
 
-/// `kurabe serve`: the device comes in as the standard input.
-pub fn main(point: &Path, layers: &[String]) -> ExitCode {
-    match serve(point, layers) {
+/// `kurabe serve`: the device, or the file of a recording, comes in as the standard input.
+pub fn main(point: &Path) -> ExitCode {
+    match serve(point) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("kurabe serve: {error}");
@@ -106,40 +204,188 @@ pub fn main(point: &Path, layers: &[String]) -> ExitCode {
     }
 }
 
-fn serve(point: &Path, layers: &[String]) -> io::Result<()> {
+fn serve(point: &Path) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     sys::enter_mount_namespace()?;
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)?;
     // What it serves may be what the kernel waits for to have memory again.
     let _ = rustix::process::configure_io_flusher_behavior(true);
-    // Memory is opened through the page cache, which it is.
-    let is_direct = rustix::fs::fcntl_getfl(io::stdin())?.contains(OFlags::DIRECT);
-    let direct = if is_direct { DirectAccess::Require } else { DirectAccess::Never };
-    let options = FileDeviceOptions { direct, ..Default::default() };
-    let device = FileDevice::open("/proc/self/fd/0", &options)?;
-    let counted = Arc::new(RecordingDevice::counting(device));
-    let mut stack: Stack = Box::new(counted.clone());
-    for layer in layers.iter().rev() {
-        stack = layer::read(layer).map_err(io::Error::other)?(stack);
+    let talk = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let mut replies = talk.try_clone()?;
+    let mut say = move |reply: &Reply| {
+        let mut line = serde_json::to_vec(reply)?;
+        line.push(b'\n');
+        replies.write_all(&line)
+    };
+    let mut serving = Serving { point, ..Serving::default() };
+    for line in BufReader::new(talk).lines() {
+        let reply = serde_json::from_str(&line?)
+            .map_err(io::Error::other)
+            .and_then(|ask| serving.answer(ask))
+            .unwrap_or_else(|error| Reply::Failed { message: error.to_string() });
+        say(&reply)?;
     }
-    let server = Arc::new(Server::mount(stack, point)?);
-    for _ in 0..THREADS {
-        let server = server.clone();
-        std::thread::Builder::new().name("serve".into()).spawn(move || {
-            // A delay is to be as long as it was asked for.
-            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-            if let Err(error) = server.serve() {
-                eprintln!("kurabe serve: {error}");
-            }
-        })?;
-    }
-    let mut talk = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    talk.write_all(&server.stack().block_size().to_ne_bytes())?;
-    talk.read_to_end(&mut Vec::new())?;
-    let counts = counted.counts();
-    write!(
-        talk,
+    say(&Reply::Ended { said: serving.counted.map(|device| counts_text(&device)) })
+}
+
+fn counts_text(device: &CountingDevice<FileDevice>) -> String {
+    let counts = device.counts();
+    format!(
         "below its layers the device had {} reads ({} bytes), {} writes ({} bytes), {} flushes",
         counts.reads, counts.read_bytes, counts.writes, counts.written_bytes, counts.flushes
     )
+}
+
+/// The server's side.
+struct Serving<'a> {
+    point: &'a Path,
+    /// What is served, once something is.
+    top: Option<Arc<Changeable>>,
+    counted: Option<Arc<CountingDevice<FileDevice>>>,
+    recorder: Option<Arc<Recorder<Disk>>>,
+    recording: Option<Arc<Recording>>,
+    /// The states of the recording on a disk that keeps its word, and on one that does not.
+    states: Vec<(Flushes, States)>,
+}
+
+impl Default for Serving<'_> {
+    fn default() -> Self {
+        Serving {
+            point: Path::new(""),
+            top: None,
+            counted: None,
+            recorder: None,
+            recording: None,
+            states: Vec::new(),
+        }
+    }
+}
+
+impl Serving<'_> {
+    fn answer(&mut self, ask: Ask) -> io::Result<Reply> {
+        match ask {
+            Ask::Layers { layers } => {
+                // Memory is opened through the page cache, which it is.
+                let flags = rustix::fs::fcntl_getfl(io::stdin())?;
+                let is_direct = flags.contains(OFlags::DIRECT);
+                let direct = if is_direct { DirectAccess::Require } else { DirectAccess::Never };
+                let options = FileDeviceOptions { direct, ..Default::default() };
+                let device = FileDevice::open("/proc/self/fd/0", &options)?;
+                let counted = Arc::new(CountingDevice::new(device));
+                self.counted = Some(counted.clone());
+                let mut stack: Stack = Box::new(counted);
+                for layer in layers.iter().rev() {
+                    stack = layer::read(layer).map_err(io::Error::other)?(stack);
+                }
+                self.serve(stack)
+            }
+            Ask::Record { size_bytes } => {
+                let disk = Disk::over(Arc::new(Stale::new(size_bytes)));
+                let recorder = Arc::new(Recorder::new(disk, input()?));
+                self.recorder = Some(recorder.clone());
+                self.serve(Box::new(recorder))
+            }
+            Ask::Open { log } => {
+                let recording = Recording::open(log, input()?).map_err(io::Error::other)?;
+                self.recording = Some(Arc::new(recording));
+                Ok(Reply::Done)
+            }
+            Ask::Acknowledge { text } => {
+                self.recorder()?.acknowledge(&text);
+                Ok(Reply::Done)
+            }
+            Ask::Now => Ok(Reply::Now { instant: self.recorder()?.now() }),
+            Ask::Log => {
+                let recording = Arc::new(self.recorder()?.recording());
+                let log = recording.log.clone();
+                self.recording = Some(recording);
+                Ok(Reply::Log { log })
+            }
+            Ask::Cut { state, flushes } => {
+                let disk = self.states(flushes)?.disk(&state);
+                self.serve(Box::new(disk))
+            }
+        }
+    }
+
+    fn recorder(&self) -> io::Result<&Recorder<Disk>> {
+        self.recorder.as_deref().ok_or_else(nothing)
+    }
+
+    fn states(&mut self, flushes: Flushes) -> io::Result<&States> {
+        let recording = self.recording.as_ref().ok_or_else(nothing)?;
+        let known = self.states.iter().position(|(of, _)| *of == flushes);
+        let at = known.unwrap_or_else(|| {
+            let before = Arc::new(Stale::new(recording.log.sectors * crash::SECTOR_BYTES));
+            self.states.push((flushes, States::new(recording.clone(), before, flushes)));
+            self.states.len() - 1
+        });
+        Ok(&self.states[at].1)
+    }
+
+    /// Serves a stack, in the place of the one before.
+    fn serve(&mut self, stack: Stack) -> io::Result<Reply> {
+        let block_size_bytes = stack.block_size();
+        match &self.top {
+            Some(top) => *top.0.write().expect("no layer panics") = stack,
+            None => {
+                let top = Arc::new(Changeable(RwLock::new(stack)));
+                let server = Arc::new(Server::mount(Box::new(top.clone()), self.point)?);
+                for _ in 0..THREADS {
+                    let server = server.clone();
+                    std::thread::Builder::new().name("serve".into()).spawn(move || {
+                        // A delay is to be as long as it was asked for.
+                        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+                        if let Err(error) = server.serve() {
+                            eprintln!("kurabe serve: {error}");
+                        }
+                    })?;
+                }
+                self.top = Some(top);
+            }
+        }
+        Ok(Reply::Served { block_size_bytes })
+    }
+}
+
+fn nothing() -> io::Error {
+    io::Error::other("nothing was recorded")
+}
+
+/// The file that came in.
+fn input() -> io::Result<File> {
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}
+
+/// A stack in the place of which another can be put while nobody uses it. Their sizes are equal.
+struct Changeable(RwLock<Stack>);
+
+impl Changeable {
+    fn with<T>(&self, act: impl FnOnce(&Stack) -> T) -> T {
+        act(&self.0.read().expect("no layer panics"))
+    }
+}
+
+impl BlockDevice for Changeable {
+    fn len(&self) -> u64 {
+        self.with(|stack| stack.len())
+    }
+    fn block_size(&self) -> u32 {
+        self.with(|stack| stack.block_size())
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.with(|stack| stack.read_at(buffer, offset))
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.with(|stack| stack.write_at(buffer, offset))
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.with(|stack| stack.flush())
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.with(|stack| stack.discard(offset, length))
+    }
+    fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.with(|stack| stack.zero_range(offset, length))
+    }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use loads::durable::drop_kernel_caches;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::{FileSystem, Instance, Stage, Tool};
 use crate::host_proc::HostProc;
@@ -97,11 +97,16 @@ impl KernelInstance {
         words
     }
 
-    fn mount_words(&self) -> Vec<String> {
+    fn mount_options(&self) -> Vec<String> {
         let mut options = self.stage.mount_options.clone();
         if !self.stage.discard {
             options.extend(self.mount_options_without_discard.iter().map(ToString::to_string));
         }
+        options
+    }
+
+    fn mount_words(&self) -> Vec<String> {
+        let options = self.mount_options();
         let mut words = vec!["mount".to_string(), "-t".into(), self.name.into()];
         if !options.is_empty() {
             words.extend(["-o".into(), options.join(",")]);
@@ -154,6 +159,21 @@ impl Instance for KernelInstance {
         make_mount_point(&self.stage.mount_point())?;
         tools.expect(&self.mount_words(), "mount failed")?;
         self.mounted = true;
+        Ok(())
+    }
+
+    fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        let point = self.stage.mount_point();
+        make_mount_point(&point)?;
+        let (flags, data) = mount_flags(&self.mount_options());
+        let data = std::ffi::CString::new(data).ok();
+        let mounted =
+            rustix::mount::mount(&self.stage.node, &point, self.name, flags, data.as_deref());
+        match mounted {
+            Ok(()) => self.mounted = true,
+            // Which may know an option that the kernel does not, and says best what is wrong.
+            Err(_) => self.mount(tools)?,
+        }
         Ok(())
     }
 
@@ -214,6 +234,33 @@ impl Drop for KernelInstance {
             let _ = rustix::mount::unmount(self.stage.mount_point(), UnmountFlags::DETACH);
         }
     }
+}
+
+/// What mount(2) is given for options as mount(8) takes them: the flags, and what the file system
+/// reads itself.
+fn mount_flags(options: &[String]) -> (MountFlags, String) {
+    let mut flags = MountFlags::empty();
+    let mut others = Vec::new();
+    for option in options.iter().flat_map(|options| options.split(',')) {
+        flags |= match option {
+            "defaults" | "rw" => MountFlags::empty(),
+            "ro" => MountFlags::RDONLY,
+            "noatime" => MountFlags::NOATIME,
+            "nodiratime" => MountFlags::NODIRATIME,
+            "relatime" => MountFlags::RELATIME,
+            "strictatime" => MountFlags::STRICTATIME,
+            "sync" => MountFlags::SYNCHRONOUS,
+            "dirsync" => MountFlags::DIRSYNC,
+            "nosuid" => MountFlags::NOSUID,
+            "nodev" => MountFlags::NODEV,
+            "noexec" => MountFlags::NOEXEC,
+            other => {
+                others.push(other);
+                MountFlags::empty()
+            }
+        };
+    }
+    (flags, others.join(","))
 }
 
 /// Makes an empty directory to mount on.

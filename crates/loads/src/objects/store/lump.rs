@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ::lump::{CreateOptions, Durability, Error, Geometry, OpenOptions, Value};
-use block::{BlockDevice, DirectAccess, FileDevice, FileDeviceOptions, RecordingDevice};
+use block::{BlockDevice, CountingDevice, DirectAccess, FileDevice, FileDeviceOptions};
 
 use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOptions};
 
@@ -86,7 +86,7 @@ fn opened(
     below: Arc<dyn BlockDevice>,
     options: &StoreOptions,
 ) -> Result<Box<dyn Store>, StoreError> {
-    let device = Arc::new(RecordingDevice::counting(below));
+    let device = Arc::new(CountingDevice::new(below));
     let store = ::lump::Store::open(device.clone(), &OpenOptions::default()).map_err(failure)?;
     let durability =
         if options.sync_every_put { Durability::Durable } else { Durability::Buffered };
@@ -103,7 +103,7 @@ fn failure(error: Error) -> StoreError {
 
 struct Lump {
     store: ::lump::Store,
-    device: Arc<RecordingDevice<Arc<dyn BlockDevice>>>,
+    device: Arc<CountingDevice<Arc<dyn BlockDevice>>>,
     durability: Durability,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::MemoryDevice;
 #[cfg(feature = "cannyls")]
-use block::{Event, RecordingDevice};
+use crash::{Operation, Recorder, Request};
 
 use super::*;
 
@@ -110,12 +110,13 @@ fn an_unknown_store_is_told_the_nearest() {
 #[test]
 fn cannyls_flushes_once_a_put_when_asked_and_hardly_otherwise() {
     for (sync_every_put, flushes) in [(true, 100), (false, 0)] {
-        let recording = Arc::new(RecordingDevice::new(MemoryDevice::new(16 << 20, 512)));
+        let recording = Arc::new(Recorder::in_memory(MemoryDevice::new(16 << 20, 512)).unwrap());
         let place = Place::Open(Arc::clone(&recording) as Arc<dyn BlockDevice>);
         let options = StoreOptions { sync_every_put, ..StoreOptions::default() };
         let store = (kind("cannyls").unwrap().create)(&place, &options).unwrap();
         let count = || {
-            recording.events().iter().filter(|event| matches!(event, Event::Flush { .. })).count()
+            let requests = recording.recording().log.requests;
+            requests.iter().filter(|request| request.operation == Operation::Flush).count()
         };
         let before = count();
         let mut session = store.session().unwrap();
@@ -132,11 +133,11 @@ fn cannyls_is_made_whole_up_to_where_its_first_object_begins() {
     for (block_size_bytes, journal_bytes) in
         [(512, 0), (4096, 0), (512, 3_000_001), (4096, 5 << 20)]
     {
-        let recording = Arc::new(RecordingDevice::new(MemoryDevice::new(16 << 20, 512)));
+        let recording = Arc::new(Recorder::in_memory(MemoryDevice::new(16 << 20, 512)).unwrap());
         let place = Place::Open(Arc::clone(&recording) as Arc<dyn BlockDevice>);
         let options = StoreOptions { block_size_bytes, journal_bytes, ..StoreOptions::default() };
         let store = (kind("cannyls").unwrap().create)(&place, &options).unwrap();
-        let made = recording.events();
+        let made = recording.recording().log.requests;
         let mut writes: Vec<(u64, u64)> = made.iter().filter_map(write_of).collect();
         writes.sort_unstable();
         // Without a gap, and durable.
@@ -145,13 +146,14 @@ fn cannyls_is_made_whole_up_to_where_its_first_object_begins() {
             end.max(offset + length)
         });
         assert!(end > journal_bytes && end < 2 * journal_bytes + (1 << 20), "{end}");
-        assert!(matches!(made.last(), Some(Event::Flush { .. })), "{made:?}");
+        assert!(made.last().is_some_and(|last| last.operation == Operation::Flush), "{made:?}");
         let made_of: u64 = writes.iter().map(|(_, length)| length).sum();
         assert_eq!(store.written_bytes(), Some(made_of));
 
         let mut session = store.session().unwrap();
         put(session.as_mut(), 0, &[1; 700], false);
-        let first = recording.events()[made.len()..].iter().find_map(write_of).unwrap();
+        let first =
+            recording.recording().log.requests[made.len()..].iter().find_map(write_of).unwrap();
         assert_eq!(first.0, end);
         assert_eq!(store.written_bytes(), Some(made_of + first.1));
     }
@@ -159,11 +161,9 @@ fn cannyls_is_made_whole_up_to_where_its_first_object_begins() {
 
 /// Offset and length of a write.
 #[cfg(feature = "cannyls")]
-fn write_of(event: &Event) -> Option<(u64, u64)> {
-    match event {
-        Event::Write { offset, bytes } => Some((*offset, bytes.len() as u64)),
-        _ => None,
-    }
+fn write_of(request: &Request) -> Option<(u64, u64)> {
+    let bytes = |sectors| sectors * crash::SECTOR_BYTES;
+    (request.operation == Operation::Write).then(|| (bytes(request.sector), bytes(request.sectors)))
 }
 
 #[cfg(feature = "cannyls")]
