@@ -128,9 +128,8 @@ impl Session {
         let forecast = analysis.forecast.filter(|forecast| forecast.open > 0)?;
         let directory = self.writer.directory().path().display().to_string();
         let more = forecast.more().unwrap_or(self.plan.stop_rule.max_blocks);
-        let range = forecast.blocks.map_or(String::new(), |_| format!("{forecast}: "));
         Some(format!(
-            "{} of {} comparisons are open; {range}kurabe resume {directory} --more {more}",
+            "{} of {} comparisons are open; to go on: kurabe resume {directory} --more {more}",
             forecast.open, forecast.comparisons
         ))
     }

@@ -42,13 +42,13 @@ pub fn answer(source: &Source) -> Vec<Block> {
         several => {
             blocks.push(Block::table("Overview", overview(several, plan)));
             blocks.push(Block::Text(legend(plan)));
-            blocks.extend(several.iter().map(|one| Block::Answer(short_sentence(one, plan))));
+            blocks.extend(short_sentences(several, plan).into_iter().map(Block::Answer));
         }
     }
     blocks.extend(pictures(source));
     blocks.push(Block::Text(certainty(source)));
     blocks.extend(analysis.gates.iter().map(|gate| Block::Text(gate_text(gate))));
-    blocks.extend(profile::line(plan, analysis).map(Block::Warning));
+    blocks.extend(profile::line(plan).map(Block::Warning));
     blocks.extend(warnings(source));
     blocks.extend(sessions::sentence(&sessions::sessions(source)).map(Block::Note));
     blocks
@@ -136,14 +136,25 @@ fn half_width(low: f64, high: f64) -> String {
     if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// The verdicts on one of several loads, without the numbers, which stand above.
+/// The verdicts on each of several loads, without the numbers, which stand above; loads of which the
+/// same is said stand together.
+fn short_sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for workload in workloads {
+        let said = short_sentence(workload, plan);
+        match groups.iter_mut().find(|(known, _)| *known == said) {
+            Some((_, names)) => names.push(workload.workload.clone()),
+            None => groups.push((said, vec![workload.workload.clone()])),
+        }
+    }
+    groups.into_iter().map(|(said, names)| format!("{}: {said}", text::list(&names))).collect()
+}
+
 fn short_sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
-    let name = &workload.workload;
-    let baseline = plan.baseline_label();
     let mut lost = checks::lost(workload);
     if let Some(why) = nothing_to_compare(workload, plan) {
         lost.extend(why);
-        return format!("{name}: {}", lost.join(" "));
+        return lost.join(" ");
     }
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for comparison in by_verdict(workload) {
@@ -164,7 +175,7 @@ fn short_sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
         .collect();
     parts.extend(without_figure(workload));
     lost.extend(ended(parts.join(", ")));
-    format!("{name}, against {baseline}: {}", lost.join(" "))
+    lost.join(" ")
 }
 
 /// Who wins, by how much, how sure, of a result of one load.

@@ -1,13 +1,10 @@
 //! How much of a study ran: the line that stands above all numbers of a quick profile.
 
-use lab::analysis::Analysis;
 use lab::plan::Plan;
-
-use crate::tables;
 
 /// The line that says that a part of the study ran, which part, and how all of it runs. None where
 /// all of it ran.
-pub fn line(plan: &Plan, analysis: &Analysis) -> Option<String> {
+pub fn line(plan: &Plan) -> Option<String> {
     let study = &plan.study;
     let reduced = study.reduced.as_ref()?;
     let kind = if reduced.quick { "Quick profile" } else { "Scaled" };
@@ -16,10 +13,5 @@ pub fn line(plan: &Plan, analysis: &Analysis) -> Option<String> {
         Some(whole) => format!(" on {} instead of {whole}", study.device),
         None => String::new(),
     };
-    Some(format!(
-        "{kind}, not the {size}: {}; {}{device}; {}.",
-        reduced.shares(study),
-        tables::all_blocks_text(analysis.workloads.iter()),
-        reduced.remedy
-    ))
+    Some(format!("{kind}, not the {size}: {}{device}; {}.", reduced.shares(study), reduced.remedy))
 }
