@@ -269,14 +269,7 @@ impl Generator for ObjectsLoad {
                 Ok(LoadReport { asides, ..translated })
             }
             Outcome::Cancelled => Err("stopped".into()),
-            Outcome::Failed(failure) => {
-                let difference = failure
-                    .difference
-                    .as_ref()
-                    .map(|difference| format!("\n{difference}"))
-                    .unwrap_or_default();
-                Err(format!("{}: {}{difference}", failure.during, failure.message))
-            }
+            Outcome::Failed(failure) => Err(format!("{}: {}", failure.during, failure.message)),
         }
     }
 }
@@ -356,7 +349,7 @@ fn translate(mut report: Report) -> LoadReport {
     let mut findings = Vec::new();
     if let Some(checked) = &report.verification {
         findings.push(format!(
-            "verified: {} objects on Get, {} on Delete, {} in the sweep at the end; no mismatch",
+            "compared: {} objects on Get, {} on Delete, {} in the sweep at the end",
             checked.gets, checked.deletes, checked.swept_objects
         ));
     }
@@ -374,6 +367,7 @@ fn translate(mut report: Report) -> LoadReport {
             value: (report.elapsed_ns + report.sync_ns) as f64,
             unit: Unit::Nanoseconds,
         }],
+        checks: report.check.take().into_iter().collect(),
         latencies,
         series,
         findings,

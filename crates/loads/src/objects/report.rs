@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use vocabulary::check::{Check, CheckVerdict};
 
-use super::contents::Difference;
 use super::plan::{Fit, Plan};
 use super::store::StoreOptions;
 use crate::latency::{KindSummary, Series, Summary};
@@ -66,6 +66,9 @@ pub struct Report {
     pub histogram_log: String,
     /// What was compared, when that was asked for.
     pub verification: Option<Verification>,
+    /// Whether the store answered as the program expects: with what was put, when that was asked for,
+    /// or else whether what was put is there. Absent of a store that keeps nothing.
+    pub check: Option<Check>,
 }
 
 /// How a run ended.
@@ -78,7 +81,7 @@ pub enum Outcome {
     TimeLimit,
     /// The caller ended it.
     Cancelled,
-    /// A command failed, or what was read was wrong.
+    /// A command failed.
     Failed(Failure),
 }
 
@@ -91,8 +94,41 @@ pub struct Failure {
     pub during: String,
     /// Whether the store had no room left.
     pub store_is_full: bool,
-    /// The difference, when what was read was wrong.
-    pub difference: Option<Difference>,
+}
+
+/// What was looked at while a program ran, and what of it was wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Answers of the store that were looked at.
+    pub tried: u64,
+    /// Of these, the wrong ones.
+    pub violated: u64,
+    /// The first of them in words, with when it was found on the run's clock.
+    pub first: Option<(u64, String)>,
+}
+
+impl Checked {
+    /// One more answer was looked at, with what was wrong about it.
+    pub fn count(&mut self, at_ns: u64, wrong: Result<(), String>) {
+        self.tried += 1;
+        if let Err(wrong) = wrong {
+            self.violated += 1;
+            self.first.get_or_insert((at_ns, wrong));
+        }
+    }
+
+    /// Adds what another thread looked at.
+    pub fn merge(&mut self, other: Checked) {
+        self.tried += other.tried;
+        self.violated += other.violated;
+        self.first = [self.first.take(), other.first].into_iter().flatten().min();
+    }
+
+    /// The check of this name.
+    pub fn named(self, name: &str) -> Check {
+        let Checked { tried, violated, first } = self;
+        Check { tried, violated, first: first.map(|(_, words)| words), ..Check::new(name) }
+    }
 }
 
 /// What was compared with what was put.
@@ -106,14 +142,16 @@ pub struct Verification {
     pub swept_objects: u64,
     /// Bytes compared in all.
     pub bytes: u64,
-    /// Whether the sweep at the end took place and found every object and no other.
+    /// Whether the sweep at the end took place.
     pub complete: bool,
 }
 
 impl Report {
-    /// Whether the run ended well: to its end or limit, without a failure or a difference.
+    /// Whether the run ended well: to its end or limit, without a failure or a wrong answer.
     pub fn is_success(&self) -> bool {
+        let is_violated = |check: &Check| check.verdict() == CheckVerdict::Violated;
         matches!(self.outcome, Outcome::Completed | Outcome::TimeLimit)
+            && !self.check.as_ref().is_some_and(is_violated)
             && self.verification.as_ref().is_none_or(|verification| verification.complete)
     }
 

@@ -13,10 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
 
+use vocabulary::check::CONTENTS;
+
 use super::feed::{Feed, SharedFeed, Stop};
 use super::plan::{Fit, Plan};
 use super::program::Program;
-use super::report::{Failure, Outcome, Report, Verification};
+use super::report::{Checked, Failure, Outcome, Report, Verification};
 use super::store::{self, Place, Store, StoreError, StoreKind, StoreOptions};
 use super::stream::Stream;
 use crate::durable::WholeSync;
@@ -111,6 +113,9 @@ pub enum RunError {
     },
 }
 
+/// The check of a run that does not verify: what was put is there, with its length.
+pub const PRESENCE: &str = "presence";
+
 /// How often the caller hears of the progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -179,6 +184,11 @@ pub fn run(
     drop(store);
     let again = Again { kind, place, options: &store_options };
     let verification = measured.sweep(&again, options, clock, progress);
+    let name = if options.verify { CONTENTS } else { PRESENCE };
+    let check = std::mem::take(&mut measured.checked).named(name);
+    // Without verifying a program may have nothing to look at.
+    let check =
+        Some(check).filter(|check| kind.keeps_contents && (options.verify || check.tried > 0));
 
     let mut histogram_log = Vec::new();
     measured
@@ -209,6 +219,7 @@ pub fn run(
         series: measured.recording.series(),
         histogram_log: String::from_utf8(histogram_log).expect("the log is plain text"),
         verification,
+        check,
     })
 }
 
@@ -261,7 +272,7 @@ impl Measured {
             progress(&Progress { commands, expected, elapsed_ns, phase: Phase::Sweeping })
         };
         let sweep = Sweep { stream: &self.stream, salt: options.salt };
-        match sweep.carry_out(again, &mut verification, tick) {
+        match sweep.carry_out(again, &mut verification, &mut self.checked, tick) {
             Ok(ControlFlow::Continue(())) => verification.complete = true,
             Ok(ControlFlow::Break(())) => self.outcome = Outcome::Cancelled,
             Err(failure) => self.outcome = Outcome::Failed(*failure),
@@ -415,6 +426,7 @@ struct Measured {
     bytes_written: u64,
     bytes_read: u64,
     verification: Verification,
+    checked: Checked,
 }
 
 impl Run<'_> {
@@ -497,6 +509,7 @@ fn merged(worked: Vec<Worked>, feed: Feed<'_>) -> Measured {
         sum.verification.gets += thread.verification.gets;
         sum.verification.deletes += thread.verification.deletes;
         sum.verification.bytes += thread.verification.bytes;
+        sum.checked.merge(thread.checked);
     }
     Measured {
         recording: Recording::merged(recordings),
@@ -507,6 +520,7 @@ fn merged(worked: Vec<Worked>, feed: Feed<'_>) -> Measured {
         bytes_written: sum.bytes_written,
         bytes_read: sum.bytes_read,
         verification: sum.verification,
+        checked: sum.checked,
     }
 }
 
@@ -515,7 +529,6 @@ fn failure(during: &str, error: StoreError) -> Failure {
         message: error.to_string(),
         during: during.to_owned(),
         store_is_full: matches!(error, StoreError::Full(_)),
-        difference: None,
     }
 }
 

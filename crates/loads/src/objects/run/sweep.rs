@@ -1,12 +1,13 @@
 //! The comparison at the end of a run: everything that should be in the store, and nothing else.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use super::worker::compare;
+use super::worker::{Wrong, compare};
 use super::{PROGRESS_INTERVAL, failure};
 use crate::objects::contents::Identity;
-use crate::objects::report::{Failure, Verification};
-use crate::objects::store::{Place, Store, StoreKind, StoreOptions};
+use crate::objects::report::{Checked, Failure, Verification};
+use crate::objects::store::{Place, Store, StoreError, StoreKind, StoreOptions};
 use crate::objects::stream::Stream;
 
 /// How the store is opened again.
@@ -28,20 +29,36 @@ impl Sweep<'_> {
         &self,
         again: &Again<'_>,
         verification: &mut Verification,
+        checked: &mut Checked,
         tick: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Box<Failure>> {
-        let failed = |during: &str, error| Box::new(failure(during, error));
-        let store = (again.kind.open)(again.place, again.options)
-            .map_err(|error| failed("opening again", error))?;
-        self.compare_keys(store.as_ref())?;
-        let mut session = store.session().map_err(|error| failed("opening a session", error))?;
+        const DURING: &str = "the sweep at the end";
+        let failed = |error| Box::new(failure(DURING, error));
+        // What was found before the sweep came first.
+        let mut count = |wrong: Wrong| {
+            checked.count(u64::MAX, wrong.map_err(|wrong| format!("{DURING}: {wrong}")));
+        };
+        let live = || self.stream.live().iter();
+        let store = match (again.kind.open)(again.place, again.options) {
+            // A store that cannot be opened again has lost all that it had.
+            Err(error @ StoreError::Failed(_)) => {
+                live()
+                    .for_each(|_| count(Err(format!("the store cannot be opened again: {error}"))));
+                return Ok(ControlFlow::Continue(()));
+            }
+            opened => opened.map_err(failed)?,
+        };
+        let unlisted = self.compare_keys(store.as_ref(), &mut count).map_err(failed)?;
+        let mut session = store.session().map_err(failed)?;
         let mut told = std::time::Instant::now();
-        for object in self.stream.live().iter() {
-            let during = "the sweep at the end";
+        for object in live() {
             let identity = Identity { salt: self.salt, key: object.key, version: object.version };
             let size = self.stream.size_of(object);
-            let found = session.get(object.key).map_err(|error| failed(during, error))?;
-            compare(&identity, size, found, true, || during.to_owned())?;
+            let wrong = compare(&identity, size, session.get(object.key), true).map_err(failed)?;
+            count(match unlisted.contains(&object.key) {
+                true => wrong.and(Err(format!("object {} is not listed", object.key))),
+                false => wrong,
+            });
             verification.swept_objects += 1;
             verification.bytes += size;
             if told.elapsed() > PROGRESS_INTERVAL {
@@ -54,30 +71,27 @@ impl Sweep<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The store must have the keys of the live objects and no others.
-    fn compare_keys(&self, store: &dyn Store) -> Result<(), Box<Failure>> {
-        let during = "listing the keys after opening again";
-        let found = store.keys().map_err(|error| Box::new(failure(during, error)))?;
-        let mut found = found.into_iter();
-        let mut expected = self.stream.live().iter().map(|object| object.key);
-        loop {
-            let message = match (expected.next(), found.next()) {
-                (None, None) => return Ok(()),
-                (Some(expected), Some(found)) if expected == found => continue,
-                (Some(expected), Some(found)) if expected > found => {
-                    format!("object {found} is there again, though it was deleted")
-                }
-                (Some(expected), _) => format!("object {expected} is missing"),
-                (None, Some(found)) => {
-                    format!("object {found} is there, though it was deleted or never put")
-                }
-            };
-            return Err(Box::new(Failure {
-                message,
-                during: during.to_owned(),
-                store_is_full: false,
-                difference: None,
-            }));
+    /// Counts the keys that the store has and should not have; returns those that it should have and
+    /// has not.
+    fn compare_keys(
+        &self,
+        store: &dyn Store,
+        count: &mut dyn FnMut(Wrong),
+    ) -> Result<BTreeSet<u64>, StoreError> {
+        let mut found = store.keys()?.into_iter().peekable();
+        let mut unlisted = BTreeSet::new();
+        let mut risen = |key: u64| {
+            count(Err(format!("object {key} is there, though it was deleted or never put")));
+        };
+        for object in self.stream.live().iter() {
+            while let Some(key) = found.next_if(|key| *key < object.key) {
+                risen(key);
+            }
+            if found.next_if_eq(&object.key).is_none() {
+                unlisted.insert(object.key);
+            }
         }
+        found.for_each(risen);
+        Ok(unlisted)
     }
 }

@@ -218,28 +218,28 @@ fn a_single_wrong_byte_is_named() {
             }
         })
     };
-    for (text, during) in [
-        ("Command { 30.times { New(20K); Get; }; }", "Get of object"),
-        ("Command { 30.times { New(20K); }; 30.times { Delete; }; }", "Delete of object"),
-        ("Command { 30.times { New(20K); }; }", "the sweep at the end"),
+    for (text, during, tried) in [
+        ("Command { 30.times { New(20K); Get; }; }", "Get of object", 60),
+        ("Command { 30.times { New(20K); }; 30.times { Delete; }; }", "Delete of object", 30),
+        ("Command { 30.times { New(20K); }; }", "the sweep at the end: object", 30),
     ] {
         let report =
             run(&program(text), &verified(), &spoiling(), "cannyls", &mut quietly).unwrap();
-        let Outcome::Failed(failure) = &report.outcome else {
-            panic!("{during}: {:?}", report.outcome);
-        };
-        assert!(failure.during.starts_with(during), "{failure:?}");
-        let difference = failure.difference.as_ref().unwrap();
-        assert_eq!(difference.offset, 12_345);
-        assert!((1..=30).contains(&difference.key));
-        assert_ne!(difference.expected, difference.found);
-        assert!(!report.is_success());
+        // It is a result: the run goes on, and what was wrong is counted.
+        assert_eq!(report.outcome, Outcome::Completed, "{during}");
+        let check = report.check.as_ref().unwrap();
+        assert_eq!((&*check.name, check.tried, check.violated), ("contents", tried, tried / 10));
+        let first = check.first.as_ref().unwrap();
+        assert!(first.starts_with(during) && first.contains(": byte 12345 of 20480 d"), "{first}");
+        assert!(!report.is_success() && report.verification.as_ref().unwrap().complete);
     }
     // Without verifying nobody looks.
     let text = program("Command { 30.times { New(20K); Get; }; }");
     let report = run(&text, &Options::default(), &spoiling(), "cannyls", &mut quietly).unwrap();
     assert_eq!(report.outcome, Outcome::Completed);
     assert!(report.verification.is_none() && report.is_success());
+    let check = report.check.as_ref().unwrap();
+    assert_eq!((&*check.name, check.tried, check.violated), ("presence", 30, 0));
 }
 
 #[test]
@@ -261,24 +261,32 @@ fn a_lost_object_is_missed_and_a_risen_one_is_noticed() {
     while let crate::objects::stream::Step::Command(_) = stream.next_step() {}
     let keys = store.keys().unwrap();
     let sweep = || {
-        Sweep { stream: &stream, salt: 0 }
-            .carry_out(
-                &Again { kind, place: &place, options: &options },
-                &mut Verification::default(),
-                &mut |_| ControlFlow::Continue(()),
-            )
-            .map(|_| ())
-            .map_err(|failure| failure.message)
+        let mut checked = Checked::default();
+        let again = Again { kind, place: &place, options: &options };
+        let mut tick = |_| ControlFlow::Continue(());
+        let swept = Sweep { stream: &stream, salt: 0 }.carry_out(
+            &again,
+            &mut Verification::default(),
+            &mut checked,
+            &mut tick,
+        );
+        assert_eq!(swept, Ok(ControlFlow::Continue(())));
+        (checked.tried, checked.violated, checked.first.map(|(_, words)| words))
     };
-    assert_eq!(sweep(), Ok(()));
+    assert_eq!(sweep(), (40, 0, None));
     let mut session = store.session().unwrap();
     let deleted = (1..=50).find(|key| !keys.contains(key)).unwrap();
     session.prepare(3, false).unwrap().copy_from_slice(b"abc");
     session.put(deleted).unwrap();
-    assert!(sweep().unwrap_err().starts_with(&format!("object {deleted} is there")));
-    session.delete(deleted).unwrap();
+    let (tried, violated, first) = sweep();
+    assert_eq!((tried, violated), (41, 1));
+    let said = format!("the sweep at the end: object {deleted} is there, though it was deleted");
+    assert!(first.unwrap().starts_with(&said));
     session.delete(keys[7]).unwrap();
-    assert_eq!(sweep(), Err(format!("object {} is missing", keys[7])));
+    assert_eq!((sweep().0, sweep().1), (41, 2));
+    session.delete(deleted).unwrap();
+    let said = format!("the sweep at the end: object {} is missing", keys[7]);
+    assert_eq!(sweep(), (40, 1, Some(said)));
 }
 
 #[test]
@@ -437,10 +445,11 @@ fn a_store_that_contradicts_the_program_is_caught_without_verifying_too() {
         let text = program(&format!("Command {{ 2.times {{ New(1); }}; {statement}; }}"));
         let (clock, hand) = Clock::by_hand();
         let measured = measure_by(clock, &Liar(hand), &text, true);
-        let Outcome::Failed(failure) = &measured.outcome else {
-            panic!("{statement}: {:?}", measured.outcome);
+        assert_eq!(measured.outcome, Outcome::Completed, "{statement}");
+        let Checked { tried: 1, violated: 1, first: Some((_, first)) } = &measured.checked else {
+            panic!("{statement}: {:?}", measured.checked);
         };
-        assert!(failure.message.contains(message), "{failure:?}");
+        assert!(first.starts_with(&statement[..3]) && first.contains(message), "{first}");
     }
 }
 

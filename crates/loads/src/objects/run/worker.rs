@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Run, failure};
 use crate::latency::{KindId, Recorder, Recording};
-use crate::objects::contents::{Difference, Identity};
+use crate::objects::contents::Identity;
 use crate::objects::feed::{SharedFeed, Task};
-use crate::objects::report::{Failure, Verification};
-use crate::objects::store::Session;
+use crate::objects::report::{Checked, Failure, Verification};
+use crate::objects::store::{Session, StoreError};
 use crate::objects::stream::{Command, Verb};
 
 /// What came of one thread.
@@ -22,6 +22,7 @@ pub(super) struct Worked {
     pub bytes_written: u64,
     pub bytes_read: u64,
     pub verification: Verification,
+    pub checked: Checked,
 }
 
 impl Worked {
@@ -116,11 +117,14 @@ impl<'a> Worker<'a> {
                 self.sum.bytes_read += bytes;
                 let identity = self.identity(command);
                 started_ns = clock.now_ns();
-                let found = self.session.get(command.key).map_err(failed)?;
+                let found = self.session.get(command.key);
                 ended_ns = clock.now_ns();
                 if self.run.keeps_contents {
                     let whole = self.run.options.verify;
-                    compare(&identity, command.size, found, whole, || described(command))?;
+                    let wrong = compare(&identity, command.size, found, whole).map_err(failed)?;
+                    self.sum.checked.count(ended_ns, of(command, wrong));
+                } else {
+                    found.map_err(failed)?;
                 }
                 if self.run.options.verify {
                     self.sum.verification.gets += 1;
@@ -128,18 +132,22 @@ impl<'a> Worker<'a> {
                 }
             }
             Verb::Delete => {
+                let mut wrong = Ok(());
                 if self.run.options.verify {
                     let identity = self.identity(command);
-                    let found = self.session.get(command.key).map_err(failed)?;
-                    compare(&identity, command.size, found, true, || described(command))?;
+                    let found = self.session.get(command.key);
+                    wrong = compare(&identity, command.size, found, true).map_err(failed)?;
                     self.sum.verification.deletes += 1;
                     self.sum.verification.bytes += command.size;
                 }
                 started_ns = clock.now_ns();
                 let existed = self.session.delete(command.key).map_err(failed)?;
                 ended_ns = clock.now_ns();
-                if !existed {
-                    return Err(wrong(command, "there was no such object".to_owned()));
+                if self.run.keeps_contents {
+                    if !existed {
+                        wrong = wrong.and(Err("there was no such object".into()));
+                    }
+                    self.sum.checked.count(ended_ns, of(command, wrong));
                 }
             }
             Verb::DeleteRange => {
@@ -147,10 +155,14 @@ impl<'a> Worker<'a> {
                 let keys = command.key..command.end_key;
                 let deleted = self.session.delete_range(keys).map_err(failed)?;
                 ended_ns = clock.now_ns();
-                if self.run.keeps_contents && deleted != command.before {
-                    let message =
-                        format!("{deleted} objects were deleted instead of {}", command.before);
-                    return Err(wrong(command, message));
+                if self.run.keeps_contents {
+                    let wrong = match command.before {
+                        expected if expected == deleted => Ok(()),
+                        expected => {
+                            Err(format!("{deleted} objects were deleted instead of {expected}"))
+                        }
+                    };
+                    self.sum.checked.count(ended_ns, of(command, wrong));
                 }
             }
             Verb::Sync => {
@@ -187,33 +199,34 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Compares what was read with what was put; only its length unless `whole`.
+/// What was wrong of an answer, for a check; nothing where it was right.
+pub(super) type Wrong = Result<(), String>;
+
+/// Compares what was read with what was put; only its length unless `whole`. An object that the
+/// store cannot read any more is lost.
+///
+/// # Errors
+///
+/// What says nothing of the object.
 pub(super) fn compare(
     identity: &Identity,
     size_bytes: u64,
-    found: Option<&[u8]>,
+    found: Result<Option<&[u8]>, StoreError>,
     whole: bool,
-    during: impl Fn() -> String,
-) -> Result<(), Box<Failure>> {
-    let Some(found) = found else {
-        return Err(Box::new(Failure {
-            message: format!("object {} is missing", identity.key),
-            during: during(),
-            store_is_full: false,
-            difference: None,
-        }));
+) -> Result<Wrong, StoreError> {
+    let key = identity.key;
+    let found = match found {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(Err(format!("object {key} is missing"))),
+        Err(error @ (StoreError::Failed(_) | StoreError::System { .. })) => {
+            return Ok(Err(format!("object {key} cannot be read: {error}")));
+        }
+        Err(error) => return Err(error),
     };
     if !whole && found.len() as u64 == size_bytes {
-        return Ok(());
+        return Ok(Ok(()));
     }
-    identity.check(size_bytes, found).map_err(|difference: Box<Difference>| {
-        Box::new(Failure {
-            message: difference.to_string(),
-            during: during(),
-            store_is_full: false,
-            difference: Some(*difference),
-        })
-    })
+    Ok(identity.check(size_bytes, found).map_err(|difference| difference.to_string()))
 }
 
 /// A command, for a message.
@@ -227,11 +240,7 @@ fn described(command: &Command) -> String {
     }
 }
 
-fn wrong(command: &Command, message: String) -> Box<Failure> {
-    Box::new(Failure {
-        message,
-        during: described(command),
-        store_is_full: false,
-        difference: None,
-    })
+/// What was wrong of a command's answer, with the command.
+fn of(command: &Command, wrong: Wrong) -> Wrong {
+    wrong.map_err(|wrong| format!("{}: {wrong}", described(command)))
 }
