@@ -25,10 +25,6 @@ pub struct Presentation {
     verbose: bool,
 }
 
-/// Where the rest is, for a reader of the answer.
-const REST: &str =
-    "Details: kurabe report RESULT --verbose. Pictures and environment: report.html.";
-
 impl Presentation {
     /// What the flags ask for; `style` is what a study file asks for.
     pub fn new(args: &ShowArgs, style: Option<&str>) -> Result<Presentation, Failure> {
@@ -62,7 +58,8 @@ impl Presentation {
         } else {
             let Source { plan, records, analysis, .. } = source;
             blocks.extend(publications::summary(plan, records, analysis));
-            blocks.push(Block::Text(REST.into()));
+            let name = shlex::try_quote(&source.name).unwrap_or_default();
+            blocks.push(Block::Text(format!("Details: kurabe report {name} --verbose.")));
         }
         document::terminal(&blocks, self.look.colour)
     }

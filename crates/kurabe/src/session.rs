@@ -128,10 +128,7 @@ impl Session {
         let forecast = analysis.forecast.filter(|forecast| forecast.open > 0)?;
         let directory = self.writer.directory().path().display().to_string();
         let more = forecast.more().unwrap_or(self.plan.stop_rule.max_blocks);
-        Some(format!(
-            "{} of {} comparisons are open; to go on: kurabe resume {directory} --more {more}",
-            forecast.open, forecast.comparisons
-        ))
+        Some(format!("to decide what is open: kurabe resume {directory} --more {more}"))
     }
 
     /// What is about to be compared.

@@ -109,6 +109,14 @@ impl DeviceName {
         Ok(DeviceName { layers, base: Base::Made { kind: kind.into(), size_bytes, directory } })
     }
 
+    /// The kind of what is made; none of what exists.
+    pub fn kind(&self) -> Option<&str> {
+        match &self.base {
+            Base::Made { kind, .. } => Some(kind),
+            Base::Existing(_) => None,
+        }
+    }
+
     /// The device with its size multiplied: rounded up to a quarter of a gibibyte and not below one
     /// (nor below what it was, when that is less). What exists stays as it is.
     pub fn scaled(mut self, factor: f64) -> DeviceName {

@@ -8,6 +8,7 @@
 
 use lab::analysis::Analysis;
 use lab::condition::{Outcome, unknown};
+use lab::device::DeviceName;
 use lab::judgement::Result as Measurements;
 use lab::plan::Plan;
 use lab::record::Record;
@@ -185,7 +186,7 @@ pub fn section(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
     }
     if !publication.tables.is_empty() {
         blocks.push(Block::Note(here(result)));
-        blocks.push(Block::Note("Ratios are paired within each block, so they need not be the quotient of the medians. Counts are of one trial (the mean of all); latencies are of all trials together. ?: too few blocks for a comparison.".into()));
+        blocks.push(Block::Note("Counts are of one trial (the mean of all); latencies are of all trials together. ?: too few blocks for a comparison.".into()));
     }
     blocks
 }
@@ -249,15 +250,17 @@ fn here(result: Measurements<'_>) -> String {
 /// What differs from the publication: what follows from the device that was used, then what the
 /// study's author says.
 fn differs(study: &Study) -> Vec<String> {
-    let (kind, rest) = study.device.split_once(':').unwrap_or((&study.device, ""));
     let on_directories = study.contenders.iter().all(|contender| !contender.needs_device());
-    let device = match kind {
+    let name = DeviceName::parse(&study.device);
+    let device = match name.as_ref().map(DeviceName::kind) {
         _ if on_directories => None,
-        "loop" => Some(format!(
-            "the device was an image file of {rest} on the host's file system: that file system, its disk and whatever else uses them are part of every number"
+        Ok(Some("loop")) => Some(format!(
+            "the device was an image file ({}) on the host's file system: that file system, its disk and whatever else uses them are part of every number",
+            study.device
         )),
-        "mem" => Some(format!(
-            "the device was an image of {rest} in memory: nothing here says anything about a disk"
+        Ok(Some("mem")) => Some(format!(
+            "the device lay in memory ({}): nothing here says anything about a disk",
+            study.device
         )),
         _ => None,
     };

@@ -2,6 +2,7 @@
 
 use lab::analysis::{Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis};
 use lab::condition::Gate;
+use lab::device::DeviceName;
 use lab::load::{Load, MatrixCell, OVERALL_OPERATION};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, TIME_METRIC, unfinished_block};
@@ -383,13 +384,14 @@ fn blocks_words((least, most): (u32, u32), begun: u32) -> String {
 
 /// What the trials stood on, in words.
 pub fn device_text(plan: &Plan) -> String {
-    match plan.study.device.split_once(':') {
-        _ if plan.study.contenders.iter().all(|contender| !contender.needs_device()) => {
-            "existing directories".into()
-        }
-        Some(("loop", _)) => format!("an image file ({})", plan.study.device),
-        Some(("mem", _)) => format!("memory ({})", plan.study.device),
-        _ => plan.study.device.clone(),
+    if plan.study.contenders.iter().all(|contender| !contender.needs_device()) {
+        return "existing directories".into();
+    }
+    let device = &plan.study.device;
+    match DeviceName::parse(device).as_ref().map(DeviceName::kind) {
+        Ok(Some("loop")) => format!("an image file ({device})"),
+        Ok(Some("mem")) => format!("memory ({device})"),
+        _ => device.clone(),
     }
 }
 

@@ -49,11 +49,6 @@ pub trait Kind: Sync {
     /// How it is written, with an example, for messages.
     fn notation(&self) -> &'static str;
 
-    /// Whether what it tells comes from a model rather than from hardware.
-    fn is_modelled(&self) -> bool {
-        false
-    }
-
     /// Reads what the user wants of it; `destroy` is what may be destroyed. Touches nothing.
     ///
     /// # Errors
