@@ -105,18 +105,18 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     };
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
-        check: result.check.clone(),
         check_directory: result.check_directory.clone(),
         check_timeout_ns: result.check_timeout_ns,
         states: args.states,
-        control_states: args.states.div_ceil(4).min(CONTROL_STATES_MAX),
+        control_states: control_states(args.states),
         seed: result.seed,
         data: PathBuf::new(),
         replay: None,
     };
     let setup = args.setup.as_ref().map(|line| shell(line));
     let timeout_ns = time("--timeout", &args.timeout)?;
-    let spec = spec(contenders[0].clone(), cuts, Load::of_command(command), setup, timeout_ns);
+    let workload = workload(Load::of_command(command), setup, result.check.clone());
+    let spec = spec(contenders[0].clone(), cuts, workload, timeout_ns);
     let path = args.out.clone().unwrap_or_else(default_directory);
     let directory = Directory::open_or_make(&path, 0o755)
         .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
@@ -281,7 +281,6 @@ fn replay(place: &str) -> Result<u8, Failure> {
     let state = serde_json::to_value(Replay { log, state: case.state.clone() });
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
-        check: result.check.clone(),
         check_directory: result.check_directory.clone(),
         check_timeout_ns: result.check_timeout_ns,
         states: 0,
@@ -291,7 +290,8 @@ fn replay(place: &str) -> Result<u8, Failure> {
         replay: Some(state.expect("a state has a JSON form")),
     };
     let load = Load::of_command(CommandLine::Words(Vec::new()));
-    let spec = spec(judged.contender.clone(), cuts, load, None, 0);
+    let workload = workload(load, None, result.check.clone());
+    let spec = spec(judged.contender.clone(), cuts, workload, 0);
     let report = Laboratory::open()?.carry_out(spec, &data).0.map_err(Failure::broken)?;
     let finding = &report.cases[0].finding;
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
@@ -356,23 +356,26 @@ impl Laboratory {
     }
 }
 
-fn spec(
-    contender: Contender,
-    cuts: PowerCuts,
-    load: Load,
-    setup: Option<CommandLine>,
-    timeout_ns: u64,
-) -> TrialSpec {
-    let workload = Workload {
+/// States of a control beside so many others.
+pub fn control_states(states: usize) -> usize {
+    states.div_ceil(4).min(CONTROL_STATES_MAX)
+}
+
+fn workload(load: Load, setup: Option<CommandLine>, check: CommandLine) -> Workload {
+    Workload {
         name: "power cuts".into(),
         why: None,
         setup,
         prepare: None,
         cleanup: None,
+        check: Some(check),
         ignore_failure: false,
         amount: None,
         load,
-    };
+    }
+}
+
+fn spec(contender: Contender, cuts: PowerCuts, workload: Workload, timeout_ns: u64) -> TrialSpec {
     TrialSpec {
         schema: SCHEMA_VERSION,
         trial: 0,
@@ -443,17 +446,16 @@ fn shell(text: &str) -> CommandLine {
     CommandLine::Shell { shell: vec!["sh".into()], line: text.into() }
 }
 
-/// The check, which takes two arguments more: as they are for a line that names them, else at its end.
+/// The check.
 fn line_of_check(text: &Option<String>) -> Result<CommandLine, Failure> {
     let text = text.as_deref().filter(|text| !text.trim().is_empty()).ok_or_else(|| {
         Failure::refused(
             "--check: is missing; give a command that gets DIRECTORY and FILE (the acknowledgements so far) and exits with 0 (ok), 1 (lost), 2 (corrupt) or 3 (unusable)",
         )
     })?;
-    let names_them = ["$1", "${1", "$2", "$@", "$*"].iter().any(|name| text.contains(name));
-    let line = if names_them { text.to_string() } else { format!("{text} \"$@\"") };
-    known_program(&shell(text), "--check")?;
-    Ok(shell(&line))
+    let line = shell(text);
+    known_program(&line, "--check")?;
+    Ok(line)
 }
 
 /// The load. It runs in the mounted directory; a program given by a path from here is taken from here.

@@ -241,6 +241,10 @@ pub struct LoadArgs {
     /// Run CMD after the measured command and its sync, before the unmount.
     #[arg(short, long, value_name = "CMD")]
     pub cleanup: Option<String>,
+    /// With --durability: CMD says whether what the load acknowledged is there after a power cut. It gets
+    /// the mounted directory and a file with the acknowledgements (docs/durability.md).
+    #[arg(long, value_name = "CMD")]
+    pub check: Option<String>,
     /// Count a trial also when the command exits with another code than 0.
     #[arg(short, long)]
     pub ignore_failure: bool,
@@ -276,6 +280,11 @@ pub struct StudyArgs {
     /// Let mkfs and mount discard; by default the device stays fully allocated.
     #[arg(long)]
     pub discard: bool,
+    /// Cut the power of each contender at many instants, in trials of their own that are not timed, and
+    /// ask --check what is left. So many states each. [default: 300]
+    #[arg(long, value_name = "STATES", num_args = 0..=1, require_equals = true,
+        default_missing_value = "300", value_parser = whole::<u32>)]
+    pub durability: Option<u32>,
     /// Run the load, and what comes before and after it, as this user instead of as root; it is
     /// given the root directory of each fresh file system. sudo and other setuid programs gain
     /// nothing in it. What needs the device itself (raw, minfs) cannot run so.
@@ -498,6 +507,7 @@ impl CompareArgs {
                 setup: line(&self.load.setup),
                 prepare: line(&self.load.prepare),
                 cleanup: line(&self.load.cleanup),
+                check: line(&self.load.check),
                 ignore_failure: self.load.ignore_failure,
                 ..WorkloadText::default()
             }],
@@ -522,6 +532,7 @@ impl StudyArgs {
         set(&mut text.device, &self.device);
         set(&mut text.on, &self.on);
         set(&mut text.user, &self.user);
+        set(&mut text.durability, &self.durability);
         set(&mut text.baseline, &self.baseline);
         set(&mut text.warmup, &self.warmup);
         set(&mut text.budget, &self.budget);

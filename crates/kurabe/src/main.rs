@@ -3,6 +3,7 @@
 mod crash;
 #[cfg(test)]
 mod documented;
+mod durability;
 mod executor;
 mod exit;
 mod flags;

@@ -189,6 +189,7 @@ fn command_problems(workload: &Workload) -> Vec<String> {
         ("prepare", workload.prepare.as_ref()),
         ("the command", command.as_ref()),
         ("cleanup", workload.cleanup.as_ref()),
+        ("check", workload.check.as_ref()),
     ] {
         let Some(line) = line else { continue };
         let problem =

@@ -181,6 +181,7 @@ fn commands(workload: &Workload) -> Vec<String> {
         ("prepare", workload.prepare.as_ref()),
         ("command", load.as_ref()),
         ("cleanup", workload.cleanup.as_ref()),
+        ("check", workload.check.as_ref()),
     ];
     let mut lines: Vec<String> = named
         .into_iter()

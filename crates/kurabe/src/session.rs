@@ -22,6 +22,7 @@ use trial::ledger::{self, Ledger};
 use trial::stop::Stop;
 use trust::Directory;
 
+use crate::durability;
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::guest_executor::GuestExecutor;
@@ -154,7 +155,8 @@ impl Session {
 
     /// Why no trial would be carried out, known before the device is filled for nothing.
     fn nothing_to_do(&self) -> Option<String> {
-        if runner::is_complete(&self.plan, &self.records) {
+        let has_open_cuts = !durability::open(&self.plan, &self.records).is_empty();
+        if runner::is_complete(&self.plan, &self.records) && !has_open_cuts {
             return Some(
                 "every trial of the plan has been carried out; nothing is left to do".into(),
             );
@@ -246,6 +248,20 @@ impl Session {
             &mut self.writer,
             &mut observer,
         );
+        if matches!(end, Ok(End::Complete)) {
+            let size_bytes = prepared.as_ref().map_or(0, |prepared| prepared.facts().size_bytes);
+            let records = &mut self.records;
+            let writer = &mut self.writer;
+            durability::cut_all(
+                &self.plan,
+                records,
+                size_bytes,
+                &mut executor,
+                writer,
+                progress,
+                &stopped,
+            )?;
+        }
         let left = executor.give_back();
         drop(executor);
         drop(prepared);

@@ -44,6 +44,36 @@ fn barriers_hold_and_without_them_what_was_acknowledged_is_lost() {
 }
 
 #[test]
+fn a_study_has_the_verdict_beside_its_times() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let compare =
+        |durability: &str, check: &str, out: &str, contenders: &[&str], gates: &[&str]| {
+            let flags = ["--device", "mem:64M", "--runs", "1", "--idle-wait", "1s", "--out", out];
+            let load = ["--setup", SETUP, "--check", check, durability, "--", LOAD];
+            site.run(&[&["compare"], contenders, &flags, gates, &load].concat())
+        };
+    let contenders = ["ext4", "nb: ext4 @ nobarrier"];
+    let gates = ["--gate", "ext4: durable", "--gate", "nb: durable"];
+    let ran = compare("--durability=24", CHECK, "judged", &contenders, &gates).expect(3);
+    assert!(ran.stdout.contains("durability held (0 of 24)"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("durability violated ("), "{}", ran.stdout);
+    assert!(ran.stdout.contains("gate 'nb: durable'"), "{}", ran.stdout);
+    // The timed trials stand as before, and nothing is left to do.
+    let lines = std::fs::read_to_string(site.work().join("judged/records.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 4, "{lines}");
+    let again = site.run(&["resume", "judged"]);
+    assert!(again.stderr.contains("nothing is left to do"), "{}", again.stderr);
+    // A check that sees no loss proves nothing, and says why.
+    let gates = ["--gate", "ext4: durable"];
+    let blind = compare("--durability=8", "true", "blind", &["ext4"], &gates).expect(4);
+    assert!(blind.stdout.contains("durability not tried"), "{}", blind.stdout);
+    site.expect_nothing_left();
+}
+
+#[test]
 fn what_proves_nothing_is_said() {
     if !root() {
         return;

@@ -72,9 +72,7 @@ pub struct TrialSpec {
 pub struct PowerCuts {
     /// Size of the device in bytes.
     pub size_bytes: u64,
-    /// The check; it gets the directory and the file of acknowledgements as its last arguments.
-    pub check: CommandLine,
-    /// Where the check runs.
+    /// Where the workload's check runs.
     pub check_directory: PathBuf,
     /// Bound on one check in ns.
     pub check_timeout_ns: u64,
@@ -168,6 +166,10 @@ pub struct Workload {
     /// Run after the run and its sync, before the unmount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<CommandLine>,
+    /// Says, after a power cut, whether what the load acknowledged is there: it gets the directory and
+    /// the file of acknowledgements as its last arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<CommandLine>,
     /// Whether a command that exits with another code than 0 still counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_failure: bool,

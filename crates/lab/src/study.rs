@@ -75,6 +75,9 @@ pub struct StudyText {
     /// Whether mkfs and mount may discard.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub discard: bool,
+    /// How many power cuts are tried of each contender and workload, beside the timed trials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durability: Option<u32>,
     /// Name of the user as whom the loads run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
@@ -172,6 +175,9 @@ pub struct Study {
     pub device: String,
     /// Whether mkfs and mount may discard.
     pub discard: bool,
+    /// How many power cuts are tried of each contender and workload, in trials that are not timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<u32>,
     /// Name of the user as whom the loads run; the one who runs kurabe when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
@@ -339,6 +345,7 @@ impl StudyText {
             left_out: Vec::new(),
             device: self.resolve_device()?,
             discard: self.discard,
+            durability: self.durability,
             user: self.user.clone(),
             seed: self.seed,
             blocks_min,

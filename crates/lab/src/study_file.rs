@@ -174,6 +174,7 @@ static STUDY: Level = Level {
         "device",
         "layers",
         "discard",
+        "durability",
         "user",
         "seed",
         "runs",

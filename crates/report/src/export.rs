@@ -315,6 +315,7 @@ mod tests {
             setup: None,
             prepare: None,
             cleanup: None,
+            check: None,
             ignore_failure: false,
             amount: None,
             load: Load::of_command(CommandLine::Words(vec!["make".into()])),

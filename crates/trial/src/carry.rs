@@ -22,6 +22,7 @@ use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
 use crate::command::{self, Bounds, End, Ran};
 use crate::control_group::ControlGroup;
+use crate::crash::ACK_VARIABLE;
 use crate::device::{Attached, Site, attach};
 use crate::enclosure::Enclosure;
 use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
@@ -461,6 +462,8 @@ impl Trial<'_> {
             (DIRECTORY_VARIABLE, directory_text.as_str()),
             ("KURABE_CONTENDER", &spec.contender.label),
             ("KURABE_TRIAL", &trial_text),
+            // What is acknowledged counts where the power is cut.
+            (ACK_VARIABLE, "/dev/null"),
         ];
         if talk.is_some() {
             // fio looks there for a file by whose name anybody could disturb it.

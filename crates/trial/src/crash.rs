@@ -262,7 +262,10 @@ impl<'t> Trial<'t> {
     fn record(&mut self, data: File) -> Result<Recorded, Failure> {
         let spec = self.spec;
         self.status("making the file system");
-        let disk = self.disks().record(self.cuts.size_bytes).map_err(served_failure)?;
+        let disk = self
+            .disks()
+            .record(self.cuts.size_bytes, &spec.contender.layers)
+            .map_err(served_failure)?;
         self.attach(disk)?;
         let mut tools = self.tools(None);
         let mut instance = self.file_system()?.begin(self.stage());

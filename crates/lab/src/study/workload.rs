@@ -44,6 +44,9 @@ pub struct WorkloadText {
     /// Run after the run and its sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<CommandText>,
+    /// Says, after a power cut, whether what the load acknowledged is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<CommandText>,
     /// Whether another exit code than 0 still counts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_failure: bool,
@@ -53,8 +56,18 @@ pub struct WorkloadText {
 }
 
 /// The keys of a workload that are none of its load's.
-const KEYS: &[&str] =
-    &["name", "why", "command", "shell", "setup", "prepare", "cleanup", "ignore-failure", "quick"];
+const KEYS: &[&str] = &[
+    "name",
+    "why",
+    "command",
+    "shell",
+    "setup",
+    "prepare",
+    "cleanup",
+    "check",
+    "ignore-failure",
+    "quick",
+];
 
 /// A command as written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,7 +108,9 @@ impl WorkloadText {
     }
 
     pub(super) fn commands(&self) -> impl Iterator<Item = &CommandText> {
-        [&self.command, &self.setup, &self.prepare, &self.cleanup].into_iter().flatten()
+        [&self.command, &self.setup, &self.prepare, &self.cleanup, &self.check]
+            .into_iter()
+            .flatten()
     }
 
     pub(super) fn resolve(
@@ -157,6 +172,7 @@ impl WorkloadText {
                 setup: optional("setup", &self.setup)?,
                 prepare: optional("prepare", &self.prepare)?,
                 cleanup: optional("cleanup", &self.cleanup)?,
+                check: optional("check", &self.check)?,
                 ignore_failure: self.ignore_failure,
                 load: Load::of_command(command),
                 amount: None,
@@ -248,6 +264,7 @@ impl WorkloadText {
             setup: line("setup", &self.setup)?,
             prepare: line("prepare", &self.prepare)?,
             cleanup: line("cleanup", &self.cleanup)?,
+            check: line("check", &self.check)?,
             ignore_failure: self.ignore_failure,
             amount,
             load,

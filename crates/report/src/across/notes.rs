@@ -171,8 +171,17 @@ fn redefined(sources: &[Source], names: &[String]) -> Vec<String> {
 /// there are none.
 fn differing_parts(one: &Workload, other: &Workload) -> Vec<String> {
     // Taken apart, so that a part that is added to a load is not forgotten here.
-    let Workload { name: _, why: _, setup, prepare, cleanup, ignore_failure, amount: _, load } =
-        one;
+    let Workload {
+        name: _,
+        why: _,
+        setup,
+        prepare,
+        cleanup,
+        check: _,
+        ignore_failure,
+        amount: _,
+        load,
+    } = one;
     let parts = [
         ("what is measured", *load == other.load),
         ("setup", *setup == other.setup),

@@ -168,8 +168,21 @@ impl Judge<'_, '_> {
         let file = self.trial.scratch.room().join("acknowledged");
         std::fs::write(&file, &acknowledged.0)
             .map_err(|error| Failure::of(format!("writing {}: {error}", file.display())))?;
-        let mut words = cuts.check.words();
-        if matches!(cuts.check, CommandLine::Shell { .. }) {
+        let workload = &self.trial.spec.workload;
+        let check = workload.check.as_ref().ok_or_else(|| {
+            Failure::of(format!("nothing says what '{}' may lose; give --check", workload.name))
+        })?;
+        let mut words = match check {
+            CommandLine::Shell { shell, line } => {
+                // The two arguments are where the line names them, else at its end.
+                let names = ["$1", "${1", "$2", "${2", "$@", "$*"];
+                let names_them = names.iter().any(|name| line.contains(name));
+                let line = if names_them { line.clone() } else { format!("{line} \"$@\"") };
+                CommandLine::Shell { shell: shell.clone(), line }.words()
+            }
+            other => other.words(),
+        };
+        if matches!(check, CommandLine::Shell { .. }) {
             words.push("check".into());
         }
         words.extend([directory, &file].map(|path| path.display().to_string()));

@@ -42,8 +42,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Ask {
     /// Serve the device that came in as the standard input, below these layers.
     Layers { layers: Vec<String> },
-    /// Serve a fresh disk of so many bytes, and record it into the file that came in as the standard input.
-    Record { size_bytes: u64 },
+    /// Serve a fresh disk of so many bytes below these layers, and record it into the file that came in as
+    /// the standard input.
+    Record { size_bytes: u64, layers: Vec<String> },
     /// Take the recording that was kept in that file.
     Open { log: Log },
     /// The load has said that something is durable.
@@ -101,9 +102,9 @@ impl Served {
         }
     }
 
-    /// Serves a fresh disk, records it, and opens it.
-    pub fn record(&mut self, size_bytes: u64) -> io::Result<File> {
-        self.ask(&Ask::Record { size_bytes })?;
+    /// Serves a fresh disk below `layers`, records it, and opens it.
+    pub fn record(&mut self, size_bytes: u64, layers: &[String]) -> io::Result<File> {
+        self.ask(&Ask::Record { size_bytes, layers: layers.to_vec() })?;
         self.open()
     }
 
@@ -273,17 +274,13 @@ impl Serving<'_> {
                 let device = FileDevice::open("/proc/self/fd/0", &options)?;
                 let counted = Arc::new(CountingDevice::new(device));
                 self.counted = Some(counted.clone());
-                let mut stack: Stack = Box::new(counted);
-                for layer in layers.iter().rev() {
-                    stack = layer::read(layer).map_err(io::Error::other)?(stack);
-                }
-                self.serve(stack)
+                self.serve(below(&layers, Box::new(counted))?)
             }
-            Ask::Record { size_bytes } => {
+            Ask::Record { size_bytes, layers } => {
                 let disk = Disk::over(Arc::new(Stale::new(size_bytes)));
                 let recorder = Arc::new(Recorder::new(disk, input()?));
                 self.recorder = Some(recorder.clone());
-                self.serve(Box::new(recorder))
+                self.serve(below(&layers, Box::new(recorder))?)
             }
             Ask::Open { log } => {
                 let recording = Recording::open(log, input()?).map_err(io::Error::other)?;
@@ -346,6 +343,12 @@ impl Serving<'_> {
         }
         Ok(Reply::Served { block_size_bytes })
     }
+}
+
+/// Puts layers, the uppermost first, on top of a device.
+fn below(layers: &[String], device: Stack) -> io::Result<Stack> {
+    let put = |stack, layer: &String| Ok(layer::read(layer).map_err(io::Error::other)?(stack));
+    layers.iter().rev().try_fold(device, put)
 }
 
 fn nothing() -> io::Error {

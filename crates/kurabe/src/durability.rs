@@ -1,0 +1,144 @@
+//! The power cuts of a study: beside the timed trials of a contender and workload one that is not timed, whose
+//! record has the check `durability`.
+//!
+//! Its record stands in the first block, beside the timed one, under the same number and session.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lab::event::Event;
+use lab::plan::{Plan, PlannedBlock, PlannedTrial};
+use lab::record::{Check, Outcome, Record};
+use lab::result::ResultWriter;
+use lab::spec::{PowerCuts, TrialSpec};
+use rustix::fs::{MemfdFlags, memfd_create};
+use trial::filesystem::{self, Access};
+use vocabulary::check::DURABILITY;
+
+use crate::crash::control_states;
+use crate::exit::Failure;
+use crate::progress::Progress;
+use crate::runner::Executor;
+
+/// Bound on one check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The trials beside which the power is still to be cut: timed, ended, in the first block.
+pub fn open<'p>(plan: &'p Plan, records: &[Record]) -> Vec<(&'p PlannedBlock, PlannedTrial)> {
+    let Some(block) = plan.blocks.iter().find(|block| !block.warmup) else { return Vec::new() };
+    let of = |trial: &PlannedTrial| {
+        let trial = trial.trial;
+        records.iter().filter(move |one| one.trial == trial)
+    };
+    let is_open = |trial: &&PlannedTrial| {
+        plan.study.durability.is_some()
+            && of(trial).any(|one| one.has_ended() && !is_of_power_cuts(one))
+            && !of(trial).any(|one| one.has_ended() && is_of_power_cuts(one))
+    };
+    block.trials.iter().filter(is_open).map(|trial| (block, *trial)).collect()
+}
+
+fn is_of_power_cuts(record: &Record) -> bool {
+    record.is_checked_only() && record.checks.iter().any(|check| check.name == DURABILITY)
+}
+
+/// Cuts the power beside every timed trial beside which that is open, and keeps the records.
+///
+/// # Errors
+///
+/// There is no memory for a recording, or a record cannot be written.
+pub fn cut_all(
+    plan: &Plan,
+    records: &mut Vec<Record>,
+    size_bytes: u64,
+    executor: &mut dyn Executor,
+    writer: &mut ResultWriter,
+    progress: &Progress,
+    stopped: &dyn Fn() -> bool,
+) -> Result<(), Failure> {
+    let directory = std::env::current_dir().map_err(Failure::broken)?;
+    for planned in open(plan, records) {
+        if stopped() {
+            break;
+        }
+        let timed = records.iter().find(|record| record.trial == planned.1.trial);
+        let timed = timed.expect("it is open because it was timed").clone();
+        let label = &timed.contender.label;
+        let mut show = |event: &Event| {
+            if let Event::Status { text } = event {
+                progress.step(&format!("power cuts, {}, {label}: {text}", timed.workload));
+            }
+        };
+        let record = cut(plan, planned, &timed, size_bytes, &directory, executor, &mut show);
+        let record = record.map_err(Failure::broken)?;
+        if let Outcome::Failed { message, .. } = &record.outcome {
+            progress.say(&format!("{label}: the power could not be cut: {message}"));
+        }
+        records.push(writer.append(record).map_err(Failure::broken)?);
+    }
+    Ok(())
+}
+
+fn cut(
+    plan: &Plan,
+    (block, trial): (&PlannedBlock, PlannedTrial),
+    timed: &Record,
+    size_bytes: u64,
+    directory: &Path,
+    executor: &mut dyn Executor,
+    on_event: &mut dyn FnMut(&Event),
+) -> io::Result<Record> {
+    let data = File::from(memfd_create("recording", MemfdFlags::CLOEXEC)?);
+    let states = plan.study.durability.unwrap_or_default() as usize;
+    let mut spec = plan.spec(block, trial, None, PathBuf::new());
+    spec.side_by_side = None;
+    spec.power_cuts = Some(PowerCuts {
+        size_bytes,
+        check_directory: directory.into(),
+        check_timeout_ns: CHECK_TIMEOUT.as_nanos() as u64,
+        states,
+        control_states: control_states(states),
+        seed: spec.order_seed,
+        data: format!("/proc/{}/fd/{}", std::process::id(), data.as_raw_fd()).into(),
+        replay: None,
+    });
+    let mut record = match why_not(&spec) {
+        None => executor.execute(&spec, on_event),
+        Some(why) => {
+            let mut record = Record::begun(&spec, timed.started_unix_ns);
+            record.checks = vec![Check::not_tried(DURABILITY, why)];
+            record
+        }
+    };
+    if record.outcome == Outcome::Completed
+        && let Some(report) = record.power_cuts.as_mut().and_then(|report| report.as_object_mut())
+    {
+        // Which is of use beside its bytes only.
+        report.remove("log");
+    }
+    (record.session, record.block_trials) = (timed.session, timed.block_trials);
+    Ok(record)
+}
+
+/// Why the power cannot be cut.
+fn why_not(spec: &TrialSpec) -> Option<String> {
+    let contender = &spec.contender;
+    let known = filesystem::by_name(&contender.file_system)?;
+    if !known.needs_device() || known.access() != Access::Mounted {
+        return Some(format!("no recorder can stand under '{}'", contender.file_system));
+    }
+    if contender.place.guest().is_some() {
+        return Some("the power of a guest is not cut".into());
+    }
+    if spec.workload.load.command().is_none() {
+        let kind = &spec.workload.load.kind;
+        return Some(format!("the load {kind} does not say what it has made durable"));
+    }
+    match spec.workload.check {
+        None => Some("nothing says what may be lost; give --check".into()),
+        Some(_) => None,
+    }
+}
