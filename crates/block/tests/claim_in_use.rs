@@ -131,6 +131,27 @@ fn an_image_on_a_second_loop_device_is_refused() {
 }
 
 #[test]
+fn parts_of_one_image_that_lie_apart_are_no_business_of_each_others() {
+    // Says why where there are no loop devices.
+    let Some(_) = Loop::of_megabytes(1) else { return };
+    let image = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+    image.as_file().set_len(32 << 20).unwrap();
+    let part = |offset: &str| {
+        let image = text(image.path());
+        let limit = ["--sizelimit", "8388608", &image];
+        let node = run(&[&["losetup", "--find", "--show", "-o", offset], &limit[..]].concat());
+        let detach = Undo::with(&["losetup", "--detach", node.trim()]);
+        (PathBuf::from(node.trim()), detach)
+    };
+    let (first, _first) = part("0");
+    let (_second, _detach) = part("8388608");
+    let name = common::name_of(&first);
+    drop(common::granted(&first, &name));
+    let (_across, _detach) = part("4194304");
+    assert!(common::refusal(&first, &name).contains("attached to the same image"));
+}
+
+#[test]
 fn an_image_that_a_process_has_open_is_refused() {
     let Some(device) = Loop::of_megabytes(32) else { return };
     let script = "exec < \"$1\"; echo ready; exec sleep 60";

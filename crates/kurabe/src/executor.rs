@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use lab::event::{Event, Turn};
 use lab::record::{Outcome, Phase, Record};
 use lab::slice::Slice;
-use lab::spec::TrialSpec;
+use lab::spec::{Device, TrialSpec};
 use rustix::process::{Pid, Signal, kill_process};
 use trial::device::Prepared;
 use trial::ledger::Ledger;
@@ -188,7 +188,9 @@ impl<'a> ProcessExecutor<'a> {
         }
         let part = match (self.device, talk.spec.side_by_side) {
             (Some(device), Some(together)) => {
-                device.part(together.part, together.contenders).map(Some)
+                let layers = talk.spec.device.take().map(|device| device.layers);
+                let part = device.part(together.part, together.contenders);
+                part.map(|part| Some(Device { layers: layers.unwrap_or_default(), ..part }))
             }
             _ => Ok(talk.spec.device.take()),
         };

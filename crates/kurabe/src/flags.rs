@@ -296,7 +296,8 @@ pub struct StudyArgs {
     /// Enter the baseline once more, as a control: what sets the two apart is this machine's doing.
     #[arg(long)]
     pub control: bool,
-    /// Carry out exactly so many blocks (one trial of every contender each).
+    /// Carry out exactly so many blocks (one trial of every contender each, of many turns where
+    /// contenders stand side by side).
     #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub runs: Option<u32>,
     /// Carry out at least so many blocks. [default: 5]
@@ -321,7 +322,7 @@ pub struct StudyArgs {
     #[arg(long, value_name = "STATE")]
     pub cache: Option<String>,
     /// Let the contenders of a block stand side by side, each on an equal part of the device, and
-    /// take turns. [default: where that is fair]
+    /// take turns. [default: where that is possible and fair]
     #[arg(long, conflicts_with = "one_at_a_time")]
     pub side_by_side: bool,
     /// Let the contenders of a block come one at a time, each on the whole device.

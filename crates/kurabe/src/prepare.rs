@@ -213,6 +213,8 @@ fn begin(
     let directories = preflight(&study, args.destroy.as_deref())?;
     let request = device_request(&study, args.destroy.as_deref())?;
     let side_by_side = side_by_side::chosen(&study, &request)?;
+    let mut notes = text.notes();
+    notes.extend(side_by_side::notes(&study, &request));
     // Short enough to be typed again by hand.
     let seed = study.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let out = present.out.clone().unwrap_or_else(|| default_directory(&study.name));
@@ -228,7 +230,7 @@ fn begin(
         facts: Value::Null,
         writer,
         presentation,
-        notes: text.notes(),
+        notes,
     };
     session.carry_out()
 }

@@ -210,6 +210,10 @@ impl Observer for Progress {
         self.bar.set_message(one_line(&message));
     }
 
+    fn note(&mut self, words: &str) {
+        self.say(words);
+    }
+
     fn trial_ended(&mut self, record: &Record) {
         let workload =
             if self.several_workloads { format!(" {}", record.workload) } else { String::new() };

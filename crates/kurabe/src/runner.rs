@@ -13,7 +13,7 @@ use lab::contender::Contender;
 use lab::event::Event;
 use lab::judgement::analyse;
 use lab::plan::{Plan, PlannedBlock, PlannedTrial};
-use lab::record::{Outcome, Record};
+use lab::record::{Outcome, Phase, Record};
 use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
 use lab::spec::{Device, TrialSpec};
 
@@ -42,6 +42,8 @@ pub trait Observer {
     fn trial_begins(&mut self, position: &Position<'_>);
     /// A trial said something.
     fn event(&mut self, event: &Event);
+    /// Something that the user must know once.
+    fn note(&mut self, words: &str);
     /// A trial ended and its record is durable.
     fn trial_ended(&mut self, record: &Record);
     /// A block ended; `records` are all so far.
@@ -140,8 +142,10 @@ pub fn run(
                     open.push(*trial);
                 }
             }
-            let is_together = plan.takes_turns(unit[0].workload);
-            for together in open.chunks(if is_together { open.len().max(1) } else { 1 }) {
+            while !open.is_empty() {
+                let is_together = take_turns(plan, records, unit[0].workload);
+                let together: Vec<PlannedTrial> =
+                    open.drain(..if is_together { open.len() } else { 1 }).collect();
                 // Failures of the trials before may have left nothing to do.
                 let still = |trial: &&PlannedTrial| {
                     wanted(plan, records, surroundings.session, &step, trial)
@@ -157,7 +161,10 @@ pub fn run(
                 let mut specs: Vec<TrialSpec> = together
                     .iter()
                     .map(|trial| {
-                        plan.spec(block, *trial, surroundings.device.as_ref(), PathBuf::new())
+                        let mut spec =
+                            plan.spec(block, *trial, surroundings.device.as_ref(), PathBuf::new());
+                        spec.side_by_side = spec.side_by_side.filter(|_| is_together);
+                        spec
                     })
                     .collect();
                 let mut budget_left = None;
@@ -196,6 +203,15 @@ pub fn run(
                     }
                 };
                 tried = true;
+                if plan.study.side_by_side.is_none() && carried.iter().any(|one| one.part_full) {
+                    let workload = &plan.study.workloads[unit[0].workload].name;
+                    observer.note(&part_full_words(workload, &carried));
+                    for record in carried {
+                        records.push(writer.append(broken_off(record))?);
+                    }
+                    open = together;
+                    continue;
+                }
                 let mut interrupted = false;
                 for mut record in carried {
                     record.block_trials = Some(block_trials);
@@ -220,6 +236,33 @@ pub fn run(
         }
     }
     Ok(end)
+}
+
+/// Whether the contenders of a block take turns under a workload. Nobody asked for that by default,
+/// so that it ends where a part of the device turned out to be too small.
+fn take_turns(plan: &Plan, records: &[Record], workload: usize) -> bool {
+    let name = &plan.study.workloads[workload].name;
+    let is_asked_for = plan.study.side_by_side.is_some();
+    plan.takes_turns(workload)
+        && (is_asked_for || !records.iter().any(|one| one.part_full && one.workload == *name))
+}
+
+/// The record of a trial that is carried out again by itself.
+fn broken_off(record: Record) -> Record {
+    let phase = match record.outcome {
+        Outcome::Failed { phase, .. } => phase,
+        _ => Phase::Run,
+    };
+    Record { outcome: Outcome::Interrupted { phase }, load: None, ..record }
+}
+
+fn part_full_words(workload: &str, carried: &[Record]) -> String {
+    let full = carried.iter().filter(|record| record.part_full);
+    let labels: Vec<&str> = full.map(|record| record.contender.label.as_str()).collect();
+    format!(
+        "{workload}: a part of the device is too small for {}, so contenders come one at a time from here on; a larger --device lets them stand side by side",
+        labels.join(", ")
+    )
 }
 
 /// Whether a trial was carried out, in this session or one since.

@@ -411,6 +411,10 @@ impl Observer for SessionObserver<'_> {
         self.progress.event(event);
     }
 
+    fn note(&mut self, words: &str) {
+        self.progress.note(words);
+    }
+
     fn trial_ended(&mut self, record: &Record) {
         self.progress.trial_ended(record);
     }

@@ -1,5 +1,5 @@
 //! Under which workloads the contenders of a block stand side by side: where that is possible, and
-//! by default where it is fair too. The reason is said wherever they come one at a time.
+//! by default where it is fair too. The reason is said wherever they come one at a time unasked.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::exit::Failure;
 enum Why {
     /// They cannot stand side by side.
     Impossible(String),
-    /// It would not be fair, or nobody asked for it.
+    /// It would not be fair, or gain nothing.
     Unwanted(String),
 }
 
@@ -60,6 +60,30 @@ pub fn words(study: &Study, workload: &Workload, request: &DeviceRequest) -> Str
     }
 }
 
+/// Why contenders come one at a time though nobody asked for that: a line for each reason.
+pub fn notes(study: &Study, request: &DeviceRequest) -> Vec<String> {
+    if study.side_by_side.is_some() || study.contenders.len() < 2 {
+        return Vec::new();
+    }
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for workload in &study.workloads {
+        let Some(Why::Impossible(why) | Why::Unwanted(why)) = why_not(study, workload, request)
+        else {
+            continue;
+        };
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(&workload.name),
+            None => reasons.push((why, vec![&workload.name])),
+        }
+    }
+    let all = study.workloads.len();
+    let line = |(why, names): &(String, Vec<&str>)| match names.len() == all {
+        true => format!("contenders come one at a time: {why}"),
+        false => format!("{}: contenders come one at a time: {why}", names.join(", ")),
+    };
+    reasons.iter().map(line).collect()
+}
+
 fn why_not(study: &Study, workload: &Workload, request: &DeviceRequest) -> Option<Why> {
     let unwanted = |why: &str| Some(Why::Unwanted(why.into()));
     if study.side_by_side == Some(false) {
@@ -74,12 +98,9 @@ fn why_not(study: &Study, workload: &Workload, request: &DeviceRequest) -> Optio
     if study.side_by_side == Some(true) {
         return None;
     }
-    if study.side_by_side.is_none() {
-        return unwanted("nobody asked for turns (--side-by-side)");
-    }
     match workload.load.kind.as_str() {
         COMMAND_KIND | "objects" | "tree" => None,
-        kind => unwanted(&format!("a run of {kind} is long, whatever the contender is")),
+        kind => unwanted(&format!("a run of {kind} lasts long by itself")),
     }
 }
 

@@ -115,7 +115,7 @@ fn a_disk_that_vanishes_ends_the_study_with_what_was_recorded() {
         gone.display()
     );
     let device = disk.device("64M");
-    let flags = ["--device", &device, "--runs", "9"];
+    let flags = ["--device", &device, "--runs", "9", "--one-at-a-time"];
     let running = site.start(site.compare_command(&["ext4", "ext2"], &flags, &[&command]));
     wait_until("the command of the second block runs", || asked.exists());
     disk.vanish();
@@ -159,7 +159,7 @@ fn an_image_that_shrinks_is_an_error_and_loses_no_record() {
         asked.display(),
         gone.display()
     );
-    let flags = ["--device", device.as_str(), "--runs", "3"];
+    let flags = ["--device", device.as_str(), "--runs", "3", "--one-at-a-time"];
     let running = site.start(site.compare_command(&["ext4", "ext2"], &flags, &[&command]));
     wait_until("the command of the second block runs", || asked.exists());
     let image = fs::File::options().write(true).open(site.image().unwrap()).unwrap();
@@ -297,7 +297,8 @@ fn a_mount_that_somebody_else_holds_is_said_with_its_name() {
         ready = ready.display(),
         held = held.display()
     );
-    let running = site.start(site.compare_command(&["ext4", "ext2"], &[], &[&command]));
+    let flags = ["--one-at-a-time"];
+    let running = site.start(site.compare_command(&["ext4", "ext2"], &flags, &[&command]));
     wait_until("the command runs", || ready.exists());
     let directory = fs::read_to_string(&ready).unwrap();
     let file = site

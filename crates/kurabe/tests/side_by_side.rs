@@ -120,3 +120,27 @@ fn an_interrupted_block_is_carried_out_again_whole() {
     assert_eq!(kinds(&records)[2..], ["completed"; 2]);
     site.expect_nothing_left();
 }
+
+/// By default, too: whole devices suffice where their halves do not.
+#[test]
+fn what_only_a_whole_device_holds_is_carried_out_one_at_a_time() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let flags = ["--device", "mem:64M", "--runs", "2"];
+    let ran = site.compare(&CONTENDERS, &flags, &["head -c 40M /dev/zero > file"]).expect(0);
+    assert!(ran.stderr.contains("one at a time from here on"), "{}", ran.stderr);
+    let records = site.records();
+    let completed = |record: &&Value| record["outcome"]["kind"] == "completed";
+    assert_eq!(records.iter().filter(completed).count(), 4, "{:?}", kinds(&records));
+    assert!(records.iter().filter(completed).all(|record| record["slices"].is_null()));
+    assert!(!ran.stdout.contains("failed"), "{}", ran.stdout);
+    site.expect_nothing_left();
+    // Without being asked for it, contenders take turns where that is possible.
+    let other = Site::new();
+    other
+        .compare(&CONTENDERS, &["--device", "mem:128M"], &["head -c 1M /dev/zero > new"])
+        .expect(0);
+    assert!(other.records().iter().all(|record| slices(record).len() > 1));
+}

@@ -37,7 +37,9 @@ fn an_interrupted_study_is_gone_on_with_under_the_same_plan() {
         let site = Site::new();
         let device = site.image_device("64M");
         let csv = site.home().join("samples.csv");
-        let flags = ["--device", &device, "--runs", "3", "--export-csv", csv.to_str().unwrap()];
+        let export = ["--export-csv", csv.to_str().unwrap()];
+        let flags =
+            [&["--device", &device, "--runs", "3", "--one-at-a-time"], &export[..]].concat();
         let running = start(&site, &["ext4", "ext2"], &flags, &["sleep 0.3"]);
         // In the middle of a trial of the second block.
         wait_until("three trials have ended", || records_so_far(&site) == 3);

@@ -149,7 +149,8 @@ fn a_command_that_fills_the_disk_is_recorded_in_its_own_words() {
     }
     let site = Site::new();
     let command = "[ $KURABE_CONTENDER = ext2 ] || dd if=/dev/zero of=big bs=1M";
-    site.compare(&["ext4", "ext2"], &["--device", "mem:32M"], &[command]).expect(1);
+    let flags = ["--device", "mem:32M", "--one-at-a-time"];
+    site.compare(&["ext4", "ext2"], &flags, &[command]).expect(1);
     site.expect_nothing_left();
     let (phase, _, output) = failure(&site.record_of("ext4"));
     assert_eq!(phase, "run");
@@ -164,7 +165,7 @@ fn a_process_that_holds_the_mount_is_named_and_ended() {
     }
     let site = Site::new();
     let command = "[ $KURABE_CONTENDER = ext2 ] || setsid sleep 1000 &";
-    site.compare(&["ext4", "ext2"], &[], &[command]).expect(1);
+    site.compare(&["ext4", "ext2"], &["--one-at-a-time"], &[command]).expect(1);
     site.expect_nothing_left();
     let record = site.record_of("ext4");
     let (phase, message, _) = failure(&record);
@@ -206,7 +207,8 @@ fn setup_prepare_and_cleanup_run_in_their_order_with_the_environment() {
         )
     };
     let (setup, prepare, cleanup) = (say("setup"), say("prepare"), say("cleanup"));
-    let flags = ["--setup", &setup, "--prepare", &prepare, "--cleanup", &cleanup, "--runs", "2"];
+    let around = ["--setup", &setup, "--prepare", &prepare, "--cleanup", &cleanup];
+    let flags = [&around[..], &["--runs", "2", "--one-at-a-time"]].concat();
     let mut command = site.compare_command(&["e: ext4", "ext2"], &flags, &[&say("run")]);
     command.env("MINE", "my own");
     site.finish(command).expect(0);

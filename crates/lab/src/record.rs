@@ -112,6 +112,9 @@ pub struct Record {
     /// With whom it took turns; absent for a trial that had the machine to itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side_by_side: Option<SideBySide>,
+    /// Whether it failed because its part of the device was full; the whole device may suffice.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub part_full: bool,
     /// Its slices, of which everything from `prepare` to `sync` and to `cleanup` is the mean.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
@@ -272,6 +275,7 @@ impl Record {
             checks: Vec::new(),
             power_cuts: None,
             side_by_side: spec.side_by_side,
+            part_full: false,
             slices: Vec::new(),
             guest: None,
         }

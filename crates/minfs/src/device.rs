@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -150,9 +151,23 @@ fn stands_on(device: &str) -> impl Iterator<Item = (u64, u64)> {
     by_path.into_iter().chain(open)
 }
 
+/// Which bytes of its image a loop device shows; all where the kernel does not say.
+fn shown_bytes(device: &str) -> Range<u64> {
+    let figure = |name: &str| -> Option<u64> {
+        let path = format!("/sys/block/{device}/loop/{name}");
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    let Some(start) = figure("offset") else { return 0..u64::MAX };
+    match figure("sizelimit") {
+        None | Some(0) => start..u64::MAX,
+        Some(limit) => start..start.saturating_add(limit),
+    }
+}
+
 /// Refuses a second way to bytes that a loop device has: an image that is attached, and a loop
 /// device whose image is attached to another one too. What is mounted there would be changed behind
-/// its back, and neither `O_EXCL` on the device nor a lock on the image would tell.
+/// its back, and neither `O_EXCL` on the device nor a lock on the image would tell. Parts of one image that
+/// lie apart share none.
 pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
     let own = path.canonicalize().ok();
     let own = own.as_ref().and_then(|path| path.file_name()?.to_str());
@@ -160,11 +175,14 @@ pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
     // Its own bytes, and those below it: a loop device may stand on either.
     let below = behind.as_ref().and_then(|_| loop_backing(path).ok());
     let bytes = [identity(path), behind.as_deref().and_then(identity), below];
+    let shown = own.map_or(0..u64::MAX, shown_bytes);
+    let overlaps = |other: Range<u64>| other.start < shown.end && shown.start < other.end;
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Ok(()) };
     let mut names = devices.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let other = names.find(|name| {
         name.starts_with("loop")
             && Some(name.as_str()) != own
+            && overlaps(shown_bytes(name))
             && stands_on(name).any(|found| bytes.contains(&Some(found)))
     });
     let Some(other) = other else { return Ok(()) };

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -46,6 +47,8 @@ struct Loop {
     name: String,
     number: Number,
     behind: Behind,
+    /// Which bytes of it: parts of one image that lie apart are no business of each other's.
+    bytes: Range<u64>,
 }
 
 /// The device in question, first, and all that share bytes with it.
@@ -128,14 +131,15 @@ impl Relatives {
 
     /// Loop devices over a block device, which sysfs does not list as holders.
     fn add_loops_on(&mut self, node: &Node, depth: usize) {
-        for (name, number) in self.loops_over(&Behind::Device(node.number)) {
+        for (name, number) in self.loops_over(&Behind::Device(node.number), &(0..u64::MAX)) {
             self.uses.push(Use::Holder { device: node.name.clone(), holder: name });
             self.add_loop(number, depth);
         }
     }
 
-    fn loops_over(&self, behind: &Behind) -> Vec<(String, Number)> {
-        let over = self.loops.iter().filter(|one| one.behind == *behind);
+    fn loops_over(&self, behind: &Behind, bytes: &Range<u64>) -> Vec<(String, Number)> {
+        let overlap = |one: &Range<u64>| one.start < bytes.end && bytes.start < one.end;
+        let over = self.loops.iter().filter(|one| one.behind == *behind && overlap(&one.bytes));
         over.filter(|one| !self.knows(one.number))
             .map(|one| (one.name.clone(), one.number))
             .collect()
@@ -175,7 +179,8 @@ impl Relatives {
             }
             Behind::File(inode) => {
                 self.images.insert(inode);
-                for (name, number) in self.loops_over(&Behind::File(inode)) {
+                let bytes = own.bytes.clone();
+                for (name, number) in self.loops_over(&Behind::File(inode), &bytes) {
                     self.uses.push(Use::SameImage { holder: name });
                     self.add_loop(number, depth);
                 }
@@ -220,9 +225,20 @@ fn loops() -> io::Result<Vec<Loop>> {
                 _ => return Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
             },
         };
-        loops.push(Loop { name, number, behind });
+        let bytes = bytes_of(&directory);
+        loops.push(Loop { name, number, behind, bytes });
     }
     Ok(loops)
+}
+
+/// Which bytes of what is behind it a loop device shows; all where the kernel does not say.
+fn bytes_of(directory: &Path) -> Range<u64> {
+    let figure = |name: &str| read(&directory.join(name))?.trim().parse::<u64>().ok();
+    let (offset, limit) = (figure("loop/offset"), figure("loop/sizelimit"));
+    let start = offset.unwrap_or(0);
+    let end =
+        limit.filter(|limit| *limit > 0).map_or(u64::MAX, |limit| start.saturating_add(limit));
+    if offset.is_some() { start..end } else { 0..u64::MAX }
 }
 
 /// A file system in memory without a place in any namespace. A node made in it opens a device

@@ -48,6 +48,11 @@ fn breaks(time: Duration) -> (Duration, Outcome) {
     (time, Outcome::Failed { phase: Phase::Mkfs, message, output: String::new() })
 }
 
+fn fills(time: Duration) -> (Duration, Outcome) {
+    let message = "its part was full".to_string();
+    (time, Outcome::Failed { phase: Phase::Run, message, output: String::new() })
+}
+
 /// A laboratory of stand-ins around a real result directory.
 struct Mock<'a> {
     plan: Plan,
@@ -117,6 +122,7 @@ impl Executor for MockExecutor<'_, '_> {
             mock.clock.set(mock.clock.get() + SECOND);
             let mut record = Record::begun(spec, 0);
             record.outcome = (mock.script)(spec).1;
+            record.part_full = record.outcome == fills(SECOND).1;
             records.push(record);
         }
         on_event(&Event::Ready);
@@ -172,6 +178,10 @@ impl Observer for MockObserver<'_, '_> {
     fn event(&mut self, event: &Event) {
         let is_turn = matches!(event, Event::Ready | Event::Slice { .. });
         assert!(is_turn || *event == Event::Phase { phase: Phase::Run }, "{event:?}");
+    }
+
+    fn note(&mut self, words: &str) {
+        self.0.seen.borrow_mut().push(format!("note {words}"));
     }
 
     fn trial_ended(&mut self, record: &Record) {
@@ -668,4 +678,30 @@ fn a_stop_between_blocks_of_turns_is_gone_on_with() {
         mock.records_of_one_session().into_iter().map(|r| (r.trial, r.slices)).collect::<Vec<_>>()
     };
     assert_eq!(outcomes(&mock), outcomes(&whole));
+}
+
+/// What a whole device has room for, a part of it may not have.
+#[test]
+fn contenders_come_one_at_a_time_once_a_part_of_the_device_was_full() {
+    let mut text = study(&["ext4", "xfs"], &["true"]);
+    text.runs = Some(3);
+    let script = |spec: &TrialSpec| match (spec.side_by_side, spec.contender.label.as_str()) {
+        (Some(_), "xfs") => fills(SECOND),
+        _ => takes(tight(spec)),
+    };
+    let mock = Mock::new(plan_of_turns(&text, 1), script);
+    assert_eq!(mock.sit(), End::Complete);
+    let records = mock.records();
+    let ended: Vec<&Record> = records.iter().filter(|record| record.has_ended()).collect();
+    assert_eq!((records.len(), ended.len()), (8, 6), "one block was broken off");
+    assert!(ended.iter().all(|one| one.outcome == Outcome::Completed && one.slices.is_empty()));
+    let notes = || mock.seen.borrow().iter().filter(|said| said.starts_with("note")).count();
+    assert_eq!(notes(), 1);
+    assert_eq!(analyse(&mock.plan, &records, None).workloads[0].blocks_whole, 3);
+    // Whoever asked for turns is told that they failed.
+    let mut plan = plan_of_turns(&text, 1);
+    plan.study.side_by_side = Some(true);
+    let asked = Mock::new(plan, script);
+    asked.sit();
+    assert!(asked.records().iter().all(Record::has_ended));
 }

@@ -27,6 +27,9 @@ const QUIET_LOOK: Duration = Duration::from_millis(1);
 /// space that was free at the beginning is used.
 const KEPT_SHARE_MAX: f64 = 0.5;
 
+/// A file system with less than this part of its space free is full.
+const FREE_SHARE_MIN: u64 = 64;
+
 impl Trial<'_> {
     /// Takes turns until there are no more, and puts the mean of the slices into the record.
     pub(super) fn take_turns(
@@ -39,8 +42,11 @@ impl Trial<'_> {
         let reports: Vec<&LoadReport> =
             carried.iter().filter_map(|slice| slice.load.as_ref()).collect();
         let merged = loads::kind::merged(&reports).map_err(Failure::of);
-        if result.is_ok() {
-            self.record.put_mean(&carried, merged?);
+        match &result {
+            Ok(()) => self.record.put_mean(&carried, merged?),
+            Err(failure) => {
+                self.record.part_full = self.is_full(&instance.directory(), failure);
+            }
         }
         result
     }
@@ -126,11 +132,24 @@ impl Trial<'_> {
         {
             remove_slices(&root, tools);
         }
+        if self.access == Access::MinfsLibrary {
+            // It has no directories, and the load's file may be there already.
+            instance.make(tools)?;
+        }
         let place = self.place_of(instance, number)?;
         self.lay_out(instance, &place)?;
         instance.sync(tools)?;
         self.cool(instance, tools)?;
         Ok(place)
+    }
+
+    /// Whether a trial failed because its part of the device is full.
+    fn is_full(&self, root: &Path, failure: &Failure) -> bool {
+        let Failure::Failed { message, output } = failure else { return false };
+        let is_left = |space: Space| space.free_bytes >= space.total_bytes / FREE_SHARE_MIN;
+        let has_files = self.access == Access::Mounted;
+        [message, output].into_iter().any(|text| text.contains("No space left on device"))
+            || (has_files && space(root).is_some_and(|space| !is_left(space)))
     }
 
     /// The fresh directory of a slice; the trial's directory for a load on the device itself.
