@@ -446,6 +446,44 @@ fn a_plan_is_told_for_every_load_and_nothing_is_touched() {
 }
 
 #[test]
+fn a_violated_check_is_a_result_and_the_run_ends_as_after_a_gate_that_fails() {
+    if !root() || tool("fio").is_none() {
+        return;
+    }
+    let site = Site::new();
+    // The second job writes over a part of what the third looks for.
+    let text = "[global]\nbs=64k\nsize=1m\nfilename=f\n[a]\nrw=write\nverify=crc32c\ndo_verify=0\n\
+                [b]\nstonewall\nrw=write\nsize=256k\n[c]\nstonewall\nrw=read\nverify=crc32c\n";
+    fs::write(site.work().join("job.fio"), text).unwrap();
+    let flags = ["--fio", "job.fio", "--runs", "2", "--gate", "ext2: contents held"];
+    let ran = compare(&site, &["ext2"], &flags).expect(3);
+    let says = [
+        "ext2 lost data: 8 of 32 checks violated (contents); it is not ranked.",
+        "gate 'ext2: contents held' (fio job.fio): fails",
+    ];
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(says.iter().all(|words| said.contains(words)), "{said}");
+    ran.says(&[
+        "contents violated (4 of 16); the first: verify: bad magic header",
+        "at file f offset 0",
+    ]);
+    site.expect_nothing_left();
+    for record in site.records() {
+        assert_eq!(record["outcome"]["kind"], "completed");
+        let check = &record["checks"][0];
+        assert_eq!((&check["tried"], &check["violated"]), (&16.into(), &4.into()));
+    }
+    let rows = site.json("comparisons.json");
+    let row = rows.as_array().unwrap().last().unwrap();
+    assert_eq!((&row["metric"], &row["verdict"]), (&"check contents".into(), &"violated".into()));
+    // What nobody wrote cannot be verified.
+    let other = Site::new();
+    let ran = compare(&other, &["ext2"], &["--fio", "rw=read bs=64k size=1m verify=md5"]);
+    ran.expect(2).says(&["would verify what nobody wrote"]);
+    other.expect_untouched(&[]);
+}
+
+#[test]
 fn options_that_fio_refuses_are_no_study_to_print() {
     if tool("fio").is_none() {
         return;

@@ -1,7 +1,7 @@
 //! What was checked: the cell of a contender in the ranking, and the table of all checks of a load.
 
 use lab::analysis::{ContenderAnalysis, WorkloadAnalysis};
-use lab::record::CheckVerdict;
+use lab::record::{CheckVerdict, TIME_METRIC};
 use lab::words::{share_text, thousands};
 
 use crate::document::Block;
@@ -91,9 +91,10 @@ pub fn lost(workload: &WorkloadAnalysis) -> Vec<String> {
     let metric = tables::primary_metric(workload);
     let of = |contender: &ContenderAnalysis| {
         let lost = contender.violation()?;
-        Some(match contender.metrics.is_empty() {
-            true => format!("{} {lost}.", contender.label),
-            false => format!("{} {lost}; its {metric} is not ranked.", contender.label),
+        Some(match metric {
+            _ if contender.metrics.is_empty() => format!("{} {lost}.", contender.label),
+            TIME_METRIC => format!("{} {lost}; its time is not ranked.", contender.label),
+            _ => format!("{} {lost}; it is not ranked.", contender.label),
         })
     };
     workload.contenders.iter().filter_map(of).collect()

@@ -2,7 +2,7 @@
 //!
 //! [`jobfile`] reads a job file with places, [`place`] puts it below its target, [`size`]
 //! tells what it needs, [`understood`] asks fio whether it takes the job, [`layout`] writes the data before the run, [`run`] does it all in
-//! order, [`output`] reads the result, [`matrix`] is the flash study's set of jobs. Knows a
+//! order, [`output`] reads the result, [`verify`] makes a check of what the jobs compare, [`matrix`] is the flash study's set of jobs. Knows a
 //! directory or a device; nothing of contenders. What is added to a job and what is refused:
 //! docs/fio.md.
 
@@ -14,6 +14,7 @@ pub mod place;
 pub mod run;
 pub mod size;
 mod understood;
+mod verify;
 
 pub use jobfile::{JobFile, JobFileError};
 pub use layout::Layout;
@@ -24,3 +25,4 @@ pub use run::{
     unsynced,
 };
 pub use understood::understood;
+pub use verify::unwritten;

@@ -23,6 +23,9 @@ pub struct FioJob {
     pub group: u64,
     /// fio's error number for the job, 0 when there was none.
     pub error: i64,
+    /// Errors after which it went on.
+    #[serde(default)]
+    pub errors_passed: u64,
     /// Length of the job.
     pub runtime_ns: u64,
     /// Processor time in user mode, in percent of the runtime.
@@ -119,6 +122,7 @@ fn parse_job(job: &Value, all: &mut Recorder) -> Result<FioJob, String> {
         name: name.to_owned(),
         group: job["groupid"].as_u64().unwrap_or(0),
         error: job["error"].as_i64().unwrap_or(0),
+        errors_passed: job["total_err"].as_u64().unwrap_or(0),
         runtime_ns: job["job_runtime"].as_u64().unwrap_or(0).saturating_mul(1_000_000),
         user_percent: job["usr_cpu"].as_f64().unwrap_or(0.0),
         system_percent: job["sys_cpu"].as_f64().unwrap_or(0.0),

@@ -13,12 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use vocabulary::check::Check;
 
 use super::jobfile::{JobFile, JobFileError, JobOption, Place, Section};
 use super::layout::{self, Layout};
 use super::output::{self, FioInterval, FioJob, LogKind};
 use super::place::{self, Target, join_names, split_names};
 use super::size::{self, Need};
+use super::verify;
 use crate::latency::Recording;
 use crate::tool::{Finished, Tool, ToolCommand, ToolError, run};
 
@@ -95,6 +97,8 @@ pub struct JobSeries {
 pub struct FioOutcome {
     /// The report.
     pub report: FioReport,
+    /// What the jobs that verify found; absent where none does.
+    pub check: Option<Check>,
     /// The latencies of all jobs by direction.
     pub latencies: Recording,
 }
@@ -257,7 +261,11 @@ pub fn fio(
         Ok(output) => output,
         Err(reason) => return Err(FioError::Output { reason, finished: Box::new(finished) }),
     };
-    if let Some(job) = output.jobs.iter().find(|job| job.error != 0) {
+    // The reader knows files by their names in the contender.
+    let root = format!("{}/", plan.target.path().display());
+    let said = finished.stderr.replace(&root, "");
+    let check = verify::check(&resolved, &output.jobs, &said);
+    if let Some(job) = output.jobs.iter().find(|job| job.error != 0 && !verify::is_mismatch(job)) {
         let code = i32::try_from(job.error).unwrap_or(0);
         let error = FioError::Job {
             job: job.name.clone(),
@@ -268,7 +276,7 @@ pub fn fio(
         return Err(blamed(plan, error));
     }
     let latencies = output.latencies.clone();
-    Ok(FioOutcome { report: report(output, finished), latencies })
+    Ok(FioOutcome { report: report(output, finished), check, latencies })
 }
 
 /// How the kernel's refusals end that a job in its enclosure meets, as fio tells them.
@@ -415,6 +423,7 @@ fn measured(job: &JobFile) -> JobFile {
         if ending(job, index) == Ending::SyncAdded {
             options.push((END_SYNC, "1".to_owned()));
         }
+        options.extend(verify::added(job, index));
         options
     })
 }
@@ -442,8 +451,7 @@ enum Ending {
 fn ending(job: &JobFile, index: usize) -> Ending {
     let given = |name: &str| job.effective_or_bare(index, name);
     let is_on = |name: &str| given(name).is_some_and(|value| !["0", "none"].contains(&value));
-    let pattern = given("rw").or_else(|| given("readwrite")).unwrap_or("read");
-    let writes = pattern.contains("rw") || pattern.contains("write");
+    let writes = writes(job, index);
     let engine = given("ioengine").unwrap_or_default();
     // This engine fails on a sync.
     if !writes || !has_data(job, index) || engine == "ftruncate" {
@@ -456,6 +464,13 @@ fn ending(job: &JobFile, index: usize) -> Ending {
         Some(_) => Ending::Own,
         None => Ending::SyncAdded,
     }
+}
+
+/// Whether a job writes.
+pub(super) fn writes(job: &JobFile, index: usize) -> bool {
+    let given = |name: &str| job.effective_or_bare(index, name);
+    let pattern = given("rw").or_else(|| given("readwrite")).unwrap_or("read");
+    pattern.contains("rw") || pattern.contains("write")
 }
 
 fn jobs_with(job: &JobFile, wanted: Ending) -> Vec<String> {

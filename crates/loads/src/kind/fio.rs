@@ -18,7 +18,7 @@ use crate::fio::jobfile::System;
 use crate::fio::size::need;
 use crate::fio::{
     Fio, FioJob, FioOutcome, FioReport, JobFile, Prepared, Target, fio, lay_out, place,
-    synced_at_end, understood, unsynced,
+    synced_at_end, understood, unsynced, unwritten,
 };
 use crate::tool::Tool;
 
@@ -131,7 +131,15 @@ impl Generator for FioLoad {
     /// capacity.
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         understood(&somewhere(self)?).map_err(|error| error.to_string())?;
-        check_capacity(need(&job(self)?).bytes, capacity)
+        let job = job(self)?;
+        let unwritten = unwritten(&job);
+        if !unwritten.is_empty() {
+            return Err(format!(
+                "{} would verify what nobody wrote, since the files are laid out with random data; write them in a job before it, with the same 'verify'",
+                unwritten.join(", ")
+            ));
+        }
+        check_capacity(need(&job).bytes, capacity)
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
@@ -183,6 +191,7 @@ impl Generator for FioLoad {
         let report = &outcome.report;
         Ok(LoadReport {
             metrics: metrics(report),
+            checks: outcome.check.clone().into_iter().collect(),
             latencies: latencies(&outcome.latencies.summary()),
             series: throughput(report),
             findings: report.notes.iter().cloned().chain(falsified(report)).collect(),

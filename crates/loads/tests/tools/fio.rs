@@ -37,6 +37,40 @@ fn run_job(job: &JobFile, places: &Places) -> Result<FioOutcome, FioError> {
 }
 
 #[test]
+fn what_verify_finds_is_a_check_and_ends_no_run() {
+    if !installed(Tool::Fio) {
+        return;
+    }
+    let kept = run_text("[a]\nrw=write\nbs=64k\nsize=1m\nverify=crc32c\n", &places()).unwrap();
+    let check = kept.check.unwrap();
+    assert_eq!((&*check.name, check.tried, check.violated), ("contents", 16, 0));
+    // The second job writes another checksum over a quarter of what the third looks for.
+    let text = "\
+[global]
+bs=64k
+size=1m
+filename=f
+[a]
+rw=write
+verify=crc32c
+do_verify=0
+[b]
+stonewall
+rw=write
+size=256k
+[c]
+stonewall
+rw=read
+verify=crc32c
+";
+    let lost = run_text(text, &places()).unwrap();
+    let check = lost.check.unwrap();
+    assert_eq!((check.tried, check.violated), (16, 4), "{check:?}");
+    assert!(check.first.as_ref().unwrap().contains("at file"), "{check:?}");
+    assert_eq!(lost.report.jobs.len(), 3);
+}
+
+#[test]
 fn a_job_file_is_laid_out_run_and_read() {
     if !installed(Tool::Fio) {
         return;

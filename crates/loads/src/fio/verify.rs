@@ -1,0 +1,135 @@
+//! Jobs that verify what they read: what fio finds is a check, and ends neither job nor trial.
+//!
+//! fio would stop at the first mismatch and count none; told to go on, it counts them
+//! (`continue_on_error=verify`, `total_err` in its output) and names each on standard error.
+
+use vocabulary::check::{CONTENTS, Check};
+
+use super::jobfile::JobFile;
+use super::output::FioJob;
+use super::run::writes;
+
+/// fio's option that says whether a job goes on after an error.
+const GO_ON: &str = "continue_on_error";
+
+/// Whether a job verifies.
+fn verifies(job: &JobFile, index: usize) -> bool {
+    job.effective_or_bare(index, "verify").is_some_and(|value| !["0", "none"].contains(&value))
+}
+
+fn jobs(job: &JobFile) -> impl Iterator<Item = usize> {
+    (0..job.sections.len()).filter(|index| !job.sections[*index].is_global())
+}
+
+/// What a job that verifies gets besides its own options.
+pub(super) fn added(job: &JobFile, index: usize) -> Option<(&'static str, String)> {
+    let has_own = job.effective_or_bare(index, GO_ON).is_some();
+    (verifies(job, index) && !has_own).then(|| (GO_ON, "verify".to_owned()))
+}
+
+/// Whether a job's error is that what it read was not what was written, after which it went on.
+pub(super) fn is_mismatch(job: &FioJob) -> bool {
+    let mismatch = i64::from(rustix::io::Errno::ILSEQ.raw_os_error());
+    job.error == mismatch && job.errors_passed > 0
+}
+
+/// The check of all jobs that verify; none where no job does. Tried are the blocks that were read
+/// to be compared: of a job that writes no more than it wrote.
+pub(super) fn check(job: &JobFile, ran: &[FioJob], said: &str) -> Option<Check> {
+    let verifying = |of: &FioJob| {
+        jobs(job).find(|index| verifies(job, *index) && job.sections[*index].name == of.name)
+    };
+    let operations = |side: &Option<super::Direction>| side.as_ref().map_or(0, |s| s.operations);
+    let mut check: Option<Check> = None;
+    for (of, index) in ran.iter().filter_map(|of| Some((of, verifying(of)?))) {
+        let check = check.get_or_insert_with(|| Check::new(CONTENTS));
+        let (read, written) = (operations(&of.read), operations(&of.write));
+        check.tried += match written {
+            0 => read,
+            _ if job.effective_or_bare(index, "do_verify") == Some("0") => 0,
+            written => read.min(written),
+        };
+        check.violated += if is_mismatch(of) { of.errors_passed } else { 0 };
+    }
+    let mut check = check?;
+    check.tried = check.tried.max(check.violated);
+    if check.violated > 0 {
+        let is_it =
+            |line: &&str| line.starts_with("verify:") || line.contains(": verify failed at");
+        check.first = said.lines().map(str::trim).find(is_it).map(str::to_owned);
+    }
+    if check.tried == 0 {
+        check.evidence = Some("no job read back what it had written".to_owned());
+    }
+    Some(check)
+}
+
+/// The jobs that verify what no job of the file has written: they would find random data.
+#[must_use]
+pub fn unwritten(job: &JobFile) -> Vec<String> {
+    let all = || jobs(job).filter(|index| verifies(job, *index));
+    match all().any(|index| writes(job, index)) {
+        true => Vec::new(),
+        false => all().map(|index| job.sections[index].name.clone()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio::Direction;
+    use crate::fio::jobfile::System;
+
+    fn job(text: &str) -> JobFile {
+        JobFile::from_options(text, "a", &System).unwrap()
+    }
+
+    fn ran(read: u64, written: u64, errors_passed: u64) -> FioJob {
+        let side = |operations: u64| -> Option<Direction> {
+            let zero = serde_json::json!({
+                "operations": operations, "bytes": 0, "bytes_per_second": 0.0,
+                "operations_per_second": 0.0, "runtime_ns": 0, "short_operations": 0,
+                "latency_mean_ns": 0.0, "latency_max_ns": 0, "latency": null,
+            });
+            (operations > 0).then(|| serde_json::from_value(zero).unwrap())
+        };
+        FioJob {
+            name: "a".into(),
+            group: 0,
+            error: if errors_passed > 0 { 84 } else { 0 },
+            errors_passed,
+            runtime_ns: 0,
+            user_percent: 0.0,
+            system_percent: 0.0,
+            read: side(read),
+            write: side(written),
+            trim: None,
+            sync: None,
+        }
+    }
+
+    #[test]
+    fn what_was_read_to_be_compared_is_counted() {
+        let counted = |text: &str, ran: FioJob| {
+            let found = check(&job(text), &[ran], "fio: x\nmd5: verify failed at file f\nmore\n");
+            found.map(|check| (check.tried, check.violated, check.first))
+        };
+        let first = Some("md5: verify failed at file f".to_owned());
+        assert_eq!(counted("rw=write", ran(16, 16, 0)), None);
+        assert_eq!(counted("rw=write verify=0", ran(16, 16, 0)), None);
+        assert_eq!(counted("rw=write verify=md5", ran(16, 16, 3)), Some((16, 3, first)));
+        // The reads of a mixed job are no comparisons.
+        assert_eq!(counted("rw=randrw verify=md5", ran(16, 6, 0)), Some((6, 0, None)));
+        assert_eq!(counted("rw=randrw verify=md5 do_verify=0", ran(9, 6, 0)), Some((0, 0, None)));
+    }
+
+    #[test]
+    fn a_job_that_verifies_goes_on_and_one_that_says_otherwise_stays() {
+        let added = |text: &str| added(&job(text), 0);
+        assert_eq!(added("rw=write verify=md5"), Some(("continue_on_error", "verify".into())));
+        assert_eq!(added("rw=write verify=md5 continue_on_error=none"), None);
+        assert_eq!(added("rw=write"), None);
+        assert_eq!(unwritten(&job("rw=read verify=md5")), ["a"]);
+        assert_eq!(unwritten(&job("rw=write verify=md5")), [""; 0]);
+    }
+}
