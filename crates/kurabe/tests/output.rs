@@ -4,6 +4,7 @@
 mod harness;
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 
 use harness::{Ran, Site, memory_directory, phase, two_contenders};
@@ -423,4 +424,38 @@ fn help_names_every_exit_code_and_the_version_is_that_of_the_package() {
     let clean = site.run(&["clean"]).expect(0).stdout;
     assert!(clean.contains("nothing was left behind"), "{clean}");
     site.expect_untouched(&[]);
+}
+
+/// Results of November 2026 with two trials each, whose words and forms have changed since; only
+/// names of directories were taken out of them.
+#[test]
+fn results_of_an_older_kurabe_open() {
+    let site = Site::new();
+    let older = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/older");
+    for (name, expected) in [
+        (
+            "dbench",
+            [
+                "xfs                    180 MiB/s                     0.341",
+                "throughput  530 MiB/s",
+                "NTCreateX       ext4              35.1k  4.487 µs  6.199 µs  19.95 µs  23.14 µs",
+            ],
+        ),
+        (
+            "matrix",
+            [
+                "xfs                                       61.2k/s                     1.026",
+                "randrw-70-30-psync-1-4k       66.1k/s",
+                "randread-psync-1-4k-read               xfs              30.3k  12.36 µs  14.79 µs",
+            ],
+        ),
+    ] {
+        let page = site.work().join(format!("{name}.html"));
+        let (result, page) = (older.join(name), page.to_str().unwrap());
+        let arguments = ["report", result.to_str().unwrap(), "--verbose", "--html", page];
+        let ran = site.run(&arguments).expect(0);
+        for part in expected {
+            assert!(ran.stdout.contains(part), "no '{part}' in {}", ran.stdout);
+        }
+    }
 }

@@ -103,11 +103,20 @@ pub fn terminal(blocks: &[Block], colour: bool) -> Screen {
     out
 }
 
+/// Whether there is something of it where no charts are.
+fn has_text(block: &Block) -> bool {
+    match block {
+        Block::Chart(_) => false,
+        Block::Fold { blocks, .. } => blocks.iter().any(has_text),
+        _ => true,
+    }
+}
+
 fn write_terminal(out: &mut Screen, blocks: &[Block]) {
     let is_remark = |block: &Block| matches!(block, Block::Warning(_) | Block::Note(_));
     let is_answer = |block: &Block| matches!(block, Block::Answer(_));
     let mut before: Option<&Block> = None;
-    for block in blocks.iter().filter(|block| !matches!(block, Block::Chart(_))) {
+    for block in blocks.iter().filter(|block| has_text(block)) {
         let is_first = before.is_none() && out.is_empty();
         let after_heading = matches!(before, Some(Block::Heading { .. }));
         let in_a_list = is_remark(block) && before.is_some_and(is_remark)
