@@ -86,7 +86,7 @@ pub fn acknowledge(args: &AckArgs) -> Result<u8, Failure> {
 }
 
 fn record(args: &CrashArgs) -> Result<u8, Failure> {
-    let contenders = contenders(args)?;
+    let contenders = contenders(&args.contenders)?;
     let time = |flag: &str, text: &str| {
         parse_duration(text)
             .map(|time| time.as_nanos() as u64)
@@ -299,14 +299,16 @@ fn replay(place: &str) -> Result<u8, Failure> {
 }
 
 /// Kurabe's own directory, and what this process takes in it.
-struct Laboratory {
+pub struct Laboratory {
     own: Directory,
     ledger: Ledger,
-    stop: Stop,
+    /// Ends it.
+    pub stop: Stop,
 }
 
 impl Laboratory {
-    fn open() -> Result<Laboratory, Failure> {
+    /// Opens it; refuses whoever is not root.
+    pub fn open() -> Result<Laboratory, Failure> {
         if !rustix::process::geteuid().is_root() {
             return Err(Failure::refused("mkfs and mount need root; start it with sudo"));
         }
@@ -323,7 +325,7 @@ impl Laboratory {
     }
 
     /// Carries one out; `data` holds the bytes of its recording.
-    fn carry_out(
+    pub fn carry_out(
         &self,
         mut spec: TrialSpec,
         data: &File,
@@ -361,7 +363,8 @@ pub fn control_states(states: usize) -> usize {
     states.div_ceil(4).min(CONTROL_STATES_MAX)
 }
 
-fn workload(load: Load, setup: Option<CommandLine>, check: CommandLine) -> Workload {
+/// What is run and what is asked.
+pub fn workload(load: Load, setup: Option<CommandLine>, check: CommandLine) -> Workload {
     Workload {
         name: "power cuts".into(),
         why: None,
@@ -375,7 +378,13 @@ fn workload(load: Load, setup: Option<CommandLine>, check: CommandLine) -> Workl
     }
 }
 
-fn spec(contender: Contender, cuts: PowerCuts, workload: Workload, timeout_ns: u64) -> TrialSpec {
+/// A trial of power cuts and nothing else.
+pub fn spec(
+    contender: Contender,
+    cuts: PowerCuts,
+    workload: Workload,
+    timeout_ns: u64,
+) -> TrialSpec {
     TrialSpec {
         schema: SCHEMA_VERSION,
         trial: 0,
@@ -398,9 +407,10 @@ fn spec(contender: Contender, cuts: PowerCuts, workload: Workload, timeout_ns: u
     }
 }
 
-fn contenders(args: &CrashArgs) -> Result<Vec<Contender>, Failure> {
+/// The contenders, of which each can have a recorder below it.
+pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
     let mut contenders: Vec<Contender> = Vec::new();
-    for text in &args.contenders {
+    for text in texts {
         let contender = Contender::parse(text, &filesystem::names()).map_err(Failure::refused)?;
         let known = filesystem::by_name(&contender.file_system).expect("it was parsed");
         let refused = |problem: String| Failure::refused(format!("contender '{text}': {problem}"));
@@ -431,7 +441,8 @@ fn contenders(args: &CrashArgs) -> Result<Vec<Contender>, Failure> {
     }
 }
 
-fn size(text: &str) -> Result<u64, Failure> {
+/// The size of a device.
+pub fn size(text: &str) -> Result<u64, Failure> {
     let bytes = parse_size(text).map_err(|error| Failure::refused(format!("--size: {error}")))?;
     let whole = bytes.is_multiple_of(1 << 20) && bytes >= lab::device::SIZE_BYTES_MIN;
     match whole {

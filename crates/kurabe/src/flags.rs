@@ -46,6 +46,8 @@ pub enum Action {
     Report(ReportArgs),
     /// Cut the power at many instants, and see whether what a load acknowledged is still there.
     Crash(Box<CrashArgs>),
+    /// Ask file systems what they promise: small programs, each with power cuts.
+    Promises(PromisesArgs),
     /// Acknowledge, from within a load of 'kurabe crash', that something is durable.
     Ack(AckArgs),
     /// Show what this machine can do, and what to install for the rest.
@@ -79,6 +81,9 @@ pub enum Action {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
+    /// Be one of the programs of 'kurabe promises', or its check.
+    #[command(hide = true)]
+    Promise(PromiseArgs),
     /// Carry out one part of a load: a task comes in, a report goes out, as JSON.
     #[command(hide = true)]
     Load,
@@ -174,6 +179,39 @@ pub struct CrashArgs {
     /// Try one failing state of an earlier run again.
     #[arg(long, value_name = "RESULT:CASE", conflicts_with_all = ["contenders", "command", "check"])]
     pub replay: Option<String>,
+}
+
+/// `kurabe promises`.
+#[derive(Debug, Args)]
+pub struct PromisesArgs {
+    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS], one argument each.
+    #[arg(value_name = "CONTENDER", required = true)]
+    pub contenders: Vec<String>,
+    /// Try this program alone, by its name in the table; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// States to try of each program, and a quarter as many of the control.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub states: usize,
+    /// Size of the device, which is memory.
+    #[arg(long, value_name = "SIZE", default_value = "320M")]
+    pub size: String,
+    /// Seed of the states. [default: random]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+}
+
+/// `kurabe promise`: a program in the directory where it is started, or its check.
+#[derive(Debug, Args)]
+pub struct PromiseArgs {
+    /// Its name.
+    pub name: String,
+    /// setup, run or check.
+    pub part: String,
+    /// Of the check: the mounted directory.
+    pub directory: Option<PathBuf>,
+    /// Of the check: the file of acknowledgements.
+    pub acknowledged: Option<PathBuf>,
 }
 
 /// `kurabe ack`.

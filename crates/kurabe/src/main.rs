@@ -16,6 +16,7 @@ mod preflight;
 mod prepare;
 mod presentation;
 mod progress;
+mod promises;
 mod reporting;
 mod runner;
 mod session;
@@ -44,6 +45,8 @@ fn main() -> ExitCode {
         Action::Resume(args) => prepare::resume(&args),
         Action::Report(args) => reporting::report(&args),
         Action::Crash(args) => crash::crash(&args),
+        Action::Promises(args) => promises::promises(&args),
+        Action::Promise(args) => promises::one(&args),
         Action::Ack(args) => crash::acknowledge(&args),
         Action::Doctor => machine::doctor(),
         Action::FileSystems => machine::file_systems(),

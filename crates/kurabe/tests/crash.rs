@@ -74,6 +74,32 @@ fn a_study_has_the_verdict_beside_its_times() {
 }
 
 #[test]
+fn promises_are_kept_or_broken_as_the_device_lets_them() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let contenders = ["ext4", "nb: ext4 @ nobarrier"];
+    let flags = ["--size", "64M", "--states", "24", "--seed", "1"];
+    let only = ["--only", "overwrite-sector", "--only", "sync-file-range"];
+    let ran = site.run(&[&["promises"], &contenders[..], &flags, &only].concat()).expect(3);
+    let row = |name: &str| {
+        let found = ran.stdout.lines().find(|line| line.starts_with(name));
+        found.unwrap_or_else(|| panic!("{}", ran.stdout)).to_string()
+    };
+    let (fdatasync, range) = (row("overwrite-sector "), row("sync-file-range "));
+    assert!(fdatasync.contains("yes    kept (0 of 24)"), "{fdatasync}");
+    assert_eq!(fdatasync.matches("broken").count(), 1, "{fdatasync}");
+    // Which writes and flushes nothing, as its manual says.
+    assert_eq!(range.matches("broken").count(), 2, "{range}");
+    // What POSIX does not promise fails nothing.
+    let range = ["--only", "sync-file-range", "--states", "12", "--size", "64M"];
+    site.run(&[&["promises", "ext4"], &range[..]].concat()).expect(0);
+    site.run(&["promises", "ext4", "--only", "create-fsync"]).expect(2);
+    site.expect_nothing_left();
+}
+
+#[test]
 fn what_proves_nothing_is_said() {
     if !root() {
         return;

@@ -8,6 +8,7 @@
 
 mod judge;
 mod places;
+pub mod promises;
 
 use std::cell::RefCell;
 use std::fs::File;

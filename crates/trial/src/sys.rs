@@ -4,6 +4,7 @@ pub mod confine;
 pub mod descriptors;
 pub mod loop_device;
 pub mod namespaces;
+pub mod pages;
 pub mod process_clock;
 pub mod wait;
 
