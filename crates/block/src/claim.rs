@@ -37,7 +37,6 @@ use rustix::fs::OFlags;
 use trust::LockError;
 
 mod identity;
-pub mod mounts;
 mod openers;
 mod pinned;
 mod relatives;

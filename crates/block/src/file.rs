@@ -342,7 +342,7 @@ impl BlockDevice for FileDevice {
 ///
 /// Those of `open(2)`; `ENXIO` when nothing is attached, `ENOTTY` when it is no loop device.
 pub fn loop_backing(path: &Path) -> io::Result<(u64, u64)> {
-    let backing = sys::loop_backing(File::open(path)?.as_fd())?;
+    let backing = sys::loop_status(File::open(path)?.as_fd())?;
     Ok((backing.file_system, backing.inode))
 }
 

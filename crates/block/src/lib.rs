@@ -34,6 +34,7 @@ pub use faulty::{Fault, FaultyDevice};
 pub use file::{DirectAccess, FileDevice, FileDeviceOptions, loop_backing};
 pub use memory::MemoryDevice;
 pub use server::Server;
+pub use sys::{LoopStatus, loop_status};
 
 /// A device of `len` bytes, read and written at offsets from many threads at once.
 ///

@@ -92,23 +92,34 @@ pub(crate) fn disk_sequence(device: BorrowedFd<'_>) -> io::Result<u64> {
 }
 
 /// What a loop device is attached to, as `stat(2)` has it.
-pub(crate) struct Backing {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoopStatus {
     /// File system of the file, or of the node of a block device.
-    pub(crate) file_system: u64,
+    pub file_system: u64,
     /// Inode there.
-    pub(crate) inode: u64,
+    pub inode: u64,
     /// The block device, when it is attached to one; otherwise 0.
-    pub(crate) device: u64,
+    pub device: u64,
+    /// The flags in force, `LO_FLAGS_*` of `linux/loop.h`.
+    pub flags: u32,
 }
 
-/// What stands behind a loop device: the first three of the 29 words of `struct loop_info64`.
+/// What stands behind a loop device: the first three of the 29 words of `struct loop_info64`, and the
+/// flags in the upper half of the seventh.
+///
+/// # Errors
+///
 /// `ENXIO` when nothing is attached.
-pub(crate) fn loop_backing(device: BorrowedFd<'_>) -> io::Result<Backing> {
+pub fn loop_status(device: BorrowedFd<'_>) -> io::Result<LoopStatus> {
     let mut info = [0_u64; 29];
     // SAFETY: LOOP_GET_STATUS64 writes 232 bytes at the pointer, which is valid for the call.
     let outcome = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) };
     match outcome {
-        0 => Ok(Backing { file_system: info[0], inode: info[1], device: info[2] }),
+        0 => {
+            let halves = info[6].to_ne_bytes();
+            let flags = u32::from_ne_bytes(halves[4..].try_into().expect("4 bytes"));
+            Ok(LoopStatus { file_system: info[0], inode: info[1], device: info[2], flags })
+        }
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Gate;
-use crate::load::{Latency, Unit};
+use crate::load::{Latency, QUANTILES, Unit};
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record, TIME_METRIC};
 use crate::statistics::{self, ComparisonOptions, Decision, Slow, Summary, Verdict};
@@ -446,8 +446,9 @@ fn latencies(records: &[&Record]) -> Vec<Latency> {
         .map(|kind| {
             let same: Vec<&Latency> =
                 all.iter().flatten().filter(|other| other.operation == kind.operation).collect();
-            let middle = |figure: fn(&Latency) -> u64| {
-                let mut figures: Vec<u64> = same.iter().map(|latency| figure(latency)).collect();
+            let middle = |quantile: f64| {
+                let mut figures: Vec<u64> =
+                    same.iter().map(|latency| latency.at(quantile)).collect();
                 figures.sort_unstable();
                 figures[(figures.len() - 1) / 2]
             };
@@ -458,13 +459,7 @@ fn latencies(records: &[&Record]) -> Vec<Latency> {
                 count: sum(|latency| latency.count),
                 bytes: sum(|latency| latency.bytes),
                 total_ns: sum(|latency| latency.total_ns),
-                p5_ns: middle(|latency| latency.p5_ns),
-                p50_ns: middle(|latency| latency.p50_ns),
-                p90_ns: middle(|latency| latency.p90_ns),
-                p95_ns: middle(|latency| latency.p95_ns),
-                p99_ns: middle(|latency| latency.p99_ns),
-                p99_9_ns: middle(|latency| latency.p99_9_ns),
-                p99_99_ns: middle(|latency| latency.p99_99_ns),
+                quantiles_ns: QUANTILES.map(|quantile| (quantile, middle(quantile))).into(),
                 max_ns: same.iter().map(|latency| latency.max_ns).max().unwrap_or(0),
                 operation: kind.operation,
             }

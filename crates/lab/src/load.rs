@@ -4,6 +4,6 @@
 pub use vocabulary::cell::MatrixCell;
 pub use vocabulary::load::Load;
 pub use vocabulary::report::{
-    Aside, AverageLatency, Drift, Latency, LoadReport, Metric, OVERALL_OPERATION, Series,
-    StorePlace, Throughput, Unit,
+    Aside, AverageLatency, Drift, Latency, LoadReport, Metric, OVERALL_OPERATION, QUANTILES,
+    Series, StorePlace, Throughput, Unit,
 };

@@ -52,15 +52,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     for kind in &report.latencies.kinds {
         println!(
             "{:<10} {:>9} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>9.1}",
-            kind.kind,
+            kind.operation,
             kind.count,
-            kind.mean_ns / 1e3,
-            kind.p5_ns as f64 / 1e3,
-            kind.p50_ns as f64 / 1e3,
-            kind.p90_ns as f64 / 1e3,
-            kind.p95_ns as f64 / 1e3,
-            kind.p99_ns as f64 / 1e3,
-            kind.p99_9_ns as f64 / 1e3,
+            kind.total_ns as f64 / kind.count.max(1) as f64 / 1e3,
+            kind.at(0.05) as f64 / 1e3,
+            kind.at(0.5) as f64 / 1e3,
+            kind.at(0.9) as f64 / 1e3,
+            kind.at(0.95) as f64 / 1e3,
+            kind.at(0.99) as f64 / 1e3,
+            kind.at(0.999) as f64 / 1e3,
         );
     }
     println!("\nThroughput {:.2} MB/s", report.throughput_bytes_per_second / 1e6);

@@ -124,7 +124,12 @@ fn run_replay(
     }
     Ok(Run {
         megabytes_per_second: report.throughput_bytes_per_second / 1e6,
-        counts: report.latencies.kinds.into_iter().map(|kind| (kind.kind, kind.count)).collect(),
+        counts: report
+            .latencies
+            .kinds
+            .into_iter()
+            .map(|kind| (kind.operation, kind.count))
+            .collect(),
     })
 }
 

@@ -148,8 +148,8 @@ fn null_speeds() {
              processor time each; median latency {} ns, 99.9 % {} ns",
             commands / (report.elapsed_ns as f64 / 1e3),
             processor_ns as f64 / commands,
-            report.latencies.overall.p50_ns,
-            report.latencies.overall.p99_9_ns
+            report.latencies.overall.at(0.5),
+            report.latencies.overall.at(0.999)
         );
     }
 }

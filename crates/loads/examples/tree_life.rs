@@ -60,9 +60,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             phase.sync_ns as f64 / 1e9,
             phase.operations,
             phase.bytes as f64 / 1e6,
-            microseconds(latencies.map(|all| all.p50_ns)),
-            microseconds(latencies.map(|all| all.p95_ns)),
-            microseconds(latencies.map(|all| all.p99_ns)),
+            microseconds(latencies.map(|all| all.at(0.5))),
+            microseconds(latencies.map(|all| all.at(0.95))),
+            microseconds(latencies.map(|all| all.at(0.99))),
             microseconds(latencies.map(|all| all.max_ns)),
         );
     }

@@ -21,11 +21,11 @@ use std::time::SystemTime;
 use vocabulary::kind::Generator;
 use vocabulary::kind::Kinds;
 use vocabulary::load::LoadTask;
-use vocabulary::report::{Drift, Latency, OVERALL_OPERATION};
+use vocabulary::report::{Drift, Latency};
 
 use crate::dbench::{Cause, DriftVerdict};
 use crate::durable::WholeSync;
-use crate::latency::{KindSummary, Recording, Summary};
+use crate::latency::{Recording, Summary};
 use crate::tool::Tool;
 
 /// All kinds, in the order of the documentation.
@@ -55,26 +55,7 @@ fn missing_tools(tools: &[Tool]) -> Vec<String> {
 
 /// The latencies of a recording, by kind, the overall ones last.
 fn latencies(summary: &Summary) -> Vec<Latency> {
-    let mut all: Vec<Latency> = summary.kinds.iter().map(latency).collect();
-    all.push(Latency { operation: OVERALL_OPERATION.into(), ..latency(&summary.overall) });
-    all
-}
-
-fn latency(kind: &KindSummary) -> Latency {
-    Latency {
-        operation: kind.kind.clone(),
-        count: kind.count,
-        bytes: kind.bytes,
-        total_ns: kind.total_ns,
-        p5_ns: kind.p5_ns,
-        p50_ns: kind.p50_ns,
-        p90_ns: kind.p90_ns,
-        p95_ns: kind.p95_ns,
-        p99_ns: kind.p99_ns,
-        p99_9_ns: kind.p99_9_ns,
-        p99_99_ns: kind.p99_99_ns,
-        max_ns: kind.max_ns,
-    }
+    summary.kinds.iter().chain([&summary.overall]).cloned().collect()
 }
 
 /// The recording's histograms in HdrHistogram's log format.

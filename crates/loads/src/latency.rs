@@ -30,8 +30,11 @@ use hdrhistogram::serialization::{
 mod clock;
 mod summary;
 
+use summary::latency_of;
+use vocabulary::report::OVERALL_OPERATION;
+
 pub use clock::Clock;
-pub use summary::{Figures, KindSummary, Point, Series, Summary};
+pub use summary::{Figures, Point, Series, Summary};
 
 /// Significant decimal digits that a histogram keeps of each value.
 pub const SIGNIFICANT_DIGITS: u8 = 3;
@@ -481,10 +484,10 @@ impl Recording {
             .seen()
             .map(|kind| {
                 sums.add(&kind.sums);
-                KindSummary::new(&kind.name, &kind.histogram, &kind.sums)
+                latency_of(&kind.name, &kind.histogram, &kind.sums)
             })
             .collect();
-        Summary { kinds, overall: KindSummary::new("overall", &self.overall(), &sums) }
+        Summary { kinds, overall: latency_of(OVERALL_OPERATION, &self.overall(), &sums) }
     }
 
     /// The figures of every interval from the first to the last in which an operation ended;
@@ -566,9 +569,9 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Writes the histograms in the standard interval log of HdrHistogram (V2, compressed), one
-    /// line for each interval and kind with the kind as its tag; without a series, one line a kind
-    /// over `elapsed_ns`. `started` is the wall-clock time of the run clock's zero.
+    /// Writes the histograms in the standard interval log of HdrHistogram (V2, compressed): one line a
+    /// kind over `elapsed_ns`, with the kind as its tag. `started` is the wall-clock time of the run
+    /// clock's zero.
     pub fn write_log(
         &self,
         writer: &mut impl Write,
@@ -582,29 +585,10 @@ impl Recording {
             .with_base_time(started)
             .with_max_value_divisor(1e6)
             .begin_log_with(writer, &mut serializer)?;
-        if self.interval_ns == u64::MAX {
-            for kind in self.seen() {
-                log.write_histogram(
-                    &kind.histogram,
-                    Duration::ZERO,
-                    Duration::from_nanos(elapsed_ns),
-                    Tag::new(&kind.name),
-                )
+        for kind in self.seen() {
+            let whole = Duration::from_nanos(elapsed_ns);
+            log.write_histogram(&kind.histogram, Duration::ZERO, whole, Tag::new(&kind.name))
                 .map_err(log_error)?;
-            }
-            return Ok(());
-        }
-        for interval in &self.intervals {
-            let start_ns = interval.index.saturating_mul(self.interval_ns);
-            for kind in &interval.kinds {
-                log.write_histogram(
-                    &unpack(&kind.packed),
-                    Duration::from_nanos(start_ns),
-                    Duration::from_nanos(self.duration_from(start_ns)),
-                    Tag::new(&self.kinds[kind.kind].name),
-                )
-                .map_err(log_error)?;
-            }
         }
         Ok(())
     }

@@ -291,16 +291,7 @@ fn of_latency(
 }
 
 fn percentile(latency: &Latency, quantile: f64) -> Option<u64> {
-    let known = [
-        (0.05, latency.p5_ns),
-        (0.5, latency.p50_ns),
-        (0.9, latency.p90_ns),
-        (0.95, latency.p95_ns),
-        (0.99, latency.p99_ns),
-        (0.999, latency.p99_9_ns),
-        (0.9999, latency.p99_99_ns),
-    ];
-    known.into_iter().find(|(known, _)| *known == quantile).map(|(_, ns)| ns)
+    latency.quantiles_ns.iter().find(|(known, _)| *known == quantile).map(|(_, ns)| *ns)
 }
 
 fn of_averages(trials: &[&AverageLatency], statistic: Statistic) -> Option<Measured> {

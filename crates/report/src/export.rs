@@ -2,7 +2,7 @@
 //! sample, Markdown with the tables.
 
 use lab::analysis::Analysis;
-use lab::load::Unit;
+use lab::load::{QUANTILES, Unit};
 use lab::plan::Plan;
 use lab::record::{Check, Outcome, Phase, Record, unfinished_block};
 use serde_json::{Value, json};
@@ -121,22 +121,10 @@ pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
                     contender.label.clone(),
                     latency.operation.clone(),
                 ];
-                fields.extend(
-                    [
-                        latency.count,
-                        latency.bytes,
-                        latency.total_ns,
-                        latency.p5_ns,
-                        latency.p50_ns,
-                        latency.p90_ns,
-                        latency.p95_ns,
-                        latency.p99_ns,
-                        latency.p99_9_ns,
-                        latency.p99_99_ns,
-                        latency.max_ns,
-                    ]
-                    .map(|number| number.to_string()),
-                );
+                let quantiles = QUANTILES.map(|quantile| latency.at(quantile));
+                let numbers = [latency.count, latency.bytes, latency.total_ns].into_iter();
+                let numbers = numbers.chain(quantiles).chain([latency.max_ns]);
+                fields.extend(numbers.map(|number| number.to_string()));
                 text.push_str(&line(&fields));
                 any = true;
             }

@@ -21,7 +21,7 @@ use lab::record::Record;
 use lab::result::{HISTOGRAMS_DIRECTORY, histogram_file};
 use trust::Directory;
 
-use log::{Kind, LogReader, highest_of, histogram_of};
+use log::{Kind, LogReader, add, empty_histogram};
 
 mod log;
 
@@ -154,7 +154,7 @@ impl Histograms {
         });
         sums.sum_kinds();
         let merged = sums.sums.into_iter().map(|sum| MergedHistogram {
-            histogram: histogram_of(&sum.counts),
+            histogram: sum.histogram,
             workload: sum.workload,
             contender: sum.contender,
             operation: sum.operation,
@@ -207,16 +207,8 @@ impl Histograms {
                 continue;
             };
             merged_any = true;
-            for (place, quantile) in [
-                (&mut latency.p5_ns, 0.05),
-                (&mut latency.p50_ns, 0.5),
-                (&mut latency.p90_ns, 0.9),
-                (&mut latency.p95_ns, 0.95),
-                (&mut latency.p99_ns, 0.99),
-                (&mut latency.p99_9_ns, 0.999),
-                (&mut latency.p99_99_ns, 0.9999),
-            ] {
-                *place = merged.value_at(quantile);
+            for (quantile, value) in &mut latency.quantiles_ns {
+                *value = merged.value_at(*quantile);
             }
         }
         let left_out: Vec<String> = self
@@ -236,14 +228,14 @@ impl Histograms {
     }
 }
 
-/// A [`MergedHistogram`] on the way: its operations by bucket.
+/// A [`MergedHistogram`] on the way.
 struct Sum {
     workload: String,
     contender: String,
     operation: String,
     trials: usize,
     max_ns: u64,
-    counts: Vec<u64>,
+    histogram: Histogram<u64>,
 }
 
 /// What was read of some trials, in the order of their first use.
@@ -262,8 +254,9 @@ impl Sums {
         for record in trials {
             let added = read_trial(&mut reader, directory, record).and_then(|()| {
                 let kinds = reader.kinds();
-                let filled = found.sums.iter().map(|sum| sum.counts.len()).sum::<usize>();
-                match filled + kinds.iter().map(|kind| kind.counts.len()).sum::<usize>() > room {
+                let filled = found.sums.iter().map(|sum| &sum.histogram);
+                let all = filled.chain(kinds.iter().map(|kind| &kind.histogram));
+                match all.map(Histogram::distinct_values).sum::<usize>() > room {
                     true => Err("there are more kinds of operations than can be kept".into()),
                     false => {
                         found.add_trial(record, kinds);
@@ -287,10 +280,10 @@ impl Sums {
     fn add_trial(&mut self, record: &Record, kinds: &[Kind]) {
         for kind in kinds {
             let sum = self.of(record, &kind.name);
-            add(&mut sum.counts, &kind.counts);
-            sum.raise_max(record, &kind.counts);
+            add(&mut sum.histogram, &kind.histogram);
+            sum.raise_max(record, &kind.histogram);
             // The counts of all kinds together are summed up in the end, out of the kinds' own.
-            self.of(record, OVERALL_OPERATION).raise_max(record, &kind.counts);
+            self.of(record, OVERALL_OPERATION).raise_max(record, &kind.histogram);
         }
         for sum in self.sums.iter_mut().filter(|sum| sum.is_of(record)) {
             let in_trial = |kind: &Kind| kind.name == sum.operation;
@@ -310,7 +303,7 @@ impl Sums {
                 operation: operation.to_string(),
                 trials: 0,
                 max_ns: 0,
-                counts: Vec::new(),
+                histogram: empty_histogram(),
             });
             self.sums.len() - 1
         });
@@ -330,7 +323,7 @@ impl Sums {
                 Some(sum) => {
                     sum.trials += part.trials;
                     sum.max_ns = sum.max_ns.max(part.max_ns);
-                    add(&mut sum.counts, &part.counts);
+                    add(&mut sum.histogram, &part.histogram);
                 }
             }
         }
@@ -348,9 +341,9 @@ impl Sums {
                     && sum.contender == all.contender
                     && sum.operation != OVERALL_OPERATION
             });
-            let mut counts = Vec::new();
-            kinds.for_each(|kind| add(&mut counts, &kind.counts));
-            self.sums[place].counts = counts;
+            let mut histogram = empty_histogram();
+            kinds.for_each(|kind| add(&mut histogram, &kind.histogram));
+            self.sums[place].histogram = histogram;
         }
     }
 }
@@ -360,18 +353,11 @@ impl Sum {
         self.workload == record.workload && self.contender == record.contender.label
     }
 
-    /// Raises the maximum to that which the record keeps, or else to that of the counts.
-    fn raise_max(&mut self, record: &Record, counts: &[u64]) {
+    /// Raises the maximum to that which the record keeps, or else to that of the histogram.
+    fn raise_max(&mut self, record: &Record, histogram: &Histogram<u64>) {
         let own = latencies_of(record).iter().find(|latency| latency.operation == self.operation);
-        let highest = || counts.iter().rposition(|count| *count > 0).map_or(0, highest_of);
-        self.max_ns = self.max_ns.max(own.map_or_else(highest, |latency| latency.max_ns));
-    }
-}
-
-fn add(sums: &mut Vec<u64>, counts: &[u64]) {
-    sums.resize(sums.len().max(counts.len()), 0);
-    for (sum, count) in sums.iter_mut().zip(counts) {
-        *sum = sum.saturating_add(*count);
+        let highest = own.map_or_else(|| histogram.max(), |latency| latency.max_ns);
+        self.max_ns = self.max_ns.max(highest);
     }
 }
 
@@ -389,8 +375,7 @@ fn read_trial(
     // A file that was cut off at the end of a line is whole lines still; the counts tell.
     for latency in latencies.filter(|latency| latency.operation != OVERALL_OPERATION) {
         let found = reader.kinds().iter().find(|kind| kind.name == latency.operation);
-        let counts = found.map_or(&[][..], |kind| &kind.counts);
-        let count = counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        let count = found.map_or(0, |kind| kind.histogram.len());
         if count != latency.count {
             return Err(problem(&format!(
                 "it holds {count} operations of '{}', and the record {}",

@@ -3,7 +3,7 @@
 use lab::analysis::{Comparison, ContenderAnalysis, MetricAnalysis, WorkloadAnalysis};
 use lab::condition::Gate;
 use lab::device::DeviceName;
-use lab::load::{Load, MatrixCell, OVERALL_OPERATION};
+use lab::load::{Load, MatrixCell, OVERALL_OPERATION, QUANTILES};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, TIME_METRIC, unfinished_block};
 use lab::statistics::Verdict;
@@ -185,20 +185,14 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
                     format!("{:.1}", bytes as f64 / MEBIBYTE * 1e9 / total_ns as f64)
                 }
             };
-            table.rows.push(vec![
+            let mut row: Vec<_> = vec![
                 kind.replace('_', " ").into(),
                 contender.label.as_str().into(),
                 text::count(latency.count as f64).into(),
-                time(latency.p5_ns),
-                time(latency.p50_ns),
-                time(latency.p90_ns),
-                time(latency.p95_ns),
-                time(latency.p99_ns),
-                time(latency.p99_9_ns),
-                time(latency.p99_99_ns),
-                time(latency.max_ns),
-                rate.into(),
-            ]);
+            ];
+            row.extend(QUANTILES.map(|quantile| time(latency.at(quantile))));
+            row.extend([time(latency.max_ns), rate.into()]);
+            table.rows.push(row);
         }
     }
     table

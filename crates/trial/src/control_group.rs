@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use lab::record::ControlGroupFacts;
 use rustix::fs::OFlags;
+use trust::mounts::{self, Mount};
 
 use crate::ledger::{Ledger, NAME_PREFIX, Taken, random_name};
 use crate::sys::confine::confine;
@@ -190,42 +191,46 @@ fn remove_groups(path: &Path) -> io::Result<()> {
 fn own_group() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    directory_of_group(own, &fs::read_to_string("/proc/self/mountinfo").ok()?)
+    directory_of_group(own, &mounts::mounts().ok()?)
 }
 
-/// Where the group `own` lies in the tree of files, by proc_pid_mountinfo(5).
-fn directory_of_group(own: &str, mounts: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
-        let (mount, kind) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(3);
-        let (root, point) = (fields.next()?, fields.next()?);
-        let below = Path::new(own).strip_prefix(root).ok()?;
-        // A group outside of this process's namespace is shown by dots.
-        let is_here = !own.split('/').any(|name| name == "..");
-        (kind.starts_with("cgroup2 ") && is_here).then(|| Path::new(point).join(below))
-    })
+/// Where the group `own` lies in the tree of files.
+fn directory_of_group(own: &str, mounts: &[Mount]) -> Option<PathBuf> {
+    // A group outside of this process's namespace is shown by dots.
+    let is_here = !own.split('/').any(|name| name == "..");
+    mounts
+        .iter()
+        .filter(|mount| mount.file_system == "cgroup2" && is_here)
+        .find_map(|mount| Some(mount.point.join(Path::new(own).strip_prefix(&mount.root).ok()?)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MOUNTS: &str = "\
-31 1 0:20 / /sys/fs/cgroup rw - tmpfs tmpfs rw
-40 31 0:30 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
-41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
-";
+    fn mount(file_system: &str, root: &str, point: &str) -> Mount {
+        Mount {
+            device: (0, 38),
+            root: root.into(),
+            point: point.into(),
+            file_system: file_system.into(),
+            source: "none".into(),
+            options: "rw".into(),
+        }
+    }
 
     #[test]
     fn the_own_group_is_found_in_the_tree() {
-        let find = |own| directory_of_group(own, MOUNTS);
+        let points = [("tmpfs", ""), ("cgroup", "/pids"), ("cgroup2", "/unified")];
+        let mounts = points.map(|(kind, name)| mount(kind, "/", &format!("/sys/fs/cgroup{name}")));
+        let find = |own| directory_of_group(own, &mounts);
         assert_eq!(find("/"), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(find("/a.slice/b"), Some("/sys/fs/cgroup/unified/a.slice/b".into()));
         assert_eq!(find("/../other"), None);
-        let inner = "9 8 0:3 /outer /cg rw - cgroup2 none rw\n";
-        assert_eq!(directory_of_group("/outer/in", inner), Some("/cg/in".into()));
-        assert_eq!(directory_of_group("/else", inner), None);
-        assert_eq!(directory_of_group("/", "1 2 0:3 / / rw - ext4 x rw"), None);
+        let inner = [mount("cgroup2", "/outer", "/cg")];
+        assert_eq!(directory_of_group("/outer/in", &inner), Some("/cg/in".into()));
+        assert_eq!(directory_of_group("/else", &inner), None);
+        assert_eq!(directory_of_group("/", &[mount("ext4", "/", "/")]), None);
     }
 
     #[test]

@@ -583,7 +583,7 @@ fn zfs_fuse_leaves_the_host_alone() {
     fs::write(other.instance.directory().join("other"), b"2").unwrap();
     other.end();
     assert_eq!(places(), before);
-    let mounts = block::claim::mounts::mounts().unwrap();
+    let mounts = trust::mounts::mounts().unwrap();
     assert!(mounts.iter().all(|mount| !mount.point.starts_with(home.path())), "{mounts:?}");
 }
 

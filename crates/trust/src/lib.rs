@@ -5,12 +5,14 @@
 //! - [`way`]: opens a path and refuses every directory and link on it that a stranger can change.
 //! - [`file`]: reads files below a size, and nothing but regular ones.
 //! - [`Directory`]: a directory that was opened once and is used by descriptor.
+//! - [`mounts`]: the kernel's table of mounts.
 //! - [`text`]: makes foreign text harmless for the terminal, Markdown, HTML and CSV.
 //!
 //! Must not know: what the files are for.
 
 mod directory;
 pub mod file;
+pub mod mounts;
 pub mod owner;
 pub mod text;
 pub mod way;

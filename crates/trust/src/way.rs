@@ -8,7 +8,6 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -16,6 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::mounts;
 use crate::{Refused, owner};
 
 /// Links on one path, as the kernel bounds them.
@@ -116,13 +116,13 @@ fn believe_server(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refu
     if !is_fuse {
         return Ok(());
     }
-    let number = format!("{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let server =
-        table.lines().find(|line| line.split(' ').nth(2) == Some(&number)).and_then(|line| {
-            let options = line.rsplit(' ').next()?;
-            options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
-        });
+    let number = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let mounts = mounts::mounts().unwrap_or_default();
+    let server = mounts.iter().find(|mount| mount.device == number).and_then(|mount| {
+        // The file system's own options, which it cannot put in twice, come last.
+        let mut options = mount.options.rsplit(',');
+        options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
+    });
     // A server that cannot be found is nobody's whom we know.
     believe(path, server.unwrap_or(u32::MAX))
 }

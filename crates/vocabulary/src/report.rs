@@ -178,11 +178,18 @@ pub const TIME_METRIC: &str = "time";
 /// The name under which the latencies of all kinds of operations together stand.
 pub const OVERALL_OPERATION: &str = "overall";
 
+/// The quantiles that are kept of every distribution.
+pub const QUANTILES: [f64; 7] = [0.05, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999];
+
 /// Latencies of one kind of operation, from an HdrHistogram of 3 significant digits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+///
+/// The value of a quantile is that of the bucket that holds the sample of rank
+/// `ceil(quantile x count)`, at the bucket's upper end (at most 0.1 % above the sample) and never above
+/// the maximum.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "WrittenLatency")]
 pub struct Latency {
     /// The kind.
-    #[serde(deserialize_with = "name::read")]
     pub operation: String,
     /// Operations.
     pub count: u64,
@@ -190,22 +197,65 @@ pub struct Latency {
     pub bytes: u64,
     /// Sum of the latencies.
     pub total_ns: u64,
-    /// 5th percentile.
-    pub p5_ns: u64,
-    /// Median.
-    pub p50_ns: u64,
-    /// 90th percentile.
-    pub p90_ns: u64,
-    /// 95th percentile.
-    pub p95_ns: u64,
-    /// 99th percentile.
-    pub p99_ns: u64,
-    /// 99.9th percentile.
-    pub p99_9_ns: u64,
-    /// 99.99th percentile.
-    pub p99_99_ns: u64,
+    /// The [`QUANTILES`], each with its value.
+    pub quantiles_ns: Vec<(f64, u64)>,
     /// Greatest.
     pub max_ns: u64,
+}
+
+impl Latency {
+    /// The value of a quantile; of one that is not kept, that of the next higher one.
+    pub fn at(&self, quantile: f64) -> u64 {
+        let found = self.quantiles_ns.iter().find(|(kept, _)| *kept >= quantile);
+        found.map_or(self.max_ns, |(_, value)| *value)
+    }
+}
+
+/// A latency as results hold it: older ones have a field for each quantile.
+#[derive(Deserialize)]
+struct WrittenLatency {
+    #[serde(alias = "kind", deserialize_with = "name::read")]
+    operation: String,
+    count: u64,
+    bytes: u64,
+    total_ns: u64,
+    #[serde(default)]
+    quantiles_ns: Vec<(f64, u64)>,
+    p5_ns: Option<u64>,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
+    p95_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    p99_9_ns: Option<u64>,
+    p99_99_ns: Option<u64>,
+    max_ns: u64,
+}
+
+impl From<WrittenLatency> for Latency {
+    fn from(written: WrittenLatency) -> Latency {
+        let fields = [
+            written.p5_ns,
+            written.p50_ns,
+            written.p90_ns,
+            written.p95_ns,
+            written.p99_ns,
+            written.p99_9_ns,
+            written.p99_99_ns,
+        ];
+        let older = QUANTILES.into_iter().zip(fields);
+        let older = older.filter_map(|(quantile, value)| Some((quantile, value?)));
+        let mut quantiles_ns = written.quantiles_ns;
+        quantiles_ns.extend(older);
+        quantiles_ns.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        Latency {
+            operation: written.operation,
+            count: written.count,
+            bytes: written.bytes,
+            total_ns: written.total_ns,
+            quantiles_ns,
+            max_ns: written.max_ns,
+        }
+    }
 }
 
 /// What a tool tells of the latencies of one kind of operation when it keeps no distribution.
@@ -237,4 +287,21 @@ pub struct Series {
     pub interval_ns: u64,
     /// One value an interval.
     pub values: Vec<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_of_older_results_are_read_as_those_of_new_ones() {
+        let older = r#"{"operation": "Put", "count": 9, "bytes": 1, "total_ns": 90, "p5_ns": 1,
+            "p50_ns": 2, "p90_ns": 3, "p95_ns": 4, "p99_ns": 5, "p99_9_ns": 6, "p99_99_ns": 7,
+            "max_ns": 8}"#;
+        let read: Latency = serde_json::from_str(older).unwrap();
+        assert_eq!([0.05, 0.5, 0.95, 0.9999, 1.0].map(|q| read.at(q)), [1, 2, 4, 7, 8]);
+        let written = serde_json::to_string(&read).unwrap();
+        assert!(!written.contains("p50_ns"), "{written}");
+        assert_eq!(serde_json::from_str::<Latency>(&written).unwrap(), read);
+    }
 }

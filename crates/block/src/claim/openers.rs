@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, StatxFlags};
 use rustix::path::Arg;
+use trust::mounts;
 
 use super::Use;
-use super::mounts;
 use super::relatives::Relatives;
 use super::system::{entries, read};
 use crate::sys;

@@ -257,7 +257,7 @@ fn behind(room: &OwnedFd, (major, minor): Number) -> io::Result<Behind> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let node = rustix::fs::openat(room, &name, flags, Mode::empty());
     rustix::fs::unlinkat(room, &name, AtFlags::empty())?;
-    let backing = sys::loop_backing(node?.as_fd())?;
+    let backing = sys::loop_status(node?.as_fd())?;
     Ok(match backing.device {
         0 => Behind::File((numbers(backing.file_system), backing.inode)),
         device => Behind::Device(numbers(device)),

@@ -64,7 +64,7 @@ fn quantities(samples: &Samples<'_>) -> Vec<Quantity> {
             quantities.push(Quantity::new(&name, Unit::Nanoseconds, move |record| {
                 let all = &record.load.as_ref()?.latencies;
                 let latency = all.iter().find(|one| one.operation == operation)?;
-                Some(if median { latency.p50_ns } else { latency.p99_ns } as f64)
+                Some(latency.at(if median { 0.5 } else { 0.99 }) as f64)
             }));
         }
     }

@@ -68,7 +68,7 @@ fn all_operations_run_and_are_counted_in_proportion() {
     assert!(report.passes > 4, "{} passes", report.passes);
     let count = |kind: Kind| {
         let kinds = &report.latencies.kinds;
-        kinds.iter().find(|entry| entry.kind == kind.name()).map_or(0, |entry| entry.count)
+        kinds.iter().find(|entry| entry.operation == kind.name()).map_or(0, |entry| entry.count)
     };
     let per_pass = load.counts();
     assert_eq!(per_pass.len(), Kind::ALL.len());

@@ -113,19 +113,14 @@ pub(super) fn device_bytes(device: &Path) -> io::Result<u64> {
 }
 
 /// Where a device is mounted, if it is.
-pub(super) fn mount_of(device: &Path) -> io::Result<Option<String>> {
+pub(super) fn mount_of(device: &Path) -> io::Result<Option<PathBuf>> {
     let facts = fs::metadata(device)?;
     if !facts.file_type().is_block_device() {
         return Ok(None);
     }
-    let number = facts.rdev();
-    let wanted = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    Ok(mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (number, point) = (fields.nth(2)?, fields.nth(1)?);
-        (number == wanted).then(|| point.to_owned())
-    }))
+    let number = (rustix::fs::major(facts.rdev()), rustix::fs::minor(facts.rdev()));
+    let found = trust::mounts::mounts()?.into_iter().find(|mount| mount.device == number);
+    Ok(found.map(|mount| mount.point))
 }
 
 struct Writer {

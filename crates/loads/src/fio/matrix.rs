@@ -1,6 +1,5 @@
 //! The flash study's matrix: random reads, random writes and a 70/30 mix, submitted one by one
-//! and in queues of 32 and 64, in blocks of 4 KiB to 1 MiB, over 16 files of equal size or one
-//! device.
+//! and in queues, in blocks of several sizes, over 16 files of equal size or one device.
 //!
 //! Generates the cells and their job files and holds their results. Runs nothing; no I/O.
 
@@ -10,160 +9,58 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+use vocabulary::cell::MatrixCell;
+use vocabulary::report::Latency;
 
 use super::jobfile::{JobFile, JobOption, Place, Section};
 use super::output::FioJob;
 use super::place::Target;
-use crate::latency::KindSummary;
 
 /// The files that a matrix works on; the study had 16.
 pub const FILES: u32 = 16;
 
-/// What a cell does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pattern {
-    /// Random reads.
-    RandomRead,
-    /// Random writes.
-    RandomWrite,
-    /// Random, 70 % reads and 30 % writes.
-    RandomMixed,
-}
+/// What cells do, each with fio's name for it, its share of reads where it mixes them with writes, and
+/// its kinds of operation.
+pub const PATTERNS: [(&str, &str, Option<u32>, &[&str]); 3] = [
+    ("randread", "randread", None, &["read"]),
+    ("randwrite", "randwrite", None, &["write"]),
+    ("randrw-70-30", "randrw", Some(70), &["read", "write"]),
+];
 
-impl Pattern {
-    /// The name in reports: fio's, with the mix.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::RandomRead => "randread",
-            Self::RandomWrite => "randwrite",
-            Self::RandomMixed => "randrw-70-30",
-        }
-    }
-}
+/// fio's engines that keep a queue.
+pub const QUEUE_ENGINES: [&str; 2] = ["libaio", "io_uring"];
 
-/// How a cell submits its operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Submission {
-    /// One after the other, each waited for (engine psync).
-    Synchronous,
-    /// A queue of this depth.
-    Queue {
-        /// Operations under way.
-        depth: u32,
-        /// The engine that keeps them.
-        engine: QueueEngine,
-    },
-}
-
-/// An engine that keeps a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum QueueEngine {
-    /// Linux's native asynchronous I/O.
-    #[serde(rename = "libaio")]
-    Libaio,
-    /// io_uring.
-    #[serde(rename = "io_uring")]
-    IoUring,
-}
-
-impl QueueEngine {
-    /// All of them.
-    pub const ALL: [QueueEngine; 2] = [QueueEngine::Libaio, QueueEngine::IoUring];
-
-    /// fio's name for it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Libaio => "libaio",
-            Self::IoUring => "io_uring",
-        }
-    }
-}
-
-/// One cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Cell {
-    /// What it does.
-    pub pattern: Pattern,
-    /// How.
-    pub submission: Submission,
-    /// In blocks of this size.
-    pub block_size_bytes: u32,
-}
-
-impl fmt::Display for Cell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pattern = self.pattern.name();
-        match self.submission {
-            Submission::Synchronous => write!(f, "{pattern}-psync-1")?,
-            Submission::Queue { depth, engine } => {
-                write!(f, "{pattern}-{}-{depth}", engine.name())?;
-            }
-        }
-        match self.block_size_bytes % 1024 {
-            0 => write!(f, "-{}k", self.block_size_bytes / 1024),
-            _ => write!(f, "-{}", self.block_size_bytes),
-        }
-    }
-}
+/// Depths of the queues.
+const DEPTHS: [u32; 2] = [32, 64];
 
 /// Which cells, and what is common to them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
 pub struct Matrix {
-    /// What to do.
-    pub patterns: Vec<Pattern>,
-    /// How to submit.
-    pub submissions: Vec<Submission>,
+    /// Engines of the cells with a queue; the others have psync.
+    pub engines: Vec<String>,
     /// Block sizes.
     pub block_sizes_bytes: Vec<u32>,
     /// Bytes of all files together, or the used part of the device.
     pub size_bytes: u64,
-    /// Counted time of a cell, in ms.
+    /// Time of a cell, in ms.
     pub runtime_ms: u32,
-    /// Seconds before them that are not counted.
-    pub ramp_seconds: u32,
-    /// Threads, each with a queue of its own.
-    pub threads: u32,
-}
-
-impl Default for Matrix {
-    fn default() -> Self {
-        Self {
-            patterns: vec![Pattern::RandomRead, Pattern::RandomWrite, Pattern::RandomMixed],
-            submissions: vec![
-                Submission::Synchronous,
-                Submission::Queue { depth: 32, engine: QueueEngine::Libaio },
-                Submission::Queue { depth: 32, engine: QueueEngine::IoUring },
-                Submission::Queue { depth: 64, engine: QueueEngine::Libaio },
-                Submission::Queue { depth: 64, engine: QueueEngine::IoUring },
-            ],
-            block_sizes_bytes: (12..=20).map(|power| 1 << power).collect(),
-            size_bytes: 1 << 30,
-            runtime_ms: 10_000,
-            ramp_seconds: 0,
-            threads: 1,
-        }
-    }
 }
 
 impl Matrix {
-    /// The cells in order: by pattern, then by submission, then by block size.
+    /// The cells in order: by pattern, then by engine and depth, then by block size.
     #[must_use]
-    pub fn cells(&self) -> Vec<Cell> {
+    pub fn cells(&self) -> Vec<MatrixCell> {
+        let queues = self.engines.iter().flat_map(|engine| DEPTHS.map(|depth| (&**engine, depth)));
+        let submissions: Vec<(&str, u32)> = std::iter::once(("psync", 1)).chain(queues).collect();
         let mut cells = Vec::new();
-        for pattern in &self.patterns {
-            for submission in &self.submissions {
-                for block_size_bytes in &self.block_sizes_bytes {
-                    cells.push(Cell {
-                        pattern: *pattern,
-                        submission: *submission,
-                        block_size_bytes: *block_size_bytes,
-                    });
-                }
+        for (pattern, ..) in PATTERNS {
+            for (engine, depth) in &submissions {
+                cells.extend(self.block_sizes_bytes.iter().map(|bytes| MatrixCell {
+                    pattern: pattern.into(),
+                    engine: engine.to_string(),
+                    depth: *depth,
+                    block_size_bytes: (*bytes).into(),
+                }));
             }
         }
         cells
@@ -172,7 +69,7 @@ impl Matrix {
     /// The same cells in the order in which they are run: drawn from a seed, so that a cell's place
     /// among the others, and with it the age of the files, differs from trial to trial.
     #[must_use]
-    pub fn cells_shuffled(&self, seed: u64) -> Vec<Cell> {
+    pub fn cells_shuffled(&self, seed: u64) -> Vec<MatrixCell> {
         let mut cells = self.cells();
         cells.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         cells
@@ -183,37 +80,24 @@ impl Matrix {
     ///
     /// I/O is direct: the matrix asks for the cost of the file system, not of the page cache.
     #[must_use]
-    pub fn job(&self, cell: Cell, target: &Target) -> JobFile {
+    pub fn job(&self, cell: &MatrixCell, target: &Target) -> JobFile {
         // A file is a multiple of the largest block, so that every cell covers all of it.
         let largest = u64::from(self.block_sizes_bytes.iter().copied().max().unwrap_or(1).max(1));
-        let (pattern, mix) = match cell.pattern {
-            Pattern::RandomRead => ("randread", None),
-            Pattern::RandomWrite => ("randwrite", None),
-            Pattern::RandomMixed => ("randrw", Some("70")),
-        };
-        let (engine, depth) = match cell.submission {
-            Submission::Synchronous => ("psync", 1),
-            Submission::Queue { depth, engine } => (engine.name(), depth),
-        };
+        let known = PATTERNS.into_iter().find(|(name, ..)| *name == cell.pattern);
+        let (_, pattern, mix, _) = known.expect("the cell is one of a matrix");
         let mut options = vec![
             option("rw", pattern),
             option("bs", cell.block_size_bytes),
-            option("ioengine", engine),
-            option("iodepth", depth),
+            option("ioengine", &cell.engine),
+            option("iodepth", cell.depth),
             option("direct", 1),
-            option("numjobs", self.threads.max(1)),
             option("time_based", 1),
             option("runtime", format!("{}ms", self.runtime_ms)),
-            option("ramp_time", self.ramp_seconds),
-            // One entry for all threads.
-            option("group_reporting", 1),
             // Random writes may hit a block again, as on a device in use.
             option("norandommap", 1),
             option("refill_buffers", 1),
         ];
-        if let Some(mix) = mix {
-            options.push(option("rwmixread", mix));
-        }
+        options.extend(mix.map(|reads| option("rwmixread", reads)));
         match target {
             Target::Directory(_) => {
                 let each = self.size_bytes / u64::from(FILES) / largest * largest;
@@ -226,16 +110,19 @@ impl Matrix {
                 options.push(option("size", self.size_bytes / largest * largest));
             }
         }
-        let place = Place { source: "the matrix".to_owned(), line: 1, column: 1 };
-        JobFile { sections: vec![Section { name: cell.to_string(), place, options }] }
+        JobFile { sections: vec![Section { name: cell.to_string(), place: place(), options }] }
     }
+}
+
+fn place() -> Place {
+    Place { source: "the matrix".to_owned(), line: 1, column: 1 }
 }
 
 fn option(name: &str, value: impl fmt::Display) -> JobOption {
     JobOption {
         name: name.to_owned(),
         value: Some(value.to_string()),
-        place: Place { source: "the matrix".to_owned(), line: 1, column: 1 },
+        place: place(),
         value_column: 1,
     }
 }
@@ -244,21 +131,21 @@ fn option(name: &str, value: impl fmt::Display) -> JobOption {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
     /// The cell.
-    pub cell: Cell,
+    pub cell: MatrixCell,
     /// Operations a second, reads and writes together.
     pub operations_per_second: f64,
     /// Bytes a second, reads and writes together.
     pub bytes_per_second: f64,
     /// Latencies of the reads.
-    pub read: Option<KindSummary>,
+    pub read: Option<Latency>,
     /// Latencies of the writes.
-    pub write: Option<KindSummary>,
+    pub write: Option<Latency>,
 }
 
 impl CellResult {
     /// The result in what fio reports of a cell's jobs.
     #[must_use]
-    pub fn new(cell: Cell, jobs: &[FioJob]) -> Self {
+    pub fn new(cell: MatrixCell, jobs: &[FioJob]) -> Self {
         let directions = || jobs.iter().flat_map(|job| [&job.read, &job.write]).flatten();
         let first = |side: fn(&FioJob) -> &Option<super::Direction>| {
             jobs.iter().find_map(|job| side(job).as_ref()?.latency.clone())
@@ -281,39 +168,44 @@ mod tests {
     use super::*;
     use crate::fio::size;
 
-    fn directory() -> Target {
-        Target::Directory(PathBuf::from("/mnt/target"))
+    fn matrix() -> Matrix {
+        Matrix {
+            engines: QUEUE_ENGINES.map(String::from).into(),
+            block_sizes_bytes: (12..=20).map(|power| 1 << power).collect(),
+            size_bytes: (100 << 20) + 12345,
+            runtime_ms: 100,
+        }
+    }
+
+    fn names(cells: &[MatrixCell]) -> BTreeSet<String> {
+        cells.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn the_studys_matrix_is_complete() {
-        let cells = Matrix::default().cells();
-        assert_eq!(cells.len(), 3 * 5 * 9);
-        let names: BTreeSet<String> = cells.iter().map(ToString::to_string).collect();
-        assert_eq!(names.len(), cells.len());
-        assert!(names.contains("randread-psync-1-4k"));
-        assert!(names.contains("randrw-70-30-io_uring-64-1024k"));
-        assert_eq!(cells.iter().map(|cell| cell.block_size_bytes).min(), Some(4096));
-        assert_eq!(cells.iter().map(|cell| cell.block_size_bytes).max(), Some(1 << 20));
+        let cells = matrix().cells();
+        assert_eq!((cells.len(), names(&cells).len()), (3 * 5 * 9, 3 * 5 * 9));
+        assert!(names(&cells).contains("randread-psync-1-4k"));
+        assert!(names(&cells).contains("randrw-70-30-io_uring-64-1024k"));
     }
 
     #[test]
     fn the_seed_alone_decides_the_order_of_the_cells() {
-        let matrix = Matrix::default();
+        let matrix = matrix();
         let shuffled = matrix.cells_shuffled(1);
         assert_eq!(shuffled, matrix.cells_shuffled(1));
         assert_ne!(shuffled, matrix.cells_shuffled(2));
         assert_ne!(shuffled, matrix.cells());
-        let sorted = |cells: Vec<Cell>| cells.into_iter().collect::<BTreeSet<Cell>>();
-        assert_eq!(sorted(shuffled), sorted(matrix.cells()));
+        assert_eq!(names(&shuffled), names(&matrix.cells()));
     }
 
     #[test]
     fn all_cells_share_files_of_equal_size() {
-        let matrix = Matrix { size_bytes: (100 << 20) + 12345, ..Matrix::default() };
+        let matrix = matrix();
+        let directory = Target::Directory(PathBuf::from("/mnt/target"));
         let mut needs = BTreeSet::new();
         for cell in matrix.cells() {
-            let job = matrix.job(cell, &directory());
+            let job = matrix.job(&cell, &directory);
             let files = job.sections[0].value("filename").unwrap();
             assert_eq!(files.split(':').count(), FILES as usize);
             needs.insert((files.to_owned(), size::need(&job).bytes));
@@ -326,9 +218,9 @@ mod tests {
 
     #[test]
     fn a_device_matrix_names_no_file() {
-        let matrix = Matrix::default();
+        let matrix = matrix();
         let device = Target::Device(PathBuf::from("/dev/loop77"));
-        let job = matrix.job(matrix.cells()[0], &device);
+        let job = matrix.job(&matrix.cells()[0], &device);
         assert_eq!(job.sections[0].value("filename"), None);
     }
 }

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::latency::{KindSummary, Recorder, Recording};
+use crate::latency::{Recorder, Recording};
+use vocabulary::report::Latency;
 
 /// The directions of data, with fio's number in the logs.
 const DIRECTIONS: [(&str, u32); 3] = [("read", 0), ("write", 1), ("trim", 2)];
@@ -39,7 +40,7 @@ pub struct FioJob {
     /// What was trimmed.
     pub trim: Option<Direction>,
     /// Latencies of the job's syncs.
-    pub sync: Option<KindSummary>,
+    pub sync: Option<Latency>,
 }
 
 /// One direction of a job.
@@ -62,7 +63,7 @@ pub struct Direction {
     /// Exact greatest latency, as fio reports it.
     pub latency_max_ns: u64,
     /// The distribution, from fio's buckets; absent when the job turned its latencies off.
-    pub latency: Option<KindSummary>,
+    pub latency: Option<Latency>,
 }
 
 /// All of fio's JSON output that is read.
@@ -154,7 +155,7 @@ fn parse_direction(data: &Value, name: &str, all: &mut Recorder) -> Option<Direc
 }
 
 /// The distribution in a latency object, which is also added to that of all jobs.
-fn histogram(latency: &Value, bytes: u64, name: &str, all: &mut Recorder) -> Option<KindSummary> {
+fn histogram(latency: &Value, bytes: u64, name: &str, all: &mut Recorder) -> Option<Latency> {
     let bins = latency["bins"].as_object().filter(|bins| !bins.is_empty())?;
     let mut own = Recorder::new();
     let (own_kind, all_kind) = (own.kind(name), all.kind(name));
@@ -305,13 +306,15 @@ Trailing words
         assert_eq!(write.latency_mean_ns, 14_800.5);
         let latency = write.latency.as_ref().unwrap();
         assert_eq!((latency.count, latency.bytes), (1000, 4_096_000));
-        assert!((14_784..=14_800).contains(&latency.p50_ns), "{}", latency.p50_ns);
-        assert!((19_300..=19_360).contains(&latency.p99_9_ns), "{}", latency.p99_9_ns);
+        assert!((14_784..=14_800).contains(&latency.at(0.5)), "{}", latency.at(0.5));
+        assert!((19_300..=19_360).contains(&latency.at(0.999)), "{}", latency.at(0.999));
         assert_eq!(one.sync.as_ref().unwrap().count, 4);
         let two = &output.jobs[1];
         assert_eq!(two.error, 5);
         // Without buckets of the whole latency those of the completion are taken.
-        assert!((495..=505).contains(&two.read.as_ref().unwrap().latency.as_ref().unwrap().p50_ns));
+        assert!(
+            (495..=505).contains(&two.read.as_ref().unwrap().latency.as_ref().unwrap().at(0.5))
+        );
         assert_eq!(output.latencies.histogram("write").unwrap().len(), 1001);
         assert_eq!(output.latencies.histogram("read").unwrap().len(), 2);
     }

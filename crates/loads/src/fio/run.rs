@@ -128,7 +128,7 @@ pub enum FioError {
         /// The device.
         device: PathBuf,
         /// Where.
-        point: String,
+        point: PathBuf,
     },
     /// fio is missing, failed or was stopped. Its own messages are in the error.
     #[error(transparent)]

@@ -20,7 +20,7 @@ use vocabulary::words::counted;
 use super::fio::{check_capacity, falsified, lay_out_job, run_job, target};
 use super::{histogram_log, latencies, missing_tools, whole_sync};
 use crate::counters::DeviceCounters;
-use crate::fio::matrix::{Cell, CellResult, FILES, Matrix, Pattern, QueueEngine, Submission};
+use crate::fio::matrix::{CellResult, FILES, Matrix, PATTERNS, QUEUE_ENGINES};
 use crate::latency::Recording;
 use crate::tool::Tool;
 
@@ -48,8 +48,6 @@ const SIZE_DEFAULT: &str = "1G";
 const TIME_DEFAULT: &str = "3s";
 /// Block sizes by default: the publication's axis.
 const BLOCK_SIZES: [&str; 9] = ["4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M"];
-/// The flash study's queues.
-const DEPTHS: [u32; 2] = [32, 64];
 /// The metric of all cells of the matrix together.
 const MEAN: &str = "geometric mean of all cells";
 
@@ -65,7 +63,7 @@ struct FioMatrixLoad {
     /// fio's engines for the cells with a queue, each of them for every cell. Absent in the first
     /// plans, which had one engine.
     #[serde(default)]
-    engines: Vec<QueueEngine>,
+    engines: Vec<String>,
 }
 
 impl Generator for FioMatrixLoad {
@@ -77,20 +75,17 @@ impl Generator for FioMatrixLoad {
         let size = |text: &String| {
             parse_size(text).map_err(|problem| KeyError::new("block-size", problem))
         };
-        let engine = |name: &String| {
-            QueueEngine::ALL.into_iter().find(|engine| engine.name() == *name).ok_or_else(|| {
-                let known = QueueEngine::ALL.map(QueueEngine::name).join(" or ");
-                let problem = format!(
-                    "'{name}' keeps no queue; the cells without one have psync anyway, those with one {known}"
-                );
-                KeyError::new("engine", problem)
-            })
-        };
-        let mut engines: Vec<QueueEngine> =
-            written.list("engine").iter().map(engine).collect::<Result<_, _>>()?;
+        let mut engines = written.list("engine");
+        if let Some(name) = engines.iter().find(|name| !QUEUE_ENGINES.contains(&name.as_str())) {
+            let known = QUEUE_ENGINES.join(" or ");
+            let problem = format!(
+                "'{name}' keeps no queue; the cells without one have psync anyway, those with one {known}"
+            );
+            return Err(KeyError::new("engine", problem));
+        }
         engines.dedup();
         if engines.is_empty() {
-            engines = vec![QueueEngine::Libaio];
+            engines.push(QUEUE_ENGINES[0].into());
         }
         Ok(FioMatrixLoad {
             size_bytes: written.size("size", SIZE_DEFAULT)?,
@@ -148,8 +143,7 @@ impl Generator for FioMatrixLoad {
         let cells = matrix.cells().len();
         let seconds = f64::from(matrix.runtime_ms) / 1e3;
         let sizes: Vec<String> = self.block_sizes_bytes.iter().copied().map(size_text).collect();
-        let engines: Vec<&str> = self.engines.iter().map(|engine| engine.name()).collect();
-        let engines = engines.join(", ");
+        let engines = self.engines.join(", ");
         Ok(capacity::lines(&[
             ("patterns", "randread, randwrite, randrw 70/30".into()),
             ("submission", format!("one by one (psync), queues of 32 and 64 ({engines})")),
@@ -169,19 +163,16 @@ impl Generator for FioMatrixLoad {
     }
 
     fn metrics(&self) -> Vec<String> {
-        let names = self.cells().into_iter().map(|cell| name_of(cell).to_string());
+        let names = self.cells().into_iter().map(|cell| cell.to_string());
         std::iter::once(MEAN.to_string()).chain(names).collect()
     }
 
     /// The reads and writes of each cell.
     fn operations(&self) -> Vec<String> {
-        let kinds = |cell: Cell| {
-            let kinds: &[&str] = match cell.pattern {
-                Pattern::RandomRead => &["read"],
-                Pattern::RandomWrite => &["write"],
-                Pattern::RandomMixed => &["read", "write"],
-            };
-            kinds.iter().map(move |kind| kind_of_cell(&name_of(cell), kind))
+        let kinds = |cell: MatrixCell| {
+            let pattern = PATTERNS.into_iter().find(|(name, ..)| *name == cell.pattern);
+            let kinds = pattern.map_or(&[][..], |(.., kinds)| kinds);
+            kinds.iter().map(move |kind| kind_of_cell(&cell, kind))
         };
         self.cells().into_iter().flat_map(kinds).collect()
     }
@@ -193,7 +184,8 @@ impl Generator for FioMatrixLoad {
     /// The cells share their files.
     fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
         let matrix = self.matrix()?;
-        let cell = *matrix.cells().first().ok_or("the matrix has no cell")?;
+        let cells = matrix.cells();
+        let cell = cells.first().ok_or("the matrix has no cell")?;
         lay_out_job(&matrix.job(cell, &target(&task.target)?), task, stop)
     }
 
@@ -211,23 +203,23 @@ impl Generator for FioMatrixLoad {
             if place > 0 {
                 settle(task, counters.as_ref(), stop)?;
             }
-            let outcome = run_job(&matrix.job(*cell, &target), task, stop)
+            let outcome = run_job(&matrix.job(cell, &target), task, stop)
                 .map_err(|error| format!("cell {cell}: {error}"))?;
-            outcomes.push((*cell, outcome));
+            outcomes.push((cell.clone(), outcome));
         }
         let cells = matrix.cells();
         outcomes.sort_by_key(|(cell, _)| cells.iter().position(|other| other == cell));
         for (cell, outcome) in outcomes {
             findings
                 .extend(falsified(&outcome.report).map(|words| format!("cell {cell}: {words}")));
-            let result = CellResult::new(cell, &outcome.report.jobs);
+            let result = CellResult::new(cell.clone(), &outcome.report.jobs);
             metrics.push(Metric {
-                name: name_of(cell).to_string(),
+                name: cell.to_string(),
                 value: result.operations_per_second,
                 unit: Unit::OperationsPerSecond,
             });
             results.push(result);
-            recordings.push(outcome.latencies.renamed(|kind| kind_of_cell(&name_of(cell), kind)));
+            recordings.push(outcome.latencies.renamed(|kind| kind_of_cell(&cell, kind)));
             elapsed_ns += outcome.report.finished.elapsed_ns;
         }
         let recording = Recording::merged(recordings);
@@ -250,7 +242,7 @@ impl Generator for FioMatrixLoad {
             findings,
             details: serde_json::json!({
                 "matrix": matrix,
-                "order": order.iter().map(Cell::to_string).collect::<Vec<_>>(),
+                "order": order.iter().map(MatrixCell::to_string).collect::<Vec<_>>(),
                 "cells": results,
             }),
             ..LoadReport::default()
@@ -260,10 +252,6 @@ impl Generator for FioMatrixLoad {
 
 impl FioMatrixLoad {
     fn matrix(&self) -> Result<Matrix, String> {
-        let mut submissions = vec![Submission::Synchronous];
-        for engine in self.engines.iter().copied() {
-            submissions.extend(DEPTHS.map(|depth| Submission::Queue { depth, engine }));
-        }
         let block_sizes_bytes = self
             .block_sizes_bytes
             .iter()
@@ -273,30 +261,15 @@ impl FioMatrixLoad {
             })
             .collect::<Result<_, _>>()?;
         Ok(Matrix {
-            submissions,
+            engines: self.engines.clone(),
             block_sizes_bytes,
             size_bytes: self.size_bytes,
             runtime_ms: u32::try_from(self.cell_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1),
-            ..Matrix::default()
         })
     }
 
-    fn cells(&self) -> Vec<Cell> {
+    fn cells(&self) -> Vec<MatrixCell> {
         self.matrix().map(|matrix| matrix.cells()).unwrap_or_default()
-    }
-}
-
-/// A cell in the laboratory's words.
-fn name_of(cell: Cell) -> MatrixCell {
-    let (engine, depth) = match cell.submission {
-        Submission::Synchronous => ("psync", 1),
-        Submission::Queue { depth, engine } => (engine.name(), depth),
-    };
-    MatrixCell {
-        pattern: cell.pattern.name().into(),
-        engine: engine.into(),
-        depth,
-        block_size_bytes: cell.block_size_bytes.into(),
     }
 }
 
@@ -337,24 +310,3 @@ fn settle(
 /// that is never quiet costs a second.
 const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 const QUIET_POLLS_MAX: u32 = 10;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_laboratory_and_fio_name_the_cells_alike() {
-        let load = FioMatrixLoad {
-            size_bytes: 1 << 30,
-            cell_ns: 1,
-            block_sizes_bytes: vec![512, 4096, 1 << 20],
-            engines: QueueEngine::ALL.into(),
-        };
-        let cells = load.matrix().unwrap().cells();
-        assert_eq!(cells.len(), 3 * 5 * 3);
-        for cell in cells {
-            assert_eq!(name_of(cell).to_string(), cell.to_string());
-            assert_eq!(cell.to_string().parse(), Ok(name_of(cell)));
-        }
-    }
-}

@@ -88,7 +88,7 @@ mod tests {
         let put = &whole.latencies[0];
         assert_eq!((put.operation.as_str(), put.count, put.bytes), ("Put", 3, 30));
         assert_eq!((put.total_ns, put.max_ns), (12_000_011, 9_000_007));
-        assert!(put.p50_ns.abs_diff(2_000_003) < 2_100, "{put:?}");
+        assert!(put.at(0.5).abs_diff(2_000_003) < 2_100, "{put:?}");
         assert_eq!(whole.latencies.last().unwrap().count, 3);
         assert_eq!(whole.findings, ["of all", "of a"]);
         let again = Recording::read_log(&whole.histogram_log.unwrap()).unwrap();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use vocabulary::report::{Latency, QUANTILES};
 
 use super::Sums;
 
@@ -12,67 +13,20 @@ use super::Sums;
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Summary {
     /// One entry a kind, in the order of their first use.
-    pub kinds: Vec<KindSummary>,
+    pub kinds: Vec<Latency>,
     /// All kinds together, from the merged histogram.
-    pub overall: KindSummary,
+    pub overall: Latency,
 }
 
-/// Count, bytes and latency distribution of one kind of operation.
-///
-/// A percentile is the value of the bucket that holds the sample of rank `ceil(p x count / 100)`,
-/// at the bucket's upper end (at most 0.1 % above the sample) and never above the maximum.
-#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-pub struct KindSummary {
-    /// Name of the kind.
-    pub kind: String,
-    /// Operations.
-    pub count: u64,
-    /// Bytes that they moved.
-    pub bytes: u64,
-    /// Sum of the latencies, exact.
-    pub total_ns: u64,
-    /// Mean latency, exact.
-    pub mean_ns: f64,
-    /// Least latency, of its bucket's lower end.
-    pub min_ns: u64,
-    /// 5th percentile.
-    pub p5_ns: u64,
-    /// Median.
-    pub p50_ns: u64,
-    /// 90th percentile.
-    pub p90_ns: u64,
-    /// 95th percentile.
-    pub p95_ns: u64,
-    /// 99th percentile.
-    pub p99_ns: u64,
-    /// 99.9th percentile.
-    pub p99_9_ns: u64,
-    /// 99.99th percentile.
-    pub p99_99_ns: u64,
-    /// Greatest latency, exact.
-    pub max_ns: u64,
-}
-
-impl KindSummary {
-    pub(super) fn new(name: &str, histogram: &Histogram<u64>, sums: &Sums) -> KindSummary {
-        let count = histogram.len();
-        let at = |quantile: f64| histogram.value_at_quantile(quantile).min(sums.max_ns);
-        KindSummary {
-            kind: name.to_owned(),
-            count,
-            bytes: sums.bytes,
-            total_ns: sums.total_ns,
-            mean_ns: if count == 0 { 0.0 } else { sums.total_ns as f64 / count as f64 },
-            min_ns: if count == 0 { 0 } else { histogram.min() },
-            p5_ns: at(0.05),
-            p50_ns: at(0.5),
-            p90_ns: at(0.9),
-            p95_ns: at(0.95),
-            p99_ns: at(0.99),
-            p99_9_ns: at(0.999),
-            p99_99_ns: at(0.9999),
-            max_ns: sums.max_ns,
-        }
+pub(super) fn latency_of(name: &str, histogram: &Histogram<u64>, sums: &Sums) -> Latency {
+    let at = |quantile: f64| histogram.value_at_quantile(quantile).min(sums.max_ns);
+    Latency {
+        operation: name.to_owned(),
+        count: histogram.len(),
+        bytes: sums.bytes,
+        total_ns: sums.total_ns,
+        quantiles_ns: QUANTILES.map(|quantile| (quantile, at(quantile))).into(),
+        max_ns: sums.max_ns,
     }
 }
 

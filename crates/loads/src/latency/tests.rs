@@ -25,13 +25,13 @@ fn percentiles_are_within_a_thousandth_of_the_sorted_samples() {
             "found {found}, exactly {exact}"
         );
     };
-    near(get.p5_ns, 50_000);
-    near(get.p50_ns, 500_000);
-    near(get.p90_ns, 900_000);
-    near(get.p95_ns, 950_000);
-    near(get.p99_ns, 990_000);
-    near(get.p99_9_ns, 999_000);
-    near(get.p99_99_ns, 999_900);
+    near(get.at(0.05), 50_000);
+    near(get.at(0.5), 500_000);
+    near(get.at(0.9), 900_000);
+    near(get.at(0.95), 950_000);
+    near(get.at(0.99), 990_000);
+    near(get.at(0.999), 999_000);
+    near(get.at(0.9999), 999_900);
     assert_eq!(get.max_ns, 1_000_000);
     assert_eq!(get.count, 100_000);
     assert_eq!(get.total_ns, 10 * 100_000 * 100_001 / 2);
@@ -71,7 +71,7 @@ fn merging_threads_gives_what_one_recorder_would_have_seen() {
     let merged = Recording::merged(parts.into_iter().map(Recorder::finish));
     let by_name = |recording: &Recording| {
         let mut kinds = recording.summary().kinds;
-        kinds.sort_by(|one, other| one.kind.cmp(&other.kind));
+        kinds.sort_by(|one, other| one.operation.cmp(&other.operation));
         kinds
     };
     assert_eq!(by_name(&whole), by_name(&merged));
@@ -137,10 +137,8 @@ fn the_log_reads_back_as_the_recording() {
                 let packed = base64_decode(line.encoded_histogram());
                 let histogram: Histogram<u64> =
                     Deserializer::new().deserialize(&mut &packed[..]).unwrap();
-                read.entry(line.tag().unwrap().as_str().to_owned())
-                    .or_insert_with(empty_histogram)
-                    .add(&histogram)
-                    .unwrap();
+                let kind = line.tag().unwrap().as_str().to_owned();
+                assert!(read.insert(kind, histogram).is_none(), "one line a kind");
             }
         }
         assert_eq!(read.len(), 2);
@@ -178,7 +176,6 @@ fn extreme_latencies_are_kept_within_the_limit() {
     recorder.record(kind, u64::MAX);
     let summary = recorder.finish().summary();
     assert_eq!(summary.overall.count, 2);
-    assert_eq!(summary.overall.min_ns, 0);
     assert_eq!(summary.overall.max_ns, LATENCY_MAX_NS);
 }
 

@@ -12,7 +12,8 @@ use vocabulary::check::{Check, CheckVerdict};
 
 use super::plan::{Fit, Plan};
 use super::store::StoreOptions;
-use crate::latency::{KindSummary, Series, Summary};
+use crate::latency::{Series, Summary};
+use vocabulary::report::Latency;
 
 /// What a run yielded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -162,13 +163,13 @@ impl Report {
     /// over the time that passed.
     pub fn table(&self) -> String {
         let mut table = String::new();
-        let mut kinds: Vec<&KindSummary> = self.latencies.kinds.iter().collect();
-        kinds.sort_by_key(|kind| place_of(&kind.kind));
+        let mut kinds: Vec<&Latency> = self.latencies.kinds.iter().collect();
+        kinds.sort_by_key(|kind| place_of(&kind.operation));
         for kind in kinds {
             let _ = writeln!(
                 table,
                 "kind = {}, count = {}, {}",
-                kind.kind,
+                kind.operation,
                 kind.count,
                 figures(kind, kind.total_ns)
             );
@@ -197,19 +198,15 @@ impl Report {
 const MEBIBYTE: f64 = 1_048_576.0;
 
 /// The percentiles that everyone expects, then the others.
-fn figures(kind: &KindSummary, over_ns: u64) -> String {
+fn figures(kind: &Latency, over_ns: u64) -> String {
     let time = |nanoseconds: u64| format!("{:?}", Duration::from_nanos(nanoseconds));
-    let mut figures = format!(
-        "50% = {}, 90% = {}, 95% = {}, 99% = {}, 5% = {}, 99.9% = {}, 99.99% = {}, max = {}",
-        time(kind.p50_ns),
-        time(kind.p90_ns),
-        time(kind.p95_ns),
-        time(kind.p99_ns),
-        time(kind.p5_ns),
-        time(kind.p99_9_ns),
-        time(kind.p99_99_ns),
-        time(kind.max_ns)
-    );
+    let mut figures = String::new();
+    for quantile in [0.5_f64, 0.9, 0.95, 0.99, 0.05, 0.999, 0.9999] {
+        // Rounded: 0.9999 x 100 is a little less than 99.99.
+        let percent = (quantile * 1e4).round() / 100.0;
+        let _ = write!(figures, "{percent}% = {}, ", time(kind.at(quantile)));
+    }
+    let _ = write!(figures, "max = {}", time(kind.max_ns));
     if kind.bytes > 0 && over_ns > 0 {
         let rate = kind.bytes as f64 / MEBIBYTE / (over_ns as f64 / 1e9);
         let _ = write!(figures, ", MiB/s = {rate:.1}");

@@ -206,13 +206,7 @@ fn the_rate_of_one_client_is_not_told_of_a_queue() {
         count: 100,
         bytes: 1 << 30,
         total_ns: 1_000_000_000,
-        p5_ns: 1,
-        p50_ns: 1,
-        p90_ns: 1,
-        p95_ns: 1,
-        p99_ns: 1,
-        p99_9_ns: 1,
-        p99_99_ns: 1,
+        quantiles_ns: vec![(0.5, 1)],
         max_ns: 1,
     };
     let kinds = ["randread-psync-1-4k-read", "randread-libaio-32-4k-read", "read"];

@@ -153,19 +153,11 @@ fn curve_of(histogram: &MergedHistogram) -> Vec<(f64, f64)> {
 
 /// The percentiles that a record keeps.
 fn curve_of_record(latency: &Latency) -> Vec<(f64, f64)> {
-    let points = [
-        (0.05, latency.p5_ns),
-        (0.5, latency.p50_ns),
-        (0.9, latency.p90_ns),
-        (0.95, latency.p95_ns),
-        (0.99, latency.p99_ns),
-        (0.999, latency.p99_9_ns),
-        (0.9999, latency.p99_99_ns),
-    ];
     // A percentile beyond the number of operations says nothing.
     let known = 1.0 - 1.0 / latency.count.max(1) as f64;
-    let points = points.into_iter().filter(|(share, ns)| *ns > 0 && *share <= known.max(0.5));
-    points.map(|(share, ns)| (share, ns as f64)).collect()
+    let points = latency.quantiles_ns.iter();
+    let points = points.filter(|(share, ns)| *ns > 0 && *share <= known.max(0.5));
+    points.map(|(share, ns)| (*share, *ns as f64)).collect()
 }
 
 fn number_row(
@@ -269,6 +261,8 @@ fn bins_of(buckets: impl Iterator<Item = Bucket>) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use lab::load::QUANTILES;
+
     use super::*;
 
     #[test]
@@ -299,13 +293,7 @@ mod tests {
             count: 50,
             bytes: 0,
             total_ns: 0,
-            p5_ns: 1,
-            p50_ns: 2,
-            p90_ns: 3,
-            p95_ns: 4,
-            p99_ns: 5,
-            p99_9_ns: 6,
-            p99_99_ns: 7,
+            quantiles_ns: QUANTILES.into_iter().zip(1..).collect(),
             max_ns: 7,
         };
         assert_eq!(curve_of_record(&latency).last(), Some(&(0.95, 4.0)));

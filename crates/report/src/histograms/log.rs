@@ -1,9 +1,7 @@
 //! One log of histograms: HdrHistogram's interval log (V2, compressed, base64), latencies in
-//! nanoseconds, the kind of operation as the tag, one line a kind and interval.
-//!
-//! A report of a thousand trials reads a hundred thousand small histograms, so what the loads write
-//! is added up as it is unpacked, into plain arrays; what is of another shape goes through the
-//! library. Knows nothing of trials.
+//! nanoseconds, the kind of operation as the tag, one line a kind (older ones have one for each
+//! interval as well). The library reads them, after the lengths in the bytes were held against the
+//! bytes: it takes them at their word. Knows nothing of trials.
 //!
 //! Invariants: whatever the bytes are, reading them does not panic, takes no more memory than
 //! [`KINDS_MAX`] histograms have, and time in proportion to their number, however well they were
@@ -21,12 +19,6 @@ use trust::{Directory, Refused};
 
 /// Significant digits of the histograms: those that the loads record with.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Buckets of one ns at the beginning of a histogram of three digits: the least power of two that is
-/// twice as many as 10^3. Beyond them every power of two has half as many, each twice as wide as
-/// before.
-const FINE_BUCKETS: usize = 2048;
-const HALF: usize = FINE_BUCKETS / 2;
-
 /// Latencies are recorded up to 2^52 ns; more is no latency of ours.
 const VALUE_MAX_NS: u64 = 1 << 53;
 
@@ -52,17 +44,26 @@ const UNPACKED_BYTES_PER_BYTE: u64 = 32;
 const BUCKETS_PER_BYTE: u64 = 16;
 const TOO_MUCH: &str = "it unpacks to far more than it holds";
 
-/// A kind of operation, and how many operations each bucket has, over all intervals.
+/// A kind of operation with its latencies.
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) name: String,
-    pub(super) counts: Vec<u64>,
+    pub(super) histogram: Histogram<u64>,
+}
+
+/// A histogram without a sample, of as many digits as the loads keep.
+pub(super) fn empty_histogram() -> Histogram<u64> {
+    Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are within 0 to 5")
+}
+
+/// Adds one histogram to another.
+pub(super) fn add(sum: &mut Histogram<u64>, addend: &Histogram<u64>) {
+    sum.add(addend).expect("a histogram that grows by itself takes every other");
 }
 
 /// Reads one log after the other. The room that it needs is kept from log to log.
 pub(super) struct LogReader {
     kinds: Vec<Kind>,
-    spare: Vec<Vec<u64>>,
     inflater: Decompress,
     /// Bytes that may still be unpacked.
     unpackable: u64,
@@ -74,7 +75,6 @@ impl Default for LogReader {
     fn default() -> LogReader {
         LogReader {
             kinds: Vec::new(),
-            spare: Vec::new(),
             inflater: Decompress::new(true),
             unpackable: 0,
             packed: Vec::new(),
@@ -101,7 +101,7 @@ impl LogReader {
 
     /// Reads the bytes of a log.
     pub(super) fn read(&mut self, log: &[u8]) -> Result<(), String> {
-        self.spare.extend(self.kinds.drain(..).map(|kind| kind.counts));
+        self.kinds.clear();
         self.unpackable = UNPACKED_BYTES_LEAST + UNPACKED_BYTES_PER_BYTE * log.len() as u64;
         for (number, entry) in IntervalLogIterator::new(log).enumerate() {
             let interval = match entry {
@@ -125,14 +125,11 @@ impl LogReader {
     }
 
     fn begin(&mut self, name: &str) -> usize {
-        let mut counts = self.spare.pop().unwrap_or_default();
-        counts.clear();
-        self.kinds.push(Kind { name: name.to_string(), counts });
+        self.kinds.push(Kind { name: name.to_string(), histogram: empty_histogram() });
         self.kinds.len() - 1
     }
 
-    /// Decodes one histogram and adds its counts to the kind at `place`. The library takes the
-    /// lengths in the bytes at their word, so they are checked here first.
+    /// Decodes one histogram and adds it to the kind at `place`.
     fn decode(&mut self, text: &str, place: usize) -> Result<(), String> {
         self.packed.clear();
         STANDARD
@@ -160,21 +157,12 @@ impl LogReader {
         if bound(16) != 1 || high_ns > VALUE_MAX_NS {
             return Err(format!("latencies of {} to {high_ns} ns are none", bound(16)));
         }
-        let counts = &mut self.kinds[place].counts;
-        // No offset, our digits, the ratio 1: what the loads write is read as it stands.
-        let ours = number(8) == 0
-            && number(12) == u32::from(SIGNIFICANT_DIGITS)
-            && bound(32) == 1.0_f64.to_bits();
-        if ours {
-            return add_payload(payload, high_ns, counts).map_err(str::to_string);
-        }
-        // Anything else is the library's to read or to refuse.
         check_counts(payload)?;
         let left = self.unpackable.checked_sub(library_buckets(number(12), high_ns)?);
         self.unpackable = left.ok_or(TOO_MUCH)?;
         let histogram: Histogram<u64> =
             Deserializer::new().deserialize(&mut &plain[..]).map_err(|error| error.to_string())?;
-        add_histogram(&histogram, counts);
+        add(&mut self.kinds[place].histogram, &histogram);
         Ok(())
     }
 }
@@ -200,47 +188,6 @@ fn inflate<'a>(
             Err(error) => return Err(error.to_string()),
         }
     }
-}
-
-/// Adds the counts of a histogram of three digits whose bounds are 1 and `high_ns`. The bytes are
-/// numbers of 7 bits a byte, the lowest first, in zigzag: a count, or the negative length of a run of
-/// empty buckets (HdrHistogram's V2 encoding). Which of both comes next nobody can guess, a processor
-/// neither, so both are done without a branch.
-fn add_payload(payload: &[u8], high_ns: u64, counts: &mut Vec<u64>) -> Result<(), &'static str> {
-    let mut covered = FINE_BUCKETS as u64;
-    while covered <= high_ns {
-        covered <<= 1;
-    }
-    let end = bucket_of(covered);
-    let mut bucket = 0_usize;
-    let mut bytes = payload.iter();
-    while let Some(first) = bytes.next() {
-        let mut number = u64::from(first & 0x7f);
-        let (mut byte, mut shift) = (*first, 7);
-        while byte & 0x80 != 0 {
-            byte = *bytes.next().ok_or("it ends within a number")?;
-            number |= u64::from(byte & 0x7f) << shift;
-            shift += 7;
-            if shift > LONGEST_NUMBER_BYTES * 7 {
-                return Err(BEYOND_MEASURE);
-            }
-        }
-        let is_run = number & 1;
-        let half = number >> 1;
-        let count = half & is_run.wrapping_sub(1);
-        let step = 1 + half * is_run;
-        if count > 0 && bucket >= end {
-            return Err("it has more counts than buckets");
-        }
-        if count > 0 && bucket >= counts.len() {
-            counts.resize((bucket + 1).next_multiple_of(HALF), 0);
-        }
-        if let Some(sum) = counts.get_mut(bucket) {
-            *sum = sum.saturating_add(count);
-        }
-        bucket = bucket.saturating_add(step as usize);
-    }
-    Ok(())
 }
 
 /// Counts of 2^55 and more take 9 bytes: nobody counts so far, and the library negates them.
@@ -271,45 +218,6 @@ fn check_counts(payload: &[u8]) -> Result<(), &'static str> {
         }
     }
     Ok(())
-}
-
-fn add_histogram(histogram: &Histogram<u64>, counts: &mut Vec<u64>) {
-    for entry in histogram.iter_recorded() {
-        let bucket = bucket_of(histogram.lowest_equivalent(entry.value_iterated_to()));
-        if bucket >= counts.len() {
-            counts.resize((bucket + 1).next_multiple_of(HALF), 0);
-        }
-        counts[bucket] = counts[bucket].saturating_add(entry.count_at_value());
-    }
-}
-
-/// The bucket that a latency falls into.
-fn bucket_of(value_ns: u64) -> usize {
-    let doublings = (value_ns / FINE_BUCKETS as u64).checked_ilog2().map_or(0, |log| log + 1);
-    doublings as usize * HALF + (value_ns >> doublings) as usize
-}
-
-/// The least latency of a bucket.
-fn lowest_of(bucket: usize) -> u64 {
-    let doublings = (bucket / HALF).saturating_sub(1);
-    ((bucket - doublings * HALF) as u64) << doublings
-}
-
-/// The greatest latency of a bucket.
-pub(super) fn highest_of(bucket: usize) -> u64 {
-    lowest_of(bucket + 1) - 1
-}
-
-/// The histogram that has these counts.
-pub(super) fn histogram_of(counts: &[u64]) -> Histogram<u64> {
-    let mut histogram =
-        Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are within 0 to 5");
-    for (bucket, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-        histogram
-            .record_n(lowest_of(bucket), *count)
-            .expect("a histogram that grows by itself takes every value up to 2^53");
-    }
-    histogram
 }
 
 #[cfg(test)]

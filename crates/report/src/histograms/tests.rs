@@ -10,7 +10,7 @@ use hdrhistogram::serialization::interval_log::{
 };
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 use lab::analysis::analyse;
-use lab::load::LoadReport;
+use lab::load::{LoadReport, QUANTILES};
 use lab::record::{Outcome, Phase, PhaseRecord};
 use lab::study::{CommandText, StudyText, WorkloadText};
 
@@ -43,13 +43,7 @@ fn latency(operation: &str, samples: &[u64]) -> Latency {
         count: samples.len() as u64,
         bytes: 0,
         total_ns: samples.iter().sum(),
-        p5_ns: at(0.05),
-        p50_ns: at(0.5),
-        p90_ns: at(0.9),
-        p95_ns: at(0.95),
-        p99_ns: at(0.99),
-        p99_9_ns: at(0.999),
-        p99_99_ns: at(0.9999),
+        quantiles_ns: QUANTILES.map(|quantile| (quantile, at(quantile))).into(),
         max_ns: samples.iter().copied().max().unwrap_or(0),
     }
 }
@@ -154,7 +148,7 @@ fn trials_are_merged_and_no_percentile_is_averaged() {
     assert_eq!(found.get("w", "xfs", "put").unwrap().count(), 3);
     assert!(found.get("w", "xfs", "delete").is_none());
     let mut analysis = analyse(&stored.plan, &stored.records, None);
-    let median = |analysis: &Analysis| analysis.workloads[0].contenders[0].latencies[0].p50_ns;
+    let median = |analysis: &Analysis| analysis.workloads[0].contenders[0].latencies[0].at(0.5);
     assert_eq!(median(&analysis), 50);
     found.put_into(&mut analysis);
     assert_eq!(median(&analysis), 1000);
@@ -213,7 +207,7 @@ fn damage_is_named_and_costs_only_its_trial() {
     let mut analysis = analyse(&stored.plan, &stored.records, None);
     found.put_into(&mut analysis);
     let ext4 = &analysis.workloads[0].contenders[0];
-    assert_eq!(ext4.latencies[0].p99_ns, 5);
+    assert_eq!(ext4.latencies[0].at(0.99), 5);
     assert_eq!(ext4.findings.len(), 1);
     assert!(ext4.findings[0].contains("leave it out"), "{:?}", ext4.findings);
 }

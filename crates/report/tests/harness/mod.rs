@@ -5,7 +5,7 @@ pub mod hostile;
 
 use std::path::{Path, PathBuf};
 
-use lab::load::{Latency, LoadReport, Metric, Series, Unit};
+use lab::load::{Latency, LoadReport, Metric, QUANTILES, Series, Unit};
 use lab::plan::Plan;
 use lab::record::{
     CommandUsage, DeviceDelta, IdleWait, Outcome, Phase, PhaseRecord, Record, Space,
@@ -137,13 +137,10 @@ pub fn load_report(value: f64) -> LoadReport {
         count,
         bytes: count * 4096,
         total_ns: count * 40_000,
-        p5_ns: 5_000,
-        p50_ns: 30_000,
-        p90_ns: 90_000,
-        p95_ns: 120_000,
-        p99_ns: 900_000,
-        p99_9_ns: 4_000_000,
-        p99_99_ns: 7_000_000,
+        quantiles_ns: QUANTILES
+            .into_iter()
+            .zip([5_000, 30_000, 90_000, 120_000, 900_000, 4_000_000, 7_000_000])
+            .collect(),
         max_ns: 9_000_000,
     };
     LoadReport {

@@ -3,10 +3,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use block::{LoopStatus, loop_status};
 use lab::spec::{Device, Part};
 use rustix::fs::{AtFlags, StatxFlags};
 
@@ -222,7 +224,7 @@ fn add_and_configure(
     ledger: Ledger,
     room: &Path,
     image_text: &str,
-) -> Result<(TakenNode, PathBuf, loop_device::Status), DeviceError> {
+) -> Result<(TakenNode, PathBuf, LoopStatus), DeviceError> {
     let system = |what: &str| DeviceError::system(format!("{what} {image_text}"));
     let control = loop_node::open_control()
         .map_err(DeviceError::system("a private loop device cannot be added"))?;
@@ -253,7 +255,7 @@ fn add_and_configure(
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => configure(FLAG_AUTOCLEAR),
             result => result,
         };
-        match configured.and_then(|()| loop_device::status(&node)) {
+        match configured.and_then(|()| loop_status(node.as_fd())) {
             Ok(status) => {
                 let taken = TakenNode {
                     node: Some(node),

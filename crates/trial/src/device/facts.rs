@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use block::claim::mounts;
 use serde::{Deserialize, Serialize};
+use trust::mounts;
 
 /// The device of a study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,11 +6,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use block::{LoopStatus, loop_status};
 use rustix::fs::{FileType, Mode};
 use serde::{Deserialize, Serialize};
 
@@ -193,7 +195,7 @@ fn is_one_of(error: &io::Error, codes: &[i32]) -> bool {
 fn users_text(index: u32) -> String {
     let Ok(number) = device_number(index) else { return String::new() };
     let number = (rustix::fs::major(number), rustix::fs::minor(number));
-    let mounts = block::claim::mounts::mounts().unwrap_or_default();
+    let mounts = trust::mounts::mounts().unwrap_or_default();
     let points: Vec<String> = mounts
         .iter()
         .filter(|mount| mount.device == number)
@@ -204,12 +206,12 @@ fn users_text(index: u32) -> String {
 
 struct Attached {
     node: File,
-    status: loop_device::Status,
+    status: LoopStatus,
 }
 
 impl Attached {
     fn backing(&self) -> Backing {
-        Backing { file_system: self.status.device, inode: self.status.inode }
+        Backing { file_system: self.status.file_system, inode: self.status.inode }
     }
 }
 
@@ -231,7 +233,7 @@ fn attached_file(index: u32, directory: &Path) -> io::Result<Option<Attached>> {
         Err(error) if is_one_of(&error, &[libc::ENXIO]) => return Ok(None),
         Err(error) => return Err(error),
     };
-    match loop_device::status(&node) {
+    match loop_status(node.as_fd()) {
         Ok(status) => Ok(Some(Attached { node, status })),
         Err(error) if is_one_of(&error, &[libc::ENXIO]) => Ok(None),
         Err(error) => Err(error),

@@ -17,9 +17,9 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use block::claim::mounts;
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::process::{Pid, Signal};
+use trust::mounts;
 
 use super::kernel::{BUSY_INTERVAL, BUSY_WAIT_MAX, drop_caches, make_mount_point, users_text};
 use super::{FileSystem, Instance, Stage, Tool};

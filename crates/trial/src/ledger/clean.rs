@@ -5,10 +5,10 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use block::claim::mounts;
 use rustix::fs::FlockOperation;
 use rustix::mount::UnmountFlags;
 use trust::Directory;
+use trust::mounts;
 
 use super::{
     Contents, LEDGERS, NAME_PREFIX, SCRATCH_LEDGER_PREFIX, Taken, boot_id, is_ours_by_name,

@@ -11,7 +11,6 @@ pub const FLAG_AUTOCLEAR: u32 = 4;
 pub const FLAG_DIRECT_IO: u32 = 16;
 
 const LOOP_CLR_FD: u32 = 0x4C01;
-const LOOP_GET_STATUS64: u32 = 0x4C05;
 const LOOP_CONFIGURE: u32 = 0x4C0A;
 const LOOP_CTL_ADD: u32 = 0x4C80;
 const LOOP_CTL_REMOVE: u32 = 0x4C81;
@@ -63,17 +62,6 @@ const NO_INFO: LoopInfo = LoopInfo {
     init: [0; 2],
 };
 
-/// What a loop device says of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Status {
-    /// Device number of the file system that the backing file lies on, as `stat` has it.
-    pub device: u64,
-    /// Inode of the backing file.
-    pub inode: u64,
-    /// `FLAG_*`.
-    pub flags: u32,
-}
-
 fn check(result: libc::c_int) -> io::Result<u32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as u32) }
 }
@@ -109,14 +97,6 @@ pub fn configure(
     };
     // SAFETY: the pointer is to a live loop_config, which the kernel only reads.
     check(unsafe { libc::ioctl(node.as_raw_fd(), LOOP_CONFIGURE as _, &config) }).map(drop)
-}
-
-/// Asks for the status; `ENXIO` when nothing is attached.
-pub fn status(node: &File) -> io::Result<Status> {
-    let mut info = NO_INFO;
-    // SAFETY: the pointer is to a live, writable loop_info64.
-    check(unsafe { libc::ioctl(node.as_raw_fd(), LOOP_GET_STATUS64 as _, &mut info) })?;
-    Ok(Status { device: info.device, inode: info.inode, flags: info.flags })
 }
 
 /// Drops what the page cache holds of a block device, as far as nobody uses it: `BLKFLSBUF` of

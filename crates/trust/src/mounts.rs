@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub struct Mount {
     /// Major and minor number of the mounted device. Btrfs gives a made-up one.
     pub device: (u32, u32),
+    /// What of the file system is mounted there: `/`, or a directory in it.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub point: PathBuf,
     /// Name of the kind of file system, such as `ext4`.
@@ -29,10 +31,7 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
 
 /// The mounts of the devices that are `wanted`, in one `mountinfo` file. It is read line by line:
 /// there may be tens of thousands of others.
-pub(super) fn mounts_of(
-    path: &Path,
-    wanted: impl Fn((u32, u32)) -> bool,
-) -> io::Result<Vec<Mount>> {
+pub fn mounts_of(path: &Path, wanted: impl Fn((u32, u32)) -> bool) -> io::Result<Vec<Mount>> {
     let mut table = BufReader::new(File::open(path)?);
     let mut mounts = Vec::new();
     let mut line = Vec::new();
@@ -59,18 +58,20 @@ fn parse_line(line: &[u8], wanted: impl Fn((u32, u32)) -> bool) -> Option<Mount>
     if !wanted(device) {
         return None;
     }
-    let point = unescape(words.nth(1)?);
+    let path = |word: &[u8]| PathBuf::from(OsString::from_vec(unescape(word)));
+    let (root, point) = (path(words.next()?), path(words.next()?));
     let options = String::from_utf8_lossy(words.next()?).into_owned();
     // Any number of optional fields, closed by a hyphen.
     words.by_ref().find(|word| *word == b"-")?;
     let file_system = String::from_utf8_lossy(words.next()?).into_owned();
-    let source = unescape(words.next()?);
+    let source = path(words.next()?);
     let super_options = String::from_utf8_lossy(words.next().unwrap_or_default()).into_owned();
     Some(Mount {
         device,
-        point: PathBuf::from(OsString::from_vec(point)),
+        root,
+        point,
         file_system,
-        source: PathBuf::from(OsString::from_vec(source)),
+        source,
         options: format!("{options},{super_options}"),
     })
 }
@@ -125,6 +126,7 @@ torn 1 2:\n\
         let mounts = parse(TEXT);
         assert_eq!(mounts.len(), 3);
         assert_eq!(mounts[0].device, (98, 0));
+        assert_eq!((&*mounts[0].root, &*mounts[0].point), (Path::new("/mnt1"), Path::new("/mnt2")));
         assert_eq!(mounts[0].file_system, "ext3");
         assert_eq!(mounts[0].source, Path::new("/dev/root"));
         assert_eq!(mounts[0].options, "rw,noatime,rw,errors=continue");
