@@ -5,5 +5,5 @@ pub use vocabulary::cell::MatrixCell;
 pub use vocabulary::load::Load;
 pub use vocabulary::report::{
     Aside, AverageLatency, Drift, Latency, LoadReport, Metric, OVERALL_OPERATION, QUANTILES,
-    Series, StorePlace, Throughput, Unit,
+    Series, Throughput, Unit,
 };

@@ -1,7 +1,5 @@
 //! What a load reports: metrics, latencies, series, and what came with them.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
@@ -36,9 +34,6 @@ pub struct LoadReport {
     /// Whether throughput changed within the run; absent where the load does not look for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
-    /// Where the store's one file lies; absent for other loads, and where nothing tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub store_place: Option<StorePlace>,
     /// Words about the run that a reader should see: a drift and its cause, a verification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
@@ -105,36 +100,6 @@ pub enum Drift {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at_ns: Option<u64>,
     },
-}
-
-/// Where a store's one file lies on the device: whether an order in the file is an order on the
-/// disk. In words it is one of the findings too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StorePlace {
-    /// Pieces of the file that lie apart on the device.
-    pub pieces: u64,
-    /// Of these, the ones that lie before the one that they follow in the file.
-    pub pieces_back: u64,
-    /// Bytes of all pieces.
-    pub bytes: u64,
-    /// Bytes of the device from the first piece to the last.
-    pub span_bytes: u64,
-}
-
-impl fmt::Display for StorePlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the store's file lies ")?;
-        match (self.pieces, self.pieces_back) {
-            (1, _) => f.write_str("in one piece")?,
-            (pieces, 0) => write!(f, "in {pieces} pieces, in the order of the file")?,
-            (pieces, back) => {
-                write!(f, "in {pieces} pieces, {back} of them before the one that they follow")?;
-            }
-        }
-        let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let (bytes, span) = (mebibytes(self.bytes), mebibytes(self.span_bytes));
-        write!(f, ": {bytes:.0} MiB over {span:.0} MiB of the device")
-    }
 }
 
 /// A figure that is compared.

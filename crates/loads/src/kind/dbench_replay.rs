@@ -196,9 +196,17 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
         drift: Some(drift),
         findings,
         histogram_log: Some(histogram_log(&outcome.execute, report.execute_ns)?),
-        details: serde_json::to_value(&report).expect("a report has a JSON form"),
+        details: details_of(&report),
         ..LoadReport::default()
     })
+}
+
+/// The report without what stands beside it.
+fn details_of(report: &crate::dbench::ReplayReport) -> Value {
+    let mut details = serde_json::to_value(report).expect("a report has a JSON form");
+    // A histogram's figures for each second and kind.
+    details["latency_series"].take();
+    details
 }
 
 #[cfg(test)]

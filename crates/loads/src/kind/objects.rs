@@ -1,6 +1,7 @@
 //! A program of the object language on a store. The time of its commands is compared; latencies
 //! are kept by kind of command.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use vocabulary::kind::{
 };
 use vocabulary::load::{LoadTask, Target};
 use vocabulary::quantity::parse_size;
-use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, StorePlace, Unit};
+use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
 use vocabulary::words::share_text;
 
 use super::{latencies, whole_sync};
@@ -255,10 +256,9 @@ impl Generator for ObjectsLoad {
             Outcome::Completed | Outcome::TimeLimit => {
                 let mut translated = translate(report);
                 if let Place::Directory(directory) = &place {
-                    translated.store_place = store_place(directory);
-                    translated
-                        .findings
-                        .extend(translated.store_place.map(|place| place.to_string()));
+                    let store_place = store_place(directory);
+                    translated.findings.extend(store_place.map(|place| place.to_string()));
+                    translated.details["store_place"] = serde_json::json!(store_place);
                 }
                 if let Some(volume) = volume {
                     let unmounting = AsideBegun::now(task);
@@ -311,6 +311,36 @@ fn empty_place(directory: &Path) -> Result<PathBuf, String> {
     let below = directory.join("objects");
     std::fs::create_dir(&below).map_err(|error| format!("{}: {error}", below.display()))?;
     Ok(below)
+}
+
+/// Where a store's one file lies on the device: whether an order in the file is an order on the
+/// disk. In words it is one of the findings too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct StorePlace {
+    /// Pieces of the file that lie apart on the device.
+    pieces: u64,
+    /// Of these, the ones that lie before the one that they follow in the file.
+    pieces_back: u64,
+    /// Bytes of all pieces.
+    bytes: u64,
+    /// Bytes of the device from the first piece to the last.
+    span_bytes: u64,
+}
+
+impl fmt::Display for StorePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the store's file lies ")?;
+        match (self.pieces, self.pieces_back) {
+            (1, _) => f.write_str("in one piece")?,
+            (pieces, 0) => write!(f, "in {pieces} pieces, in the order of the file")?,
+            (pieces, back) => {
+                write!(f, "in {pieces} pieces, {back} of them before the one that they follow")?;
+            }
+        }
+        let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let (bytes, span) = (mebibytes(self.bytes), mebibytes(self.span_bytes));
+        write!(f, ": {bytes:.0} MiB over {span:.0} MiB of the device")
+    }
 }
 
 /// Where the store's one file lies on the device. Nothing for a store of many files, or where the
