@@ -233,6 +233,9 @@ fn case_text(case: &Case, number: usize, result: &Path) -> String {
     if let Some(last) = &case.last_acknowledgement {
         text += &format!("    last acknowledgement before the cut: {last}\n");
     }
+    if case.lost.is_empty() {
+        text += "    no write was lost: what is missing had not been written yet\n";
+    }
     for lost in &case.lost {
         let when = match lost.before_acknowledgement_ns {
             Some(ns) => format!(", written {:.2} ms before it", ns as f64 / 1e6),
