@@ -356,7 +356,8 @@ pub struct StudyArgs {
     /// Bound on the wait for an idle device before each run. [default: 60s]
     #[arg(long, value_name = "TIME")]
     pub idle_wait: Option<String>,
-    /// Caches before the run: cold (dropped) or warm. [default: cold]
+    /// Caches before the run: cold (dropped, but for the load's programs and their libraries) or
+    /// warm. [default: cold]
     #[arg(long, value_name = "STATE")]
     pub cache: Option<String>,
     /// Let the contenders of a block stand side by side, each on an equal part of the device, and

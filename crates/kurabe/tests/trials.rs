@@ -419,3 +419,26 @@ fn a_kurabe_that_runs_is_left_alone_by_a_cleaning() {
     assert!(completed(&site.record_of("ext2")));
     site.expect_nothing_left();
 }
+
+/// Loading the program is no part of a cold run.
+#[test]
+fn the_loads_program_is_warm_where_caches_are_cold() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let program = site.home().join("program");
+    harness::copy_program(harness::KURABE, &program);
+    let command = format!("{} --version", program.display());
+    for order in ["--one-at-a-time", "--side-by-side"] {
+        let flags = [order, "--block-time", "100ms"];
+        site.compare(&["a: ext4", "b: ext2"], &flags, &[&command]).expect(0);
+        for record in site.records() {
+            let size_bytes = fs::metadata(&program).unwrap().len();
+            assert!(record["programs_bytes"].as_u64().unwrap() > size_bytes, "{record:#}");
+            let read_bytes = record["command"]["storage_read_bytes"].as_u64().unwrap();
+            assert!(read_bytes < 1 << 20, "{read_bytes} bytes were read from storage");
+        }
+        fs::remove_dir_all(site.work().join("result")).unwrap();
+    }
+}

@@ -94,6 +94,10 @@ pub struct Record {
     /// Why caches were not dropped, where they should have been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caches_kept: Option<String>,
+    /// Bytes of the load's programs and libraries that were read into the page cache before a cold
+    /// run, where that was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs_bytes: Option<u64>,
     /// Whether processes of the measured command were still running at its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outlived: bool,
@@ -269,6 +273,7 @@ impl Record {
             device_shared: false,
             flushes_uncounted: false,
             caches_kept: None,
+            programs_bytes: None,
             outlived: false,
             notes: Vec::new(),
             load: None,

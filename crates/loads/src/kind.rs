@@ -15,6 +15,7 @@ mod tree;
 
 pub use merged::merged;
 
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 #[cfg(doc)]
@@ -51,6 +52,11 @@ fn missing_tools(tools: &[Tool]) -> Vec<String> {
         )
     };
     missing.map(words).collect()
+}
+
+/// Where those of these tools lie that are installed.
+fn programs_of(tools: &[Tool]) -> Vec<PathBuf> {
+    tools.iter().filter_map(|tool| tool.locate().ok()).collect()
 }
 
 /// The latencies of a recording, by kind, the overall ones last.

@@ -13,6 +13,7 @@ pub mod fio;
 pub mod kind;
 pub mod latency;
 pub mod objects;
+pub mod programs;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use lab::event::{Event, Turn};
 use lab::record::{IdleWait, Outcome, Phase, PhaseRecord, Record, Space};
 use lab::spec::{Cache, CommandLine, Output, TrialSpec};
-use loads::KINDS;
 use loads::counters::{DeviceCounters, DeviceReading, machine_cpu_ns};
+use loads::{KINDS, programs};
 use vocabulary::check::Check;
 use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
@@ -306,11 +306,25 @@ impl Trial<'_> {
         if is_cold {
             if is_root {
                 instance.cool(tools)?;
+                self.warm_programs();
             } else {
                 self.record.caches_kept = Some("that needs root".into());
             }
         }
         Ok(())
+    }
+
+    /// Reads the load's programs into the page cache: they are no part of what a cold run measures.
+    fn warm_programs(&mut self) {
+        let (words, further) = match self.spec.workload.load.command() {
+            Some(command) => (command.words(), Vec::new()),
+            None => {
+                let tools = KINDS.open(&self.spec.workload.load).map(|load| load.programs());
+                (vec!["/proc/self/exe".into()], tools.unwrap_or_default())
+            }
+        };
+        let search_path = std::env::var("PATH").unwrap_or_default();
+        self.record.programs_bytes = Some(programs::warm(&words, &further, &search_path));
     }
 
     /// Waits until the device has been quiet for a while and no background work is known to be

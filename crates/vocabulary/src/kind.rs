@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -72,6 +72,11 @@ pub trait Generator {
 
     /// What this machine lacks, a line each with the next step; empty when nothing.
     fn missing(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The programs that it runs besides kurabe, where they are installed.
+    fn programs(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 

@@ -58,47 +58,41 @@ pub enum AmplificationBasis {
     WriteCalls,
 }
 
-/// Largest quotient of two contenders' shares of storage writes in write calls that are taken to be
-/// alike.
-const SHARES_QUOTIENT_MAX: f64 = 1.1;
-
-/// From this share on the write calls do not see what the load writes: asynchronous writes and mapped
-/// memory pass them by.
+/// From so many times the bytes of the write calls on those do not see what the load writes:
+/// asynchronous writes and mapped memory pass them by.
 const SHARE_UNSEEN_MIN: f64 = 1.5;
 
-/// What counts as written under a workload: one thing for all contenders, or their amplifications
-/// would divide by different numbers.
+/// What counts as written under a workload: what the load handed over, one thing for all
+/// contenders, or their amplifications would divide by different numbers.
 ///
-/// What the kernel charges to a process depends on the file system: a page that is overwritten or
-/// deleted before its writeback is charged less where writeback is later. Where the charge is not the
-/// same share of the bytes passed to write calls, within a tenth, or one contender has none, those
-/// bytes count, which depend on the load alone; unless the calls do not see the load's writes.
+/// The load's own count, where every trial has one; else the bytes that it passed to write calls,
+/// which depend on the load alone. What the kernel charges to a process depends on the file system too
+/// (a page that is overwritten or deleted before its writeback is charged less where writeback is
+/// later), so it counts only where the calls do not see the load's writes, or are not known.
 pub(super) fn amplification_basis(
     samples: &Samples<'_>,
     contenders: usize,
 ) -> Option<AmplificationBasis> {
     let all = || (0..contenders).flat_map(|contender| samples.completed(contender));
-    if all().any(|record| written_by_load(record).is_some()) {
+    let has_own = |record: &Record| written_by_load(record).is_some();
+    if all().next().is_some() && all().all(has_own) {
         return Some(AmplificationBasis::LoadWrites);
     }
     if !all().any(|record| record.counts_write_bytes.is_some()) {
         return None;
     }
-    let share = |contender: usize| {
-        median(samples.completed(contender).filter_map(|record| {
-            let calls = record.command.as_ref()?.write_call_bytes.filter(|bytes| *bytes > 0)?;
-            Some(storage_written(record)? as f64 / calls as f64)
-        }))
+    let calls =
+        |record: &Record| record.command.as_ref()?.write_call_bytes.filter(|bytes| *bytes > 0);
+    let is_unseen = |contender: usize| {
+        let shares = samples
+            .completed(contender)
+            .filter_map(|record| Some(storage_written(record)? as f64 / calls(record)? as f64));
+        median(shares).is_some_and(|share| share >= SHARE_UNSEEN_MIN)
     };
-    let measured =
-        (0..contenders).filter(|contender| samples.completed(*contender).next().is_some());
-    let shares: Vec<Option<f64>> = measured.map(share).collect();
-    let known = || shares.iter().flatten().copied();
-    let (least, most) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
-    let alike = shares.iter().all(Option::is_some) && most <= least * SHARES_QUOTIENT_MAX;
     // Of older results the calls may not be known at all.
-    let storage_only = known().next().is_none() && all().any(|r| storage_written(r).is_some());
-    Some(match alike || most >= SHARE_UNSEEN_MIN || storage_only {
+    let storage_only =
+        !all().any(|one| calls(one).is_some()) && all().any(|one| storage_written(one).is_some());
+    Some(match storage_only || (0..contenders).any(is_unseen) {
         true => AmplificationBasis::StorageWrites,
         false => AmplificationBasis::WriteCalls,
     })

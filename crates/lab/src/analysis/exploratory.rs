@@ -8,6 +8,7 @@ use super::{Comparison, options};
 use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
+use crate::spec::Cache;
 use crate::statistics::{self, Group};
 
 /// Reads a quantity from a record.
@@ -27,7 +28,13 @@ impl Quantity {
 }
 
 /// The quantities that a workload's records may have.
-fn quantities(samples: &Samples<'_>) -> Vec<Quantity> {
+fn quantities(samples: &Samples<'_>, cache: Cache) -> Vec<Quantity> {
+    // Turns of a file system that stays mounted leave what they leave to one unmount; where it is
+    // mounted anew before each, the last turn alone does.
+    let left_to_unmount = move |record: &Record| {
+        let is_of_one_run = cache == Cache::Cold || record.slices.len() <= 1;
+        record.phase(Phase::Unmount).filter(|_| is_of_one_run).cloned()
+    };
     let device = |of: fn(&DeviceDelta) -> u64| {
         move |record: &Record| {
             let counted = record.run_device().filter(|_| !record.device_shared)?;
@@ -49,8 +56,13 @@ fn quantities(samples: &Samples<'_>) -> Vec<Quantity> {
             let (before, after) = (record.space_before?, record.space_after?);
             Some(before.free_bytes.saturating_sub(after.free_bytes) as f64)
         }),
-        Quantity::new("time until unmounted", Unit::Nanoseconds, |record| {
-            Some((record.time_ns()? + record.phase(Phase::Unmount)?.elapsed_ns) as f64)
+        Quantity::new("time until unmounted", Unit::Nanoseconds, move |record| {
+            Some((record.time_ns()? + left_to_unmount(record)?.elapsed_ns) as f64)
+        }),
+        Quantity::new("bytes until unmounted", Unit::Bytes, move |record| {
+            let counted = record.run_device().filter(|_| !record.device_shared)?;
+            let unmount = left_to_unmount(record)?.device?;
+            Some((counted.written_bytes + unmount.written_bytes) as f64)
         }),
     ];
     let first =
@@ -73,7 +85,7 @@ fn quantities(samples: &Samples<'_>) -> Vec<Quantity> {
 
 /// The comparisons of these quantities under a workload, one family.
 pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Vec<Comparison> {
-    let quantities = quantities(samples);
+    let quantities = quantities(samples, plan.study.cache);
     let values = |quantity: &Quantity, contender: usize| -> Vec<Option<f64>> {
         if samples.is_violated(contender) {
             return vec![None; samples.records[contender].len()];
@@ -126,8 +138,51 @@ pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Ve
 mod tests {
     use crate::analysis::analyse;
     use crate::fixture;
-    use crate::record::DeviceDelta;
+    use crate::plan::Plan;
+    use crate::record::{DeviceDelta, Phase, PhaseRecord};
+    use crate::slice::Slice;
+    use crate::spec::Cache;
     use crate::statistics::Verdict;
+
+    #[test]
+    fn what_is_left_to_the_unmount_has_a_verdict_of_its_own() {
+        let mut plan = fixture::plan(&["ext4", "xfs"], 2);
+        let mut records = fixture::records(&plan, &[&[1000, 1100], &[1050, 990]]);
+        for record in &mut records {
+            let device = |written_bytes| Some(DeviceDelta { written_bytes, ..Default::default() });
+            fixture::run_of(record).device = device(4096);
+            let left_bytes = if record.contender.label == "xfs" { 8192 } else { 0 };
+            record.phases.push(PhaseRecord {
+                phase: Phase::Unmount,
+                elapsed_ns: 10,
+                device: device(left_bytes),
+                machine_cpu_ns: None,
+            });
+            record.slices = vec![slice(); 2];
+        }
+        let verdict = |plan: &Plan| {
+            let workload = analyse(plan, &records, None).workloads.remove(0);
+            let mut found = workload.exploratory.into_iter();
+            let until = found.find(|one| one.metric == "bytes until unmounted");
+            until.map(|one| (one.verdict, one.ratio))
+        };
+        assert_eq!(verdict(&plan), Some((Verdict::Slower, Some(3.0))));
+        // Where it stays mounted, one unmount is of several turns.
+        plan.study.cache = Cache::Warm;
+        assert_eq!(verdict(&plan), None);
+    }
+
+    fn slice() -> Slice {
+        Slice {
+            round: 0,
+            position: 0,
+            run_ns: 1,
+            sync_ns: 0,
+            device: None,
+            idle_device: None,
+            metrics: Vec::new(),
+        }
+    }
 
     #[test]
     fn counts_that_do_not_vary_are_decided_at_once() {

@@ -1,6 +1,7 @@
 //! The installed bonnie++: every test's rate is compared; its greatest latencies and its own
 //! output are kept.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use vocabulary::load::LoadTask;
 use vocabulary::quantity::size_text;
 use vocabulary::report::{LoadReport, Metric, Unit};
 
-use super::missing_tools;
+use super::{missing_tools, programs_of};
 use crate::bonnie::{Bonnie, BonnieReport, Test, Unit as BonnieUnit, bonnie};
 use crate::tool::Tool;
 
@@ -65,6 +66,10 @@ impl Generator for BonnieLoad {
 
     fn missing(&self) -> Vec<String> {
         missing_tools(&[Tool::Bonnie])
+    }
+
+    fn programs(&self) -> Vec<PathBuf> {
+        programs_of(&[Tool::Bonnie])
     }
 
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! The installed dbench: its throughput is compared, its own table and output are kept.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use vocabulary::report::{
 };
 use vocabulary::words::{counted, thousands};
 
-use super::{drift_of, missing_tools};
+use super::{drift_of, missing_tools, programs_of};
 use crate::dbench::drift::Interval;
 use crate::dbench::real::{Dbench, DbenchReport, dbench};
 use crate::dbench::{Kind as Operation, LoadFile, PACKAGED_LOAD_FILE, verdict, warmup_seconds};
@@ -72,6 +72,10 @@ impl Generator for DbenchLoad {
 
     fn missing(&self) -> Vec<String> {
         missing_tools(&[Tool::Dbench])
+    }
+
+    fn programs(&self) -> Vec<PathBuf> {
+        programs_of(&[Tool::Dbench])
     }
 
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {

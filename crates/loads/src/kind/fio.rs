@@ -13,7 +13,7 @@ use vocabulary::load::{LoadTask, Target as Place};
 use vocabulary::quantity::{parse_duration, parse_size, size_text};
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
 
-use super::{histogram_log, latencies, missing_tools};
+use super::{histogram_log, latencies, missing_tools, programs_of};
 use crate::fio::jobfile::System;
 use crate::fio::size::need;
 use crate::fio::{
@@ -116,6 +116,10 @@ impl Generator for FioLoad {
 
     fn missing(&self) -> Vec<String> {
         missing_tools(&[Tool::Fio])
+    }
+
+    fn programs(&self) -> Vec<PathBuf> {
+        programs_of(&[Tool::Fio])
     }
 
     /// Refuses options that the installed fio does not take, where there is one and the job is at

@@ -1,6 +1,7 @@
 //! The flash study's matrix of fio runs: patterns by queue depth by block size.
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
 use vocabulary::words::counted;
 
 use super::fio::{check_capacity, falsified, lay_out_job, run_job, target};
-use super::{histogram_log, latencies, missing_tools, whole_sync};
+use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
 use crate::counters::DeviceCounters;
 use crate::fio::matrix::{CellResult, FILES, Matrix, PATTERNS, QUEUE_ENGINES};
 use crate::latency::Recording;
@@ -130,6 +131,10 @@ impl Generator for FioMatrixLoad {
 
     fn missing(&self) -> Vec<String> {
         missing_tools(&[Tool::Fio])
+    }
+
+    fn programs(&self) -> Vec<PathBuf> {
+        programs_of(&[Tool::Fio])
     }
 
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {

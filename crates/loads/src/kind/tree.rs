@@ -15,8 +15,9 @@ use vocabulary::kind::{
 use vocabulary::load::LoadTask;
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
 
-use super::{histogram_log, latencies, missing_tools, whole_sync};
+use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
 use crate::durable::{drop_kernel_caches, run_words};
+use crate::programs;
 use crate::tool::Tool;
 use crate::tree::{
     ArchiveFacts, Phase, SyntheticTree, Tree, archive_facts, inspect, run_tree, write_archive,
@@ -136,6 +137,10 @@ impl Generator for TreeLoad {
         missing_tools(&TOOLS)
     }
 
+    fn programs(&self) -> Vec<PathBuf> {
+        programs_of(&TOOLS)
+    }
+
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         for tool in TOOLS {
             tool.locate().map_err(|error| error.to_string())?;
@@ -231,6 +236,7 @@ impl Generator for TreeLoad {
                     None => drop_kernel_caches(),
                 };
                 kept = cooled.err().or(kept.take());
+                programs::warm(&[], &programs_of(&TOOLS), "");
             }
         };
         let outcome = run_tree(&plan, stop, &mut begin).map_err(|error| archive.name(error))?;

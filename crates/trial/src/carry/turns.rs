@@ -65,6 +65,9 @@ impl Trial<'_> {
             trial.record.idle_wait = trial.wait_until_idle(instance, tools)?;
             Ok(())
         })?;
+        if self.spec.cache == Cache::Cold {
+            self.warm_programs();
+        }
         let has_files = self.access == Access::Mounted;
         let root = instance.directory();
         self.record.space_before = space(&root).filter(|_| has_files);
