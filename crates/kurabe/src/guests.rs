@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use guest::{Error, Image, Kernel, Lock, Machine, Needs, Store};
 use lab::study::Study;
+use loads::tool::Tool;
 use serde_json::{Value, json};
 use trial::filesystem;
 use trust::Directory;
@@ -12,8 +13,8 @@ use crate::exit::{self, Failure};
 use crate::flags::GuestAction;
 use crate::terminal::{note, print};
 
-/// Loads that are programs; what else a command needs, a guest reads from this machine.
-const LOADS: &[&str] = &["fio", "dbench", "bonnie++", "tar", "gzip", "xz"];
+/// What tar starts; what else a command needs, a guest reads from this machine.
+const PACKERS: [&str; 2] = ["gzip", "xz"];
 /// What programs that are packed read.
 const FILES: &[&str] = &["/etc/mke2fs.conf"];
 
@@ -126,7 +127,8 @@ fn failure(error: Error) -> Failure {
 /// What a guest holds of this machine.
 fn needs() -> Needs {
     let tools = filesystem::all().iter().flat_map(|file_system| file_system.tools());
-    let programs = tools.map(|tool| tool.name).chain(LOADS.iter().copied());
+    let loads = Tool::ALL.iter().map(|tool| tool.program());
+    let programs = tools.map(|tool| tool.name).chain(loads).chain(PACKERS);
     Needs {
         programs: programs.map(str::to_string).collect(),
         files: FILES.iter().map(Into::into).collect(),

@@ -44,28 +44,31 @@ pub enum Tool {
 }
 
 impl Tool {
+    /// All of them.
+    pub const ALL: [Tool; 5] = [Self::Dbench, Self::Fio, Self::Bonnie, Self::Tar, Self::Rm];
+
+    /// The program, the Debian package that brings it, and what makes it say its version. Neither
+    /// dbench nor bonnie++ does without a complaint and a usage text.
+    fn facts(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Dbench => ("dbench", "dbench", "--help"),
+            Self::Fio => ("fio", "fio", "--version"),
+            Self::Bonnie => ("bonnie++", "bonnie++", "--help"),
+            Self::Tar => ("tar", "tar", "--version"),
+            Self::Rm => ("rm", "coreutils", "--version"),
+        }
+    }
+
     /// The program's name, as it is looked up in the search path.
     #[must_use]
     pub fn program(self) -> &'static str {
-        match self {
-            Self::Dbench => "dbench",
-            Self::Fio => "fio",
-            Self::Bonnie => "bonnie++",
-            Self::Tar => "tar",
-            Self::Rm => "rm",
-        }
+        self.facts().0
     }
 
     /// The Debian package that brings the program.
     #[must_use]
     pub fn package(self) -> &'static str {
-        match self {
-            Self::Dbench => "dbench",
-            Self::Fio => "fio",
-            Self::Bonnie => "bonnie++",
-            Self::Tar => "tar",
-            Self::Rm => "coreutils",
-        }
+        self.facts().1
     }
 
     /// Where the tool is installed: the search path, and the system's `sbin` directories,
@@ -96,15 +99,11 @@ impl Tool {
     /// # Errors
     /// As [`Tool::locate`] and [`run`].
     pub fn version(self) -> Result<String, ToolError> {
-        let arguments: &[&str] = match self {
-            // Neither prints its version on demand without a complaint and a usage text.
-            Self::Dbench | Self::Bonnie => &["--help"],
-            Self::Fio | Self::Tar | Self::Rm => &["--version"],
-        };
-        let output =
-            Command::new(self.locate()?).args(arguments).stdin(Stdio::null()).output().map_err(
-                |source| ToolError::Spawn { program: self.program().to_owned(), source },
-            )?;
+        let output = Command::new(self.locate()?)
+            .arg(self.facts().2)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|source| ToolError::Spawn { program: self.program().to_owned(), source })?;
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.push_str(&String::from_utf8_lossy(&output.stderr));
         let line = text

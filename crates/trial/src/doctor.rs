@@ -18,7 +18,6 @@ use crate::device::held::{RESERVE_BYTES, about, available_memory_bytes, free_byt
 use crate::device::{BackingFacts, loop_node};
 use crate::facts::Machine;
 use crate::filesystem::{self, FileSystem, Tool};
-use crate::tool::find;
 
 /// Whether something can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -100,7 +99,7 @@ pub fn examine(directory: &Path) -> Diagnosis {
     items.push(memory());
     items.push(user_space_file_systems());
     items.extend(filesystem::all().iter().map(|file_system| describe(*file_system)));
-    items.extend(LOAD_TOOLS.iter().map(load_tool));
+    items.extend(loads::tool::Tool::ALL.iter().map(load_tool));
     Diagnosis { items }
 }
 
@@ -247,20 +246,12 @@ fn describe(file_system: &dyn FileSystem) -> Item {
     item(Area::FileSystems, file_system.name(), State::Ready, detail)
 }
 
-/// The programs that bundled workloads run.
-const LOAD_TOOLS: [Tool; 3] = [
-    Tool { name: "fio", package: "fio", version: Some("--version") },
-    Tool { name: "dbench", package: "dbench", version: None },
-    Tool { name: "bonnie++", package: "bonnie++", version: None },
-];
-
-fn load_tool(tool: &Tool) -> Item {
-    if find(tool.name).is_none() {
-        return item(Area::LoadTools, tool.name, State::Missing, "not installed")
-            .next(format!("apt install {}", tool.package));
+fn load_tool(tool: &loads::tool::Tool) -> Item {
+    match tool.locate().and_then(|_| tool.version()) {
+        Ok(version) => item(Area::LoadTools, tool.program(), State::Ready, version),
+        Err(_) => item(Area::LoadTools, tool.program(), State::Missing, "not installed")
+            .next(format!("apt install {}", tool.package())),
     }
-    let version = tool.installed_version().unwrap_or_else(|| "installed".into());
-    item(Area::LoadTools, tool.name, State::Ready, version)
 }
 
 impl fmt::Display for Diagnosis {
@@ -287,6 +278,7 @@ impl fmt::Display for Diagnosis {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool::find;
 
     #[test]
     fn every_file_system_and_load_tool_is_looked_at() {
@@ -297,9 +289,9 @@ mod tests {
             assert_eq!(item.state == State::Missing, !lacks.is_empty(), "{item:?}");
             assert_eq!(item.next, lacks);
         }
-        for tool in LOAD_TOOLS {
-            let item = diagnosis.items.iter().find(|item| item.name == tool.name).unwrap();
-            assert_eq!(item.state == State::Ready, find(tool.name).is_some(), "{item:?}");
+        for tool in loads::tool::Tool::ALL {
+            let item = diagnosis.items.iter().find(|item| item.name == tool.program()).unwrap();
+            assert_eq!(item.state == State::Ready, find(tool.program()).is_some(), "{item:?}");
         }
         let text = diagnosis.to_string();
         for item in &diagnosis.items {

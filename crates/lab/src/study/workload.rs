@@ -223,13 +223,13 @@ impl WorkloadText {
         keys.retain(|_, value| is_written(value));
         if let Some(option) = keys.keys().find(|option| kind.key(option).is_none()) {
             let takers = kinds.0.iter().filter(|kind| kind.key(option).is_some());
-            let takers: Vec<&str> = takers
+            let takers: Vec<String> = takers
                 .flat_map(|kind| kind.keys.iter().filter(|key| key.names_load()))
-                .map(|key| key.name)
+                .map(|key| key.name.to_string())
                 .collect();
             let problem = format!(
                 "is an option of {}, not of {}; leave it out",
-                takers.join(" and "),
+                crate::words::list(&takers),
                 key.name
             );
             return Err(error(field(option), problem));
