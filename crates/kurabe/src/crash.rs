@@ -24,13 +24,14 @@ use trust::text::line;
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::flags::{AckArgs, CrashArgs};
-use crate::preflight::missing_program;
+use crate::preflight::{missing_program, relative_program};
+use crate::prepare::default_directory;
 use crate::progress::{Look, Progress};
 use crate::runner::Executor;
 use crate::terminal;
 
 /// What lies in a result beside the recordings.
-const RESULT_FILE: &str = "crash.json";
+pub const RESULT_FILE: &str = "crash.json";
 /// Greatest size of that file that is read again.
 const RESULT_BYTES_MAX: u64 = 1 << 30;
 /// A control has so many states, or a quarter of the others where these are fewer.
@@ -117,7 +118,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     let timeout_ns = time("--timeout", &args.timeout)?;
     let workload = workload(Load::of_command(command), setup, result.check.clone());
     let spec = spec(contenders[0].clone(), cuts, workload, timeout_ns);
-    let path = args.out.clone().unwrap_or_else(default_directory);
+    let path = args.out.clone().unwrap_or_else(|| default_directory("crash"));
     let directory = Directory::open_or_make(&path, 0o755)
         .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
     if directory.has(RESULT_FILE) {
@@ -233,7 +234,9 @@ fn case_text(case: &Case, number: usize, result: &Path) -> String {
     if let Some(last) = &case.last_acknowledgement {
         text += &format!("    last acknowledgement before the cut: {last}\n");
     }
-    if case.lost.is_empty() {
+    if case.last_acknowledgement.is_none() {
+        text += "    nothing was acknowledged before the cut: the check must accept what the setup left\n";
+    } else if case.lost.is_empty() {
         text += "    no write was lost: what is missing had not been written yet\n";
     }
     for lost in &case.lost {
@@ -469,7 +472,13 @@ fn line_of_check(text: &Option<String>) -> Result<CommandLine, Failure> {
     })?;
     let line = shell(text);
     known_program(&line, "--check")?;
-    Ok(line)
+    // It runs in this directory, so a path from here must lead somewhere.
+    match relative_program(&line).filter(|program| !Path::new(program).is_file()) {
+        Some(program) => Err(Failure::refused(format!(
+            "--check: there is no file '{program}' in this directory; name its path"
+        ))),
+        None => Ok(line),
+    }
 }
 
 /// The load. It runs in the mounted directory; a program given by a path from here is taken from here.
@@ -499,9 +508,4 @@ fn known_program(line: &CommandLine, flag: &str) -> Result<(), Failure> {
             "{flag}: the program '{program}' is not found; install it or name its path"
         ))),
     }
-}
-
-fn default_directory() -> PathBuf {
-    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
-    PathBuf::from("kurabe-results").join(format!("crash-{now}"))
 }

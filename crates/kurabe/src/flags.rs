@@ -491,7 +491,7 @@ pub struct ResumeArgs {
     pub directory: PathBuf,
     /// Go on for so many blocks more than were carried out, whatever the study's budget was, where
     /// comparisons are open. The error rate stays the study's: what is left of it is spent.
-    #[arg(long, value_name = "BLOCKS", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub more: Option<u32>,
     /// Name or serial number of the real device whose contents may be destroyed; to be said again
     /// each time.

@@ -239,8 +239,8 @@ pub fn missing_program(line: &CommandLine) -> Option<&str> {
     }
 }
 
-/// The program of a command when it is a path relative to the trial's directory.
-fn relative_program(line: &CommandLine) -> Option<&str> {
+/// The program of a command when it is a relative path.
+pub fn relative_program(line: &CommandLine) -> Option<&str> {
     let program = match line {
         CommandLine::Words(words) => Some(words[0].as_str()),
         CommandLine::Shell { line, .. } => simple_command(line),

@@ -215,6 +215,7 @@ fn begin(
     let side_by_side = side_by_side::chosen(&study, &request)?;
     let mut notes = text.notes();
     notes.extend(side_by_side::notes(&study, &request));
+    notes.extend(side_by_side::parts(&study, &side_by_side, &request));
     // Short enough to be typed again by hand.
     let seed = study.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let out = present.out.clone().unwrap_or_else(|| default_directory(&study.name));
@@ -235,7 +236,8 @@ fn begin(
     session.carry_out()
 }
 
-fn default_directory(name: &str) -> PathBuf {
+/// The directory of a result for which none was named.
+pub fn default_directory(name: &str) -> PathBuf {
     let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
     let first = PathBuf::from("kurabe-results").join(format!("{name}-{now}"));
     // Two studies may begin in one second.

@@ -46,6 +46,11 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         return Ok(SIGNAL_BASE + number as u8);
     }
     terminal::print(&table(&asked, &contenders, &found));
+    terminal::print(&format!(
+        "\nkept: in all states tried, which is no proof. inconclusive: a disk that ignores flushes broke \
+         nothing either. To repeat: --seed {}\n",
+        cuts.seed
+    ));
     let of_posix = asked.iter().zip(&found).filter(|(promise, _)| promise.posix);
     let verdicts: Vec<Option<CrashVerdict>> = of_posix
         .flat_map(|(_, row)| row.iter().map(|one| one.as_ref().ok().map(CrashReport::verdict)))
@@ -141,7 +146,10 @@ fn case_text(report: &Result<CrashReport, String>) -> Option<String> {
     };
     let case = report.cases.iter().min_by_key(|case| case.lost.len())?;
     let lost: Vec<&str> = case.lost.iter().map(|lost| lost.what.as_str()).collect();
-    Some(format!("{}; lost: {}", case.finding, lost.join(", ")))
+    Some(match lost.is_empty() {
+        true => case.finding.to_string(),
+        false => format!("{}; lost: {}", case.finding, lost.join(", ")),
+    })
 }
 
 /// `kurabe promise`: one part of a program.

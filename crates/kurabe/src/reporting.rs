@@ -10,6 +10,7 @@ use report::source::Source;
 use trust::file::write;
 use trust::{Directory, Refused};
 
+use crate::crash;
 use crate::exit::{self, Failure};
 use crate::flags::ReportArgs;
 use crate::presentation::{Presentation, check_target};
@@ -87,6 +88,13 @@ fn write_pictures(directory: &Path, pictures: Vec<(String, String)>) -> Result<(
 
 /// Reads a result and says what of it could not be read.
 fn read(directory: &Path) -> Result<Source, Failure> {
+    if directory.join(crash::RESULT_FILE).is_file() {
+        return Err(Failure::refused(format!(
+            "{}: is a result of 'kurabe crash', which has no report; 'kurabe crash --replay {}:1' shows its first case",
+            directory.display(),
+            directory.display()
+        )));
+    }
     let source = Source::of(StoredResult::read(directory).map_err(Failure::refused)?);
     for damage in &source.damage {
         terminal::note(&format!("kurabe: {damage}"));

@@ -60,6 +60,18 @@ pub fn words(study: &Study, workload: &Workload, request: &DeviceRequest) -> Str
     }
 }
 
+/// How large the part of each contender is where they take turns; None where they do not.
+pub fn parts(study: &Study, chosen: &BTreeSet<String>, request: &DeviceRequest) -> Option<String> {
+    let bytes = part_bytes(request.size_bytes()?, study.contenders.len() as u32);
+    (!chosen.is_empty()).then(|| {
+        format!(
+            "contenders take turns, each on {} of {}; --one-at-a-time gives each the whole device",
+            size_text(bytes),
+            study.device
+        )
+    })
+}
+
 /// Why contenders come one at a time though nobody asked for that: a line for each reason.
 pub fn notes(study: &Study, request: &DeviceRequest) -> Vec<String> {
     if study.side_by_side.is_some() || study.contenders.len() < 2 {

@@ -167,6 +167,7 @@ fn files_and_directories() {
     site.run(&arguments).expect(2).says(&["mine", "holds a result already", "--out"]);
     assert_eq!(fs::read_to_string(site.work().join("mine/plan.json")).unwrap(), "mine");
     assert_eq!(fs::read_dir(site.work().join("mine")).unwrap().count(), 1);
+    site.run(&["resume", "mine", "--more", "0"]).expect(2).says(&["--more", "0 is not in 1.."]);
     site.run(&["resume", "mine"]).expect(2).says(&["mine/plan.json:1"]);
 }
 

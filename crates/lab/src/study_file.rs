@@ -210,6 +210,7 @@ static QUICK: Level = Level {
         "budget",
         "timeout",
         "idle-wait",
+        "block-time",
         "scale",
     ],
     inner: &[],

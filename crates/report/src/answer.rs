@@ -92,7 +92,7 @@ fn overview(workloads: &[WorkloadAnalysis], plan: &Plan) -> Table {
 /// What the cells of the overview are.
 fn legend(plan: &Plan) -> String {
     format!(
-        "Ratio to {} ± half its interval: + faster, - slower, = same within {} %, ~ bounded, ? inconclusive.",
+        "Ratio to {} ± half its interval, or its ends: + faster, - slower, = same within {} %, ~ bounded, ? inconclusive.",
         plan.baseline_label(),
         text::plain(plan.study.same_within * 100.0)
     )
@@ -122,7 +122,7 @@ fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Ce
     let mark = verdict_mark(&comparison.verdict);
     let words = match (comparison.ratio, comparison.low.zip(comparison.high)) {
         (Some(ratio), Some((low, high))) if is_telling(low, high) => {
-            format!("{mark} {} ±{}", text::ratio(ratio), half_width(low, high))
+            format!("{mark} {} {}", text::ratio(ratio), interval_text(low, high))
         }
         (Some(ratio), None) => format!("{mark} {}", text::ratio(ratio)),
         _ => mark.into(),
@@ -130,10 +130,15 @@ fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Ce
     Cell::toned(words, tone_of(&comparison.verdict)).valued(comparison.ratio)
 }
 
-/// Half the width of an interval of a ratio, which is one of factors.
-fn half_width(low: f64, high: f64) -> String {
+/// Half the width of an interval of a ratio, which is one of factors; its ends where it is wide, and
+/// one number would say something else.
+fn interval_text(low: f64, high: f64) -> String {
     let percent = ((high / low).sqrt() - 1.0) * 100.0;
-    if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+    match percent {
+        ..9.95 => format!("±{percent:.1} %"),
+        ..25.0 => format!("±{percent:.0} %"),
+        _ => format!("({low:.2} to {high:.2})"),
+    }
 }
 
 /// The verdicts on each of several loads, without the numbers, which stand above; loads of which the
@@ -311,7 +316,8 @@ fn certainty(source: &Source) -> String {
         None => forecast.to_string(),
     }));
     let pairs = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
-    if pairs.clone().any(|comparison| comparison.blocks < BLOCKS_MIN_FOR_INTERVAL) {
+    // Who is not ranked has no interval, however many blocks there are.
+    if pairs.clone().any(|one| (1..BLOCKS_MIN_FOR_INTERVAL).contains(&one.blocks)) {
         said.push(format!(
             "an interval needs {BLOCKS_MIN_FOR_INTERVAL} blocks in which both completed a trial"
         ));
@@ -431,8 +437,12 @@ fn warning_text(source: &Source, workload: &WorkloadAnalysis, warning: &Warning)
 pub fn failure_text(record: &Record) -> Option<String> {
     match &record.outcome {
         Outcome::Completed => None,
-        Outcome::Failed { phase, message, .. } => {
-            Some(format!("{} failed: {message}", phase.name()))
+        Outcome::Failed { phase, message, output, .. } => {
+            let failed = format!("{} failed: ", phase.name());
+            let message = message.strip_prefix(&failed).unwrap_or(message);
+            let last = output.lines().rfind(|line| !line.trim().is_empty());
+            let last = last.map_or(String::new(), |line| format!(": {}", line.trim()));
+            Some(format!("{failed}{message}{last}"))
         }
         Outcome::TimedOut { phase, limit_ns } => Some(format!(
             "{} reached the time limit of {} for a trial",

@@ -36,6 +36,9 @@ pub struct QuickText {
     /// Bound on the wait for an idle device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_wait: Option<String>,
+    /// Time for the turns of a block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_time: Option<String>,
     /// Factor on every load, as `--scale`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
@@ -73,6 +76,7 @@ impl StudyText {
         set(&mut text.budget, quick.budget);
         set(&mut text.timeout, quick.timeout);
         set(&mut text.idle_wait, quick.idle_wait);
+        set(&mut text.block_time, quick.block_time);
         for workload in &mut text.workloads {
             let Some(quick) = workload.quick.take() else { continue };
             workload.load.extend(quick);

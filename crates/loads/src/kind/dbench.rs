@@ -217,7 +217,7 @@ pub(super) fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<
 /// same words for all contenders, so that they are said once.
 pub(super) fn partial_pass(file: &LoadFile) -> String {
     format!(
-        "no client came once through the load file's {} operations, so that a fast contender did other operations of it than a slow one, of other sizes: the ratio of the bytes a second is not that of the operations a second, which stands under the figure 'operations'",
+        "no client came once through the load file's {} operations, so a fast contender did other operations than a slow one; compare the metric 'operations' too",
         thousands(file.operations.len() as u64)
     )
 }

@@ -394,3 +394,10 @@ fn without_checks_nothing_is_said_of_them() {
     blocks.extend(crate::details::details(&source));
     assert!(!document::markdown(&blocks).contains("heck"), "{}", document::markdown(&blocks));
 }
+
+#[test]
+fn a_wide_interval_shows_its_ends() {
+    let shown =
+        [(1.0, 1.02), (1.0, 1.44), (1.232, 6.06)].map(|(low, high)| interval_text(low, high));
+    assert_eq!(shown, ["±1.0 %", "±20 %", "(1.23 to 6.06)"]);
+}
