@@ -215,6 +215,7 @@ fn begin(
     let side_by_side = side_by_side::chosen(&study, &request)?;
     let mut notes = text.notes();
     notes.extend(side_by_side::notes(&study, &request));
+    notes.extend(side_by_side::small(&study, &request));
     notes.extend(side_by_side::parts(&study, &side_by_side, &request));
     // Short enough to be typed again by hand.
     let seed = study.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));

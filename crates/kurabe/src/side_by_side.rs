@@ -60,6 +60,23 @@ pub fn words(study: &Study, workload: &Workload, request: &DeviceRequest) -> Str
     }
 }
 
+/// Who gets a device on which it is unlike itself.
+pub fn small(study: &Study, request: &DeviceRequest) -> Vec<String> {
+    let Some(bytes) = request.size_bytes() else { return Vec::new() };
+    let of = study.contenders.iter().filter_map(|contender| {
+        let file_system: &dyn FileSystem = filesystem::by_name(&contender.file_system)?;
+        let ordinary = file_system.size_bytes_ordinary();
+        (contender.needs_device() && bytes < ordinary).then(|| {
+            format!(
+                "warning: '{}' is unlike itself on less than {}; give a larger --device",
+                contender.label,
+                size_text(ordinary)
+            )
+        })
+    });
+    of.collect()
+}
+
 /// How large the part of each contender is where they take turns; None where they do not.
 pub fn parts(study: &Study, chosen: &BTreeSet<String>, request: &DeviceRequest) -> Option<String> {
     let bytes = part_bytes(request.size_bytes()?, study.contenders.len() as u32);
@@ -109,6 +126,20 @@ fn why_not(study: &Study, workload: &Workload, request: &DeviceRequest) -> Optio
     }
     if study.side_by_side == Some(true) {
         return None;
+    }
+    let bytes = request.size_bytes().map(|bytes| part_bytes(bytes, study.contenders.len() as u32));
+    for contender in &study.contenders {
+        let file_system: Option<&dyn FileSystem> = filesystem::by_name(&contender.file_system);
+        let ordinary = file_system.map_or(0, FileSystem::size_bytes_ordinary);
+        if let Some(bytes) = bytes.filter(|bytes| *bytes < ordinary) {
+            return unwanted(&format!(
+                "'{}' is unlike itself on less than {}, and a part of {} has {}",
+                contender.label,
+                size_text(ordinary),
+                study.device,
+                size_text(bytes)
+            ));
+        }
     }
     match workload.load.kind.as_str() {
         COMMAND_KIND | "objects" | "tree" => None,

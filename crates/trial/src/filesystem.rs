@@ -129,6 +129,12 @@ pub trait FileSystem: Sync {
     /// Smallest device that it is made on, in bytes.
     fn size_bytes_min(&self) -> u64;
 
+    /// Size in bytes below which it behaves unlike a volume of ordinary size, so that it gets no
+    /// part of a device that small unasked.
+    fn size_bytes_ordinary(&self) -> u64 {
+        self.size_bytes_min()
+    }
+
     /// Whether `/proc/PID/io` sees what is written to it.
     fn counts_write_bytes(&self) -> bool {
         true

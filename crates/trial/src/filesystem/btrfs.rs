@@ -10,6 +10,9 @@ pub static BTRFS: KernelFileSystem = KernelFileSystem {
     tools: &[tool("mkfs.btrfs"), tool("btrfs")],
     // mkfs.btrfs refuses less than about 109 MiB.
     size_bytes_min: 128 << 20,
+    // Below it data is written out early: unpacking 15 MB took 3.2 times as long as on ext4 on
+    // 1 GiB, and 1.3 times on 2 GiB (Linux 6.18).
+    size_bytes_ordinary: Some(2 << 30),
     make: |stage| {
         let mut command = words(&["mkfs.btrfs", "-q", "-f"]);
         if !stage.discard {

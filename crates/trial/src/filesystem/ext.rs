@@ -37,6 +37,7 @@ const COMMON: KernelFileSystem = KernelFileSystem {
     make: |_| Vec::new(),
     // Room for a journal and a few files.
     size_bytes_min: 16 << 20,
+    size_bytes_ordinary: None,
     mount_options_without_discard: &[],
     geometry: &["dumpe2fs", "-h"],
     check: &["e2fsck", "-fn"],

@@ -21,6 +21,8 @@ pub struct KernelFileSystem {
     pub summary: &'static str,
     pub tools: &'static [Tool],
     pub size_bytes_min: u64,
+    /// Where it is another one than the smallest.
+    pub size_bytes_ordinary: Option<u64>,
     /// The command line of mkfs: quiet, forced, and without discards unless the stage has them.
     pub make: fn(&Stage) -> Vec<String>,
     /// Mount options without which the kernel may discard on its own.
@@ -58,6 +60,10 @@ impl FileSystem for KernelFileSystem {
 
     fn size_bytes_min(&self) -> u64 {
         self.size_bytes_min
+    }
+
+    fn size_bytes_ordinary(&self) -> u64 {
+        self.size_bytes_ordinary.unwrap_or(self.size_bytes_min)
     }
 
     fn begin(&self, stage: Stage) -> Box<dyn Instance> {

@@ -11,6 +11,7 @@ pub static NILFS2: KernelFileSystem = KernelFileSystem {
     tools: &[Tool { name: "mkfs.nilfs2", package: "nilfs-tools", version: Some("-V") }],
     // mkfs.nilfs2 wants some segments of 8 MiB; this is well above what it refuses.
     size_bytes_min: 128 << 20,
+    size_bytes_ordinary: None,
     make: |stage| {
         let mut command = words(&["mkfs.nilfs2", "-q", "-f"]);
         if !stage.discard {

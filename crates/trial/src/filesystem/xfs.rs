@@ -10,6 +10,7 @@ pub static XFS: KernelFileSystem = KernelFileSystem {
     tools: &[tool("mkfs.xfs"), tool("xfs_info"), tool("xfs_repair")],
     // mkfs.xfs refuses less than 300 MB.
     size_bytes_min: 300 << 20,
+    size_bytes_ordinary: None,
     make: |stage| {
         let mut command = words(&["mkfs.xfs", "-q", "-f"]);
         if !stage.discard {
