@@ -258,12 +258,28 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub present: PresentArgs,
 
-    /// Print the study file that equals these flags, and do nothing else.
-    #[arg(long, help_heading = "Output")]
+    /// What to print in the place of a run.
+    #[command(flatten)]
+    pub print: PrintArgs,
+}
+
+/// What is printed in the place of a run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct PrintArgs {
+    /// Print the study file that equals all this, and do nothing else.
+    #[arg(long)]
     pub print_study: bool,
-    /// Print what the load is going to do (what, how much, whether it fits), and do nothing else.
-    #[arg(long, help_heading = "Output")]
+    /// Print what the loads are going to do (what, how much, whether it fits), and do nothing else.
+    #[arg(long)]
     pub print_plan: bool,
+}
+
+impl PrintArgs {
+    /// Whether nothing is to be run.
+    pub fn asked(&self) -> bool {
+        self.print_study || self.print_plan
+    }
 }
 
 /// Options of the load, as a hyperfine user knows them.
@@ -476,12 +492,9 @@ pub struct RunArgs {
     /// Options of the output.
     #[command(flatten)]
     pub present: PresentArgs,
-    /// Print the study with the overrides, and do nothing else.
-    #[arg(long, help_heading = "Output")]
-    pub print_study: bool,
-    /// Print what the loads are going to do (what, how much, whether it fits), and do nothing else.
-    #[arg(long, help_heading = "Output")]
-    pub print_plan: bool,
+    /// What to print in the place of a run.
+    #[command(flatten)]
+    pub print: PrintArgs,
 }
 
 /// `kurabe resume`.

@@ -17,7 +17,7 @@ use trust::text::line;
 
 use crate::exit::{self, Failure};
 use crate::flags::{
-    CompareArgs, PresentArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field,
+    CompareArgs, PresentArgs, PrintArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field,
 };
 use crate::load_flags;
 use crate::preflight::{capacity, device_request, preflight, read_files};
@@ -37,15 +37,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
         )));
     }
     let study = text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags)?;
-    if args.print_study {
-        check_options(&study)?;
-        terminal::print(&file_of(&text));
-        return Ok(exit::OK);
-    }
-    if args.print_plan {
-        return print_plan(study, args.study.destroy.as_deref());
-    }
-    begin(&text, study, &args.study, &args.present)
+    begin(&text, study, &args.study, &args.print, &args.present)
 }
 
 /// An error of the study, for somebody who typed flags.
@@ -95,18 +87,10 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
     // What was wrong in the file itself was found above; what is wrong now came from a flag.
     let mut study = text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags)?;
     study.reduced = profile.reduces(&whole, &study);
-    if args.print_study {
-        check_options(&study)?;
-        terminal::print(&file_of(&text));
-        return Ok(exit::OK);
-    }
-    if args.print_plan {
-        return print_plan(study, args.study.destroy.as_deref());
-    }
-    if args.present.show.style != Some(Style::None) {
+    if !args.print.asked() && args.present.show.style != Some(Style::None) {
         terminal::note(&profile.words);
     }
-    begin(&text, study, &args.study, &args.present)
+    begin(&text, study, &args.study, &args.print, &args.present)
 }
 
 /// The study file that equals what was asked, but for what is said on the command line alone.
@@ -202,8 +186,17 @@ fn begin(
     text: &StudyText,
     mut study: Study,
     args: &StudyArgs,
+    print: &PrintArgs,
     present: &PresentArgs,
 ) -> Result<u8, Failure> {
+    if print.print_study {
+        check_options(&study)?;
+        terminal::print(&file_of(text));
+        return Ok(exit::OK);
+    }
+    if print.print_plan {
+        return print_plan(study, args.destroy.as_deref());
+    }
     if let Some(file) = args.output_file() {
         study.output = Output::File(file.into());
     }

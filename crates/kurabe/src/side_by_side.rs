@@ -60,21 +60,23 @@ pub fn words(study: &Study, workload: &Workload, request: &DeviceRequest) -> Str
     }
 }
 
-/// Who gets a device on which it is unlike itself.
+/// A warning for each contender that the whole device is too small for.
 pub fn small(study: &Study, request: &DeviceRequest) -> Vec<String> {
     let Some(bytes) = request.size_bytes() else { return Vec::new() };
-    let of = study.contenders.iter().filter_map(|contender| {
+    let warning = |reason| format!("warning: {reason}; give a larger --device");
+    too_small(study, bytes).map(warning).collect()
+}
+
+/// The contenders that behave differently on so few bytes.
+fn too_small(study: &Study, bytes: u64) -> impl Iterator<Item = String> {
+    study.contenders.iter().filter_map(move |contender| {
         let file_system: &dyn FileSystem = filesystem::by_name(&contender.file_system)?;
         let ordinary = file_system.size_bytes_ordinary();
         (contender.needs_device() && bytes < ordinary).then(|| {
-            format!(
-                "warning: '{}' is unlike itself on less than {}; give a larger --device",
-                contender.label,
-                size_text(ordinary)
-            )
+            let least = size_text(ordinary);
+            format!("'{}' behaves differently on less than {least}", contender.label)
         })
-    });
-    of.collect()
+    })
 }
 
 /// How large the part of each contender is where they take turns; None where they do not.
@@ -127,18 +129,11 @@ fn why_not(study: &Study, workload: &Workload, request: &DeviceRequest) -> Optio
     if study.side_by_side == Some(true) {
         return None;
     }
-    let bytes = request.size_bytes().map(|bytes| part_bytes(bytes, study.contenders.len() as u32));
-    for contender in &study.contenders {
-        let file_system: Option<&dyn FileSystem> = filesystem::by_name(&contender.file_system);
-        let ordinary = file_system.map_or(0, FileSystem::size_bytes_ordinary);
-        if let Some(bytes) = bytes.filter(|bytes| *bytes < ordinary) {
-            return unwanted(&format!(
-                "'{}' is unlike itself on less than {}, and a part of {} has {}",
-                contender.label,
-                size_text(ordinary),
-                study.device,
-                size_text(bytes)
-            ));
+    if let Some(bytes) = request.size_bytes() {
+        let part = part_bytes(bytes, study.contenders.len() as u32);
+        if let Some(reason) = too_small(study, part).next() {
+            let (device, part) = (&study.device, size_text(part));
+            return unwanted(&format!("{reason}, and a part of {device} has {part}"));
         }
     }
     match workload.load.kind.as_str() {
