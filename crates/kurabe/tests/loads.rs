@@ -264,6 +264,12 @@ fn dbench_and_its_replay() {
     assert!(output.contains("Throughput"), "its own output is kept: {output}");
     // dbench prints two lines of progress in 3 s; the third second is no less of the run.
     assert_eq!(load_of(&record)["series"][0]["values"].as_array().unwrap().len(), 3);
+    // Its own table: counts, means and maxima, and no percentiles.
+    let written = latency(load_of(&record), "WriteX");
+    assert!(written["count"].as_u64().unwrap() > 100 && written["max_ns"].as_u64().unwrap() > 0);
+    assert_eq!(written["quantiles_ns"], serde_json::json!([]));
+    let whole = site.run(&["report", "result", "--verbose"]).expect(0);
+    assert!(whole.stdout.contains("WriteX") && whole.stderr.is_empty(), "{}", whole.stderr);
     let other = Site::new();
     compare(&other, &["ext4"], &["--dbench-replay", "1", "--time", "1s"]).expect(0);
     other.expect_nothing_left();

@@ -436,7 +436,7 @@ fn phase_devices(records: &[&Record]) -> Vec<PhaseDevice> {
 }
 
 /// The kinds of the first trial. Counts, bytes and sums are of all trials, the maximum is that of
-/// all, and each percentile is the (lower) median of the trials' percentiles.
+/// all, and each percentile is the (lower) median of the trials' percentiles, where they have any.
 fn latencies(records: &[&Record]) -> Vec<Latency> {
     let of = |record: &Record| record.load.as_ref().map(|load| load.latencies.clone());
     let all: Vec<Vec<Latency>> = records.iter().filter_map(|record| of(record)).collect();
@@ -459,7 +459,10 @@ fn latencies(records: &[&Record]) -> Vec<Latency> {
                 count: sum(|latency| latency.count),
                 bytes: sum(|latency| latency.bytes),
                 total_ns: sum(|latency| latency.total_ns),
-                quantiles_ns: QUANTILES.map(|quantile| (quantile, middle(quantile))).into(),
+                quantiles_ns: match kind.quantiles_ns.is_empty() {
+                    true => Vec::new(),
+                    false => QUANTILES.map(|quantile| (quantile, middle(quantile))).into(),
+                },
                 max_ns: same.iter().map(|latency| latency.max_ns).max().unwrap_or(0),
                 operation: kind.operation,
             }

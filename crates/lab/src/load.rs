@@ -4,6 +4,5 @@
 pub use vocabulary::cell::MatrixCell;
 pub use vocabulary::load::Load;
 pub use vocabulary::report::{
-    Aside, AverageLatency, Drift, Latency, LoadReport, Metric, OVERALL_OPERATION, QUANTILES,
-    Series, Throughput, Unit,
+    Aside, Latency, LoadReport, Mark, Metric, OVERALL_OPERATION, QUANTILES, Series, Unit,
 };

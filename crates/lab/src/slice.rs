@@ -70,8 +70,6 @@ impl Record {
                 metrics: mean_metrics(&loads),
                 written_bytes: mean(loads.iter().map(|load| load.written_bytes)),
                 series: Vec::new(),
-                throughput: Vec::new(),
-                drift: None,
                 ..report
             }
         });

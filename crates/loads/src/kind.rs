@@ -22,9 +22,9 @@ use std::time::SystemTime;
 use vocabulary::kind::Generator;
 use vocabulary::kind::Kinds;
 use vocabulary::load::LoadTask;
-use vocabulary::report::{Drift, Latency};
+use vocabulary::report::{Latency, Mark, Series, Unit};
 
-use crate::dbench::{Cause, DriftVerdict};
+use crate::dbench::drift::{Cause, DriftVerdict, Interval};
 use crate::durable::WholeSync;
 use crate::latency::{Recording, Summary};
 use crate::tool::Tool;
@@ -81,16 +81,21 @@ fn whole_sync(task: &LoadTask) -> WholeSync {
 /// Bytes in a MiB.
 const MEBIBYTE: f64 = 1_048_576.0;
 
-/// What a verdict on drift comes to, and the findings for a reader: when, how much and why, and
-/// the figures behind that. A steady or a short series has none.
-///
-/// `counted_from_ns`: where the series that is kept begins, which a warm-up comes before.
-fn drift_of(verdict: &DriftVerdict, counted_from_ns: u64) -> (Drift, Vec<String>) {
-    let drift = match verdict {
-        DriftVerdict::TooShort { .. } => return (Drift::TooShort, Vec::new()),
-        DriftVerdict::Steady { .. } => return (Drift::NoneCertain, Vec::new()),
-        DriftVerdict::Drifted(drift) => drift,
+/// The throughput of each of these intervals, about a second long, with a mark where it drifted; and
+/// the findings for a reader: when, how much and why, and the figures behind that. A drift within
+/// the warm-up before the intervals has no mark.
+fn throughput_over_time(
+    intervals: &[Interval],
+    verdict: &DriftVerdict,
+) -> (Vec<Series>, Vec<String>) {
+    let mut series = Series {
+        name: "throughput".into(),
+        unit: Unit::BytesPerSecond,
+        interval_ns: 1_000_000_000,
+        values: intervals.iter().map(Interval::rate).collect(),
+        marks: Vec::new(),
     };
+    let DriftVerdict::Drifted(drift) = verdict else { return (vec![series], Vec::new()) };
     let cause = match drift.cause {
         Cause::CacheFilling => "the filling of the page cache accounts for it",
         Cause::Space => "the file system ran short of space",
@@ -107,9 +112,12 @@ fn drift_of(verdict: &DriftVerdict, counted_from_ns: u64) -> (Drift, Vec<String>
         drift.early_bytes_per_second / MEBIBYTE,
         drift.late_bytes_per_second / MEBIBYTE,
     );
-    let findings = std::iter::once(words.clone()).chain(drift.evidence.iter().cloned()).collect();
-    let at_ns = drift.changed_at_ns.checked_sub(counted_from_ns);
-    (Drift::Changed { words, at_ns }, findings)
+    let counted_from_ns = intervals.first().map_or(0, |interval| interval.start_ns);
+    if let Some(at_ns) = drift.changed_at_ns.checked_sub(counted_from_ns) {
+        series.marks.push(Mark { at_ns, words: words.clone() });
+    }
+    let findings = std::iter::once(words).chain(drift.evidence.iter().cloned()).collect();
+    (vec![series], findings)
 }
 
 #[cfg(test)]
@@ -157,25 +165,28 @@ mod tests {
     }
 
     #[test]
-    fn a_drift_a_steady_series_and_a_short_one_are_three_things() {
-        assert_eq!(drift_of(&DriftVerdict::TooShort { intervals: 4 }, 0).0, Drift::TooShort);
+    fn a_drift_has_its_mark_and_its_words() {
+        let counted = [6, 7].map(|second| Interval {
+            start_ns: second * 1_000_000_000,
+            duration_ns: 1_000_000_000,
+            bytes: 100 + second,
+        });
         let steady = DriftVerdict::Steady { change: 0.02, statistic: 1.0 };
-        assert_eq!(drift_of(&steady, 0), (Drift::NoneCertain, Vec::new()));
+        let (series, findings) = throughput_over_time(&counted, &steady);
+        assert_eq!((series[0].values.as_slice(), series[0].marks.len()), (&[106.0, 107.0][..], 0));
+        assert!(findings.is_empty());
         let drifted = serde_json::json!({
             "verdict": "drifted", "changed_at_ns": 30_000_000_000_u64, "shape": "step",
             "early_bytes_per_second": 100e6, "late_bytes_per_second": 69e6, "change": -0.31,
             "statistic": 50.0, "cause": "device", "shares": null, "evidence": ["figures"],
         });
         let drifted: DriftVerdict = serde_json::from_value(drifted).unwrap();
-        let (drift, findings) = drift_of(&drifted, 6_000_000_000);
         let words = "throughput sank by 31 % after 30 s (95.4 to 65.8 MiB/s): the device did the same work more slowly";
-        let at_ns = Some(24_000_000_000);
-        assert_eq!(drift, Drift::Changed { words: words.into(), at_ns });
-        // Within a warm-up, of which no series is kept.
-        let (Drift::Changed { at_ns, .. }, _) = drift_of(&drifted, 31_000_000_000) else {
-            panic!()
-        };
-        assert_eq!(at_ns, None);
+        let (series, findings) = throughput_over_time(&counted, &drifted);
+        assert_eq!(series[0].marks, [Mark { at_ns: 24_000_000_000, words: words.into() }]);
         assert_eq!(findings, [words, "figures"]);
+        // Within a warm-up, of which no series is kept.
+        let late = counted.map(|one| Interval { start_ns: one.start_ns + 31_000_000_000, ..one });
+        assert!(throughput_over_time(&late, &drifted).0[0].marks.is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use lab::analysis::{ContenderAnalysis, WorkloadAnalysis};
 use lab::judgement::Result;
-use lab::load::{AverageLatency, Latency, Unit as LoadUnit};
+use lab::load::{Latency, Unit as LoadUnit};
 use lab::record::{Phase, counted_trials};
 use lab::statistics::{self, ComparisonOptions};
 use lab::words::{self, TOO_WIDE};
@@ -19,8 +19,6 @@ pub struct Measured {
     pub ends: Option<(f64, f64)>,
     /// What it is.
     pub quantity: Quantity,
-    /// The step in which the tool that measured it prints it, below which digits say nothing.
-    pub step: Option<f64>,
 }
 
 /// What a measured figure is.
@@ -42,7 +40,7 @@ const TIME: Quantity = Quantity::Of(LoadUnit::Nanoseconds);
 
 impl Measured {
     fn plain(value: f64, quantity: Quantity) -> Measured {
-        Measured { value, ends: None, quantity, step: None }
+        Measured { value, ends: None, quantity }
     }
 
     /// The figure in the unit of the published one; as it is where the two do not go together.
@@ -61,7 +59,6 @@ impl Measured {
             value: self.value / divisor,
             ends: self.ends.map(|(low, high)| (low / divisor, high / divisor)),
             quantity: self.quantity,
-            step: self.step.map(|step| step / divisor),
         })
     }
 
@@ -75,7 +72,7 @@ impl Measured {
             }
             (_, Quantity::Ratio) => return words::ratio_with_interval(self.value, self.ends),
             (_, Quantity::Count) => return format!("{:.0}", self.value),
-            _ => &|value| digits_in_steps(value, shown.step),
+            _ => &digits,
         };
         match shown.ends {
             Some((low, high))
@@ -93,14 +90,8 @@ impl Measured {
 
 /// Four significant digits, at most four behind the point.
 pub fn digits(value: f64) -> String {
-    digits_in_steps(value, None)
-}
-
-/// The same, and no more behind the point than the step has in which the value was printed.
-fn digits_in_steps(value: f64, step: Option<f64>) -> String {
     let magnitude = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
-    let of_step = step.map_or(4.0, |step| (-step.log10()).round().max(0.0));
-    let behind = (3.0 - magnitude).clamp(0.0, 4.0).min(of_step) as usize;
+    let behind = (3.0 - magnitude).clamp(0.0, 4.0) as usize;
     format!("{value:.behind$}")
 }
 
@@ -136,12 +127,10 @@ pub fn measure(result: Result<'_>, reference: &Reference) -> Option<Measured> {
         }
         (Figure::Operation(name), Statistic::Rate) => {
             let seconds = counted_seconds(result, reference)?;
-            let count = of_operation(result, contender, reference, name, Statistic::Count)?;
+            let count = of_operation(contender, name, Statistic::Count)?;
             Some(Measured::plain(count.value / seconds, Quantity::Plain))
         }
-        (Figure::Operation(name), statistic) => {
-            of_operation(result, contender, reference, name, statistic)
-        }
+        (Figure::Operation(name), statistic) => of_operation(contender, name, statistic),
         (Figure::Detail(place), _) => {
             let trials = counted_trials(result.records, &reference.workload, &contender.label);
             let reports = trials.filter_map(|record| Some(&record.load.as_ref()?.details));
@@ -153,7 +142,7 @@ pub fn measure(result: Result<'_>, reference: &Reference) -> Option<Measured> {
 
 fn of_summary(summary: &statistics::Summary, quantity: Quantity) -> Measured {
     let ends = summary.median_interval.map(|interval| (interval.low, interval.high));
-    Measured { value: summary.median, ends, quantity, step: None }
+    Measured { value: summary.median, ends, quantity }
 }
 
 /// The median over the trials, with its interval.
@@ -223,7 +212,7 @@ fn loss(ratio: Measured, unit: LoadUnit) -> Measured {
         |ratio: f64| 100.0 * (1.0 - if unit.more_is_better() { ratio } else { ratio.recip() });
     let ends = ratio.ends.map(|(low, high)| (lost(low), lost(high)));
     let ends = ends.map(|(one, other)| (one.min(other), one.max(other)));
-    Measured { value: lost(ratio.value), ends, quantity: Quantity::Percent, step: None }
+    Measured { value: lost(ratio.value), ends, quantity: Quantity::Percent }
 }
 
 /// The times of a phase in ns, a place for each block; of mkfs those of the blocks of all workloads,
@@ -251,30 +240,13 @@ fn phase_times(
     times
 }
 
-/// A statistic of a kind of operation: from the histograms, or from what the tool itself tells.
+/// A statistic of a kind of operation.
 fn of_operation(
-    result: Result<'_>,
     contender: &ContenderAnalysis,
-    reference: &Reference,
     name: &str,
     statistic: Statistic,
 ) -> Option<Measured> {
-    if let Some(latency) = contender.latencies.iter().find(|entry| entry.operation == name) {
-        return of_latency(latency, contender, statistic);
-    }
-    let trials = counted_trials(result.records, &reference.workload, &contender.label);
-    let averages = trials.filter_map(|record| {
-        let load = record.load.as_ref()?;
-        load.averages.iter().find(|entry| entry.operation == name)
-    });
-    of_averages(&averages.collect::<Vec<_>>(), statistic)
-}
-
-fn of_latency(
-    latency: &Latency,
-    contender: &ContenderAnalysis,
-    statistic: Statistic,
-) -> Option<Measured> {
+    let latency = contender.latencies.iter().find(|entry| entry.operation == name)?;
     // The count is of all trials; a publication's is of one run.
     let completed = contender.trials.saturating_sub(contender.failed);
     match statistic {
@@ -292,24 +264,6 @@ fn of_latency(
 
 fn percentile(latency: &Latency, quantile: f64) -> Option<u64> {
     latency.quantiles_ns.iter().find(|(known, _)| *known == quantile).map(|(_, ns)| *ns)
-}
-
-fn of_averages(trials: &[&AverageLatency], statistic: Statistic) -> Option<Measured> {
-    let step = trials.iter().filter_map(|trial| trial.step_ns).max_by(f64::total_cmp);
-    let time = |ns: f64| Measured { step, ..Measured::plain(ns, TIME) };
-    let count = trials.iter().map(|trial| trial.count).fold(0, u64::saturating_add);
-    match statistic {
-        Statistic::Count if !trials.is_empty() => {
-            Some(Measured::plain(count as f64 / trials.len() as f64, Quantity::Count))
-        }
-        Statistic::Average if count > 0 => {
-            let total: f64 = trials.iter().map(|trial| trial.average_ns * trial.count as f64).sum();
-            Some(time(total / count as f64))
-        }
-        Statistic::Max => trials.iter().map(|trial| trial.max_ns).max_by(f64::total_cmp).map(time),
-        // Percentiles are what the tool does not tell.
-        _ => None,
-    }
 }
 
 /// Seconds over which a load counts its operations, of those that run for a time.

@@ -121,10 +121,13 @@ pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
                     contender.label.clone(),
                     latency.operation.clone(),
                 ];
-                let quantiles = QUANTILES.map(|quantile| latency.at(quantile));
-                let numbers = [latency.count, latency.bytes, latency.total_ns].into_iter();
-                let numbers = numbers.chain(quantiles).chain([latency.max_ns]);
-                fields.extend(numbers.map(|number| number.to_string()));
+                let sums = [latency.count, latency.bytes, latency.total_ns];
+                fields.extend(sums.map(|number| number.to_string()));
+                fields.extend(QUANTILES.map(|quantile| match latency.quantiles_ns.is_empty() {
+                    true => String::new(),
+                    false => latency.at(quantile).to_string(),
+                }));
+                fields.push(latency.max_ns.to_string());
                 text.push_str(&line(&fields));
                 any = true;
             }

@@ -137,7 +137,7 @@ impl Histograms {
         let workloads = 0..plan.study.workloads.len();
         let trials: Vec<&Record> = workloads
             .flat_map(|workload| completed_trials(plan, records, workload).into_iter().flatten())
-            .filter(|record| !latencies_of(record).is_empty())
+            .filter(|record| latencies_of(record).next().is_some())
             .collect();
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let share = trials.len().div_ceil(threads).max(1);
@@ -355,7 +355,7 @@ impl Sum {
 
     /// Raises the maximum to that which the record keeps, or else to that of the histogram.
     fn raise_max(&mut self, record: &Record, histogram: &Histogram<u64>) {
-        let own = latencies_of(record).iter().find(|latency| latency.operation == self.operation);
+        let own = latencies_of(record).find(|latency| latency.operation == self.operation);
         let highest = own.map_or_else(|| histogram.max(), |latency| latency.max_ns);
         self.max_ns = self.max_ns.max(highest);
     }
@@ -371,9 +371,9 @@ fn read_trial(
         format!("{HISTOGRAMS_DIRECTORY}/{}: {problem}", histogram_file(record.trial))
     };
     reader.read_file(directory, record.trial).map_err(|error| problem(&error))?;
-    let latencies = latencies_of(record).iter();
+    let kinds = latencies_of(record).filter(|latency| latency.operation != OVERALL_OPERATION);
     // A file that was cut off at the end of a line is whole lines still; the counts tell.
-    for latency in latencies.filter(|latency| latency.operation != OVERALL_OPERATION) {
+    for latency in kinds {
         let found = reader.kinds().iter().find(|kind| kind.name == latency.operation);
         let count = found.map_or(0, |kind| kind.histogram.len());
         if count != latency.count {
@@ -386,8 +386,10 @@ fn read_trial(
     Ok(())
 }
 
-fn latencies_of(record: &Record) -> &[Latency] {
-    record.load.as_ref().map_or(&[], |load| &load.latencies)
+/// The latencies of which the load kept the distribution.
+fn latencies_of(record: &Record) -> impl Iterator<Item = &Latency> {
+    let all = record.load.iter().flat_map(|load| &load.latencies);
+    all.filter(|latency| !latency.quantiles_ns.is_empty())
 }
 
 #[cfg(test)]

@@ -190,7 +190,10 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
                 contender.label.as_str().into(),
                 text::count(latency.count as f64).into(),
             ];
-            row.extend(QUANTILES.map(|quantile| time(latency.at(quantile))));
+            row.extend(QUANTILES.map(|quantile| match latency.quantiles_ns.is_empty() {
+                true => "-".into(),
+                false => time(latency.at(quantile)),
+            }));
             row.extend([time(latency.max_ns), rate.into()]);
             table.rows.push(row);
         }
@@ -225,7 +228,7 @@ fn latency_kinds(workload: &WorkloadAnalysis) -> Vec<&str> {
 }
 
 /// How the trials are put together in [`latencies`].
-pub const LATENCIES_EXPLAINED: &str = "All trials together: histograms are merged, percentiles are not averaged. MiB/s: bytes over the sum of latencies, as one client sees it; none for a queue.";
+pub const LATENCIES_EXPLAINED: &str = "All trials together: histograms are merged, percentiles are not averaged. MiB/s: bytes over the sum of latencies, as one client sees it; none for a queue. -: the tool that measured tells none.";
 
 /// A verdict in one character, for narrow cells; explained by [`METRICS_EXPLAINED`].
 pub fn verdict_mark(verdict: &Verdict) -> &'static str {

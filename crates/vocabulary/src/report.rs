@@ -19,21 +19,11 @@ pub struct LoadReport {
     pub checks: Vec<Check>,
     /// Latencies by kind of operation, the overall ones last under the name
     /// [`OVERALL_OPERATION`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, alias = "averages", skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
-    /// Latencies of which the tool that did the work tells no more than average and maximum.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub averages: Vec<AverageLatency>,
     /// Figures over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
-    /// What was done second by second from the first on, that of a warm-up too; of loads that play
-    /// a recorded mix, whose operations are not alike all along.
-    #[serde(default, alias = "pace", skip_serializing_if = "Vec::is_empty")]
-    pub throughput: Vec<Throughput>,
-    /// Whether throughput changed within the run; absent where the load does not look for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drift: Option<Drift>,
     /// Words about the run that a reader should see: a drift and its cause, a verification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
@@ -62,17 +52,6 @@ pub struct LoadReport {
     pub histogram_log: Option<String>,
 }
 
-/// What a load did in an interval of about a second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Throughput {
-    /// Length of the interval.
-    pub duration_ns: u64,
-    /// Bytes that the load moved.
-    pub bytes: u64,
-    /// Its operations.
-    pub operations: u64,
-}
-
 /// Work within the run that is not the load: making the store, unmounting its volume, reading
 /// everything back. It is taken out of the run's bill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,25 +60,6 @@ pub struct Aside {
     pub phase: PhaseRecord,
     /// What it cost the load's process; the greatest resident set stays the run's.
     pub usage: CommandUsage,
-}
-
-/// Whether a load's throughput changed within its run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "verdict", rename_all = "kebab-case")]
-pub enum Drift {
-    /// The run has too few intervals to tell.
-    TooShort,
-    /// No change of a tenth or more is certain. A smaller or less certain one may be there.
-    NoneCertain,
-    /// It sank or rose.
-    Changed {
-        /// When, by how much and why, in words for a reader; among the findings too.
-        words: String,
-        /// The instant in the load's series, where the change lies within it; older records and
-        /// changes in a warm-up have none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        at_ns: Option<u64>,
-    },
 }
 
 /// A figure that is compared.
@@ -146,7 +106,8 @@ pub const OVERALL_OPERATION: &str = "overall";
 /// The quantiles that are kept of every distribution.
 pub const QUANTILES: [f64; 7] = [0.05, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999];
 
-/// Latencies of one kind of operation, from an HdrHistogram of 3 significant digits.
+/// Latencies of one kind of operation, from an HdrHistogram of 3 significant digits, or what a tool
+/// tells that keeps no distribution: then there are no quantiles.
 ///
 /// The value of a quantile is that of the bucket that holds the sample of rank
 /// `ceil(quantile x count)`, at the bucket's upper end (at most 0.1 % above the sample) and never above
@@ -162,7 +123,7 @@ pub struct Latency {
     pub bytes: u64,
     /// Sum of the latencies.
     pub total_ns: u64,
-    /// The [`QUANTILES`], each with its value.
+    /// The [`QUANTILES`], each with its value; none where there is no distribution.
     pub quantiles_ns: Vec<(f64, u64)>,
     /// Greatest.
     pub max_ns: u64,
@@ -176,14 +137,17 @@ impl Latency {
     }
 }
 
-/// A latency as results hold it: older ones have a field for each quantile.
+/// A latency as results hold it: older ones have a field for each quantile, or, of a tool that keeps
+/// no distribution, its mean and its maximum with a fraction.
 #[derive(Deserialize)]
 struct WrittenLatency {
     #[serde(alias = "kind", deserialize_with = "name::read")]
     operation: String,
     count: u64,
+    #[serde(default)]
     bytes: u64,
-    total_ns: u64,
+    total_ns: Option<u64>,
+    average_ns: Option<f64>,
     #[serde(default)]
     quantiles_ns: Vec<(f64, u64)>,
     p5_ns: Option<u64>,
@@ -193,7 +157,7 @@ struct WrittenLatency {
     p99_ns: Option<u64>,
     p99_9_ns: Option<u64>,
     p99_99_ns: Option<u64>,
-    max_ns: u64,
+    max_ns: f64,
 }
 
 impl From<WrittenLatency> for Latency {
@@ -212,32 +176,18 @@ impl From<WrittenLatency> for Latency {
         let mut quantiles_ns = written.quantiles_ns;
         quantiles_ns.extend(older);
         quantiles_ns.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        let mean_ns = written.average_ns.unwrap_or_default();
+        let total_ns = (mean_ns * written.count as f64).round() as u64;
         Latency {
             operation: written.operation,
             count: written.count,
             bytes: written.bytes,
-            total_ns: written.total_ns,
+            total_ns: written.total_ns.unwrap_or(total_ns),
             quantiles_ns,
-            max_ns: written.max_ns,
+            // Exact: no latency that is recorded is above 2^52 ns.
+            max_ns: written.max_ns as u64,
         }
     }
-}
-
-/// What a tool tells of the latencies of one kind of operation when it keeps no distribution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AverageLatency {
-    /// The kind.
-    #[serde(deserialize_with = "name::read")]
-    pub operation: String,
-    /// Operations.
-    pub count: u64,
-    /// Mean, in ns as far as the tool's own unit is that fine.
-    pub average_ns: f64,
-    /// Greatest, likewise.
-    pub max_ns: f64,
-    /// The step in which the tool prints both; absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step_ns: Option<f64>,
 }
 
 /// A figure over time.
@@ -252,6 +202,18 @@ pub struct Series {
     pub interval_ns: u64,
     /// One value an interval.
     pub values: Vec<f64>,
+    /// Moments in it of which the load has something to say, such as a change for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
+}
+
+/// A moment in a series.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// When, from the series' beginning.
+    pub at_ns: u64,
+    /// What happened, in words for a reader.
+    pub words: String,
 }
 
 #[cfg(test)]
@@ -268,5 +230,11 @@ mod tests {
         let written = serde_json::to_string(&read).unwrap();
         assert!(!written.contains("p50_ns"), "{written}");
         assert_eq!(serde_json::from_str::<Latency>(&written).unwrap(), read);
+        let of_a_tool = r#"{"averages": [{"operation": "Flush", "count": 40, "average_ns": 14000.0,
+            "max_ns": 957300000.0, "step_ns": 1000.0}]}"#;
+        let read: LoadReport = serde_json::from_str(of_a_tool).unwrap();
+        let flush = &read.latencies[0];
+        assert_eq!((flush.total_ns, flush.max_ns), (560_000, 957_300_000));
+        assert!(flush.quantiles_ns.is_empty());
     }
 }

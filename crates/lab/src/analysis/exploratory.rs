@@ -68,7 +68,8 @@ fn quantities(samples: &Samples<'_>, cache: Cache) -> Vec<Quantity> {
     let first =
         (0..samples.records.len()).find_map(|contender| samples.completed(contender).next());
     let latencies = first.and_then(|record| record.load.as_ref()).map(|load| &load.latencies);
-    for latency in latencies.into_iter().flatten() {
+    let distributions = latencies.into_iter().flatten().filter(|one| !one.quantiles_ns.is_empty());
+    for latency in distributions {
         for median in [true, false] {
             let operation = latency.operation.clone();
             let percentile = if median { "p50" } else { "p99" };

@@ -214,8 +214,13 @@ fn throughput_sinks_where_the_last_third_is_below_the_first() {
             values[6..].fill((100.0 + index as f64) * (level + 0.005 * (index / 3) as f64));
             values.truncate(intervals);
             let name = "throughput".into();
-            let series =
-                Series { name, unit: Unit::BytesPerSecond, interval_ns: 1_000_000_000, values };
+            let series = Series {
+                name,
+                unit: Unit::BytesPerSecond,
+                interval_ns: 1_000_000_000,
+                values,
+                marks: Vec::new(),
+            };
             record.load = Some(LoadReport { series: vec![series], ..Default::default() });
         }
         judged(&plan, &records, condition)

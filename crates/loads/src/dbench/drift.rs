@@ -186,7 +186,9 @@ pub fn verdict(intervals: &[Interval], counters: &[CounterSample]) -> DriftVerdi
 }
 
 impl Interval {
-    fn rate(&self) -> f64 {
+    /// Bytes a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
         self.bytes as f64 / (self.duration_ns.max(1) as f64 / 1e9)
     }
 }

@@ -126,14 +126,6 @@ pub enum DbenchError {
     },
 }
 
-/// An interval of a run in its phase.
-struct Phased {
-    phase: Phase,
-    interval: Interval,
-    /// Operations of all clients, where the interval's own are known.
-    operations: Option<u64>,
-}
-
 impl DbenchReport {
     /// Bytes a second over the whole counted phase.
     #[must_use]
@@ -216,57 +208,38 @@ impl DbenchReport {
     /// the seconds since the phase began.
     #[must_use]
     pub fn series(&self) -> Vec<Interval> {
-        self.phased_series().into_iter().map(|found| found.interval).collect()
-    }
-
-    /// The bytes and the operations of each second, the warm-up's too. The first of the second
-    /// phase is left out: its bytes begin with the phase, its lines with the line before.
-    #[must_use]
-    pub fn throughput(&self) -> Vec<(Interval, u64)> {
-        let phased = self.phased_series().into_iter();
-        phased.filter_map(|found| Some((found.interval, found.operations?))).collect()
+        self.phased_series().map(|(_, interval)| interval).collect()
     }
 
     /// The same of the counted phase alone, from which the throughput is.
     #[must_use]
     pub fn counted_series(&self) -> Vec<Interval> {
-        let counted =
-            self.phased_series().into_iter().filter(|found| found.phase == Phase::Execute);
-        counted.map(|found| found.interval).collect()
+        let counted = self.phased_series().filter(|(phase, _)| *phase == Phase::Execute);
+        counted.map(|(_, interval)| interval).collect()
     }
 
-    fn phased_series(&self) -> Vec<Phased> {
-        let mut series = Vec::new();
+    fn phased_series(&self) -> impl Iterator<Item = (Phase, Interval)> {
         let mut phase_start_seconds = 0;
         let mut before: Option<ProgressLine> = None;
-        // The lines of the load file are counted through both phases.
-        let mut lines_before = Some(0);
-        for line in self.progress.iter().copied().chain([self.end()]) {
-            if let Some(previous) = before
-                && previous.phase != line.phase
-            {
+        let lines = self.progress.iter().copied().chain([self.end()]);
+        lines.filter_map(move |line| {
+            if let Some(previous) = before.take_if(|previous| previous.phase != line.phase) {
                 phase_start_seconds += previous.seconds;
-                (before, lines_before) = (None, None);
             }
-            let (bytes_before, seconds_before) = before.map_or((0.0, 0), |previous| {
-                (previous.throughput_mb_per_second * previous.seconds as f64, previous.seconds)
-            });
+            let (bytes_before, seconds_before) =
+                before.replace(line).map_or((0.0, 0), |previous| {
+                    (previous.throughput_mb_per_second * previous.seconds as f64, previous.seconds)
+                });
             let bytes = line.throughput_mb_per_second * line.seconds as f64 - bytes_before;
-            let seconds = line.seconds.saturating_sub(seconds_before);
-            if seconds > 0 {
-                let interval = Interval {
-                    start_ns: (phase_start_seconds + seconds_before) * 1_000_000_000,
-                    duration_ns: seconds * 1_000_000_000,
-                    bytes: (bytes.max(0.0) * 1e6).round() as u64,
-                };
-                let clients = u64::from(self.clients);
-                let operations =
-                    lines_before.map(|passed| line.lines.saturating_sub(passed) * clients);
-                series.push(Phased { phase: line.phase, interval, operations });
-            }
-            (before, lines_before) = (Some(line), Some(line.lines));
-        }
-        series
+            let seconds =
+                line.seconds.checked_sub(seconds_before).filter(|seconds| *seconds > 0)?;
+            let interval = Interval {
+                start_ns: (phase_start_seconds + seconds_before) * 1_000_000_000,
+                duration_ns: seconds * 1_000_000_000,
+                bytes: (bytes.max(0.0) * 1e6).round() as u64,
+            };
+            Some((line.phase, interval))
+        })
     }
 }
 
@@ -528,18 +501,6 @@ Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 
         assert_eq!(series[3].duration_ns, 2_000_000_000);
         // The first two are the warm-up's.
         assert_eq!(report.counted_series(), series[2..]);
-        // Lines of four clients; of the second phase's first second they are not known.
-        let throughput: Vec<(u64, u64)> =
-            report.throughput().iter().map(|(interval, lines)| (interval.bytes, *lines)).collect();
-        assert_eq!(
-            throughput,
-            [
-                (series[0].bytes, 4 * 3291),
-                (series[1].bytes, 4 * (7950 - 3291)),
-                (series[3].bytes, 4 * (16000 - 12000)),
-                (series[4].bytes, 4 * (17000 - 16000)),
-            ]
-        );
     }
 
     #[test]

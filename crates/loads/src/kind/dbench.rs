@@ -10,13 +10,10 @@ use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
 use vocabulary::load::LoadTask;
-use vocabulary::report::{
-    AverageLatency, LoadReport, Metric, OVERALL_OPERATION, Series, Throughput, Unit,
-};
+use vocabulary::report::{Latency, LoadReport, Metric, OVERALL_OPERATION, Unit};
 use vocabulary::words::{counted, thousands};
 
-use super::{drift_of, missing_tools, programs_of};
-use crate::dbench::drift::Interval;
+use super::{missing_tools, programs_of, throughput_over_time};
 use crate::dbench::real::{Dbench, DbenchReport, dbench};
 use crate::dbench::{Kind as Operation, LoadFile, PACKAGED_LOAD_FILE, verdict, warmup_seconds};
 use crate::tool::Tool;
@@ -233,73 +230,45 @@ pub(super) fn operation_names() -> Vec<String> {
     names.chain([OVERALL_OPERATION]).map(String::from).collect()
 }
 
-/// dbench prints latencies with three digits behind the point.
-const STEP_MS: f64 = 0.001;
-
 /// dbench prints milliseconds.
-fn nanoseconds(ms: f64) -> f64 {
-    ms * 1e6
+fn nanoseconds(ms: f64) -> u64 {
+    (ms * 1e6).round() as u64
 }
 
 /// dbench's table, and last what it says of all operations together.
-fn averages(report: &DbenchReport) -> Vec<AverageLatency> {
-    let mut averages: Vec<AverageLatency> = report
-        .operations
-        .iter()
-        .map(|line| AverageLatency {
-            operation: line.operation.clone(),
-            count: line.count,
-            average_ns: nanoseconds(line.average_ms),
-            max_ns: nanoseconds(line.maximum_ms),
-            step_ns: Some(nanoseconds(STEP_MS)),
-        })
-        .collect();
-    let count: u64 = averages.iter().map(|line| line.count).sum();
-    let total_ns: f64 = averages.iter().map(|line| line.average_ns * line.count as f64).sum();
-    averages.push(AverageLatency {
+fn latencies(report: &DbenchReport) -> Vec<Latency> {
+    let lines = report.operations.iter().map(|line| Latency {
+        operation: line.operation.clone(),
+        count: line.count,
+        total_ns: nanoseconds(line.average_ms).saturating_mul(line.count),
+        max_ns: nanoseconds(line.maximum_ms),
+        ..Latency::default()
+    });
+    let mut latencies: Vec<Latency> = lines.collect();
+    latencies.push(Latency {
         operation: OVERALL_OPERATION.into(),
-        count,
-        average_ns: if count > 0 { total_ns / count as f64 } else { 0.0 },
+        count: latencies.iter().map(|line| line.count).sum(),
+        total_ns: latencies.iter().map(|line| line.total_ns).sum(),
         // The longest time from one operation of a client to its next, which is what dbench
         // calls max_latency.
         max_ns: nanoseconds(report.longest_wait_ms()),
-        step_ns: Some(nanoseconds(STEP_MS)),
+        ..Latency::default()
     });
-    averages
-}
-
-/// What was done in an interval, of dbench and of its replay.
-pub(super) fn throughput_of(interval: Interval, operations: u64) -> Throughput {
-    Throughput { duration_ns: interval.duration_ns, bytes: interval.bytes, operations }
+    latencies
 }
 
 fn translate(report: &DbenchReport) -> LoadReport {
     // As of the replay: the warm-up is no part of what is judged as the run's beginning.
-    let rates = report
-        .counted_series()
-        .iter()
-        .map(|interval| interval.bytes as f64 * 1e9 / interval.duration_ns as f64)
-        .collect();
-    let counted_from_ns = report.counted_series().first().map_or(0, |interval| interval.start_ns);
-    let (drift, mut findings) = drift_of(&verdict(&report.series(), &[]), counted_from_ns);
+    let drift = verdict(&report.series(), &[]);
+    let (series, mut findings) = throughput_over_time(&report.counted_series(), &drift);
     findings.extend(report.stall_after_last_line());
     findings.extend(report.complaints.first().map(|complaint| {
         format!("{} complaints, the first: {complaint}", report.complaints.len())
     }));
-    let seconds = report.throughput().into_iter();
     LoadReport {
-        throughput: seconds
-            .map(|(interval, operations)| throughput_of(interval, operations))
-            .collect(),
         metrics: metrics(report.counted_bytes_per_second(), report.counted_operations_per_second()),
-        averages: averages(report),
-        series: vec![Series {
-            name: "throughput".into(),
-            unit: Unit::BytesPerSecond,
-            interval_ns: 1_000_000_000,
-            values: rates,
-        }],
-        drift: Some(drift),
+        latencies: latencies(report),
+        series,
         findings,
         details: serde_json::to_value(report).expect("a report has a JSON form"),
         ..LoadReport::default()
@@ -344,12 +313,10 @@ mod tests {
             load.metrics.iter().map(|metric| (metric.name.as_str(), metric.value)).collect();
         assert_eq!(metrics, [("throughput", 204e6 / 3.0), ("operations", 2680.0)]);
         assert_eq!(load.series[0].values, [100e6, 100e6, 4e6]);
-        let throughput = load.throughput.last().unwrap();
-        assert_eq!((throughput.bytes, throughput.operations), (4_000_000, 40));
         assert!(load.findings[0].contains("40 of 8040 operations"), "{:?}", load.findings);
-        let all = load.averages.last().unwrap();
-        assert_eq!((all.operation.as_str(), all.max_ns), (OVERALL_OPERATION, 957.3e6));
-        assert_eq!(all.step_ns, Some(1000.0));
+        let all = load.latencies.last().unwrap();
+        assert_eq!((all.operation.as_str(), all.max_ns), (OVERALL_OPERATION, 957_300_000));
+        assert_eq!((all.count, all.total_ns), (8040, 8040 * 14_000));
     }
 
     #[test]

@@ -11,9 +11,10 @@ use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
 use vocabulary::load::LoadTask;
-use vocabulary::report::{LoadReport, Series, Unit};
+use vocabulary::report::LoadReport;
 
-use super::{dbench, drift_of, histogram_log, latencies};
+use super::{dbench, histogram_log, latencies, throughput_over_time};
+use crate::dbench::drift::Interval;
 use crate::dbench::{
     LoadFile, PACKAGED_LOAD_FILE, Phase, Replay, ReplayOutcome, Semantics, SystemCounters, replay,
     warmup_seconds,
@@ -160,40 +161,23 @@ fn replay_of<'a>(
 
 fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
     let report = outcome.report;
-    let throughput = report
-        .seconds
-        .iter()
-        .filter(|second| second.phase == Phase::Execute)
-        .map(|second| second.bytes as f64 * 1e9 / second.duration_ns.max(1) as f64)
-        .collect();
-    let counted = report.seconds.iter().find(|second| second.phase == Phase::Execute);
-    let in_count = report.seconds.iter().filter(|second| second.phase == Phase::Execute);
-    let operations: u64 = in_count.map(|second| second.operations).sum();
-    let counted_from_ns = counted.map_or(0, |second| second.start_ns);
-    let (drift, mut findings) = drift_of(&report.drift, counted_from_ns);
+    let counted = || report.seconds.iter().filter(|second| second.phase == Phase::Execute);
+    let operations: u64 = counted().map(|second| second.operations).sum();
+    let intervals: Vec<Interval> = counted().map(Interval::from).collect();
+    let (series, mut findings) = throughput_over_time(&intervals, &report.drift);
     if report.opened_unexpectedly + report.reads_short > 0 {
         findings.push(format!(
             "{} opens that were to fail did not, {} reads were short",
             report.opened_unexpectedly, report.reads_short
         ));
     }
-    let seconds = report.seconds.iter();
     Ok(LoadReport {
-        throughput: seconds
-            .map(|second| dbench::throughput_of(second.into(), second.operations))
-            .collect(),
         metrics: dbench::metrics(
             report.throughput_bytes_per_second,
             operations as f64 * 1e9 / report.execute_ns.max(1) as f64,
         ),
         latencies: latencies(&report.latencies),
-        series: vec![Series {
-            name: "throughput".into(),
-            unit: Unit::BytesPerSecond,
-            interval_ns: 1_000_000_000,
-            values: throughput,
-        }],
-        drift: Some(drift),
+        series,
         findings,
         histogram_log: Some(histogram_log(&outcome.execute, report.execute_ns)?),
         details: details_of(&report),

@@ -351,6 +351,7 @@ fn throughput(report: &FioReport) -> Vec<Series> {
                     bytes as f64 * 1e9 / interval.duration_ns.max(1) as f64
                 })
                 .collect(),
+            marks: Vec::new(),
         })
         .collect()
 }

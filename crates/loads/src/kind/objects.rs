@@ -415,6 +415,7 @@ fn series(recorded: RecordedSeries) -> Vec<Series> {
         unit,
         interval_ns: recorded.interval_ns,
         values: points.iter().map(value).collect(),
+        marks: Vec::new(),
     };
     vec![
         of("throughput", Unit::BytesPerSecond, &|point| {

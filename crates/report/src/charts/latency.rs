@@ -20,10 +20,11 @@ const POINTS_PER_NINE: usize = 16;
 /// Bins of the density for each power of ten.
 const BINS_PER_DECADE: f64 = 16.0;
 
-/// The kinds of operation of a workload, the overall one first.
+/// The kinds of operation of a workload of which there are distributions, the overall one first.
 fn operations(view: &View<'_>) -> Vec<String> {
     let mut operations: Vec<String> = Vec::new();
-    for latency in view.analysis.contenders.iter().flat_map(|contender| &contender.latencies) {
+    let all = view.analysis.contenders.iter().flat_map(|contender| &contender.latencies);
+    for latency in all.filter(|latency| !latency.quantiles_ns.is_empty()) {
         if !operations.contains(&latency.operation) {
             operations.push(latency.operation.clone());
         }

@@ -1,6 +1,6 @@
 //! Throughput and latency within the trials, over time: where they settle, and where they drift.
 
-use lab::load::{Drift, Series as Measured, Unit};
+use lab::load::{Series as Measured, Unit};
 use lab::record::Record;
 use lab::statistics::steady_state;
 
@@ -26,11 +26,10 @@ fn series_of(record: &Record) -> &[Measured] {
     record.load.as_ref().map_or(&[], |load| &load.series)
 }
 
-/// A trial's series, and what the load found of its drift.
+/// A trial's series.
 struct Trial<'a> {
     number: u32,
     measured: &'a Measured,
-    drift: Option<&'a Drift>,
 }
 
 impl Trial<'_> {
@@ -44,24 +43,15 @@ impl Trial<'_> {
         Some((self.seconds(round), self.measured.values[round]))
     }
 
-    /// Seconds and value where throughput changed within the run, and the load's words; at the end
-    /// where the instant is not known.
-    fn drifted(&self) -> Option<(f64, f64, &str)> {
-        let Some(Drift::Changed { words, at_ns }) = self.drift else { return None };
-        // The verdict is one on throughput.
-        if !self.measured.unit.more_is_better() {
-            return None;
-        }
-        // An interval is drawn at its end, and the change lies at the end of the last early one.
-        let before = |at_ns: u64| (at_ns / self.measured.interval_ns).saturating_sub(1) as usize;
-        let last = self.measured.values.len().checked_sub(1)?;
-        let place = at_ns.map_or(last, before).min(last);
-        Some((self.seconds(place), self.measured.values[place], words.as_str()))
-    }
-
-    /// Whether it changed at an instant that nobody kept.
-    fn drifted_somewhere(&self) -> bool {
-        matches!(self.drift, Some(Drift::Changed { at_ns: None, .. })) && self.drifted().is_some()
+    /// Seconds and value where the load has something to say, and its words.
+    fn marked(&self) -> impl Iterator<Item = (f64, f64, &str)> {
+        let values = &self.measured.values;
+        self.measured.marks.iter().filter_map(|mark| {
+            // An interval is drawn at its end, and a change lies at the end of the last before it.
+            let interval = (mark.at_ns / self.measured.interval_ns).saturating_sub(1) as usize;
+            let place = interval.min(values.len().checked_sub(1)?);
+            Some((self.seconds(place), values[place], mark.words.as_str()))
+        })
     }
 }
 
@@ -126,7 +116,7 @@ fn chart(
         "change",
         "median steady from",
         "trials steady",
-        "trials with a drift",
+        "trials with a change",
     ]);
     for (key, trials) in trials.iter().enumerate().filter(|(_, trials)| !trials.is_empty()) {
         let label = &view.analysis.contenders[key].label;
@@ -169,7 +159,7 @@ fn chart(
             reached.and_then(|round| middle.points.get(round)).map(|point| point.0),
         ));
     }
-    let signs = signs_of(&marks, trials.iter().flatten().any(Trial::drifted_somewhere));
+    let signs = signs_of(&marks);
     series.extend(marks);
     let drift = match said.is_empty() {
         true => String::new(),
@@ -201,55 +191,38 @@ fn chart(
 fn trials_of<'a>(records: &[&'a Record], name: &str) -> Vec<Trial<'a>> {
     let mut trials = Vec::new();
     for record in records {
-        let drift = record.load.as_ref().and_then(|load| load.drift.as_ref());
         let named = series_of(record).iter().filter(|s| s.name == name && s.interval_ns > 0);
-        trials.extend(named.map(|measured| Trial { number: record.trial, measured, drift }));
+        trials.extend(named.map(|measured| Trial { number: record.trial, measured }));
     }
     trials
 }
 
-/// Where each trial came to a steady state, and those whose throughput changed within the run.
+/// Where each trial came to a steady state, and where its load has something to say.
 fn marks_of(key: usize, label: &str, trials: &[Trial<'_>], size: f64) -> [Series; 2] {
     let steady = trials.iter().filter(|_| trials.len() > 1).filter_map(|trial| {
         let (seconds, value) = trial.steady()?;
         let words = format!("{label}, trial {}: steady from {seconds:.0} s on", trial.number);
         Some(Point::at(seconds, value / size, words))
     });
-    let drifted = trials.iter().filter_map(|trial| {
-        let (seconds, value, words) = trial.drifted()?;
-        Some(Point::at(seconds, value / size, format!("{label}, trial {}: {words}", trial.number)))
+    let marked = trials.iter().flat_map(|trial| {
+        trial.marked().map(|(seconds, value, words)| {
+            Point::at(seconds, value / size, format!("{label}, trial {}: {words}", trial.number))
+        })
     });
-    [(Mark::SmallRing, steady.collect()), (Mark::CrossedRing, drifted.collect())]
+    [(Mark::SmallRing, steady.collect()), (Mark::CrossedRing, marked.collect())]
         .map(|(mark, points)| Series { key, mark, points })
 }
 
-/// What the legend says of the marks that are there; `somewhere`: whether a change has its mark at
-/// the end of its trial, since its instant is not known.
-fn signs_of(marks: &[Series], somewhere: bool) -> Vec<Sign> {
-    let changed = match somewhere {
-        true => "throughput of this trial changed here, or, at its end, somewhere before",
-        false => "throughput of this trial changed here",
-    };
+/// What the legend says of the marks that are there.
+fn signs_of(marks: &[Series]) -> Vec<Sign> {
     let signs = [
         (Mark::Ring, "the median is steady from here"),
         (Mark::SmallRing, "a trial is steady from here"),
-        (Mark::CrossedRing, changed),
+        (Mark::CrossedRing, "this trial changed here"),
     ];
     let is_there = |mark| marks.iter().any(|s| s.mark == mark && !s.points.is_empty());
     let signs = signs.into_iter().filter(|(mark, _)| is_there(*mark));
     signs.map(|(mark, text)| Sign { mark, text: text.into() }).collect()
-}
-
-/// `2 of 5`; the verdicts are those of the load, where it looks for a drift.
-fn drift_text(trials: &[Trial<'_>]) -> String {
-    let judged = trials.iter().filter_map(|trial| trial.drift);
-    let long = judged.clone().filter(|drift| **drift != Drift::TooShort).count();
-    let changed = judged.clone().filter(|d| matches!(d, Drift::Changed { .. })).count();
-    match (judged.count(), long) {
-        (0, _) => "not looked for".into(),
-        (_, 0) => "too short to tell".into(),
-        _ => format!("{changed} of {long}"),
-    }
 }
 
 fn number_row(
@@ -275,7 +248,10 @@ fn number_row(
             Cell::number(seconds, format!("{seconds:.0} s"))
         }),
         format!("{} of {}", trials.iter().filter_map(Trial::steady).count(), trials.len()).into(),
-        drift_text(trials).into(),
+        match trials.iter().filter(|trial| !trial.measured.marks.is_empty()).count() {
+            0 => "-".into(),
+            changed => format!("{changed} of {}", trials.len()).into(),
+        },
     ]
 }
 
@@ -301,51 +277,42 @@ mod tests {
             unit: Unit::BytesPerSecond,
             interval_ns: 1_000_000_000,
             values: values.into(),
+            marks: Vec::new(),
         }
+    }
+
+    fn trial(measured: &Measured) -> Trial<'_> {
+        Trial { number: 1, measured }
     }
 
     #[test]
     fn the_middle_ends_where_most_trials_end() {
         let trials = [[1.0, 2.0, 3.0].as_slice(), &[3.0, 4.0], &[5.0, 9.0]].map(measured);
-        let middle = middle_of(&trials.each_ref().map(|measured| trial(measured, None)));
+        let middle = middle_of(&trials.each_ref().map(trial));
         assert_eq!(middle.points, [(1.0, 3.0), (2.0, 4.0)]);
-    }
-
-    fn trial<'a>(measured: &'a Measured, drift: Option<&'a Drift>) -> Trial<'a> {
-        Trial { number: 1, measured, drift }
     }
 
     #[test]
     fn every_trial_has_marks_of_its_own() {
-        let [calm, wild] =
+        let [calm, mut wild] =
             [&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0][..], &[1.0, 9.0, 1.0, 9.0, 1.0, 9.0]].map(measured);
-        let changed =
-            Drift::Changed { words: "throughput sank".into(), at_ns: Some(3_000_000_000) };
-        let trials = [trial(&calm, Some(&Drift::NoneCertain)), trial(&wild, Some(&changed))];
+        // Beyond the series it is at its end.
+        wild.marks = [3_000_000_000, 60_000_000_000]
+            .map(|at_ns| lab::load::Mark { at_ns, words: "throughput sank".into() })
+            .into();
+        let trials = [trial(&calm), trial(&wild)];
         let marks = marks_of(2, "xfs", &trials, 1.0);
         let places = marks
             .each_ref()
             .map(|series| series.points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>());
-        assert_eq!(places, [vec![(6.0, 5.0)], vec![(3.0, 1.0)]]);
+        assert_eq!(places, [vec![(6.0, 5.0)], vec![(3.0, 1.0), (6.0, 9.0)]]);
         assert!(marks[1].points[0].text.contains("throughput sank"));
-        let signs: Vec<Mark> = signs_of(&marks, false).iter().map(|sign| sign.mark).collect();
+        let signs: Vec<Mark> = signs_of(&marks).iter().map(|sign| sign.mark).collect();
         assert_eq!(signs, [Mark::SmallRing, Mark::CrossedRing]);
-        assert_eq!(drift_text(&trials), "1 of 2");
-        assert_eq!(drift_text(&[trial(&calm, Some(&Drift::TooShort))]), "too short to tell");
-        assert_eq!(drift_text(&[trial(&calm, None)]), "not looked for");
-        // Beyond the series it is at its end, and so it is where the instant is not known.
-        for at_ns in [None, Some(60_000_000_000)] {
-            let changed = Drift::Changed { words: "throughput sank".into(), at_ns };
-            let trial = trial(&wild, Some(&changed));
-            assert_eq!(trial.drifted().map(|(at, value, _)| (at, value)), Some((6.0, 9.0)));
-            assert_eq!(trial.drifted_somewhere(), at_ns.is_none());
-        }
-        // The median's mark alone where there is one trial, and no verdict of throughput on a time.
+        // The median's mark alone where there is one trial.
         assert!(
             marks_of(2, "xfs", &trials[..1], 1.0).iter().all(|series| series.points.is_empty())
         );
-        let times = Measured { unit: Unit::Nanoseconds, ..wild.clone() };
-        assert!(trial(&times, Some(&changed)).drifted().is_none());
     }
 
     #[test]

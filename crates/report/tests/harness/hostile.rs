@@ -10,7 +10,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
-use lab::load::{Drift, Metric, Unit};
+use lab::load::{Mark, Metric, Unit};
 use lab::record::{Check, Outcome, Phase, Record};
 use lab::study::{StudyText, WorkloadText};
 use lab::study_file;
@@ -54,7 +54,7 @@ fn log(kind: &str, count: u64) -> String {
 fn fill(record: &mut Record) -> bool {
     complete(record, time_ns(record, &["ext4", "xfs", "raw"]));
     let mut load = load_report(1e8 + f64::from(record.trial) * 1e5);
-    load.drift = Some(Drift::Changed { words: "sank".into(), at_ns: Some(2_000_000_000) });
+    load.series[0].marks = vec![Mark { at_ns: 2_000_000_000, words: "sank".into() }];
     load.latencies.truncate(1);
     load.latencies[0].count = 50;
     load.histogram_log = Some(log("Put", 50));

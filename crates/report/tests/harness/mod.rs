@@ -151,6 +151,7 @@ pub fn load_report(value: f64) -> LoadReport {
             unit: Unit::BytesPerSecond,
             interval_ns: 1_000_000_000,
             values: (0..12).map(|second| value * (1.0 + 0.5 / f64::from(second + 1))).collect(),
+            marks: Vec::new(),
         }],
         findings: vec!["verified 25000 objects".into()],
         ..Default::default()
