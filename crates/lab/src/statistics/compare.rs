@@ -256,6 +256,9 @@ pub fn compare_families(
             // Whoever looks again and again looks where the ratios have wandered farthest.
             let widening = options.first_look.map_or(1.0, |_| widening(&under, &over));
             let location = location.map(|found| found.widened(widening));
+            // Rounding has the variance of a uniform distribution as wide as the step.
+            let rounding = (step(&under).powi(2) + step(&over).powi(2)) / 12.0;
+            let location = location.map(|found| found.blurred(rounding / under.len() as f64));
             // A contender that left because it was decided has all its trials in pairs.
             let all_paired = count(contender) == under.len()
                 && (count(&group.baseline) == under.len() || options.first_look.is_some());
@@ -271,6 +274,18 @@ pub fn compare_families(
     }
     let mut judged = judge(&located, options).into_iter();
     Ok(groups.iter().map(|group| judged.by_ref().take(group.contenders.len()).collect()).collect())
+}
+
+/// The step in which samples were read, as a share of their median: the least difference between
+/// two of them where values repeat; 0 where none does, and where all are equal.
+fn step(values: &[f64]) -> f64 {
+    let sorted = super::sorted(values);
+    let gaps = || sorted.windows(2).map(|pair| pair[1] - pair[0]);
+    let least = gaps().filter(|gap| *gap > 0.0).fold(f64::INFINITY, f64::min);
+    match gaps().any(|gap| gap == 0.0) && least.is_finite() {
+        true => least / sorted[sorted.len() / 2],
+        false => 0.0,
+    }
 }
 
 fn logs(values: &[f64]) -> Vec<f64> {
@@ -513,6 +528,25 @@ mod tests {
         assert!((interval.low - 2.0 * (-half_width).exp()).abs() < 1e-9, "{interval:?}");
         assert!((interval.high - 2.0 * half_width.exp()).abs() < 1e-9, "{interval:?}");
         assert_eq!(comparison.verdict, Verdict::Slower);
+    }
+
+    #[test]
+    fn ratios_that_agree_because_times_were_read_in_steps_are_less_certain() {
+        let by = |step: f64| {
+            let read = |time: f64| Some((time / step).round() * step);
+            let baseline = [20.0, 20.2, 20.9, 20.1, 19.9].map(read);
+            let contender = [[20.8, 21.2, 21.7, 21.1, 20.9].map(read)];
+            compare_family(&baseline, &contender, &ComparisonOptions::default()).unwrap()[0]
+                .interval
+        };
+        let width = |step| by(step).map(|one| one.high / one.low - 1.0).unwrap();
+        // All five ratios are 21/20 or 22/21.
+        assert!(width(1.0) > 0.05 && width(1.0) > 2.0 * width(0.1), "{:?}", by(1.0));
+        // What always counts the same is certain.
+        let counts = [[Some(2.0); 5]];
+        let certain = compare_family(&[Some(1.0); 5], &counts, &ComparisonOptions::default());
+        let interval = certain.unwrap()[0].interval.unwrap();
+        assert_eq!(interval.low, interval.high);
     }
 
     #[test]

@@ -120,6 +120,15 @@ impl Location {
         Location { standard_error: self.standard_error * factor, ..self }
     }
 
+    /// The location of values that were rounded before they were seen, with this variance. Equal ones
+    /// stay certain: they were counted.
+    pub(super) fn blurred(self, variance: f64) -> Location {
+        if self.standard_error == 0.0 {
+            return self;
+        }
+        Location { standard_error: (self.standard_error.powi(2) + variance).sqrt(), ..self }
+    }
+
     /// Half the width of the interval that misses with probability `alpha`.
     pub(super) fn half_width(&self, alpha: f64) -> f64 {
         if self.standard_error == 0.0 {
