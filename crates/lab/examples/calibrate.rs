@@ -7,8 +7,8 @@
 //! studies under the stop rule are simulated, of so many contenders.
 
 use lab::statistics::{
-    ComparisonOptions, Decision, FirstBlockKind, Samples, StopRule, Verdict, compare_family,
-    compare_unpaired_family, drift, enough, first_block, summarize,
+    ComparisonOptions, Verdict, compare_family, compare_unpaired_family, drift, odd_first_block,
+    summarize,
 };
 
 #[path = "../tests/simulation/mod.rs"]
@@ -42,7 +42,6 @@ fn main() {
     families(studies);
     across_results(studies);
     power(studies);
-    stopping(studies / 2);
     false_sameness(studies);
     warnings(studies);
 }
@@ -385,109 +384,6 @@ fn power(studies: usize) {
     println!();
 }
 
-/// What one simulated study under the stop rule came to.
-struct Stopped {
-    blocks: usize,
-    /// Any verdict of a difference.
-    different: bool,
-    /// Any interval without the truth.
-    missed: bool,
-    /// Every verdict "the same".
-    same: bool,
-}
-
-fn run_under_rule(
-    laboratory: &mut Laboratory,
-    rule: &StopRule,
-    options: &ComparisonOptions,
-    noise: Noise,
-    sigma: f64,
-    truth: &[f64],
-) -> Stopped {
-    let mut samples: Vec<Vec<Option<f64>>> = vec![Vec::new(); truth.len()];
-    loop {
-        for (kept, time) in samples.iter_mut().zip(laboratory.block(noise, sigma, truth)) {
-            kept.push(Some(time));
-        }
-        let view = Samples {
-            baseline: &samples[0],
-            contenders: samples[1..].iter().map(Vec::as_slice).collect(),
-        };
-        let decision = enough(rule, options, &[view]).expect("simulated samples are positive");
-        if matches!(decision, Decision::Stop { .. }) {
-            break;
-        }
-    }
-    let found = compare_family(&samples[0], &samples[1..], options)
-        .expect("simulated samples are positive");
-    Stopped {
-        blocks: samples[0].len(),
-        different: found.iter().any(|comparison| different(comparison.verdict)),
-        missed: found.iter().zip(&truth[1..]).any(|(comparison, truth)| {
-            comparison
-                .interval
-                .is_some_and(|interval| interval.low > *truth || interval.high < *truth)
-        }),
-        same: found.iter().all(|comparison| matches!(comparison.verdict, Verdict::Same { .. })),
-    }
-}
-
-fn stopping(studies: usize) {
-    println!("## Under the rule of older plans (widths), no effect\n");
-    println!("Families with a false difference, % (with an interval that misses 1, %; with every");
-    println!("verdict the same, %; mean blocks).\n");
-    let sigmas = [0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.1];
-    header("rule, contenders, noise", &sigmas.map(|sigma| format!("{:.1} %", sigma * 100.0)));
-    let cases = [
-        (StopRule::between(5, 20), 0.05, 1, Noise::Normal),
-        (StopRule::between(5, 20), 0.05, 1, Noise::HeavyTails),
-        (StopRule::between(5, 20), 0.05, 1, Noise::Skewed),
-        (StopRule::between(5, 20), 0.05, 1, Noise::Disturbed),
-        (StopRule::between(5, 20), 0.05, 2, Noise::Normal),
-        (StopRule::between(5, 20), 0.05, 4, Noise::Normal),
-        (StopRule::between(5, 20), 0.05, 4, Noise::Disturbed),
-        (StopRule::between(5, 100), 0.05, 1, Noise::Normal),
-        (StopRule::between(3, 20), 0.05, 1, Noise::Normal),
-        (StopRule::between(5, 20), 0.01, 1, Noise::Normal),
-    ];
-    for (rule, same_within, contenders, noise) in cases {
-        let options = ComparisonOptions { same_within, ..ComparisonOptions::default() };
-        let truth = vec![1.0; contenders + 1];
-        let cells: Vec<String> = sigmas
-            .iter()
-            .map(|sigma| {
-                let mut laboratory = Laboratory::new(SEED);
-                let (mut wrong, mut missed, mut same, mut blocks) = (0, 0, 0, 0);
-                for _ in 0..studies {
-                    let found =
-                        run_under_rule(&mut laboratory, &rule, &options, noise, *sigma, &truth);
-                    wrong += usize::from(found.different);
-                    missed += usize::from(found.missed);
-                    same += usize::from(found.same);
-                    blocks += found.blocks;
-                }
-                format!(
-                    "{} ({}; {}; {:.1})",
-                    percent(wrong, studies),
-                    percent(missed, studies),
-                    percent(same, studies),
-                    blocks as f64 / studies as f64
-                )
-            })
-            .collect();
-        row(
-            &format!(
-                "{} to {} blocks, margin {:.0} %, {contenders}, {noise:?}",
-                rule.min_blocks,
-                rule.max_blocks,
-                same_within * 100.0
-            ),
-            &cells,
-        );
-    }
-    println!();
-}
-
 fn false_sameness(studies: usize) {
     println!("## Called the same at a true ratio on the very margin (1.05), %\n");
     let sigmas = [0.002, 0.005, 0.01, 0.02];
@@ -512,22 +408,6 @@ fn false_sameness(studies: usize) {
             .collect();
         row(&blocks.to_string(), &cells);
     }
-    let cells: Vec<String> = sigmas
-        .iter()
-        .map(|sigma| {
-            let mut laboratory = Laboratory::new(SEED);
-            let rule = StopRule::between(5, 20);
-            let same = (0..studies)
-                .filter(|_| {
-                    let truth = [1.0, 1.05];
-                    run_under_rule(&mut laboratory, &rule, &options, Noise::Normal, *sigma, &truth)
-                        .same
-                })
-                .count();
-            percent(same, studies)
-        })
-        .collect();
-    row("stop rule, 5 to 20", &cells);
     println!();
 }
 
@@ -558,17 +438,16 @@ fn warnings(studies: usize) {
                 let interval = summary.median_interval.expect("enough blocks");
                 counts[0] += usize::from(interval.low > 1.0 || interval.high < 1.0);
                 counts[1] += usize::from(!summary.outliers.is_empty());
-                counts[2] += usize::from(drift(&values).ok().flatten().is_some_and(|d| d.warning));
-                counts[3] += usize::from(odd_first(&values));
+                counts[2] += usize::from(drift(&values).is_some());
+                counts[3] += usize::from(odd_first_block(&values).is_some());
                 let drifting: Vec<f64> = values
                     .iter()
                     .enumerate()
                     .map(|(block, value)| value * 1.02f64.powi(block as i32))
                     .collect();
-                counts[4] +=
-                    usize::from(drift(&drifting).ok().flatten().is_some_and(|d| d.warning));
+                counts[4] += usize::from(drift(&drifting).is_some());
                 values[0] *= 1.3;
-                counts[5] += usize::from(odd_first(&values));
+                counts[5] += usize::from(odd_first_block(&values).is_some());
             }
             let mut cells: Vec<String> =
                 counts.iter().map(|count| percent(*count, studies)).collect();
@@ -578,8 +457,4 @@ fn warnings(studies: usize) {
             row(&format!("{noise:?}, {blocks}"), &cells);
         }
     }
-}
-
-fn odd_first(values: &[f64]) -> bool {
-    first_block(values).ok().flatten().is_some_and(|found| found.kind != FirstBlockKind::Alike)
 }

@@ -2,13 +2,15 @@
 //! comparison, and the warnings. Pure: the same plan and records always give the same analysis.
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::condition::Gate;
 use crate::load::{Latency, QUANTILES, Unit};
 use crate::plan::Plan;
-use crate::record::{DeviceDelta, Phase, Record, TIME_METRIC};
-use crate::statistics::{self, ComparisonOptions, Decision, Slow, Summary, Verdict};
+use crate::record::{DeviceDelta, Phase, Record};
+use crate::statistics::{self, ComparisonOptions, STEADY_ROUNDS, Slow, Summary, Verdict};
 use crate::warning::Warning;
+use crate::words::{distinct, grouped};
 
 mod checks;
 mod control;
@@ -33,6 +35,7 @@ use samples::{Samples, blocks_reached};
 pub use step::{Forecast, NextStep, next_step};
 
 /// Everything that the records say.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
     /// One entry a workload, in the study's order.
@@ -41,7 +44,6 @@ pub struct Analysis {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
     /// How much is open, and how much longer it may take; none where nothing is compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
 }
 
@@ -96,6 +98,7 @@ pub struct WorkloadAnalysis {
 }
 
 /// What the records say of one contender under one workload.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContenderAnalysis {
     /// Label.
@@ -107,7 +110,6 @@ pub struct ContenderAnalysis {
     /// The figures that are compared, the most important first; none when no trial was completed.
     pub metrics: Vec<MetricAnalysis>,
     /// Run and sync together in ns; absent when no trial was completed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Summary>,
     /// Median of every phase's time, in ns.
     pub phases: Vec<(Phase, f64)>,
@@ -144,6 +146,7 @@ pub struct MetricAnalysis {
 }
 
 /// What the device did in one phase, medians over the completed trials.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseDevice {
     /// The phase.
@@ -153,7 +156,6 @@ pub struct PhaseDevice {
     /// Bytes written.
     pub written_bytes: f64,
     /// Flush requests; absent where the kernel counts none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flushes: Option<f64>,
 }
 
@@ -264,26 +266,6 @@ pub fn options(plan: &Plan) -> ComparisonOptions {
         first_look: plan.stop_rule.first_look,
         ..Default::default()
     }
-}
-
-/// Whether a workload needs the block with number `block`: the stop rule looks at the whole blocks
-/// before it.
-pub fn workload_decision(plan: &Plan, records: &[Record], workload: usize, block: u32) -> Decision {
-    let samples = Samples::new(plan, records, workload, block as usize);
-    // The rule looks at the most important figure; nothing was measured yet without one.
-    let (metric, unit) =
-        samples.metrics().into_iter().next().unwrap_or((TIME_METRIC.into(), Unit::Nanoseconds));
-    let times: Vec<Vec<Option<f64>>> = (0..plan.study.contenders.len())
-        .map(|contender| samples.costs(contender, &metric, unit))
-        .collect();
-    let baseline = plan.study.baseline;
-    let others = (0..times.len()).filter(|contender| *contender != baseline);
-    let samples = statistics::Samples {
-        baseline: &times[baseline],
-        contenders: others.map(|contender| times[contender].as_slice()).collect(),
-    };
-    statistics::enough(&plan.stop_rule, &options(plan), &[samples])
-        .expect("times are positive, and the plan's rule was checked when it was made")
 }
 
 /// Analyses the records of a plan. It judges nothing: what the gates make of it is
@@ -472,18 +454,12 @@ fn latencies(records: &[&Record]) -> Vec<Latency> {
 
 /// Every finding once, in the order of the trials; how many trials had it, when not all did.
 fn findings(records: &[&Record]) -> Vec<String> {
-    let mut counted: Vec<(&str, usize)> = Vec::new();
-    for finding in records.iter().filter_map(|r| r.load.as_ref()).flat_map(|load| &load.findings) {
-        match counted.iter_mut().find(|(known, _)| known == finding) {
-            Some((_, count)) => *count += 1,
-            None => counted.push((finding, 1)),
-        }
-    }
-    let mut findings: Vec<String> = counted
+    let all = records.iter().filter_map(|r| r.load.as_ref()).flat_map(|load| &load.findings);
+    let mut findings: Vec<String> = grouped(all.map(|finding| (finding, ())))
         .into_iter()
-        .map(|(finding, count)| match count == records.len() {
-            true => finding.to_string(),
-            false => format!("{finding} (in {count} of {} trials)", records.len()),
+        .map(|(finding, found)| match found.len() == records.len() {
+            true => finding.clone(),
+            false => format!("{finding} (in {} of {} trials)", found.len(), records.len()),
         })
         .collect();
     findings.extend(steady_words(records));
@@ -492,13 +468,7 @@ fn findings(records: &[&Record]) -> Vec<String> {
 
 /// Every note once, in the order of the trials.
 fn notes(records: &[&Record]) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    for note in records.iter().filter_map(|record| record.load.as_ref()?.note.as_ref()) {
-        if !notes.contains(note) {
-            notes.push(note.clone());
-        }
-    }
-    notes
+    distinct(records.iter().filter_map(|record| record.load.as_ref()?.note.clone()))
 }
 
 /// In how many trials the series of the load's throughput came to SNIA's steady state.
@@ -507,10 +477,10 @@ fn steady_words(records: &[&Record]) -> Option<String> {
         .iter()
         .filter_map(|record| record.load.as_ref())
         .filter_map(|load| load.series.iter().find(|series| series.name.starts_with("throughput")))
-        .filter_map(|series| statistics::steady_state(&series.values).ok())
-        .filter(|state| state.window.is_some())
+        .filter(|series| series.values.len() >= STEADY_ROUNDS)
         .collect::<Vec<_>>();
-    let steady = series.iter().filter(|state| state.is_steady()).count();
+    let steady =
+        series.iter().filter(|series| statistics::steady_from(&series.values).is_some()).count();
     (!series.is_empty()).then(|| {
         format!(
             "throughput in a steady state at the end (SNIA: last 5 intervals within 20 %, slope within 10 %) in {steady} of {} trials",
@@ -520,7 +490,7 @@ fn steady_words(records: &[&Record]) -> Option<String> {
 }
 
 /// The median of some numbers, if there is one.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) mod outside;
 
 /// One storage stack to compare.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contender {
     /// The name in tables and on the command line; unique in a study.
     #[serde(deserialize_with = "name::read")]

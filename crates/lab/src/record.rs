@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::contender::Contender;
 pub use vocabulary::check::{CONTENTS, Check, CheckVerdict, DURABILITY};
@@ -17,7 +18,8 @@ use crate::slice::Slice;
 use crate::spec::{SCHEMA_VERSION, SideBySide, TrialSpec};
 
 /// What one trial yielded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// [`crate::spec::SCHEMA_VERSION`] of the writer.
     pub schema: u32,
@@ -34,7 +36,6 @@ pub struct Record {
     pub session: u32,
     /// How many trials its block was to have under its workload: contenders of whom enough is known
     /// are not tried again. None in older records, whose blocks were to have all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_trials: Option<u32>,
     /// Name of the workload.
     #[serde(deserialize_with = "name::read")]
@@ -48,41 +49,31 @@ pub struct Record {
     /// How it ended.
     pub outcome: Outcome,
     /// The user as whom the load was to run, when one was named.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The control group that held the load's processes; absent where the machine has none that
     /// can be made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_group: Option<ControlGroupFacts>,
     /// The phases that were reached, in order.
     pub phases: Vec<PhaseRecord>,
     /// The measured command's cost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandUsage>,
     /// CPU time in ns that a user-space file system's daemon spent on the run and its sync.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_cpu_ns: Option<u64>,
     /// The wait for an idle device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_wait: Option<IdleWait>,
     /// Free space right before the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space_before: Option<Space>,
     /// Free space after the run's sync.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space_after: Option<Space>,
     /// The exact commands that made, mounted, unmounted and checked the file system.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
     /// What the file system reports of itself (`dumpe2fs -h`, `xfs_info`, ...).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geometry: Option<String>,
     /// Line of `/proc/self/mounts` of the mounted file system: the options in force.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mounted_as: Option<String>,
     /// Whether `/proc/PID/io` `write_bytes` sees what is written to this file system. False for
     /// file systems in user space, whose page cache does not count it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts_write_bytes: Option<bool>,
     /// Whether the device's counters also count other people's requests, as they do under a
     /// `dir:` contender.
@@ -92,11 +83,9 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub flushes_uncounted: bool,
     /// Why caches were not dropped, where they should have been.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caches_kept: Option<String>,
     /// Bytes of the load's programs and libraries that were read into the page cache before a cold
     /// run, where that was done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs_bytes: Option<u64>,
     /// Whether processes of the measured command were still running at its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -105,16 +94,13 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// What the load says of itself, when it is more than a command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadReport>,
     /// What was checked in it, by its load or besides; a check that was violated fails no trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
     /// What power cuts showed, in the words of the room that tried them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_cuts: Option<serde_json::Value>,
     /// With whom it took turns; absent for a trial that had the machine to itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side_by_side: Option<SideBySide>,
     /// Whether it failed because its part of the device was full; the whole device may suffice.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -123,11 +109,11 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
     /// The guest that the trial ran in; absent of this machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<GuestFacts>,
 }
 
 /// The guest of one trial: booted for it, and ended with it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestFacts {
     /// Its kernel, as `uname -r` says it there.
@@ -137,11 +123,9 @@ pub struct GuestFacts {
     /// What carried out its instructions: `KVM`, or `TCG`, an emulated processor.
     pub acceleration: String,
     /// From its start until the trial could begin, in ns; absent when it never could.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_ns: Option<u64>,
     /// Processes of this machine that were running or about to, on average over the minute before
     /// the guest was started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_load: Option<f64>,
     /// How it ended: `completed`, `kernel panic`, ...
     pub end: String,
@@ -183,10 +167,11 @@ pub fn standing(records: Vec<Record>) -> (Vec<Record>, Vec<Record>) {
 }
 
 /// How a trial ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Outcome {
     /// Every phase was carried out.
+    #[default]
     Completed,
     /// A phase failed.
     Failed {
@@ -213,14 +198,15 @@ pub enum Outcome {
 }
 
 /// The control group of a trial's commands: what they leave running ends with it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlGroupFacts {
     /// Processes that it may hold at once (`pids.max`), where that can be bounded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes_max: Option<u64>,
 }
 
 /// The wait for an idle device before the run.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleWait {
     /// How long it took, in ns.
@@ -228,7 +214,6 @@ pub struct IdleWait {
     /// Whether the device was idle at the end; false when the bound came first.
     pub idle: bool,
     /// What it waited for, when it can be named (`ext4lazyinit`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
 
@@ -252,37 +237,12 @@ impl Record {
             block: spec.block,
             warmup: spec.warmup,
             session: FIRST_SESSION,
-            block_trials: None,
             workload: spec.workload.name.clone(),
             contender: spec.contender.clone(),
             started_unix_ns,
-            elapsed_ns: 0,
-            outcome: Outcome::Completed,
             user: spec.user.clone(),
-            control_group: None,
-            phases: Vec::new(),
-            command: None,
-            daemon_cpu_ns: None,
-            idle_wait: None,
-            space_before: None,
-            space_after: None,
-            commands: Vec::new(),
-            geometry: None,
-            mounted_as: None,
-            counts_write_bytes: None,
-            device_shared: false,
-            flushes_uncounted: false,
-            caches_kept: None,
-            programs_bytes: None,
-            outlived: false,
-            notes: Vec::new(),
-            load: None,
-            checks: Vec::new(),
-            power_cuts: None,
             side_by_side: spec.side_by_side,
-            part_full: false,
-            slices: Vec::new(),
-            guest: None,
+            ..Record::default()
         }
     }
 

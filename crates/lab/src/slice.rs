@@ -6,11 +6,13 @@
 //! block is compared as one ratio, and the ratios of the blocks have intervals of their own.
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::load::{LoadReport, Metric};
 use crate::record::{CommandUsage, DeviceDelta, Phase, PhaseRecord, Record};
 
 /// One slice.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     /// Round of the block, from 0: every contender has one slice in each.
@@ -22,10 +24,8 @@ pub struct Slice {
     /// Time in ns until everything was durable.
     pub sync_ns: u64,
     /// What the device did for both.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceDelta>,
     /// What the contender's own device did while it waited for this turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_device: Option<DeviceDelta>,
     /// The load's figures, when it has any of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::contender::Contender;
 pub use crate::load::Load;
@@ -14,6 +15,7 @@ pub use vocabulary::command::CommandLine;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// One trial: one contender under one workload once.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialSpec {
     /// [`SCHEMA_VERSION`] of the writer.
@@ -32,25 +34,20 @@ pub struct TrialSpec {
     /// The storage stack.
     pub contender: Contender,
     /// Device and inode of a `dir:` contender's directory when the session began.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory_identity: Option<(u64, u64)>,
     /// What it stands on; absent for a contender that needs no device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
     /// Whether the trial takes turns with the others of its block; absent for one that has the
     /// machine to itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side_by_side: Option<SideBySide>,
     /// The load.
     pub workload: Workload,
     /// Of a trial that is not timed: the power is cut at many instants of its load.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_cuts: Option<PowerCuts>,
     /// State of the caches when the run begins.
     pub cache: Cache,
     /// Bound on the whole trial in ns; past it the command is killed and the trial is recorded as
     /// timed out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ns: Option<u64>,
     /// Bound on the wait for an idle device in ns.
     pub idle_wait_ns_max: u64,
@@ -59,7 +56,6 @@ pub struct TrialSpec {
     pub discard: bool,
     /// The user as whom the load runs, what comes before and after it included; the user of the
     /// trial's process when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// An empty directory of kurabe's own in which the trial makes its mount point and files.
     pub scratch: PathBuf,
@@ -68,6 +64,7 @@ pub struct TrialSpec {
 }
 
 /// How a trial cuts the power, and asks what is left.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PowerCuts {
     /// Size of the device in bytes.
@@ -85,7 +82,6 @@ pub struct PowerCuts {
     /// `/proc/PID/fd/N` of the runner's empty file for the bytes.
     pub data: PathBuf,
     /// A state of an earlier recording that is tried again, in the place of all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<serde_json::Value>,
 }
 
@@ -99,6 +95,7 @@ pub struct SideBySide {
 }
 
 /// What a trial stands on, as the trial room prepared it and attaches it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// Its kind.
@@ -107,7 +104,6 @@ pub struct Device {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<String>,
     /// The part of it that is the contender's; the whole when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
     /// By what its kind finds it and knows it again.
     pub prepared: serde_json::Value,
@@ -149,33 +145,28 @@ pub enum Output {
 }
 
 /// A load, named, with what comes before and after it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Name in tables; unique in a study.
     #[serde(deserialize_with = "name::read")]
     pub name: String,
     /// Why this load is in the study, in the author's words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Run once a trial in the mounted directory, before caches are dropped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<CommandLine>,
     /// Run right before the measured run, after caches were dropped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<CommandLine>,
     /// Run after the run and its sync, before the unmount.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<CommandLine>,
     /// Says, after a power cut, whether what the load acknowledged is there: it gets the directory and
     /// the file of acknowledgements as its last arguments.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CommandLine>,
     /// Whether a command that exits with another code than 0 still counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_failure: bool,
     /// How much is done, in words; absent where the name or the load's text says it all, and in
     /// older plans.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<String>,
     /// What is measured.
     pub load: Load,

@@ -32,14 +32,12 @@ pub use compare::{
     Comparison, ComparisonOptions, Correction, Group, Interval, Verdict, compare, compare_families,
     compare_family, pairs,
 };
-pub use drift::{Drift, FirstBlock, FirstBlockKind, drift, first_block};
+pub use drift::{drift, odd_first_block};
 pub use events::{NONE_OF_CONFIDENCE, none_of};
 pub use modes::Slow;
 pub use order::{Order, OrderEffect, Turn, order};
-pub use steady_state::{SteadyState, SteadyWindow, steady_state};
-pub use stop::{
-    ContinueReason, Decision, Samples, StopReason, StopRule, WIDTH_PER_MARGIN_MAX, Width, enough,
-};
+pub use steady_state::{STEADY_ROUNDS, steady_from};
+pub use stop::{StopRule, TIGHT, is_tight};
 pub use summary::{Summary, outlier_threshold, summarize};
 pub use unpaired::{UnpairedComparison, compare_unpaired_family};
 pub use wander::wander;

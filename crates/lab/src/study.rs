@@ -10,6 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 use vocabulary::kind::Kinds;
 
 use crate::condition;
@@ -35,17 +36,15 @@ pub fn control_label(baseline: &str) -> String {
 
 /// A study as written: texts that are not yet validated. The field names are the keys of the
 /// study file.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct StudyText {
     /// Name of the study; names the result directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Why the study is made, in the author's words.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The publication whose numbers stand beside those that are measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// What differs here from the publication.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -53,7 +52,6 @@ pub struct StudyText {
     /// Contenders in the notation of [`Contender::parse`].
     pub contenders: Vec<String>,
     /// Label of the contender that the others are compared with; the first by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
     /// Whether the baseline is entered once more, as a control: what sets the two apart is the
     /// machine's own doing.
@@ -64,10 +62,8 @@ pub struct StudyText {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leave_out_missing: bool,
     /// The guest of the contenders that name none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
     /// `loop:SIZE[@DIR]`, `mem:SIZE` or `/dev/X`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Layers that stand under one contender alone, as `LABEL: LAYER+LAYER`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -76,61 +72,44 @@ pub struct StudyText {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub discard: bool,
     /// How many power cuts are tried of each contender and workload, beside the timed trials.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<u32>,
     /// Name of the user as whom the loads run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Seed of the order.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Exactly so many blocks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
     /// At least so many blocks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_runs: Option<u32>,
     /// At most so many blocks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_runs: Option<u32>,
     /// Blocks that are carried out first and not compared.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<u32>,
     /// Bound on the whole study.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
     /// Bound on one trial.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
     /// Bound on the wait for an idle device.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_wait: Option<String>,
     /// `cold` or `warm`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     /// Whether the contenders of a block stand side by side and take turns, or come one at a time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub side_by_side: Option<bool>,
     /// Time for the turns of a block.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub block_time: Option<String>,
     /// Margin in percent within which two contenders count as the same.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub same_within: Option<f64>,
     /// `null`, `pipe` or `inherit`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// Conditions that decide the exit code, in the notation of [`condition`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gate: Vec<String>,
     /// Style of the terminal output.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub style: Option<String>,
     /// Values that `{NAME}` takes in commands and contenders, one workload or contender each.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, Vec<String>>,
     /// A profile that takes minutes where the study takes hours.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quick: Option<QuickText>,
     /// The loads.
     #[serde(rename = "workload")]
@@ -144,16 +123,15 @@ pub struct StudyText {
 }
 
 /// A validated study with every default filled in.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     /// Name; names the result directory.
     #[serde(deserialize_with = "name::read")]
     pub name: String,
     /// Why the study is made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The publication whose numbers stand beside those that are measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// What differs here from the publication.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -163,7 +141,6 @@ pub struct Study {
     /// Index of the baseline in `contenders`.
     pub baseline: usize,
     /// What of the whole study this one carries out; None for all of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduced: Option<Reduced>,
     /// Whether what this machine lacks is left out instead of refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -176,13 +153,10 @@ pub struct Study {
     /// Whether mkfs and mount may discard.
     pub discard: bool,
     /// How many power cuts are tried of each contender and workload, in trials that are not timed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<u32>,
     /// Name of the user as whom the loads run; the one who runs kurabe when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Seed, when the person chose one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Least number of blocks.
     pub blocks_min: u32,
@@ -191,20 +165,16 @@ pub struct Study {
     /// Warm-up blocks.
     pub warmup_blocks: u32,
     /// Bound on the whole study in ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_ns: Option<u64>,
     /// Bound on one trial in ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ns: Option<u64>,
     /// Bound on the wait for an idle device in ns.
     pub idle_wait_ns_max: u64,
     /// State of the caches when the run begins.
     pub cache: Cache,
     /// Whether the contenders of a block stand side by side, when the person said so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side_by_side: Option<bool>,
     /// Time for the turns of a block in ns, when the person named one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_time_ns: Option<u64>,
     /// Margin within which two contenders count as the same: 0.05 is 5 %.
     pub same_within: f64,

@@ -12,13 +12,6 @@ pub const TOO_WIDE: &str = "too wide to tell";
 /// nothing, neither a direction nor an order of magnitude: its digits would only look like a finding.
 const TELLING_FACTOR_MAX: f64 = 10.0;
 
-/// What [`TOO_WIDE`] means, for a reader who sees it for the first time.
-pub fn too_wide_explained() -> String {
-    format!(
-        "[{TOO_WIDE}]: the interval allows for no difference and spans more than a factor of {TELLING_FACTOR_MAX}, so it tells neither a direction nor an order of magnitude; its ends stand in comparisons.json. A narrow picture says [?]"
-    )
-}
-
 /// Whether an interval of a ratio says anything: it excludes 1, or it spans a factor of at most ten.
 pub fn is_telling(low: f64, high: f64) -> bool {
     low > 1.0 || high < 1.0 || high / low <= TELLING_FACTOR_MAX
@@ -92,6 +85,30 @@ pub fn percent_up(share: f64) -> String {
     let value = share * 100.0;
     let digits = if value < 1.0 { 10.0 } else { 1.0 };
     percent(((value * digits - 1e-9).ceil() / digits).max(0.1) / 100.0)
+}
+
+/// Each value once, in the order in which they first occur.
+pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut known = Vec::new();
+    for value in values {
+        if !known.contains(&value) {
+            known.push(value);
+        }
+    }
+    known
+}
+
+/// What is said alike together, in the order in which it is first said, each with all of whom it is
+/// said.
+pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (said, of) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == said) {
+            Some((_, all)) => all.push(of),
+            None => groups.push((said, vec![of])),
+        }
+    }
+    groups
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use lab::judgement::Result as Measurements;
 use lab::plan::Plan;
 use lab::study::Study;
+use lab::words;
 use report::document::Block;
 use report::table::{Cell, Table, Tone};
 
@@ -46,13 +47,7 @@ pub enum Along {
 /// the lines have several, or some line has none.
 pub fn along(table: &Published) -> Along {
     let contenders = |cells: &mut dyn Iterator<Item = &table::Cell>| {
-        let mut labels: Vec<String> = Vec::new();
-        for reference in cells.flat_map(|cell| &cell.here) {
-            if !labels.contains(&reference.contender) {
-                labels.push(reference.contender.clone());
-            }
-        }
-        labels
+        words::distinct(cells.flat_map(|cell| &cell.here).map(|one| one.contender.clone()))
     };
     let told_apart = |lines: Vec<Vec<String>>| {
         let named: Vec<&Vec<String>> = lines.iter().filter(|line| !line.is_empty()).collect();

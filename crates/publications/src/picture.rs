@@ -224,7 +224,7 @@ fn draw(id: String, title: String, axis: String, bars: &[Bar], workloads: &[Stri
     }
     let mut numbers = Table::new(&["of", "number", "from", "to"]);
     for bar in bars {
-        let end = |end: Option<f64>| end.map_or("-".into(), |end| Cell::number(end, digits(end)));
+        let end = |end: Option<f64>| Cell::maybe(end, digits);
         let (low, high) = bar.ends.unzip();
         let value = Cell::number(bar.value, bar.words.as_str());
         numbers.rows.push(vec![bar.label.as_str().into(), value, end(low), end(high)]);

@@ -158,15 +158,10 @@ fn letter(place: usize) -> String {
 }
 
 fn workload(sources: &[Source], name: &str, options: &ComparisonOptions) -> AcrossWorkload {
-    let mut metrics: Vec<(String, Unit)> = Vec::new();
-    for workload in sources.iter().flat_map(|source| &source.analysis.workloads) {
-        let found = workload.contenders.iter().flat_map(|contender| &contender.metrics);
-        for metric in found.filter(|_| workload.workload == name) {
-            if !metrics.iter().any(|(known, _)| *known == metric.name) {
-                metrics.push((metric.name.clone(), metric.unit));
-            }
-        }
-    }
+    let all = sources.iter().flat_map(|source| &source.analysis.workloads);
+    let all = all.filter(|workload| workload.workload == name);
+    let metrics = all.flat_map(|workload| &workload.contenders).flat_map(|one| &one.metrics);
+    let metrics = text::distinct(metrics.map(|metric| (metric.name.clone(), metric.unit)));
     let metrics = metrics.into_iter().map(|(metric, unit)| {
         let contenders = contenders(sources, name, &metric, unit, options);
         AcrossMetric { name: metric, unit, contenders }
@@ -253,12 +248,7 @@ fn differences(sources: &[Source], names: &[String]) -> Table {
     let facts: Vec<Vec<Fact>> = sources.iter().map(facts_of).collect();
     let heads = std::iter::once("fact".to_string()).chain(names.iter().cloned());
     let mut table = Table { heads: heads.collect(), rows: Vec::new() };
-    let mut known: Vec<&str> = Vec::new();
-    for name in facts.iter().flatten().map(|fact| fact.name.as_str()) {
-        if known.contains(&name) {
-            continue;
-        }
-        known.push(name);
+    for name in text::distinct(facts.iter().flatten().map(|fact| fact.name.as_str())) {
         let same_name = |facts: &'_ Vec<Fact>| facts.iter().position(|fact| fact.name == name);
         let found: Vec<Option<&Fact>> =
             facts.iter().map(|facts| same_name(facts).map(|place| &facts[place])).collect();
@@ -304,7 +294,7 @@ pub fn figure_table(across: &Across<'_>, metric: &AcrossMetric) -> Table {
             table.rows.push(vec![
                 contender.label.as_str().into(),
                 name.as_str().into(),
-                Cell::number(count as f64, count.to_string()),
+                Cell::whole(count as u64),
                 shown,
                 ratio,
                 verdict,
@@ -332,18 +322,14 @@ pub fn cost_table(across: &Across<'_>, workload: &str) -> Table {
                 workload.contenders.iter().find(|entry| entry.label == contender.label)
             });
             let Some(found) = found else { continue };
-            let cell = |value: Option<f64>, words: fn(f64) -> String| match value {
-                Some(value) => Cell::number(value, words(value)),
-                None => "-".into(),
-            };
             table.rows.push(vec![
                 contender.label.as_str().into(),
                 across.names[place].as_str().into(),
-                cell(found.cost.command_cpu_ns, text::time),
-                cell(found.cost.memory_bytes_max, text::bytes),
-                cell(found.cost.device_written_bytes, text::bytes),
-                cell(found.cost.device_flushes, text::count),
-                cell(found.cost.write_amplification, |value| format!("{value:.2}")),
+                Cell::maybe(found.cost.command_cpu_ns, text::time),
+                Cell::maybe(found.cost.memory_bytes_max, text::bytes),
+                Cell::maybe(found.cost.device_written_bytes, text::bytes),
+                Cell::maybe(found.cost.device_flushes, text::count),
+                Cell::maybe(found.cost.write_amplification, |value| format!("{value:.2}")),
             ]);
         }
     }

@@ -144,71 +144,46 @@ fn interval_text(low: f64, high: f64) -> String {
 /// The verdicts on each of several loads, without the numbers, which stand above; loads of which the
 /// same is said stand together.
 fn short_sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    for workload in workloads {
-        let said = short_sentence(workload, plan);
-        match groups.iter_mut().find(|(known, _)| *known == said) {
-            Some((_, names)) => names.push(workload.workload.clone()),
-            None => groups.push((said, vec![workload.workload.clone()])),
-        }
-    }
-    groups.into_iter().map(|(said, names)| format!("{}: {said}", text::list(&names))).collect()
+    let said = workloads.iter().map(|one| (short_sentence(one, plan), one.workload.clone()));
+    let said = text::grouped(said).into_iter();
+    said.map(|(said, names)| format!("{}: {said}", text::list(&names))).collect()
 }
 
 fn short_sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
-    let mut lost = checks::lost(workload);
-    if let Some(why) = nothing_to_compare(workload, plan) {
-        lost.extend(why);
-        return lost.join(" ");
-    }
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    for comparison in by_verdict(workload) {
-        let words = verdict_text(&comparison.verdict);
-        let label = comparison.contender.clone();
-        match groups.iter_mut().find(|(known, _)| *known == words) {
-            Some((_, labels)) => labels.push(label),
-            None => groups.push((words, vec![label])),
-        }
-    }
-    let mut parts: Vec<String> = groups
-        .into_iter()
-        .map(|(words, labels)| {
-            let verb = if labels.len() == 1 { "is" } else { "are" };
-            let article = if words.starts_with("same") { "the " } else { "" };
-            format!("{} {verb} {article}{words}", text::list(&labels))
-        })
-        .collect();
-    parts.extend(without_figure(workload));
-    lost.extend(ended(parts.join(", ")));
-    lost.join(" ")
+    let verdict = |comparison: &Comparison| verdict_text(&comparison.verdict);
+    let part = |labels: &[String], words: &str| {
+        let verb = if labels.len() == 1 { "is" } else { "are" };
+        let article = if words.starts_with("same") { "the " } else { "" };
+        format!("{} {verb} {article}{words}", text::list(labels))
+    };
+    sentence_of(workload, plan, verdict, part, ", ")
 }
 
 /// Who wins, by how much, how sure, of a result of one load.
 pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
-    // Who lost data is said first: whoever is fast without keeping what was written has won nothing.
-    let mut lost = checks::lost(workload);
-    if let Some(why) = nothing_to_compare(workload, plan) {
-        lost.extend(why);
-        return lost.join(" ");
-    }
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    for comparison in by_verdict(workload) {
-        let said = said(comparison);
-        let label = comparison.contender.clone();
-        match groups.iter_mut().find(|(known, _)| *known == said) {
-            Some((_, labels)) => labels.push(label),
-            None => groups.push((said, vec![label])),
-        }
-    }
-    let parts = groups.into_iter().map(|(said, labels)| format!("{} {said}", text::list(&labels)));
-    let parts: Vec<String> = parts.chain(without_figure(workload)).collect();
-    lost.extend(ended(parts.join("; ")));
-    lost.join(" ")
+    let part = |labels: &[String], said: &str| format!("{} {said}", text::list(labels));
+    sentence_of(workload, plan, said, part, "; ")
 }
 
-/// Words as a sentence, where there are any.
-fn ended(words: String) -> Option<String> {
-    (!words.is_empty()).then(|| format!("{words}."))
+/// A sentence of parts: what is said of comparisons, those of which the same is said together. Who
+/// lost data is said first: whoever is fast without keeping what was written has won nothing.
+fn sentence_of(
+    workload: &WorkloadAnalysis,
+    plan: &Plan,
+    said: impl Fn(&Comparison) -> String,
+    part: impl Fn(&[String], &str) -> String,
+    between: &str,
+) -> String {
+    let mut sentences = checks::lost(workload);
+    if let Some(why) = nothing_to_compare(workload, plan) {
+        sentences.extend(why);
+        return sentences.join(" ");
+    }
+    let all = by_verdict(workload).into_iter().map(|one| (said(one), one.contender.clone()));
+    let parts = text::grouped(all).into_iter().map(|(said, labels)| part(&labels, &said));
+    let parts: Vec<String> = parts.chain(without_figure(workload)).collect();
+    sentences.extend((!parts.is_empty()).then(|| format!("{}.", parts.join(between))));
+    sentences.join(" ")
 }
 
 /// Why there is no comparison, which may have been said; None where there is one.
@@ -346,27 +321,23 @@ fn confidence(plan: &Plan) -> &'static str {
 
 /// A warning with the loads that it is about.
 struct Told {
-    rank: usize,
     text: String,
     workloads: Vec<String>,
 }
 
 /// What may change the decision, each once, the gravest first.
 fn told(source: &Source) -> Vec<Told> {
-    let mut all: Vec<Told> = Vec::new();
-    for workload in &source.analysis.workloads {
+    let of = |workload: &WorkloadAnalysis| {
         let grave = workload.warnings.iter().filter(|warning| warning.is_grave());
         let of_lab = grave.map(|warning| (rank(warning), warning_text(source, workload, warning)));
         let notes = notes(workload).into_iter().map(|text| (1, text));
-        for (rank, text) in of_lab.chain(notes) {
-            match all.iter_mut().find(|told| told.text == text) {
-                Some(told) => told.workloads.push(workload.workload.clone()),
-                None => all.push(Told { rank, text, workloads: vec![workload.workload.clone()] }),
-            }
-        }
-    }
-    all.sort_by_key(|told| told.rank);
-    all
+        let all: Vec<(usize, String)> = of_lab.chain(notes).collect();
+        let name = workload.workload.clone();
+        all.into_iter().map(move |told| (told, name.clone()))
+    };
+    let mut all = text::grouped(source.analysis.workloads.iter().flat_map(of));
+    all.sort_by_key(|((rank, _), _)| *rank);
+    all.into_iter().map(|((_, text), workloads)| Told { text, workloads }).collect()
 }
 
 fn rank(warning: &Warning) -> usize {
@@ -456,20 +427,16 @@ pub fn failure_text(record: &Record) -> Option<String> {
 /// What must be known before contenders are compared by the primary metric, each once, with the
 /// contenders whom it concerns where it is not all.
 fn notes(workload: &WorkloadAnalysis) -> Vec<String> {
-    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
-    for contender in &workload.contenders {
-        for note in &contender.notes {
-            match told.iter_mut().find(|(known, _)| known == note) {
-                Some((_, labels)) => labels.push(contender.label.clone()),
-                None => told.push((note, vec![contender.label.clone()])),
-            }
-        }
-    }
     let has_figure = |contender: &&ContenderAnalysis| !contender.metrics.is_empty();
     let all = workload.contenders.iter().filter(has_figure).count();
-    told.into_iter()
+    let of = |one: &ContenderAnalysis| {
+        let label = one.label.clone();
+        one.notes.clone().into_iter().map(move |note| (note, label.clone()))
+    };
+    text::grouped(workload.contenders.iter().flat_map(of))
+        .into_iter()
         .map(|(note, labels)| match labels.len() == all {
-            true => note.to_string(),
+            true => note,
             false => format!("{}: {note}", text::list(&labels)),
         })
         .collect()

@@ -9,7 +9,6 @@ use lab::load::Unit;
 use crate::chart::{Chart, Key};
 use crate::html::slug;
 use crate::source::Source;
-use crate::text;
 
 mod cost;
 mod latency;
@@ -102,9 +101,4 @@ pub fn scale_of(unit: Unit, largest: f64) -> (&'static str, f64) {
 /// What is better of a unit, for the title of an axis.
 pub fn better(unit: Unit) -> &'static str {
     if unit.more_is_better() { "more is better" } else { "less is better" }
-}
-
-/// A figure with its words, for what is said when a point is pointed at.
-pub fn figure(value: f64, unit: Unit) -> String {
-    text::figure(value, unit)
 }

@@ -8,6 +8,9 @@ use crate::document::Block;
 use crate::table::{Cell, Table, Tone};
 use crate::{tables, text};
 
+const WORST_FIRST: [CheckVerdict; 3] =
+    [CheckVerdict::Violated, CheckVerdict::NotTried, CheckVerdict::Held];
+
 /// Whether anything was checked under a load.
 pub fn any(workload: &WorkloadAnalysis) -> bool {
     workload.contenders.iter().any(|contender| !contender.checks.is_empty())
@@ -17,9 +20,8 @@ pub fn any(workload: &WorkloadAnalysis) -> bool {
 pub fn cell(contender: &ContenderAnalysis) -> Cell {
     let checks = &contender.checks;
     let of = |verdict| checks.iter().filter(move |one| one.verdict == verdict);
-    let order = [CheckVerdict::Violated, CheckVerdict::NotTried, CheckVerdict::Held];
-    let words: Vec<String> = order.into_iter().flat_map(of).map(|one| one.words()).collect();
-    match order.into_iter().find(|verdict| of(*verdict).next().is_some()) {
+    let words: Vec<String> = WORST_FIRST.into_iter().flat_map(of).map(|one| one.words()).collect();
+    match WORST_FIRST.into_iter().find(|verdict| of(*verdict).next().is_some()) {
         Some(worst) => Cell::toned(words.join(", "), tone(worst)),
         None => "-".into(),
     }
@@ -27,9 +29,8 @@ pub fn cell(contender: &ContenderAnalysis) -> Cell {
 
 /// The worst verdict of a contender's checks, for a narrow cell; none where nothing was checked.
 pub fn mark(contender: &ContenderAnalysis) -> Option<Cell> {
-    let order = [CheckVerdict::Violated, CheckVerdict::NotTried, CheckVerdict::Held];
     let has = |verdict: &CheckVerdict| contender.checks.iter().any(|one| one.verdict == *verdict);
-    order.into_iter().find(has).map(|verdict| Cell::toned(verdict.words(), tone(verdict)))
+    WORST_FIRST.into_iter().find(has).map(|verdict| Cell::toned(verdict.words(), tone(verdict)))
 }
 
 /// The checks of a load with their evidence; nothing where nothing was checked.
@@ -47,13 +48,8 @@ pub fn blocks(workload: &WorkloadAnalysis, id: String) -> Vec<Block> {
         "first violation",
         "evidence",
     ]);
-    let mut names: Vec<&str> = Vec::new();
-    for one in workload.contenders.iter().flat_map(|contender| &contender.checks) {
-        if !names.contains(&one.check.name.as_str()) {
-            names.push(&one.check.name);
-        }
-    }
-    for name in names {
+    let all = || workload.contenders.iter().flat_map(|contender| &contender.checks);
+    for name in text::distinct(all().map(|one| one.check.name.as_str())) {
         for contender in tables::ranked(workload) {
             let found = contender.checks.iter().find(|one| one.check.name == name);
             let Some(found) = found else { continue };
@@ -76,7 +72,6 @@ pub fn blocks(workload: &WorkloadAnalysis, id: String) -> Vec<Block> {
         Block::heading(3, id, "Checks"),
         Block::table(format!("Checks under {}", workload.workload), table.without_empty_columns()),
     ];
-    let all = || workload.contenders.iter().flat_map(|contender| &contender.checks);
     if all().any(|one| one.bound.is_some()) {
         blocks.push(Block::Text(BOUND_EXPLAINED.into()));
     }
@@ -102,19 +97,14 @@ pub fn lost(workload: &WorkloadAnalysis) -> Vec<String> {
 
 /// What the checks of a load without metrics say: `ext4 and xfs: durability held (0 of 400).`
 pub fn sentence(workload: &WorkloadAnalysis) -> Option<String> {
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     let kept = workload.contenders.iter().filter(|contender| contender.violation().is_none());
-    for contender in kept.filter(|contender| !contender.checks.is_empty()) {
+    let kept = kept.filter(|contender| !contender.checks.is_empty()).map(|contender| {
         let words: Vec<String> = contender.checks.iter().map(|one| one.words()).collect();
-        let (words, label) = (words.join(", "), contender.label.clone());
-        match groups.iter_mut().find(|(known, _)| *known == words) {
-            Some((_, labels)) => labels.push(label),
-            None => groups.push((words, vec![label])),
-        }
-    }
-    let parts =
-        groups.into_iter().map(|(words, labels)| format!("{}: {words}", text::list(&labels)));
-    let parts: Vec<String> = parts.collect();
+        (words.join(", "), contender.label.clone())
+    });
+    let parts = text::grouped(kept).into_iter();
+    let parts: Vec<String> =
+        parts.map(|(words, labels)| format!("{}: {words}", text::list(&labels))).collect();
     (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
 }
 

@@ -1,7 +1,7 @@
 //! What a result cost: CPU, memory, device bytes, flushes, amplification, and what the device did in each phase; a
 //! table of each a workload.
 
-use lab::analysis::{ContenderAnalysis, PhaseDevice, WorkloadAnalysis};
+use lab::analysis::{ContenderAnalysis, PhaseDevice, WorkloadAnalysis, median};
 use lab::load::OVERALL_OPERATION;
 use lab::record::{Phase, Record};
 
@@ -42,10 +42,7 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
         if values.iter().all(Option::is_none) {
             continue;
         }
-        let cells = values.into_iter().map(|value| match value {
-            Some(value) => Cell::number(value, words(value)),
-            None => "-".into(),
-        });
+        let cells = values.into_iter().map(|value| Cell::maybe(value, words));
         table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
     }
     table
@@ -96,12 +93,5 @@ pub fn flushes_per_operation(records: &[&Record]) -> Option<f64> {
         let device = record.run_device().filter(|_| !record.flushes_uncounted)?;
         (operations > 0).then(|| device.flushes as f64 / operations as f64)
     };
-    let mut values: Vec<f64> = records.iter().filter_map(of).collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        length if length % 2 == 1 => Some(values[middle]),
-        _ => Some((values[middle - 1] + values[middle]) / 2.0),
-    }
+    median(records.iter().filter_map(of))
 }

@@ -4,7 +4,7 @@
 use lab::analysis::Analysis;
 use lab::load::{QUANTILES, Unit};
 use lab::plan::Plan;
-use lab::record::{Check, Outcome, Phase, Record, unfinished_block};
+use lab::record::{Outcome, Phase, Record, unfinished_block};
 use serde_json::{Value, json};
 use trust::text;
 
@@ -12,74 +12,87 @@ use crate::answer::answer;
 use crate::details::details;
 use crate::document::{self, Block};
 use crate::source::Source;
+use crate::text::distinct;
 
 /// One line a trial; times in ns, sizes in bytes, as the units in the heads say. The last columns
 /// are the figures of the loads, in the order in which they first occur.
 pub fn csv(records: &[Record]) -> String {
-    let mut heads = vec![
-        "trial".to_string(),
-        "block".into(),
-        "block_whole".into(),
-        "warmup".into(),
-        "workload".into(),
-        "contender".into(),
-        "outcome".into(),
-        "time_ns".into(),
-    ];
-    heads.extend(Phase::ALL.iter().map(|phase| format!("{}_ns", phase.name())));
-    heads.extend(
-        [
-            "command_user_ns",
-            "command_system_ns",
-            "command_memory_bytes_max",
-            "command_storage_written_bytes",
-            "command_write_call_bytes",
-            "device_reads",
-            "device_read_bytes",
-            "device_writes",
-            "device_written_bytes",
-            "device_flushes",
-            "device_discards",
-            "idle_wait_ns",
-        ]
-        .map(str::to_string),
-    );
-    let mut figures: Vec<(String, Unit)> = Vec::new();
-    for metric in records.iter().filter_map(|record| record.load.as_ref()).flat_map(|l| &l.metrics)
-    {
-        if !figures.iter().any(|(known, _)| *known == metric.name) {
-            figures.push((metric.name.clone(), metric.unit));
-        }
-    }
-    heads.extend(figures.iter().map(|(name, unit)| format!("{name}_{}", unit_suffix(*unit))));
-    let mut checks: Vec<&str> = Vec::new();
-    for check in records.iter().flat_map(|record| &record.checks) {
-        if !checks.contains(&check.name.as_str()) {
-            checks.push(&check.name);
-        }
-    }
-    for name in &checks {
-        heads.extend([format!("check {name}_tried"), format!("check {name}_violated")]);
-    }
-    let mut text = line(&heads);
+    let metrics = records.iter().filter_map(|record| record.load.as_ref()).flat_map(|l| &l.metrics);
+    let figures = distinct(metrics.map(|metric| (metric.name.clone(), metric.unit)));
+    let checks = records.iter().flat_map(|record| &record.checks);
+    let checks = distinct(checks.map(|check| check.name.as_str()));
+    let mut lines = Vec::new();
     for record in records {
         let is_whole = unfinished_block(records, &record.workload) != Some(record.block);
-        let mut fields = csv_fields(record, is_whole || record.warmup);
-        for (name, _) in &figures {
+        let mut columns = csv_columns(record, is_whole || record.warmup);
+        for (name, unit) in &figures {
             let metrics = record.load.as_ref().map_or(&[][..], |load| &load.metrics);
             let metric = metrics.iter().find(|metric| metric.name == *name);
-            fields.push(metric.map_or(String::new(), |metric| metric.value.to_string()));
+            let head = format!("{name}_{}", unit_suffix(*unit));
+            columns.push((head, metric.map_or(String::new(), |metric| metric.value.to_string())));
         }
         for name in &checks {
             let check = record.checks.iter().find(|check| check.name == *name);
-            let of = |count: fn(&Check) -> u64| {
-                check.map(count).map_or(String::new(), |n| n.to_string())
+            let mut add = |what: &str, count: Option<u64>| {
+                columns.push((format!("check {name}_{what}"), optional(count)));
             };
-            fields.extend([of(|check| check.tried), of(|check| check.violated)]);
+            add("tried", check.map(|check| check.tried));
+            add("violated", check.map(|check| check.violated));
         }
-        text.push_str(&line(&fields));
+        lines.push(columns);
     }
+    // Of no record there are heads all the same.
+    let none = csv_columns(&Record::default(), true);
+    let heads = lines.first().unwrap_or(&none).iter().map(|(head, _)| head);
+    let mut text = line(heads);
+    lines.iter().for_each(|columns| text.push_str(&line(columns.iter().map(|(_, field)| field))));
     text
+}
+
+fn optional(value: Option<u64>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+/// The columns that every record has, each with its head.
+fn csv_columns(record: &Record, is_whole: bool) -> Vec<(String, String)> {
+    let outcome = match &record.outcome {
+        Outcome::Completed => "completed",
+        Outcome::Failed { .. } => "failed",
+        Outcome::TimedOut { .. } => "timed-out",
+        Outcome::Interrupted { .. } => "interrupted",
+    };
+    let mut columns = vec![
+        ("trial".to_string(), record.trial.to_string()),
+        ("block".into(), record.block.to_string()),
+        ("block_whole".into(), is_whole.to_string()),
+        ("warmup".into(), record.warmup.to_string()),
+        ("workload".into(), record.workload.clone()),
+        ("contender".into(), record.contender.label.clone()),
+        ("outcome".into(), outcome.into()),
+        ("time_ns".into(), optional(record.time_ns())),
+    ];
+    for phase in Phase::ALL {
+        let time_ns = record.phase(*phase).map(|entry| entry.elapsed_ns);
+        columns.push((format!("{}_ns", phase.name()), optional(time_ns)));
+    }
+    let usage = record.command.as_ref();
+    let device = record.run_device();
+    let counts = [
+        ("command_user_ns", usage.map(|usage| usage.user_ns)),
+        ("command_system_ns", usage.map(|usage| usage.system_ns)),
+        ("command_memory_bytes_max", usage.map(|usage| usage.memory_bytes_max)),
+        ("command_storage_written_bytes", usage.and_then(|usage| usage.storage_written_bytes)),
+        ("command_write_call_bytes", usage.and_then(|usage| usage.write_call_bytes)),
+        ("device_reads", device.map(|device| device.reads)),
+        ("device_read_bytes", device.map(|device| device.read_bytes)),
+        ("device_writes", device.map(|device| device.writes)),
+        ("device_written_bytes", device.map(|device| device.written_bytes)),
+        ("device_flushes", device.map(|device| device.flushes)),
+        ("device_discards", device.map(|device| device.discards)),
+        ("idle_wait_ns", record.idle_wait.as_ref().map(|wait| wait.waited_ns)),
+    ];
+    columns.extend(counts.map(|(head, value)| (head.to_string(), optional(value))));
+    columns
 }
 
 fn unit_suffix(unit: Unit) -> &'static str {
@@ -111,7 +124,7 @@ pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
         "p99_99_ns",
         "max_ns",
     ];
-    let mut text = line(&heads.map(str::to_string));
+    let mut text = line(heads);
     let mut any = false;
     for workload in &analysis.workloads {
         for contender in &workload.contenders {
@@ -128,7 +141,7 @@ pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
                     false => latency.at(quantile).to_string(),
                 }));
                 fields.push(latency.max_ns.to_string());
-                text.push_str(&line(&fields));
+                text.push_str(&line(fields));
                 any = true;
             }
         }
@@ -152,14 +165,14 @@ pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
         "low_percent",
         "high_percent",
     ];
-    let mut text = line(&heads.map(str::to_string));
+    let mut text = line(heads);
     let mut any = false;
     for workload in &analysis.workloads {
         for overhead in &workload.overhead {
             for entry in &overhead.cells {
                 let optional =
                     |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.3}"));
-                text.push_str(&line(&[
+                text.push_str(&line([
                     workload.workload.clone(),
                     overhead.contender.clone(),
                     overhead.raw.clone(),
@@ -179,51 +192,10 @@ pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
     any.then_some(text)
 }
 
-fn csv_fields(record: &Record, is_whole: bool) -> Vec<String> {
-    fn optional(value: Option<u64>) -> String {
-        value.map_or(String::new(), |value| value.to_string())
-    }
-    let outcome = match &record.outcome {
-        Outcome::Completed => "completed",
-        Outcome::Failed { .. } => "failed",
-        Outcome::TimedOut { .. } => "timed-out",
-        Outcome::Interrupted { .. } => "interrupted",
-    };
-    let mut fields = vec![
-        record.trial.to_string(),
-        record.block.to_string(),
-        is_whole.to_string(),
-        record.warmup.to_string(),
-        record.workload.clone(),
-        record.contender.label.clone(),
-        outcome.into(),
-        optional(record.time_ns()),
-    ];
-    for phase in Phase::ALL {
-        fields.push(optional(record.phase(*phase).map(|entry| entry.elapsed_ns)));
-    }
-    let usage = record.command.as_ref();
-    let device = record.run_device();
-    fields.extend([
-        optional(usage.map(|usage| usage.user_ns)),
-        optional(usage.map(|usage| usage.system_ns)),
-        optional(usage.map(|usage| usage.memory_bytes_max)),
-        optional(usage.and_then(|usage| usage.storage_written_bytes)),
-        optional(usage.and_then(|usage| usage.write_call_bytes)),
-        optional(device.map(|device| device.reads)),
-        optional(device.map(|device| device.read_bytes)),
-        optional(device.map(|device| device.writes)),
-        optional(device.map(|device| device.written_bytes)),
-        optional(device.map(|device| device.flushes)),
-        optional(device.map(|device| device.discards)),
-        optional(record.idle_wait.as_ref().map(|wait| wait.waited_ns)),
-    ]);
-    fields
-}
-
 /// One line of CSV.
-fn line(fields: &[String]) -> String {
-    let fields: Vec<_> = fields.iter().map(|field| text::csv(field)).collect();
+fn line(fields: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let fields = fields.into_iter().map(|field| text::csv(field.as_ref()).into_owned());
+    let fields: Vec<String> = fields.collect();
     format!("{}\n", fields.join(","))
 }
 
@@ -256,7 +228,7 @@ mod tests {
 
     use lab::contender::Contender;
     use lab::load::{LoadReport, Metric};
-    use lab::record::{CommandUsage, DeviceDelta, IdleWait, PhaseRecord};
+    use lab::record::{Check, CommandUsage, DeviceDelta, IdleWait, PhaseRecord};
     use lab::spec::{Cache, CommandLine, Load, Output, SCHEMA_VERSION, TrialSpec, Workload};
 
     #[test]

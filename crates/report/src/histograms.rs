@@ -72,15 +72,6 @@ impl fmt::Display for HistogramDamage {
     }
 }
 
-/// A point of the curve of percentiles.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct QuantilePoint {
-    /// Share of the operations that took at most `value_ns`, from 0 to 1.
-    pub quantile: f64,
-    /// Latency.
-    pub value_ns: u64,
-}
-
 /// A bucket of a histogram in which something was counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
@@ -103,22 +94,6 @@ impl MergedHistogram {
     /// above it, and never above the maximum.
     pub fn value_at(&self, quantile: f64) -> u64 {
         self.histogram.value_at_quantile(quantile).min(self.max_ns)
-    }
-
-    /// The curve from the least latency to the greatest, ever finer towards quantile 1:
-    /// `points_per_halving` points for each halving of the distance to it. Empty without
-    /// operations.
-    pub fn curve(&self, points_per_halving: u32) -> Vec<QuantilePoint> {
-        if self.histogram.is_empty() {
-            return Vec::new();
-        }
-        self.histogram
-            .iter_quantiles(points_per_halving.clamp(1, 1000))
-            .map(|point| QuantilePoint {
-                quantile: point.quantile_iterated_to(),
-                value_ns: point.value_iterated_to().min(self.max_ns),
-            })
-            .collect()
     }
 
     /// The buckets in which something was counted, in rising order: from these a density is drawn.
@@ -153,15 +128,7 @@ impl Histograms {
             }
         });
         sums.sum_kinds();
-        let merged = sums.sums.into_iter().map(|sum| MergedHistogram {
-            histogram: sum.histogram,
-            workload: sum.workload,
-            contender: sum.contender,
-            operation: sum.operation,
-            trials: sum.trials,
-            max_ns: sum.max_ns,
-        });
-        Histograms { merged: merged.collect(), damage: sums.damage }
+        Histograms { merged: sums.sums, damage: sums.damage }
     }
 
     /// All of them: by workload and contender in the study's order, then by operation in the order
@@ -228,20 +195,10 @@ impl Histograms {
     }
 }
 
-/// A [`MergedHistogram`] on the way.
-struct Sum {
-    workload: String,
-    contender: String,
-    operation: String,
-    trials: usize,
-    max_ns: u64,
-    histogram: Histogram<u64>,
-}
-
 /// What was read of some trials, in the order of their first use.
 #[derive(Default)]
 struct Sums {
-    sums: Vec<Sum>,
+    sums: Vec<MergedHistogram>,
     damage: Vec<HistogramDamage>,
 }
 
@@ -294,10 +251,10 @@ impl Sums {
     }
 
     /// The one of an operation of a trial, which is begun where there is none yet.
-    fn of(&mut self, record: &Record, operation: &str) -> &mut Sum {
-        let known = |sum: &Sum| sum.is_of(record) && sum.operation == operation;
+    fn of(&mut self, record: &Record, operation: &str) -> &mut MergedHistogram {
+        let known = |sum: &MergedHistogram| sum.is_of(record) && sum.operation == operation;
         let place = self.sums.iter().position(known).unwrap_or_else(|| {
-            self.sums.push(Sum {
+            self.sums.push(MergedHistogram {
                 workload: record.workload.clone(),
                 contender: record.contender.label.clone(),
                 operation: operation.to_string(),
@@ -313,7 +270,7 @@ impl Sums {
     /// Adds what was read of later trials.
     fn append(&mut self, later: Sums) {
         for part in later.sums {
-            let alike = |sum: &&mut Sum| {
+            let alike = |sum: &&mut MergedHistogram| {
                 sum.workload == part.workload
                     && sum.contender == part.contender
                     && sum.operation == part.operation
@@ -348,7 +305,7 @@ impl Sums {
     }
 }
 
-impl Sum {
+impl MergedHistogram {
     fn is_of(&self, record: &Record) -> bool {
         self.workload == record.workload && self.contender == record.contender.label
     }

@@ -131,15 +131,10 @@ pub fn sentence(sessions: &[Session<'_>]) -> Option<String> {
 
 /// The kernels of the sessions, each once, in their order.
 pub fn kernels(sessions: &[Session<'_>]) -> Option<String> {
-    let mut found: Vec<String> = Vec::new();
-    for facts in sessions.iter().filter_map(|session| session.facts) {
-        let Some(kernel) = facts.pointer("/machine/kernel").and_then(Value::as_str) else {
-            continue;
-        };
-        let kernel = format!("Linux {}", kernel.split(' ').next().unwrap_or(kernel));
-        if !found.contains(&kernel) {
-            found.push(kernel);
-        }
-    }
+    let facts = sessions.iter().filter_map(|session| session.facts);
+    let kernels = facts.filter_map(|facts| facts.pointer("/machine/kernel")?.as_str());
+    let found = text::distinct(
+        kernels.map(|kernel| format!("Linux {}", kernel.split(' ').next().unwrap_or(kernel))),
+    );
     (!found.is_empty()).then(|| text::list(&found))
 }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::chart::{Axis, Chart, Guide, Mark, Point, Series};
+use crate::chart::{Chart, Guide, Mark, Point, Series};
 use crate::text::escape;
 
 mod legend;
@@ -562,10 +562,4 @@ fn symbol(style: usize, x: f64, y: f64, radius: f64) -> String {
         let _ = write!(path, "{letter}{:.1} {:.1}", x + across * radius, y + down * radius);
     }
     path + "Z"
-}
-
-/// Whether a chart's axes can be drawn at all; an empty one is not shown.
-pub fn is_drawable(axis: &Axis) -> bool {
-    let (low, high) = axis.range;
-    low.is_finite() && high.is_finite() && low != high && (!axis.logarithmic || low > 0.0)
 }

@@ -127,6 +127,16 @@ impl Cell {
         Cell { text: text.into(), tone: Tone::Plain, value: Some(value) }
     }
 
+    /// A cell that shows a number where there is one.
+    pub fn maybe(value: Option<f64>, words: impl FnOnce(f64) -> String) -> Cell {
+        Cell::from(value.map_or_else(|| "-".to_string(), words)).valued(value)
+    }
+
+    /// A cell that shows a whole number.
+    pub fn whole(value: u64) -> Cell {
+        Cell::number(value as f64, value.to_string())
+    }
+
     /// The cell with a number behind its text.
     pub fn valued(self, value: Option<f64>) -> Cell {
         Cell { value, ..self }

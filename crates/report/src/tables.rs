@@ -40,14 +40,11 @@ pub fn unchanged(workload: &WorkloadAnalysis) -> Option<Table> {
     let mut table = Table::new(&["contender", "written", "flushes", "amplification"]);
     for contender in ranked(workload) {
         let cost = &contender.cost;
-        let cell = |value: Option<f64>, text: fn(f64) -> String| {
-            Cell::from(value.map_or("-".to_string(), text)).valued(value)
-        };
         table.rows.push(vec![
             contender.label.as_str().into(),
-            cell(cost.device_written_bytes, text::bytes),
-            cell(cost.device_flushes, text::count),
-            cell(cost.write_amplification, |value| format!("{value:.2}")),
+            Cell::maybe(cost.device_written_bytes, text::bytes),
+            Cell::maybe(cost.device_flushes, text::count),
+            Cell::maybe(cost.write_amplification, |value| format!("{value:.2}")),
         ]);
     }
     Some(table.without_empty_columns())
@@ -101,12 +98,8 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let mut heads = vec!["metric".to_string()];
     heads.extend(plan.study.contenders.iter().map(|contender| contender.label.clone()));
     let mut table = Table { heads, rows: Vec::new() };
-    let mut names: Vec<&str> = Vec::new();
-    for metric in workload.contenders.iter().flat_map(|contender| &contender.metrics) {
-        if !names.contains(&metric.name.as_str()) {
-            names.push(&metric.name);
-        }
-    }
+    let all = workload.contenders.iter().flat_map(|contender| &contender.metrics);
+    let names = text::distinct(all.map(|metric| metric.name.as_str()));
     if names.len() < 2 {
         return table;
     }
@@ -161,7 +154,8 @@ pub fn latencies(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         "max",
         "MiB/s",
     ]);
-    let kinds = latency_kinds(workload);
+    let all = workload.contenders.iter().flat_map(|contender| &contender.latencies);
+    let kinds = text::distinct(all.map(|latency| latency.operation.as_str()));
     if kinds.len() > LATENCY_KINDS_MAX {
         return table;
     }
@@ -215,16 +209,6 @@ fn has_queue(load: &Load, kind: &str) -> bool {
             .and_then(|text| text.as_str())
             .is_some_and(|text| text.contains("iodepth")),
     }
-}
-
-fn latency_kinds(workload: &WorkloadAnalysis) -> Vec<&str> {
-    let mut kinds: Vec<&str> = Vec::new();
-    for latency in workload.contenders.iter().flat_map(|contender| &contender.latencies) {
-        if !kinds.contains(&latency.operation.as_str()) {
-            kinds.push(&latency.operation);
-        }
-    }
-    kinds
 }
 
 /// How the trials are put together in [`latencies`].
@@ -329,24 +313,12 @@ pub fn tone_of(verdict: &Verdict) -> Tone {
 
 /// The table of phases: medians, one row a contender.
 pub fn phases(workload: &WorkloadAnalysis) -> Table {
-    const SHOWN: &[Phase] = &[
-        Phase::Mkfs,
-        Phase::Mount,
-        Phase::Setup,
-        Phase::Layout,
-        Phase::Settle,
-        Phase::Run,
-        Phase::Verify,
-        Phase::Sync,
-        Phase::Unmount,
-        Phase::Check,
-    ];
     let mut heads = vec!["phases"];
-    heads.extend(SHOWN.iter().map(|phase| phase.name()));
+    heads.extend(Phase::ALL.iter().map(|phase| phase.name()));
     let mut table = Table::new(&heads);
     for contender in ranked(workload) {
         let mut row: Vec<Cell> = vec![contender.label.as_str().into()];
-        for phase in SHOWN {
+        for phase in Phase::ALL {
             let entry = contender.phases.iter().find(|(entry, _)| entry == phase);
             row.push(entry.map_or("-".into(), |(_, ns)| Cell::from(text::time(*ns))));
         }
@@ -421,10 +393,6 @@ pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
         "began",
     ]);
     for record in source.records.iter().filter(|record| record.workload == workload.workload) {
-        let cell = |value: Option<f64>, text: fn(f64) -> String| match value {
-            Some(value) => Cell::number(value, text(value)),
-            None => "-".into(),
-        };
         let phase = |phase| record.phase(phase).map(|entry| entry.elapsed_ns as f64);
         let device = record.run_device();
         let (outcome, tone) = match &record.outcome {
@@ -448,16 +416,16 @@ pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
         let cpu_ns = usage.map(|usage| usage.user_ns.saturating_add(usage.system_ns) as f64);
         let flushes = device.filter(|_| !record.flushes_uncounted);
         table.rows.push(vec![
-            Cell::number(f64::from(record.trial), record.trial.to_string()),
-            Cell::number(f64::from(record.block + 1), (record.block + 1).to_string()),
+            Cell::whole(record.trial.into()),
+            Cell::whole((record.block + 1).into()),
             record.contender.label.as_str().into(),
             Cell::toned(outcome, tone),
             figure.unwrap_or_else(|| "-".into()),
-            cell(phase(Phase::Run), text::time),
-            cell(phase(Phase::Sync), text::time),
-            cell(cpu_ns, text::time),
-            cell(device.map(|device| device.written_bytes as f64), text::bytes),
-            cell(flushes.map(|device| device.flushes as f64), text::count),
+            Cell::maybe(phase(Phase::Run), text::time),
+            Cell::maybe(phase(Phase::Sync), text::time),
+            Cell::maybe(cpu_ns, text::time),
+            Cell::maybe(device.map(|device| device.written_bytes as f64), text::bytes),
+            Cell::maybe(flushes.map(|device| device.flushes as f64), text::count),
             text::clock(record.started_unix_ns).into(),
         ]);
     }

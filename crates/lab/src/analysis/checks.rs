@@ -2,6 +2,7 @@
 //! was not finished too: what was lost there was lost.
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::WorkloadAnalysis;
 use super::samples::Samples;
@@ -11,6 +12,7 @@ use crate::statistics;
 use crate::words::{list, share_text, thousands};
 
 /// What the trials of one contender say of one check.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckAnalysis {
     /// All tries and violations together, with the first violation in the order of the trials.
@@ -22,7 +24,6 @@ pub struct CheckAnalysis {
     pub verdict: CheckVerdict,
     /// Where it held each time: the greatest share of violations that is still believable
     /// ([`statistics::none_of`]).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<f64>,
 }
 

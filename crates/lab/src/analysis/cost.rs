@@ -1,46 +1,37 @@
 //! What a contender's trials cost, in medians, and what its write amplification divides by.
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::median;
 use super::samples::Samples;
 use crate::record::{DeviceDelta, Phase, Record};
 
 /// Medians over the completed trials; what was not measured is absent.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Cost {
     /// CPU time of the command, its children and a user-space file system's daemon, in ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_cpu_ns: Option<f64>,
     /// CPU time of the whole machine during run and sync, in ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_cpu_ns: Option<f64>,
     /// Resident set of the largest process, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_max: Option<f64>,
     /// Bytes that the device read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_read_bytes: Option<f64>,
     /// Bytes that the device wrote.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_written_bytes: Option<f64>,
     /// Write requests of the device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_writes: Option<f64>,
     /// Flush requests of the device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_flushes: Option<f64>,
     /// Bytes that the command wrote, as `amplification_basis` counts them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_written_bytes: Option<f64>,
     /// Bytes that the device wrote for each byte that the command wrote.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_amplification: Option<f64>,
     /// What `command_written_bytes` counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amplification_basis: Option<AmplificationBasis>,
     /// Bytes of space that the run took from the file system.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space_taken_bytes: Option<f64>,
 }
 

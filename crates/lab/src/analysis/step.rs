@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::primary::{others, primary};
 use super::samples::{Samples, blocks_reached};
-use super::workload_decision;
 use crate::condition::{self, Outcome as Answer};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
-use crate::statistics::{self, Decision, Interval, Slow};
+use crate::statistics::{self, Interval, Slow, TIGHT};
 
 /// Which trials the next block needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,13 +43,21 @@ pub fn next_step(plan: &Plan, records: &[Record], block: u32) -> NextStep {
     if block < rule.min_blocks || block >= rule.max_blocks {
         return all(block < rule.min_blocks);
     }
-    // A rule of widths, or a baseline alone: a workload goes on whole or not at all.
-    if rule.first_look.is_none() || contenders == 1 {
+    // Whoever stands alone goes on until its own mean is known. What never succeeds is not waited
+    // for.
+    if contenders == 1 {
         let goes_on = |workload| {
-            let decision = workload_decision(plan, records, workload, block);
-            vec![matches!(decision, Decision::Continue { .. }); contenders]
+            let samples = Samples::new(plan, records, workload, block as usize);
+            let metric = samples.metrics().into_iter().next();
+            let costs = metric.map(|(name, unit)| samples.costs(0, &name, unit));
+            let values: Vec<f64> = costs.into_iter().flatten().flatten().collect();
+            vec![!values.is_empty() && !statistics::is_tight(&values)]
         };
         return NextStep { wanted: (0..workloads).map(goes_on).collect() };
+    }
+    // Nobody may look before the end at what was not made for it.
+    if rule.first_look.is_none() {
+        return all(true);
     }
     let open = open(plan, records, |_| block as usize);
     let mut step = all(false);
@@ -114,7 +121,7 @@ fn is_answered(plan: &Plan, label: &str, compared: &statistics::Comparison) -> b
 
 /// The half width at which a ratio is known closely enough whatever it is, as a logarithm.
 fn tight(plan: &Plan) -> f64 {
-    plan.stop_rule.relative_half_width.min(plan.study.same_within).ln_1p()
+    TIGHT.min(plan.study.same_within).ln_1p()
 }
 
 /// What is open, and how much more it is likely to take.

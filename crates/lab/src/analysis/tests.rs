@@ -3,7 +3,7 @@
 use super::*;
 use crate::fixture::{self, MILLISECOND_NS, fail, plan, records, run_of};
 use crate::load::{LoadReport, Metric};
-use crate::record::{IdleWait, Outcome, PhaseRecord, Space};
+use crate::record::{IdleWait, Outcome, PhaseRecord, Space, TIME_METRIC};
 use crate::warning::MetricOf;
 
 /// Six blocks of about 100 ms and of about twice as much, without anything to warn of.
@@ -672,7 +672,7 @@ fn figures_that_no_clock_made_are_left_out_rather_than_a_panic() {
     records[3].phases.clear();
     let found = analysed(&plan, &records);
     assert_eq!(found.comparisons[0].blocks, 4);
-    workload_decision(&plan, &records, 0, 6);
+    next_step(&plan, &records, 6);
 }
 
 /// The order of trials that take turns is another one in each round, and theirs in the plan is only

@@ -7,7 +7,7 @@ use super::{Comparison, ContenderAnalysis, Samples, median};
 use crate::plan::Plan;
 use crate::record::{CommandUsage, GuestFacts, Outcome, Phase, Record};
 use crate::spec::Cache;
-use crate::statistics::{self, FirstBlockKind, OrderEffect, Slow};
+use crate::statistics::{self, OrderEffect, Slow};
 use crate::warning::{MetricOf, Warning};
 
 /// Below this median a trial is mostly the start of the command.
@@ -146,23 +146,15 @@ fn of_contender(
     let values_only: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
     // Where the first block's trial failed, the first that is left is like the others.
     if records.first().is_some_and(|record| record.block == 0)
-        && let Ok(Some(first)) = statistics::first_block(&values_only)
+        && let Some(ratio) = statistics::odd_first_block(&values_only)
     {
-        let (contender, metric, ratio) = (label(), metric(), first.ratio);
-        match (first.kind, metric.unit.more_is_better()) {
-            (FirstBlockKind::Alike, _) => (),
-            (FirstBlockKind::Larger, false) | (FirstBlockKind::Smaller, true) => {
-                warnings.push(Warning::SlowFirstBlock { contender, metric, ratio });
-            }
-            (FirstBlockKind::Larger, true) | (FirstBlockKind::Smaller, false) => {
-                warnings.push(Warning::FastFirstBlock { contender, metric, ratio });
-            }
-        }
+        let (contender, metric) = (label(), metric());
+        warnings.push(match (ratio > 1.0) == metric.unit.more_is_better() {
+            true => Warning::FastFirstBlock { contender, metric, ratio },
+            false => Warning::SlowFirstBlock { contender, metric, ratio },
+        });
     }
-    if let Ok(Some(drift)) = statistics::drift(&values_only)
-        && drift.warning
-    {
-        let change = drift.change_total;
+    if let Some(change) = statistics::drift(&values_only) {
         warnings.push(Warning::Drift { contender: label(), metric: metric(), change });
     }
     if !summary.outliers.is_empty() && summary.median > 0.0 {

@@ -345,12 +345,7 @@ fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
         .zip(corrected)
         .map(|((member, test), corrected)| {
             let interval = member.location.zip(corrected).map(|(found, corrected)| {
-                let half_width = found.half_width(corrected.level);
-                Interval {
-                    low: (found.estimate - half_width).exp(),
-                    high: (found.estimate + half_width).exp(),
-                    confidence: 1.0 - corrected.alpha,
-                }
+                corrected.around(found.estimate, found.half_width(corrected.level))
             });
             // What two modes have in common is no finding about either.
             let verdict = match verdict(interval.as_ref(), options) {
@@ -410,6 +405,17 @@ pub(super) struct Corrected {
     pub level: f64,
     /// Adjusted p value.
     pub p_adjusted: f64,
+}
+
+impl Corrected {
+    /// The interval of a ratio with this half width, both as logarithms.
+    pub fn around(&self, estimate: f64, half_width: f64) -> Interval {
+        Interval {
+            low: (estimate - half_width).exp(),
+            high: (estimate + half_width).exp(),
+            confidence: 1.0 - self.alpha,
+        }
+    }
 }
 
 /// Holm's step-down procedure: of m hypotheses that stand, each is tested at alpha / m; those that

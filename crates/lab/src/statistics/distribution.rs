@@ -48,21 +48,26 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     fraction
 }
 
+/// The regularised incomplete beta function I_x(a, b), of x and 1 - x, with ln B(a, b).
+fn incomplete_beta((a, b): (f64, f64), (x, complement): (f64, f64), log_beta: f64) -> f64 {
+    if x <= 0.0 || complement <= 0.0 {
+        return if x <= 0.0 { 0.0 } else { 1.0 };
+    }
+    let front = (a * x.ln() + b * complement.ln() - log_beta).exp();
+    // Each of the two fractions converges fast on its own side only.
+    if x < (a + 1.0) / (a + b + 2.0) {
+        front * beta_fraction(a, b, x) / a
+    } else {
+        1.0 - front * beta_fraction(b, a, complement) / b
+    }
+}
+
 /// The probability that Fisher's F with these degrees of freedom exceeds `f`: I_x(d / 2, n / 2) at
 /// x = d / (d + n f), n of the numerator and d of the denominator.
 pub(super) fn fisher_tail(f: f64, numerator: f64, denominator: f64) -> f64 {
     let (a, b) = (denominator / 2.0, numerator / 2.0);
     let x = denominator / (denominator + numerator * f);
-    if !(x > 0.0 && x < 1.0) {
-        return if x >= 1.0 { 1.0 } else { 0.0 };
-    }
-    let log_beta = ln_gamma(a) + ln_gamma(b) - ln_gamma(a + b);
-    let front = (a * x.ln() + b * (-x).ln_1p() - log_beta).exp();
-    if x < (a + 1.0) / (a + b + 2.0) {
-        front * beta_fraction(a, b, x) / a
-    } else {
-        1.0 - front * beta_fraction(b, a, 1.0 - x) / b
-    }
+    incomplete_beta((a, b), (x, 1.0 - x), ln_gamma(a) + ln_gamma(b) - ln_gamma(a + b))
 }
 
 /// Student's t distribution with a number of degrees of freedom.
@@ -87,20 +92,10 @@ impl Student {
         let (a, b) = (self.degrees_of_freedom / 2.0, 0.5);
         let square = t * t;
         let x = self.degrees_of_freedom / (self.degrees_of_freedom + square);
-        let complement = square / (self.degrees_of_freedom + square);
-        if x <= 0.0 || t.is_infinite() {
-            return 0.0;
-        }
-        if complement <= 0.0 {
-            return 1.0;
-        }
-        let front = (a * x.ln() + b * complement.ln() - self.log_beta).exp();
-        // Each of the two fractions converges fast on its own side only.
-        if x < (a + 1.0) / (a + b + 2.0) {
-            front * beta_fraction(a, b, x) / a
-        } else {
-            1.0 - front * beta_fraction(b, a, complement) / b
-        }
+        // Where the square has no value, its share is all there is.
+        let complement =
+            if t.is_infinite() { 1.0 } else { square / (self.degrees_of_freedom + square) };
+        incomplete_beta((a, b), (x, complement), self.log_beta)
     }
 
     /// The density at `t`, of both sides together.

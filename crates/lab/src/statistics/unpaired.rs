@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::compare::{ComparisonOptions, Interval, Test, Verdict, holm, verdict};
-use super::distribution::Student;
+use super::location::Location;
 use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, check_samples};
 
 /// What the statistics say of a later sample against an earlier one.
@@ -32,21 +32,12 @@ pub struct UnpairedComparison {
     pub verdict: Verdict,
 }
 
-/// The difference of two means of logarithms, and how sure it is.
+/// The difference of two means of logarithms, and how sure it is: by Welch, where each sample has a
+/// scatter of its own, and by Student, where both have the same.
 #[derive(Debug, Clone, Copy)]
 struct Difference {
-    estimate: f64,
-    /// By Welch: each sample has a scatter of its own.
-    separate: Scatter,
-    /// By Student: both have the same.
-    pooled: Scatter,
-}
-
-/// The scale of an error and the degrees of freedom of the t distribution that belongs to it.
-#[derive(Debug, Clone, Copy)]
-struct Scatter {
-    standard_error: f64,
-    degrees_of_freedom: f64,
+    separate: Location,
+    pooled: Location,
 }
 
 /// Compares each later sample with its earlier one, all of them as one family: the chance of *any*
@@ -83,17 +74,12 @@ pub fn compare_unpaired_family<S: AsRef<[f64]>>(
     Ok(comparisons
         .map(|((((before, after), found), test), corrected)| {
             let interval = found.zip(corrected).map(|(found, corrected)| {
-                let half_width = found.half_width(corrected.level);
-                Interval {
-                    low: (found.estimate - half_width).exp(),
-                    high: (found.estimate + half_width).exp(),
-                    confidence: 1.0 - corrected.alpha,
-                }
+                corrected.around(found.separate.estimate, found.half_width(corrected.level))
             });
             UnpairedComparison {
                 count_before: before.as_ref().len(),
                 count_after: after.as_ref().len(),
-                ratio: found.map(|found| found.estimate.exp()),
+                ratio: found.map(|found| found.separate.estimate.exp()),
                 interval,
                 p_value: test.map(|test| test.p_value),
                 p_adjusted: corrected.map(|corrected| corrected.p_adjusted),
@@ -122,14 +108,15 @@ fn difference(before: &[f64], after: &[f64]) -> Option<Difference> {
     let separate_freedom = if parts > 0.0 { square.powi(2) / parts } else { 1.0 };
     let pooled_freedom = (first.count + second.count - 2.0).max(1.0);
     let variance = (first.squares + second.squares) / pooled_freedom;
-    let scatter = |square: f64, degrees_of_freedom: f64| Scatter {
+    let with_error = |square: f64, degrees_of_freedom: f64| Location {
+        estimate: second.mean - first.mean,
         standard_error: square.sqrt(),
         degrees_of_freedom: degrees_of_freedom.max(1.0),
+        trimmed_per_side: 0,
     };
     Some(Difference {
-        estimate: second.mean - first.mean,
-        separate: scatter(square, separate_freedom),
-        pooled: scatter(variance * (1.0 / first.count + 1.0 / second.count), pooled_freedom),
+        separate: with_error(square, separate_freedom),
+        pooled: with_error(variance * (1.0 / first.count + 1.0 / second.count), pooled_freedom),
     })
 }
 
@@ -162,26 +149,7 @@ impl Difference {
     }
 
     fn p_value(&self) -> f64 {
-        self.separate.p_value(self.estimate).max(self.pooled.p_value(self.estimate))
-    }
-}
-
-impl Scatter {
-    fn half_width(&self, alpha: f64) -> f64 {
-        if self.standard_error == 0.0 {
-            return 0.0;
-        }
-        Student::new(self.degrees_of_freedom).quantile(alpha) * self.standard_error
-    }
-
-    fn p_value(&self, estimate: f64) -> f64 {
-        if estimate == 0.0 {
-            1.0
-        } else if self.standard_error == 0.0 {
-            0.0
-        } else {
-            Student::new(self.degrees_of_freedom).two_sided((estimate / self.standard_error).abs())
-        }
+        self.separate.p_value().max(self.pooled.p_value())
     }
 }
 
@@ -202,7 +170,7 @@ mod tests {
         // error is 1/3 + 5/3 = 2 on 4 / (1/18 + 25/27) = 216/53 degrees of freedom.
         let found = difference(&[0.0, 1.0, 2.0].map(f64::exp), &[3.0, 5.0, 7.0, 9.0].map(f64::exp))
             .unwrap();
-        assert!((found.estimate - 5.0).abs() < 1e-12);
+        assert!((found.separate.estimate - 5.0).abs() < 1e-12);
         assert!((found.separate.standard_error - 2f64.sqrt()).abs() < 1e-12);
         assert!((found.separate.degrees_of_freedom - 216.0 / 53.0).abs() < 1e-9);
         // Pooled: (2 + 20) / 5 of variance, times 1/3 + 1/4.

@@ -3,44 +3,36 @@
 //! Both change the study as written, so that what is printed, stored and carried out is one text.
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 use vocabulary::kind::Kinds;
 
 use super::{StudyError, StudyText, error};
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 
 /// What a quick profile changes of its study. The field names are keys of the study file.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct QuickText {
     /// The device.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Exactly so many blocks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
     /// At least so many blocks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_runs: Option<u32>,
     /// At most so many blocks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_runs: Option<u32>,
     /// Blocks that are carried out first and not compared.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<u32>,
     /// Bound on the whole study.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
     /// Bound on one trial.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
     /// Bound on the wait for an idle device.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_wait: Option<String>,
     /// Time for the turns of a block.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub block_time: Option<String>,
     /// Factor on every load, as `--scale`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
 }
 

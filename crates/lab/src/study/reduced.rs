@@ -4,6 +4,7 @@
 //! never written by hand, so that it cannot say something else than what ran.
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use vocabulary::kind::Kinds;
 use vocabulary::words::share_text;
@@ -11,9 +12,10 @@ use vocabulary::words::share_text;
 use super::Study;
 use crate::load::Load;
 use crate::name;
-use crate::words::list;
+use crate::words::{grouped, list};
 
 /// What was carried out in the place of the whole study.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reduced {
     /// Whether the study's quick profile was taken; else a factor was.
@@ -21,7 +23,6 @@ pub struct Reduced {
     /// What carries all of it out: `--full runs it all`.
     pub remedy: String,
     /// The whole study's device, where it is another.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The loads of which another amount was done, or in whose place another was.
     pub loads: Vec<ReducedLoad>,
@@ -38,15 +39,14 @@ pub struct ReducedLoad {
 }
 
 /// One measure of a load, or that it is another one.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// What is meant: `the counted time`.
     pub what: String,
     /// Here over that of the whole study; absent where the two cannot be compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
     /// Both amounts, `3 s of 600 s`, where they are more than the share.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amounts: Option<String>,
 }
 
@@ -81,17 +81,13 @@ impl Reduced {
     /// The loads of `study` with their shares, those with equal ones together:
     /// `dbench and replay: 0.5 % of the counted time (3 s of 600 s)`.
     pub fn shares(&self, study: &Study) -> String {
-        let mut alike: Vec<(String, Vec<String>)> = Vec::new();
-        for workload in &study.workloads {
+        let alike = grouped(study.workloads.iter().map(|workload| {
             let load = self.loads.iter().find(|load| load.workload == workload.name);
             let words = load.map_or("all of it".to_string(), |load| {
                 list(&load.parts.iter().map(Part::words).collect::<Vec<_>>())
             });
-            match alike.iter_mut().find(|(known, _)| *known == words) {
-                Some((_, names)) => names.push(workload.name.clone()),
-                None => alike.push((words, vec![workload.name.clone()])),
-            }
-        }
+            (words, workload.name.clone())
+        }));
         match alike.as_slice() {
             [(words, _)] => words.clone(),
             _ => alike

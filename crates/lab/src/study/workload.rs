@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 use vocabulary::kind::{Key, Keys, Kind, Kinds, Role, Written};
 
 use super::{StudyError, error};
@@ -16,42 +17,34 @@ use crate::contender::nearest;
 use crate::spec::{CommandLine, Load, Workload};
 
 /// A workload as written.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct WorkloadText {
     /// Name in tables; the command's text by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Why this load is in the study.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// A line for the shell, or a list of words that is executed as it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandText>,
     /// The keys of another load.
     #[serde(flatten)]
     pub load: Keys,
     /// Shell for the lines of this workload (`sh` by default); `none` splits them into words and
     /// starts them without a shell.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
     /// Run once a trial in the mounted directory, before caches are dropped.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub setup: Option<CommandText>,
     /// Run right before the measured run, after caches were dropped.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub prepare: Option<CommandText>,
     /// Run after the run and its sync.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<CommandText>,
     /// Says, after a power cut, whether what the load acknowledged is there.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<CommandText>,
     /// Whether another exit code than 0 still counts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_failure: bool,
     /// The load's keys that the study's quick profile changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quick: Option<Keys>,
 }
 

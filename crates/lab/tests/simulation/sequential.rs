@@ -3,7 +3,8 @@
 
 use lab::plan::Plan;
 use lab::statistics::{
-    Comparison, ComparisonOptions, Group, Slow, StopRule, Turn, compare_families, order, wander,
+    Comparison, ComparisonOptions, Group, Slow, StopRule, TIGHT, Turn, compare_families, order,
+    wander,
 };
 use lab::study::{CommandText, StudyText, WorkloadText};
 
@@ -137,7 +138,7 @@ impl Studies {
             compared = compare_families(&[group], &self.options)
                 .expect("simulated samples are positive")
                 .remove(0);
-            let tight = self.rule.relative_half_width.min(self.options.same_within).ln_1p();
+            let tight = TIGHT.min(self.options.same_within).ln_1p();
             for (own, one) in compared.iter().enumerate() {
                 let is_tight = one.interval.is_some_and(|i| (i.high / i.low).ln() / 2.0 <= tight)
                     && !one.slow.iter().any(Slow::is_mode);

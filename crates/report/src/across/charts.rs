@@ -52,9 +52,7 @@ fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
                 2 => contender.label.clone(),
                 _ => format!("{} · {name}", contender.label),
             });
-            let number = |value: Option<f64>| {
-                value.map_or("-".into(), |value| Cell::number(value, text::ratio(value)))
-            };
+            let number = |value: Option<f64>| Cell::maybe(value, text::ratio);
             numbers.rows.push(vec![
                 contender.label.as_str().into(),
                 name.as_str().into(),
@@ -75,24 +73,19 @@ fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
     let margin = 1.0 + across.sources[0].plan.study.same_within;
     let labels: Vec<&str> = rows.iter().map(String::as_str).collect();
     Some(Chart {
-        id,
-        title: format!("{}: ratio to {before}", metric.name),
         says: format!(
             "Each contender against itself in {before}, with its interval; not interleaved, so a change of the machine is in it."
         ),
-        x,
-        y: Axis::rows(&labels),
         height: 84 + 34 * rows.len() as u32,
         keys: keys(across),
         legend: across.names.len() > 2,
-        folded: false,
         series,
         guides: vec![
             Guide::Band { from: margin.recip(), to: margin },
             Guide::Line { x: 1.0, text: format!("{before} = 1") },
         ],
-        signs: Vec::new(),
         numbers,
+        ..Chart::new(id, format!("{}: ratio to {before}", metric.name), x, Axis::rows(&labels))
     })
 }
 
@@ -119,7 +112,7 @@ fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
                 numbers.rows.push(vec![
                     contender.label.as_str().into(),
                     name.as_str().into(),
-                    Cell::number(place as f64 + 1.0, (place + 1).to_string()),
+                    Cell::whole(place as u64 + 1),
                     Cell::number(*value, words),
                 ]);
             }
@@ -145,21 +138,19 @@ fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
     }
     let labels: Vec<&str> = rows.iter().map(String::as_str).collect();
     (!rows.is_empty()).then(|| Chart {
-        id,
-        title: format!("{}: every trial", metric.name),
         says: "Every completed trial a dot, with the median and its interval.".into(),
-        x: Axis::from_zero(
-            format!("{}, {unit_name} ({})", metric.name, better(metric.unit)),
-            all.map(|value| value / size),
-        ),
-        y: Axis::rows(&labels),
         height: 84 + 40 * rows.len() as u32,
         keys: keys(across),
-        legend: true,
-        folded: false,
         series,
-        guides: Vec::new(),
-        signs: Vec::new(),
         numbers,
+        ..Chart::new(
+            id,
+            format!("{}: every trial", metric.name),
+            Axis::from_zero(
+                format!("{}, {unit_name} ({})", metric.name, better(metric.unit)),
+                all.map(|value| value / size),
+            ),
+            Axis::rows(&labels),
+        )
     })
 }

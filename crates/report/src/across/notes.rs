@@ -99,13 +99,7 @@ fn proofs<'a>(source: &'a Source, workload: &str, label: &str) -> Vec<&'a str> {
 fn unmatched(sources: &[Source], names: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut look = |kind: &str, of: &dyn Fn(&Source) -> Vec<String>| {
-        let mut known: Vec<String> = Vec::new();
-        for entry in sources.iter().flat_map(of) {
-            if !known.contains(&entry) {
-                known.push(entry);
-            }
-        }
-        for entry in known {
+        for entry in text::distinct(sources.iter().flat_map(of)) {
             let has = |source: &Source| of(source).contains(&entry);
             let without: Vec<String> = sources
                 .iter()

@@ -68,18 +68,17 @@ fn bars(
         rows.iter().map(|(row, value)| format!("{} {}", name(*row), label(*value))).collect();
     let labels: Vec<&str> = rows.iter().map(|(row, _)| name(*row)).collect();
     Some(Chart {
-        id: view.id(id),
-        title: title.into(),
         says: format!("Medians of {title}: {}.", text::list(&said)),
-        x: Axis::from_zero(title, rows.iter().map(|(_, value)| *value)),
-        y: Axis::rows(&labels),
         height: 84 + 32 * rows.len() as u32,
         keys: view.keys(),
         legend: false,
-        folded: false,
         series,
-        guides: Vec::new(),
-        signs: Vec::new(),
         numbers,
+        ..Chart::new(
+            view.id(id),
+            title.into(),
+            Axis::from_zero(title, rows.iter().map(|(_, value)| *value)),
+            Axis::rows(&labels),
+        )
     })
 }

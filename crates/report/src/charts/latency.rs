@@ -22,13 +22,9 @@ const BINS_PER_DECADE: f64 = 16.0;
 
 /// The kinds of operation of a workload of which there are distributions, the overall one first.
 fn operations(view: &View<'_>) -> Vec<String> {
-    let mut operations: Vec<String> = Vec::new();
     let all = view.analysis.contenders.iter().flat_map(|contender| &contender.latencies);
-    for latency in all.filter(|latency| !latency.quantiles_ns.is_empty()) {
-        if !operations.contains(&latency.operation) {
-            operations.push(latency.operation.clone());
-        }
-    }
+    let all = all.filter(|latency| !latency.quantiles_ns.is_empty());
+    let mut operations = text::distinct(all.map(|latency| latency.operation.clone()));
     // With one kind, the overall figures are its figures.
     if operations.len() == 2 {
         operations.retain(|operation| operation == OVERALL_OPERATION);
@@ -116,23 +112,19 @@ fn percentiles(view: &View<'_>, operation: &str, place: usize) -> Option<Chart> 
         ticks: ticks.filter(|tick| tick.at <= last * 1.02).collect(),
         fixed: true,
     };
+    let id = view.id(&format!("percentiles-{place}"));
+    let title = format!("Latency percentiles: {}", heading(operation));
     Some(Chart {
-        id: view.id(&format!("percentiles-{place}")),
-        title: format!("Latency percentiles: {}", heading(operation)),
         says: match merged {
             true => "From the histograms of all trials, merged; every step to the right leaves a tenth of the operations.".into(),
             false => "From the percentiles in the records, each the median of the trials', since not every histogram could be read.".into(),
         },
-        x,
-        y,
         height: 360,
         keys: view.keys(),
-        legend: true,
         folded: place > 0,
         series,
-        guides: Vec::new(),
-        signs: Vec::new(),
         numbers,
+        ..Chart::new(id, title, x, y)
     })
 }
 
@@ -180,7 +172,7 @@ fn number_row(
             },
             (None, None) => None,
         };
-        row.push(ns.map_or("-".into(), |ns| Cell::number(ns as f64, text::time(ns as f64))));
+        row.push(Cell::maybe(ns.map(|ns| ns as f64), text::time));
     }
     row
 }
@@ -218,21 +210,18 @@ fn density(view: &View<'_>, operation: &str) -> Option<Chart> {
     let x = Axis::logarithmic("latency", points().map(|point| point.x), text::round_time)?;
     let y = Axis::from_zero("operations, %", points().map(|point| point.y));
     Some(Chart {
-        id: view.id("density"),
-        title: format!("How latencies are spread: {}", heading(operation)),
         says: format!(
             "Share of the operations in each of {BINS_PER_DECADE} steps of a power of ten. Two hills are two ways in which an operation goes, such as from the cache and from the device."
         ),
-        x,
-        y,
-        height: 300,
         keys: view.keys(),
-        legend: true,
-        folded: false,
         series,
-        guides: Vec::new(),
-        signs: Vec::new(),
         numbers,
+        ..Chart::new(
+            view.id("density"),
+            format!("How latencies are spread: {}", heading(operation)),
+            x,
+            y,
+        )
     })
 }
 

@@ -15,7 +15,7 @@ use crate::heat::{HeatCell, HeatMap};
 use crate::quotient::too_few_explained;
 use crate::svg::Place;
 use crate::table::{Cell, Table};
-use crate::text::counted;
+use crate::text::{counted, distinct};
 
 /// Loss in percent that gets the full colour: half of the bare device's operations.
 const FULL_COLOUR_PERCENT: f64 = 50.0;
@@ -24,14 +24,7 @@ const FULL_COLOUR_PERCENT: f64 = 50.0;
 fn rows_and_sizes(overheads: &[Overhead]) -> (Vec<String>, Vec<u64>) {
     let cells = || overheads.iter().flat_map(|overhead| &overhead.cells);
     let sizes: BTreeSet<u64> = cells().map(|entry| entry.cell.block_size_bytes).collect();
-    let mut rows: Vec<String> = Vec::new();
-    for entry in cells() {
-        let name = row_name(&entry.cell);
-        if !rows.contains(&name) {
-            rows.push(name);
-        }
-    }
-    (rows, sizes.into_iter().collect())
+    (distinct(cells().map(|entry| row_name(&entry.cell))), sizes.into_iter().collect())
 }
 
 fn cell_at<'a>(overhead: &'a Overhead, row: &str, block_bytes: u64) -> Option<&'a CellOverhead> {
@@ -138,14 +131,12 @@ fn summary(overhead: &Overhead) -> String {
 
 /// The overhead, its interval and the blocks of a cell.
 fn number_cells(entry: &CellOverhead) -> [Cell; 4] {
-    let number = |value: Option<f64>| {
-        value.map_or("-".into(), |value| Cell::number(value, format!("{value:.1}")))
-    };
+    let number = |value: Option<f64>| Cell::maybe(value, |value| format!("{value:.1}"));
     [
         number(entry.percent),
         number(entry.low_percent),
         number(entry.high_percent),
-        Cell::number(entry.blocks as f64, entry.blocks.to_string()),
+        Cell::whole(entry.blocks as u64),
     ]
 }
 
@@ -217,31 +208,33 @@ fn curve(view: &View<'_>, sizes: &[u64], row: &str, index: usize) -> Option<Char
     let (low, high) = extremes(series.iter().flat_map(|s| &s.points).map(|point| point.y))?;
     let room = ((high.max(0.0) - low.min(0.0)) * 0.08).max(1.0);
     let ticks = sizes.iter().enumerate();
+    let x = Axis {
+        title: "block size".into(),
+        logarithmic: false,
+        range: (-0.3, edge::end_of_places(sizes.len(), &series)),
+        ticks: ticks.map(|(at, size)| Tick { at: at as f64, text: size_text(*size) }).collect(),
+        fixed: true,
+    };
     Some(Chart {
-        id: view.id(&format!("overhead-{index}")),
-        title: format!("Overhead by block size: {row}"),
         says: format!(
             "Percent fewer operations a second than {raw}; at 0 as many, below it more. Decided: {decided} of {all} points.{beyond}"
         ),
-        x: Axis {
-            title: "block size".into(),
-            logarithmic: false,
-            range: (-0.3, edge::end_of_places(sizes.len(), &series)),
-            ticks: ticks.map(|(at, size)| Tick { at: at as f64, text: size_text(*size) }).collect(),
-            fixed: true,
-        },
-        y: Axis::linear(
-            format!("overhead against {raw}, %"),
-            low.min(0.0) - room,
-            high.max(0.0) + room,
-        ),
         height: 280,
         keys,
-        legend: true,
         folded: index > 0,
         signs: chart::undecided_sign(&series),
         series,
         guides: vec![Guide::Level { y: 0.0 }],
         numbers,
+        ..Chart::new(
+            view.id(&format!("overhead-{index}")),
+            format!("Overhead by block size: {row}"),
+            x,
+            Axis::linear(
+                format!("overhead against {raw}, %"),
+                low.min(0.0) - room,
+                high.max(0.0) + room,
+            ),
+        )
     })
 }

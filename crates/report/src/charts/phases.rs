@@ -74,22 +74,15 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
         group: "phase",
     });
     Some(Chart {
-        id: view.id("phases"),
-        title: "Where the time of a trial goes".into(),
         says: "Medians of the phases of a trial, in the order in which they happen. What is compared is run and sync; the wait for an idle device (settle) is left out.".into(),
-        x: Axis::from_zero(
-            format!("time, {name}"),
-            rows.iter().map(|row| total_of(*row) / size),
-        ),
-        y: Axis::rows(&labels),
         height: 84 + 36 * rows.len() as u32,
         keys: keys.collect(),
-        legend: true,
-        folded: false,
         series,
-        guides: Vec::new(),
-        signs: Vec::new(),
         numbers,
+        ..Chart::new(view.id("phases"), "Where the time of a trial goes".into(), Axis::from_zero(
+            format!("time, {name}"),
+            rows.iter().map(|row| total_of(*row) / size),
+        ), Axis::rows(&labels))
     })
 }
 

@@ -6,7 +6,7 @@ use lab::record::Record;
 use lab::statistics::Verdict;
 use lab::words::{TOO_WIDE, is_telling};
 
-use super::{View, better, figure, scale_of};
+use super::{View, better, scale_of};
 use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Sign};
 use crate::source::{Source, value_of};
 use crate::table::{Cell, Table};
@@ -80,23 +80,18 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
     let labels: Vec<&str> =
         rows.iter().map(|row| view.analysis.contenders[*row].label.as_str()).collect();
     Some(Chart {
-        id: view.id("ratio"),
-        title: format!("Ratio to {baseline}"),
         says: format!(
             "{}. Each dot is one block: the contender's trial over {baseline}'s. The large symbol is the estimate with its interval; the band is the margin of {} % within which two count as the same.",
             said.join("; "),
             text::plain(study.same_within * 100.0)
         ),
-        x,
-        y: Axis::rows(&labels),
         height: 84 + 52 * rows.len() as u32,
         keys: view.keys(),
         legend: rows.len() > 2,
-        folded: false,
         series,
         guides,
-        signs: Vec::new(),
         numbers,
+        ..Chart::new(view.id("ratio"), format!("Ratio to {baseline}"), x, Axis::rows(&labels))
     })
 }
 
@@ -111,12 +106,8 @@ pub fn overview(source: &Source) -> Option<Chart> {
 
 /// The metrics of a load that has several.
 pub fn every_metric(view: &View<'_>) -> Option<Chart> {
-    let mut names: Vec<&str> = Vec::new();
-    for comparison in &view.analysis.comparisons {
-        if comparison.ratio.is_some() && !names.contains(&comparison.metric.as_str()) {
-            names.push(&comparison.metric);
-        }
-    }
+    let known = view.analysis.comparisons.iter().filter(|one| one.ratio.is_some());
+    let names = text::distinct(known.map(|one| one.metric.as_str()));
     // One alone is in the chart of the ranking, and a matrix has maps of its own.
     if names.len() < 2 || names.len() > METRICS_MAX || !view.analysis.overhead.is_empty() {
         return None;
@@ -195,15 +186,9 @@ fn speeds(
     let is_open = series.iter().any(|one| one.mark == Mark::Hollow);
     let keys = study.contenders.iter().enumerate();
     Some(Chart {
-        id,
-        title: format!("Every {what}: times as fast as {baseline}"),
         says: "To the right: faster. The lines are the intervals.".into(),
-        x,
-        y: Axis::rows(&labels),
         height: 84 + labels.len() as u32 * (18 + 13 * others as u32),
         keys: keys.map(|(style, contender)| Key::contender(&contender.label, style)).collect(),
-        legend: true,
-        folded: false,
         series,
         guides: vec![
             Guide::Band { from: margin.recip(), to: margin },
@@ -214,6 +199,12 @@ fn speeds(
             false => Vec::new(),
         },
         numbers,
+        ..Chart::new(
+            id,
+            format!("Every {what}: times as fast as {baseline}"),
+            x,
+            Axis::rows(&labels),
+        )
     })
 }
 
@@ -240,17 +231,20 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
     for (key, values) in by_contender.iter().enumerate() {
         let label = &view.analysis.contenders[key].label;
         let points = values.iter().map(|(block, trial, value)| {
-            let words =
-                format!("{label}, block {}, trial {trial}: {}", block + 1, figure(*value, unit));
+            let words = format!(
+                "{label}, block {}, trial {trial}: {}",
+                block + 1,
+                text::figure(*value, unit)
+            );
             Point::at(f64::from(block + 1), value / size, words)
         });
         series.push(Series { key, mark: Mark::Steps, points: points.collect() });
         for (block, trial, value) in values {
             numbers.rows.push(vec![
                 label.as_str().into(),
-                Cell::number(f64::from(block + 1), (block + 1).to_string()),
-                Cell::number(f64::from(*trial), trial.to_string()),
-                Cell::number(*value, figure(*value, unit)),
+                Cell::whole((block + 1).into()),
+                Cell::whole((*trial).into()),
+                Cell::number(*value, text::figure(*value, unit)),
             ]);
         }
     }
@@ -261,22 +255,20 @@ pub fn over_blocks(view: &View<'_>) -> Option<Chart> {
     }
     x.fixed = true;
     Some(Chart {
-        id: view.id("blocks"),
-        title: "Every trial, in the order of the blocks".into(),
         says: format!(
             "{metric} of each of the {} trials that are compared; lines that rise or fall together are a drift of the machine, which the paired ratios take out.",
             numbers.rows.len()
         ),
-        x,
-        y: Axis::from_zero(format!("{metric}, {name}"), all().map(|(.., value)| value / size)),
         height: 320,
         keys: view.keys(),
-        legend: true,
-        folded: false,
         series,
-        guides: Vec::new(),
-        signs: Vec::new(),
         numbers,
+        ..Chart::new(
+            view.id("blocks"),
+            "Every trial, in the order of the blocks".into(),
+            x,
+            Axis::from_zero(format!("{metric}, {name}"), all().map(|(.., value)| value / size)),
+        )
     })
 }
 
@@ -306,10 +298,7 @@ fn estimate_text(comparison: &Comparison) -> String {
 }
 
 fn comparison_row(label: &str, comparison: &Comparison) -> Vec<Cell> {
-    let number = |value: Option<f64>| match value {
-        Some(value) => Cell::number(value, text::ratio(value)),
-        None => "-".into(),
-    };
+    let number = |value: Option<f64>| Cell::maybe(value, text::ratio);
     let tone = tables::tone_of(&comparison.verdict);
     vec![
         label.into(),
@@ -317,6 +306,6 @@ fn comparison_row(label: &str, comparison: &Comparison) -> Vec<Cell> {
         number(comparison.low),
         number(comparison.high),
         Cell::toned(tables::verdict_text(&comparison.verdict), tone),
-        Cell::number(comparison.blocks as f64, comparison.blocks.to_string()),
+        Cell::whole(comparison.blocks as u64),
     ]
 }

@@ -1,10 +1,11 @@
 //! Throughput and latency within the trials, over time: where they settle, and where they drift.
 
+use lab::analysis::median;
 use lab::load::{Series as Measured, Unit};
 use lab::record::Record;
-use lab::statistics::steady_state;
+use lab::statistics::steady_from;
 
-use super::{View, better, figure, scale_of};
+use super::{View, better, scale_of};
 use crate::chart::{Axis, Chart, Mark, Point, Series, Sign};
 use crate::table::{Cell, Table};
 use crate::text;
@@ -12,12 +13,8 @@ use crate::text;
 /// One chart for each series that the load reports.
 pub fn charts(view: &View<'_>) -> Vec<Chart> {
     let records = view.source.completed(&view.analysis.workload);
-    let mut names: Vec<(&str, Unit)> = Vec::new();
-    for series in records.iter().flatten().flat_map(|record| series_of(record)) {
-        if !names.iter().any(|(name, _)| *name == series.name) {
-            names.push((&series.name, series.unit));
-        }
-    }
+    let all = records.iter().flatten().flat_map(|record| series_of(record));
+    let names = text::distinct(all.map(|series| (series.name.as_str(), series.unit)));
     let charts = names.iter().enumerate();
     charts.filter_map(|(place, (name, unit))| chart(view, &records, name, *unit, place)).collect()
 }
@@ -39,7 +36,7 @@ impl Trial<'_> {
 
     /// Seconds and value where it came to a steady state that it kept to the end.
     fn steady(&self) -> Option<(f64, f64)> {
-        let round = steady_state(&self.measured.values).ok()?.kept_from?;
+        let round = steady_from(&self.measured.values)?;
         Some((self.seconds(round), self.measured.values[round]))
     }
 
@@ -55,35 +52,19 @@ impl Trial<'_> {
     }
 }
 
-/// A series of the median trial: at each time the median over the trials that lasted so long.
-struct Middle {
-    /// Seconds at the end of each interval, and the value.
-    points: Vec<(f64, f64)>,
-}
-
-fn middle_of(trials: &[Trial<'_>]) -> Middle {
+/// The median trial: seconds at the end of each interval, and the median over the trials that lasted
+/// so long.
+fn middle_of(trials: &[Trial<'_>]) -> Vec<(f64, f64)> {
     let length = trials.iter().map(|trial| trial.measured.values.len()).max().unwrap_or(0);
     let interval = trials.first().map_or(1.0, |trial| trial.measured.interval_ns as f64 / 1e9);
     let points = (0..length).filter_map(|index| {
-        let mut values: Vec<f64> = trials
-            .iter()
-            .filter_map(|trial| trial.measured.values.get(index).copied())
-            .filter(|value| value.is_finite())
-            .collect();
+        let values = trials.iter().filter_map(|trial| trial.measured.values.get(index).copied());
+        let values = values.filter(|value| value.is_finite());
         // Where most of the trials are over, the rest is not the middle of anything.
-        if values.len() * 2 < trials.len() || values.is_empty() {
-            return None;
-        }
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 {
-            values[middle]
-        } else {
-            (values[middle - 1] + values[middle]) / 2.0
-        };
-        Some(((index + 1) as f64 * interval, median))
+        let is_told = values.clone().count() * 2 >= trials.len();
+        Some(((index + 1) as f64 * interval, median(values).filter(|_| is_told)?))
     });
-    Middle { points: points.collect() }
+    points.collect()
 }
 
 /// Shorter series are no course over time.
@@ -122,22 +103,23 @@ fn chart(
         let label = &view.analysis.contenders[key].label;
         for trial in trials.iter().filter(|_| trials.len() > 1) {
             let points = trial.measured.values.iter().enumerate().map(|(index, value)| {
-                let words = format!("{label}, trial {}: {}", trial.number, figure(*value, unit));
+                let words =
+                    format!("{label}, trial {}: {}", trial.number, text::figure(*value, unit));
                 Point::at(trial.seconds(index), value / size, words)
             });
             series.push(Series { key, mark: Mark::Faint, points: points.collect() });
         }
         marks.extend(marks_of(key, label, trials, size));
         let middle = middle_of(trials);
-        let points = middle.points.iter().map(|(seconds, value)| {
-            let words = format!("{label}, median after {seconds:.0} s: {}", figure(*value, unit));
+        let points = middle.iter().map(|(seconds, value)| {
+            let words =
+                format!("{label}, median after {seconds:.0} s: {}", text::figure(*value, unit));
             Point::at(*seconds, value / size, words)
         });
         series.push(Series { key, mark: Mark::Line, points: points.collect() });
-        let values: Vec<f64> = middle.points.iter().map(|(_, value)| *value).collect();
-        let state = steady_state(&values).ok();
-        let reached = state.and_then(|state| state.kept_from);
-        if let Some((seconds, value)) = reached.and_then(|round| middle.points.get(round)) {
+        let values: Vec<f64> = middle.iter().map(|(_, value)| *value).collect();
+        let reached = steady_from(&values);
+        if let Some((seconds, value)) = reached.and_then(|round| middle.get(round)) {
             let words =
                 format!("{label}: steady from {seconds:.0} s on (SNIA's rule on the median)");
             marks.push(Series {
@@ -156,7 +138,7 @@ fn chart(
             &values,
             change,
             unit,
-            reached.and_then(|round| middle.points.get(round)).map(|point| point.0),
+            reached.and_then(|round| middle.get(round)).map(|point| point.0),
         ));
     }
     let signs = signs_of(&marks);
@@ -167,24 +149,23 @@ fn chart(
     };
     let last = series.iter().flat_map(|s| &s.points).map(|point| point.x).fold(0.0, f64::max);
     Some(Chart {
-        id: view.id(&format!("series-{place}")),
-        title: format!("Over time: {name}"),
         says: format!(
             "The thick line is the median of the trials, the thin ones are the trials. A ring marks where one came to a steady state that it kept to the end (SNIA: five intervals within 20 %, slope within 10 %).{drift}"
         ),
-        x: Axis::from_zero("time in the run, s", std::iter::once(last)),
-        y: Axis::from_zero(
-            format!("{name}, {unit_name} ({})", better(unit)),
-            all().map(|value| value / size),
-        ),
         height: 320,
         keys: view.keys(),
-        legend: true,
-        folded: false,
         series,
-        guides: Vec::new(),
         signs,
         numbers,
+        ..Chart::new(
+            view.id(&format!("series-{place}")),
+            format!("Over time: {name}"),
+            Axis::from_zero("time in the run, s", std::iter::once(last)),
+            Axis::from_zero(
+                format!("{name}, {unit_name} ({})", better(unit)),
+                all().map(|value| value / size),
+            ),
+        )
     })
 }
 
@@ -233,17 +214,15 @@ fn number_row(
     unit: Unit,
     steady_seconds: Option<f64>,
 ) -> Vec<Cell> {
-    let value = |value: Option<&f64>| match value {
-        Some(value) => Cell::number(*value, figure(*value, unit)),
-        None => "-".into(),
-    };
+    let value =
+        |value: Option<&f64>| Cell::maybe(value.copied(), |value| text::figure(value, unit));
     vec![
         label.into(),
-        Cell::number(trials.len() as f64, trials.len().to_string()),
-        Cell::number(values.len() as f64, values.len().to_string()),
+        Cell::whole(trials.len() as u64),
+        Cell::whole(values.len() as u64),
         value(values.first()),
         value(values.last()),
-        change.map_or("-".into(), |change| Cell::number(change, format!("{change:+.0} %"))),
+        Cell::maybe(change, |change| format!("{change:+.0} %")),
         steady_seconds.map_or("not steady".into(), |seconds| {
             Cell::number(seconds, format!("{seconds:.0} s"))
         }),
@@ -289,7 +268,7 @@ mod tests {
     fn the_middle_ends_where_most_trials_end() {
         let trials = [[1.0, 2.0, 3.0].as_slice(), &[3.0, 4.0], &[5.0, 9.0]].map(measured);
         let middle = middle_of(&trials.each_ref().map(trial));
-        assert_eq!(middle.points, [(1.0, 3.0), (2.0, 4.0)]);
+        assert_eq!(middle, [(1.0, 3.0), (2.0, 4.0)]);
     }
 
     #[test]
