@@ -6,12 +6,13 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tool::{Finished, Tool, ToolCommand, ToolError, run};
+use crate::space;
+use crate::tool::{Finished, Tool, ToolCommand, run};
 
 /// The directory that a run makes for itself.
 const OWN_DIRECTORY: &str = "kurabe-bonnie";
@@ -29,8 +30,6 @@ pub struct Bonnie<'a> {
     pub size_mib: u64,
     /// Small files for the creation tests, in units of 1024 files; 0 leaves these tests out.
     pub files_1024: u64,
-    /// Further options, such as `-b`, `-D`, `-f` or `-c 4`.
-    pub options: &'a [String],
 }
 
 /// A test of bonnie++.
@@ -154,49 +153,14 @@ pub struct BonnieReport {
     pub finished: Finished,
 }
 
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-pub enum BonnieError {
-    /// The data does not fit.
-    #[error("bonnie++ needs {needed_bytes} bytes, {path} has {available_bytes}")]
-    TooBig {
-        /// What it needs at least.
-        needed_bytes: u64,
-        /// What there is.
-        available_bytes: u64,
-        /// The directory.
-        path: PathBuf,
-    },
-    /// The working directory could not be made or removed.
-    #[error("cannot {what} {path}: {source}")]
-    Directory {
-        /// What was tried.
-        what: &'static str,
-        /// With which directory.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The tool is missing, failed or was stopped.
-    #[error(transparent)]
-    Tool(#[from] ToolError),
-    /// It ended well, but its output has not the known form.
-    #[error("bonnie++'s output: {reason}")]
-    Output {
-        /// What is wrong.
-        reason: String,
-        /// The run with everything that was printed.
-        finished: Box<Finished>,
-    },
-}
-
 /// Runs bonnie++ to its end.
 ///
 /// # Errors
-/// See [`BonnieError`]. What it printed is in all of them that come after its start.
-pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, BonnieError> {
+/// It is missing, failed or was stopped, its files do not fit, or its output has not the known form.
+pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, String> {
     let own = plan.directory.join(OWN_DIRECTORY);
-    let mut command = ToolCommand::new(Tool::Bonnie)?
+    let mut command = ToolCommand::new(Tool::Bonnie)
+        .map_err(|error| error.to_string())?
         .argument("-q")
         // A comma in the host's name would shift all columns.
         .arguments(["-m", "kurabe"])
@@ -212,52 +176,40 @@ pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, Bonn
         command = command.arguments(["-u", "root"]);
     }
     check_fit(plan)?;
-    let directory_error = |what: &'static str| {
-        let path = own.clone();
-        move |source| BonnieError::Directory { what, path, source }
+    let failed = |what: &'static str| {
+        let own = own.display();
+        move |error: io::Error| format!("cannot {what} {own}: {error}")
     };
-    fs::create_dir(&own).map_err(directory_error("make"))?;
-    let ended = run(&command.arguments(plan.options), stop, &mut |_, _| {});
-    let cleaned = fs::remove_dir_all(&own).map_err(directory_error("remove"));
-    let finished = ended?;
+    fs::create_dir(&own).map_err(failed("make"))?;
+    let ended = run(&command, stop, &mut |_, _| {});
+    let cleaned = fs::remove_dir_all(&own).map_err(failed("remove"));
+    let finished = ended.map_err(|error| error.to_string())?;
     cleaned?;
     let lines = finished.stdout.lines().filter(|line| !line.trim().is_empty());
-    match lines.map(parse_line).collect::<Result<Vec<Record>, String>>() {
-        Ok(records) if !records.is_empty() => Ok(BonnieReport { records, finished }),
-        Ok(_) => Err(BonnieError::Output {
-            reason: "there is no CSV line".to_owned(),
-            finished: Box::new(finished),
-        }),
-        Err(reason) => Err(BonnieError::Output { reason, finished: Box::new(finished) }),
+    let records: Vec<Record> = lines
+        .map(parse_line)
+        .collect::<Result<_, _>>()
+        .map_err(|reason| format!("bonnie++'s output: {reason}"))?;
+    match records.is_empty() {
+        true => Err("bonnie++'s output: there is no CSV line".into()),
+        false => Ok(BonnieReport { records, finished }),
     }
 }
 
-fn check_fit(plan: &Bonnie<'_>) -> Result<(), BonnieError> {
-    let space = rustix::fs::statvfs(plan.directory).map_err(|error| BonnieError::Directory {
-        what: "look at the space of",
-        path: plan.directory.to_owned(),
-        source: error.into(),
-    })?;
-    let available_bytes = space.f_bavail.saturating_mul(space.f_frsize);
-    // The small files are empty unless the options say otherwise.
+fn check_fit(plan: &Bonnie<'_>) -> Result<(), String> {
+    // The small files are empty.
     let needed_bytes = plan.size_mib.saturating_mul(1 << 20);
-    if needed_bytes > available_bytes {
-        let path = plan.directory.to_owned();
-        return Err(BonnieError::TooBig { needed_bytes, available_bytes, path });
-    }
+    space::check(plan.directory, "bonnie++'s files take", needed_bytes, "give another --size")?;
     let inodes_needed = plan.files_1024.saturating_mul(FILES_UNIT);
     // File systems without a table of inodes report none at all.
-    if space.f_files > 0 && inodes_needed > space.f_favail {
-        return Err(BonnieError::Directory {
-            what: "make the small files in",
-            path: plan.directory.to_owned(),
-            source: io::Error::other(format!(
-                "{inodes_needed} files are asked for, {} inodes are free",
-                space.f_favail
-            )),
-        });
+    match rustix::fs::statvfs(plan.directory) {
+        Ok(space) if space.f_files > 0 && inodes_needed > space.f_favail => Err(format!(
+            "bonnie++ makes {inodes_needed} files in {}, and {} inodes are free",
+            plan.directory.display(),
+            space.f_favail
+        )),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Reads a CSV line.

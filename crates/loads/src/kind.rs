@@ -24,7 +24,7 @@ use vocabulary::kind::Kinds;
 use vocabulary::load::LoadTask;
 use vocabulary::report::{Latency, Mark, Series, Unit};
 
-use crate::dbench::drift::{Cause, DriftVerdict, Interval};
+use crate::dbench::drift::{Drift, Interval};
 use crate::durable::WholeSync;
 use crate::latency::{Recording, Summary};
 use crate::tool::Tool;
@@ -78,51 +78,35 @@ fn whole_sync(task: &LoadTask) -> WholeSync {
     task.sync_command.clone().map_or(WholeSync::Call, WholeSync::Command)
 }
 
-/// Bytes in a MiB.
-const MEBIBYTE: f64 = 1_048_576.0;
-
 /// The throughput of each of these intervals, about a second long, with a mark where it drifted; and
 /// the findings for a reader: when, how much and why, and the figures behind that. A drift within
 /// the warm-up before the intervals has no mark.
 fn throughput_over_time(
     intervals: &[Interval],
-    verdict: &DriftVerdict,
+    drift: Option<&Drift>,
 ) -> (Vec<Series>, Vec<String>) {
-    let mut series = Series {
+    let words = drift.map(Drift::words);
+    let counted_from_ns = intervals.first().map_or(0, |interval| interval.start_ns);
+    let at_ns = drift.and_then(|drift| drift.changed_at_ns.checked_sub(counted_from_ns));
+    let series = Series {
         name: "throughput".into(),
         unit: Unit::BytesPerSecond,
         interval_ns: 1_000_000_000,
         values: intervals.iter().map(Interval::rate).collect(),
-        marks: Vec::new(),
+        marks: at_ns
+            .zip(words.clone())
+            .map(|(at_ns, words)| Mark { at_ns, words })
+            .into_iter()
+            .collect(),
     };
-    let DriftVerdict::Drifted(drift) = verdict else { return (vec![series], Vec::new()) };
-    let cause = match drift.cause {
-        Cause::CacheFilling => "the filling of the page cache accounts for it",
-        Cause::Space => "the file system ran short of space",
-        Cause::Device => "the device did the same work more slowly",
-        Cause::MoreDeviceWork => "the file system made the device move more for the same work",
-        Cause::AboveDevice => "the device was busy for less of the time: the cause lies above it",
-        Cause::Unexplained => "the counters do not account for it",
-    };
-    let words = format!(
-        "throughput {} by {:.0} % after {:.0} s ({:.1} to {:.1} MiB/s): {cause}",
-        if drift.change < 0.0 { "sank" } else { "rose" },
-        drift.change.abs() * 100.0,
-        drift.changed_at_ns as f64 / 1e9,
-        drift.early_bytes_per_second / MEBIBYTE,
-        drift.late_bytes_per_second / MEBIBYTE,
-    );
-    let counted_from_ns = intervals.first().map_or(0, |interval| interval.start_ns);
-    if let Some(at_ns) = drift.changed_at_ns.checked_sub(counted_from_ns) {
-        series.marks.push(Mark { at_ns, words: words.clone() });
-    }
-    let findings = std::iter::once(words).chain(drift.evidence.iter().cloned()).collect();
-    (vec![series], findings)
+    let evidence = drift.iter().flat_map(|drift| &drift.evidence).cloned();
+    (vec![series], words.into_iter().chain(evidence).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dbench::drift::Cause;
 
     /// Loads as plans have them that were stored before the kinds had a table.
     #[test]
@@ -171,22 +155,23 @@ mod tests {
             duration_ns: 1_000_000_000,
             bytes: 100 + second,
         });
-        let steady = DriftVerdict::Steady { change: 0.02, statistic: 1.0 };
-        let (series, findings) = throughput_over_time(&counted, &steady);
+        let (series, findings) = throughput_over_time(&counted, None);
         assert_eq!((series[0].values.as_slice(), series[0].marks.len()), (&[106.0, 107.0][..], 0));
         assert!(findings.is_empty());
-        let drifted = serde_json::json!({
-            "verdict": "drifted", "changed_at_ns": 30_000_000_000_u64, "shape": "step",
-            "early_bytes_per_second": 100e6, "late_bytes_per_second": 69e6, "change": -0.31,
-            "statistic": 50.0, "cause": "device", "shares": null, "evidence": ["figures"],
-        });
-        let drifted: DriftVerdict = serde_json::from_value(drifted).unwrap();
+        let drift = Drift {
+            changed_at_ns: 30_000_000_000,
+            early_bytes_per_second: 100e6,
+            late_bytes_per_second: 69e6,
+            change: -0.31,
+            cause: Cause::Device,
+            evidence: vec!["figures".into()],
+        };
         let words = "throughput sank by 31 % after 30 s (95.4 to 65.8 MiB/s): the device did the same work more slowly";
-        let (series, findings) = throughput_over_time(&counted, &drifted);
+        let (series, findings) = throughput_over_time(&counted, Some(&drift));
         assert_eq!(series[0].marks, [Mark { at_ns: 24_000_000_000, words: words.into() }]);
         assert_eq!(findings, [words, "figures"]);
         // Within a warm-up, of which no series is kept.
         let late = counted.map(|one| Interval { start_ns: one.start_ns + 31_000_000_000, ..one });
-        assert!(throughput_over_time(&late, &drifted).0[0].marks.is_empty());
+        assert!(throughput_over_time(&late, Some(&drift)).0[0].marks.is_empty());
     }
 }

@@ -14,6 +14,7 @@ pub mod kind;
 pub mod latency;
 pub mod objects;
 pub mod programs;
+mod space;
 #[allow(unsafe_code)]
 mod sys;
 pub mod tool;

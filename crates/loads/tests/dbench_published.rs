@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use loads::dbench::loadfile::{Action, Operation};
 use loads::dbench::{LoadFile, PACKAGED_LOAD_FILE};
 
 /// Of the five published runs with four clients: the lines that each client was past after so many
@@ -23,13 +22,6 @@ const PUBLISHED: [(u32, f64, f64); 10] = [
     (2345, 2.0, 55.78),
 ];
 
-fn bytes(operation: &Operation) -> u64 {
-    match operation.action {
-        Action::Read { size_bytes, .. } | Action::Write { size_bytes, .. } => size_bytes.into(),
-        _ => 0,
-    }
-}
-
 #[test]
 fn the_published_first_rates_are_those_of_the_load_files_beginning() {
     if !Path::new(PACKAGED_LOAD_FILE).exists() {
@@ -39,7 +31,7 @@ fn the_published_first_rates_are_those_of_the_load_files_beginning() {
     let load = LoadFile::parse(&std::fs::read(PACKAGED_LOAD_FILE).unwrap()).unwrap();
     let of_lines = |to: u32| {
         let passed = load.operations.iter().take_while(|operation| operation.line <= to);
-        4.0 * passed.map(bytes).sum::<u64>() as f64 / 1e6
+        4.0 * passed.map(|operation| operation.action.bytes()).sum::<u64>() as f64 / 1e6
     };
     for (lines, seconds, published) in PUBLISHED {
         let asked = of_lines(lines) / seconds;

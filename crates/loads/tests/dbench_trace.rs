@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use loads::dbench::{LoadFile, NoCounters, PACKAGED_LOAD_FILE, Replay, Semantics, replay};
+use loads::dbench::{LoadFile, PACKAGED_LOAD_FILE, Replay, replay};
 
 /// The first calls after the start that are compared: both runs are cut off somewhere.
 const COMPARED_CALLS: usize = 10_000;
@@ -28,10 +28,9 @@ fn replay_to_be_traced() {
         clients: 1,
         warmup: Duration::ZERO,
         execute: Duration::from_secs(4),
-        semantics: Semantics::default(),
-        rate_bytes_per_second: None,
+        device: None,
     };
-    replay(&plan, &mut NoCounters, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    replay(&plan, &AtomicBool::new(false)).unwrap();
 }
 
 #[test]

@@ -29,58 +29,6 @@ pub(super) const DISPOSITION_OVERWRITE: u32 = 4;
 pub(super) const DISPOSITION_OVERWRITE_IF: u32 = 5;
 const OPTION_DIRECTORY_FILE: u32 = 0x0001;
 
-/// What a write puts into a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Contents {
-    /// Zeroes, as dbench writes them. A file system that compresses hardly writes them at all.
-    #[default]
-    Zeros,
-    /// Random bytes, the same in every write.
-    Random,
-}
-
-/// How the operations are carried out; the defaults are dbench's.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Semantics {
-    /// Opens files with O_SYNC (dbench `-s`).
-    pub sync_open: bool,
-    /// Syncs the directory after rename, unlink and rmdir (dbench `-S`).
-    pub sync_directories: bool,
-    /// Syncs the file after each write (dbench `-F`).
-    pub sync_writes: bool,
-    /// Searches the directory for a name that differs in case when a path does not exist, as a
-    /// server for Windows clients has to. dbench leaves it out with `--no-resolve`.
-    pub resolve_names: bool,
-    /// What is written.
-    pub contents: Contents,
-}
-
-impl Default for Semantics {
-    fn default() -> Self {
-        Self {
-            sync_open: false,
-            sync_directories: false,
-            sync_writes: false,
-            resolve_names: true,
-            contents: Contents::Zeros,
-        }
-    }
-}
-
-/// An operation that did what a load file does not allow for.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("line {line}: {what}: {reason}")]
-pub struct OperationError {
-    /// The line in the load file.
-    pub line: u32,
-    /// The operation, with the path that it was for.
-    pub what: String,
-    /// What happened.
-    pub reason: String,
-}
-
 /// What an operation came to, where dbench only complains and goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -107,8 +55,7 @@ struct OpenFile {
 }
 
 /// One client.
-pub struct Client<'a> {
-    semantics: &'a Semantics,
+pub struct Client {
     directory: CString,
     paths: Vec<ClientPath>,
     table: Vec<Option<OpenFile>>,
@@ -117,13 +64,13 @@ pub struct Client<'a> {
     directory_buffer: Box<[MaybeUninit<u8>]>,
 }
 
-impl<'a> Client<'a> {
+impl Client {
     /// A client with this number, counted from 0, that works below `directory`.
     ///
     /// # Panics
     /// When `directory` holds a NUL byte, which no path can.
     #[must_use]
-    pub fn new(load: &LoadFile, semantics: &'a Semantics, directory: &Path, id: u32) -> Self {
+    pub fn new(load: &LoadFile, directory: &Path, id: u32) -> Self {
         let mut transfer_bytes_max = 1;
         let mut slots = 0;
         for operation in &load.operations {
@@ -135,17 +82,12 @@ impl<'a> Client<'a> {
                 _ => {}
             }
         }
-        let mut write_buffer = vec![0; transfer_bytes_max];
-        if semantics.contents == Contents::Random {
-            use rand::{RngExt as _, SeedableRng as _};
-            rand_chacha::ChaCha8Rng::seed_from_u64(u64::from(id)).fill(&mut write_buffer[..]);
-        }
         Self {
-            semantics,
             directory: c_string(directory.as_os_str().as_bytes()),
             paths: load.paths.iter().map(|path| ClientPath::new(directory, path, id)).collect(),
             table: (0..slots).map(|_| None).collect(),
-            write_buffer,
+            // Zeroes, as dbench writes them. A file system that compresses hardly writes them at all.
+            write_buffer: vec![0; transfer_bytes_max],
             read_buffer: vec![0; transfer_bytes_max],
             directory_buffer: Box::new_uninit_slice(DIRECTORY_BUFFER_BYTES),
         }
@@ -154,13 +96,11 @@ impl<'a> Client<'a> {
     /// Carries one operation out.
     ///
     /// # Errors
-    /// What would end a client of dbench: an operation that was to succeed and did not. Beyond
-    /// dbench: an fsync that failed.
-    pub fn perform(&mut self, operation: &Operation) -> Result<Outcome, OperationError> {
-        self.dispatch(operation).map_err(|reason| OperationError {
-            line: operation.line,
-            what: self.describe(operation),
-            reason,
+    /// What would end a client of dbench, with its line: an operation that was to succeed and did
+    /// not. Beyond dbench: an fsync that failed.
+    pub fn perform(&mut self, operation: &Operation) -> Result<Outcome, String> {
+        self.dispatch(operation).map_err(|reason| {
+            format!("line {}: {}: {reason}", operation.line, self.describe(operation))
         })
     }
 
@@ -188,17 +128,14 @@ impl<'a> Client<'a> {
                 let done =
                     fs::rename(&*self.paths[from as usize].full, &*self.paths[to as usize].full);
                 demand(done, succeeds)?;
-                self.sync_parent(to)?;
             }
             Action::Unlink { path } => {
                 self.resolve(path);
                 demand(fs::unlink(&*self.paths[path as usize].full), succeeds)?;
-                self.sync_parent(path)?;
             }
             Action::Rmdir { path } => {
                 self.resolve(path);
                 demand(fs::rmdir(&*self.paths[path as usize].full), succeeds)?;
-                self.sync_parent(path)?;
             }
             Action::Mkdir { path } => {
                 self.resolve(path);
@@ -249,9 +186,6 @@ impl<'a> Client<'a> {
         let name = &*self.paths[path as usize].full;
         let directory_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC;
-        if self.semantics.sync_open {
-            flags |= OFlags::SYNC;
-        }
         match disposition {
             // Not exclusive: the recorded client knew that the name was free.
             DISPOSITION_CREATE => flags |= OFlags::CREATE,
@@ -296,9 +230,6 @@ impl<'a> Client<'a> {
                 "{written} of {size_bytes} bytes were written, the load file says {moved_bytes}"
             ));
         }
-        if self.semantics.sync_writes {
-            fs::fsync(&file.file).map_err(|error| error.to_string())?;
-        }
         Ok(())
     }
 
@@ -322,7 +253,7 @@ impl<'a> Client<'a> {
     /// directory that ignores case.
     fn resolve(&mut self, path: PathIndex) {
         let path = &self.paths[path as usize];
-        if fs::stat(&*path.full).is_ok() || !self.semantics.resolve_names {
+        if fs::stat(&*path.full).is_ok() {
             return;
         }
         let wanted = &path.name;
@@ -346,17 +277,6 @@ impl<'a> Client<'a> {
             remaining -= 1;
             remaining > 0
         });
-    }
-
-    fn sync_parent(&self, path: PathIndex) -> Result<(), String> {
-        if !self.semantics.sync_directories {
-            return Ok(());
-        }
-        let parent = &*self.paths[path as usize].parent;
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let directory = fs::open(parent, flags, Mode::empty())
-            .map_err(|error| format!("cannot open the directory to sync it: {error}"))?;
-        fs::fdatasync(&directory).map_err(|error| format!("cannot sync the directory: {error}"))
     }
 
     fn describe(&self, operation: &Operation) -> String {

@@ -24,7 +24,8 @@
 //! work; E/D falls when the cache stops taking work over (or starts to miss reads); D/B falls
 //! when the device gets slower for its work; B falls when the time goes elsewhere.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use vocabulary::cost::DeviceDelta;
 
 use super::counters::CounterSample;
 use super::replay::Second;
@@ -58,67 +59,39 @@ pub struct Interval {
     pub bytes: u64,
 }
 
+impl Interval {
+    /// Bytes a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 / (self.duration_ns.max(1) as f64 / 1e9)
+    }
+}
+
 impl From<&Second> for Interval {
     fn from(second: &Second) -> Self {
         Self { start_ns: second.start_ns, duration_ns: second.duration_ns, bytes: second.bytes }
     }
 }
 
-/// Whether a series drifted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "verdict", rename_all = "snake_case")]
-pub enum DriftVerdict {
-    /// The series has too few intervals to tell.
-    TooShort {
-        /// How many it has.
-        intervals: usize,
-    },
-    /// No change of level that is both certain and large enough.
-    Steady {
-        /// The largest change that was looked at, as a part of the early level.
-        change: f64,
-        /// The greater of the two tests' statistics.
-        statistic: f64,
-    },
-    /// The level changed.
-    Drifted(Box<Drift>),
-}
-
 /// A drift and its account.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Drift {
     /// Where the series is cut best: the moment of a step, the middle of a slope.
     pub changed_at_ns: u64,
-    /// Whether two levels or one slope fit the series better.
-    pub shape: Shape,
     /// The mean before the cut.
     pub early_bytes_per_second: f64,
     /// The mean after it.
     pub late_bytes_per_second: f64,
     /// `late / early - 1`.
     pub change: f64,
-    /// The greater of the two tests' statistics.
-    pub statistic: f64,
     /// What accounts for it.
     pub cause: Cause,
-    /// The factors' shares, where the counters allow to tell them.
-    pub shares: Option<Shares>,
     /// The figures that the cause was told from, one sentence each.
     pub evidence: Vec<String>,
 }
 
-/// The shape of a drift.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Shape {
-    /// One level, then another.
-    Step,
-    /// A slope through the whole series.
-    Slope,
-}
-
 /// What accounts for a drift.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The page cache first took work over from the device, and then was full (or, when the
@@ -137,60 +110,58 @@ pub enum Cause {
     Unexplained,
 }
 
-/// The share of each factor in the change of the throughput; they add up to 1. A share below 0
-/// worked against the change.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Shares {
-    /// T/E: application bytes for each byte made due on the device.
-    pub work: f64,
-    /// E/D: bytes made due for each byte that the device moved at the time.
-    pub cache: f64,
-    /// D/B: bytes that the device moved in each busy second.
-    pub device: f64,
-    /// B: the busy part of the time.
-    pub busy: f64,
+impl Drift {
+    /// When, by how much and why, for a reader.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let cause = match self.cause {
+            Cause::CacheFilling => "the filling of the page cache accounts for it",
+            Cause::Space => "the file system ran short of space",
+            Cause::Device => "the device did the same work more slowly",
+            Cause::MoreDeviceWork => "the file system made the device move more for the same work",
+            Cause::AboveDevice => {
+                "the device was busy for less of the time: the cause lies above it"
+            }
+            Cause::Unexplained => "the counters do not account for it",
+        };
+        format!(
+            "throughput {} by {:.0} % after {:.0} s ({:.1} to {:.1} MiB/s): {cause}",
+            if self.change < 0.0 { "sank" } else { "rose" },
+            self.change.abs() * 100.0,
+            self.changed_at_ns as f64 / 1e9,
+            self.early_bytes_per_second / MEBIBYTE,
+            self.late_bytes_per_second / MEBIBYTE,
+        )
+    }
 }
 
-/// Judges a series.
+/// The drift of a series; none where it is too short to tell, or no change is both certain and
+/// large enough.
 ///
 /// `intervals` in order of time; `counters` may be empty or lack parts, then fewer causes can
 /// be told.
 #[must_use]
-pub fn verdict(intervals: &[Interval], counters: &[CounterSample]) -> DriftVerdict {
+pub fn drift_of(intervals: &[Interval], counters: &[CounterSample]) -> Option<Drift> {
     let intervals = without_stumps(intervals);
     if intervals.len() < INTERVALS_MIN {
-        return DriftVerdict::TooShort { intervals: intervals.len() };
+        return None;
     }
     let rates: Vec<f64> = intervals.iter().map(Interval::rate).collect();
     let cut = best_cut(&rates);
-    let slope = best_slope(&rates);
-    let statistic = cut.statistic.max(slope.statistic);
     let change = if cut.early > 0.0 { cut.late / cut.early - 1.0 } else { 0.0 };
-    if statistic < SUP_F_CRITICAL || change.abs() < CHANGE_MIN {
-        return DriftVerdict::Steady { change, statistic };
+    if cut.statistic.max(slope_statistic(&rates)) < SUP_F_CRITICAL || change.abs() < CHANGE_MIN {
+        return None;
     }
     let changed_at_ns = intervals[cut.place].start_ns;
-    let mut account = Account::new(&intervals, counters, changed_at_ns);
-    let (cause, shares) = account.cause(change);
-    DriftVerdict::Drifted(Box::new(Drift {
+    let (cause, evidence) = cause_of(&intervals, counters, changed_at_ns, change);
+    Some(Drift {
         changed_at_ns,
-        shape: if slope.squares < cut.squares { Shape::Slope } else { Shape::Step },
         early_bytes_per_second: cut.early,
         late_bytes_per_second: cut.late,
         change,
-        statistic,
         cause,
-        shares,
-        evidence: account.evidence,
-    }))
-}
-
-impl Interval {
-    /// Bytes a second.
-    #[must_use]
-    pub fn rate(&self) -> f64 {
-        self.bytes as f64 / (self.duration_ns.max(1) as f64 / 1e9)
-    }
+        evidence,
+    })
 }
 
 /// Drops intervals of less than half the usual length: the last of a phase often is one, and
@@ -212,13 +183,6 @@ struct Cut {
     early: f64,
     late: f64,
     statistic: f64,
-    /// The sum of the squares of what it leaves unexplained.
-    squares: f64,
-}
-
-struct Slope {
-    statistic: f64,
-    squares: f64,
 }
 
 /// The cut into two levels with the least squares, and the test's statistic for it.
@@ -239,42 +203,21 @@ fn best_cut(rates: &[f64]) -> Cut {
         .max_by(|one, other| gain(*one).total_cmp(&gain(*other)))
         .unwrap_or(count / 2);
     let (early, late) = (level(0, place), level(place, count));
-    let residuals: Vec<f64> = rates
-        .iter()
-        .enumerate()
-        .map(|(index, rate)| rate - if index < place { early } else { late })
-        .collect();
-    Cut {
-        place,
-        early,
-        late,
-        statistic: certainty(gain(place), &residuals),
-        squares: sum_of_squares(&residuals),
-    }
+    let residual = |(index, rate)| rate - if index < place { early } else { late };
+    let residuals: Vec<f64> = rates.iter().enumerate().map(residual).collect();
+    Cut { place, early, late, statistic: certainty(gain(place), &residuals) }
 }
 
-/// The straight line with the least squares.
-fn best_slope(rates: &[f64]) -> Slope {
+/// The test's statistic for the straight line with the least squares.
+fn slope_statistic(rates: &[f64]) -> f64 {
     let count = rates.len() as f64;
-    let mean_x = (count - 1.0) / 2.0;
     let mean_y = rates.iter().sum::<f64>() / count;
-    let mut xx = 0.0;
-    let mut xy = 0.0;
-    for (x, y) in rates.iter().enumerate() {
-        xx += (x as f64 - mean_x).powi(2);
-        xy += (x as f64 - mean_x) * (y - mean_y);
-    }
-    let slope = xy / xx;
-    let residuals: Vec<f64> =
-        rates.iter().enumerate().map(|(x, y)| y - mean_y - slope * (x as f64 - mean_x)).collect();
-    Slope {
-        statistic: certainty(slope * slope * xx, &residuals),
-        squares: sum_of_squares(&residuals),
-    }
-}
-
-fn sum_of_squares(residuals: &[f64]) -> f64 {
-    residuals.iter().map(|residual| residual * residual).sum()
+    let from_middle = |x: usize| x as f64 - (count - 1.0) / 2.0;
+    let all = || rates.iter().enumerate();
+    let xx: f64 = all().map(|(x, _)| from_middle(x).powi(2)).sum();
+    let slope = all().map(|(x, y)| from_middle(x) * (y - mean_y)).sum::<f64>() / xx;
+    let residuals: Vec<f64> = all().map(|(x, y)| y - mean_y - slope * from_middle(x)).collect();
+    certainty(slope * slope * xx, &residuals)
 }
 
 /// How much of the squares a model explains, in units of what chance explains.
@@ -323,7 +266,6 @@ fn long_run_variance(residuals: &[f64]) -> f64 {
 // ---------------------------------------------------------------------------------------------
 
 /// The sums of one part of the run.
-#[derive(Clone, Copy, Debug, Default)]
 struct Part {
     seconds: f64,
     application_bytes: f64,
@@ -334,189 +276,158 @@ struct Part {
     dirty_growth_bytes: f64,
 }
 
-struct Account<'a> {
-    counters: &'a [CounterSample],
+/// The cause, and the figures that it was told from.
+fn cause_of(
+    intervals: &[Interval],
+    counters: &[CounterSample],
     changed_at_ns: u64,
-    parts: Option<(Part, Part)>,
-    evidence: Vec<String>,
+    change: f64,
+) -> (Cause, Vec<String>) {
+    let mut evidence = Vec::new();
+    // Neither makes a run faster.
+    let dirty_filled = dirty_filled(counters, changed_at_ns, &mut evidence) && change < 0.0;
+    let short_of_space = short_of_space(counters, changed_at_ns, &mut evidence) && change < 0.0;
+    let part = |from_ns: u64, to_ns: u64| sum_part(intervals, counters, from_ns, to_ns);
+    let start_ns = intervals.first().map_or(0, |interval| interval.start_ns);
+    let end_ns = intervals.last().map_or(0, |interval| interval.start_ns + interval.duration_ns);
+    let parts = part(start_ns, changed_at_ns).zip(part(changed_at_ns, end_ns));
+    let mechanism = match parts {
+        None => {
+            evidence.push("there are no device counters for this run".to_owned());
+            if dirty_filled { Cause::CacheFilling } else { Cause::Unexplained }
+        }
+        Some((early, late)) if early.busy_seconds == 0.0 && late.busy_seconds == 0.0 => {
+            evidence.push("the device was idle before and after the change".to_owned());
+            return (Cause::AboveDevice, evidence);
+        }
+        Some((early, late)) => {
+            let shares = shares(&early, &late);
+            describe(&early, &late, shares, &mut evidence);
+            let causes =
+                [Cause::MoreDeviceWork, Cause::CacheFilling, Cause::Device, Cause::AboveDevice];
+            let largest =
+                shares.into_iter().zip(causes).max_by(|one, other| one.0.total_cmp(&other.0));
+            largest
+                .filter(|(share, _)| *share >= SHARE_MIN)
+                .map_or(Cause::Unexplained, |(_, cause)| cause)
+        }
+    };
+    let cause = match mechanism {
+        // Pages that are deleted or overwritten before they are written cost the device
+        // nothing, as long as the cache may keep them; once its dirty part is full they
+        // are written, and T/E falls although the file system does nothing else.
+        Cause::MoreDeviceWork if dirty_filled => Cause::CacheFilling,
+        // Want of space works through any of the other factors, or through several.
+        mechanism if mechanism != Cause::CacheFilling && short_of_space => Cause::Space,
+        mechanism => mechanism,
+    };
+    (cause, evidence)
 }
 
-impl<'a> Account<'a> {
-    fn new(intervals: &[Interval], counters: &'a [CounterSample], changed_at_ns: u64) -> Self {
-        let start_ns = intervals.first().map_or(0, |interval| interval.start_ns);
-        let end_ns =
-            intervals.last().map_or(0, |interval| interval.start_ns + interval.duration_ns);
-        let part = |from_ns: u64, to_ns: u64| {
-            let application_bytes: u64 = intervals
-                .iter()
-                .filter(|interval| (from_ns..to_ns).contains(&interval.start_ns))
-                .map(|interval| interval.bytes)
-                .sum();
-            sum_part(counters, from_ns, to_ns, application_bytes as f64)
-        };
-        let parts = part(start_ns, changed_at_ns).zip(part(changed_at_ns, end_ns));
-        Self { counters, changed_at_ns, parts, evidence: Vec::new() }
-    }
+type Series = Vec<(u64, f64)>;
 
-    fn cause(&mut self, change: f64) -> (Cause, Option<Shares>) {
-        let dirty_filled = self.dirty_filled();
-        let short_of_space = self.short_of_space();
-        let Some((early, late)) = self.parts else {
-            self.evidence.push("there are no device counters for this run".to_owned());
-            let cause = if change < 0.0 && dirty_filled {
-                Cause::CacheFilling
-            } else if change < 0.0 && short_of_space {
-                Cause::Space
-            } else {
-                Cause::Unexplained
-            };
-            return (cause, None);
-        };
-        if early.busy_seconds == 0.0 && late.busy_seconds == 0.0 {
-            self.evidence.push("the device was idle before and after the change".to_owned());
-            return (Cause::AboveDevice, None);
-        }
-        let shares = shares(&early, &late);
-        self.describe(&early, &late, &shares);
-        let largest = [
-            (shares.work, Cause::MoreDeviceWork),
-            (shares.cache, Cause::CacheFilling),
-            (shares.device, Cause::Device),
-            (shares.busy, Cause::AboveDevice),
-        ]
-        .into_iter()
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .filter(|(share, _)| *share >= SHARE_MIN);
-        let mechanism = largest.map_or(Cause::Unexplained, |(_, cause)| cause);
-        let cause = match mechanism {
-            Cause::CacheFilling => Cause::CacheFilling,
-            // Pages that are deleted or overwritten before they are written cost the device
-            // nothing, as long as the cache may keep them; once its dirty part is full they
-            // are written, and T/E falls although the file system does nothing else.
-            Cause::MoreDeviceWork if change < 0.0 && dirty_filled => Cause::CacheFilling,
-            // Want of space works through any of the other factors, or through several.
-            _ if change < 0.0 && short_of_space => Cause::Space,
-            other => other,
-        };
-        (cause, Some(shares))
-    }
+/// A counter over time, where it was told.
+fn series(counters: &[CounterSample], field: impl Fn(&CounterSample) -> Option<f64>) -> Series {
+    counters.iter().filter_map(|sample| Some((sample.elapsed_ns, field(sample)?))).collect()
+}
 
-    /// Whether the dirty part of the page cache grew before the change and no longer after it.
-    fn dirty_filled(&mut self) -> bool {
-        let dirty: Vec<(u64, f64)> = self
-            .counters
-            .iter()
-            .filter_map(|sample| {
-                let memory = sample.memory?;
-                let bytes = memory.dirty_bytes + memory.writeback_bytes;
-                Some((sample.elapsed_ns, bytes as f64))
-            })
-            .collect();
-        let (Some(first), Some(last)) = (dirty.first(), dirty.last()) else {
-            return false;
-        };
-        let Some(at_change) = value_at(&dirty, self.changed_at_ns) else {
-            return false;
-        };
-        let early_seconds = (self.changed_at_ns - first.0.min(self.changed_at_ns)) as f64 / 1e9;
-        let late_seconds = last.0.saturating_sub(self.changed_at_ns) as f64 / 1e9;
-        if early_seconds <= 0.0 || late_seconds <= 0.0 {
-            return false;
-        }
-        let early_growth = (at_change - first.1) / early_seconds;
-        let late_growth = (last.1 - at_change) / late_seconds;
-        self.evidence.push(format!(
-            "dirty page cache: {:.0} MiB at the start, {:.0} MiB at the change, {:.0} MiB at the end",
-            first.1 / MEBIBYTE,
-            at_change / MEBIBYTE,
-            last.1 / MEBIBYTE
-        ));
-        at_change > 1.5 * first.1 && early_growth > 1e6 && late_growth < early_growth / 4.0
-    }
+fn dirty(counters: &[CounterSample]) -> Series {
+    series(counters, |sample| Some(sample.dirty_bytes? as f64))
+}
 
-    fn short_of_space(&mut self) -> bool {
-        let free: Vec<(u64, f64)> = self
-            .counters
-            .iter()
-            .filter_map(|sample| {
-                let space = sample.space?;
-                (space.total_bytes > 0).then(|| {
-                    (sample.elapsed_ns, space.free_bytes as f64 / space.total_bytes as f64)
-                })
-            })
-            .collect();
-        let (Some(first), Some(last)) = (free.first(), free.last()) else {
-            return false;
-        };
-        let Some(at_change) = value_at(&free, self.changed_at_ns) else {
-            return false;
-        };
-        self.evidence.push(format!(
-            "free space: {:.0} % at the start, {:.0} % at the change, {:.0} % at the end",
-            first.1 * 100.0,
-            at_change * 100.0,
-            last.1 * 100.0
-        ));
-        last.1 < FREE_PART_SHORT && first.1 - last.1 > FREE_PART_FALL_MIN
-    }
+/// A counter at the start, at the change and at the end, with the seconds between.
+fn around(series: &Series, changed_at_ns: u64) -> Option<([f64; 3], [f64; 2])> {
+    let (first, last) = (series.first()?, series.last()?);
+    let at_change = value_at(series, changed_at_ns)?;
+    let seconds = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e9;
+    let spans = [seconds(first.0, changed_at_ns), seconds(changed_at_ns, last.0)];
+    Some(([first.1, at_change, last.1], spans))
+}
 
-    fn describe(&mut self, early: &Part, late: &Part, shares: &Shares) {
-        let pair = |figure: &dyn Fn(&Part) -> f64| (figure(early), figure(late));
-        let (written_early, written_late) =
-            pair(&|part| part.written_bytes / part.seconds / MEBIBYTE);
-        let (read_early, read_late) = pair(&|part| part.read_bytes / part.seconds / MEBIBYTE);
-        self.evidence.push(format!(
+/// Whether the dirty part of the page cache grew before the change and no longer after it.
+fn dirty_filled(
+    counters: &[CounterSample],
+    changed_at_ns: u64,
+    evidence: &mut Vec<String>,
+) -> bool {
+    let Some(([first, middle, last], [early, late])) = around(&dirty(counters), changed_at_ns)
+    else {
+        return false;
+    };
+    if early <= 0.0 || late <= 0.0 {
+        return false;
+    }
+    evidence.push(format!(
+        "dirty page cache: {:.0} MiB at the start, {:.0} MiB at the change, {:.0} MiB at the end",
+        first / MEBIBYTE,
+        middle / MEBIBYTE,
+        last / MEBIBYTE
+    ));
+    let (early_growth, late_growth) = ((middle - first) / early, (last - middle) / late);
+    middle > 1.5 * first && early_growth > 1e6 && late_growth < early_growth / 4.0
+}
+
+fn short_of_space(
+    counters: &[CounterSample],
+    changed_at_ns: u64,
+    evidence: &mut Vec<String>,
+) -> bool {
+    let free = series(counters, |sample| sample.free_part);
+    let Some(([first, middle, last], _)) = around(&free, changed_at_ns) else { return false };
+    evidence.push(format!(
+        "free space: {:.0} % at the start, {:.0} % at the change, {:.0} % at the end",
+        first * 100.0,
+        middle * 100.0,
+        last * 100.0
+    ));
+    last < FREE_PART_SHORT && first - last > FREE_PART_FALL_MIN
+}
+
+fn describe(early: &Part, late: &Part, shares: [f64; 4], evidence: &mut Vec<String>) {
+    let pair = |figure: &dyn Fn(&Part) -> f64| (figure(early), figure(late));
+    let (written_early, written_late) = pair(&|part| part.written_bytes / part.seconds / MEBIBYTE);
+    let (read_early, read_late) = pair(&|part| part.read_bytes / part.seconds / MEBIBYTE);
+    let (busy_early, busy_late) = pair(&|part| 100.0 * part.busy_seconds / part.seconds);
+    let (size_early, size_late) =
+        pair(&|part| (part.read_bytes + part.written_bytes) / part.requests.max(1.0) / 1024.0);
+    let [work, cache, device, busy] = shares.map(|share| share * 100.0);
+    evidence.extend([
+        format!(
             "the device wrote {written_early:.1} MiB/s before and {written_late:.1} MiB/s after, \
              and read {read_early:.1} and {read_late:.1} MiB/s"
-        ));
-        let (busy_early, busy_late) = pair(&|part| 100.0 * part.busy_seconds / part.seconds);
-        let (size_early, size_late) =
-            pair(&|part| (part.read_bytes + part.written_bytes) / part.requests.max(1.0) / 1024.0);
-        self.evidence.push(format!(
+        ),
+        format!(
             "it was busy {busy_early:.0} % of the time before and {busy_late:.0} % after, in \
              requests of {size_early:.0} and {size_late:.0} KiB"
-        ));
-        self.evidence.push(format!(
-            "shares in the change: cache {:.0} %, file system's work {:.0} %, device {:.0} %, \
-             device not busy {:.0} %",
-            shares.cache * 100.0,
-            shares.work * 100.0,
-            shares.device * 100.0,
-            shares.busy * 100.0
-        ));
-    }
+        ),
+        format!(
+            "shares in the change: cache {cache:.0} %, file system's work {work:.0} %, device \
+             {device:.0} %, device not busy {busy:.0} %"
+        ),
+    ]);
 }
 
-/// The counters' differences over a part of the run; none when a counter is missing.
+/// The sums over a part of the run; none when a counter of the device is missing.
 fn sum_part(
+    intervals: &[Interval],
     counters: &[CounterSample],
     from_ns: u64,
     to_ns: u64,
-    application_bytes: f64,
 ) -> Option<Part> {
-    let difference = |field: &dyn Fn(&CounterSample) -> Option<f64>| {
-        let series: Vec<(u64, f64)> = counters
-            .iter()
-            .filter_map(|sample| Some((sample.elapsed_ns, field(sample)?)))
-            .collect();
-        Some(value_at(&series, to_ns)? - value_at(&series, from_ns)?)
+    let within = intervals.iter().filter(|one| (from_ns..to_ns).contains(&one.start_ns));
+    let difference = |series: Series| Some(value_at(&series, to_ns)? - value_at(&series, from_ns)?);
+    let of_device = |field: fn(&DeviceDelta) -> u64| {
+        difference(series(counters, |sample| Some(field(&sample.device?) as f64)))
     };
     Some(Part {
-        seconds: (to_ns.checked_sub(from_ns).filter(|span| *span > 0)?) as f64 / 1e9,
-        application_bytes,
-        read_bytes: difference(&|sample| Some(sample.device?.read_bytes as f64))?,
-        written_bytes: difference(&|sample| Some(sample.device?.written_bytes as f64))?,
-        requests: difference(&|sample| {
-            let device = sample.device?;
-            Some((device.reads + device.writes) as f64)
-        })?,
-        busy_seconds: difference(&|sample| Some(sample.device?.busy_ns as f64 / 1e9))?,
+        seconds: to_ns.checked_sub(from_ns).filter(|span| *span > 0)? as f64 / 1e9,
+        application_bytes: within.map(|interval| interval.bytes as f64).sum(),
+        read_bytes: of_device(|device| device.read_bytes)?,
+        written_bytes: of_device(|device| device.written_bytes)?,
+        requests: of_device(|device| device.reads + device.writes)?,
+        busy_seconds: of_device(|device| device.busy_ms)? / 1e3,
         // Without the page cache's figures all writes count as due when the device does them.
-        dirty_growth_bytes: difference(&|sample| {
-            let memory = sample.memory?;
-            Some((memory.dirty_bytes + memory.writeback_bytes) as f64)
-        })
-        .unwrap_or(0.0),
+        dirty_growth_bytes: difference(dirty(counters)).unwrap_or(0.0),
     })
 }
 
@@ -534,7 +445,9 @@ fn value_at(series: &[(u64, f64)], at_ns: u64) -> Option<f64> {
     }
 }
 
-fn shares(early: &Part, late: &Part) -> Shares {
+/// The share of each factor in the change: T/E, E/D, D/B and B. They add up to 1; one below 0 worked
+/// against the change.
+fn shares(early: &Part, late: &Part) -> [f64; 4] {
     // Floors far below anything that matters keep the logarithms finite where nothing moved.
     let factors = |part: &Part| {
         let floor_bytes = part.seconds * 1024.0;
@@ -545,11 +458,9 @@ fn shares(early: &Part, late: &Part) -> Shares {
         [application / due, due / moved, moved / busy, busy / part.seconds]
     };
     let (before, after) = (factors(early), factors(late));
-    let logarithms: Vec<f64> =
-        before.iter().zip(&after).map(|(before, after)| (after / before).ln()).collect();
+    let logarithms: [f64; 4] = std::array::from_fn(|factor| (after[factor] / before[factor]).ln());
     let total: f64 = logarithms.iter().sum();
-    let share = |index: usize| if total == 0.0 { 0.0 } else { logarithms[index] / total };
-    Shares { work: share(0), cache: share(1), device: share(2), busy: share(3) }
+    logarithms.map(|logarithm| if total == 0.0 { 0.0 } else { logarithm / total })
 }
 
 #[cfg(test)]

@@ -182,6 +182,15 @@ pub enum Action {
 }
 
 impl Action {
+    /// Bytes that it reads or writes, as dbench counts them (by the size asked for).
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Read { size_bytes, .. } | Self::Write { size_bytes, .. } => size_bytes.into(),
+            _ => 0,
+        }
+    }
+
     /// The kind under which it is reported; none for a sleep.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
@@ -234,34 +243,6 @@ pub struct LoadFile {
 }
 
 impl LoadFile {
-    /// Bytes that one pass reads and writes, as dbench counts them (by the sizes asked for).
-    #[must_use]
-    pub fn pass_bytes(&self) -> u64 {
-        self.operations
-            .iter()
-            .map(|operation| match operation.action {
-                Action::Read { size_bytes, .. } | Action::Write { size_bytes, .. } => {
-                    u64::from(size_bytes)
-                }
-                _ => 0,
-            })
-            .sum()
-    }
-
-    /// How often each kind occurs in one pass, in the order of [`Kind::ALL`]; kinds that do
-    /// not occur are left out.
-    #[must_use]
-    pub fn counts(&self) -> Vec<(Kind, u64)> {
-        let mut counts = HashMap::new();
-        for kind in self.operations.iter().filter_map(|o| o.action.kind()) {
-            *counts.entry(kind).or_insert(0_u64) += 1;
-        }
-        Kind::ALL
-            .into_iter()
-            .filter_map(|kind| counts.get(&kind).map(|count| (kind, *count)))
-            .collect()
-    }
-
     /// Reads a load file.
     ///
     /// # Errors

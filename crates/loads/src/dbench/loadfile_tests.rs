@@ -21,7 +21,7 @@ fn every_part_of_a_line_is_read() {
     assert_eq!(load.operations.len(), 7);
     assert_eq!(load.paths[1], b"/clients/client1/a b.doc");
     assert_eq!(load.open_files_max, 1);
-    assert_eq!(load.pass_bytes(), 1);
+    assert_eq!(load.operations.iter().map(|operation| operation.action.bytes()).sum::<u64>(), 1);
     let write = load.operations[2];
     assert_eq!(write.line, 4);
     assert_eq!(write.due_ns, Some(250_000_000));

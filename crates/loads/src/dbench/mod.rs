@@ -17,11 +17,8 @@ pub mod real;
 pub mod replay;
 mod space;
 
-pub use client::{Contents, Semantics};
-pub use counters::{CounterSample, CounterSource, NoCounters, SystemCounters};
-pub use drift::{Cause, DriftVerdict, verdict};
-pub use loadfile::{Kind, LoadFile, LoadFileError};
-pub use replay::{Phase, Replay, ReplayError, ReplayOutcome, ReplayReport, Second, replay};
+pub use loadfile::{Kind, LoadFile};
+pub use replay::{Phase, Replay, ReplayReport, replay};
 
 /// Where Debian's package `dbench` puts the load file.
 pub const PACKAGED_LOAD_FILE: &str = "/usr/share/dbench/client.txt";

@@ -7,50 +7,40 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::counters::{CounterSample, CounterSource};
+use super::counters::{CounterSample, SystemCounters};
 use super::replay::{EXECUTE, NAP_NS_MAX, Phase, SECOND_NS, Second, Shared, Visible};
 
 /// Watches the clients and moves them from phase to phase.
 pub(super) struct Monitor<'a> {
     shared: &'a Shared<'a>,
-    counters: &'a mut dyn CounterSource,
-    progress: &'a mut dyn FnMut(&Second),
+    source: SystemCounters,
     /// The clock at the release of the clients; all reported times count from it.
     release_ns: u64,
     bytes_before: u64,
     operations_before: u64,
-    observed: Observed,
-}
-
-#[derive(Default)]
-pub(super) struct Observed {
     pub(super) seconds: Vec<Second>,
     pub(super) counters: Vec<CounterSample>,
-    pub(super) elapsed_ns: u64,
-    pub(super) stopped: bool,
+    /// When the caller stopped the run, where it did.
+    pub(super) stopped_after_ns: Option<u64>,
 }
 
 impl<'a> Monitor<'a> {
-    pub(super) fn new(
-        shared: &'a Shared<'a>,
-        counters: &'a mut dyn CounterSource,
-        progress: &'a mut dyn FnMut(&Second),
-    ) -> Self {
+    pub(super) fn new(shared: &'a Shared<'a>, source: SystemCounters) -> Self {
         Self {
             shared,
-            counters,
-            progress,
+            source,
             release_ns: 0,
             bytes_before: 0,
             operations_before: 0,
-            observed: Observed::default(),
+            seconds: Vec::new(),
+            counters: Vec::new(),
+            stopped_after_ns: None,
         }
     }
 
     pub(super) fn watch(&mut self, stop: &AtomicBool) {
         self.release_ns = self.shared.clock.now_ns();
-        let sample = self.counters.sample(0);
-        self.observed.counters.push(sample);
+        self.counters.push(self.source.sample(0));
         let warmup_ns = nanoseconds(self.shared.plan.warmup);
         let execute_ns = nanoseconds(self.shared.plan.execute);
 
@@ -88,12 +78,11 @@ impl<'a> Monitor<'a> {
     ) -> bool {
         loop {
             let now_ns = self.shared.clock.now_ns() - self.release_ns;
-            self.observed.elapsed_ns = now_ns;
             if now_ns >= due_ns {
                 break;
             }
             if stop.load(Ordering::Relaxed) {
-                self.observed.stopped = true;
+                self.stopped_after_ns = Some(now_ns);
                 return false;
             }
             if self.shared.halt.load(Ordering::Relaxed) {
@@ -106,21 +95,18 @@ impl<'a> Monitor<'a> {
         let operations = self.sum(|visible| &visible.operations);
         let slowest_ns = self.slowest();
         let now_ns = self.shared.clock.now_ns() - self.release_ns;
-        let second = Second {
+        self.seconds.push(Second {
             phase,
             start_ns: *start_ns,
             duration_ns: now_ns - *start_ns,
             bytes: bytes - self.bytes_before,
             operations: operations - self.operations_before,
             slowest_ns,
-        };
+        });
         *start_ns = now_ns;
         self.bytes_before = bytes;
         self.operations_before = operations;
-        self.observed.seconds.push(second);
-        let sample = self.counters.sample(now_ns);
-        self.observed.counters.push(sample);
-        (self.progress)(&second);
+        self.counters.push(self.source.sample(now_ns));
         true
     }
 
@@ -142,10 +128,6 @@ impl<'a> Monitor<'a> {
 
     fn all_have_begun(&self) -> bool {
         self.shared.visible.iter().all(|visible| visible.operations.load(Ordering::Relaxed) > 0)
-    }
-
-    pub(super) fn finish(self) -> Observed {
-        self.observed
     }
 }
 

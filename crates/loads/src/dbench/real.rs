@@ -3,7 +3,7 @@
 //! Knows dbench 4.0's options and the forms of its lines (dbench.c of its source). What it
 //! prints is kept as it is; what is read from it stands beside.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::PACKAGED_LOAD_FILE;
 use super::drift::Interval;
 use super::loadfile::LoadFile;
 use super::replay::Phase;
-use crate::tool::{Finished, Stream, Tool, ToolCommand, ToolError, run};
+use crate::tool::{Finished, Tool, ToolCommand, run};
 
 /// How to run dbench.
 #[derive(Clone, Debug)]
@@ -23,10 +23,6 @@ pub struct Dbench<'a> {
     pub clients: u32,
     /// How long to count, in whole seconds. dbench warms up for a fifth of it before.
     pub execute_seconds: u32,
-    /// The load file; dbench's own when absent.
-    pub load_file: Option<&'a Path>,
-    /// Further options, such as `-s`, `-F`, `-S`, `-R`.
-    pub options: &'a [String],
 }
 
 /// One of the lines that dbench prints each second.
@@ -94,36 +90,6 @@ pub struct DbenchReport {
     pub complaints: Vec<String>,
     /// The run with everything that was printed.
     pub finished: Finished,
-}
-
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-pub enum DbenchError {
-    /// The tool is missing, failed or was stopped.
-    #[error(transparent)]
-    Tool(#[from] ToolError),
-    /// What the clients keep does not fit.
-    #[error(
-        "{clients} clients need {needed_bytes} bytes for their files, {path} has {available_bytes}"
-    )]
-    TooBig {
-        /// How many clients.
-        clients: u32,
-        /// What their files have at one time.
-        needed_bytes: u64,
-        /// What there is.
-        available_bytes: u64,
-        /// The directory.
-        path: PathBuf,
-    },
-    /// It ended well, but its output has not the known form.
-    #[error("dbench's output has no {missing}")]
-    Output {
-        /// What was looked for.
-        missing: &'static str,
-        /// The run with everything that was printed.
-        finished: Box<Finished>,
-    },
 }
 
 impl DbenchReport {
@@ -243,59 +209,38 @@ impl DbenchReport {
     }
 }
 
-/// Runs dbench to its end; `progress` is told each of its seconds.
+/// Runs dbench to its end.
 ///
 /// # Errors
-/// See [`DbenchError`]. What dbench printed is in all of them but [`ToolError::Missing`].
-pub fn dbench(
-    plan: &Dbench<'_>,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&ProgressLine),
-) -> Result<DbenchReport, DbenchError> {
-    let tool = ToolCommand::new(Tool::Dbench)?;
-    check_fit(plan)?;
-    let mut command = tool
+/// It is missing, failed, was stopped, or its output has not the known form; the clients' files do
+/// not fit.
+pub fn dbench(plan: &Dbench<'_>, stop: &AtomicBool) -> Result<DbenchReport, String> {
+    let tool = ToolCommand::new(Tool::Dbench).map_err(|error| error.to_string())?;
+    // dbench takes load files that the replay refuses.
+    if let Some(load) = packaged_load() {
+        load.check_space(plan.directory, plan.clients)?;
+    }
+    let command = tool
         .argument("-D")
         .argument(plan.directory)
         .argument("-t")
-        .argument(plan.execute_seconds.to_string());
-    if let Some(load_file) = plan.load_file {
-        command = command.argument("-c").argument(load_file);
-    }
-    // It prints no bytes of the counted phase but these.
-    command = command.argument("--per-client-results");
-    command = command.arguments(plan.options).argument(plan.clients.to_string());
-    let finished = run(&command, stop, &mut |stream, line| {
-        if stream == Stream::Stdout
-            && let Some(line) = parse_progress(line)
-        {
-            progress(&line);
-        }
-    })?;
-    parse(finished)
+        .argument(plan.execute_seconds.to_string())
+        // It prints no bytes of the counted phase but these.
+        .argument("--per-client-results")
+        .argument(plan.clients.to_string());
+    let finished = run(&command, stop, &mut |_, _| {}).map_err(|error| error.to_string())?;
+    parse(finished).map_err(|missing| format!("dbench's output has no {missing}"))
 }
 
-/// Refuses a load that does not fit. What cannot be told (dbench takes load files that the
-/// replay refuses) is left to dbench.
-fn check_fit(plan: &Dbench<'_>) -> Result<(), DbenchError> {
-    let load_file = plan.load_file.unwrap_or(Path::new(PACKAGED_LOAD_FILE));
-    let load = trust::file::read(load_file, trust::file::TEXT_BYTES_MAX)
-        .ok()
-        .and_then(|text| LoadFile::parse(&text).ok());
-    let (Some(load), Ok(space)) = (load, rustix::fs::statvfs(plan.directory)) else {
-        return Ok(());
-    };
-    let available_bytes = space.f_bavail.saturating_mul(space.f_frsize);
-    let needed_bytes = load.peak_bytes().saturating_mul(u64::from(plan.clients));
-    if needed_bytes > available_bytes {
-        let path = plan.directory.to_owned();
-        let clients = plan.clients;
-        return Err(DbenchError::TooBig { clients, needed_bytes, available_bytes, path });
-    }
-    Ok(())
+/// The load file that dbench takes, as far as it can be read here.
+#[must_use]
+pub fn packaged_load() -> Option<LoadFile> {
+    let path = Path::new(PACKAGED_LOAD_FILE);
+    LoadFile::parse(&trust::file::read(path, trust::file::TEXT_BYTES_MAX).ok()?).ok()
 }
 
-fn parse(finished: Finished) -> Result<DbenchReport, DbenchError> {
+/// Reads what dbench printed, or says what it has not.
+fn parse(finished: Finished) -> Result<DbenchReport, &'static str> {
     let mut version = None;
     let mut operations = Vec::new();
     let mut progress = Vec::new();
@@ -323,18 +268,14 @@ fn parse(finished: Finished) -> Result<DbenchReport, DbenchError> {
             complaints.push(line.to_owned());
         }
     }
-    let missing = |missing, finished| DbenchError::Output { missing, finished: Box::new(finished) };
-    let Some((throughput_mb_per_second, clients, latency_max_ms)) = result else {
-        return Err(missing("line with the throughput", finished));
-    };
+    let (throughput_mb_per_second, clients, latency_max_ms) =
+        result.ok_or("line with the throughput")?;
     if operations.is_empty() {
-        return Err(missing("table of operations", finished));
+        return Err("table of operations");
     }
-    let Some(counted_seconds) = counted_seconds else {
-        return Err(missing("end of the counted phase", finished));
-    };
+    let counted_seconds = counted_seconds.ok_or("end of the counted phase")?;
     if client_results.len() != clients as usize {
-        return Err(missing("result of each client", finished));
+        return Err("result of each client");
     }
     Ok(DbenchReport {
         version: version.unwrap_or_default(),
@@ -526,15 +467,12 @@ Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 
     }
 
     #[test]
-    fn output_that_breaks_off_is_an_error_that_keeps_it() {
+    fn output_that_breaks_off_is_an_error() {
         let cuts = [0, 200, OUTPUT.len() - 60].map(|cut| OUTPUT[..cut].to_owned());
         let without = ["Client 2", "   4  cleanup   4 sec\n   0  cleanup   5 sec"]
             .map(|line| OUTPUT.replace(line, ""));
         for text in cuts.into_iter().chain(without) {
-            match parse(finished(&text)) {
-                Err(DbenchError::Output { finished, .. }) => assert_eq!(finished.stdout, text),
-                other => panic!("{text}: {other:?}"),
-            }
+            assert!(parse(finished(&text)).is_err(), "{text}");
         }
     }
 }

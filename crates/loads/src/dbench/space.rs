@@ -5,6 +5,7 @@
 //! needs.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use super::client::{DISPOSITION_CREATE, DISPOSITION_OVERWRITE, DISPOSITION_OVERWRITE_IF};
 use super::loadfile::{Action, LoadFile, PathIndex};
@@ -22,6 +23,16 @@ struct Files {
 }
 
 impl LoadFile {
+    /// Refuses more clients than the free space of the directory has room for.
+    ///
+    /// # Errors
+    /// Both sizes; or why there is no looking.
+    pub fn check_space(&self, directory: &Path, clients: u32) -> Result<(), String> {
+        let needer = format!("the files of {clients} clients take");
+        let needed_bytes = self.peak_bytes().saturating_mul(clients.into());
+        crate::space::check(directory, &needer, needed_bytes, "take fewer clients")
+    }
+
     /// The most bytes that one client's files have at one time in a pass.
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
@@ -143,6 +154,7 @@ Unlink "\c\d" 0x6 NT_STATUS_OK
         };
         let load = LoadFile::parse(&text).unwrap();
         let peak = load.peak_bytes();
-        assert!(peak > 1 << 20 && peak < load.pass_bytes(), "{peak} bytes");
+        let pass: u64 = load.operations.iter().map(|operation| operation.action.bytes()).sum();
+        assert!(peak > 1 << 20 && peak < pass, "{peak} bytes");
     }
 }

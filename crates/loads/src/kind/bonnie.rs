@@ -101,9 +101,8 @@ impl Generator for BonnieLoad {
             directory: directory_of(&task.target)?,
             size_mib: self.size_bytes.div_ceil(MEBIBYTE),
             files_1024: self.files.into(),
-            options: &[],
         };
-        bonnie(&plan, stop).map(|report| translate(&report)).map_err(|error| error.to_string())
+        bonnie(&plan, stop).map(|report| translate(&report))
     }
 }
 

@@ -14,8 +14,9 @@ use vocabulary::report::{Latency, LoadReport, Metric, OVERALL_OPERATION, Unit};
 use vocabulary::words::{counted, thousands};
 
 use super::{missing_tools, programs_of, throughput_over_time};
-use crate::dbench::real::{Dbench, DbenchReport, dbench};
-use crate::dbench::{Kind as Operation, LoadFile, PACKAGED_LOAD_FILE, verdict, warmup_seconds};
+use crate::dbench::drift::drift_of;
+use crate::dbench::real::{Dbench, DbenchReport, dbench, packaged_load};
+use crate::dbench::{Kind as Operation, LoadFile, PACKAGED_LOAD_FILE, warmup_seconds};
 use crate::tool::Tool;
 
 pub(super) const KIND: Kind = Kind::of::<DbenchLoad>(
@@ -77,7 +78,7 @@ impl Generator for DbenchLoad {
 
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         Tool::Dbench.locate().map_err(|error| error.to_string())?;
-        match load_file() {
+        match packaged_load() {
             Some(file) => check_clients(&file, self.clients, capacity),
             None => Ok(()),
         }
@@ -85,7 +86,7 @@ impl Generator for DbenchLoad {
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let path = Path::new(PACKAGED_LOAD_FILE);
-        Ok(clients_text(load_file().as_ref(), path, self.clients, self.seconds, capacity))
+        Ok(clients_text(packaged_load().as_ref(), path, self.clients, self.seconds, capacity))
     }
 
     fn metrics(&self) -> Vec<String> {
@@ -101,16 +102,13 @@ impl Generator for DbenchLoad {
             directory: directory_of(&task.target)?,
             clients: self.clients,
             execute_seconds: self.seconds,
-            load_file: None,
-            options: &[],
         };
-        let report = dbench(&plan, stop, &mut |_| ()).map_err(|error| error.to_string())?;
+        let report = dbench(&plan, stop)?;
         if report.counted_bytes_per_second() <= 0.0 {
             return Err("dbench counted nothing; give it more time by --time".into());
         }
         let mut translated = translate(&report);
-        let file = load_file();
-        translated.note = file
+        translated.note = packaged_load()
             .filter(|file| report.lines_max() < file.operations.len() as u64)
             .map(|file| partial_pass(&file));
         Ok(translated)
@@ -155,12 +153,6 @@ pub(super) fn counted_time(seconds: u32) -> Amount {
 
 pub(super) fn clients_words(clients: u32, seconds: u32) -> String {
     format!("{}, {seconds} s counted", counted(clients as usize, "client"))
-}
-
-/// The load file that dbench takes, as far as it can be read here.
-fn load_file() -> Option<LoadFile> {
-    let path = Path::new(PACKAGED_LOAD_FILE);
-    LoadFile::parse(&trust::file::read(path, trust::file::TEXT_BYTES_MAX).ok()?).ok()
 }
 
 /// Refuses more clients than there is capacity for.
@@ -259,8 +251,8 @@ fn latencies(report: &DbenchReport) -> Vec<Latency> {
 
 fn translate(report: &DbenchReport) -> LoadReport {
     // As of the replay: the warm-up is no part of what is judged as the run's beginning.
-    let drift = verdict(&report.series(), &[]);
-    let (series, mut findings) = throughput_over_time(&report.counted_series(), &drift);
+    let drift = drift_of(&report.series(), &[]);
+    let (series, mut findings) = throughput_over_time(&report.counted_series(), drift.as_ref());
     findings.extend(report.stall_after_last_line());
     findings.extend(report.complaints.first().map(|complaint| {
         format!("{} complaints, the first: {complaint}", report.complaints.len())

@@ -15,10 +15,11 @@ use vocabulary::report::LoadReport;
 
 use super::{dbench, histogram_log, latencies, throughput_over_time};
 use crate::dbench::drift::Interval;
+use crate::dbench::replay::Second;
 use crate::dbench::{
-    LoadFile, PACKAGED_LOAD_FILE, Phase, Replay, ReplayOutcome, Semantics, SystemCounters, replay,
-    warmup_seconds,
+    LoadFile, PACKAGED_LOAD_FILE, Phase, Replay, ReplayReport, replay, warmup_seconds,
 };
+use crate::latency::Recording;
 use crate::tool::Tool;
 
 pub(super) const KIND: Kind = Kind::of::<DbenchReplayLoad>(
@@ -119,17 +120,10 @@ impl Generator for DbenchReplayLoad {
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
         let directory = directory_of(&task.target)?;
         let load_file = parse(&self.load_file)?;
-        let plan = replay_of(self, &load_file, directory);
-        let mut counters = match &task.device {
-            Some(device) => SystemCounters::with_device(directory, device),
-            None => SystemCounters::new(directory),
-        };
-        let outcome =
-            replay(&plan, &mut counters, stop, &mut |_| ()).map_err(|error| error.to_string())?;
-        let has_passed = outcome.report.passes > 0;
-        let mut translated = translate(outcome)?;
-        translated.note = (!has_passed).then(|| dbench::partial_pass(&load_file));
-        Ok(translated)
+        let (report, latencies) =
+            replay(&replay_of(self, &load_file, directory, task.device.as_deref()), stop)?;
+        let note = (report.passes == 0).then(|| dbench::partial_pass(&load_file));
+        Ok(LoadReport { note, ..translate(&report, &latencies)? })
     }
 }
 
@@ -147,24 +141,26 @@ fn replay_of<'a>(
     load: &DbenchReplayLoad,
     load_file: &'a LoadFile,
     directory: &'a Path,
+    device: Option<&'a Path>,
 ) -> Replay<'a> {
     Replay {
         load: load_file,
         directory,
+        device,
         clients: load.clients,
         warmup: Duration::from_secs(warmup_seconds(load.seconds).into()),
         execute: Duration::from_secs(load.seconds.into()),
-        semantics: Semantics::default(),
-        rate_bytes_per_second: None,
     }
 }
 
-fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
-    let report = outcome.report;
-    let counted = || report.seconds.iter().filter(|second| second.phase == Phase::Execute);
-    let operations: u64 = counted().map(|second| second.operations).sum();
-    let intervals: Vec<Interval> = counted().map(Interval::from).collect();
-    let (series, mut findings) = throughput_over_time(&intervals, &report.drift);
+fn translate(report: &ReplayReport, recording: &Recording) -> Result<LoadReport, String> {
+    let length_ns = report.length_ns(Phase::Execute);
+    let seconds = || report.seconds_of(Phase::Execute);
+    let per_second = |figure: fn(&Second) -> u64| {
+        seconds().map(figure).sum::<u64>() as f64 * 1e9 / length_ns.max(1) as f64
+    };
+    let intervals: Vec<Interval> = seconds().map(Interval::from).collect();
+    let (series, mut findings) = throughput_over_time(&intervals, report.drift.as_ref());
     if report.opened_unexpectedly + report.reads_short > 0 {
         findings.push(format!(
             "{} opens that were to fail did not, {} reads were short",
@@ -173,24 +169,16 @@ fn translate(outcome: ReplayOutcome) -> Result<LoadReport, String> {
     }
     Ok(LoadReport {
         metrics: dbench::metrics(
-            report.throughput_bytes_per_second,
-            operations as f64 * 1e9 / report.execute_ns.max(1) as f64,
+            per_second(|second| second.bytes),
+            per_second(|second| second.operations),
         ),
-        latencies: latencies(&report.latencies),
+        latencies: latencies(&recording.summary()),
         series,
         findings,
-        histogram_log: Some(histogram_log(&outcome.execute, report.execute_ns)?),
-        details: details_of(&report),
+        histogram_log: Some(histogram_log(recording, length_ns)?),
+        details: serde_json::to_value(report).expect("a report has a JSON form"),
         ..LoadReport::default()
     })
-}
-
-/// The report without what stands beside it.
-fn details_of(report: &crate::dbench::ReplayReport) -> Value {
-    let mut details = serde_json::to_value(report).expect("a report has a JSON form");
-    // A histogram's figures for each second and kind.
-    details["latency_series"].take();
-    details
 }
 
 #[cfg(test)]
@@ -203,7 +191,7 @@ mod tests {
         // Of runs of dbench 4.0: "Running for 600 seconds ... and minimum warmup 120 secs".
         for (seconds, warmup) in [(600, 120), (9, 1), (3, 0)] {
             let load = DbenchReplayLoad { load_file: "client.txt".into(), clients: 4, seconds };
-            let replay = replay_of(&load, &file, Path::new("/nowhere"));
+            let replay = replay_of(&load, &file, Path::new("/nowhere"), None);
             assert_eq!(replay.warmup.as_secs(), warmup, "{seconds} s");
             assert_eq!(replay.execute.as_secs(), u64::from(seconds));
         }

@@ -156,7 +156,7 @@ impl Generator for TreeLoad {
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let Some(facts) = self.facts else { return Ok(String::new()) };
-        let phases: Vec<String> = Phase::DEFAULT.into_iter().map(metric_name).collect();
+        let phases: Vec<String> = Phase::ALL.into_iter().map(metric_name).collect();
         let source = match &self.source {
             Source::Tarball(path) => path.display().to_string(),
             Source::Synthetic { files, seed } => format!("synthetic, {files} files, seed {seed}"),
@@ -172,19 +172,15 @@ impl Generator for TreeLoad {
     }
 
     fn metrics(&self) -> Vec<String> {
-        let phases = Phase::DEFAULT.into_iter().map(metric_name);
+        let phases = Phase::ALL.into_iter().map(metric_name);
         std::iter::once(ALL_PHASES.to_string()).chain(phases).collect()
     }
 
     /// The phases of which each operation is timed.
     fn operations(&self) -> Vec<String> {
         let phases = [Phase::Copy, Phase::Walk, Phase::Stat, Phase::Rewrite, Phase::DeleteEach];
-        phases
-            .iter()
-            .map(|phase| phase.name())
-            .chain([OVERALL_OPERATION])
-            .map(String::from)
-            .collect()
+        let names = phases.iter().map(|phase| phase.name());
+        names.chain([OVERALL_OPERATION]).map(String::from).collect()
     }
 
     fn has_setup(&self) -> bool {
@@ -216,9 +212,7 @@ impl Generator for TreeLoad {
         let plan = Tree {
             archive: &archive.path,
             directory: directory_of(&task.target)?,
-            phases: &Phase::DEFAULT,
-            facts: Some(facts),
-            expected_hash: None,
+            facts,
             sync: whole_sync(task),
         };
         // A file system that has to be unmounted to become cold must not be this process's directory.
@@ -230,7 +224,7 @@ impl Generator for TreeLoad {
         let mut begin = |phase| {
             // The first phase reads the archive, which lies outside of the contender and is to come
             // from memory; the contender's own caches were dropped right before the run.
-            if task.cold && phase != Phase::DEFAULT[0] {
+            if task.cold && phase != Phase::ALL[0] {
                 let cooled = match &task.cool_command {
                     Some(words) => run_words(words).map_err(|error| error.to_string()),
                     None => drop_kernel_caches(),
@@ -239,8 +233,8 @@ impl Generator for TreeLoad {
                 programs::warm(&[], &programs_of(&TOOLS), "");
             }
         };
-        let outcome = run_tree(&plan, stop, &mut begin).map_err(|error| archive.name(error))?;
-        let report = &outcome.report;
+        let (report, recording) =
+            run_tree(&plan, stop, &mut begin).map_err(|error| archive.name(error))?;
         let metric =
             |name: String, ns: u64| Metric { name, value: ns as f64, unit: Unit::Nanoseconds };
         let phases = || report.phases.iter().map(|phase| (phase, phase.elapsed_ns + phase.sync_ns));
@@ -248,17 +242,17 @@ impl Generator for TreeLoad {
         let metrics = std::iter::once(metric(ALL_PHASES.into(), total_ns))
             .chain(phases().map(|(phase, ns)| metric(metric_name(phase.phase), ns)))
             .collect();
-        let proof = report.hash.as_ref().map(|hash| format!("tree {hash}"));
-        let mut findings: Vec<String> = proof.iter().cloned().collect();
+        let proof = format!("tree {}", report.hash);
+        let mut findings = vec![proof.clone()];
         findings.extend(kept.map(|error| format!("caches were kept between the phases: {error}")));
         let elapsed_ns = report.phases.iter().map(|phase| phase.elapsed_ns).sum();
         Ok(LoadReport {
             metrics,
-            latencies: latencies(&outcome.latencies.summary()),
+            latencies: latencies(&recording.summary()),
             findings,
-            proof,
-            histogram_log: Some(histogram_log(&outcome.latencies, elapsed_ns)?),
-            details: serde_json::to_value(report).expect("a report has a JSON form"),
+            proof: Some(proof),
+            histogram_log: Some(histogram_log(&recording, elapsed_ns)?),
+            details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
         })
     }

@@ -12,6 +12,6 @@ pub mod run;
 pub mod synthetic;
 
 pub use archive::{ArchiveFacts, archive_facts, inspect, write_archive};
-pub use hash::{TreeHash, hash_tree};
-pub use run::{Phase, PhaseReport, Tree, TreeError, TreeOutcome, TreeReport, run_tree};
-pub use synthetic::{Entry, EntryKind, SyntheticTree};
+pub use hash::hash_tree;
+pub use run::{Phase, Tree, TreeReport, run_tree};
+pub use synthetic::SyntheticTree;
