@@ -159,8 +159,7 @@ pub struct BonnieReport {
 /// It is missing, failed or was stopped, its files do not fit, or its output has not the known form.
 pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, String> {
     let own = plan.directory.join(OWN_DIRECTORY);
-    let mut command = ToolCommand::new(Tool::Bonnie)
-        .map_err(|error| error.to_string())?
+    let mut command = ToolCommand::new(Tool::Bonnie)?
         .argument("-q")
         // A comma in the host's name would shift all columns.
         .arguments(["-m", "kurabe"])
@@ -183,7 +182,7 @@ pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, Stri
     fs::create_dir(&own).map_err(failed("make"))?;
     let ended = run(&command, stop, &mut |_, _| {});
     let cleaned = fs::remove_dir_all(&own).map_err(failed("remove"));
-    let finished = ended.map_err(|error| error.to_string())?;
+    let finished = ended?;
     cleaned?;
     let lines = finished.stdout.lines().filter(|line| !line.trim().is_empty());
     let records: Vec<Record> = lines

@@ -149,6 +149,12 @@ pub enum ToolError {
     Stopped(Box<Finished>),
 }
 
+impl From<ToolError> for String {
+    fn from(error: ToolError) -> String {
+        error.to_string()
+    }
+}
+
 impl ToolError {
     /// What the tool printed before it failed, if it ran at all.
     #[must_use]

@@ -215,7 +215,7 @@ impl DbenchReport {
 /// It is missing, failed, was stopped, or its output has not the known form; the clients' files do
 /// not fit.
 pub fn dbench(plan: &Dbench<'_>, stop: &AtomicBool) -> Result<DbenchReport, String> {
-    let tool = ToolCommand::new(Tool::Dbench).map_err(|error| error.to_string())?;
+    let tool = ToolCommand::new(Tool::Dbench)?;
     // dbench takes load files that the replay refuses.
     if let Some(load) = packaged_load() {
         load.check_space(plan.directory, plan.clients)?;
@@ -228,7 +228,7 @@ pub fn dbench(plan: &Dbench<'_>, stop: &AtomicBool) -> Result<DbenchReport, Stri
         // It prints no bytes of the counted phase but these.
         .argument("--per-client-results")
         .argument(plan.clients.to_string());
-    let finished = run(&command, stop, &mut |_, _| {}).map_err(|error| error.to_string())?;
+    let finished = run(&command, stop, &mut |_, _| {})?;
     parse(finished).map_err(|missing| format!("dbench's output has no {missing}"))
 }
 

@@ -40,6 +40,12 @@ pub struct JobFileError {
     pub reason: String,
 }
 
+impl From<JobFileError> for String {
+    fn from(error: JobFileError) -> String {
+        error.to_string()
+    }
+}
+
 /// An option of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobOption {
@@ -127,19 +133,6 @@ impl Surroundings for System {
 }
 
 impl JobFile {
-    /// Reads a job file and what it includes.
-    ///
-    /// # Errors
-    /// The first fault with its place. A file that cannot be read is a fault at its first line.
-    pub fn read(path: &Path, surroundings: &dyn Surroundings) -> Result<Self, JobFileError> {
-        let source = path.display().to_string();
-        let text = surroundings.read(path).map_err(|error| JobFileError {
-            place: Place { source: source.clone(), line: 1, column: 1 },
-            reason: format!("cannot read the job file: {error}"),
-        })?;
-        Self::parse(&text, path, surroundings)
-    }
-
     /// Reads the text of a job file that stands at `path`.
     ///
     /// # Errors

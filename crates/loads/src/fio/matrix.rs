@@ -1,7 +1,7 @@
 //! The flash study's matrix: random reads, random writes and a 70/30 mix, submitted one by one
 //! and in queues, in blocks of several sizes, over 16 files of equal size or one device.
 //!
-//! Generates the cells and their job files and holds their results. Runs nothing; no I/O.
+//! Generates the cells and their job files. Runs nothing; no I/O.
 
 use std::fmt;
 
@@ -10,10 +10,8 @@ use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use vocabulary::cell::MatrixCell;
-use vocabulary::report::Latency;
 
 use super::jobfile::{JobFile, JobOption, Place, Section};
-use super::output::FioJob;
 use super::place::Target;
 
 /// The files that a matrix works on; the study had 16.
@@ -124,39 +122,6 @@ fn option(name: &str, value: impl fmt::Display) -> JobOption {
         value: Some(value.to_string()),
         place: place(),
         value_column: 1,
-    }
-}
-
-/// What a cell came to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CellResult {
-    /// The cell.
-    pub cell: MatrixCell,
-    /// Operations a second, reads and writes together.
-    pub operations_per_second: f64,
-    /// Bytes a second, reads and writes together.
-    pub bytes_per_second: f64,
-    /// Latencies of the reads.
-    pub read: Option<Latency>,
-    /// Latencies of the writes.
-    pub write: Option<Latency>,
-}
-
-impl CellResult {
-    /// The result in what fio reports of a cell's jobs.
-    #[must_use]
-    pub fn new(cell: MatrixCell, jobs: &[FioJob]) -> Self {
-        let directions = || jobs.iter().flat_map(|job| [&job.read, &job.write]).flatten();
-        let first = |side: fn(&FioJob) -> &Option<super::Direction>| {
-            jobs.iter().find_map(|job| side(job).as_ref()?.latency.clone())
-        };
-        Self {
-            cell,
-            operations_per_second: directions().map(|side| side.operations_per_second).sum(),
-            bytes_per_second: directions().map(|side| side.bytes_per_second).sum(),
-            read: first(|job| &job.read),
-            write: first(|job| &job.write),
-        }
     }
 }
 

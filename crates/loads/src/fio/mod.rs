@@ -16,13 +16,9 @@ pub mod size;
 mod understood;
 mod verify;
 
-pub use jobfile::{JobFile, JobFileError};
-pub use layout::Layout;
-pub use output::{Direction, FioInterval, FioJob};
+pub use jobfile::JobFile;
+pub use output::{Direction, FioJob};
 pub use place::Target;
-pub use run::{
-    Fio, FioError, FioOutcome, FioReport, JobSeries, Prepared, Step, fio, lay_out, synced_at_end,
-    unsynced,
-};
+pub use run::{Fio, FioReport, Prepared, fio, lay_out, synced_at_end, unsynced};
 pub use understood::understood;
 pub use verify::unwritten;

@@ -13,16 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use vocabulary::capacity::{self, Capacity};
 use vocabulary::check::Check;
 
-use super::jobfile::{JobFile, JobFileError, JobOption, Place, Section};
+use super::jobfile::{JobFile, JobOption, Place, Section};
 use super::layout::{self, Layout};
-use super::output::{self, FioInterval, FioJob, LogKind};
+use super::output::{self, FioJob};
 use super::place::{self, Target, join_names, split_names};
 use super::size::{self, Need};
 use super::verify;
-use crate::latency::Recording;
-use crate::tool::{Finished, Tool, ToolCommand, ToolError, run};
+use crate::space;
+use crate::tool::{Finished, Tool, ToolCommand, run};
 
 /// The interval of the logs, unless the job has one of its own.
 const LOG_INTERVAL_MS: u64 = 1000;
@@ -43,9 +44,6 @@ pub struct Fio<'a> {
     pub target: &'a Target,
     /// A directory outside of the target for the job files and logs; it must exist.
     pub scratch: &'a Path,
-    /// What [`lay_out`] made for these jobs on this target, or for others with the same files;
-    /// without it the files are laid out first.
-    pub prepared: Option<&'a Prepared>,
 }
 
 /// What was made before a run, for the run to go by.
@@ -58,8 +56,8 @@ pub struct Prepared {
     pub default_size_bytes: Option<u64>,
 }
 
-/// What a run came to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What a run came to, besides its latencies.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FioReport {
     /// fio's version.
     pub version: String,
@@ -79,151 +77,45 @@ pub struct FioReport {
     pub notes: Vec<String>,
     /// Files that fio laid out within the measured run: 0, or the figures are falsified.
     pub laid_out_in_run: u64,
+    /// What the jobs that verify found; absent where none does. It is among the record's checks.
+    #[serde(skip)]
+    pub check: Option<Check>,
     /// The measured run with everything that was printed.
     pub finished: Finished,
 }
 
 /// A job over time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobSeries {
     /// The section's name.
     pub name: String,
-    /// In order.
-    pub intervals: Vec<FioInterval>,
-}
-
-/// A report and the histograms that its figures were taken from.
-#[derive(Clone, Debug)]
-pub struct FioOutcome {
-    /// The report.
-    pub report: FioReport,
-    /// What the jobs that verify found; absent where none does.
-    pub check: Option<Check>,
-    /// The latencies of all jobs by direction.
-    pub latencies: Recording,
-}
-
-/// Why a run failed or was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum FioError {
-    /// The job file is faulty or would leave its target.
-    #[error(transparent)]
-    JobFile(#[from] JobFileError),
-    /// The files do not fit.
-    #[error(
-        "the jobs need {needed_bytes} bytes ({:.2} GiB), {path} has {available_bytes} ({:.2} GiB)",
-        *needed_bytes as f64 / f64::from(1 << 30), *available_bytes as f64 / f64::from(1 << 30)
-    )]
-    TooBig {
-        /// What the files need.
-        needed_bytes: u64,
-        /// What there is.
-        available_bytes: u64,
-        /// The target.
-        path: PathBuf,
-    },
-    /// The device is in use.
-    #[error("{device} is mounted on {point}; it is not written to")]
-    Mounted {
-        /// The device.
-        device: PathBuf,
-        /// Where.
-        point: PathBuf,
-    },
-    /// fio is missing, failed or was stopped. Its own messages are in the error.
-    #[error(transparent)]
-    Tool(#[from] ToolError),
-    /// fio ended well, but one of its jobs did not.
-    #[error("the job `{job}` ended with error {error}: {reason}")]
-    Job {
-        /// The job.
-        job: String,
-        /// fio's error number.
-        error: i64,
-        /// What the number means.
-        reason: String,
-        /// The run with everything that was printed.
-        finished: Box<Finished>,
-    },
-    /// fio ended well, but printed something else than expected.
-    #[error("{reason}")]
-    Output {
-        /// What is wrong.
-        reason: String,
-        /// The run with everything that was printed.
-        finished: Box<Finished>,
-    },
-    /// It failed on what an option names outside of the target.
-    #[error(
-        "{place}: `{option}` leads out of the contender, where a job can change nothing: {source}"
-    )]
-    Outside {
-        /// Where the option stands.
-        place: Place,
-        /// The option.
-        option: String,
-        /// How it failed.
-        source: Box<FioError>,
-    },
-    /// A file could not be prepared.
-    #[error("cannot {what} {path}: {source}")]
-    Prepare {
-        /// What was tried.
-        what: &'static str,
-        /// With which file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The stop flag was raised before the measured run.
-    #[error("stopped while the files were laid out")]
-    Stopped,
-}
-
-/// The steps of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// fio creates the files.
-    LayOut,
-    /// The files are overwritten in place.
-    Overwrite,
-    /// The measured run.
-    Run,
+    /// Length of an interval.
+    pub interval_ms: u64,
+    /// Bytes read and written in each interval.
+    pub bytes: Vec<u64>,
 }
 
 /// Lays the files of jobs out and overwrites them, so that [`fio`] finds them: no extent is
-/// preallocated or unwritten. A device is overwritten over the same length. `progress` is told
-/// each step as it begins; `plan.prepared` is not looked at.
+/// preallocated or unwritten. A device is overwritten over the same length.
 ///
 /// # Errors
-/// See [`FioError`].
-pub fn lay_out(
-    plan: &Fio<'_>,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(Step),
-) -> Result<Prepared, FioError> {
+/// A job that is faulty or would leave its target, files that do not fit, a device in use, fio's own
+/// words; the stop flag.
+pub fn lay_out(plan: &Fio<'_>, stop: &AtomicBool) -> Result<Prepared, String> {
     let tool = ToolCommand::new(Tool::Fio)?.directory(plan.scratch);
     let placed = place::placed(plan.job, plan.target)?;
     let (resolved, need, default_size_bytes) = resolve(&placed, plan.target, None)?;
     check_fit(need, plan.target)?;
     make_directories(&resolved, plan.target)?;
-    let layout = write_files(plan, &tool, &resolved, need, stop, progress)?;
+    let layout = write_files(plan, &tool, &resolved, need, stop)?;
     Ok(Prepared { layout, default_size_bytes })
 }
 
-/// Runs jobs; `progress` is told each step as it begins.
+/// Runs jobs whose files, or files of the same names, were laid out.
 ///
 /// # Errors
-/// See [`FioError`].
-pub fn fio(
-    plan: &Fio<'_>,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(Step),
-) -> Result<FioOutcome, FioError> {
-    let prepared = match plan.prepared {
-        Some(prepared) => *prepared,
-        None => lay_out(plan, stop, progress)?,
-    };
+/// As [`lay_out`].
+pub fn fio(plan: &Fio<'_>, prepared: &Prepared, stop: &AtomicBool) -> Result<FioReport, String> {
     let tool = ToolCommand::new(Tool::Fio)?.directory(plan.scratch);
     let placed = place::placed(plan.job, plan.target)?;
     let (resolved, need, default_size_bytes) =
@@ -232,51 +124,40 @@ pub fn fio(
     make_directories(&resolved, plan.target)?;
 
     if let Target::Device(device) = plan.target {
-        layout::cool_device(device).map_err(prepare("drop the cache of", device))?;
+        layout::cool_device(device).map_err(failed("drop the cache of", device))?;
     }
-    progress(Step::Run);
-    let text = measured(&resolved).to_string();
+    let job_text = measured(&resolved).to_string();
     let path = plan.scratch.join("job.fio");
-    fs::write(&path, &text).map_err(prepare("write", &path))?;
+    fs::write(&path, &job_text).map_err(failed("write", &path))?;
     let command = tool.arguments(["--output-format=json+", "--eta=never"]).argument(&path);
     let finished =
         run(&command, stop, &mut |_, _| {}).map_err(|error| blamed(plan, error.into()))?;
-    let report = |output: output::Output, finished| FioReport {
-        version: output.version,
+    let output::Output { version, notes, jobs } = output::parse(&finished.stdout)?;
+    // The reader knows files by their names in the contender.
+    let root = format!("{}/", plan.target.path().display());
+    let said = finished.stderr.replace(&root, "");
+    if let Some(job) = jobs.iter().find(|job| job.error != 0 && !verify::is_mismatch(job)) {
+        let reason = io::Error::from_raw_os_error(i32::try_from(job.error).unwrap_or(0));
+        let name = &job.jobname;
+        return Err(blamed(
+            plan,
+            format!("the job `{name}` ended with error {}: {reason}", job.error),
+        ));
+    }
+    let is_layout = |note: &&String| note.contains("Laying out IO file");
+    Ok(FioReport {
         series: read_series(&resolved, plan.scratch),
         layout: prepared.layout,
         needed_bytes: need.bytes,
         default_size_bytes,
-        job_text: text,
-        laid_out_in_run: output
-            .notes
-            .iter()
-            .filter(|note| note.contains("Laying out IO file"))
-            .count() as u64,
-        notes: output.notes,
-        jobs: output.jobs,
+        laid_out_in_run: notes.iter().filter(is_layout).count() as u64,
+        check: verify::check(&resolved, &jobs, &said),
+        version,
+        jobs,
+        job_text,
+        notes,
         finished,
-    };
-    let output = match output::parse(&finished.stdout) {
-        Ok(output) => output,
-        Err(reason) => return Err(FioError::Output { reason, finished: Box::new(finished) }),
-    };
-    // The reader knows files by their names in the contender.
-    let root = format!("{}/", plan.target.path().display());
-    let said = finished.stderr.replace(&root, "");
-    let check = verify::check(&resolved, &output.jobs, &said);
-    if let Some(job) = output.jobs.iter().find(|job| job.error != 0 && !verify::is_mismatch(job)) {
-        let code = i32::try_from(job.error).unwrap_or(0);
-        let error = FioError::Job {
-            job: job.name.clone(),
-            error: job.error,
-            reason: io::Error::from_raw_os_error(code).to_string(),
-            finished: Box::new(finished),
-        };
-        return Err(blamed(plan, error));
-    }
-    let latencies = output.latencies.clone();
-    Ok(FioOutcome { report: report(output, finished), check, latencies })
+    })
 }
 
 /// How the kernel's refusals end that a job in its enclosure meets, as fio tells them.
@@ -284,25 +165,25 @@ const REFUSALS: [&str; 4] =
     ["Read-only file system", "No such file", "Permission denied", "Operation not permitted"];
 
 /// A failure of fio's, with the line of the job that it came from where one leads out.
-fn blamed(plan: &Fio<'_>, error: FioError) -> FioError {
-    let said = error.to_string();
-    let is_refusal = REFUSALS.iter().any(|words| said.contains(words));
-    match place::leads_out(plan.job, plan.target, &said).filter(|_| is_refusal) {
-        Some(option) => FioError::Outside {
-            place: option.value_place(),
-            option: option.to_string(),
-            source: Box::new(error),
-        },
+fn blamed(plan: &Fio<'_>, error: String) -> String {
+    let is_refusal = REFUSALS.iter().any(|words| error.contains(words));
+    match place::leads_out(plan.job, plan.target, &error).filter(|_| is_refusal) {
+        Some(option) => format!(
+            "{}: `{option}` leads out of the contender, where a job can change nothing: {error}",
+            option.value_place()
+        ),
         None => error,
     }
 }
 
-fn prepare<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FioError + 'a {
-    move |source| match source.kind() {
-        io::ErrorKind::Interrupted => FioError::Stopped,
-        _ => FioError::Prepare { what, path: path.to_owned(), source },
+fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> String + 'a {
+    move |error| match error.kind() {
+        io::ErrorKind::Interrupted => STOPPED.into(),
+        _ => format!("cannot {what} {}: {error}", path.display()),
     }
 }
+
+const STOPPED: &str = "stopped while the files were laid out";
 
 // ---------------------------------------------------------------------------------------------
 // The job files that fio gets
@@ -314,7 +195,7 @@ fn resolve(
     placed: &JobFile,
     target: &Target,
     given_size_bytes: Option<u64>,
-) -> Result<(JobFile, Need, Option<u64>), FioError> {
+) -> Result<(JobFile, Need, Option<u64>), String> {
     let need = size::need(placed);
     let mut common = vec![
         added("lat_percentiles", "1"),
@@ -331,9 +212,8 @@ fn resolve(
                 let size = match given_size_bytes {
                     Some(size) => size,
                     None => {
-                        let available = available_bytes(directory)?;
                         let jobs = u64::from(need.jobs_without_size);
-                        let share = available / DEFAULT_SIZE_PART / jobs;
+                        let share = free_bytes(directory)? / DEFAULT_SIZE_PART / jobs;
                         share.min(DEFAULT_SIZE_BYTES_MAX) >> 20 << 20
                     }
                 };
@@ -412,10 +292,8 @@ fn creating(job: &JobFile) -> JobFile {
 /// The job file of the measured run.
 fn measured(job: &JobFile) -> JobFile {
     with_overrides(job, |index, _| {
-        let log = format!("job-{index}");
-        let mut options: Vec<(&'static str, String)> =
-            LOGS.iter().map(|name| (*name, log.clone())).collect();
-        options.push(("fallocate", "none".to_owned()));
+        let mut options =
+            vec![("write_bw_log", format!("job-{index}")), ("fallocate", "none".to_owned())];
         let appends = job.effective(index, "file_append").is_some_and(|value| value != "0");
         if has_data(job, index) && !appends {
             options.push(("overwrite", "1".to_owned()));
@@ -427,9 +305,6 @@ fn measured(job: &JobFile) -> JobFile {
         options
     })
 }
-
-/// The logs that the series are read from.
-const LOGS: [&str; 3] = ["write_bw_log", "write_iops_log", "write_lat_log"];
 
 /// fio's option by which a job syncs its files at its end, within its figures.
 const END_SYNC: &str = "end_fsync";
@@ -497,43 +372,33 @@ pub fn unsynced(job: &JobFile) -> Vec<String> {
 // Before the run
 // ---------------------------------------------------------------------------------------------
 
-fn available_bytes(directory: &Path) -> Result<u64, FioError> {
-    let facts = rustix::fs::statvfs(directory)
-        .map_err(|error| prepare("look at the space of", directory)(error.into()))?;
-    Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
-}
-
-fn check_fit(need: Need, target: &Target) -> Result<(), FioError> {
-    let available_bytes = match target {
+fn check_fit(need: Need, target: &Target) -> Result<(), String> {
+    let bytes = match target {
         Target::Directory(directory) => {
             // Files of an earlier run are used again.
-            let present: u64 = layout::files_below(directory)
-                .map_err(prepare("look through", directory))?
-                .iter()
-                .map(|file| file.size_bytes)
-                .sum();
-            available_bytes(directory)?.saturating_add(present)
+            let files =
+                layout::files_below(directory).map_err(failed("look through", directory))?;
+            let present: u64 = files.iter().map(|file| file.size_bytes).sum();
+            free_bytes(directory)?.saturating_add(present)
         }
         Target::Device(device) => {
-            layout::device_bytes(device).map_err(prepare("take the size of", device))?
+            layout::device_bytes(device).map_err(failed("take the size of", device))?
         }
     };
-    if need.bytes > available_bytes {
-        return Err(FioError::TooBig {
-            needed_bytes: need.bytes,
-            available_bytes,
-            path: target.path().to_owned(),
-        });
-    }
-    Ok(())
+    let capacity = Capacity { bytes, holder: target.path().display().to_string() };
+    capacity::check("the jobs need", need.bytes, Some(&capacity), "give smaller sizes")
+}
+
+fn free_bytes(directory: &Path) -> Result<u64, String> {
+    space::free_bytes(directory).map_err(failed("look at the space of", directory))
 }
 
 /// Makes the directories that the jobs name below the target; fio makes files only.
-fn make_directories(job: &JobFile, target: &Target) -> Result<(), FioError> {
+fn make_directories(job: &JobFile, target: &Target) -> Result<(), String> {
     let Target::Directory(root) = target else {
         return Ok(());
     };
-    let make = |path: &Path| fs::create_dir_all(path).map_err(prepare("make", path));
+    let make = |path: &Path| fs::create_dir_all(path).map_err(failed("make", path));
     for (index, section) in job.sections.iter().enumerate() {
         for option in &section.options {
             if option.name == "directory" {
@@ -565,47 +430,44 @@ fn write_files(
     resolved: &JobFile,
     need: Need,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(Step),
-) -> Result<Layout, FioError> {
+) -> Result<Layout, String> {
     let started = Instant::now();
     let elapsed_ns = |since: Instant| u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
     match plan.target {
         Target::Device(device) => {
-            let mounted = layout::mount_of(device).map_err(prepare("look at", device))?;
+            let mounted = layout::mount_of(device).map_err(failed("look at", device))?;
             if let Some(point) = mounted {
-                return Err(FioError::Mounted { device: device.clone(), point });
+                let (device, point) = (device.display(), point.display());
+                return Err(format!("{device} is mounted on {point}; it is not written to"));
             }
-            progress(Step::Overwrite);
             let device_bytes =
-                layout::device_bytes(device).map_err(prepare("take the size of", device))?;
+                layout::device_bytes(device).map_err(failed("take the size of", device))?;
             let is_known = need.unknown_jobs + need.jobs_without_size == 0;
             let bytes = if is_known { need.bytes } else { device_bytes };
             let written = layout::overwrite_device(device, bytes, stop)
-                .map_err(prepare("overwrite", device))?;
+                .map_err(failed("overwrite", device))?;
             Ok(Layout { overwrite_ns: elapsed_ns(started), ..written })
         }
         Target::Directory(directory) => {
             let before =
-                layout::files_below(directory).map_err(prepare("look through", directory))?;
+                layout::files_below(directory).map_err(failed("look through", directory))?;
             let creating = creating(resolved);
             if creating.jobs().next().is_none() {
                 return Ok(Layout::default());
             }
-            progress(Step::LayOut);
             let path = plan.scratch.join("layout.fio");
-            fs::write(&path, creating.to_string()).map_err(prepare("write", &path))?;
+            fs::write(&path, creating.to_string()).map_err(failed("write", &path))?;
             let command = tool.clone().arguments(["--eta=never"]).argument(&path);
             run(&command, stop, &mut |_, _| {}).map_err(|error| blamed(plan, error.into()))?;
             let layout_ns = elapsed_ns(started);
             if stop.load(Ordering::Relaxed) {
-                return Err(FioError::Stopped);
+                return Err(STOPPED.into());
             }
-            progress(Step::Overwrite);
             let started = Instant::now();
             let after =
-                layout::files_below(directory).map_err(prepare("look through", directory))?;
+                layout::files_below(directory).map_err(failed("look through", directory))?;
             let written = layout::overwrite_new(&before, &after, stop)
-                .map_err(prepare("overwrite files in", directory))?;
+                .map_err(failed("overwrite files in", directory))?;
             Ok(Layout { layout_ns, overwrite_ns: elapsed_ns(started), ..written })
         }
     }
@@ -617,40 +479,22 @@ fn write_files(
 
 /// The series of each job, from the logs in the scratch directory.
 fn read_series(job: &JobFile, scratch: &Path) -> Vec<JobSeries> {
-    let mut names: Vec<PathBuf> = fs::read_dir(scratch)
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default();
-    names.sort();
-    let mut all = Vec::new();
-    for (index, section) in job.sections.iter().enumerate() {
-        if section.is_global() {
-            continue;
-        }
-        let mut logs = Vec::new();
-        for path in &names {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let kind = if name.starts_with(&format!("job-{index}_bw.")) {
-                LogKind::Bandwidth
-            } else if name.starts_with(&format!("job-{index}_iops.")) {
-                LogKind::Operations
-            } else {
-                continue;
-            };
-            if let Ok(text) = trust::file::read_text(path) {
-                logs.push((kind, text));
-            }
-        }
-        let interval_ms = job
-            .effective(index, "log_avg_msec")
-            .and_then(|text| text.parse().ok())
-            .filter(|interval_ms| *interval_ms > 0)
-            .unwrap_or(LOG_INTERVAL_MS);
-        all.push(JobSeries {
-            name: section.name.clone(),
-            intervals: output::series(&logs, interval_ms * 1_000_000),
-        });
-    }
-    all
+    let entries = fs::read_dir(scratch).into_iter().flatten().flatten();
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    let jobs = job.sections.iter().enumerate().filter(|(_, section)| !section.is_global());
+    let of_job = |(index, section): (usize, &Section)| {
+        let begin = format!("job-{index}_bw.");
+        let is_of_it = |path: &&PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begin))
+        };
+        let logs =
+            paths.iter().filter(is_of_it).filter_map(|path| trust::file::read_text(path).ok());
+        let given = job.effective(index, "log_avg_msec").and_then(|text| text.parse().ok());
+        let interval_ms = given.filter(|interval_ms| *interval_ms > 0).unwrap_or(LOG_INTERVAL_MS);
+        let bytes = output::series(&logs.collect::<Vec<_>>(), interval_ms);
+        JobSeries { name: section.name.clone(), interval_ms, bytes }
+    };
+    jobs.map(of_job).collect()
 }
 
 #[cfg(test)]

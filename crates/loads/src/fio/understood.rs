@@ -13,7 +13,6 @@ use std::process::{Command, Output};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::jobfile::{JobFile, JobFileError, JobOption};
-use super::run::FioError;
 use super::size::parse_bytes;
 use crate::tool::{Tool, ToolError};
 
@@ -21,12 +20,11 @@ use crate::tool::{Tool, ToolError};
 /// job must be [`placed`](super::place::placed).
 ///
 /// # Errors
-/// [`FioError::JobFile`] with fio's own words; fio is missing or cannot be started.
-pub fn understood(job: &JobFile) -> Result<(), FioError> {
+/// The place with fio's own words; fio is missing or cannot be started.
+pub fn understood(job: &JobFile) -> Result<(), String> {
     let program = Tool::Fio.locate()?;
-    let output = ask(Command::new(program), job).map_err(|source| {
-        FioError::Tool(ToolError::Spawn { program: Tool::Fio.program().to_owned(), source })
-    })?;
+    let output = ask(Command::new(program), job)
+        .map_err(|source| ToolError::Spawn { program: Tool::Fio.program().to_owned(), source })?;
     if !output.status.success() {
         return Err(complaint(job, &output).into());
     }

@@ -30,26 +30,25 @@ pub(super) fn added(job: &JobFile, index: usize) -> Option<(&'static str, String
 /// Whether a job's error is that what it read was not what was written, after which it went on.
 pub(super) fn is_mismatch(job: &FioJob) -> bool {
     let mismatch = i64::from(rustix::io::Errno::ILSEQ.raw_os_error());
-    job.error == mismatch && job.errors_passed > 0
+    job.error == mismatch && job.total_err > 0
 }
 
 /// The check of all jobs that verify; none where no job does. Tried are the blocks that were read
 /// to be compared: of a job that writes no more than it wrote.
 pub(super) fn check(job: &JobFile, ran: &[FioJob], said: &str) -> Option<Check> {
     let verifying = |of: &FioJob| {
-        jobs(job).find(|index| verifies(job, *index) && job.sections[*index].name == of.name)
+        jobs(job).find(|index| verifies(job, *index) && job.sections[*index].name == of.jobname)
     };
-    let operations = |side: &Option<super::Direction>| side.as_ref().map_or(0, |s| s.operations);
     let mut check: Option<Check> = None;
     for (of, index) in ran.iter().filter_map(|of| Some((of, verifying(of)?))) {
         let check = check.get_or_insert_with(|| Check::new(CONTENTS));
-        let (read, written) = (operations(&of.read), operations(&of.write));
+        let (read, written) = (of.read.total_ios, of.write.total_ios);
         check.tried += match written {
             0 => read,
             _ if job.effective_or_bare(index, "do_verify") == Some("0") => 0,
             written => read.min(written),
         };
-        check.violated += if is_mismatch(of) { of.errors_passed } else { 0 };
+        check.violated += if is_mismatch(of) { of.total_err } else { 0 };
     }
     let mut check = check?;
     check.tried = check.tried.max(check.violated);
@@ -84,27 +83,15 @@ mod tests {
         JobFile::from_options(text, "a", &System).unwrap()
     }
 
-    fn ran(read: u64, written: u64, errors_passed: u64) -> FioJob {
-        let side = |operations: u64| -> Option<Direction> {
-            let zero = serde_json::json!({
-                "operations": operations, "bytes": 0, "bytes_per_second": 0.0,
-                "operations_per_second": 0.0, "runtime_ns": 0, "short_operations": 0,
-                "latency_mean_ns": 0.0, "latency_max_ns": 0, "latency": null,
-            });
-            (operations > 0).then(|| serde_json::from_value(zero).unwrap())
-        };
+    fn ran(read: u64, written: u64, total_err: u64) -> FioJob {
+        let side = |total_ios: u64| Direction { total_ios, ..Direction::default() };
         FioJob {
-            name: "a".into(),
-            group: 0,
-            error: if errors_passed > 0 { 84 } else { 0 },
-            errors_passed,
-            runtime_ns: 0,
-            user_percent: 0.0,
-            system_percent: 0.0,
+            jobname: "a".into(),
+            error: if total_err > 0 { 84 } else { 0 },
+            total_err,
             read: side(read),
             write: side(written),
-            trim: None,
-            sync: None,
+            ..FioJob::default()
         }
     }
 

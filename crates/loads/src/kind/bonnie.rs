@@ -73,7 +73,7 @@ impl Generator for BonnieLoad {
     }
 
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        Tool::Bonnie.locate().map_err(|error| error.to_string())?;
+        Tool::Bonnie.locate()?;
         let needer = "bonnie++'s files take";
         capacity::check(
             needer,

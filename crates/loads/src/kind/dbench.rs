@@ -77,7 +77,7 @@ impl Generator for DbenchLoad {
     }
 
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        Tool::Dbench.locate().map_err(|error| error.to_string())?;
+        Tool::Dbench.locate()?;
         match packaged_load() {
             Some(file) => check_clients(&file, self.clients, capacity),
             None => Ok(()),

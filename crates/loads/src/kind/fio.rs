@@ -15,9 +15,10 @@ use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of};
 use crate::fio::jobfile::System;
+use crate::fio::run::JobSeries;
 use crate::fio::size::need;
 use crate::fio::{
-    Fio, FioJob, FioOutcome, FioReport, JobFile, Prepared, Target, fio, lay_out, place,
+    Direction, Fio, FioJob, FioReport, JobFile, Prepared, Target, fio, lay_out, output, place,
     synced_at_end, understood, unsynced, unwritten,
 };
 use crate::tool::Tool;
@@ -128,13 +129,13 @@ impl Generator for FioLoad {
         if Tool::Fio.locate().is_err() || self.text.is_empty() {
             return Ok(());
         }
-        understood(&somewhere(self)?).map_err(|error| error.to_string())
+        understood(&somewhere(self)?)
     }
 
     /// Refuses jobs that the installed fio does not understand, or whose files are larger than their
     /// capacity.
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        understood(&somewhere(self)?).map_err(|error| error.to_string())?;
+        understood(&somewhere(self)?)?;
         let job = job(self)?;
         let unwritten = unwritten(&job);
         if !unwritten.is_empty() {
@@ -191,19 +192,19 @@ impl Generator for FioLoad {
 
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
         let job = job(self)?;
-        let mut outcome = run_job(&job, task, stop)?;
+        let mut report = run_job(&job, task, stop)?;
         // All of it was read, and its histograms alone are a hundred kilobytes.
-        outcome.report.finished.stdout.clear();
-        let report = &outcome.report;
+        report.finished.stdout.clear();
+        let recording = output::latencies(&report.jobs);
         Ok(LoadReport {
-            metrics: metrics(report),
-            checks: outcome.check.clone().into_iter().collect(),
-            latencies: latencies(&outcome.latencies.summary()),
-            series: throughput(report),
-            findings: report.notes.iter().cloned().chain(falsified(report)).collect(),
+            metrics: metrics(&report),
+            checks: report.check.clone().into_iter().collect(),
+            latencies: latencies(&recording.summary()),
+            series: throughput(&report),
+            findings: report.notes.iter().cloned().chain(falsified(&report)).collect(),
             note: note(&job),
-            histogram_log: Some(histogram_log(&outcome.latencies, report.finished.elapsed_ns)?),
-            details: serde_json::to_value(report).expect("a report has a JSON form"),
+            histogram_log: Some(histogram_log(&recording, report.finished.elapsed_ns)?),
+            details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
         })
     }
@@ -230,15 +231,14 @@ fn amount_of(word: &str) -> Option<(&str, Measure)> {
 /// begin of a comment.
 fn somewhere(load: &FioLoad) -> Result<JobFile, String> {
     let somewhere = Target::Directory("/#".into());
-    place::placed(&job(load)?, &somewhere).map_err(|error| error.to_string())
+    Ok(place::placed(&job(load)?, &somewhere)?)
 }
 
 fn job(load: &FioLoad) -> Result<JobFile, String> {
-    match &load.path {
+    Ok(match &load.path {
         Some(path) => JobFile::parse(load.text.as_bytes(), path, &System),
         None => JobFile::from_options(&load.text, JOB_NAME, &System),
-    }
-    .map_err(|error| error.to_string())
+    }?)
 }
 
 pub(super) fn check_capacity(needed_bytes: u64, capacity: Option<&Capacity>) -> Result<(), String> {
@@ -283,8 +283,7 @@ const PREPARED_FILE: &str = "prepared.json";
 /// the run finds written extents and its counters are the load's alone.
 pub(super) fn lay_out_job(job: &JobFile, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
     let (scratch, target) = (scratch(task)?, target(&task.target)?);
-    let plan = Fio { job, target: &target, scratch: &scratch, prepared: None };
-    let prepared = lay_out(&plan, stop, &mut |_| ()).map_err(|error| error.to_string())?;
+    let prepared = lay_out(&Fio { job, target: &target, scratch: &scratch }, stop)?;
     let path = scratch.join(PREPARED_FILE);
     let json = serde_json::to_vec(&prepared).expect("it has a JSON form");
     std::fs::write(&path, json).map_err(|error| format!("{}: {error}", path.display()))
@@ -294,14 +293,13 @@ pub(super) fn run_job(
     job: &JobFile,
     task: &LoadTask,
     stop: &AtomicBool,
-) -> Result<FioOutcome, String> {
+) -> Result<FioReport, String> {
     let (scratch, target) = (scratch(task)?, target(&task.target)?);
     let path = scratch.join(PREPARED_FILE);
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let json = std::fs::read(&path).map_err(|error| failed(&error))?;
     let prepared: Prepared = serde_json::from_slice(&json).map_err(|error| failed(&error))?;
-    let plan = Fio { job, target: &target, scratch: &scratch, prepared: Some(&prepared) };
-    fio(&plan, stop, &mut |_| ()).map_err(|error| error.to_string())
+    fio(&Fio { job, target: &target, scratch: &scratch }, &prepared, stop)
 }
 
 /// The names of the figures of reading and of writing: operations and bytes a second.
@@ -311,49 +309,40 @@ const DIRECTIONS: [[&str; 2]; 2] =
 /// Operations and bytes a second of all jobs together, by direction.
 fn metrics(report: &FioReport) -> Vec<Metric> {
     let mut metrics = Vec::new();
-    for ([operations_name, bandwidth_name], side) in DIRECTIONS
-        .into_iter()
-        .zip([(|job: &FioJob| job.read.clone()) as fn(&_) -> _, |job| job.write.clone()])
-    {
-        let sides: Vec<_> = report.jobs.iter().filter_map(side).collect();
-        let operations: f64 = sides.iter().map(|side| side.operations_per_second).sum();
-        let bytes: f64 = sides.iter().map(|side| side.bytes_per_second).sum();
-        if operations > 0.0 {
-            metrics.push(Metric {
-                name: operations_name.into(),
-                value: operations,
-                unit: Unit::OperationsPerSecond,
-            });
-            metrics.push(Metric {
-                name: bandwidth_name.into(),
-                value: bytes,
-                unit: Unit::BytesPerSecond,
-            });
+    let sides: [fn(&FioJob) -> &Direction; 2] = [|job| &job.read, |job| &job.write];
+    for (names, side) in DIRECTIONS.into_iter().zip(sides) {
+        let sum =
+            |figure: fn(&Direction) -> f64| report.jobs.iter().map(|job| figure(side(job))).sum();
+        let figures: [(f64, Unit); 2] = [
+            (sum(|side| side.iops), Unit::OperationsPerSecond),
+            (sum(|side| side.bw_bytes), Unit::BytesPerSecond),
+        ];
+        if figures[0].0 > 0.0 {
+            let figures = names.into_iter().zip(figures);
+            metrics.extend(figures.map(|(name, (value, unit))| Metric {
+                name: name.into(),
+                value,
+                unit,
+            }));
         }
     }
     metrics
 }
 
 fn throughput(report: &FioReport) -> Vec<Series> {
-    report
-        .series
-        .iter()
-        .filter(|job| !job.intervals.is_empty())
-        .map(|job| Series {
-            name: format!("throughput of {}", job.name),
-            unit: Unit::BytesPerSecond,
-            interval_ns: job.intervals[0].duration_ns,
-            values: job
-                .intervals
-                .iter()
-                .map(|interval| {
-                    let bytes = interval.read_bytes + interval.written_bytes;
-                    bytes as f64 * 1e9 / interval.duration_ns.max(1) as f64
-                })
-                .collect(),
-            marks: Vec::new(),
-        })
-        .collect()
+    let with_data = report.series.iter().filter(|job| !job.bytes.is_empty());
+    let of_job = |job: &JobSeries| Series {
+        name: format!("throughput of {}", job.name),
+        unit: Unit::BytesPerSecond,
+        interval_ns: job.interval_ms * 1_000_000,
+        values: job
+            .bytes
+            .iter()
+            .map(|bytes| *bytes as f64 * 1e3 / job.interval_ms as f64)
+            .collect(),
+        marks: Vec::new(),
+    };
+    with_data.map(of_job).collect()
 }
 
 /// What is wrong with the figures, should fio have met a file that was not there.

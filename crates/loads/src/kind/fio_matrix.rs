@@ -21,7 +21,8 @@ use vocabulary::words::counted;
 use super::fio::{check_capacity, falsified, lay_out_job, run_job, target};
 use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
 use crate::counters::DeviceCounters;
-use crate::fio::matrix::{CellResult, FILES, Matrix, PATTERNS, QUEUE_ENGINES};
+use crate::fio::matrix::{FILES, Matrix, PATTERNS, QUEUE_ENGINES};
+use crate::fio::output;
 use crate::latency::Recording;
 use crate::tool::Tool;
 
@@ -138,7 +139,7 @@ impl Generator for FioMatrixLoad {
     }
 
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        Tool::Fio.locate().map_err(|error| error.to_string())?;
+        Tool::Fio.locate()?;
         self.matrix()?;
         check_capacity(self.size_bytes, capacity)
     }
@@ -200,32 +201,31 @@ impl Generator for FioMatrixLoad {
         let matrix = self.matrix()?;
         let target = target(&task.target)?;
         let counters = task.device.as_deref().and_then(|node| DeviceCounters::of_node(node).ok());
-        let (mut metrics, mut results, mut findings) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut metrics, mut findings) = (Vec::new(), Vec::new());
         let (mut recordings, mut elapsed_ns) = (Vec::new(), 0);
         let order = matrix.cells_shuffled(task.order_seed);
-        let mut outcomes = Vec::new();
+        let mut reports = Vec::new();
         for (place, cell) in order.iter().enumerate() {
             if place > 0 {
                 settle(task, counters.as_ref(), stop)?;
             }
-            let outcome = run_job(&matrix.job(cell, &target), task, stop)
+            let report = run_job(&matrix.job(cell, &target), task, stop)
                 .map_err(|error| format!("cell {cell}: {error}"))?;
-            outcomes.push((cell.clone(), outcome));
+            reports.push((cell, report));
         }
         let cells = matrix.cells();
-        outcomes.sort_by_key(|(cell, _)| cells.iter().position(|other| other == cell));
-        for (cell, outcome) in outcomes {
-            findings
-                .extend(falsified(&outcome.report).map(|words| format!("cell {cell}: {words}")));
-            let result = CellResult::new(cell.clone(), &outcome.report.jobs);
+        reports.sort_by_key(|(cell, _)| cells.iter().position(|other| other == *cell));
+        for (cell, report) in reports {
+            findings.extend(falsified(&report).map(|words| format!("cell {cell}: {words}")));
+            let sides = report.jobs.iter().flat_map(|job| [&job.read, &job.write]);
             metrics.push(Metric {
                 name: cell.to_string(),
-                value: result.operations_per_second,
+                value: sides.map(|side| side.iops).sum(),
                 unit: Unit::OperationsPerSecond,
             });
-            results.push(result);
-            recordings.push(outcome.latencies.renamed(|kind| kind_of_cell(&cell, kind)));
-            elapsed_ns += outcome.report.finished.elapsed_ns;
+            let latencies = output::latencies(&report.jobs);
+            recordings.push(latencies.renamed(|kind| kind_of_cell(cell, kind)));
+            elapsed_ns += report.finished.elapsed_ns;
         }
         let recording = Recording::merged(recordings);
         let mut latencies = latencies(&recording.summary());
@@ -248,7 +248,6 @@ impl Generator for FioMatrixLoad {
             details: serde_json::json!({
                 "matrix": matrix,
                 "order": order.iter().map(MatrixCell::to_string).collect::<Vec<_>>(),
-                "cells": results,
             }),
             ..LoadReport::default()
         })

@@ -143,7 +143,7 @@ impl Generator for TreeLoad {
 
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
         for tool in TOOLS {
-            tool.locate().map_err(|error| error.to_string())?;
+            tool.locate()?;
         }
         let needed_bytes = self.facts.map_or(0, |facts| facts.needed_bytes());
         capacity::check(

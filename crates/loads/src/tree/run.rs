@@ -124,7 +124,7 @@ pub fn run_tree(
 ) -> Result<(TreeReport, Recording), String> {
     // Before anything is touched: the tools must be there, the archive readable, the space had.
     for tool in [Tool::Tar, Tool::Rm] {
-        tool.locate().map_err(|error| error.to_string())?;
+        tool.locate()?;
     }
     File::open(plan.archive).map_err(failed("open", plan.archive))?;
     let needer = "the archive and its tree need";
@@ -206,7 +206,7 @@ impl Life<'_> {
             Phase::Rewrite => self.rewrite(&listed)?,
             Phase::DeleteEach => self.delete_each(&listed)?,
             Phase::DeleteAll => {
-                let command = ToolCommand::new(Tool::Rm).map_err(|error| error.to_string())?;
+                let command = ToolCommand::new(Tool::Rm)?;
                 self.tool(command.arguments(["-rf", "--"]).argument(&self.tree))?;
             }
         }
@@ -248,7 +248,8 @@ impl Life<'_> {
     }
 
     fn tool(&self, command: ToolCommand) -> Result<(), String> {
-        run(&command, self.stop, &mut |_, _| {}).map(drop).map_err(|error| error.to_string())
+        run(&command, self.stop, &mut |_, _| {})?;
+        Ok(())
     }
 
     fn copy_archive(&mut self) -> Result<(), String> {
@@ -269,7 +270,7 @@ impl Life<'_> {
 
     fn unpack(&mut self) -> Result<(), String> {
         fs::create_dir(&self.tree).map_err(failed(Phase::Unpack.name(), &self.tree))?;
-        let command = ToolCommand::new(Tool::Tar).map_err(|error| error.to_string())?;
+        let command = ToolCommand::new(Tool::Tar)?;
         let command = command.arguments(["--extract", "--file"]).argument(&self.copy);
         self.tool(command.argument("--directory").argument(&self.tree))
     }
@@ -311,7 +312,7 @@ impl Life<'_> {
     }
 
     fn delete_each(&mut self, listed: &[Listed]) -> Result<(), String> {
-        let program = Tool::Rm.locate().map_err(|error| error.to_string())?;
+        let program = Tool::Rm.locate()?;
         for Listed { path, .. } in listed.iter().filter(|entry| !entry.is_directory) {
             let mut command = Command::new(&program);
             command.arg("--").arg(path);

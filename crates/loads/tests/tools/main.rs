@@ -20,12 +20,3 @@ fn installed(tool: Tool) -> bool {
     }
     found
 }
-
-/// Checks that a refusal tells what is needed and what there is.
-#[track_caller]
-fn tells_both_sizes(error: &dyn std::error::Error, needed_bytes: u64, available_bytes: u64) {
-    let text = error.to_string();
-    for bytes in [needed_bytes, available_bytes] {
-        assert!(text.contains(&bytes.to_string()), "no {bytes} in: {text}");
-    }
-}
