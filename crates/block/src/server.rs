@@ -49,6 +49,11 @@ const FALLOCATE: u32 = 43;
 /// Requests that are never answered: forget, interrupt, forget many.
 const UNANSWERED: [u32; 3] = [2, 36, 42];
 
+/// `FUSE_NOTIFY_INVAL_INODE`: what the kernel has of a file's bytes counts no more.
+const NOTIFY_FORGET: i32 = 2;
+/// The served file, which is the file system's root.
+const FILE: u64 = 1;
+
 /// How long the kernel may believe what it was told of the file, in seconds: for good.
 const VALID_S: u64 = 1 << 30;
 /// A regular file that only its owner uses.
@@ -126,6 +131,23 @@ impl Server {
     /// The stack.
     pub fn stack(&self) -> &dyn BlockDevice {
         &*self.stack
+    }
+
+    /// Makes the kernel forget what it has read of the served file, so that other bytes can be served
+    /// than before. Matters where the file was not opened for direct I/O. Nobody uses it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub fn forget(&self) -> io::Result<()> {
+        let Answer::Structure(range) = structure(&[(FILE, 8), (0, 16)])? else {
+            unreachable!("a structure is one")
+        };
+        match self.send(NOTIFY_FORGET, 0, &range) {
+            // It has no such file in memory, and so nothing of its bytes.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            sent => sent,
+        }
     }
 
     /// Answers requests until the file system is unmounted.
@@ -224,18 +246,23 @@ impl Server {
             Ok(Answer::Data(length)) => (0, &data[..*length]),
             Err(error) => (-error.raw_os_error().unwrap_or(libc::EIO), &[]),
         };
+        match self.send(error, number, body) {
+            // Whoever asked is gone.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {
+                Ok(())
+            }
+            sent => sent,
+        }
+    }
+
+    fn send(&self, error: i32, number: u64, body: &[u8]) -> io::Result<()> {
         let mut header = [0; 16];
         let length = (header.len() + body.len()) as u32;
         header[..4].copy_from_slice(&length.to_ne_bytes());
         header[4..8].copy_from_slice(&error.to_ne_bytes());
         header[8..].copy_from_slice(&number.to_ne_bytes());
         let parts = [IoSlice::new(&header), IoSlice::new(body)];
-        match rustix::io::writev(&self.connection, &parts) {
-            // Whoever asked is gone.
-            Ok(_) | Err(rustix::io::Errno::NOENT) => Ok(()),
-            Err(rustix::io::Errno::NODEV) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        Ok(rustix::io::writev(&self.connection, &parts).map(drop)?)
     }
 }
 

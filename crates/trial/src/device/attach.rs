@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use block::{LoopStatus, loop_status};
 use lab::spec::{Device, Part};
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
 use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
 use super::served::Served;
@@ -109,7 +109,8 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     Ok(attached)
 }
 
-/// Attaches a file of `size_bytes` that a process of the trial serves.
+/// Attaches a file of `size_bytes` that a process of the trial serves, as it was opened: past the page cache
+/// or through it.
 ///
 /// # Errors
 ///
@@ -134,6 +135,12 @@ pub fn attach_served(
         ground: None,
     };
     forbid_discards(index).map_err(system("turning discards off for"))?;
+    let flags = rustix::fs::fcntl_getfl(file).map_err(|error| system("opening")(error.into()))?;
+    if let (false, Some(TakenNode { node: Some(node), .. })) =
+        (flags.contains(OFlags::DIRECT), &attached.taken)
+    {
+        loop_device::go_through_pages(node).map_err(system("keeping pages of"))?;
+    }
     Ok(attached)
 }
 

@@ -68,6 +68,16 @@ enum Reply {
     Ended { said: Option<String> },
 }
 
+/// Whether the kernel keeps pages of a served file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// Every request reaches the server.
+    None,
+    /// What was read once, or ahead, is read from memory until something else is served. A mount reads its
+    /// journal in hundreds of small pieces.
+    Kept,
+}
+
 /// The trial's side. The server is killed when this is dropped.
 pub struct Served {
     server: Child,
@@ -97,7 +107,7 @@ impl Served {
     /// Serves `layers` on top of the device, and opens that. Gives its block size in bytes too.
     pub fn layers(&mut self, layers: &[String]) -> io::Result<(File, u32)> {
         match self.ask(&Ask::Layers { layers: layers.to_vec() })? {
-            Reply::Served { block_size_bytes } => Ok((self.open()?, block_size_bytes)),
+            Reply::Served { block_size_bytes } => Ok((self.open(Pages::None)?, block_size_bytes)),
             other => Err(unexpected(&other)),
         }
     }
@@ -105,7 +115,7 @@ impl Served {
     /// Serves a fresh disk below `layers`, records it, and opens it.
     pub fn record(&mut self, size_bytes: u64, layers: &[String]) -> io::Result<File> {
         self.ask(&Ask::Record { size_bytes, layers: layers.to_vec() })?;
-        self.open()
+        self.open(Pages::None)
     }
 
     /// Takes a recording that was kept.
@@ -140,12 +150,13 @@ impl Served {
     }
 
     /// Opens the served file.
-    pub fn open(&self) -> io::Result<File> {
+    pub fn open(&self, pages: Pages) -> io::Result<File> {
         let path = Path::new("/proc")
             .join(self.server.id().to_string())
             .join("root")
             .join(self.point.strip_prefix("/").unwrap_or(&self.point));
-        OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path)
+        let flags = if pages == Pages::None { libc::O_DIRECT } else { 0 };
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
     }
 
     /// Ends the server and gives what it says of the requests that reached the device. Nothing uses
@@ -240,8 +251,8 @@ fn counts_text(device: &CountingDevice<FileDevice>) -> String {
 /// The server's side.
 struct Serving<'a> {
     point: &'a Path,
-    /// What is served, once something is.
-    top: Option<Arc<Changeable>>,
+    /// What is served, once something is, and the server.
+    top: Option<(Arc<Changeable>, Arc<Server>)>,
     counted: Option<Arc<CountingDevice<FileDevice>>>,
     recorder: Option<Arc<Recorder<Disk>>>,
     recording: Option<Arc<Recording>>,
@@ -324,10 +335,14 @@ impl Serving<'_> {
     fn serve(&mut self, stack: Stack) -> io::Result<Reply> {
         let block_size_bytes = stack.block_size();
         match &self.top {
-            Some(top) => *top.0.write().expect("no layer panics") = stack,
+            Some((top, server)) => {
+                *top.0.write().expect("no layer panics") = stack;
+                server.forget()?;
+            }
             None => {
                 let top = Arc::new(Changeable(RwLock::new(stack)));
                 let server = Arc::new(Server::mount(Box::new(top.clone()), self.point)?);
+                self.top = Some((top, server.clone()));
                 for _ in 0..THREADS {
                     let server = server.clone();
                     std::thread::Builder::new().name("serve".into()).spawn(move || {
@@ -338,7 +353,6 @@ impl Serving<'_> {
                         }
                     })?;
                 }
-                self.top = Some(top);
             }
         }
         Ok(Reply::Served { block_size_bytes })

@@ -11,6 +11,7 @@ pub const FLAG_AUTOCLEAR: u32 = 4;
 pub const FLAG_DIRECT_IO: u32 = 16;
 
 const LOOP_CLR_FD: u32 = 0x4C01;
+const LOOP_SET_DIRECT_IO: u32 = 0x4C08;
 const LOOP_CONFIGURE: u32 = 0x4C0A;
 const LOOP_CTL_ADD: u32 = 0x4C80;
 const LOOP_CTL_REMOVE: u32 = 0x4C81;
@@ -97,6 +98,12 @@ pub fn configure(
     };
     // SAFETY: the pointer is to a live loop_config, which the kernel only reads.
     check(unsafe { libc::ioctl(node.as_raw_fd(), LOOP_CONFIGURE as _, &config) }).map(drop)
+}
+
+/// Lets transfers between the loop device and its file go through the page cache.
+pub fn go_through_pages(node: &File) -> io::Result<()> {
+    // SAFETY: LOOP_SET_DIRECT_IO takes an integer and touches no memory of ours.
+    check(unsafe { libc::ioctl(node.as_raw_fd(), LOOP_SET_DIRECT_IO as _, 0) }).map(drop)
 }
 
 /// Drops what the page cache holds of a block device, as far as nobody uses it: `BLKFLSBUF` of
