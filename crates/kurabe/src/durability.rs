@@ -14,8 +14,9 @@ use lab::plan::{Plan, PlannedBlock, PlannedTrial};
 use lab::record::{Check, Outcome, Record};
 use lab::result::ResultWriter;
 use lab::spec::{PowerCuts, TrialSpec};
+use loads::KINDS;
 use rustix::fs::{MemfdFlags, memfd_create};
-use trial::filesystem::{self, Access};
+use trial::filesystem;
 use vocabulary::check::DURABILITY;
 
 use crate::crash::control_states;
@@ -125,20 +126,25 @@ fn cut(
 
 /// Why the power cannot be cut.
 fn why_not(spec: &TrialSpec) -> Option<String> {
-    let contender = &spec.contender;
+    let TrialSpec { contender, workload, .. } = spec;
     let known = filesystem::by_name(&contender.file_system)?;
-    if !known.needs_device() || known.access() != Access::Mounted {
+    let load = match workload.load.command() {
+        Some(_) => None,
+        None => Some(KINDS.open(&workload.load).ok()?),
+    };
+    if !known.needs_device() {
         return Some(format!("no recorder can stand under '{}'", contender.file_system));
     }
     if contender.place.guest().is_some() {
         return Some("the power of a guest is not cut".into());
     }
-    if spec.workload.load.command().is_none() {
-        let kind = &spec.workload.load.kind;
-        return Some(format!("the load {kind} does not say what it has made durable"));
-    }
-    match spec.workload.check {
-        None => Some("nothing says what may be lost; give --check".into()),
-        Some(_) => None,
+    match load {
+        None if workload.check.is_none() => {
+            Some("nothing says what may be lost; give --check".into())
+        }
+        Some(load) if !load.acknowledges() => {
+            Some(format!("the load {} does not say what it has made durable", workload.load.kind))
+        }
+        _ => None,
     }
 }

@@ -74,6 +74,33 @@ fn a_study_has_the_verdict_beside_its_times() {
 }
 
 #[test]
+fn a_load_of_kurabes_own_knows_what_it_made_durable() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let program = "Command { 12.times { New(20K); }; 3.times { Delete; }; 4.times { New(3K); }; }";
+    std::fs::write(site.work().join("put.obj"), program).unwrap();
+    let contenders = ["ext4", "nb: ext4 @ nobarrier", "minfs", "raw"];
+    for store in ["lump", "cannyls", "files"] {
+        // Files need a file system.
+        let contenders = &contenders[..if store == "files" { 2 } else { 4 }];
+        let gates: Vec<String> = contenders
+            .iter()
+            .map(|one| format!("{}: durable", one.split(':').next().unwrap()))
+            .collect();
+        let gates: Vec<&str> = gates.iter().flat_map(|gate| ["--gate", gate]).collect();
+        let flags = ["--device", "mem:64M", "--runs", "1", "--idle-wait", "1s", "--out", store];
+        let load = ["--durability=16", "--objects", "put.obj", "--sync-puts", "--store", store];
+        let ran = site.run(&[&["compare"], contenders, &flags, &gates, &load].concat()).expect(3);
+        let held = ran.stdout.matches("(objects put.obj): holds").count();
+        assert_eq!(held, contenders.len() - 1, "{store}: {}", ran.stdout);
+        assert!(ran.stdout.contains("durability violated ("), "{store}: {}", ran.stdout);
+    }
+    site.expect_nothing_left();
+}
+
+#[test]
 fn promises_are_kept_or_broken_as_the_device_lets_them() {
     if !root() {
         return;

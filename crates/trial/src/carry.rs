@@ -419,6 +419,7 @@ impl Trial<'_> {
             cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
             sync_command: instance.sync_command(),
             cool_command: instance.cool_command(),
+            acknowledgements: None,
             order_seed: self.spec.order_seed,
             scratch: self.load_place()?,
             enclosed: match rustix::process::geteuid().is_root() {

@@ -13,7 +13,7 @@ pub mod promises;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,17 +22,21 @@ use crash::{Flushes, Log, Lost, Recording, Stale, State, StateOptions, States, r
 use lab::event::Event;
 use lab::record::{Check, Outcome, Phase, Record};
 use lab::spec::{CommandLine, Output, PowerCuts, TrialSpec};
+use loads::KINDS;
 use serde::{Deserialize, Serialize};
 use vocabulary::check::DURABILITY;
+use vocabulary::kind::Generator;
+use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 
 use crate::command::{self, Bounds, End};
 use crate::device::served::{Pages, Served};
 use crate::device::{Attached, attach_served};
-use crate::filesystem::{Access, Stage, by_name};
+use crate::filesystem::{Access, Instance, Stage, by_name};
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
+use crate::workload::Talk;
 use judge::{Acknowledged, Judge};
 pub use judge::{Finding, Tally};
 use places::Places;
@@ -147,19 +151,28 @@ impl CrashReport {
     }
 }
 
+/// What a trial of power cuts is given.
+pub struct Setting<'a> {
+    /// The contender and its load.
+    pub spec: &'a TrialSpec,
+    /// What is asked of it.
+    pub cuts: &'a PowerCuts,
+    /// The trial's own directory.
+    pub scratch: Arc<Occupied>,
+    /// Where the processes of the host are looked for.
+    pub host: &'a HostProc,
+    /// Ends it.
+    pub stop: &'a Stop,
+    /// Hears what it is doing.
+    pub emit: &'a mut dyn FnMut(&Event),
+}
+
 /// Carries a trial of power cuts out. The record has a check and no times.
-pub fn carry_out(
-    spec: &TrialSpec,
-    cuts: &PowerCuts,
-    scratch: Occupied,
-    host: &HostProc,
-    stop: &Stop,
-    emit: &mut dyn FnMut(&Event),
-) -> Record {
+pub fn carry_out(setting: Setting<'_>) -> Record {
     let started = Instant::now();
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut record = Record::begun(spec, unix.as_nanos() as u64);
-    match report(spec, cuts, scratch, host, stop, emit) {
+    let mut record = Record::begun(setting.spec, unix.as_nanos() as u64);
+    match report(setting) {
         Ok(report) => {
             record.checks = vec![report.check()];
             record.power_cuts = serde_json::to_value(&report).ok();
@@ -174,29 +187,14 @@ pub fn carry_out(
     record
 }
 
-fn report(
-    spec: &TrialSpec,
-    cuts: &PowerCuts,
-    scratch: Occupied,
-    host: &HostProc,
-    stop: &Stop,
-    emit: &mut dyn FnMut(&Event),
-) -> Result<CrashReport, Failure> {
-    let data = host
-        .open_writable(&cuts.data, false)
+fn report(setting: Setting<'_>) -> Result<CrashReport, Failure> {
+    let data = setting
+        .host
+        .open_writable(&setting.cuts.data, false)
         .map_err(|error| Failure::of(format!("the file for the recording: {error}")))?;
-    let served = data.try_clone().and_then(|data| Served::start(data, scratch.room()));
+    let served = data.try_clone().and_then(|data| Served::start(data, setting.scratch.room()));
     let disks = Mutex::new(served.map_err(served_failure)?);
-    let mut trial = Trial {
-        spec,
-        cuts,
-        scratch: Arc::new(scratch),
-        disks,
-        device: RefCell::default(),
-        host,
-        stop,
-        emit,
-    };
+    let mut trial = Trial { setting, disks, device: RefCell::default() };
     let report = trial.whole(data);
     let attached = trial.device.take();
     let detached = attached.map_or(Ok(None), Attached::detach);
@@ -209,15 +207,19 @@ fn served_failure(error: io::Error) -> Failure {
 }
 
 struct Trial<'a> {
-    spec: &'a TrialSpec,
-    cuts: &'a PowerCuts,
-    scratch: Arc<Occupied>,
+    setting: Setting<'a>,
     disks: Mutex<Served>,
     /// The device that all disks are, one after the other, once there is one.
     device: RefCell<Option<Attached>>,
-    host: &'a HostProc,
-    stop: &'a Stop,
-    emit: &'a mut dyn FnMut(&Event),
+}
+
+/// What a program of the trial reads and writes.
+#[derive(Default)]
+struct Streams<'a> {
+    /// Its standard output, where that is not thrown away.
+    output: Option<&'a File>,
+    /// The talk, with a load of kurabe's own.
+    talk: Option<&'a Talk>,
 }
 
 /// What was recorded, and from when to when the load ran.
@@ -230,7 +232,7 @@ struct Recorded {
 
 impl<'t> Trial<'t> {
     fn whole(&mut self, data: File) -> Result<CrashReport, Failure> {
-        if let Some(replay) = &self.cuts.replay {
+        if let Some(replay) = &self.setting.cuts.replay {
             let replay = serde_json::from_value(replay.clone())
                 .map_err(|error| Failure::of(format!("the state cannot be read: {error}")))?;
             return self.replay(&replay);
@@ -261,11 +263,11 @@ impl<'t> Trial<'t> {
 
     /// Runs the load once on a recorded device, and the check on what it left while nothing is lost.
     fn record(&mut self, data: File) -> Result<Recorded, Failure> {
-        let spec = self.spec;
+        let spec = self.setting.spec;
         self.status("making the file system");
         let disk = self
             .disks()
-            .record(self.cuts.size_bytes, &spec.contender.layers)
+            .record(self.setting.cuts.size_bytes, &spec.contender.layers)
             .map_err(served_failure)?;
         self.attach(disk)?;
         let mut tools = self.tools(None);
@@ -276,12 +278,18 @@ impl<'t> Trial<'t> {
             let directory = instance.directory();
             if let Some(setup) = &spec.workload.setup {
                 self.status("setup");
-                self.run("the setup", setup, &directory, None)?;
+                self.run("the setup", setup, &directory, Streams::default())?;
+            }
+            if self.own_load()?.is_some_and(|load| load.has_setup()) {
+                self.status("layout");
+                let (command, talk) = self.talk(LoadStage::Setup, &*instance, None)?;
+                let streams = Streams { talk: Some(&talk), ..Streams::default() };
+                self.run("the load's layout", &command, &directory, streams)?;
             }
             instance.sync(&mut tools)?;
             self.status("running the load");
             let from = self.disks().now().map_err(served_failure)?;
-            self.load(&directory)?;
+            self.load(&*instance)?;
             let log = self.disks().log().map_err(served_failure)?;
             let recording = Arc::new(Recording { log, data: Arc::new(data) });
             let to = recording.log.end;
@@ -292,7 +300,7 @@ impl<'t> Trial<'t> {
             }
             self.status("checking what the load left");
             let all = Acknowledged::of(&recording.log, recording.log.acknowledgements.len());
-            match self.judge().ask(&directory, &all)? {
+            match self.judge().ask(&*instance, &all)? {
                 Finding::Held => {}
                 found => {
                     return Err(Failure::of(format!(
@@ -300,7 +308,10 @@ impl<'t> Trial<'t> {
                     )));
                 }
             }
-            let places = Places::of(&directory);
+            let places = match self.file_system()?.access() {
+                Access::Mounted => Places::of(&directory),
+                _ => Places::default(),
+            };
             Ok(Recorded { recording, from, to, places })
         })();
         tools.clean_up_within(TEARDOWN_MAX);
@@ -313,28 +324,84 @@ impl<'t> Trial<'t> {
         Ok(recorded)
     }
 
+    /// The load, where it is one of kurabe's own.
+    fn own_load(&self) -> Result<Option<Box<dyn Generator>>, Failure> {
+        let load = &self.setting.spec.workload.load;
+        match load.command() {
+            Some(_) => Ok(None),
+            None => KINDS.open(load).map(Some).map_err(Failure::of),
+        }
+    }
+
+    /// The command that carries out one part of kurabe's own load, and the talk with it.
+    fn talk(
+        &self,
+        stage: LoadStage,
+        instance: &dyn Instance,
+        acknowledgements: Option<PathBuf>,
+    ) -> Result<(CommandLine, Talk), Failure> {
+        let Setting { spec, scratch, .. } = &self.setting;
+        let node = self.stage().node;
+        let target = match self.file_system()?.access() {
+            Access::RawDevice => Target::Device(node.clone()),
+            Access::MinfsLibrary => Target::Minfs(node.clone()),
+            Access::Mounted => Target::Directory(instance.directory()),
+        };
+        let place = scratch.room().join("load");
+        let made = std::fs::create_dir_all(&place);
+        let task = LoadTask {
+            load: spec.workload.load.clone(),
+            target,
+            device: Some(node),
+            stage,
+            cold: false,
+            sync_command: instance.sync_command(),
+            cool_command: None,
+            acknowledgements,
+            order_seed: spec.order_seed,
+            scratch: place,
+            enclosed: None,
+        };
+        let talk = made
+            .and_then(|()| Talk::begin(&task))
+            .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
+        let words = ["/proc/self/exe".to_string(), "load".into()].into_iter();
+        Ok((CommandLine::Words(words.chain(trust::owner::words()).collect()), talk))
+    }
+
     /// The load, while its acknowledgements are received.
-    fn load(&self, directory: &Path) -> Result<(), Failure> {
-        let pipe = self.scratch.room().join("acknowledgements");
+    fn load(&self, instance: &dyn Instance) -> Result<(), Failure> {
+        let pipe = self.pipe();
         let failed =
             |error: io::Error| Failure::of(format!("the pipe for acknowledgements: {error}"));
         let receiver = judge::Receiver::start(&pipe).map_err(failed)?;
-        let command = self.spec.workload.load.command().ok_or_else(|| {
-            Failure::of(format!(
-                "the load {} acknowledges nothing by itself",
-                self.spec.workload.load.kind
-            ))
-        })?;
+        let load = &self.setting.spec.workload.load;
+        let (command, talk) = match load.command() {
+            Some(command) => (command, None),
+            None => {
+                let (command, talk) = self.talk(LoadStage::Run, instance, Some(pipe))?;
+                (command, Some(talk))
+            }
+        };
+        let streams = match &talk {
+            None => Streams { output: Some(receiver.pipe()), talk: None },
+            talk => Streams { output: None, talk: talk.as_ref() },
+        };
         let disks = &self.disks;
         let acknowledge =
             |text| disks.lock().expect("no thread panics while it asks").acknowledge(text);
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| receiver.receive(acknowledge));
-            let ran = self.run("the load", &command, directory, Some(receiver.pipe()));
+            let ran = self.run("the load", &command, &instance.directory(), streams);
             receiver.end();
             receiving.join().expect("receiving does not panic").map_err(failed)?;
             ran
         })
+    }
+
+    /// The pipe into which the load acknowledges.
+    fn pipe(&self) -> PathBuf {
+        self.setting.scratch.room().join("acknowledgements")
     }
 
     fn run(
@@ -342,20 +409,21 @@ impl<'t> Trial<'t> {
         name: &str,
         command: &CommandLine,
         directory: &Path,
-        standard_output: Option<&File>,
+        streams: Streams<'_>,
     ) -> Result<(), Failure> {
-        let pipe = self.scratch.room().join("acknowledgements").display().to_string();
+        let Setting { spec, stop, .. } = &self.setting;
+        let pipe = self.pipe().display().to_string();
         let directory_text = directory.display().to_string();
         let environment = [
             ("KURABE_DIR", directory_text.as_str()),
-            ("KURABE_CONTENDER", &self.spec.contender.label),
+            ("KURABE_CONTENDER", &spec.contender.label),
             (ACK_VARIABLE, pipe.as_str()),
         ];
-        let limit = self.spec.timeout_ns.map(Duration::from_nanos);
+        let limit = spec.timeout_ns.map(Duration::from_nanos);
         let deadline = limit.map(|limit| Instant::now() + limit);
-        let bounds = Bounds { deadline, standard_output, ..Bounds::default() };
-        let output = Output::Null;
-        let ran = command::run(command, directory, &environment, bounds, &output, None, self.stop)
+        let bounds = Bounds { deadline, standard_output: streams.output, ..Bounds::default() };
+        let (output, talk) = (Output::Null, streams.talk);
+        let ran = command::run(command, directory, &environment, bounds, &output, talk, stop)
             .map_err(|error| Failure::of(error.to_string()))?;
         match (&ran.end, ran.usage.exit_code) {
             (End::Stopped, _) => Err(Failure::Stopped),
@@ -372,7 +440,7 @@ impl<'t> Trial<'t> {
     }
 
     fn try_states(&mut self, recorded: &Recorded, report: &mut CrashReport) -> Result<(), Failure> {
-        let cuts = self.cuts;
+        let cuts = self.setting.cuts;
         let Recorded { recording, from, to, .. } = recorded;
         let stale: Arc<dyn BlockDevice> = Arc::new(Stale::new(cuts.size_bytes));
         let ignored = Flushes::IgnoredFrom(*from);
@@ -486,15 +554,17 @@ impl<'t> Trial<'t> {
     }
 
     fn file_system(&self) -> Result<&'static dyn crate::filesystem::FileSystem, Failure> {
-        let name = &self.spec.contender.file_system;
+        let name = &self.setting.spec.contender.file_system;
+        let is_command = self.setting.spec.workload.load.command().is_some();
         by_name(name)
-            .filter(|known| known.access() == Access::Mounted && known.needs_device())
+            .filter(|known| known.needs_device())
+            .filter(|known| known.access() == Access::Mounted || !is_command)
             .ok_or_else(|| Failure::of(format!("no recorder can stand under '{name}'")))
     }
 
     fn tools(&self, deadline: Option<Instant>) -> Toolbox {
-        let mut tools = Toolbox::new(deadline, self.stop.clone());
-        tools.see_host(self.host);
+        let mut tools = Toolbox::new(deadline, self.setting.stop.clone());
+        tools.see_host(self.setting.host);
         tools
     }
 
@@ -503,7 +573,7 @@ impl<'t> Trial<'t> {
         let device = self.device.borrow();
         let attached = device.as_ref().expect("something is served by now");
         let (node, size_bytes) = (attached.node(), attached.size_bytes());
-        Stage::new(&self.spec.contender, node, size_bytes, false, &self.scratch)
+        Stage::new(&self.setting.spec.contender, node, size_bytes, false, &self.setting.scratch)
     }
 
     fn disks(&self) -> MutexGuard<'_, Served> {
@@ -512,7 +582,7 @@ impl<'t> Trial<'t> {
 
     /// Makes a device of what is served.
     fn attach(&self, disk: File) -> Result<(), Failure> {
-        let attached = attach_served(&disk, self.cuts.size_bytes, &self.scratch)?;
+        let attached = attach_served(&disk, self.setting.cuts.size_bytes, &self.setting.scratch)?;
         *self.device.borrow_mut() = Some(attached);
         Ok(())
     }
@@ -536,6 +606,6 @@ impl<'t> Trial<'t> {
     }
 
     fn status(&mut self, text: &str) {
-        (self.emit)(&Event::Status { text: text.into() });
+        (self.setting.emit)(&Event::Status { text: text.into() });
     }
 }

@@ -14,6 +14,7 @@
 
 use std::io::{self, BufRead, Write};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -200,7 +201,10 @@ fn report(
 ) -> io::Result<()> {
     let scratch = Occupied::enter(&spec.scratch)?;
     let record = match &spec.power_cuts {
-        Some(cuts) => crash::carry_out(spec, cuts, scratch, host, stop, &mut |event| say(event)),
+        Some(cuts) => {
+            let (scratch, emit) = (Arc::new(scratch), &mut |event: &Event| say(event));
+            crash::carry_out(crash::Setting { spec, cuts, scratch, host, stop, emit })
+        }
         None => carry::carry_out(spec, scratch, host, stop, turns, &mut |event| say(event)),
     };
     say(&Event::Record { record: Box::new(record) });

@@ -11,6 +11,9 @@ use std::process::{ExitCode, Stdio};
 
 use loads::KINDS;
 use rustix::fs::{MemfdFlags, memfd_create};
+use vocabulary::kind::Generator;
+#[cfg(doc)]
+use vocabulary::load::Loss;
 use vocabulary::load::{LoadTask, Stage};
 use vocabulary::report::LoadReport;
 
@@ -81,16 +84,30 @@ fn read_below(from: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// `kurabe load`: carries one part of a load out. The task is its standard input, the report its
 /// standard output.
 pub fn main() -> ExitCode {
-    match perform() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
-    }
+    perform().unwrap_or_else(|problem| {
+        eprintln!("{problem}");
+        ExitCode::FAILURE
+    })
 }
 
-fn perform() -> Result<(), String> {
+/// Exit code of a look that failed; what it finds has the codes of [`Loss`].
+const NOT_LOOKED: u8 = 9;
+
+/// Looks for what a load had acknowledged.
+fn recheck(load: &dyn Generator, task: &LoadTask) -> Result<ExitCode, String> {
+    let file = task.acknowledgements.as_deref().ok_or("nothing was acknowledged")?;
+    let acknowledged = std::fs::read_to_string(file)
+        .map_err(|error| format!("the file with the acknowledgements: {error}"))?;
+    let (words, code) = match load.find_loss(task, &acknowledged) {
+        Ok(None) => return Ok(ExitCode::SUCCESS),
+        Ok(Some(loss)) => (loss.words().to_string(), loss.exit_code()),
+        Err(problem) => (problem, NOT_LOOKED),
+    };
+    eprintln!("{words}");
+    Ok(ExitCode::from(code))
+}
+
+fn perform() -> Result<ExitCode, String> {
     let place = |error: &dyn std::fmt::Display| {
         format!("the task on standard input: {error}; 'kurabe trial' writes one")
     };
@@ -112,11 +129,13 @@ fn perform() -> Result<(), String> {
     let mut report = match task.stage {
         Stage::Setup => load.set_up(&task, stop.flag()).map(|()| LoadReport::default())?,
         Stage::Run => load.run(&task, stop.flag())?,
+        Stage::Recheck => return recheck(&*load, &task),
     };
     if let Some(Err(error)) = enclosed {
         let free = "the load could write wherever you can";
         report.findings.push(format!("{free}: {error}; run kurabe by sudo to keep it in"));
     }
     let json = serde_json::to_vec(&report).expect("a report has a JSON form");
-    output.write_all(&json).map_err(|error| format!("writing the report: {error}"))
+    output.write_all(&json).map_err(|error| format!("writing the report: {error}"))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::capacity::Capacity;
-use crate::load::{Load, LoadTask, Options, Target};
+use crate::load::{Load, LoadTask, Loss, Options, Target};
 use crate::quantity::{parse_duration, parse_size, size_text};
 use crate::report::LoadReport;
 
@@ -133,6 +133,21 @@ pub trait Generator {
     ///
     /// What failed, in words for a record.
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String>;
+
+    /// Whether it says what it has made durable ([`LoadTask::acknowledgements`]) and can look for that
+    /// after a power cut.
+    fn acknowledges(&self) -> bool {
+        false
+    }
+
+    /// Looks for what it had acknowledged, a line each, after a power cut.
+    ///
+    /// # Errors
+    ///
+    /// Why that cannot be looked for.
+    fn find_loss(&self, _task: &LoadTask, _acknowledged: &str) -> Result<Option<Loss>, String> {
+        Err("this load does not know what a power cut may take".into())
+    }
 }
 
 /// A measure of how much of a load is done.

@@ -70,6 +70,10 @@ pub struct LoadTask {
     /// the kernel's is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cool_command: Option<Vec<String>>,
+    /// Where the power is cut under it: the pipe for what it acknowledges; after a cut the file with what
+    /// it had acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledgements: Option<PathBuf>,
     /// Seed of the order in which a load of several parts carries them out, where it is random.
     #[serde(default)]
     pub order_seed: u64,
@@ -101,4 +105,35 @@ pub enum Stage {
     Setup,
     /// The measured part.
     Run,
+    /// What it had acknowledged is looked for after a power cut.
+    Recheck,
+}
+
+/// What a power cut took of what was acknowledged. Each has its words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// Something is not there.
+    Lost(String),
+    /// Something else is there.
+    Corrupt(String),
+    /// Nothing can be read at all.
+    Unusable(String),
+}
+
+impl Loss {
+    /// The exit code of a check that found it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Loss::Lost(_) => 1,
+            Loss::Corrupt(_) => 2,
+            Loss::Unusable(_) => 3,
+        }
+    }
+
+    /// What was found.
+    pub fn words(&self) -> &str {
+        match self {
+            Loss::Lost(words) | Loss::Corrupt(words) | Loss::Unusable(words) => words,
+        }
+    }
 }

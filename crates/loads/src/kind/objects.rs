@@ -4,6 +4,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use vocabulary::cost::Phase::{Layout, Mount, Unmount, Verify};
 use vocabulary::kind::{
     Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, Role, Written, options_without,
 };
-use vocabulary::load::{LoadTask, Target};
+use vocabulary::load::{LoadTask, Loss, Target};
 use vocabulary::quantity::parse_size;
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
 use vocabulary::words::share_text;
@@ -21,6 +22,7 @@ use vocabulary::words::share_text;
 use super::{latencies, whole_sync};
 use crate::aside::AsideBegun;
 use crate::latency::{Point, Series as RecordedSeries};
+use crate::objects::durable::{self, Sayer};
 use crate::objects::stream::Stream;
 use crate::objects::{
     Fit, Options, Outcome, Phase, Place, Plan, Program, Report, StoreOptions, run as run_program,
@@ -221,6 +223,12 @@ impl Generator for ObjectsLoad {
             }
             _ => None,
         };
+        let store_options = StoreOptions { whole_sync: whole_sync(task), ..self.store_options() };
+        let sayer = task.acknowledgements.as_deref().map(|pipe| Sayer::new(pipe, &store_options));
+        let sayer = sayer
+            .transpose()
+            .map_err(|error| format!("the pipe for acknowledgements: {error}"))?
+            .map(Arc::new);
         let mut making = Some(AsideBegun::now(task));
         let place = match (&task.target, &volume) {
             (_, Some(volume)) => Place::Open(volume::make_file(volume)?),
@@ -228,16 +236,23 @@ impl Generator for ObjectsLoad {
             (Target::Device(device) | Target::Minfs(device), None) => Place::Device(device.clone()),
         };
         let options = Options {
-            store: StoreOptions { whole_sync: whole_sync(task), ..self.store_options() },
+            store: store_options,
             verify: self.verify,
-            salt: std::process::id().into(),
+            salt: salt(task),
+            sayer: sayer.clone(),
             ..Options::default()
         };
         let mut sweep = None;
         let report =
             run_program(&self.program()?, &options, &place, &self.store, &mut |progress| {
                 match progress.phase {
-                    Phase::Running => asides.extend(making.take().map(|making| making.end(Layout))),
+                    Phase::Running => {
+                        if let (Some(sayer), true) = (&sayer, making.is_some()) {
+                            // A pipe that nobody reads is found by the first command.
+                            let _ = sayer.made();
+                        }
+                        asides.extend(making.take().map(|making| making.end(Layout)));
+                    }
                     // The comparison at the end is the laboratory's work and not the store's.
                     Phase::Sweeping if self.verify && sweep.is_none() => {
                         sweep = Some(AsideBegun::now(task));
@@ -272,6 +287,42 @@ impl Generator for ObjectsLoad {
             Outcome::Failed(failure) => Err(format!("{}: {}", failure.during, failure.message)),
         }
     }
+
+    fn acknowledges(&self) -> bool {
+        store::kind(&self.store).is_ok_and(|kind| kind.keeps_contents)
+    }
+
+    fn find_loss(&self, task: &LoadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
+        // Mounted for as long as its file is open. Without acknowledgements it may not be made yet.
+        let volume = match &task.target {
+            Target::Minfs(_) if acknowledged.is_empty() => return Ok(None),
+            Target::Minfs(device) => Some(volume::mount(device)),
+            _ => None,
+        };
+        let place = match (&task.target, &volume) {
+            (_, Some(Err(words))) => return Ok(Some(Loss::Unusable(words.clone()))),
+            (_, Some(Ok(volume))) => match volume::file(volume) {
+                Ok(file) => Place::Open(file),
+                Err(words) => return Ok(Some(Loss::Lost(words))),
+            },
+            (Target::Directory(directory), None) => {
+                let below = directory.join(BELOW);
+                Place::Directory(if below.exists() { below } else { directory.clone() })
+            }
+            (Target::Device(device) | Target::Minfs(device), None) => Place::Device(device.clone()),
+        };
+        let kind = store::kind(&self.store).map_err(|error| error.to_string())?;
+        durable::find_loss(kind, &place, &self.store_options(), salt(task), acknowledged)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// Goes into the contents: another one in each run, but where a later process is to know it.
+fn salt(task: &LoadTask) -> u64 {
+    match task.acknowledgements {
+        Some(_) => task.order_seed,
+        None => std::process::id().into(),
+    }
 }
 
 impl ObjectsLoad {
@@ -301,6 +352,9 @@ impl ObjectsLoad {
 /// The metric that is compared.
 const METRIC: &str = "commands and sync";
 
+/// Name of the store's directory where the mounted one has something else in it.
+const BELOW: &str = "objects";
+
 /// An empty directory for the store: the mounted one when it is empty, since a flat file system
 /// has no other; a new one below where mkfs left something (`lost+found`).
 fn empty_place(directory: &Path) -> Result<PathBuf, String> {
@@ -308,7 +362,7 @@ fn empty_place(directory: &Path) -> Result<PathBuf, String> {
     if std::fs::read_dir(directory).map_err(failed)?.next().is_none() {
         return Ok(directory.to_path_buf());
     }
-    let below = directory.join("objects");
+    let below = directory.join(BELOW);
     std::fs::create_dir(&below).map_err(|error| format!("{}: {error}", below.display()))?;
     Ok(below)
 }

@@ -8,6 +8,7 @@
 mod arbitrary;
 pub mod contents;
 pub mod diagnostic;
+pub mod durable;
 mod feed;
 pub mod live;
 mod parse;

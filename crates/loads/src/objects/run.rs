@@ -9,12 +9,14 @@
 //! Must not know: file systems, mkfs, statistics.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
 
 use vocabulary::check::CONTENTS;
 
+use super::durable::Sayer;
 use super::feed::{Feed, SharedFeed, Stop};
 use super::plan::{Fit, Plan};
 use super::program::Program;
@@ -43,6 +45,8 @@ pub struct Options {
     /// Goes into the contents of every object: give each run on a device another one, and nothing
     /// that an earlier run left there can be taken for this one's.
     pub salt: u64,
+    /// Says what is durable, where the power is cut.
+    pub sayer: Option<Arc<Sayer>>,
 }
 
 impl Default for Options {
@@ -52,6 +56,7 @@ impl Default for Options {
             verify: false,
             interval: Duration::from_secs(1),
             salt: 0,
+            sayer: None,
         }
     }
 }
@@ -178,7 +183,12 @@ pub fn run(
         is_cancelled: AtomicBool::new(begun.is_break()),
     }
     .carry_out(program, &plan, progress);
+    let promised = options.sayer.as_deref().map(|sayer| (sayer, sayer.begin_sync()));
     let sync_ns = measured.sync(store.as_ref(), clock, progress);
+    if let (Some((sayer, promised)), false) = (promised, measured.has_failed()) {
+        // Whoever hears nothing any more has ended the trial.
+        let _ = sayer.end_sync(promised);
+    }
     let store_written_bytes =
         store.written_bytes().zip(made_of_bytes).map(|(all, made_of)| all - made_of);
     drop(store);

@@ -25,13 +25,23 @@ fn mount_on(device: Arc<dyn BlockDevice>) -> Result<Volume, String> {
         .map_err(|error| format!("mounting minfs: {error}"))
 }
 
+/// Name of the store's one file.
+const FILE_NAME: &[u8] = b"store";
+
+/// The store's file on a volume on which it was made before.
+pub(crate) fn file(volume: &Volume) -> Result<Arc<dyn BlockDevice>, String> {
+    let file =
+        volume.open(FILE_NAME).map_err(|error| format!("opening the store's file: {error}"))?;
+    Ok(Arc::new(file))
+}
+
 /// Makes the store's one file, its space reserved and not written.
 pub(crate) fn make_file(volume: &Volume) -> Result<Arc<dyn BlockDevice>, String> {
     let failed = |what: &str, error: minfs::Error| format!("{what} on minfs: {error}");
     let size = volume.space().free_bytes / 100 * FILE_SHARE_PERCENT;
     let size = size / FILE_UNIT_BYTES * FILE_UNIT_BYTES;
     let file =
-        volume.create(b"store", 0o600).map_err(|error| failed("creating the file", error))?;
+        volume.create(FILE_NAME, 0o600).map_err(|error| failed("creating the file", error))?;
     file.preallocate(0, size, false, false)
         .map_err(|error| failed("reserving the file's space", error))?;
     Ok(Arc::new(file))

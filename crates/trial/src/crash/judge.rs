@@ -3,17 +3,21 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crash::{Flushes, Log, State};
 use lab::spec::{CommandLine, Output};
+use loads::acknowledge::received_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
+use vocabulary::load::Stage as LoadStage;
 
-use super::{TEARDOWN_MAX, Trial};
+use super::{Setting, TEARDOWN_MAX, Trial};
 use crate::command::{self, Bounds, End};
+use crate::filesystem::Instance;
 use crate::tool::Failure;
 
 /// What was found on one disk.
@@ -149,7 +153,7 @@ impl Judge<'_, '_> {
         let mut tools = self.trial.tools(None);
         let mut instance = self.trial.file_system()?.begin(self.trial.stage());
         let found = match instance.mount_untimed(&mut tools) {
-            Ok(()) => self.ask(&instance.directory(), acknowledged),
+            Ok(()) => self.ask(&*instance, acknowledged),
             Err(Failure::Failed { message, output }) => {
                 let words = if output.is_empty() { message } else { output };
                 Ok(Finding::Unmountable { words })
@@ -162,41 +166,36 @@ impl Judge<'_, '_> {
         ended.map(|()| found)
     }
 
-    /// Runs the check on a mounted directory.
-    pub fn ask(&self, directory: &Path, acknowledged: &Acknowledged) -> Result<Finding, Failure> {
-        let cuts = self.trial.cuts;
-        let file = self.trial.scratch.room().join("acknowledged");
+    /// Runs the check on what is mounted.
+    pub fn ask(
+        &self,
+        instance: &dyn Instance,
+        acknowledged: &Acknowledged,
+    ) -> Result<Finding, Failure> {
+        let Setting { spec, cuts, scratch, stop, .. } = &self.trial.setting;
+        let file = scratch.room().join("acknowledged");
         std::fs::write(&file, &acknowledged.0)
             .map_err(|error| Failure::of(format!("writing {}: {error}", file.display())))?;
-        let workload = &self.trial.spec.workload;
-        let check = workload.check.as_ref().ok_or_else(|| {
-            Failure::of(format!("nothing says what '{}' may lose; give --check", workload.name))
-        })?;
-        let mut words = match check {
-            CommandLine::Shell { shell, line } => {
-                // The two arguments are where the line names them, else at its end.
-                let names = ["$1", "${1", "$2", "${2", "$@", "$*"];
-                let names_them = names.iter().any(|name| line.contains(name));
-                let line = if names_them { line.clone() } else { format!("{line} \"$@\"") };
-                CommandLine::Shell { shell: shell.clone(), line }.words()
+        let workload = &spec.workload;
+        let own = self.trial.own_load()?.filter(|load| load.acknowledges());
+        let (line, talk) = match (&workload.check, own) {
+            (Some(check), _) => (with_arguments(check, &instance.directory(), &file), None),
+            (None, Some(_)) => {
+                let (line, talk) = self.trial.talk(LoadStage::Recheck, instance, Some(file))?;
+                (line, Some(talk))
             }
-            other => other.words(),
+            (None, None) => {
+                return Err(Failure::of(format!(
+                    "nothing says what '{}' may lose; give --check",
+                    workload.name
+                )));
+            }
         };
-        if matches!(check, CommandLine::Shell { .. }) {
-            words.push("check".into());
-        }
-        words.extend([directory, &file].map(|path| path.display().to_string()));
         let deadline = Instant::now() + Duration::from_nanos(cuts.check_timeout_ns);
-        let ran = command::run(
-            &CommandLine::Words(words),
-            &cuts.check_directory,
-            &[],
-            Bounds { deadline: Some(deadline), ..Bounds::default() },
-            &Output::Pipe,
-            None,
-            self.trial.stop,
-        )
-        .map_err(|error| Failure::of(error.to_string()))?;
+        let bounds = Bounds { deadline: Some(deadline), ..Bounds::default() };
+        let (place, output) = (&cuts.check_directory, Output::Pipe);
+        let ran = command::run(&line, place, &[], bounds, &output, talk.as_ref(), stop)
+            .map_err(|error| Failure::of(error.to_string()))?;
         let words = ran.tail;
         match (ran.end, ran.usage.exit_code) {
             (End::Stopped, _) => Err(Failure::Stopped),
@@ -216,10 +215,30 @@ impl Judge<'_, '_> {
     }
 }
 
+/// A check with its two arguments.
+fn with_arguments(check: &CommandLine, directory: &Path, acknowledged: &Path) -> CommandLine {
+    let mut words = match check {
+        CommandLine::Shell { shell, line } => {
+            // The two arguments are where the line names them, else at its end.
+            let names = ["$1", "${1", "$2", "${2", "$@", "$*"];
+            let names_them = names.iter().any(|name| line.contains(name));
+            let line = if names_them { line.clone() } else { format!("{line} \"$@\"") };
+            let mut words = CommandLine::Shell { shell: shell.clone(), line }.words();
+            words.push("check".into());
+            words
+        }
+        other => other.words(),
+    };
+    words.extend([directory, acknowledged].map(|path| path.display().to_string()));
+    CommandLine::Words(words)
+}
+
 /// Receives acknowledgements, a line each.
 pub struct Receiver {
     pipe: File,
     path: PathBuf,
+    /// How many lines were handed on, for a load that waits for that.
+    received: File,
     is_ended: AtomicBool,
 }
 
@@ -230,7 +249,10 @@ impl Receiver {
         rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)?;
         // Open for writing too, so that the last writer's leaving is no end.
         let pipe = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Receiver { pipe, path: path.to_path_buf(), is_ended: AtomicBool::new(false) })
+        let received = File::create(received_file(path))?;
+        received.write_all_at(&[0; 8], 0)?;
+        let path = path.to_path_buf();
+        Ok(Receiver { pipe, path, received, is_ended: AtomicBool::new(false) })
     }
 
     /// The pipe, for whoever acknowledges.
@@ -245,7 +267,7 @@ impl Receiver {
 
     /// Hands on each line until the load has ended and the pipe is empty.
     pub fn receive(&self, mut each: impl FnMut(String) -> io::Result<()>) -> io::Result<()> {
-        let mut begun = Vec::new();
+        let (mut begun, mut received) = (Vec::new(), 0_u64);
         loop {
             let is_last = self.is_ended.load(Ordering::Acquire);
             let mut fds = [PollFd::new(&self.pipe, PollFlags::IN)];
@@ -262,6 +284,8 @@ impl Receiver {
             while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = begun.drain(..=end).collect();
                 each(String::from_utf8_lossy(&line[..end]).trim_end().to_string())?;
+                received += 1;
+                self.received.write_all_at(&received.to_le_bytes(), 0)?;
             }
         }
     }

@@ -19,6 +19,7 @@ struct Piece {
 }
 
 /// The pieces of all files.
+#[derive(Default)]
 pub struct Places {
     pieces: Vec<Piece>,
 }

@@ -71,7 +71,7 @@ impl<'a> Worker<'a> {
             if !feed.wait_for_earlier(&task) {
                 break;
             }
-            match self.carry_out(&task) {
+            match self.carry_out_aloud(&task) {
                 Ok(ended_ns) => now_ns = ended_ns,
                 Err(failure) => {
                     self.sum.failure = Some(failure);
@@ -85,6 +85,19 @@ impl<'a> Worker<'a> {
         self.sum.ended_ns = now_ns;
         self.sum.recording = Some(self.recorder.finish());
         self.sum
+    }
+
+    /// Carries one command out, and says what it made durable where somebody listens.
+    fn carry_out_aloud(&mut self, task: &Task) -> Result<u64, Box<Failure>> {
+        let Some(sayer) = self.run.options.sayer.as_deref() else { return self.carry_out(task) };
+        let unheard = |error: std::io::Error| {
+            let words = format!("acknowledging: {error}");
+            Box::new(failure(&described(&task.command), StoreError::Failed(words)))
+        };
+        let promised = sayer.begin(&task.command).map_err(unheard)?;
+        let ended_ns = self.carry_out(task)?;
+        sayer.end(&task.command, promised).map_err(unheard)?;
+        Ok(ended_ns)
     }
 
     fn identity(&self, command: &Command) -> Identity {
