@@ -24,12 +24,18 @@ mod side_by_side;
 mod studies;
 mod terminal;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::exit::Failure;
 use crate::flags::{Action, Cli};
 
 fn main() -> ExitCode {
+    // What runs the contender minfs is this program, under that name.
+    if std::env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("minfs")) {
+        return minfs::program::main();
+    }
+    trial::tool::carry(&["minfs"]);
     let cli: Cli = terminal::parse();
     if let Err(problem) = trust::owner::trust(&cli.trust) {
         return Failure::refused(problem).report();

@@ -116,3 +116,21 @@ fn what_is_installed_works_and_what_is_uninstalled_is_gone() {
     // Where nothing is left, nothing is to be done.
     make("uninstall");
 }
+
+#[test]
+fn the_program_alone_carries_minfs() {
+    use std::os::unix::process::CommandExt;
+
+    let place = tempfile::tempdir().unwrap();
+    let alone = place.path().join("kurabe");
+    fs::copy(KURABE, &alone).unwrap();
+    let systems = said(Command::new(&alone).arg("file-systems").env("PATH", "/nowhere"));
+    let minfs = systems.lines().find(|line| line.starts_with("minfs ")).unwrap();
+    assert!(minfs.contains("ready"), "{minfs}");
+    let image = place.path().join("image");
+    let called = |words: &[&str]| {
+        said(Command::new(&alone).arg0("minfs").args(words).arg(&image).env("PATH", "/nowhere"))
+    };
+    called(&["mkfs", "-q", "--size", "16M"]);
+    assert!(called(&["stat"]).contains("16"), "it is a volume");
+}

@@ -379,7 +379,7 @@ mod tests {
         Cli::command().debug_assert();
         // `main` decides by these words whether the first argument is a subcommand.
         for subcommand in Cli::command().get_subcommands() {
-            assert!(crate::SUBCOMMANDS.contains(&subcommand.get_name()));
+            assert!(crate::program::SUBCOMMANDS.contains(&subcommand.get_name()));
         }
     }
 

@@ -40,10 +40,10 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<minfs::Error> for Failure {
+impl From<crate::Error> for Failure {
     /// The library refuses before it writes, but for what the device or its space fails.
-    fn from(error: minfs::Error) -> Self {
-        use minfs::Error::{
+    fn from(error: crate::Error) -> Self {
+        use crate::Error::{
             Damaged, DamagedFile, Device, DeviceShrank, NoSpace, ReadOnly, TooManyExtents,
         };
         match error {

@@ -25,12 +25,19 @@
 //! This crate stands on `block` and knows nothing of the laboratory. The rooms: `layout` (bytes),
 //! `geometry` and `record` (bytes judged), `survey` and `conflicts` (a whole volume judged),
 //! `allocator`, `shared` (records, space and their order on the medium), `volume` (names), `file`
-//! and `pieces` (bytes), `mkfs`, `fsck`, and `fuse` (the mount).
+//! and `pieces` (bytes), `mkfs`, `fsck`, `fuse` (the mount), and
+//! `program` (the tools).
 
 mod allocator;
 mod checksum;
+#[cfg(all(feature = "tools", feature = "mount"))]
+mod cli;
 mod conflicts;
+#[cfg(all(feature = "tools", feature = "mount"))]
+mod device;
 mod error;
+#[cfg(all(feature = "tools", feature = "mount"))]
+mod failure;
 mod file;
 mod flushes;
 mod fsck;
@@ -40,10 +47,16 @@ mod geometry;
 mod inode;
 pub mod layout;
 mod mkfs;
+#[cfg(all(feature = "tools", feature = "mount"))]
+mod mounting;
 mod pieces;
+#[cfg(all(feature = "tools", feature = "mount"))]
+pub mod program;
 mod record;
 mod shared;
 mod survey;
+#[cfg(all(feature = "tools", feature = "mount"))]
+mod tools;
 mod volume;
 
 pub use error::{Error, Result};

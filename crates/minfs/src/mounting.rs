@@ -12,9 +12,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::fuse::FuseOptions;
+use crate::{MountOptions, Severity, Volume};
 use fuser::MountOption;
-use minfs::fuse::FuseOptions;
-use minfs::{MountOptions, Severity, Volume};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -195,7 +195,7 @@ fn remount(directory: &Path, wishes: &Wishes) -> Result<(), String> {
             "{source} is write-protected, so the daemon reads only: lift that, unmount it and mount it again"
         ));
     }
-    minfs::fuse::remount(&directory, wishes.read_only, &wishes.kernel_options)
+    crate::fuse::remount(&directory, wishes.read_only, &wishes.kernel_options)
         .map_err(|error| format!("cannot remount: {error}"))
 }
 
@@ -288,7 +288,7 @@ fn serve(arguments: &MountArguments, mut wishes: Wishes) -> Result<(), String> {
     let on_read_only = Box::new(move |reason: &str| announce(&announced, reason));
     // Signals are caught before the mount exists, so that none can end the program between.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| error.to_string())?;
-    let mut mounted = minfs::fuse::mount(volume, &directory, fuse_options, on_read_only)
+    let mut mounted = crate::fuse::mount(volume, &directory, fuse_options, on_read_only)
         .map_err(|error| format!("{}: cannot mount: {error}", directory.display()))?;
     let mut unmount = mounted.unmounter();
     std::thread::spawn(move || {

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crate::display_name as shown;
+use crate::{File, FileFacts, Finding, MkfsOptions, MountOptions, Severity, Subject, Volume};
 use block::{AlignedBuffer, BlockDevice};
-use minfs::display_name as shown;
-use minfs::{File, FileFacts, Finding, MkfsOptions, MountOptions, Severity, Subject, Volume};
 
 use crate::cli::{FsckArguments, MkfsArguments};
 use crate::device::{
@@ -43,7 +43,7 @@ fn broken(error: io::Error) -> Failure {
 }
 
 /// What the library says about a volume as a whole, with its device.
-fn about(device: &Path) -> impl Fn(minfs::Error) -> Failure {
+fn about(device: &Path) -> impl Fn(crate::Error) -> Failure {
     move |error| match Failure::from(error) {
         Failure::Refused(text) => Failure::refused(device.display(), text),
         Failure::Failed(text) => Failure::failed(device.display(), text),
@@ -103,7 +103,7 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
         check_claim(path, arguments.force)?;
     } else if let Some(length) = arguments.size {
         // Refuse what cannot be laid out before a file is created or cut.
-        minfs::plan(length, &options).map_err(about(path))?;
+        crate::plan(length, &options).map_err(about(path))?;
         if !arguments.force && facts.is_some_and(|facts| facts.is_file() && facts.len() > 0) {
             return refuse(
                 "it exists; --force makes an empty volume of that size of it, and what it holds is \
@@ -114,16 +114,16 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
         return refuse("there is no such device or image; --size makes an image");
     }
     let device = open_to_write(path, arguments.size)?;
-    minfs::plan(device.len(), &options).map_err(about(path))?;
+    crate::plan(device.len(), &options).map_err(about(path))?;
     if !arguments.force {
         let found = foreign_signature(&device)
             .map_err(|error| Failure::failed(path.display(), error))?
-            .or(minfs::identify(&device).is_ok().then_some("a minfs volume"));
+            .or(crate::identify(&device).is_ok().then_some("a minfs volume"));
         if let Some(what) = found {
             return refuse(&format!("it holds {what}; --force overwrites it"));
         }
     }
-    let geometry = minfs::mkfs(&device, &options).map_err(about(path))?;
+    let geometry = crate::mkfs(&device, &options).map_err(about(path))?;
     if !arguments.quiet {
         say!(
             "{}: {} bytes, {} units of {} bytes, {} files at most, UUID {}",
@@ -145,7 +145,7 @@ pub fn fsck(arguments: &FsckArguments) -> ExitCode {
     let check = || -> Result<_, Failure> {
         let path = &arguments.device;
         let device = if arguments.repair { open_to_write(path, None) } else { open(path, true) }?;
-        minfs::fsck(&device, arguments.repair).map_err(about(&arguments.device))
+        crate::fsck(&device, arguments.repair).map_err(about(&arguments.device))
     };
     let report = match check() {
         Ok(report) => report,
@@ -254,7 +254,7 @@ pub fn list(device: &Path, long: bool) -> Outcome {
 /// Prints the identity of a volume as blkid(8) does in its export format.
 pub fn identify(device: &Path) -> Outcome {
     let opened = open(device, true)?;
-    let geometry = minfs::identify(&opened).map_err(about(device))?;
+    let geometry = crate::identify(&opened).map_err(about(device))?;
     say!("DEVNAME={}", device.display());
     // One line, whatever another program may have written there.
     say!("LABEL={}", geometry.label().replace(char::is_control, "?"));
@@ -322,7 +322,7 @@ pub fn put(device: &Path, source: &Path, name: Option<&OsStr>, force: bool) -> O
         Some(name) => name.as_bytes().to_vec(),
         None => return Err(Failure::Refused("a name is needed for what is no file".into())),
     };
-    minfs::check_name(&name)?;
+    crate::check_name(&name)?;
     let (mut reader, facts): (Box<dyn Read>, Option<fs::Metadata>) = if is_standard_input {
         (Box::new(io::stdin().lock()), None)
     } else {
@@ -537,7 +537,7 @@ pub fn map(device: &Path, name: Option<&OsStr>) -> Outcome {
         None => volume.list().into_iter().map(|facts| facts.name).collect(),
     };
     let files = names.into_iter().map(|name| Ok((volume.open(&name)?.pieces(), name)));
-    let files: Vec<_> = files.collect::<minfs::Result<_>>()?;
+    let files: Vec<_> = files.collect::<crate::Result<_>>()?;
     say!("{:>14} {:>14} {:>14} name", "file_offset", "device_offset", "length");
     for (pieces, name) in files {
         for piece in pieces {

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -336,6 +337,7 @@ pub(crate) fn command_for(words: &[&str]) -> Result<Command, Failure> {
     })?;
     let mut command = Command::new(program);
     command
+        .arg0(name)
         .args(arguments)
         .env("LC_ALL", "C")
         .env_remove("LANGUAGE")
@@ -352,8 +354,19 @@ pub(crate) fn command_text<'a>(words: impl Iterator<Item = &'a str> + Clone) -> 
 /// Where the tools of administrators lie when a user's `PATH` leaves them out, as Debian's does.
 const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"];
 
-/// Finds a tool beside this program, in `PATH`, then among the tools of administrators.
+/// Programs that this one is when it is called by their name.
+static CARRIED: OnceLock<&[&str]> = OnceLock::new();
+
+/// Says once, at the start, which programs this one is when it is called by their name.
+pub fn carry(names: &'static [&'static str]) {
+    CARRIED.set(names).expect("it is said once");
+}
+
+/// Finds a tool in this program, beside it, in `PATH`, then among the tools of administrators.
 pub fn find(name: &str) -> Option<PathBuf> {
+    if CARRIED.get().is_some_and(|names| names.contains(&name)) {
+        return Some("/proc/self/exe".into());
+    }
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| is_executable(path));
     }
