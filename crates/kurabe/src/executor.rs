@@ -349,7 +349,7 @@ impl Talk<'_> {
         }
         on_event(&event);
         match event {
-            Event::Slice { slice } => Some(slice),
+            Event::Slice { slice } => Some(*slice),
             _ => None,
         }
     }

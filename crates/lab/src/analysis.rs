@@ -10,11 +10,13 @@ use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
 use crate::statistics::{self, ComparisonOptions, STEADY_ROUNDS, Slow, Summary, Verdict};
 use crate::warning::Warning;
+use crate::watched::Disturbed;
 use crate::words::{distinct, grouped};
 
 mod checks;
 mod control;
 mod cost;
+mod disturbed;
 mod exploratory;
 mod overhead;
 mod primary;
@@ -130,6 +132,8 @@ pub struct ContenderAnalysis {
     /// What must be known of its trials before contenders are compared by the first figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// How many of its runs the machine disturbed, where it did.
+    pub disturbed: Option<Disturbed>,
     /// Medians of what the run and its sync cost.
     pub cost: Cost,
 }
@@ -277,7 +281,7 @@ pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> An
         })
         .collect();
     let primary = primary(plan, records, &samples);
-    let workloads = samples
+    let mut workloads: Vec<WorkloadAnalysis> = samples
         .iter()
         .zip(&primary)
         .enumerate()
@@ -285,6 +289,7 @@ pub fn analyse(plan: &Plan, records: &[Record], memory_bytes: Option<u64>) -> An
             analyse_workload(plan, samples, primary, workload, memory_bytes)
         })
         .collect();
+    disturbed::tell(plan, records, &primary, &mut workloads);
     Analysis { workloads, gates: Vec::new(), forecast: Forecast::of(plan, records) }
 }
 
@@ -395,6 +400,7 @@ fn summarise(
         checks: checks::checks(samples, contender),
         findings: findings(&completed),
         notes: notes(&completed),
+        disturbed: None,
         cost: cost(&completed, basis),
     }
 }

@@ -25,7 +25,7 @@ pub enum Event {
     /// A turn is over, and everything is ready for another one.
     Slice {
         /// What it cost.
-        slice: Slice,
+        slice: Box<Slice>,
     },
     /// The trial's process cannot go on and yields no record.
     Error {

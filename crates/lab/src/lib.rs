@@ -22,6 +22,7 @@ pub mod statistics;
 pub mod study;
 pub mod study_file;
 pub mod warning;
+pub mod watched;
 pub mod words;
 
 pub(crate) use vocabulary::name;

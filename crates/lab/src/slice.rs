@@ -10,6 +10,7 @@ use serde_with_macros::skip_serializing_none;
 
 use crate::load::{LoadReport, Metric};
 use crate::record::{CommandUsage, DeviceDelta, Phase, PhaseRecord, Record};
+use crate::watched::Watched;
 
 /// One slice.
 #[skip_serializing_none]
@@ -30,6 +31,8 @@ pub struct Slice {
     /// The load's figures, when it has any of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
+    /// What the machine did beside it; absent in older results.
+    pub watched: Option<Watched>,
 }
 
 impl Slice {

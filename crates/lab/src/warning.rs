@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::Unit;
 use crate::record::TIME_METRIC;
+use crate::statistics::Verdict;
+use crate::watched::Disturbed;
 use crate::words;
 
 /// A doubt about a workload's numbers.
@@ -206,6 +208,19 @@ pub enum Warning {
         /// Label.
         contender: String,
     },
+    /// A verdict would be another one without the runs that the machine disturbed.
+    Disturbed {
+        /// Label.
+        contender: String,
+        /// Label of the one that it is compared with.
+        baseline: String,
+        /// Of these two, those of whom some runs were disturbed.
+        runs: Vec<(String, Disturbed)>,
+        /// The verdict.
+        verdict: Verdict,
+        /// What it would be.
+        without: Verdict,
+    },
     /// The contenders lived in guests with an emulated processor.
     Emulated,
 }
@@ -371,6 +386,15 @@ impl fmt::Display for Warning {
                 f,
                 "{contender}: {blocks} blocks do not show that their ratios are independent; if each followed the one before, the difference would not be certain; to make sure: kurabe resume RESULT --more {blocks}",
             ),
+            Warning::Disturbed { contender, baseline, runs, verdict, without } => {
+                let each: Vec<String> =
+                    runs.iter().map(|(label, runs)| format!("{label} in {runs}")).collect();
+                write!(
+                    f,
+                    "{contender} against {baseline} is {verdict}, but would be {without} without what else the machine did: {}; stop it, then: kurabe resume RESULT --more BLOCKS",
+                    words::list(&each)
+                )
+            }
             Warning::Emulated => f.write_str(
                 "the guests' processor was an emulated one (TCG): times are its own and say nothing of a real one; compare what was written, flushes and amplification, and take a machine with KVM for times",
             ),

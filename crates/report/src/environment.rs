@@ -22,6 +22,7 @@ pub fn environment(source: &Source) -> Vec<Block> {
         Some(facts) => blocks.extend(facts_tables(facts)),
         None => blocks.push(Block::Warning("the facts of the machine could not be read.".into())),
     }
+    blocks.extend(disturbed(source).map(Block::Text));
     blocks.push(Block::heading(3, "commands", "Exact commands"));
     blocks.push(Block::Text("Of each contender's first completed trial.".into()));
     for contender in &source.plan.study.contenders {
@@ -43,6 +44,20 @@ pub fn environment(source: &Source) -> Vec<Block> {
     }
     blocks.extend(repeat(source));
     blocks
+}
+
+/// How many runs the machine disturbed, of everyone of whom it did; a verdict that would be another
+/// one without them has a warning of its own.
+fn disturbed(source: &Source) -> Option<String> {
+    let of_each = source.analysis.workloads.iter().flat_map(|workload| {
+        let told = workload.contenders.iter().filter_map(|contender| {
+            let runs = contender.disturbed.as_ref()?;
+            Some(format!("{} under {} in {runs}", contender.label, workload.workload))
+        });
+        told.collect::<Vec<_>>()
+    });
+    let of_each: Vec<String> = of_each.collect();
+    (!of_each.is_empty()).then(|| format!("Disturbed by the machine: {}.", of_each.join(", ")))
 }
 
 /// One table for each group of facts; what this kurabe does not know is shown as well.

@@ -32,6 +32,7 @@ use crate::scratch::Occupied;
 use crate::stop::Stop;
 use crate::tool::{Failure, Toolbox};
 use crate::user::User;
+use crate::watch::Watch;
 use crate::workload::Talk;
 
 /// Bound on giving back everything after the trial itself has ended.
@@ -72,6 +73,7 @@ pub fn carry_out(
         processes_before: None,
         user: None,
         group: None,
+        watch: Watch::begin(Path::new("/")),
     };
     let mut tools = Toolbox::new(trial.deadline, stop.clone());
     tools.see_host(host);
@@ -107,6 +109,7 @@ struct Trial<'a> {
     user: Option<User>,
     /// What holds the load's processes, where the machine has it.
     group: Option<ControlGroup>,
+    watch: Watch,
 }
 
 impl Trial<'_> {
@@ -187,6 +190,9 @@ impl Trial<'_> {
                 false => Failure::of(error.to_string()),
             })?;
         self.count_by(DeviceCounters::of_node(attached.node()));
+        if let Some(disk) = attached.disk_below() {
+            self.watch.disk(disk);
+        }
         self.record.notes.extend_from_slice(attached.notes());
         Ok(Some(attached))
     }
@@ -242,6 +248,7 @@ impl Trial<'_> {
                 self.users_command(Phase::Cleanup, cleanup, &directory)?;
             }
         }
+        self.record.processors = self.watch.processors();
         if made_here {
             if has_files {
                 self.timed(Phase::Unmount, || instance.unmount(tools))?;
@@ -262,8 +269,11 @@ impl Trial<'_> {
             self.users_command(Phase::Prepare, prepare, directory)?;
         }
         let daemon_before_ns = instance.daemon_cpu_ns();
+        let (phases, before) = (self.record.phases.len(), self.watch.read());
         let talk = self.run(instance, directory)?;
         self.timed(Phase::Sync, || instance.sync(tools))?;
+        let own = self.record.run_device_after(phases);
+        self.record.watched = Some(self.watch.read().since(&before, own));
         if let Some(talk) = talk {
             // Only now: reading it before the sync would give the device time that nobody bills.
             self.take_report(talk)?;

@@ -22,4 +22,5 @@ pub mod stop;
 mod sys;
 pub mod tool;
 pub mod user;
+pub mod watch;
 pub mod workload;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use lab::contender::Contender;
 use lab::spec::Device;
+use lab::watched;
+use loads::counters::DeviceCounters;
 use loads::durable::{WholeSync, run_words};
 use trial::device::{self, Attached, BlockDeviceFacts, DeviceError, DeviceRequest, Prepared, Site};
 use trial::filesystem::{self, Stage};
@@ -17,6 +19,7 @@ use trial::host_proc::HostProc;
 use trial::scratch::Occupied;
 use trial::stop::Stop;
 use trial::tool::{Toolbox, find};
+use trial::watch::Watch;
 use trust::Directory;
 
 /// Whether this machine lets the tests use loop devices. Moves the calling thread into a mount
@@ -670,4 +673,43 @@ fn a_loop_device_whose_file_has_a_name_is_left_alone() {
         assert_eq!(report.done, [format!("removed the loop device {index}")], "{name}");
         std::mem::forget(disk);
     }
+}
+
+/// A writer beside a run is seen on the disk that holds the image, and what the run itself writes is
+/// not taken for it.
+#[test]
+fn a_writer_beside_a_run_is_seen_on_the_images_disk() {
+    if !private_root() {
+        return;
+    }
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let own = Directory::private(&home.path().join("own")).unwrap();
+    let request = format!("loop:64M@{}", home.path().display());
+    let request = DeviceRequest::parse(&request, None).unwrap();
+    let prepared = request.prepare(&own, &Stop::default(), &mut |_| {}).unwrap();
+    let attached = attach(prepared.device(), false, &scratch(home.path(), 0)).unwrap();
+    let mut watch = Watch::begin(Path::new("/"));
+    let number = home.path().metadata().unwrap().dev();
+    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let has_disk = Path::new("/sys/dev/block").join(number).exists();
+    let Some(disk) = attached.disk_below().filter(|_| has_disk) else {
+        eprintln!("SKIPPED: /var/tmp has no direct I/O, or lies on no disk with counters");
+        return;
+    };
+    watch.disk(disk);
+    let counters = DeviceCounters::of_node(attached.node()).unwrap();
+    let write = |path: &Path, bytes: usize| {
+        fs::write(path, vec![7; bytes]).unwrap();
+        fs::File::open(path).unwrap().sync_all().unwrap();
+    };
+    let (before, looked) = (counters.read().unwrap(), watch.read());
+    write(attached.node(), 32 << 20);
+    write(&home.path().join("other"), 8 << 20);
+    let did = counters.read().unwrap().since(&before);
+    let seen = watch.read().since(&looked, Some(did));
+    assert!(seen.own_bytes.unwrap() >= 32 << 20, "{seen:?}");
+    // Others of this machine may add to it.
+    assert!(seen.others_bytes.unwrap() >= 8 << 20, "{seen:?}");
+    assert!(watched::causes(&[Some(seen)])[0].is_some(), "{seen:?}");
+    attached.detach().unwrap();
 }

@@ -5,6 +5,19 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::report::Metric;
+
+/// Name of the figure of all cells of a matrix together.
+pub const ALL_CELLS: &str = "geometric mean of all cells";
+
+/// The geometric mean of those of the metrics that are cells; `None` where none is.
+pub fn mean<'a>(metrics: impl Iterator<Item = &'a Metric>) -> Option<f64> {
+    let cells = metrics.filter(|metric| metric.name.parse::<MatrixCell>().is_ok());
+    let logarithms: Vec<f64> = cells.map(|metric| metric.value.ln()).collect();
+    let count = logarithms.len() as f64;
+    (!logarithms.is_empty()).then(|| (logarithms.iter().sum::<f64>() / count).exp())
+}
+
 /// A cell of the matrix. Its text (`randrw-70-30-libaio-32-64k`) is the name of its figure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MatrixCell {

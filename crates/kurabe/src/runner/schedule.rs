@@ -171,6 +171,7 @@ mod tests {
                 device: None,
                 idle_device: None,
                 metrics: Vec::new(),
+                watched: None,
             });
             if schedule.is_over() {
                 break;

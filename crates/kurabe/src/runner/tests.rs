@@ -140,9 +140,10 @@ impl Executor for MockExecutor<'_, '_> {
                 device: None,
                 idle_device: None,
                 metrics: Vec::new(),
+                watched: None,
             };
             schedule.took(&slice);
-            on_event(&Event::Slice { slice: slice.clone() });
+            on_event(&Event::Slice { slice: Box::new(slice.clone()) });
             records[number].slices.push(slice);
             if schedule.is_over() {
                 for number in &live {

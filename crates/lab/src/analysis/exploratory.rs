@@ -182,6 +182,7 @@ mod tests {
             device: None,
             idle_device: None,
             metrics: Vec::new(),
+            watched: None,
         }
     }
 

@@ -92,6 +92,7 @@ impl Trial<'_> {
                 device: self.record.run_device_after(phases),
                 idle_device: waiting_since.zip(begun).map(|(then, now)| now.since(&then)),
                 metrics: self.record.load.as_ref().map_or_else(Vec::new, |l| l.metrics.clone()),
+                watched: self.record.watched.take(),
             };
             self.record.slices.push(slice.clone());
             carried.push(Carried {
@@ -110,7 +111,7 @@ impl Trial<'_> {
             }
             self.let_the_device_end();
             waiting_since = self.counters.as_ref().and_then(|counters| counters.read().ok());
-            (self.emit)(&Event::Slice { slice });
+            (self.emit)(&Event::Slice { slice: Box::new(slice) });
         }
         // A trial that had no turn has measured nothing.
         match carried.is_empty() {

@@ -28,6 +28,7 @@ pub struct Attached {
     taken: Option<TakenNode>,
     /// What stands below the loop device, where the device has layers.
     served: Option<Served>,
+    disk_below: Option<u64>,
     ground: Option<Box<dyn Ground>>,
 }
 
@@ -77,7 +78,15 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     let size_bytes = part.end - part.start;
     if let (Some(node), None, []) = (ground.node(), device.part, &device.layers[..]) {
         let (node, ground) = (node.to_path_buf(), Some(ground));
-        return Ok(Attached { node, size_bytes, notes, taken: None, served: None, ground });
+        return Ok(Attached {
+            node,
+            size_bytes,
+            notes,
+            taken: None,
+            served: None,
+            disk_below: None,
+            ground,
+        });
     }
     let text = ground.text().to_string();
     let system = |what: &str| DeviceError::system(format!("{what} {text}"));
@@ -96,9 +105,19 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
         add_and_configure(&file, &part, block_size_bytes, ledger, site.scratch.room(), &text)?;
     let index = taken.index;
     let is_cached = ground.is_cached();
-    let mut attached =
-        Attached { node, size_bytes, notes, taken: Some(taken), served, ground: Some(ground) };
-    if status.flags & FLAG_DIRECT_IO == 0 && !is_cached {
+    let is_direct = status.flags & FLAG_DIRECT_IO != 0;
+    let disk_below =
+        (is_direct && !is_cached && served.is_none()).then_some(taken.backing.file_system);
+    let mut attached = Attached {
+        node,
+        size_bytes,
+        notes,
+        taken: Some(taken),
+        served,
+        disk_below,
+        ground: Some(ground),
+    };
+    if !is_direct && !is_cached {
         attached.notes.push(format!(
             "direct I/O is not possible on {text}: the host's page cache takes part in every number"
         ));
@@ -132,6 +151,7 @@ pub fn attach_served(
         notes: Vec::new(),
         taken: Some(taken),
         served: None,
+        disk_below: None,
         ground: None,
     };
     forbid_discards(index).map_err(system("turning discards off for"))?;
@@ -153,6 +173,12 @@ impl Attached {
     /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
+    }
+
+    /// The number of the file system on which the image lies, where what the device is asked for
+    /// reaches the disk below as it is: without layers and past the host's page cache.
+    pub fn disk_below(&self) -> Option<u64> {
+        self.disk_below
     }
 
     /// Puts other bytes in the place of the device's: waits until nobody uses it, calls `change`, and

@@ -1,0 +1,332 @@
+//! What becomes of the verdicts without the runs that the machine disturbed. Nothing is left out of any
+//! figure for that: a caveat is worth saying where a verdict would be another one, and counted where not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vocabulary::cell;
+
+use super::WorkloadAnalysis;
+use super::primary::{Primary, others, primary};
+use super::samples::{Samples, blocks_reached};
+use crate::plan::Plan;
+use crate::record::{Outcome, Phase, Record};
+use crate::slice::Slice;
+use crate::statistics::Verdict;
+use crate::warning::Warning;
+use crate::watched::{Cause, Disturbed, Watched, causes};
+
+/// Of each run of a record, its slices' or its own, what disturbed it.
+type Marks = Vec<Option<Cause>>;
+
+/// The marks of the runs of every record, in their order, and the counts by workload and contender.
+fn marks(plan: &Plan, records: &[Record]) -> (Vec<Marks>, BTreeMap<(usize, usize), Disturbed>) {
+    let runs = |record: &Record| -> Vec<Option<Watched>> {
+        match record.slices.is_empty() {
+            true => vec![record.watched],
+            false => record.slices.iter().map(|slice| slice.watched).collect(),
+        }
+    };
+    let mut marks = vec![Marks::new(); records.len()];
+    let mut counts = BTreeMap::new();
+    for (workload, its) in plan.study.workloads.iter().enumerate() {
+        for (contender, one) in plan.study.contenders.iter().enumerate() {
+            let is_own = |record: &Record| {
+                let is_counted = !record.warmup && record.outcome == Outcome::Completed;
+                is_counted && record.workload == its.name && record.contender.label == one.label
+            };
+            let own: Vec<usize> =
+                (0..records.len()).filter(|place| is_own(&records[*place])).collect();
+            let all: Vec<_> = own.iter().flat_map(|place| runs(&records[*place])).collect();
+            let found = causes(&all);
+            let mut disturbed = Disturbed { of: found.len(), ..Disturbed::default() };
+            for cause in found.iter().flatten() {
+                match disturbed.causes.iter_mut().find(|(known, _)| known == cause) {
+                    Some((_, count)) => *count += 1,
+                    None => disturbed.causes.push((*cause, 1)),
+                }
+            }
+            disturbed.causes.sort_by_key(|(cause, count)| (std::cmp::Reverse(*count), *cause));
+            let mut found = found.into_iter();
+            for place in own {
+                let count = runs(&records[place]).len();
+                marks[place] = found.by_ref().take(count).collect();
+                if !disturbed.is_exception() {
+                    marks[place].fill(None);
+                }
+            }
+            if disturbed.runs() > 0 {
+                counts.insert((workload, contender), disturbed);
+            }
+        }
+    }
+    (marks, counts)
+}
+
+/// Puts the disturbed runs of every contender that has some into the workloads' analyses, and warnings
+/// where a verdict of `compared` would be another one without them.
+pub(super) fn tell(
+    plan: &Plan,
+    records: &[Record],
+    compared: &[Primary],
+    workloads: &mut [WorkloadAnalysis],
+) {
+    let (marks, counts) = marks(plan, records);
+    for ((workload, contender), runs) in &counts {
+        workloads[*workload].contenders[*contender].disturbed = Some(runs.clone());
+    }
+    if !counts.values().any(Disturbed::is_exception) {
+        return;
+    }
+    let kept = without(records, &marks);
+    let samples: Vec<Samples<'_>> = (0..plan.study.workloads.len())
+        .map(|workload| Samples::new(plan, &kept, workload, blocks_reached(plan, &kept, workload)))
+        .collect();
+    let again = primary(plan, &kept, &samples);
+    for (workload, (with, without)) in compared.iter().zip(&again).enumerate() {
+        let both = with.compared.iter().zip(&without.compared);
+        for (place, (one, other)) in others(plan).into_iter().zip(both) {
+            if !is_changed(one.verdict, other.verdict) {
+                continue;
+            }
+            let labels = |place: usize| plan.study.contenders[place].label.clone();
+            let told = [place, plan.study.baseline].map(|place| {
+                let its = counts.get(&(workload, place)).filter(|its| its.is_exception());
+                its.map(|its| (labels(place), its.clone()))
+            });
+            let warning = Warning::Disturbed {
+                contender: labels(place),
+                baseline: labels(plan.study.baseline),
+                runs: told.into_iter().flatten().collect(),
+                verdict: one.verdict,
+                without: other.verdict,
+            };
+            workloads[workload].warnings.push(warning);
+        }
+    }
+}
+
+/// Whether a decision is another one, or none any more. How large a bound is decides nothing.
+fn is_changed(one: Verdict, other: Verdict) -> bool {
+    (one.is_decided() || other.is_decided())
+        && std::mem::discriminant(&one) != std::mem::discriminant(&other)
+}
+
+/// The records as they would be without the marked runs: the means of the slices that are left; a
+/// trial of which nothing is left has no figures.
+///
+/// A cell of a matrix of which one record lost all slices is left out of the mean of all cells in every
+/// record of that block, so that all are compared over the same cells.
+fn without(records: &[Record], marks: &[Marks]) -> Vec<Record> {
+    fn unit(record: &Record) -> (&str, bool, u32) {
+        (&record.workload, record.warmup, record.block)
+    }
+    let mut lost: BTreeMap<(&str, bool, u32), BTreeSet<&str>> = BTreeMap::new();
+    for (record, marks) in records.iter().zip(marks) {
+        let left: BTreeSet<&str> = names(left(record, marks)).collect();
+        let gone = names(record.slices.iter()).filter(|name| !left.contains(name));
+        lost.entry(unit(record)).or_default().extend(gone);
+    }
+    let of_record = |(record, marks): (&Record, &Marks)| {
+        let mut kept = record.clone();
+        let (lost, is_marked) = (&lost[&unit(record)], marks.iter().any(Option::is_some));
+        if is_marked && left(record, marks).next().is_none() {
+            let message = "the machine disturbed all of it".into();
+            kept.outcome = Outcome::Failed { phase: Phase::Run, message, output: String::new() };
+        } else if is_marked || !lost.is_empty() {
+            take_means(&mut kept, &left(record, marks).collect::<Vec<_>>(), lost);
+        }
+        kept
+    };
+    records.iter().zip(marks).map(of_record).collect()
+}
+
+/// The slices that nothing disturbed.
+fn left<'a>(record: &'a Record, marks: &'a Marks) -> impl Iterator<Item = &'a Slice> {
+    let slices = record.slices.iter().zip(marks);
+    slices.filter(|(_, mark)| mark.is_none()).map(|(slice, _)| slice)
+}
+
+fn names<'a>(slices: impl Iterator<Item = &'a Slice>) -> impl Iterator<Item = &'a str> {
+    slices.flat_map(|slice| &slice.metrics).map(|metric| metric.name.as_str())
+}
+
+/// Puts the means of these slices where the record has those of all.
+fn take_means(record: &mut Record, slices: &[&Slice], lost: &BTreeSet<&str>) {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let time_ns = |of: fn(&Slice) -> u64| {
+        mean(&slices.iter().map(|slice| of(slice) as f64).collect::<Vec<_>>()).round() as u64
+    };
+    let metrics = record.load.as_mut().map_or(&mut [][..], |load| &mut load.metrics);
+    if metrics.is_empty() {
+        for entry in &mut record.phases {
+            match entry.phase {
+                Phase::Run => entry.elapsed_ns = time_ns(|slice| slice.run_ns),
+                Phase::Sync => entry.elapsed_ns = time_ns(|slice| slice.sync_ns),
+                _ => {}
+            }
+        }
+        return;
+    }
+    for metric in metrics.iter_mut() {
+        let same = slices.iter().flat_map(|slice| &slice.metrics);
+        let same = same.filter(|other| other.name == metric.name);
+        let values: Vec<f64> = same.map(|other| other.value).collect();
+        if !values.is_empty() {
+            metric.value = mean(&values);
+        }
+    }
+    let cells = metrics.iter().filter(|metric| !lost.contains(metric.name.as_str()));
+    if let Some(of_all) = cell::mean(cells)
+        && let Some(metric) = metrics.iter_mut().find(|metric| metric.name == cell::ALL_CELLS)
+    {
+        metric.value = of_all;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{Analysis, analyse};
+    use crate::fixture;
+    use crate::load::{LoadReport, Metric, Unit};
+
+    const BLOCKS: u32 = 8;
+    const STOLEN: Watched = Watched {
+        elapsed_ns: 15_000_000,
+        stolen_ns: Some(10_000_000),
+        cpu_wait_ns: None,
+        io_wait_ns: None,
+        memory_wait_ns: None,
+        throttled: None,
+        own_bytes: None,
+        others_bytes: None,
+    };
+    const QUIET: Watched = Watched { stolen_ns: Some(0), ..STOLEN };
+
+    fn slice(time_ns: u64, watched: Watched) -> Slice {
+        Slice {
+            round: 0,
+            position: 0,
+            run_ns: time_ns,
+            sync_ns: 0,
+            device: None,
+            idle_device: None,
+            metrics: Vec::new(),
+            watched: Some(watched),
+        }
+    }
+
+    /// Ten slices a block of two contenders that are alike, of whom the second one has `stolen` slices
+    /// that take `factor` times as long.
+    fn study(stolen: usize, factor: f64) -> Analysis {
+        let plan = fixture::plan(&["ext4", "xfs"], BLOCKS);
+        let mut records = Vec::new();
+        for block in 0..BLOCKS {
+            for contender in 0..2 {
+                let time_ns = 15_000_000 + u64::from(block * 7 % 5) * 20_000 + contender * 10_000;
+                let of_slice = |number: usize| match contender == 1 && number < stolen {
+                    true => slice((time_ns as f64 * factor) as u64, STOLEN),
+                    false => slice(time_ns, QUIET),
+                };
+                let slices: Vec<Slice> = (0..10).map(of_slice).collect();
+                let mean_ns = slices.iter().map(Slice::time_ns).sum::<u64>() / 10;
+                let mut record = fixture::record(&plan, contender as usize, block, mean_ns);
+                record.slices = slices;
+                records.push(record);
+            }
+        }
+        analyse(&plan, &records, None)
+    }
+
+    fn told(analysis: &Analysis) -> Vec<String> {
+        let all = analysis.workloads.iter().flat_map(|workload| &workload.warnings);
+        let of = all.filter(|warning| matches!(warning, Warning::Disturbed { .. }));
+        of.map(Warning::to_string).collect()
+    }
+
+    #[test]
+    fn a_verdict_that_rests_on_disturbed_slices_is_told() {
+        let analysis = study(2, 3.0);
+        assert_eq!(analysis.workloads[0].comparisons[0].verdict, Verdict::Slower);
+        let found = analysis.workloads[0].contenders[1].disturbed.as_ref().unwrap();
+        assert_eq!((found.runs(), found.of), (16, 80));
+        assert_eq!(analysis.workloads[0].contenders[0].disturbed, None);
+        let told = told(&analysis);
+        let expected = "xfs against ext4 is slower, but would be same within 5 % without what else \
+            the machine did: xfs in 16 of 80 runs (steal: 16)";
+        assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
+    }
+
+    #[test]
+    fn what_changes_no_verdict_is_counted_and_not_told() {
+        for analysis in [study(2, 1.01), study(0, 1.0)] {
+            assert!(matches!(analysis.workloads[0].comparisons[0].verdict, Verdict::Same { .. }));
+            assert_eq!(told(&analysis), [""; 0]);
+        }
+        assert!(study(2, 1.01).workloads[0].contenders[1].disturbed.is_some());
+        assert!(study(0, 1.0).workloads[0].contenders[1].disturbed.is_none());
+        // What disturbs most of them is how this machine is.
+        assert_eq!(told(&study(8, 3.0)), [""; 0]);
+    }
+
+    #[test]
+    fn a_disturbed_trial_that_took_no_turns_is_left_out_whole() {
+        let plan = fixture::plan(&["ext4", "xfs"], BLOCKS);
+        let mut times = [1003, 997, 1001, 999, 1002, 998, 1000, 1000];
+        let mut records = fixture::records(&plan, &[&times, &times]);
+        assert_eq!(told(&analyse(&plan, &records, None)), [""; 0]);
+        (times[2], times[5]) = (1900, 1700);
+        let is_hit =
+            |record: &Record| record.contender.label == "xfs" && [2, 5].contains(&record.block);
+        for record in &mut records {
+            record.watched = Some(QUIET);
+            if is_hit(record) {
+                record.watched = Some(STOLEN);
+                fixture::run_of(record).elapsed_ns = times[record.block as usize] * 1_000_000;
+            }
+        }
+        let told = told(&analyse(&plan, &records, None));
+        assert!(told.len() == 1 && told[0].contains("2 of 8 runs"), "{told:?}");
+        assert!(told[0].contains("same within 5 % without"), "{told:?}");
+    }
+
+    #[test]
+    fn a_cell_that_is_lost_in_one_record_counts_in_none_of_its_block() {
+        let plan = fixture::plan(&["ext4", "xfs"], 2);
+        let metric = |name: &str, value: f64| Metric {
+            name: name.into(),
+            value,
+            unit: Unit::OperationsPerSecond,
+        };
+        let names = ["randread-psync-1-4k", "randread-psync-1-64k"];
+        let mut records = Vec::new();
+        for block in 0..2 {
+            for contender in 0..2 {
+                let mut record = fixture::record(&plan, contender, block, 1_000_000);
+                let values = [400.0, 100.0 + contender as f64];
+                let watched = |name| match (contender, block, name) {
+                    (1, 0, 0) => STOLEN,
+                    _ => QUIET,
+                };
+                record.slices = (0..2)
+                    .map(|name| Slice {
+                        metrics: vec![metric(names[name], values[name])],
+                        ..slice(1_000_000, watched(name))
+                    })
+                    .collect();
+                let cells = [metric(names[0], values[0]), metric(names[1], values[1])];
+                let mean = metric(cell::ALL_CELLS, cell::mean(cells.iter()).unwrap());
+                let metrics = std::iter::once(mean).chain(cells).collect();
+                record.load = Some(LoadReport { metrics, ..LoadReport::default() });
+                records.push(record);
+            }
+        }
+        let (marks, counts) = marks(&plan, &records);
+        assert_eq!(counts[&(0, 1)].runs(), 1);
+        let of_all = |record: &Record| record.metrics()[0].value;
+        let kept: Vec<f64> = without(&records, &marks).iter().map(of_all).collect();
+        for (kept, expected) in kept.iter().zip([100.0, 101.0, 200.0, (400.0 * 101.0_f64).sqrt()]) {
+            assert!((kept - expected).abs() < 1e-9, "{kept} {expected}");
+        }
+    }
+}

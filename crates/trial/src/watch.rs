@@ -1,0 +1,258 @@
+//! Looks at the machine at the boundaries of a run, outside of its timed part: what a hypervisor took,
+//! who waited for processors, I/O and memory, throttling, and what the disk that holds the image did.
+//!
+//! The files stay open: a slice may take 15 ms, and looking twice must not cost a hundredth of that.
+//! What this machine does not have is left out.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lab::record::DeviceDelta;
+use lab::watched::{Processors, Watched};
+
+/// The files to look at.
+pub struct Watch {
+    root: PathBuf,
+    stat: Option<File>,
+    /// Of cpu, io and memory.
+    pressure: [Option<File>; 3],
+    throttles: Vec<File>,
+    disk: Option<File>,
+}
+
+/// What they said at one moment. Everything only grows.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading {
+    at: Instant,
+    stolen_ns: Option<u64>,
+    waits_ns: [Option<u64>; 3],
+    throttled: Option<u64>,
+    disk_bytes: Option<u64>,
+}
+
+/// More than any of the lines that are read; the first of /proc/stat is the one that counts.
+const TEXT_BYTES_MAX: usize = 512;
+
+impl Watch {
+    /// Opens what there is below `root`, which is `/` outside of tests.
+    pub fn begin(root: &Path) -> Watch {
+        let open = |path: &str| File::open(root.join(path)).ok();
+        // Threads of a core count the same events, and so do cores of a package.
+        let throttles = processors(root).into_iter().flat_map(|processor| {
+            let is_first = |list: &str| {
+                let text = fs::read_to_string(processor.join("topology").join(list));
+                let number = processor.file_name().unwrap_or_default().to_string_lossy();
+                text.is_ok_and(|text| {
+                    text.trim().split([',', '-']).next() == number.strip_prefix("cpu")
+                })
+            };
+            let of = [("thread_siblings_list", "core"), ("core_siblings_list", "package")];
+            let of = of.into_iter().filter(|(list, _)| is_first(list));
+            let place = |(_, what): (&str, &str)| {
+                File::open(processor.join(format!("thermal_throttle/{what}_throttle_count"))).ok()
+            };
+            of.filter_map(place).collect::<Vec<_>>()
+        });
+        Watch {
+            stat: open("proc/stat"),
+            pressure: ["cpu", "io", "memory"].map(|what| open(&format!("proc/pressure/{what}"))),
+            throttles: throttles.collect(),
+            disk: None,
+            root: root.to_path_buf(),
+        }
+    }
+
+    /// From now on also looks at the disk on which the file system with this number lies, the whole
+    /// of it where that is a partition.
+    pub fn disk(&mut self, device: u64) {
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let own = self.root.join(format!("sys/dev/block/{major}:{minor}"));
+        let whole = if own.join("partition").exists() { own.join("..") } else { own };
+        self.disk = File::open(whole.join("stat")).ok();
+    }
+
+    /// Looks now.
+    pub fn read(&self) -> Reading {
+        let counts =
+            self.throttles.iter().filter_map(|file| text(file)?.trim().parse::<u64>().ok());
+        let waits_ns = [0, 1, 2].map(|place| waited_ns(&text(self.pressure[place].as_ref()?)?));
+        Reading {
+            at: Instant::now(),
+            stolen_ns: self.stat.as_ref().and_then(|file| stolen_ns(&text(file)?)),
+            waits_ns,
+            throttled: (!self.throttles.is_empty()).then(|| counts.sum()),
+            disk_bytes: self.disk.as_ref().and_then(|file| moved_bytes(&text(file)?)),
+        }
+    }
+
+    /// The governors and frequencies of all processors, where they have them.
+    pub fn processors(&self) -> Option<Processors> {
+        let of = processors(&self.root);
+        let texts = |name: &str| {
+            let place = format!("cpufreq/{name}");
+            let read = |processor: &PathBuf| fs::read_to_string(processor.join(&place)).ok();
+            of.iter().filter_map(read).map(|text| text.trim().to_string()).collect::<Vec<_>>()
+        };
+        let mut governors = texts("scaling_governor");
+        governors.sort();
+        governors.dedup();
+        let frequencies = texts("scaling_cur_freq");
+        let frequencies = || frequencies.iter().filter_map(|text| text.parse::<u64>().ok());
+        Some(Processors {
+            governors,
+            frequency_khz_min: frequencies().min()?,
+            frequency_khz_max: frequencies().max()?,
+        })
+    }
+}
+
+impl Reading {
+    /// What the machine did since `earlier`, beside a run that did `own` on its device.
+    pub fn since(&self, earlier: &Reading, own: Option<DeviceDelta>) -> Watched {
+        let grown = |now: Option<u64>, then: Option<u64>| {
+            now.zip(then).map(|(now, then)| now.saturating_sub(then))
+        };
+        let [cpu_wait_ns, io_wait_ns, memory_wait_ns] =
+            [0, 1, 2].map(|place| grown(self.waits_ns[place], earlier.waits_ns[place]));
+        let own_bytes = own.map(|own| own.read_bytes.saturating_add(own.written_bytes));
+        let disk_bytes = grown(self.disk_bytes, earlier.disk_bytes);
+        Watched {
+            elapsed_ns: self.at.duration_since(earlier.at).as_nanos() as u64,
+            stolen_ns: grown(self.stolen_ns, earlier.stolen_ns),
+            cpu_wait_ns,
+            io_wait_ns,
+            memory_wait_ns,
+            throttled: grown(self.throttled, earlier.throttled),
+            own_bytes,
+            others_bytes: disk_bytes.zip(own_bytes).map(|(disk, own)| disk.saturating_sub(own)),
+        }
+    }
+}
+
+/// The directories of all processors.
+fn processors(root: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root.join("sys/devices/system/cpu")).into_iter().flatten().flatten();
+    let is_processor = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("cpu"));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    entries.filter(is_processor).map(|entry| entry.path()).collect()
+}
+
+/// The beginning of a file of the kernel, made anew for every reading from its start.
+fn text(file: &File) -> Option<String> {
+    let mut bytes = [0; TEXT_BYTES_MAX];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
+}
+
+/// The eighth number of the first line of /proc/stat (proc_stat(5)), in ns.
+fn stolen_ns(text: &str) -> Option<u64> {
+    let fields = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: u64 = fields.split_ascii_whitespace().nth(7)?.parse().ok()?;
+    Some(
+        ticks
+            * (Duration::from_secs(1).as_nanos() as u64 / rustix::param::clock_ticks_per_second()),
+    )
+}
+
+/// `some ... total=MICROSECONDS` (Documentation/accounting/psi.rst in the kernel's source).
+fn waited_ns(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    let microseconds: u64 = line.rsplit_once("total=")?.1.parse().ok()?;
+    Some(microseconds * 1000)
+}
+
+/// Sectors of 512 bytes that were read and written, of a `stat` file of a block device.
+fn moved_bytes(text: &str) -> Option<u64> {
+    let field = |place| text.split_ascii_whitespace().nth(place)?.parse::<u64>().ok();
+    Some((field(2)? + field(6)?) * 512)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine of files.
+    struct Machine(tempfile::TempDir);
+
+    impl Machine {
+        fn put(&self, path: &str, text: &str) {
+            let path = self.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            // The files stay open, so they are changed in place.
+            let file = File::options().create(true).truncate(false).write(true).open(path).unwrap();
+            file.write_all_at(text.as_bytes(), 0).unwrap();
+        }
+    }
+
+    #[test]
+    fn every_source_is_read_and_counted_once() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let state = |stolen: u64, waited: u64, throttled: u64, sectors: u64| {
+            machine.put("proc/stat", &format!("cpu  9 9 9 9 9 9 9 {stolen} 0 0\ncpu0 1\n"));
+            for what in ["cpu", "io", "memory"] {
+                let text = format!("some avg10=0.00 total={waited}\nfull avg10=0.00 total=7777\n");
+                machine.put(&format!("proc/pressure/{what}"), &text);
+            }
+            for (cpu, siblings, package, khz) in
+                [(0, "0,2", "0-3", 800), (1, "1,3", "0-3", 3100), (2, "0,2", "0-3", 900)]
+            {
+                let place = format!("sys/devices/system/cpu/cpu{cpu}");
+                machine.put(&format!("{place}/topology/thread_siblings_list"), siblings);
+                machine.put(&format!("{place}/topology/core_siblings_list"), package);
+                for what in ["core", "package"] {
+                    let counter = format!("{place}/thermal_throttle/{what}_throttle_count");
+                    machine.put(&counter, &throttled.to_string());
+                }
+                machine.put(&format!("{place}/cpufreq/scaling_governor"), "powersave\n");
+                machine.put(&format!("{place}/cpufreq/scaling_cur_freq"), &format!("{khz:4}"));
+            }
+            machine.put("sys/block/sda/stat", &format!("1 0 {sectors} 0 1 0 {sectors} 0 0 1 1\n"));
+        };
+        state(100, 5000, 1, 1000);
+        machine.put("sys/block/sda/sda1/partition", "1");
+        let place = machine.0.path().join("sys/dev/block");
+        fs::create_dir_all(&place).unwrap();
+        std::os::unix::fs::symlink("../../block/sda/sda1", place.join("8:1")).unwrap();
+        let mut watch = Watch::begin(machine.0.path());
+        watch.disk(rustix::fs::makedev(8, 1));
+        let before = watch.read();
+        state(103, 5250, 2, 1100);
+        let own = DeviceDelta { read_bytes: 512, written_bytes: 1024, ..DeviceDelta::default() };
+        let seen = watch.read().since(&before, Some(own));
+        assert_eq!(seen.stolen_ns, Some(30_000_000));
+        assert_eq!(seen.cpu_wait_ns, Some(250_000));
+        assert_eq!((seen.io_wait_ns, seen.memory_wait_ns), (Some(250_000), Some(250_000)));
+        // Two cores of one package.
+        assert_eq!(seen.throttled, Some(3));
+        assert_eq!((seen.own_bytes, seen.others_bytes), (Some(1536), Some(2 * 51_200 - 1536)));
+        let processors = watch.processors().unwrap();
+        assert_eq!(processors.governors, ["powersave"]);
+        assert_eq!((processors.frequency_khz_min, processors.frequency_khz_max), (800, 3100));
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_is_watched_without_a_word() {
+        let empty = tempfile::tempdir().unwrap();
+        let mut watch = Watch::begin(empty.path());
+        watch.disk(rustix::fs::makedev(8, 1));
+        let seen = watch.read().since(&watch.read(), None);
+        assert_eq!(Watched { elapsed_ns: 0, ..seen }, Watched::default());
+        assert_eq!(watch.processors(), None);
+    }
+
+    #[test]
+    fn this_machine_is_read() {
+        let mut watch = Watch::begin(Path::new("/"));
+        watch.disk(rustix::fs::stat("/").unwrap().st_dev);
+        let seen = watch.read().since(&watch.read(), Some(DeviceDelta::default()));
+        assert!(seen.stolen_ns.is_some());
+        // A kernel may have it turned off, and then cannot be read either.
+        let has_pressure = fs::read_to_string("/proc/pressure/cpu").is_ok();
+        assert_eq!(seen.cpu_wait_ns.is_some(), has_pressure);
+    }
+}
