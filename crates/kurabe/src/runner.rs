@@ -16,6 +16,7 @@ use lab::plan::{Plan, PlannedBlock, PlannedTrial};
 use lab::record::{Outcome, Phase, Record};
 use lab::result::{COMPARISONS_FILE, ResultError, ResultWriter};
 use lab::spec::{Device, TrialSpec};
+use loads::KINDS;
 
 mod schedule;
 
@@ -194,7 +195,9 @@ pub fn run(
                     true => {
                         let length = length(plan, records, block, budget_left);
                         let seed = specs[0].order_seed;
-                        let mut schedule = Schedule::new(seed, length, surroundings.elapsed);
+                        let parts =
+                            KINDS.open(&specs[0].workload.load).map_or(1, |load| load.parts());
+                        let mut schedule = Schedule::new(seed, length, parts, surroundings.elapsed);
                         let on_event = &mut |event: &Event| observer.event(event);
                         let mut carried =
                             executor.execute_together(&specs, &mut schedule, on_event);

@@ -138,6 +138,7 @@ fn why_not(study: &Study, workload: &Workload, request: &DeviceRequest) -> Optio
     }
     match workload.load.kind.as_str() {
         COMMAND_KIND | "objects" | "tree" => None,
+        _ if KINDS.open(&workload.load).is_ok_and(|load| load.parts() > 1) => None,
         kind => unwanted(&format!("a run of {kind} lasts long by itself")),
     }
 }

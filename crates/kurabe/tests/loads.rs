@@ -4,21 +4,11 @@
 mod harness;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use harness::{KURABE, Ran, Site, phase, root, signal, wait_until, written_bytes};
+use harness::{KURABE, Ran, Site, phase, root, signal, tool, wait_until, written_bytes};
 use serde_json::Value;
-
-/// Where a tool is installed; says why a test is skipped when it is not.
-fn tool(name: &str) -> Option<PathBuf> {
-    let places = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin"];
-    let found = places.iter().map(|place| Path::new(place).join(name)).find(|path| path.exists());
-    if found.is_none() {
-        eprintln!("skipped: {name} is not installed");
-    }
-    found
-}
 
 /// `kurabe compare` of a load that is no command.
 fn load_command(site: &Site, contenders: &[&str], flags: &[&str]) -> Command {
@@ -211,7 +201,7 @@ fn the_matrix_tells_the_overhead_against_raw() {
     }
     let site = Site::new();
     let mut flags = vec!["--fio-matrix", "--size", "16M", "--block-size", "4K", "--time", "100ms"];
-    flags.extend(["--engine", "io_uring", "--export-csv", "t.csv"]);
+    flags.extend(["--engine", "io_uring", "--export-csv", "t.csv", "--one-at-a-time"]);
     compare(&site, &["ext4", "raw"], &flags).expect(0);
     site.expect_nothing_left();
     let record = site.record_of("ext4");

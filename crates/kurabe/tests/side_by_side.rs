@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Site, failure, kinds, root, signal, wait_until};
+use harness::{Site, failure, kinds, root, signal, tool, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -54,6 +54,55 @@ fn a_block_has_equal_turns_and_its_records_their_mean() {
         assert!(told.abs_diff(mean) <= 1, "{told} for {mean}");
         let written = slices(record)[0]["device"]["written_bytes"].as_u64().unwrap();
         assert!(written >= 1 << 20, "its sync is in the bill: {written} bytes");
+    }
+    site.expect_nothing_left();
+}
+
+/// The bare device too, and without being asked.
+#[test]
+fn a_matrix_takes_turns_cell_by_cell() {
+    if !root() || tool("fio").is_none() {
+        return;
+    }
+    let site = Site::new();
+    let flags = ["--fio-matrix", "--size", "16M", "--block-size", "4K", "--time", "100ms"];
+    let around = ["--device", "mem:128M", "--idle-wait", "1s", "--runs", "2", "--seed", "3"];
+    site.compare(&["raw", "ext4"], &[&flags[..], &around[..]].concat(), &[]).expect(0);
+    let records = site.records();
+    assert_eq!(kinds(&records), ["completed"; 4]);
+    let name_of = |slice: &Value| {
+        let metrics = slice["metrics"].as_array().expect("a cell has its figure");
+        assert_eq!(metrics.len(), 1, "{metrics:?}");
+        metrics[0]["name"].as_str().unwrap().to_string()
+    };
+    let mut orders = Vec::new();
+    for block in records.chunks(2) {
+        let [one, other] =
+            [0, 1].map(|n| slices(&block[n]).iter().map(name_of).collect::<Vec<_>>());
+        assert_eq!(one, other, "all have the same cell in a round");
+        assert_eq!(one.len() % 9, 0, "a run is not broken off: {}", one.len());
+        orders.push(one[..9].to_vec());
+    }
+    assert_ne!(orders[0], orders[1]);
+    for record in &records {
+        let metrics = record["load"]["metrics"].as_array().unwrap();
+        let names: Vec<&str> = metrics.iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!((names.len(), names[0]), (10, "geometric mean of all cells"));
+        let slices = slices(record);
+        for metric in &metrics[1..] {
+            let same = slices.iter().filter(|slice| slice["metrics"][0]["name"] == metric["name"]);
+            let values: Vec<f64> =
+                same.map(|slice| slice["metrics"][0]["value"].as_f64().unwrap()).collect();
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let told = metric["value"].as_f64().unwrap();
+            assert!((told / mean - 1.0).abs() < 1e-9, "{told} for {values:?}");
+        }
+        // The bill of a run is that of its cells together.
+        let runs = slices.len() as u64 / 9;
+        let run: u64 = slices.iter().map(|slice| slice["run_ns"].as_u64().unwrap()).sum();
+        let told = harness::phase(record, "run")["elapsed_ns"].as_u64().unwrap();
+        assert!(told.abs_diff(run / runs) <= 1, "{told} for {run} in {runs}");
+        assert_eq!(record["load"].get("findings"), None, "nothing was laid out within a run");
     }
     site.expect_nothing_left();
 }

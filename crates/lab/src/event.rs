@@ -49,6 +49,9 @@ pub enum Turn {
         round: u32,
         /// Place within the round, from 0.
         position: u32,
+        /// Which part of the load it is, where a run is carried out in parts, from 0.
+        #[serde(default)]
+        part: u32,
         /// Whether no other slice follows, so that nothing need be made ready for one.
         last: bool,
     },

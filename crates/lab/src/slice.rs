@@ -1,5 +1,6 @@
 //! Slices: the turns of a trial that stands side by side with the others of its block. Each is one
-//! complete run of the load; what a record says of the run is their mean.
+//! complete run of the load, or a part of one where a run is carried out in parts; what a record says
+//! of the run is the mean of the complete ones.
 //!
 //! The mean and not the median: a study asks what the work costs, slow turns included, and a
 //! median of slices would hide that one in five of them is slow. What is robust comes after it: a
@@ -60,18 +61,18 @@ impl Record {
     /// code, words, a proof) it is what the last slice says; figures over time are of none, and
     /// latencies are those of `load`, in which the caller merged the distributions.
     pub fn put_mean(&mut self, carried: &[Carried], load: Option<LoadReport>) {
-        let Some(last) = carried.last() else { return };
-        self.phases.extend(mean_phases(carried));
-        let commands: Vec<&CommandUsage> =
-            carried.iter().filter_map(|slice| slice.command.as_ref()).collect();
-        self.command = last.command.as_ref().map(|command| mean_usage(command, &commands));
-        self.daemon_cpu_ns = mean(carried.iter().map(|slice| slice.daemon_cpu_ns));
+        if carried.is_empty() {
+            return;
+        }
+        self.phases.extend(phases(mean, carried));
+        self.command = usage(mean, carried);
+        self.daemon_cpu_ns = folded(mean, carried.iter().map(|slice| slice.daemon_cpu_ns));
         self.load = load.map(|report| {
             let loads: Vec<&LoadReport> =
                 carried.iter().filter_map(|slice| slice.load.as_ref()).collect();
             LoadReport {
                 metrics: mean_metrics(&loads),
-                written_bytes: mean(loads.iter().map(|load| load.written_bytes)),
+                written_bytes: folded(mean, loads.iter().map(|load| load.written_bytes)),
                 series: Vec::new(),
                 ..report
             }
@@ -79,17 +80,41 @@ impl Record {
     }
 }
 
-/// The mean, rounded to the nearest; absent unless every slice has the figure.
-fn mean(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    let values: Vec<u64> = values.collect::<Option<_>>()?;
+/// How figures of several slices become one.
+type Fold = fn(&[u64]) -> u64;
+
+/// The mean, rounded to the nearest.
+fn mean(values: &[u64]) -> u64 {
     let sum: u128 = values.iter().map(|value| u128::from(*value)).sum();
     let count = values.len() as u128;
-    (count > 0).then(|| ((sum + count / 2) / count) as u64)
+    ((sum + count / 2) / count) as u64
 }
 
-/// The mean of every kind of phase, in the order of the first slice; one that a slice does not have
+fn sum(values: &[u64]) -> u64 {
+    values.iter().copied().fold(0, u64::saturating_add)
+}
+
+/// Absent unless every slice has the figure.
+fn folded(fold: Fold, values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let values: Vec<u64> = values.collect::<Option<_>>()?;
+    (!values.is_empty()).then(|| fold(&values))
+}
+
+impl Carried {
+    /// A whole run of its parts, each of which was a slice; `load` is the report of all of them.
+    pub fn of_parts(parts: &[Carried], load: Option<LoadReport>) -> Carried {
+        Carried {
+            phases: phases(sum, parts),
+            command: usage(sum, parts),
+            daemon_cpu_ns: folded(sum, parts.iter().map(|part| part.daemon_cpu_ns)),
+            load,
+        }
+    }
+}
+
+/// Every kind of phase as one, in the order of the first slice; one that a slice does not have
 /// cost it nothing.
-fn mean_phases(carried: &[Carried]) -> Vec<PhaseRecord> {
+fn phases(fold: Fold, carried: &[Carried]) -> Vec<PhaseRecord> {
     let mut kinds: Vec<Phase> = Vec::new();
     for phase in carried.iter().flat_map(|slice| &slice.phases).map(|entry| entry.phase) {
         if !kinds.contains(&phase) {
@@ -97,13 +122,13 @@ fn mean_phases(carried: &[Carried]) -> Vec<PhaseRecord> {
         }
     }
     kinds.sort_unstable();
-    let mean_of = |phase: Phase| {
+    let one_of = |phase: Phase| {
         let entries: Vec<Option<&PhaseRecord>> = carried
             .iter()
             .map(|slice| slice.phases.iter().find(|entry| entry.phase == phase))
             .collect();
         let figure = |read: &dyn Fn(&PhaseRecord) -> Option<u64>| {
-            mean(entries.iter().map(|entry| entry.map_or(Some(0), read)))
+            folded(fold, entries.iter().map(|entry| entry.map_or(Some(0), read)))
         };
         let device =
             |read: &dyn Fn(&DeviceDelta) -> u64| figure(&|entry| entry.device.as_ref().map(read));
@@ -125,13 +150,18 @@ fn mean_phases(carried: &[Carried]) -> Vec<PhaseRecord> {
             machine_cpu_ns: figure(&|entry| entry.machine_cpu_ns),
         }
     };
-    kinds.into_iter().map(mean_of).collect()
+    kinds.into_iter().map(one_of).collect()
 }
 
-fn mean_usage(last: &CommandUsage, of: &[&CommandUsage]) -> CommandUsage {
-    let figure =
-        |read: &dyn Fn(&CommandUsage) -> Option<u64>| mean(of.iter().map(|usage| read(usage)));
-    CommandUsage {
+/// The usage of all slices as one; the code is the last one's.
+fn usage(fold: Fold, carried: &[Carried]) -> Option<CommandUsage> {
+    let last = carried.last()?.command.as_ref()?;
+    let of: Vec<&CommandUsage> =
+        carried.iter().filter_map(|slice| slice.command.as_ref()).collect();
+    let figure = |read: &dyn Fn(&CommandUsage) -> Option<u64>| {
+        folded(fold, of.iter().map(|usage| read(usage)))
+    };
+    Some(CommandUsage {
         exit_code: last.exit_code,
         signal: last.signal,
         user_ns: figure(&|usage| Some(usage.user_ns)).unwrap_or(0),
@@ -141,7 +171,7 @@ fn mean_usage(last: &CommandUsage, of: &[&CommandUsage]) -> CommandUsage {
         read_call_bytes: figure(&|usage| usage.read_call_bytes),
         storage_written_bytes: figure(&|usage| usage.storage_written_bytes),
         storage_read_bytes: figure(&|usage| usage.storage_read_bytes),
-    }
+    })
 }
 
 /// The mean of every figure that all slices have. Of a rate too: slices do equal work or take equal
@@ -207,6 +237,20 @@ mod tests {
         assert_eq!((command.user_ns, command.memory_bytes_max), (100, 300));
         assert_eq!(command.storage_read_bytes, None, "no slice has it");
         assert_eq!(record.metrics()[0].value, 4.0);
+    }
+
+    #[test]
+    fn a_run_in_parts_costs_what_they_cost_together() {
+        let mut parts = [carried(100, 50, 3, 2.0), carried(300, 150, 4, 6.0)];
+        parts[1].phases.pop();
+        let load = parts[0].load.clone();
+        let whole = Carried::of_parts(&parts, load.clone());
+        let times: Vec<_> = whole.phases.iter().map(|one| (one.phase, one.elapsed_ns)).collect();
+        assert_eq!(times, [(Phase::Run, 400), (Phase::Sync, 50)]);
+        assert_eq!(whole.phases[1].device.unwrap().flushes, 3);
+        let command = whole.command.unwrap();
+        assert_eq!((command.user_ns, command.memory_bytes_max), (200, 300));
+        assert_eq!((command.storage_read_bytes, whole.load), (None, load));
     }
 
     #[test]

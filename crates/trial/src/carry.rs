@@ -74,6 +74,7 @@ pub fn carry_out(
         user: None,
         group: None,
         watch: Watch::begin(Path::new("/")),
+        part: None,
     };
     let mut tools = Toolbox::new(trial.deadline, stop.clone());
     tools.see_host(host);
@@ -110,6 +111,8 @@ struct Trial<'a> {
     /// What holds the load's processes, where the machine has it.
     group: Option<ControlGroup>,
     watch: Watch,
+    /// Which part of a run is next, where a run is carried out in parts.
+    part: Option<u32>,
 }
 
 impl Trial<'_> {
@@ -242,6 +245,7 @@ impl Trial<'_> {
             self.lay_out(instance, &directory)?;
             self.timed_with(Phase::Settle, |trial| trial.settle(instance, tools))?;
             self.record.space_before = space(&directory).filter(|_| has_files);
+            self.prepare(&directory)?;
             self.run_once(instance, tools, &directory)?;
             self.record.space_after = space(&directory).filter(|_| has_files);
             if let Some(cleanup) = &spec.workload.cleanup {
@@ -258,16 +262,20 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// What is measured: the run and its sync, right after the user's `--prepare`.
+    fn prepare(&mut self, directory: &Path) -> Result<(), Failure> {
+        match &self.spec.workload.prepare {
+            Some(prepare) => self.users_command(Phase::Prepare, prepare, directory),
+            None => Ok(()),
+        }
+    }
+
+    /// What is measured: the run and its sync, right after [`Trial::prepare`].
     fn run_once(
         &mut self,
         instance: &mut dyn Instance,
         tools: &mut Toolbox,
         directory: &Path,
     ) -> Result<(), Failure> {
-        if let Some(prepare) = &self.spec.workload.prepare {
-            self.users_command(Phase::Prepare, prepare, directory)?;
-        }
         let daemon_before_ns = instance.daemon_cpu_ns();
         let (phases, before) = (self.record.phases.len(), self.watch.read());
         let talk = self.run(instance, directory)?;
@@ -426,6 +434,7 @@ impl Trial<'_> {
             target,
             device: self.node.clone(),
             stage,
+            part: self.part,
             cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
             sync_command: instance.sync_command(),
             cool_command: instance.cool_command(),

@@ -354,6 +354,7 @@ impl<'t> Trial<'t> {
             target,
             device: Some(node),
             stage,
+            part: None,
             cold: false,
             sync_command: instance.sync_command(),
             cool_command: None,

@@ -127,7 +127,25 @@ pub trait Generator {
         Ok(())
     }
 
-    /// The measured part.
+    /// In how many parts it can be run, on what was laid out once and in any order, while other
+    /// contenders have their turns in between.
+    fn parts(&self) -> u32 {
+        1
+    }
+
+    /// The report of a run in those of all its parts, in the order in which they were run.
+    ///
+    /// # Errors
+    ///
+    /// A report that is none of a part.
+    fn whole(&self, mut parts: Vec<LoadReport>) -> Result<LoadReport, String> {
+        match (parts.pop(), parts.is_empty()) {
+            (Some(report), true) => Ok(report),
+            _ => Err("a run of one part has one report".into()),
+        }
+    }
+
+    /// The measured part of a trial, or the part of it that the task names.
     ///
     /// # Errors
     ///

@@ -74,6 +74,9 @@ pub struct LoadTask {
     /// it had acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledgements: Option<PathBuf>,
+    /// Which of the parts of a run is to be carried out, from 0; all of them when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<u32>,
     /// Seed of the order in which a load of several parts carries them out, where it is random.
     #[serde(default)]
     pub order_seed: u64,

@@ -4,7 +4,8 @@
 //! In each round every contender that is still there has one turn, in an order drawn from the
 //! study's seed. The block is the replicate of the statistics and its set-up is time in which
 //! nothing is measured, so by default rounds go on until [`MEASURED_SHARE`] of the block's time was
-//! measured; not longer than the budget leaves for each of the blocks that are still needed.
+//! measured; not longer than the budget leaves for each of the blocks that are still needed. Where a
+//! run of the load is carried out in parts, a round is a part, and the block ends with a whole run.
 
 use std::time::Duration;
 
@@ -46,15 +47,24 @@ pub struct Schedule<'a> {
     measured: Duration,
     /// Rounds that are complete.
     rounds: u32,
+    /// Whether the round that goes on is the last one.
     is_last: bool,
+    /// The parts of a run of the load, in the order of the run that goes on: in each round all carry
+    /// the same one out.
+    parts: Vec<u32>,
     /// Who is still to come in this round, the next one last.
     to_come: Vec<usize>,
     position: u32,
 }
 
 impl<'a> Schedule<'a> {
-    /// A block that begins now.
-    pub fn new(seed: u64, length: Length, clock: &'a dyn Fn() -> Duration) -> Schedule<'a> {
+    /// A block that begins now, of a load that is run in so many parts.
+    pub fn new(
+        seed: u64,
+        length: Length,
+        parts: u32,
+        clock: &'a dyn Fn() -> Duration,
+    ) -> Schedule<'a> {
         Schedule {
             clock,
             random: ChaCha8Rng::seed_from_u64(seed),
@@ -64,6 +74,7 @@ impl<'a> Schedule<'a> {
             measured: Duration::ZERO,
             rounds: 0,
             is_last: false,
+            parts: (0..parts.max(1)).collect(),
             to_come: Vec::new(),
             position: 0,
         }
@@ -85,12 +96,23 @@ impl<'a> Schedule<'a> {
             self.position = 0;
             self.to_come = live.to_vec();
             self.to_come.shuffle(&mut self.random);
-            self.is_last = self.is_last_round(now.saturating_sub(ready));
+            if self.place() == 0 && self.parts.len() > 1 {
+                self.parts.shuffle(&mut self.random);
+            }
+            // A run is not broken off between its parts.
+            let ends_run = self.place() + 1 == self.parts.len();
+            self.is_last = ends_run && self.is_last_round(now.saturating_sub(ready));
         }
         let contender = self.to_come.pop()?;
-        let position = self.position;
+        let (round, position) = (self.rounds, self.position);
         self.position += 1;
-        Some((contender, Turn::Slice { round: self.rounds, position, last: self.is_last }))
+        let part = self.parts[self.place()];
+        Some((contender, Turn::Slice { round, position, part, last: self.is_last }))
+    }
+
+    /// Which part of a run this round is.
+    fn place(&self) -> usize {
+        self.rounds as usize % self.parts.len()
     }
 
     /// A turn is over.
@@ -104,8 +126,8 @@ impl<'a> Schedule<'a> {
         self.length.limit.is_some_and(|limit| spent >= limit)
     }
 
-    /// Whether the round that begins now should be the last one. What the first costs nobody knows
-    /// before it is over.
+    /// Whether the round that begins now, which ends a run, should be the last one. What the first
+    /// costs nobody knows before it is over.
     fn is_last_round(&self, spent: Duration) -> bool {
         let spent = spent.as_secs_f64();
         let round = match self.rounds {
@@ -127,8 +149,8 @@ impl<'a> Schedule<'a> {
         };
         let allowed =
             self.length.fair_share.map_or(f64::INFINITY, |bound| bound.as_secs_f64() - around);
-        // With this round and the half of another one, on average as often above as below.
-        spent + 1.5 * round >= wanted.min(allowed)
+        // With this round and the half of another run, on average as often above as below.
+        spent + round * (1.0 + 0.5 * self.parts.len() as f64) >= wanted.min(allowed)
     }
 }
 
@@ -152,12 +174,12 @@ mod tests {
         let time = Cell::new(Duration::ZERO);
         let clock = || time.get();
         let pass = |by: Duration| time.set(time.get() + by);
-        let mut schedule = Schedule::new(7, length, &clock);
+        let mut schedule = Schedule::new(7, length, 1, &clock);
         pass(setup);
         let live: Vec<usize> = (0..turns.len()).collect();
         let (mut order, mut measured) = (Vec::new(), Duration::ZERO);
         while let Some((contender, turn)) = schedule.next(&live) {
-            let Turn::Slice { round, position, last } = turn else { panic!("{turn:?}") };
+            let Turn::Slice { round, position, last, .. } = turn else { panic!("{turn:?}") };
             assert_eq!(position as usize, order.len() % turns.len());
             order.push((contender, round, last));
             let run_ns = turns[contender].as_nanos() as u64;
@@ -228,11 +250,38 @@ mod tests {
     }
 
     #[test]
+    fn a_run_in_parts_is_carried_out_whole_and_by_all_alike() {
+        for (rounds_ms, runs) in [(1, 1), (170, 2), (230, 3)] {
+            let time = Cell::new(Duration::ZERO);
+            let clock = || time.get();
+            let length = Length { rounds: Some(rounds_ms * MILLISECOND), ..Length::default() };
+            let mut schedule = Schedule::new(5, length, 4, &clock);
+            let mut turns = Vec::new();
+            while let Some((contender, turn)) = schedule.next(&[0, 1]) {
+                let Turn::Slice { round, part, last, .. } = turn else { panic!("{turn:?}") };
+                turns.push((round, part, last, contender));
+                time.set(time.get() + 10 * MILLISECOND);
+            }
+            assert_eq!(turns.len(), runs * 4 * 2, "{turns:?}");
+            let (before, end) = turns.split_at(turns.len() - 2);
+            assert!(before.iter().all(|turn| !turn.2) && end.iter().all(|turn| turn.2));
+            let mut orders = BTreeSet::new();
+            for run in turns.chunks(8) {
+                assert!(run.chunks(2).all(|round| round[0].1 == round[1].1), "{run:?}");
+                let order: Vec<u32> = run.chunks(2).map(|round| round[0].1).collect();
+                assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), 4, "{order:?}");
+                orders.insert(order);
+            }
+            assert_eq!(orders.len(), runs, "each run has an order of its own");
+        }
+    }
+
+    #[test]
     fn who_is_gone_has_no_turn_and_the_others_go_on() {
         let time = Cell::new(Duration::ZERO);
         let clock = || time.get();
         let length = Length { rounds: Some(100 * MILLISECOND), ..Length::default() };
-        let mut schedule = Schedule::new(1, length, &clock);
+        let mut schedule = Schedule::new(1, length, 1, &clock);
         let (first, _) = schedule.next(&[0, 1, 2]).unwrap();
         let left: Vec<usize> = (0..3).filter(|contender| *contender != first).collect();
         let mut seen = Vec::new();

@@ -31,6 +31,16 @@ pub fn root() -> bool {
     root
 }
 
+/// Where a tool is installed; says why a test is skipped when it is not.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let places = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/bin"];
+    let found = places.iter().map(|place| Path::new(place).join(name)).find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: {name} is not installed");
+    }
+    found
+}
+
 /// Copies a program that is to be run. Another process writes it: a descriptor of ours could be in a
 /// child that another test is just starting, and then the kernel refuses to run the copy.
 pub fn copy_program(from: impl AsRef<OsStr>, to: &Path) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
-use vocabulary::cell::MatrixCell;
+use vocabulary::cell::{self, ALL_CELLS, MatrixCell};
 use vocabulary::kind::{
     Amount, FILE_STEP_BYTES, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written,
     options_without, scale_size,
@@ -19,11 +19,11 @@ use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
 use vocabulary::words::counted;
 
 use super::fio::{check_capacity, falsified, lay_out_job, run_job, target};
+use super::merged::distributions;
 use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
 use crate::counters::DeviceCounters;
 use crate::fio::matrix::{FILES, Matrix, PATTERNS, QUEUE_ENGINES};
 use crate::fio::output;
-use crate::latency::Recording;
 use crate::tool::Tool;
 
 pub(super) const KIND: Kind = Kind::of::<FioMatrixLoad>(
@@ -50,8 +50,6 @@ const SIZE_DEFAULT: &str = "1G";
 const TIME_DEFAULT: &str = "3s";
 /// Block sizes by default: the publication's axis.
 const BLOCK_SIZES: [&str; 9] = ["4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M"];
-/// The metric of all cells of the matrix together.
-const MEAN: &str = "geometric mean of all cells";
 
 /// The flash study's matrix.
 #[derive(Serialize, Deserialize)]
@@ -170,7 +168,7 @@ impl Generator for FioMatrixLoad {
 
     fn metrics(&self) -> Vec<String> {
         let names = self.cells().into_iter().map(|cell| cell.to_string());
-        std::iter::once(MEAN.to_string()).chain(names).collect()
+        std::iter::once(ALL_CELLS.to_string()).chain(names).collect()
     }
 
     /// The reads and writes of each cell.
@@ -195,63 +193,87 @@ impl Generator for FioMatrixLoad {
         lay_out_job(&matrix.job(cell, &target(&task.target)?), task, stop)
     }
 
-    /// Runs every cell, in the order of the task's seed; each cell's operations a second are a
-    /// metric of their own, told in the matrix's order.
+    /// The cells.
+    fn parts(&self) -> u32 {
+        self.cells().len() as u32
+    }
+
+    /// Runs one cell, or every one in the order of the task's seed.
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
         let matrix = self.matrix()?;
-        let target = target(&task.target)?;
+        if let Some(part) = task.part {
+            let cells = matrix.cells();
+            let cell = cells.get(part as usize).ok_or("the matrix has no such cell")?;
+            return run_cell(&matrix, cell, task, stop);
+        }
         let counters = task.device.as_deref().and_then(|node| DeviceCounters::of_node(node).ok());
-        let (mut metrics, mut findings) = (Vec::new(), Vec::new());
-        let (mut recordings, mut elapsed_ns) = (Vec::new(), 0);
-        let order = matrix.cells_shuffled(task.order_seed);
         let mut reports = Vec::new();
-        for (place, cell) in order.iter().enumerate() {
-            if place > 0 {
+        for cell in matrix.cells_shuffled(task.order_seed) {
+            if !reports.is_empty() {
                 settle(task, counters.as_ref(), stop)?;
             }
-            let report = run_job(&matrix.job(cell, &target), task, stop)
-                .map_err(|error| format!("cell {cell}: {error}"))?;
-            reports.push((cell, report));
+            reports.push(run_cell(&matrix, &cell, task, stop)?);
         }
-        let cells = matrix.cells();
-        reports.sort_by_key(|(cell, _)| cells.iter().position(|other| other == *cell));
-        for (cell, report) in reports {
-            findings.extend(falsified(&report).map(|words| format!("cell {cell}: {words}")));
-            let sides = report.jobs.iter().flat_map(|job| [&job.read, &job.write]);
-            metrics.push(Metric {
-                name: cell.to_string(),
-                value: sides.map(|side| side.iops).sum(),
-                unit: Unit::OperationsPerSecond,
-            });
-            let latencies = output::latencies(&report.jobs);
-            recordings.push(latencies.renamed(|kind| kind_of_cell(cell, kind)));
-            elapsed_ns += report.finished.elapsed_ns;
-        }
-        let recording = Recording::merged(recordings);
-        let mut latencies = latencies(&recording.summary());
+        self.whole(reports)
+    }
+
+    /// Each cell's operations a second are a metric of their own, told in the matrix's order after
+    /// the mean of all.
+    fn whole(&self, parts: Vec<LoadReport>) -> Result<LoadReport, String> {
+        let matrix = self.matrix()?;
+        let of_cell = |cell: &MatrixCell| {
+            let name = cell.to_string();
+            let is_its = |report: &&LoadReport| report.metrics.iter().any(|one| one.name == name);
+            parts.iter().find(is_its).ok_or(format!("cell {name} was not run"))
+        };
+        let cells: Vec<&LoadReport> =
+            matrix.cells().iter().map(of_cell).collect::<Result<_, _>>()?;
+        let elapsed_ns = u64::from(matrix.runtime_ms) * 1_000_000 * cells.len() as u64;
+        let (mut latencies, histogram_log) = distributions(&cells, elapsed_ns)?;
         // All cells together are no distribution of anything.
         latencies.retain(|latency| latency.operation != OVERALL_OPERATION);
-        let logarithms: f64 = metrics.iter().map(|metric: &Metric| metric.value.ln()).sum();
-        metrics.insert(
-            0,
-            Metric {
-                name: MEAN.into(),
-                value: (logarithms / metrics.len() as f64).exp(),
-                unit: Unit::OperationsPerSecond,
-            },
-        );
+        let mut metrics: Vec<Metric> =
+            cells.iter().flat_map(|report| report.metrics.clone()).collect();
+        let value = cell::mean(metrics.iter()).ok_or("the matrix has no cell")?;
+        metrics.insert(0, operations_a_second(ALL_CELLS, value));
+        let order = parts.iter().flat_map(|part| &part.metrics).map(|metric| &metric.name);
         Ok(LoadReport {
             metrics,
             latencies,
-            histogram_log: Some(histogram_log(&recording, elapsed_ns)?),
-            findings,
+            histogram_log,
+            findings: cells.iter().flat_map(|report| report.findings.clone()).collect(),
             details: serde_json::json!({
                 "matrix": matrix,
-                "order": order.iter().map(MatrixCell::to_string).collect::<Vec<_>>(),
+                "order": order.collect::<Vec<_>>(),
             }),
             ..LoadReport::default()
         })
     }
+}
+
+fn run_cell(
+    matrix: &Matrix,
+    cell: &MatrixCell,
+    task: &LoadTask,
+    stop: &AtomicBool,
+) -> Result<LoadReport, String> {
+    let report = run_job(&matrix.job(cell, &target(&task.target)?), task, stop)
+        .map_err(|error| format!("cell {cell}: {error}"))?;
+    let sides = report.jobs.iter().flat_map(|job| [&job.read, &job.write]);
+    let value = sides.map(|side| side.iops).sum();
+    let recording = output::latencies(&report.jobs).renamed(|kind| kind_of_cell(cell, kind));
+    let findings = falsified(&report).map(|words| format!("cell {cell}: {words}"));
+    Ok(LoadReport {
+        metrics: vec![operations_a_second(&cell.to_string(), value)],
+        latencies: latencies(&recording.summary()),
+        histogram_log: Some(histogram_log(&recording, report.finished.elapsed_ns)?),
+        findings: findings.into_iter().collect(),
+        ..LoadReport::default()
+    })
+}
+
+fn operations_a_second(name: &str, value: f64) -> Metric {
+    Metric { name: name.into(), value, unit: Unit::OperationsPerSecond }
 }
 
 impl FioMatrixLoad {

@@ -20,11 +20,22 @@ pub fn merged(reports: &[&LoadReport]) -> Result<Option<LoadReport>, String> {
     if let Some(other) = reports.iter().find(|report| report.proof != whole.proof) {
         whole.proof = other.proof.clone();
     }
+    let overall = reports.iter().flat_map(|report| &report.latencies);
+    let overall = overall.filter(|latency| latency.operation == OVERALL_OPERATION);
+    let elapsed_ns = overall.map(|latency| latency.total_ns).sum();
+    (whole.latencies, whole.histogram_log) = distributions(reports, elapsed_ns)?;
+    Ok(Some(whole))
+}
+
+/// The latencies of all reports together, and their histograms; none unless all have some.
+pub(super) fn distributions(
+    reports: &[&LoadReport],
+    elapsed_ns: u64,
+) -> Result<(Vec<Latency>, Option<String>), String> {
     let logs: Vec<&str> =
         reports.iter().filter_map(|report| report.histogram_log.as_deref()).collect();
     if logs.len() != reports.len() || logs.is_empty() {
-        (whole.histogram_log, whole.latencies) = (None, Vec::new());
-        return Ok(Some(whole));
+        return Ok((Vec::new(), None));
     }
     let recordings: Vec<Recording> = logs
         .iter()
@@ -33,18 +44,11 @@ pub fn merged(reports: &[&LoadReport]) -> Result<Option<LoadReport>, String> {
         })
         .collect::<Result<_, _>>()?;
     let recording = Recording::merged(recordings);
-    let elapsed_ns = reports
-        .iter()
-        .flat_map(|report| &report.latencies)
-        .filter(|latency| latency.operation == OVERALL_OPERATION)
-        .map(|latency| latency.total_ns)
-        .sum();
-    whole.latencies = latencies(&recording.summary());
-    for latency in &mut whole.latencies {
+    let mut latencies = latencies(&recording.summary());
+    for latency in &mut latencies {
         exact(latency, reports);
     }
-    whole.histogram_log = Some(histogram_log(&recording, elapsed_ns)?);
-    Ok(Some(whole))
+    Ok((latencies, Some(histogram_log(&recording, elapsed_ns)?)))
 }
 
 /// Puts in what the histograms know to a thousandth, and the slices exactly.

@@ -4,6 +4,7 @@
 //! A slice is one complete run of the load in a fresh directory, with a setup, a layout and a sync
 //! of its own. Everything for the next slice is made ready at the end of a turn, and cold caches are
 //! made by mounting anew, so that who waits has a clean file system that leaves the machine alone.
+//! Where a run has parts, each is a slice with a sync of its own, and all else is once for a run.
 //!
 //! Invariants: only run and sync are in the bill; the bound on the trial does not run while it
 //! waits; what a slice left running is ended before the next one.
@@ -75,13 +76,20 @@ impl Trial<'_> {
         let commands = tools.commands().len();
         let mut waiting_since = self.counters.as_ref().and_then(|counters| counters.read().ok());
         (self.emit)(&Event::Ready);
-        while let Turn::Slice { round, position, last } = self.wait_for_turn(tools)? {
+        let load = KINDS.open(&self.spec.workload.load).map_err(Failure::of)?;
+        let mut parts: Vec<Carried> = Vec::new();
+        while let Turn::Slice { round, position, part, last } = self.wait_for_turn(tools)? {
             let begun = self.counters.as_ref().and_then(|counters| counters.read().ok());
+            self.part = (load.parts() > 1).then_some(part);
+            if parts.is_empty() {
+                self.prepare(&place)?;
+            }
             self.run_once(instance, tools, &place)?;
-            if let Some(cleanup) = &self.spec.workload.cleanup {
+            let is_whole = parts.len() + 1 == load.parts() as usize;
+            if let Some(cleanup) = self.spec.workload.cleanup.as_ref().filter(|_| is_whole) {
                 self.users_command(Phase::Cleanup, cleanup, &place)?;
             }
-            if carried.is_empty() {
+            if is_whole && carried.is_empty() {
                 self.record.space_after = space(&root).filter(|_| has_files);
             }
             let slice = Slice {
@@ -95,7 +103,7 @@ impl Trial<'_> {
                 watched: self.record.watched.take(),
             };
             self.record.slices.push(slice.clone());
-            carried.push(Carried {
+            parts.push(Carried {
                 phases: self.record.phases.split_off(phases),
                 command: self.record.command.take(),
                 daemon_cpu_ns: self.record.daemon_cpu_ns.take(),
@@ -104,10 +112,17 @@ impl Trial<'_> {
             if let Some(before) = &self.processes_before {
                 note_ended(before.end_those_since(), tools);
             }
-            if !last {
-                place = self.make_ready(instance, tools, carried.len())?;
-                self.record.phases.truncate(phases);
-                tools.keep_commands(commands);
+            if is_whole {
+                let reports = parts.iter_mut().map(|part| part.load.take()).collect();
+                let reports: Option<Vec<LoadReport>> = reports;
+                let report = reports.map(|reports| load.whole(reports)).transpose();
+                carried.push(Carried::of_parts(&parts, report.map_err(Failure::of)?));
+                parts.clear();
+                if !last {
+                    place = self.make_ready(instance, tools, carried.len())?;
+                    self.record.phases.truncate(phases);
+                    tools.keep_commands(commands);
+                }
             }
             self.let_the_device_end();
             waiting_since = self.counters.as_ref().and_then(|counters| counters.read().ok());
