@@ -3,7 +3,8 @@
 //! Everything below a file system or a store stands behind [`BlockDevice`]: a real device or an
 //! image file ([`FileDevice`]), memory ([`MemoryDevice`]), a backend that counts what was asked
 //! of it ([`CountingDevice`]), one that fails on purpose ([`FaultyDevice`]) or one that takes its
-//! time ([`DelayingDevice`]). A [`Server`] gives a stack of them to the kernel. This crate knows nothing of
+//! time ([`DelayingDevice`]). A [`Server`] gives a stack of them to the kernel; [`tool`]
+//! is what command-line tools share. This crate knows nothing of
 //! file systems, stores or the laboratory.
 
 use std::io;
@@ -26,6 +27,7 @@ mod memory;
 mod server;
 #[allow(unsafe_code)]
 mod sys;
+pub mod tool;
 
 pub use aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
 pub use counting::{CountingDevice, Counts};

@@ -4,7 +4,6 @@
 //! sense, is the trial room's business. Options are split as a shell would split them and are
 //! handed to mkfs as they are, never through a shell.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::name;
@@ -71,21 +70,14 @@ impl Place {
 }
 
 /// Why a contender could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("contender '{text}': {problem}")]
 pub struct ContenderError {
     /// The text that was given, whole.
     pub text: String,
     /// What is wrong with it, naming the word, and the next step.
     pub problem: String,
 }
-
-impl fmt::Display for ContenderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "contender '{}': {}", self.text, self.problem)
-    }
-}
-
-impl std::error::Error for ContenderError {}
 
 impl Contender {
     /// Reads a contender. `known` are the file systems that the machine's descriptors name; the

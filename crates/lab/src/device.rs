@@ -47,21 +47,14 @@ const SCALED_BYTES_STEP: u64 = 1 << 28;
 const SCALED_BYTES_MIN: u64 = 1 << 30;
 
 /// Why a device could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}': {problem}")]
 pub struct DeviceNameError {
     /// The text that was given.
     pub text: String,
     /// What is wrong with it and the next step.
     pub problem: String,
 }
-
-impl fmt::Display for DeviceNameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}': {}", self.text, self.problem)
-    }
-}
-
-impl std::error::Error for DeviceNameError {}
 
 impl DeviceName {
     /// Reads a device. Touches nothing.

@@ -137,6 +137,12 @@ impl Ratio {
     fn words(&self) -> String {
         ratio_with_interval(self.ratio, self.own)
     }
+
+    /// The same, seen from the other side.
+    fn turned(&self) -> Ratio {
+        let turn = |ends: Option<(f64, f64)>| ends.map(|(low, high)| (high.recip(), low.recip()));
+        Ratio { ratio: self.ratio.recip(), own: turn(self.own), wide: turn(self.wide) }
+    }
 }
 
 /// What becomes of a condition about many from what becomes of each.
@@ -204,15 +210,24 @@ struct Several {
 }
 
 impl Several {
+    /// Takes in a ratio, one of `count`: it decides by all of `is_met`, and `said` tells it.
+    fn add(&mut self, ratio: &Ratio, is_met: &[&dyn Fn(f64) -> bool], count: usize, said: String) {
+        let outcomes: Vec<Outcome> = is_met.iter().map(|is_met| ratio.judge(is_met)).collect();
+        let outcome = of_all(&outcomes);
+        let contradicts = is_met.iter().any(|is_met| ratio.contradicts(is_met));
+        // By its own interval alone.
+        let alone = match outcome == Outcome::Inconclusive && contradicts {
+            true => format!(" (contradicts alone, but not with {count} comparisons together)"),
+            false => String::new(),
+        };
+        self.outcomes.push(outcome);
+        self.evidence.push(said + &alone);
+    }
+
     fn judgement(self) -> Judgement {
         let outcome = of_all(&self.outcomes);
         Judgement { outcome, evidence: self.evidence }.without(&self.absent)
     }
-}
-
-/// Said of a ratio that contradicts by its own interval alone.
-fn only_alone(count: usize) -> String {
-    format!(" (contradicts alone, but not with {count} comparisons together)")
 }
 
 impl<'a> Result<'a> {
@@ -325,14 +340,7 @@ impl<'a> Result<'a> {
         let ratio = Ratio { ratio: entry.ratio?, own: ends, wide: None };
         // The analysis has values: a cost is the reciprocal of what more is better of.
         let turned = (entry.contender == over) == entry.unit.more_is_better();
-        let ratio = match turned {
-            false => ratio,
-            true => Ratio {
-                ratio: ratio.ratio.recip(),
-                own: ends.map(|(low, high)| (high.recip(), low.recip())),
-                wide: None,
-            },
-        };
+        let ratio = if turned { ratio.turned() } else { ratio };
         Some((ratio, matches!(entry.verdict, Verdict::Same { .. })))
     }
 
@@ -391,17 +399,9 @@ impl<'a> Result<'a> {
                     .push(format!("{label} beside {baseline} under {}", workload.workload));
                 continue;
             };
-            let outcome = ratio.judge(is_met);
-            let mut said = format!(
-                "{}: cost of {label} to {baseline} by {name}: {}",
-                workload.workload,
-                ratio.words()
-            );
-            if outcome == Outcome::Inconclusive && ratio.contradicts(is_met) {
-                said.push_str(&only_alone(count));
-            }
-            several.outcomes.push(outcome);
-            several.evidence.push(said);
+            let (workload, words) = (&workload.workload, ratio.words());
+            let said = format!("{workload}: cost of {label} to {baseline} by {name}: {words}");
+            several.add(&ratio, &[is_met], count, said);
         }
         several.judgement()
     }
@@ -449,22 +449,18 @@ impl<'a> Result<'a> {
                 }
                 continue;
             };
-            let same = same && margin == 0.0;
-            let outcome = if same { Outcome::Inconclusive } else { ratio.judge(&is_met) };
-            let speed = Ratio {
-                ratio: ratio.ratio.recip(),
-                own: ratio.own.map(|(low, high)| (high.recip(), low.recip())),
-                wide: None,
-            };
-            let mut said = format!("{} times {rival}", speed.words());
-            if same {
+            let words = ratio.turned().words();
+            if same && margin == 0.0 {
                 let within = self.plan.study.same_within * 100.0;
-                said.push_str(&format!(" (the same within {within:.0} %)"));
-            } else if outcome == Outcome::Inconclusive && ratio.contradicts(&is_met) {
-                said.push_str(&only_alone(count));
+                several.outcomes.push(Outcome::Inconclusive);
+                several
+                    .evidence
+                    .push(format!("{words} times {rival} (the same within {within:.0} %)"));
+            } else {
+                several.add(&ratio, &[&is_met], count, format!("{words} times {rival}"));
             }
-            several.outcomes.push(outcome);
             // A sentence for each workload.
+            let said = several.evidence.pop().unwrap_or_default();
             match several.evidence.last_mut().filter(|_| lead == Some(&workload.workload)) {
                 Some(line) => line.push_str(&format!(", {said}")),
                 None => several
@@ -511,26 +507,19 @@ impl<'a> Result<'a> {
                 several.absent.push(format!("{label} under both"));
                 continue;
             };
-            let outcome = of_all(&[ratio.judge(&below), ratio.judge(&above)]);
             let of = |side: usize| {
                 let name = &costs[side].metric.0;
                 let known = self.in_analysis(both[side], name, label, baseline);
                 let words = known.map_or("no ratio".into(), |(ratio, _)| ratio.words());
                 format!("{words} under {}", both[side].workload)
             };
-            let mut said = format!(
+            let said = format!(
                 "cost of {label} to {baseline}: {}, {}; the second over the first, block by block: {}",
                 of(0),
                 of(1),
                 ratio.words()
             );
-            if outcome == Outcome::Inconclusive
-                && (ratio.contradicts(&below) || ratio.contradicts(&above))
-            {
-                said.push_str(&only_alone(labels.len()));
-            }
-            several.outcomes.push(outcome);
-            several.evidence.push(said);
+            several.add(&ratio, &[&below, &above], labels.len(), said);
         }
         several.judgement()
     }
@@ -554,16 +543,11 @@ impl<'a> Result<'a> {
                 several.absent.push(format!("{label} under {workload}"));
                 continue;
             };
-            let outcome = ratio.judge(&is_met);
-            let mut said = format!(
-                "{workload}: throughput of {label}, last third of the run to the first: {}",
-                ratio.words()
+            let words = ratio.words();
+            let said = format!(
+                "{workload}: throughput of {label}, last third of the run to the first: {words}"
             );
-            if outcome == Outcome::Inconclusive && ratio.contradicts(&is_met) {
-                said.push_str(&only_alone(count));
-            }
-            several.outcomes.push(outcome);
-            several.evidence.push(said);
+            several.add(&ratio, &[&is_met], count, said);
         }
         if several.outcomes.is_empty() {
             return not_tested(format!(

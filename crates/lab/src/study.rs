@@ -215,21 +215,14 @@ pub const SAME_WITHIN_DEFAULT: f64 = 0.05;
 const IDLE_WAIT_DEFAULT: &str = "60s";
 
 /// What is wrong with a study, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
 pub struct StudyError {
     /// Path of the field: `device`, `contenders[1]`, `workload[0].command`.
     pub field: String,
     /// What is wrong, naming the value, and the next step.
     pub problem: String,
 }
-
-impl fmt::Display for StudyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.problem)
-    }
-}
-
-impl std::error::Error for StudyError {}
 
 pub(crate) fn error(field: impl Into<String>, problem: impl fmt::Display) -> StudyError {
     StudyError { field: field.into(), problem: problem.to_string() }

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use block::tool::Failure;
 use block::{CountingDevice, Counts};
 use clap::Args;
 use hdrhistogram::Histogram;
 use lump::{Durability, Store, Value};
 
-use crate::device::{Failure, about, open};
-use crate::tools::{broken, say, store_on};
+use crate::tools::{about, broken, open, say, store_on};
 
 /// Share of the free space that the values may take: overwrites need room beside them.
 const SPACE_SHARE: u64 = 2;

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use block::tool::Failure;
+
 /// Why an operation on a store failed. Nothing was done, unless the text says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -102,5 +104,20 @@ impl Error {
     pub(crate) fn device(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
         move |source| Self::Device { action, source }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        use Error::{BadRange, DeviceShrank, Invalid, NotLump, TooLarge, Unsupported};
+        match error {
+            BadRange { .. }
+            | DeviceShrank { .. }
+            | Invalid(_)
+            | NotLump
+            | TooLarge { .. }
+            | Unsupported(_) => Self::Refused(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
     }
 }

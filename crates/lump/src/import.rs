@@ -10,11 +10,11 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use block::tool::Failure;
 use block::{DirectAccess, FileDevice, FileDeviceOptions};
 use lump::{Durability, Value};
 
-use crate::device::{Failure, about, refused};
-use crate::tools::{broken, say, store};
+use crate::tools::{about, broken, refused, say, store};
 
 /// Bytes of the header before its padding: magic, length, versions, block size, UUID, two sizes.
 const HEADER_BYTES: usize = 44;

@@ -5,15 +5,14 @@
 //! was touched. Knows nothing of the format.
 
 mod bench;
-mod device;
 mod import;
 mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use block::tool::{Failure, size};
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use device::Failure;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -169,21 +168,6 @@ struct CreateArguments {
     quiet: bool,
 }
 
-/// Reads a number of bytes with an optional binary suffix.
-fn size(text: &str) -> Result<u64, String> {
-    let number = text.trim_end_matches("iB").trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let power = match text[number.len()..].trim_end_matches("iB") {
-        "" | "B" => 0,
-        "k" | "K" => 1,
-        "m" | "M" => 2,
-        "g" | "G" => 3,
-        "t" | "T" => 4,
-        other => return Err(format!("unknown suffix '{other}'; use k, M, G or T")),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("'{text}' is no size"))?;
-    number.checked_mul(1024_u64.pow(power)).ok_or_else(|| format!("{text} is too large"))
-}
-
 fn key(text: &str) -> Result<u128, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -266,10 +250,6 @@ mod tests {
 
     #[test]
     fn words_become_numbers_or_a_refusal() {
-        assert_eq!(size("4096"), Ok(4096));
-        assert_eq!(size("64k"), Ok(65_536));
-        assert_eq!(size("2GiB"), Ok(2 << 30));
-        assert!(size("9x").is_err() && size("").is_err() && size("99999999T").is_err());
         assert_eq!(keys("0x10-FF"), Ok((16, 255)));
         assert_eq!(keys("7"), Ok((7, 7)));
         assert_eq!(key(&"f".repeat(32)), Ok(u128::MAX));

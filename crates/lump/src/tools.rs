@@ -1,15 +1,17 @@
 //! The commands of the tool, but for the benchmark.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use block::BlockDevice;
+use block::tool::{self, Failure, check_free};
+use block::{BlockDevice, FileDevice, FileDeviceOptions};
 use lump::{CreateOptions, Durability, Geometry, OpenOptions, Store, Value};
 
 use crate::CreateArguments;
-use crate::device::{Failure, about, check_free, open, refused};
 
 type Outcome = Result<(), Failure>;
 
@@ -22,6 +24,22 @@ pub(crate) use say;
 /// A failure of the system, not of the store.
 pub fn broken(error: io::Error) -> Failure {
     Failure::Failed(error.to_string())
+}
+
+/// What the library says about the store on `path`.
+pub fn about(path: &Path) -> impl Fn(lump::Error) -> Failure {
+    move |error| Failure::from(error).about(path.display())
+}
+
+/// A refusal about `path`.
+pub fn refused(path: &Path, why: impl fmt::Display) -> Failure {
+    Failure::refused(path.display(), why)
+}
+
+/// Opens a device or image for oneself; with a length, makes or resizes the image.
+pub fn open(path: &Path, read_only: bool, set_length: Option<u64>) -> Result<FileDevice, Failure> {
+    let options = FileDeviceOptions { read_only, set_length, ..Default::default() };
+    tool::open(path, options, Duration::ZERO)
 }
 
 /// Opens the store on `path`.
@@ -123,9 +141,7 @@ pub fn get(
         Err(_) => options.create_new(true),
     };
     let mut output = options.open(path).map_err(|error| refused(path, error))?;
-    output
-        .write_all(&value)
-        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
+    output.write_all(&value).map_err(|error| Failure::failed(path.display(), error))
 }
 
 /// Lists keys.

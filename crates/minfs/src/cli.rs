@@ -7,11 +7,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use block::tool::{Failure, size};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::failure::Failure;
 use crate::{mounting, tools};
 
 const EXAMPLES: &str = "\
@@ -26,7 +26,7 @@ Exit codes: 0 done; 1 failed; 2 wrong use, or refused before anything was touche
 have those of fsck(8) and mount(8).";
 
 const MKFS_NOTES: &str = "\
-Another file system, a partition table or a minfs volume is overwritten with --force only; a device \
+What a device or an image holds is overwritten with --force only; a device \
 or image that is mounted or otherwise in use never is. With --size an image is made; one that exists \
 is cut or extended to that size and made anew, also with --force only. No option keeps the files of a \
 volume: to resize one, copy them to another.
@@ -246,21 +246,6 @@ pub struct MountArguments {
     pub r#type: Option<String>,
 }
 
-/// Reads a number of bytes with an optional binary suffix.
-fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].trim_end_matches("iB").to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        other => return Err(format!("unknown suffix {other:?}; use k, M, G or T")),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is no size"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
-}
-
 /// Runs the program and returns its exit code.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     // The helpers of mount(8) and fsck(8) have their own exit code for a wrong command line.
@@ -395,14 +380,5 @@ mod tests {
         assert!(page("minfs.8").contains("minfs\\-fsck(8)"), "{}", page("minfs.8"));
         let helper = page("fsck.minfs.8");
         assert!(helper.contains("fsck.minfs") && helper.contains("damage is left"), "{helper}");
-    }
-
-    #[test]
-    fn sizes_have_binary_suffixes() {
-        assert_eq!(size("4096"), Ok(4096));
-        assert_eq!(size("64k"), Ok(65536));
-        assert_eq!(size("1T"), Ok(1 << 40));
-        assert_eq!(size("2GiB"), Ok(2 << 30));
-        assert!(size("9x").is_err() && size("").is_err() && size("99999999T").is_err());
     }
 }

@@ -4,6 +4,8 @@
 
 use std::io;
 
+use block::tool::Failure;
+
 /// Why an operation on a volume failed. Nothing was done, unless the text says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -111,5 +113,24 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = io::Error::from_raw_os_error(error.errno()).kind();
         io::Error::new(kind, error)
+    }
+}
+
+impl From<Error> for Failure {
+    /// The library refuses before it writes, but for what the device or its space fails.
+    fn from(error: Error) -> Self {
+        use Error::{
+            Damaged, DamagedFile, Device, DeviceShrank, NoSpace, ReadOnly, TooManyExtents,
+        };
+        match error {
+            Device { .. }
+            | Damaged(_)
+            | DamagedFile(_)
+            | DeviceShrank { .. }
+            | NoSpace { .. }
+            | ReadOnly(_)
+            | TooManyExtents { .. } => Self::Failed(error.to_string()),
+            _ => Self::Refused(error.to_string()),
+        }
     }
 }

@@ -36,8 +36,6 @@ mod conflicts;
 #[cfg(all(feature = "tools", feature = "mount"))]
 mod device;
 mod error;
-#[cfg(all(feature = "tools", feature = "mount"))]
-mod failure;
 mod file;
 mod flushes;
 mod fsck;

@@ -7,20 +7,20 @@
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::fuse::FuseOptions;
-use crate::{MountOptions, Severity, Volume};
+use block::tool::{Failure, Mount, is_write_protected, mounted_at, mounted_elsewhere, mounts};
 use fuser::MountOption;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::MountArguments;
-use crate::device::{is_write_protected, mounted_at, mounted_elsewhere, open, unescaped};
-use crate::failure::Failure;
+use crate::device::open;
+use crate::fuse::FuseOptions;
+use crate::{MountOptions, Severity, Volume};
 
 /// How many threads may serve requests.
 const THREADS: std::ops::RangeInclusive<u32> = 1..=256;
@@ -190,9 +190,10 @@ pub fn mount(arguments: &MountArguments) -> ExitCode {
 fn remount(directory: &Path, wishes: &Wishes) -> Result<(), String> {
     let directory = directory.canonicalize().map_err(|error| error.to_string())?;
     let source = source_of(&directory).ok_or("no minfs is mounted there")?;
-    if !wishes.read_only && is_write_protected(Path::new(&source)) {
+    if !wishes.read_only && is_write_protected(&source) {
         return Err(format!(
-            "{source} is write-protected, so the daemon reads only: lift that, unmount it and mount it again"
+            "{} is write-protected, so the daemon reads only: lift that, unmount it and mount it again",
+            source.display()
         ));
     }
     crate::fuse::remount(&directory, wishes.read_only, &wishes.kernel_options)
@@ -323,13 +324,9 @@ fn detach() -> std::io::Result<()> {
 }
 
 /// The source of the topmost mount at `directory`.
-fn source_of(directory: &Path) -> Option<String> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    mounts.lines().rev().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (source, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        (kind == "fuse.minfs" && Path::new(&unescaped(at)) == directory).then(|| unescaped(source))
-    })
+fn source_of(directory: &Path) -> Option<PathBuf> {
+    let is_ours = |mount: &Mount| mount.file_system == "fuse.minfs" && mount.point == directory;
+    mounts().ok()?.into_iter().rfind(is_ours).map(|mount| mount.source)
 }
 
 /// Unmounts and waits until the daemon has written everything and let go of the device.
@@ -355,15 +352,15 @@ pub fn umount(directory: &Path) -> Result<(), Failure> {
     }
     let deadline = Instant::now() + UMOUNT_WAIT;
     while Instant::now() < deadline {
-        if mounted_at(Path::new(&source)).is_some() {
+        if mounted_at(&source).is_some() {
             // Mounted in a second place: nothing to wait for.
             return Ok(());
         }
-        if open(Path::new(&source), true).is_ok() {
+        if open(&source, true).is_ok() {
             return Ok(());
         }
     }
-    let why = match mounted_elsewhere(Path::new(&source)) {
+    let why = match mounted_elsewhere(&source) {
         Some(holder) => {
             format!(
                 "unmounted here, but still mounted in another mount namespace, that of {holder}"
@@ -371,7 +368,7 @@ pub fn umount(directory: &Path) -> Result<(), Failure> {
         }
         None => "the daemon has not let go of it".into(),
     };
-    Err(Failure::failed(source, why))
+    Err(Failure::failed(source.display(), why))
 }
 
 #[cfg(test)]

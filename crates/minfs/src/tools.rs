@@ -10,15 +10,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::display_name as shown;
-use crate::{File, FileFacts, Finding, MkfsOptions, MountOptions, Severity, Subject, Volume};
-use block::{AlignedBuffer, BlockDevice};
+use block::AlignedBuffer;
+use block::tool::{Failure, check_free, check_not_attached, opening_failed};
 
 use crate::cli::{FsckArguments, MkfsArguments};
-use crate::device::{
-    check_claim, check_not_attached, foreign_signature, open, open_to_write, opening_failed,
-};
-use crate::failure::Failure;
+use crate::device::{open, open_to_write};
+use crate::display_name as shown;
+use crate::{File, FileFacts, Finding, MkfsOptions, MountOptions, Severity, Subject, Volume};
 
 /// What put calls a file until its copy is whole, before the number of its process.
 const UNFINISHED: &str = ".minfs-put-";
@@ -44,10 +42,7 @@ fn broken(error: io::Error) -> Failure {
 
 /// What the library says about a volume as a whole, with its device.
 fn about(device: &Path) -> impl Fn(crate::Error) -> Failure {
-    move |error| match Failure::from(error) {
-        Failure::Refused(text) => Failure::refused(device.display(), text),
-        Failure::Failed(text) => Failure::failed(device.display(), text),
-    }
+    move |error| Failure::from(error).about(device.display())
 }
 
 /// Mounts the volume on `device` in this process.
@@ -71,7 +66,6 @@ fn volume_with(device: &Path, options: &MountOptions) -> Result<Volume, Failure>
 /// Makes a volume.
 pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
     let path = &arguments.device;
-    let refuse = |why: &str| Err(Failure::refused(path.display(), why));
     let unit_bytes = match arguments.unit.map(u32::try_from) {
         Some(Ok(unit)) => Some(unit),
         Some(Err(_)) => return Err(Failure::refused("--unit", "it is at most 1G")),
@@ -94,35 +88,12 @@ pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
         discard: arguments.discard,
         created_ns: None,
     };
-    let facts = path.metadata().ok();
-    let is_block_device = facts.as_ref().is_some_and(|facts| facts.file_type().is_block_device());
-    if is_block_device {
-        if arguments.size.is_some() {
-            return refuse("--size is for image files; a device has the size it has");
-        }
-        check_claim(path, arguments.force)?;
-    } else if let Some(length) = arguments.size {
+    check_free(path, arguments.size.is_some(), arguments.force)?;
+    if let Some(length) = arguments.size {
         // Refuse what cannot be laid out before a file is created or cut.
         crate::plan(length, &options).map_err(about(path))?;
-        if !arguments.force && facts.is_some_and(|facts| facts.is_file() && facts.len() > 0) {
-            return refuse(
-                "it exists; --force makes an empty volume of that size of it, and what it holds is \
-                 lost",
-            );
-        }
-    } else if facts.is_none() {
-        return refuse("there is no such device or image; --size makes an image");
     }
     let device = open_to_write(path, arguments.size)?;
-    crate::plan(device.len(), &options).map_err(about(path))?;
-    if !arguments.force {
-        let found = foreign_signature(&device)
-            .map_err(|error| Failure::failed(path.display(), error))?
-            .or(crate::identify(&device).is_ok().then_some("a minfs volume"));
-        if let Some(what) = found {
-            return refuse(&format!("it holds {what}; --force overwrites it"));
-        }
-    }
     let geometry = crate::mkfs(&device, &options).map_err(about(path))?;
     if !arguments.quiet {
         say!(

@@ -1,0 +1,378 @@
+//! What the tools of a file system or a store share: why a command failed, sizes on the command line,
+//! and opening what they work on without harm to anybody.
+//!
+//! A device is always opened exclusively, and never by a second way to bytes that somebody else has.
+//! Knows nothing of what is on it.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use trust::mounts::mounts_of;
+pub use trust::mounts::{Mount, mounts};
+
+use crate::claim::{Permission, Use, examine};
+use crate::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions, loop_backing};
+
+const RELEASE_POLL: Duration = Duration::from_millis(20);
+/// How much of the start of an image must be zeros for it to count as empty, in bytes.
+const LOOK_BYTES: u64 = 1 << 20;
+/// What a device says that is switched to reading only.
+const DEVICE_PROTECTED: &str = "the device is write-protected: look for a switch on the medium, or \
+                                allow writing with `blockdev --setrw`";
+
+/// Why a command ended without success; the text says what to do next where there is something.
+#[derive(Debug)]
+pub enum Failure {
+    /// Wrong use, or something that forbids the wish: nothing was touched.
+    Refused(String),
+    /// It was tried and went wrong.
+    Failed(String),
+}
+
+impl Failure {
+    /// A refusal about `subject`, a path or a name.
+    pub fn refused(subject: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self::Refused(format!("{subject}: {why}"))
+    }
+
+    /// A failure about `subject`, a path or a name.
+    pub fn failed(subject: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self::Failed(format!("{subject}: {why}"))
+    }
+
+    /// The same about `subject`.
+    pub fn about(self, subject: impl fmt::Display) -> Self {
+        match self {
+            Self::Refused(why) => Self::refused(subject, why),
+            Self::Failed(why) => Self::failed(subject, why),
+        }
+    }
+
+    /// 2 of a refusal, 1 of a failure.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Refused(_) => ExitCode::from(2),
+            Self::Failed(_) => ExitCode::from(1),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(text) | Self::Failed(text) => formatter.write_str(text),
+        }
+    }
+}
+
+/// Reads a number of bytes with an optional binary suffix.
+///
+/// # Errors
+///
+/// What is wrong with it, for the command line.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].trim_end_matches("iB").to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        other => return Err(format!("unknown suffix {other:?}; use k, M, G or T")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is no size"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+}
+
+/// Opens a device or an image exclusively. One that is busy and mounted nowhere is waited for so
+/// long: the daemon of a mount that was just ended may need a moment to let go of it.
+///
+/// # Errors
+///
+/// Names the path, and who has it where that is known.
+pub fn open(
+    path: &Path,
+    options: FileDeviceOptions,
+    wait: Duration,
+) -> Result<FileDevice, Failure> {
+    check_not_attached(path)?;
+    let options = FileDeviceOptions { exclusive: true, ..options };
+    let deadline = Instant::now() + wait;
+    loop {
+        if !is_image_locked(path, options.read_only) {
+            match FileDevice::open(path, &options) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                Ok(device) if device.is_read_only() && !options.read_only => {
+                    return Err(Failure::refused(path.display(), DEVICE_PROTECTED));
+                }
+                outcome => return outcome.map_err(|error| opening_failed(path, &error)),
+            }
+        }
+        let shown = path.display();
+        if let Some(directory) = mounted_at(path) {
+            let why = format!("it is mounted at {}", directory.display());
+            return Err(Failure::refused(shown, why));
+        }
+        if Instant::now() >= deadline {
+            let why = match mounted_elsewhere(path) {
+                Some(holder) => {
+                    format!("it is mounted in another mount namespace, that of {holder}")
+                }
+                None => "it is in use by another program".into(),
+            };
+            return Err(Failure::refused(shown, why));
+        }
+        std::thread::sleep(RELEASE_POLL);
+    }
+}
+
+/// A path that cannot be opened is a wrong one; a device that fails is broken.
+pub fn opening_failed(path: &Path, error: &io::Error) -> Failure {
+    if let Some(why) = write_protection(path, error) {
+        return Failure::refused(path.display(), why);
+    }
+    match error.kind() {
+        io::ErrorKind::NotFound
+        | io::ErrorKind::AlreadyExists
+        | io::ErrorKind::PermissionDenied
+        | io::ErrorKind::InvalidInput
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::ResourceBusy => Failure::refused(path.display(), error),
+        _ => Failure::failed(path.display(), error),
+    }
+}
+
+/// What forbids to write on `path`, and what lifts that, where this is why it could not be opened.
+fn write_protection(path: &Path, error: &io::Error) -> Option<&'static str> {
+    let is_device = path.metadata().is_ok_and(|facts| facts.file_type().is_block_device());
+    match error.raw_os_error()? {
+        libc::EROFS if is_device => Some(DEVICE_PROTECTED),
+        libc::EROFS => Some(
+            "its file system is mounted read-only: remount that with `mount -o remount,rw`, or \
+             take another directory",
+        ),
+        // Root meets this with files that nobody may change.
+        libc::EPERM if path.is_file() => Some(
+            "the file is write-protected by an attribute that `lsattr` shows: `chattr -i -a` lifts \
+             it",
+        ),
+        libc::EACCES if path.is_file() && File::open(path).is_ok() => Some(
+            "the file is write-protected for you by its mode: `chmod u+w` where it is yours, sudo \
+             where it is not",
+        ),
+        _ => None,
+    }
+}
+
+/// Whether `path` is there, but its medium or its file system forbids to write on it.
+pub fn is_write_protected(path: &Path) -> bool {
+    let Ok(facts) = path.metadata() else { return false };
+    if facts.file_type().is_block_device() {
+        let (major, minor) = (rustix::fs::major(facts.rdev()), rustix::fs::minor(facts.rdev()));
+        let flag = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+        return flag.is_ok_and(|flag| flag.trim() == "1");
+    }
+    // Opening a FIFO would wait for its other end.
+    if !facts.is_file() {
+        return false;
+    }
+    let outcome = std::fs::OpenOptions::new().write(true).open(path);
+    outcome.is_err_and(|error| {
+        matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES | libc::EPERM))
+    })
+}
+
+/// The image behind a loop device, by the device's name.
+fn backing_file(device: &str) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok()?;
+    Some(PathBuf::from(text.trim_end_matches('\n')))
+}
+
+/// What two names of the same bytes have in common, hard links and bind mounts included: the file
+/// system and the inode, or a device's number.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let facts = path.metadata().ok()?;
+    match facts.file_type().is_block_device() {
+        true => Some((u64::MAX, facts.rdev())),
+        false => Some((facts.dev(), facts.ino())),
+    }
+}
+
+/// What a loop device stands on: by the path that it was attached under, which tells another loop
+/// device, and by what the kernel has open, whatever became of that path.
+fn stands_on(device: &str) -> impl Iterator<Item = (u64, u64)> {
+    let image = backing_file(device);
+    let by_path = image.as_deref().and_then(identity);
+    let open = image.and_then(|_| loop_backing(&Path::new("/dev").join(device)).ok());
+    by_path.into_iter().chain(open)
+}
+
+/// Which bytes of its image a loop device shows; all where the kernel does not say.
+fn shown_bytes(device: &str) -> Range<u64> {
+    let figure = |name: &str| -> Option<u64> {
+        let path = format!("/sys/block/{device}/loop/{name}");
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    let Some(start) = figure("offset") else { return 0..u64::MAX };
+    match figure("sizelimit") {
+        None | Some(0) => start..u64::MAX,
+        Some(limit) => start..start.saturating_add(limit),
+    }
+}
+
+/// Refuses a second way to bytes that a loop device has: an image that is attached, and a loop
+/// device whose image is attached to another one too. What is mounted there would be changed behind
+/// its back, and neither `O_EXCL` on the device nor a lock on the image would tell. Parts of one image that
+/// lie apart share none.
+pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
+    let own = path.canonicalize().ok();
+    let own = own.as_ref().and_then(|path| path.file_name()?.to_str());
+    let behind = own.and_then(backing_file);
+    // Its own bytes, and those below it: a loop device may stand on either.
+    let below = behind.as_ref().and_then(|_| loop_backing(path).ok());
+    let bytes = [identity(path), behind.as_deref().and_then(identity), below];
+    let shown = own.map_or(0..u64::MAX, shown_bytes);
+    let overlaps = |other: Range<u64>| other.start < shown.end && shown.start < other.end;
+    let Ok(devices) = std::fs::read_dir("/sys/block") else { return Ok(()) };
+    let mut names = devices.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let other = names.find(|name| {
+        name.starts_with("loop")
+            && Some(name.as_str()) != own
+            && overlaps(shown_bytes(name))
+            && stands_on(name).any(|found| bytes.contains(&Some(found)))
+    });
+    let Some(other) = other else { return Ok(()) };
+    let is_below = stands_on(&other).any(|found| Some(found) == bytes[0]);
+    let why = match behind.filter(|_| !is_below) {
+        Some(image) => format!(
+            "its image {} is attached to /dev/{other} too; detach one of them (losetup --detach)",
+            image.display()
+        ),
+        None => format!("it is attached to /dev/{other}; use that, or detach it"),
+    };
+    Err(Failure::refused(path.display(), why))
+}
+
+/// The other way round: whether `path` is a loop device whose image someone has locked.
+fn is_image_locked(path: &Path, read_only: bool) -> bool {
+    let image = path.canonicalize().ok().and_then(|path| backing_file(path.file_name()?.to_str()?));
+    // By now the name may lead to something else: a FIFO is not waited for.
+    let open = |image| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(image).ok();
+    let Some(image) = image.and_then(open) else { return false };
+    let wish = if read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    // The lock ends here with the file; from now on the image is refused because it is attached.
+    flock(&image, wish) == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+/// Refuses to make something on `path` where that would destroy what was not given up by `force`: on
+/// a device what the claim that guards every device here finds, in an image anything at all. A path
+/// where nothing is takes a size, `makes_image`.
+///
+/// # Errors
+///
+/// What is there, and the next step.
+pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<(), Failure> {
+    let refuse = |why: &str| Err(Failure::refused(path.display(), why));
+    let Ok(facts) = path.metadata() else {
+        return match makes_image {
+            true => Ok(()),
+            false => refuse("there is no such device or image; --size makes an image"),
+        };
+    };
+    if facts.file_type().is_block_device() {
+        return match makes_image {
+            true => refuse("--size is for image files; a device has the size it has"),
+            false => check_claim(path, force),
+        };
+    }
+    // What is neither an image nor a device is refused when it is opened.
+    if force || facts.len() == 0 || !facts.is_file() {
+        return Ok(());
+    }
+    if makes_image {
+        return refuse(
+            "it exists; --force makes an empty one of that size of it, and what it holds is lost",
+        );
+    }
+    let options = FileDeviceOptions { read_only: true, ..Default::default() };
+    let image = open(path, options, Duration::ZERO)?;
+    let mut start = AlignedBuffer::zeroed(image.len().min(LOOK_BYTES) as usize);
+    image.read_at(&mut start, 0).map_err(|error| Failure::failed(path.display(), error))?;
+    match start.iter().any(|byte| *byte != 0) {
+        true => refuse("it holds something; --force overwrites it"),
+        false => Ok(()),
+    }
+}
+
+/// Asks the claim whether a device may be overwritten; with `force` whatever single file system,
+/// store or partition table it carries may be lost. That a process merely has it open is no
+/// objection: the exclusive open that follows decides, and a laboratory that calls mkfs keeps its own
+/// device open.
+fn check_claim(path: &Path, force: bool) -> Result<(), Failure> {
+    let mut findings = examine(path)
+        .map_err(|error| Failure::failed(path.display(), format!("cannot look at it: {error}")))?;
+    // A write-protected device is refused by the open too, which says what lifts that.
+    findings.uses.retain(|using| !matches!(using, Use::OpenBy { .. } | Use::Busy | Use::ReadOnly));
+    let kinds = findings.signatures.iter().map(|signature| signature.kind.clone());
+    let signatures = if force { kinds.collect() } else { Vec::new() };
+    let permission = Permission { name: findings.kernel_name.clone(), signatures };
+    let objections = findings.objections(&permission);
+    if objections.is_empty() {
+        return Ok(());
+    }
+    let hint = if force { "" } else { " (--force overwrites a file system or partition table)" };
+    Err(Failure::refused(path.display(), format!("{}{hint}", objections.join("; "))))
+}
+
+/// Where this process sees a device mounted, by whatever file system.
+pub fn mounted_at(path: &Path) -> Option<PathBuf> {
+    let canonical = path.canonicalize().ok()?;
+    let is_it = |mount: &Mount| {
+        let source = &mount.source;
+        source.is_absolute()
+            && (*source == canonical || source.canonicalize().is_ok_and(|one| one == canonical))
+    };
+    mounts().ok()?.into_iter().find(is_it).map(|mount| mount.point)
+}
+
+/// A process whose mount namespace has a device mounted: one that was made while the device was
+/// mounted here has a copy of that mount, which an unmount here does not end.
+pub fn mounted_elsewhere(path: &Path) -> Option<String> {
+    let canonical = path.canonicalize().ok()?;
+    let processes = std::fs::read_dir("/proc").ok()?;
+    let mut names = processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let holder = names.find(|name| {
+        // Reading of another process may be forbidden; then it stays unnamed.
+        name.bytes().all(|byte| byte.is_ascii_digit())
+            && mounts_of(&Path::new("/proc").join(name).join("mountinfo"), |_| true)
+                .is_ok_and(|mounts| mounts.iter().any(|mount| mount.source == canonical))
+    })?;
+    let command = std::fs::read_to_string(format!("/proc/{holder}/comm")).unwrap_or_default();
+    Some(format!("process {holder} ({})", command.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_sizes_or_a_refusal() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("64k"), Ok(65_536));
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert!(size("9x").is_err() && size("").is_err() && size("99999999T").is_err());
+    }
+}
