@@ -188,7 +188,7 @@ pub struct MkfsArguments {
     /// Tell the device first that its whole content is no longer needed.
     #[arg(long)]
     pub discard: bool,
-    /// Overwrite another file system, partition table or volume.
+    /// Overwrite what the device or the image holds.
     #[arg(short, long)]
     pub force: bool,
     /// Print nothing but errors.
