@@ -8,6 +8,8 @@
 mod btrfs;
 mod directory;
 mod ext;
+mod f2fs;
+mod jfs;
 mod kernel;
 mod minfs;
 mod nilfs2;
@@ -281,12 +283,14 @@ pub trait Instance: Send {
     fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
 }
 
-static ALL: [&dyn FileSystem; 11] = [
+static ALL: [&dyn FileSystem; 13] = [
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
     &xfs::XFS,
     &btrfs::BTRFS,
+    &f2fs::F2FS,
+    &jfs::JFS,
     &nilfs2::NILFS2,
     &zfs_fuse::ZFS_FUSE,
     &minfs::MINFS_FUSE,

@@ -570,7 +570,7 @@ fn amplification_divides_by_the_same_writes_for_all_contenders() {
     assert_eq!(kernel.device_written_bytes, Some((4 << 20) as f64));
 
     // The kernel counts for both: what it charges is the file system's doing, alike or not.
-    for of_xfs in [1 << 20, 1_200_000] {
+    for of_xfs in [1 << 20, 1_200_000, 6 << 20] {
         let (basis, amplification) = (AmplificationBasis::WriteCalls, 2.0);
         for record in &mut all {
             record.counts_write_bytes = Some(true);

@@ -15,10 +15,12 @@ struct Options {
     paths: &'static str,
 }
 
-const KNOWN: [Options; 5] = [
+const KNOWN: [Options; 7] = [
     Options { file_systems: &["ext2", "ext3", "ext4"], flags: "cjnqvDFKSV", paths: "dlz" },
     Options { file_systems: &["xfs"], flags: "fNqVK", paths: "cp" },
     Options { file_systems: &["btrfs"], flags: "fMKqvV", paths: "ru" },
+    Options { file_systems: &["f2fs"], flags: "fimqrSV", paths: "c" },
+    Options { file_systems: &["jfs"], flags: "cOqV", paths: "j" },
     Options { file_systems: &["nilfs2"], flags: "cfhKnqvV", paths: "" },
     Options { file_systems: &["zfs-fuse"], flags: "dfn", paths: "R" },
 ];
@@ -116,7 +118,7 @@ mod tests {
     use crate::contender::Contender;
 
     fn parse(text: &str) -> Result<Contender, String> {
-        let known = ["ext4", "xfs", "btrfs", "nilfs2", "zfs-fuse", "minfs"];
+        let known = ["ext4", "xfs", "btrfs", "f2fs", "jfs", "nilfs2", "zfs-fuse", "minfs"];
         Contender::parse(text, &known).map_err(|error| error.to_string())
     }
 
@@ -139,6 +141,9 @@ mod tests {
             ("btrfs --rootdir etc", "--rootdir"),
             ("btrfs --mixed second.img", "second.img"),
             ("btrfs -- second.img", "--"),
+            ("f2fs -q -c second.img", "second.img"),
+            ("jfs -qj journal.img", "journal.img"),
+            ("jfs -J device=sdb", "device=sdb"),
             ("zfs-fuse -o cachefile=x", "cachefile=x"),
             ("minfs other.img", "other.img"),
             ("ext4 @ loop", "loop"),
@@ -161,6 +166,8 @@ mod tests {
             "ext4 -L 'a/b' -b 4096 -M /mnt/data -J size=64 -m0 -FqN 1000",
             "xfs -f -m reflink=0,crc=1 -d agcount=4 -l size=64m,version=2 @ logbsize=256k",
             "btrfs -f -d single -m dup --nodesize=16k @ compress=zstd:3,subvol=/,space_cache=v2",
+            "f2fs -q -f -O extra_attr,compression -s 2 @ compress_algorithm=lz4",
+            "jfs -q -s 32 -L name",
             "nilfs2 -B 16 -f",
             "zfs-fuse -o ashift=12 -O compression=off",
             "minfs --files=100",
