@@ -360,7 +360,9 @@ impl Drawing<'_> {
             }
             Mark::Hollow => {
                 self.intervals(series, style);
-                self.hollow_symbols(series, style);
+                let (paper, colour) = (self.place.paper(), self.place.colour(style));
+                let look = format!("fill:{paper};stroke:{colour};stroke-width:1.8");
+                self.outlines(series, style, 5.2, &look);
             }
             // In ink, which is seen on a bar as well as beside it.
             Mark::Whisker => {
@@ -408,32 +410,21 @@ impl Drawing<'_> {
         );
     }
 
+    /// Filled symbols.
     fn symbols(&mut self, series: &Series, style: usize, radius: f64, opacity: f64) {
-        for point in &series.points {
-            let (x, y) = (self.x(point.x), self.y(point.y));
-            if x.is_finite() && y.is_finite() {
-                let _ = writeln!(
-                    self.out,
-                    "<path d=\"{}\" style=\"fill:{};opacity:{opacity}\"><title>{}</title></path>",
-                    symbol(style, x, y, radius),
-                    self.place.colour(style),
-                    escape(&point.text)
-                );
-            }
-        }
+        let look = format!("fill:{};opacity:{opacity}", self.place.colour(style));
+        self.outlines(series, style, radius, &look);
     }
 
-    fn hollow_symbols(&mut self, series: &Series, style: usize) {
+    fn outlines(&mut self, series: &Series, style: usize, radius: f64, look: &str) {
         for point in &series.points {
             let (x, y) = (self.x(point.x), self.y(point.y));
             if x.is_finite() && y.is_finite() {
+                let outline = symbol(style, x, y, radius);
+                let title = escape(&point.text);
                 let _ = writeln!(
                     self.out,
-                    "<path d=\"{}\" style=\"fill:{};stroke:{};stroke-width:1.8\"><title>{}</title></path>",
-                    symbol(style, x, y, 5.2),
-                    self.place.paper(),
-                    self.place.colour(style),
-                    escape(&point.text)
+                    "<path d=\"{outline}\" style=\"{look}\"><title>{title}</title></path>"
                 );
             }
         }
@@ -491,28 +482,29 @@ impl Drawing<'_> {
     }
 
     fn hatched_bar(&mut self, point: &Point, key: usize) {
+        let colour = self.place.colour(self.chart.keys[key].style);
+        let id = &self.chart.id;
+        self.rectangle(
+            point,
+            &format!("fill:url(#hatch-{id}-{key});stroke:{colour};stroke-width:1.4"),
+        );
+    }
+
+    fn rectangle(&mut self, point: &Point, look: &str) {
         let (left, top, width, height) = self.bar_frame(point);
         let _ = writeln!(
             self.out,
-            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" style=\"fill:url(#hatch-{}-{});stroke:{};stroke-width:1.4\"><title>{}</title></rect>",
-            self.chart.id,
-            key,
-            self.place.colour(self.chart.keys[key].style),
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" style=\"{look}\"><title>{}</title></rect>",
             escape(&point.text)
         );
     }
 
     /// A piece of a bar, with its name in it where there is room: colour is not the only mark.
     fn bar(&mut self, point: &Point, style: usize, name: &str) {
+        let (colour, paper) = (self.place.colour(style), self.place.paper());
+        self.rectangle(point, &format!("fill:{colour};stroke:{paper};stroke-width:0.7"));
         let (from, top, width, height) = self.bar_frame(point);
         let (middle, to) = (top + height / 2.0, from + width);
-        let _ = writeln!(
-            self.out,
-            "<rect x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" style=\"fill:{};stroke:{};stroke-width:0.7\"><title>{}</title></rect>",
-            self.place.colour(style),
-            self.place.paper(),
-            escape(&point.text)
-        );
         let needed = name.chars().count() as f64 * LETTER_WIDTH + 8.0;
         if !name.is_empty() && to - from > needed {
             let on = match (LIGHT_STYLES.contains(&(style % COLOURS.len())), self.place) {

@@ -122,11 +122,7 @@ pub(super) fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> Co
         Some(bytes as f64)
     };
     Cost {
-        command_cpu_ns: of(&|record| {
-            let usage = record.command.as_ref()?;
-            let daemon_ns = record.daemon_cpu_ns.unwrap_or(0);
-            Some(usage.user_ns.saturating_add(usage.system_ns).saturating_add(daemon_ns) as f64)
-        }),
+        command_cpu_ns: of(&command_cpu_ns),
         machine_cpu_ns: of(&|record| {
             let of_phase = |phase| record.phase(phase)?.machine_cpu_ns;
             Some(of_phase(Phase::Run)?.saturating_add(of_phase(Phase::Sync)?) as f64)
@@ -155,6 +151,13 @@ pub(super) fn cost(records: &[&Record], basis: Option<AmplificationBasis>) -> Co
             Some(before.free_bytes as f64 - after.free_bytes as f64)
         }),
     }
+}
+
+/// CPU time of the command, its children and a user-space file system's daemon.
+pub(super) fn command_cpu_ns(record: &Record) -> Option<f64> {
+    let usage = record.command.as_ref()?;
+    let daemon_ns = record.daemon_cpu_ns.unwrap_or(0);
+    Some(usage.user_ns.saturating_add(usage.system_ns).saturating_add(daemon_ns) as f64)
 }
 
 /// Least number of bytes written by the command for which an amplification is given.

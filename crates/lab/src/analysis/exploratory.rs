@@ -1,6 +1,7 @@
 //! What else the records tell of a contender against the baseline: bytes, flushes, CPU time, space,
 //! percentiles of operations. Exploratory: they have a correction of their own and decide nothing.
 
+use super::cost::command_cpu_ns;
 use super::primary::others;
 use super::samples::Samples;
 use super::zero::{constant, of_constants};
@@ -47,11 +48,7 @@ fn quantities(samples: &Samples<'_>, cache: Cache) -> Vec<Quantity> {
         Quantity::new("flushes", Unit::Count, move |record| {
             device(|delta| delta.flushes)(record).filter(|_| !record.flushes_uncounted)
         }),
-        Quantity::new("CPU time", Unit::Nanoseconds, |record| {
-            let usage = record.command.as_ref()?;
-            let daemon_ns = record.daemon_cpu_ns.unwrap_or(0);
-            Some(usage.user_ns.saturating_add(usage.system_ns).saturating_add(daemon_ns) as f64)
-        }),
+        Quantity::new("CPU time", Unit::Nanoseconds, command_cpu_ns),
         Quantity::new("space", Unit::Bytes, |record| {
             let (before, after) = (record.space_before?, record.space_after?);
             Some(before.free_bytes.saturating_sub(after.free_bytes) as f64)

@@ -20,7 +20,7 @@ use fuser::{
 };
 
 use super::served::{FuseVolume, ROOT, chosen, errno, number};
-use crate::file::privileges;
+use crate::file::{File, privileges};
 
 /// How long the kernel may keep names and attributes.
 const CACHED_FOR: Duration = Duration::from_secs(3600);
@@ -34,6 +34,26 @@ fn cached_for(attributes: &FileAttr) -> Duration {
 /// Answers with the attributes of a file.
 fn reply_facts(reply: ReplyAttr, attributes: &FileAttr) {
     reply.attr(&cached_for(attributes), attributes);
+}
+
+fn end(reply: ReplyEmpty, outcome: Result<(), Errno>) {
+    match outcome {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error),
+    }
+}
+
+impl FuseVolume {
+    /// Answers with a file that the kernel knows from now on.
+    fn reply_entry(&self, reply: ReplyEntry, outcome: Result<File, Errno>) {
+        match outcome {
+            Ok(file) => {
+                let (attributes, generation) = self.introduce(file);
+                reply.entry(&cached_for(&attributes), &attributes, generation);
+            }
+            Err(error) => reply.error(error),
+        }
+    }
 }
 
 /// Lends the thread's own buffer for a read, so that none is allocated for each request.
@@ -82,13 +102,8 @@ impl Filesystem for FuseVolume {
         if name.len() > crate::layout::NAME_BYTES_MAX {
             return reply.error(Errno::ENAMETOOLONG);
         }
-        match self.volume().open(name.as_bytes()) {
-            Ok(file) => {
-                let (attributes, generation) = self.introduce(file);
-                reply.entry(&cached_for(&attributes), &attributes, generation);
-            }
-            Err(error) => reply.error(errno(&error)),
-        }
+        let outcome = self.volume().open(name.as_bytes());
+        self.reply_entry(reply, outcome.map_err(|error| errno(&error)));
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, lookups: u64) {
@@ -174,13 +189,7 @@ impl Filesystem for FuseVolume {
         if kind != libc::S_IFREG && kind != 0 {
             return reply.error(Errno::EPERM);
         }
-        match self.create_file(request, parent, name, mode) {
-            Ok(file) => {
-                let (attributes, generation) = self.introduce(file);
-                reply.entry(&cached_for(&attributes), &attributes, generation);
-            }
-            Err(error) => reply.error(error),
-        }
+        self.reply_entry(reply, self.create_file(request, parent, name, mode));
     }
 
     fn mkdir(
@@ -199,10 +208,7 @@ impl Filesystem for FuseVolume {
         let outcome = self
             .check_parent(parent)
             .and_then(|()| self.change_names(|volume| volume.unlink(name.as_bytes())));
-        match outcome {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
+        end(reply, outcome);
     }
 
     fn rmdir(&self, _request: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -254,10 +260,7 @@ impl Filesystem for FuseVolume {
                     volume.rename(name.as_bytes(), new_name.as_bytes(), replace)
                 })
             });
-        match outcome {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
+        end(reply, outcome);
     }
 
     fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -347,10 +350,7 @@ impl Filesystem for FuseVolume {
     ) {
         let outcome =
             self.file(inode).and_then(|file| file.sync().map_err(|error| self.failed(&error)));
-        match outcome {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
+        end(reply, outcome);
     }
 
     fn fsyncdir(
@@ -441,10 +441,7 @@ impl Filesystem for FuseVolume {
             }
             .map_err(|error| self.failed(&error))
         });
-        match outcome {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
+        end(reply, outcome);
     }
 
     fn lseek(
