@@ -216,6 +216,9 @@ fn report_text(label: &str, report: &CrashReport, cases: &mut usize, result: &Pa
             "{label}: inconclusive: 0 of {tried} states violated, but a disk that ignores flushes loses nothing either: the check sees no loss"
         ),
     };
+    if states.needed_fsck > 0 {
+        text += &format!("; {} mounted after fsck only, then all was there", states.needed_fsck);
+    }
     text += &format!(
         "; {acknowledgements} acknowledgements, {flushes} flushes; control on a lying disk: {} of {} violated; {:.0} states/s\n",
         control.violated(),

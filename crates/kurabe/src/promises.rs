@@ -144,7 +144,8 @@ fn case_text(report: &Result<CrashReport, String>) -> Option<String> {
         Ok(report) => report,
         Err(message) => return message.lines().next().map(str::to_string),
     };
-    let case = report.cases.iter().min_by_key(|case| case.lost.len())?;
+    let violated = report.cases.iter().filter(|case| case.finding.is_violation());
+    let case = violated.min_by_key(|case| case.lost.len())?;
     let lost: Vec<&str> = case.lost.iter().map(|lost| lost.what.as_str()).collect();
     Some(match lost.is_empty() {
         true => case.finding.to_string(),

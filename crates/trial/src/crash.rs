@@ -140,12 +140,17 @@ impl CrashReport {
             );
             return Check::not_tried(DURABILITY, why);
         }
-        let lost = self.cases.first().and_then(|case| case.lost.first());
+        let case = self.cases.iter().find(|case| case.finding.is_violation());
+        let lost = case.and_then(|case| case.lost.first());
+        let after_fsck = match self.states.needed_fsck {
+            0 => None,
+            some => Some(format!("{some} of {tried} states were mounted after fsck only")),
+        };
         Check {
             tried,
             violated: self.states.violated() as u64,
-            first: self.cases.first().map(|case| case.finding.to_string()),
-            evidence: lost.map(|lost| format!("lost: {}", lost.what)),
+            first: case.map(|case| case.finding.to_string()),
+            evidence: lost.map(|lost| format!("lost: {}", lost.what)).or(after_fsck),
             ..Check::new(DURABILITY)
         }
     }
@@ -458,7 +463,9 @@ impl<'t> Trial<'t> {
             let acknowledged = Acknowledged::of(&recording.log, state.acknowledged);
             let finding = self.judge().mount_and_ask(state, Flushes::Kept, &acknowledged)?;
             report.states.count(&finding);
-            if finding != Finding::Held && failing.len() < CASES_MAX {
+            let is_first_fsck =
+                matches!(finding, Finding::NeededFsck { .. }) && report.states.needed_fsck == 1;
+            if is_first_fsck || finding.is_violation() && report.states.violated() <= CASES_MAX {
                 failing.push((state.clone(), finding));
             }
             tried += 1;
@@ -490,7 +497,8 @@ impl<'t> Trial<'t> {
         let reduction = reduce(&state.lost, REDUCTION_TRIES_MAX, |lost: &[Lost]| {
             let smaller = State { lost: lost.to_vec(), ..state.clone() };
             let found = self.judge().mount_and_ask(&smaller, Flushes::Kept, &acknowledged)?;
-            let fails = found != Finding::Held;
+            // What is lost is not reduced to what fsck mends.
+            let fails = found.is_violation() || found != Finding::Held && !finding.is_violation();
             if fails {
                 finding = found;
             }

@@ -272,6 +272,11 @@ pub trait Instance: Send {
     /// It is damaged, or the check itself failed; the text says which.
     fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
 
+    /// Mends it where it cannot be mounted; says whether it has something that did.
+    fn repair(&mut self, _: &mut Toolbox) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
     /// CPU time in ns of the processes that serve it in user space, so far; absent for a file
     /// system of the kernel.
     fn daemon_cpu_ns(&self) -> Option<u64> {

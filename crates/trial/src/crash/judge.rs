@@ -18,7 +18,7 @@ use vocabulary::load::Stage as LoadStage;
 use super::{Setting, TEARDOWN_MAX, Trial};
 use crate::command::{self, Bounds, End};
 use crate::filesystem::Instance;
-use crate::tool::Failure;
+use crate::tool::{Failure, Toolbox};
 
 /// What was found on one disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,11 @@ pub enum Finding {
         /// Its last lines.
         words: String,
     },
+    /// The file system cannot be mounted until it was mended; then all is there.
+    NeededFsck {
+        /// What mount said.
+        words: String,
+    },
     /// The file system cannot be mounted.
     Unmountable {
         /// What mount said.
@@ -56,8 +61,14 @@ impl Finding {
             Finding::Lost { .. } => "lost",
             Finding::Corrupt { .. } => "corrupt",
             Finding::Unusable { .. } => "unusable",
+            Finding::NeededFsck { .. } => "is mounted after fsck only",
             Finding::Unmountable { .. } => "cannot be mounted",
         }
+    }
+
+    /// Whether something is lost that was promised.
+    pub fn is_violation(&self) -> bool {
+        !matches!(self, Finding::Held | Finding::NeededFsck { .. })
     }
 
     /// What the check or mount said.
@@ -67,6 +78,7 @@ impl Finding {
             Finding::Lost { words }
             | Finding::Corrupt { words }
             | Finding::Unusable { words }
+            | Finding::NeededFsck { words }
             | Finding::Unmountable { words } => words,
         }
     }
@@ -76,7 +88,7 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A check says most in its last line, mount(8) in its first.
         let line = match self {
-            Finding::Unmountable { words } => words.lines().next(),
+            Finding::NeededFsck { words } | Finding::Unmountable { words } => words.lines().next(),
             other => other.words().lines().last(),
         };
         match line {
@@ -99,6 +111,9 @@ pub struct Tally {
     pub unusable: usize,
     /// Cannot be mounted.
     pub unmountable: usize,
+    /// Mounted after fsck only, and then all was there; no violation.
+    #[serde(default)]
+    pub needed_fsck: usize,
 }
 
 impl Tally {
@@ -110,6 +125,7 @@ impl Tally {
             Finding::Lost { .. } => self.lost += 1,
             Finding::Corrupt { .. } => self.corrupt += 1,
             Finding::Unusable { .. } => self.unusable += 1,
+            Finding::NeededFsck { .. } => self.needed_fsck += 1,
             Finding::Unmountable { .. } => self.unmountable += 1,
         }
     }
@@ -156,7 +172,7 @@ impl Judge<'_, '_> {
             Ok(()) => self.ask(&*instance, acknowledged),
             Err(Failure::Failed { message, output }) => {
                 let words = if output.is_empty() { message } else { output };
-                Ok(Finding::Unmountable { words })
+                self.mended(&mut *instance, &mut tools, acknowledged, words)
             }
             Err(failure) => Err(failure),
         };
@@ -164,6 +180,28 @@ impl Judge<'_, '_> {
         let ended = instance.end(&mut tools);
         let found = found?;
         ended.map(|()| found)
+    }
+
+    /// What is there once a file system that could not be mounted was mended, if it can be.
+    fn mended(
+        &self,
+        instance: &mut dyn Instance,
+        tools: &mut Toolbox,
+        acknowledged: &Acknowledged,
+        words: String,
+    ) -> Result<Finding, Failure> {
+        let mounted = match instance.repair(tools)? {
+            true => instance.mount_untimed(tools),
+            false => Err(Failure::of("nothing mends it")),
+        };
+        match mounted {
+            Ok(()) => match self.ask(instance, acknowledged)? {
+                Finding::Held => Ok(Finding::NeededFsck { words }),
+                found => Ok(found),
+            },
+            Err(Failure::Failed { .. }) => Ok(Finding::Unmountable { words }),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Runs the check on what is mounted.

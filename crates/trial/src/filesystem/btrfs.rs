@@ -26,6 +26,7 @@ pub static BTRFS: KernelFileSystem = KernelFileSystem {
     mount_options_without_discard: &["nodiscard"],
     geometry: &["btrfs", "inspect-internal", "dump-super"],
     check: &["btrfs", "check", "--readonly"],
+    repair: &[],
     check_meaning: |_| "the check found damage or could not be carried out",
     background_threads: &[],
 };

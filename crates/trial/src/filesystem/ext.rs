@@ -41,6 +41,7 @@ const COMMON: KernelFileSystem = KernelFileSystem {
     mount_options_without_discard: &[],
     geometry: &["dumpe2fs", "-h"],
     check: &["e2fsck", "-fn"],
+    repair: &["e2fsck", "-f", "-y"],
     check_meaning,
     // One thread of the kernel zeroes inode tables and journals of every ext4 mount after mkfs
     // left them for later.

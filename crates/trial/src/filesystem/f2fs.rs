@@ -24,6 +24,7 @@ pub static F2FS: KernelFileSystem = KernelFileSystem {
     mount_options_without_discard: &["nodiscard"],
     geometry: &["fsck.f2fs", "-l"],
     check: &["fsck.f2fs", "--dry-run", "-f"],
+    repair: &["fsck.f2fs", "-f"],
     check_meaning: |_| "errors were found",
     background_threads: &[],
 };

@@ -22,6 +22,7 @@ pub static JFS: KernelFileSystem = KernelFileSystem {
     mount_options_without_discard: &[],
     geometry: &["jfs_tune", "-l"],
     check: &["fsck.jfs", "-n", "-f"],
+    repair: &["fsck.jfs", "-p"],
     check_meaning: |code| {
         if code & 4 == 4 { "errors were found" } else { "it could not be checked" }
     },

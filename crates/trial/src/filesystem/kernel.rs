@@ -31,6 +31,8 @@ pub struct KernelFileSystem {
     pub geometry: &'static [&'static str],
     /// The command line of the read-only check, before the node.
     pub check: &'static [&'static str],
+    /// The command line that mends what cannot be mounted, before the node; empty where nothing does.
+    pub repair: &'static [&'static str],
     /// What an exit code of the check other than 0 means.
     pub check_meaning: fn(i32) -> &'static str,
     /// Threads of the kernel that finish the making in the background.
@@ -73,6 +75,7 @@ impl FileSystem for KernelFileSystem {
             mount_options_without_discard: self.mount_options_without_discard,
             geometry: self.geometry,
             check: self.check,
+            repair: self.repair,
             check_meaning: self.check_meaning,
             background_threads: self.background_threads,
             stage,
@@ -90,6 +93,7 @@ struct KernelInstance {
     mount_options_without_discard: &'static [&'static str],
     geometry: &'static [&'static str],
     check: &'static [&'static str],
+    repair: &'static [&'static str],
     check_meaning: fn(i32) -> &'static str,
     background_threads: &'static [&'static str],
     stage: Stage,
@@ -226,6 +230,14 @@ impl Instance for KernelInstance {
             ToolOutput { code: 0, .. } => Ok(()),
             output => Err(output.failure((self.check_meaning)(output.code))),
         }
+    }
+
+    fn repair(&mut self, tools: &mut Toolbox) -> Result<bool, Failure> {
+        if self.repair.is_empty() {
+            return Ok(false);
+        }
+        // 1 and 2: something was mended, as fsck(8) has it.
+        Ok(tools.run(&self.on_node(self.repair))?.code <= 2)
     }
 
     fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {

@@ -28,6 +28,7 @@ pub static NILFS2: KernelFileSystem = KernelFileSystem {
     geometry: &["nilfs-tune", "-l"],
     // There is no offline checker: this reads the superblock, no more.
     check: &["nilfs-tune", "-l"],
+    repair: &[],
     check_meaning: |_| "the superblock cannot be read",
     background_threads: &[],
 };

@@ -25,6 +25,7 @@ pub static XFS: KernelFileSystem = KernelFileSystem {
     geometry: &["xfs_info"],
     check: &["xfs_repair", "-n"],
     // xfs_repair(8), EXIT STATUS.
+    repair: &["xfs_repair"],
     check_meaning: |code| match code {
         1 => "the check found damage",
         2 => "the check found a log that was not replayed",
