@@ -97,6 +97,35 @@ fn a_load_of_kurabes_own_knows_what_it_made_durable() {
         assert_eq!(held, contenders.len() - 1, "{store}: {}", ran.stdout);
         assert!(ran.stdout.contains("durability violated ("), "{store}: {}", ran.stdout);
     }
+    let flags = ["--device", "mem:64M", "--runs", "1", "--idle-wait", "1s", "--out", "tree"];
+    let gates = ["--gate", "ext4: durable", "--gate", "nb: durable"];
+    let load = ["--durability=24", "--tree", "synthetic:60"];
+    let ran = site.run(&[&["compare"], &contenders[..2], &flags, &gates, &load].concat()).expect(3);
+    assert!(
+        ran.stdout.contains("gate 'ext4: durable' (tree synthetic:60): holds"),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("durability violated ("), "{}", ran.stdout);
+    site.expect_nothing_left();
+}
+
+#[test]
+fn a_file_system_that_fsck_mends_has_lost_nothing() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    // The checksum of the superblock, once it is on the disk; the copies of it stay.
+    let load = "echo 1 >log; sync; node=$(findmnt -no SOURCE -T .); sleep 0.2; \
+                head -c 4 /dev/zero | dd of=$node bs=4 seek=511 conv=notrunc,fsync status=none; echo 1";
+    let check = "[ ! -s $2 ] || [ \"$(cat $1/log)\" = 1 ]";
+    let flags = ["--size", "64M", "--states", "8", "--seed", "1", "--out", "cuts"];
+    let words = [&["crash", "ext4"], &flags[..], &["--check", check, "--", load]].concat();
+    let ran = site.run(&words).expect(0);
+    assert!(ran.stdout.starts_with("ext4: held: 0 of "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("mounted after fsck only"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("case 1: is mounted after fsck only"), "{}", ran.stdout);
     site.expect_nothing_left();
 }
 

@@ -12,13 +12,15 @@ use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
-use vocabulary::load::LoadTask;
+use vocabulary::load::{LoadTask, Loss};
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
+use crate::acknowledge::Acknowledger;
 use crate::durable::{drop_kernel_caches, run_words};
 use crate::programs;
 use crate::tool::Tool;
+use crate::tree::durable;
 use crate::tree::{
     ArchiveFacts, Phase, SyntheticTree, Tree, archive_facts, inspect, run_tree, write_archive,
 };
@@ -221,7 +223,16 @@ impl Generator for TreeLoad {
                 .map_err(|error| format!("leaving the mount: {error}"))?;
         }
         let mut kept = None;
+        let acknowledger = task.acknowledgements.as_deref().map(Acknowledger::open).transpose();
+        let acknowledger =
+            acknowledger.map_err(|error| format!("the pipe for acknowledgements: {error}"))?;
+        let mut unheard = None;
         let mut begin = |phase| {
+            if let Some(acknowledger) = &acknowledger
+                && unheard.is_none()
+            {
+                unheard = durable::announce(acknowledger, phase, plan.directory).err();
+            }
             // The first phase reads the archive, which lies outside of the contender and is to come
             // from memory; the contender's own caches were dropped right before the run.
             if task.cold && phase != Phase::ALL[0] {
@@ -235,6 +246,9 @@ impl Generator for TreeLoad {
         };
         let (report, recording) =
             run_tree(&plan, stop, &mut begin).map_err(|error| archive.name(error))?;
+        if let Some(unheard) = unheard {
+            return Err(unheard);
+        }
         let metric =
             |name: String, ns: u64| Metric { name, value: ns as f64, unit: Unit::Nanoseconds };
         let phases = || report.phases.iter().map(|phase| (phase, phase.elapsed_ns + phase.sync_ns));
@@ -255,6 +269,14 @@ impl Generator for TreeLoad {
             details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
         })
+    }
+
+    fn acknowledges(&self) -> bool {
+        true
+    }
+
+    fn find_loss(&self, task: &LoadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
+        Ok(durable::find_loss(directory_of(&task.target)?, acknowledged))
     }
 }
 

@@ -7,6 +7,7 @@
 //! synthetic tree's figures come from: docs/tree.md.
 
 pub mod archive;
+pub mod durable;
 pub mod hash;
 pub mod run;
 pub mod synthetic;

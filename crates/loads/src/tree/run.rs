@@ -23,7 +23,7 @@ use crate::space;
 use crate::tool::{Tool, ToolCommand, run};
 
 /// The directory that a run makes for itself.
-const OWN_DIRECTORY: &str = "kurabe-tree";
+pub(super) const OWN_DIRECTORY: &str = "kurabe-tree";
 /// The size of the pieces in which files are copied and rewritten; what cp uses.
 const PIECE_BYTES: usize = 128 << 10;
 
