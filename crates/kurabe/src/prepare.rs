@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lab::condition::{self, Condition};
 use lab::plan::Plan;
 use lab::result::{PLAN_FILE, ResultError, ResultWriter, STUDY_FILE, StoredResult, read_plan};
 use lab::spec::{Output, Workload};
@@ -14,6 +15,7 @@ use serde_json::Value;
 use trial::filesystem;
 use trust::Refused;
 use trust::text::line;
+use vocabulary::check::DURABILITY;
 
 use crate::exit::{self, Failure};
 use crate::flags::{
@@ -55,9 +57,31 @@ fn check_options(study: &Study) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses gates on checks that nothing in the study makes.
+fn check_gates(study: &Study) -> Result<(), Failure> {
+    let loads = study.workloads.iter().filter_map(|workload| KINDS.open(&workload.load).ok());
+    let mut known: Vec<String> = loads.flat_map(|load| load.checks()).collect();
+    known.extend(study.durability.map(|_| DURABILITY.into()));
+    for gate in &study.gates {
+        let Ok(Condition::Check { check, .. }) = condition::parse(gate) else { continue };
+        if known.contains(&check) {
+            continue;
+        }
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let problem = match check.as_str() {
+            DURABILITY => "needs power cuts; ask for them by --durability".into(),
+            _ if known.is_empty() => format!("nothing here checks '{check}'"),
+            _ => condition::unknown("check is called", &check, &known),
+        };
+        return Err(Failure::refused(format!("gate '{gate}': {problem}")));
+    }
+    Ok(())
+}
+
 /// What the loads are going to do, without doing it.
 fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     read_files(&mut study)?;
+    check_gates(&study)?;
     check_options(&study)?;
     let request = device_request(&study, destroy)?;
     let capacity = capacity(&study, &request);
@@ -202,6 +226,7 @@ fn begin(
     }
     studies::leave_out_missing(&mut study)?;
     read_files(&mut study)?;
+    check_gates(&study)?;
     let presentation = Presentation::new(&present.show, text.style.as_deref())?;
     let directories = preflight(&study, args.destroy.as_deref())?;
     let request = device_request(&study, args.destroy.as_deref())?;

@@ -10,7 +10,6 @@ use loads::KINDS;
 use trial::device::{DeviceRequest, part_bytes};
 use trial::filesystem::{self, FileSystem};
 use vocabulary::capacity::Capacity;
-use vocabulary::load::COMMAND_KIND;
 
 use crate::exit::Failure;
 
@@ -136,11 +135,9 @@ fn why_not(study: &Study, workload: &Workload, request: &DeviceRequest) -> Optio
             return unwanted(&format!("{reason}, and a part of {device} has {part}"));
         }
     }
-    match workload.load.kind.as_str() {
-        COMMAND_KIND | "objects" | "tree" => None,
-        _ if KINDS.open(&workload.load).is_ok_and(|load| load.parts() > 1) => None,
-        kind => unwanted(&format!("a run of {kind} lasts long by itself")),
-    }
+    let lasts_long = KINDS.open(&workload.load).is_ok_and(|load| load.lasts_long());
+    let kind = &workload.load.kind;
+    lasts_long.then(|| Why::Unwanted(format!("a run of {kind} lasts long by itself")))
 }
 
 /// Why contenders cannot stand side by side under a workload, if they cannot.

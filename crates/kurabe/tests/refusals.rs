@@ -77,6 +77,16 @@ fn devices() {
 }
 
 #[test]
+fn gates_on_what_nothing_checks() {
+    refused(&["ext4"], &["--gate", "ext4: durable"], &["gate 'ext4: durable'", "--durability"]);
+    refused(&["ext4"], &["--gate", "ext4: contents held"], &["nothing here checks 'contents'"]);
+    let site = Site::new();
+    fs::write(site.work().join("a.obj"), "Command { New(4K); }").unwrap();
+    let flags = ["compare", "ext4", "--objects", "a.obj", "--gate", "ext4: contents held"];
+    site.run(&flags).expect(2).says(&["no check is called 'contents'; there are presence"]);
+}
+
+#[test]
 fn numbers_and_times() {
     refused(&["ext4"], &["--runs", "0"], &["--runs", "1 to 10000"]);
     refused(&["ext4"], &["--min-runs", "9", "--max-runs", "3"], &["--min-runs", "9", "3"]);

@@ -113,6 +113,16 @@ pub trait Generator {
         Vec::new()
     }
 
+    /// The names of the checks that it makes; its files must have been read.
+    fn checks(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether a run lasts long by itself, so that contenders gain nothing by turns.
+    fn lasts_long(&self) -> bool {
+        false
+    }
+
     /// Whether it lays something out before it is measured.
     fn has_setup(&self) -> bool {
         false

@@ -17,6 +17,12 @@ fn verifies(job: &JobFile, index: usize) -> bool {
     job.effective_or_bare(index, "verify").is_some_and(|value| !["0", "none"].contains(&value))
 }
 
+/// Whether one of the jobs verifies.
+#[must_use]
+pub fn verifies_any(job: &JobFile) -> bool {
+    jobs(job).any(|index| verifies(job, index))
+}
+
 fn jobs(job: &JobFile) -> impl Iterator<Item = usize> {
     (0..job.sections.len()).filter(|index| !job.sections[*index].is_global())
 }

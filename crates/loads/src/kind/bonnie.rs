@@ -96,6 +96,10 @@ impl Generator for BonnieLoad {
         rates.chain(Test::ALL.into_iter().filter_map(longest_name)).collect()
     }
 
+    fn lasts_long(&self) -> bool {
+        true
+    }
+
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
         let plan = Bonnie {
             directory: directory_of(&task.target)?,

@@ -97,6 +97,10 @@ impl Generator for DbenchLoad {
         operation_names()
     }
 
+    fn lasts_long(&self) -> bool {
+        true
+    }
+
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
         let plan = Dbench {
             directory: directory_of(&task.target)?,

@@ -117,6 +117,10 @@ impl Generator for DbenchReplayLoad {
         dbench::operation_names()
     }
 
+    fn lasts_long(&self) -> bool {
+        true
+    }
+
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
         let directory = directory_of(&task.target)?;
         let load_file = parse(&self.load_file)?;

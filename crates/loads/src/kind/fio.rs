@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
+use vocabulary::check::CONTENTS;
 use vocabulary::kind::{
     Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written, scaled_bytes,
 };
@@ -19,7 +20,7 @@ use crate::fio::run::JobSeries;
 use crate::fio::size::need;
 use crate::fio::{
     Direction, Fio, FioJob, FioReport, JobFile, Prepared, Target, fio, lay_out, output, place,
-    synced_at_end, understood, unsynced, unwritten,
+    synced_at_end, understood, unsynced, unwritten, verifies_any,
 };
 use crate::tool::Tool;
 
@@ -188,6 +189,15 @@ impl Generator for FioLoad {
 
     fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
         lay_out_job(&job(self)?, task, stop)
+    }
+
+    fn checks(&self) -> Vec<String> {
+        let verifies = job(self).is_ok_and(|job| verifies_any(&job));
+        verifies.then(|| CONTENTS.into()).into_iter().collect()
+    }
+
+    fn lasts_long(&self) -> bool {
+        true
     }
 
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
