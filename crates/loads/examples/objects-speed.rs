@@ -11,7 +11,7 @@ use std::time::Duration;
 use loads::latency::{Clock, Recorder};
 use loads::objects::contents::Identity;
 use loads::objects::stream::{Step, Stream};
-use loads::objects::{self, Options, Place, Program, Progress};
+use loads::objects::{self, Options, Phase, Place, Program};
 use rustix::time::ClockId;
 
 /// Processor time of this thread: what other programs take of the processor does not count.
@@ -40,7 +40,8 @@ fn best_ns(turns: u64, mut body: impl FnMut(u64)) -> f64 {
 
 fn sample_costs() {
     const TURNS: u64 = 5_000_000;
-    for clock in [Clock::start(), Clock::start_monotonic()] {
+    {
+        let clock = Clock::start();
         let source = clock.source();
         let read_ns = best_ns(TURNS, |_| {
             black_box(clock.now_ns());
@@ -138,18 +139,19 @@ fn null_speeds() {
         program.settings.threads = Some(threads);
         let place = Place::Directory(".".into());
         let start_ns = clock_ns(ClockId::ProcessCPUTime);
-        let mut quietly = |_: &Progress| ControlFlow::Continue(());
+        let mut quietly = |_: Phase| ControlFlow::Continue(());
         let report = objects::run(&program, &Options::default(), &place, "null", &mut quietly)
             .expect("the null store refuses nothing");
         let processor_ns = clock_ns(ClockId::ProcessCPUTime) - start_ns;
         let commands = report.commands as f64;
+        let overall = report.recording.summary().overall;
         println!(
             "null store, {threads} thread(s): {:.2} million commands a second; {:.0} ns of \
              processor time each; median latency {} ns, 99.9 % {} ns",
             commands / (report.elapsed_ns as f64 / 1e3),
             processor_ns as f64 / commands,
-            report.latencies.overall.at(0.5),
-            report.latencies.overall.at(0.999)
+            overall.at(0.5),
+            overall.at(0.999)
         );
     }
 }

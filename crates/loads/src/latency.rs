@@ -1,19 +1,18 @@
 //! Latencies from the first sample to the report: a cheap clock, a recorder for each thread, and
 //! what many recorders merge into.
 //!
-//! A thread owns one [`Recorder`] and calls [`Recorder::record`] or [`Recorder::record_at`] after
-//! each operation, without locks. [`Recorder::finish`] turns it into a [`Recording`]; recordings
+//! A thread owns one [`Recorder`] and calls [`Recorder::record_at`] after each operation, without
+//! locks. [`Recorder::finish`] turns it into a [`Recording`]; recordings
 //! [merge](Recording::merge), and percentiles are read from the merged histograms, so that no
 //! percentile is ever averaged. Histograms are HdrHistograms of nanoseconds with 3 significant
 //! digits: a bucket is at most 0.1 % wide.
 //!
 //! Must not know: what was measured, what it was measured for, and where results are kept.
 //!
-//! Invariants: every sample is in exactly one interval and in the total of its kind; the intervals
-//! of a kind add up to its total; the memory of a recorder does not grow with the number of
-//! samples nor, beyond [`INTERVALS_MAX`] intervals, with time.
+//! Invariants: every sample is in the total of its kind and, where a series is kept, in exactly one
+//! interval; the memory of a recorder does not grow with the number of samples nor, beyond
+//! [`INTERVALS_MAX`] intervals, with time.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
@@ -34,7 +33,7 @@ use summary::latency_of;
 use vocabulary::report::OVERALL_OPERATION;
 
 pub use clock::Clock;
-pub use summary::{Figures, Point, Series, Summary};
+pub use summary::{Point, Series, Summary};
 
 /// Significant decimal digits that a histogram keeps of each value.
 pub const SIGNIFICANT_DIGITS: u8 = 3;
@@ -57,24 +56,19 @@ pub struct KindId(u32);
 /// What one thread records into.
 #[derive(Debug)]
 pub struct Recorder {
-    kinds: Vec<KindState>,
-    /// Length of an interval, `u64::MAX` when no series is kept.
-    interval_ns: u64,
-    /// Number of the interval that is being recorded: it begins at this times `interval_ns`.
-    interval_index: u64,
-    /// Where the current interval ends; one comparison a sample decides whether it is over.
-    interval_end_ns: u64,
-    intervals: Vec<Interval>,
-    last_ended_ns: u64,
+    recording: Recording,
+    open: Option<OpenInterval>,
 }
 
+/// The interval that is being recorded, of all kinds together.
 #[derive(Debug)]
-struct KindState {
-    name: String,
-    current: Histogram<u64>,
-    current_figures: Sums,
-    total: Histogram<u64>,
-    total_figures: Sums,
+struct OpenInterval {
+    /// It begins at this times the interval's length.
+    index: u64,
+    /// Where it ends; one comparison a sample decides whether it is over.
+    end_ns: u64,
+    histogram: Histogram<u64>,
+    bytes: u64,
 }
 
 /// What is summed exactly beside a histogram.
@@ -93,19 +87,12 @@ impl Sums {
     }
 }
 
-/// A closed interval; the histograms are packed (HdrHistogram's V2 encoding, some 2 bytes for each
+/// A closed interval; the histogram is packed (HdrHistogram's V2 encoding, some 2 bytes for each
 /// bucket in use), because thousands of them may have to be kept.
 #[derive(Clone, Debug)]
 struct Interval {
     index: u64,
-    kinds: Vec<IntervalKind>,
-}
-
-#[derive(Clone, Debug)]
-struct IntervalKind {
-    /// Place of the kind in the owner's list of kinds.
-    kind: usize,
-    sums: Sums,
+    bytes: u64,
     packed: Vec<u8>,
 }
 
@@ -118,18 +105,14 @@ impl Default for Recorder {
 impl Recorder {
     /// A recorder that keeps one histogram a kind and no series.
     pub fn new() -> Recorder {
-        Recorder {
-            kinds: Vec::new(),
-            interval_ns: u64::MAX,
-            interval_index: 0,
-            interval_end_ns: u64::MAX,
-            intervals: Vec::new(),
-            last_ended_ns: 0,
-        }
+        let (kinds, intervals) = (Vec::new(), Vec::new());
+        let recording = Recording { kinds, interval_ns: u64::MAX, intervals, last_ended_ns: 0 };
+        Recorder { recording, open: None }
     }
 
-    /// A recorder that also keeps the histograms of every interval of this length. Recorders that
-    /// are to be merged must be made with the same length and read the same [`Clock`].
+    /// A recorder that also keeps a histogram of every interval of this length, of all kinds
+    /// together. Recorders that are to be merged must be made with the same length and read the
+    /// same [`Clock`].
     ///
     /// Panics when the interval is shorter than a millisecond.
     pub fn with_intervals(interval: Duration) -> Recorder {
@@ -138,39 +121,17 @@ impl Recorder {
             interval_ns >= 1_000_000,
             "an interval of {interval_ns} ns is shorter than closing it takes"
         );
-        Recorder { interval_ns, interval_end_ns: interval_ns, ..Recorder::new() }
+        let mut recorder = Recorder::new();
+        recorder.recording.interval_ns = interval_ns;
+        let histogram = empty_histogram();
+        recorder.open = Some(OpenInterval { index: 0, end_ns: interval_ns, histogram, bytes: 0 });
+        recorder
     }
 
     /// The kind of this name, made when it is new. Spaces, commas and line ends become `_`: the
     /// histogram log format has no way to quote them.
     pub fn kind(&mut self, name: &str) -> KindId {
-        let name: String = name
-            .chars()
-            .map(|character| match character {
-                ' ' | ',' | '\r' | '\n' => '_',
-                other => other,
-            })
-            .collect();
-        let place = match self.kinds.iter().position(|kind| kind.name == name) {
-            Some(place) => place,
-            None => {
-                self.kinds.push(KindState {
-                    name,
-                    current: empty_histogram(),
-                    current_figures: Sums::default(),
-                    total: empty_histogram(),
-                    total_figures: Sums::default(),
-                });
-                self.kinds.len() - 1
-            }
-        };
-        KindId(place as u32)
-    }
-
-    /// Records one operation without bytes, in the current interval.
-    #[inline]
-    pub fn record(&mut self, kind: KindId, latency_ns: u64) {
-        self.add(kind, latency_ns, 0);
+        KindId(self.recording.place_of(&name.replace([' ', ',', '\r', '\n'], "_")) as u32)
     }
 
     /// Records one operation that ended at `ended_ns` on the run's clock and moved `bytes`.
@@ -179,112 +140,71 @@ impl Recorder {
     /// interval began (a caller that hands samples in late) is counted in the current one.
     #[inline]
     pub fn record_at(&mut self, kind: KindId, ended_ns: u64, latency_ns: u64, bytes: u64) {
-        if ended_ns >= self.interval_end_ns {
+        if self.open.as_ref().is_some_and(|open| ended_ns >= open.end_ns) {
             self.close_interval(ended_ns);
         }
-        self.last_ended_ns = ended_ns;
-        self.add(kind, latency_ns, bytes);
-    }
-
-    /// Records `count` operations of about one latency, which moved `bytes` together, in the
-    /// current interval: the buckets of a histogram that another tool kept.
-    pub fn record_many(&mut self, kind: KindId, latency_ns: u64, count: u64, bytes: u64) {
-        if count == 0 {
-            return;
+        self.recording.last_ended_ns = ended_ns;
+        let latency_ns = latency_ns.min(LATENCY_MAX_NS);
+        if let Some(open) = &mut self.open {
+            record(&mut open.histogram, latency_ns, 1);
+            open.bytes = open.bytes.saturating_add(bytes);
         }
-        let state = &mut self.kinds[kind.0 as usize];
-        let latency_ns = latency_ns.min(LATENCY_MAX_NS);
-        state
-            .current
-            .record_n(latency_ns, count)
-            .expect("a histogram that grows by itself takes every value up to its limit");
-        state.current_figures.add(&Sums {
-            bytes,
-            total_ns: latency_ns.saturating_mul(count),
-            max_ns: latency_ns,
-        });
+        self.record_many(kind, latency_ns, 1, bytes);
     }
 
+    /// Records `count` operations of about one latency, which moved `bytes` together, in no interval:
+    /// the buckets of a histogram that another tool kept.
     #[inline]
-    fn add(&mut self, kind: KindId, latency_ns: u64, bytes: u64) {
-        let state = &mut self.kinds[kind.0 as usize];
-        let latency_ns = latency_ns.min(LATENCY_MAX_NS);
-        state
-            .current
-            .record(latency_ns)
-            .expect("a histogram that grows by itself takes every value up to its limit");
-        let sums = &mut state.current_figures;
-        sums.bytes = sums.bytes.saturating_add(bytes);
-        sums.total_ns = sums.total_ns.saturating_add(latency_ns);
-        sums.max_ns = sums.max_ns.max(latency_ns);
+    pub fn record_many(&mut self, kind: KindId, latency_ns: u64, count: u64, bytes: u64) {
+        let kind = &mut self.recording.kinds[kind.0 as usize];
+        let max_ns = latency_ns.min(LATENCY_MAX_NS);
+        if count > 0 {
+            record(&mut kind.histogram, max_ns, count);
+            kind.sums.add(&Sums { bytes, total_ns: max_ns.saturating_mul(count), max_ns });
+        }
     }
 
-    /// Puts the current interval away and begins the one that contains `ended_ns`.
+    /// Puts the open interval away and begins the one that contains `ended_ns`.
     #[cold]
     fn close_interval(&mut self, ended_ns: u64) {
         self.put_away();
-        if self.intervals.len() >= INTERVALS_MAX {
-            // Twice the throughput: neighbours 2n and 2n + 1 become n.
-            self.intervals = coarsen(std::mem::take(&mut self.intervals));
-            self.interval_ns = self.interval_ns.saturating_mul(2);
+        let recording = &mut self.recording;
+        if recording.intervals.len() >= INTERVALS_MAX {
+            recording.coarsen();
         }
-        self.interval_index = ended_ns / self.interval_ns;
-        self.interval_end_ns = (self.interval_index + 1).saturating_mul(self.interval_ns);
+        if let Some(open) = &mut self.open {
+            open.index = ended_ns / recording.interval_ns;
+            open.end_ns = (open.index + 1).saturating_mul(recording.interval_ns);
+        }
     }
 
-    /// Moves what was recorded since the last call into the totals and, when a series is kept, into
-    /// an interval.
     fn put_away(&mut self) {
-        let keeps_series = self.interval_ns != u64::MAX;
-        let mut kinds = Vec::new();
-        for (place, state) in self.kinds.iter_mut().enumerate() {
-            if state.current.is_empty() {
-                continue;
-            }
-            if keeps_series {
-                kinds.push(IntervalKind {
-                    kind: place,
-                    sums: state.current_figures,
-                    packed: pack(&state.current),
-                });
-            }
-            add_histogram(&mut state.total, &state.current);
-            state.total_figures.add(&state.current_figures);
-            state.current.reset();
-            state.current_figures = Sums::default();
-        }
-        if !kinds.is_empty() {
-            let index = self.interval_index;
-            // After joining pairs the open interval can fall into the last closed one.
-            match self.intervals.last_mut() {
-                Some(last) if last.index == index => join(last, kinds),
-                _ => self.intervals.push(Interval { index, kinds }),
-            }
-        }
+        let Some(open) = self.open.as_mut().filter(|open| !open.histogram.is_empty()) else {
+            return;
+        };
+        let bytes = std::mem::take(&mut open.bytes);
+        let interval = Interval { index: open.index, bytes, packed: pack(&open.histogram) };
+        open.histogram.reset();
+        // After joining pairs the open interval can fall into the last closed one.
+        push(&mut self.recording.intervals, interval);
     }
 
     /// Ends the recording.
     pub fn finish(mut self) -> Recording {
         self.put_away();
-        Recording {
-            kinds: self
-                .kinds
-                .into_iter()
-                .map(|state| RecordedKind {
-                    name: state.name,
-                    histogram: state.total,
-                    sums: state.total_figures,
-                })
-                .collect(),
-            interval_ns: self.interval_ns,
-            intervals: self.intervals,
-            last_ended_ns: self.last_ended_ns,
-        }
+        self.recording
     }
 }
 
 fn empty_histogram() -> Histogram<u64> {
     Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are within 0 to 5")
+}
+
+#[inline]
+fn record(histogram: &mut Histogram<u64>, latency_ns: u64, count: u64) {
+    histogram
+        .record_n(latency_ns, count)
+        .expect("a histogram that grows by itself takes every value up to its limit");
 }
 
 fn add_histogram(sum: &mut Histogram<u64>, addend: &Histogram<u64>) {
@@ -304,32 +224,17 @@ fn unpack(packed: &[u8]) -> Histogram<u64> {
     Deserializer::new().deserialize(&mut &packed[..]).expect("what this process packed is unpacked")
 }
 
-/// Joins intervals 2n and 2n + 1 into n.
-fn coarsen(intervals: Vec<Interval>) -> Vec<Interval> {
-    let mut coarse: Vec<Interval> = Vec::with_capacity(intervals.len() / 2 + 1);
-    for interval in intervals {
-        let index = interval.index / 2;
-        match coarse.last_mut() {
-            Some(last) if last.index == index => join(last, interval.kinds),
-            _ => coarse.push(Interval { index, kinds: interval.kinds }),
+/// Appends an interval, or adds it to the last one where that is the same.
+fn push(intervals: &mut Vec<Interval>, interval: Interval) {
+    match intervals.last_mut() {
+        Some(last) if last.index == interval.index => {
+            let mut sum = empty_histogram();
+            add_histogram(&mut sum, &unpack(&last.packed));
+            add_histogram(&mut sum, &unpack(&interval.packed));
+            last.packed = pack(&sum);
+            last.bytes = last.bytes.saturating_add(interval.bytes);
         }
-    }
-    coarse
-}
-
-/// Adds the kinds of one interval to another.
-fn join(interval: &mut Interval, kinds: Vec<IntervalKind>) {
-    for addend in kinds {
-        match interval.kinds.iter_mut().find(|kind| kind.kind == addend.kind) {
-            Some(kind) => {
-                let mut sum = empty_histogram();
-                add_histogram(&mut sum, &unpack(&kind.packed));
-                add_histogram(&mut sum, &unpack(&addend.packed));
-                kind.packed = pack(&sum);
-                kind.sums.add(&addend.sums);
-            }
-            None => interval.kinds.push(addend),
-        }
+        _ => intervals.push(interval),
     }
 }
 
@@ -341,6 +246,7 @@ fn join(interval: &mut Interval, kinds: Vec<IntervalKind>) {
 #[derive(Clone, Debug)]
 pub struct Recording {
     kinds: Vec<RecordedKind>,
+    /// Length of an interval, `u64::MAX` when no series is kept.
     interval_ns: u64,
     intervals: Vec<Interval>,
     last_ended_ns: u64,
@@ -361,53 +267,29 @@ impl Recording {
             *self = other;
             return;
         }
-        if other.kinds.is_empty() {
-            return;
-        }
-        assert_eq!(
-            self.interval_ns == u64::MAX,
-            other.interval_ns == u64::MAX,
-            "a recording with a series was merged with one without"
-        );
-        let places: Vec<usize> = other.kinds.iter().map(|kind| self.place_of(&kind.name)).collect();
-        for (kind, &place) in other.kinds.iter().zip(&places) {
+        let keeps_series = |one: &Recording| one.interval_ns != u64::MAX;
+        assert_eq!(keeps_series(self), keeps_series(&other), "only one of two has a series");
+        for kind in &other.kinds {
+            let place = self.place_of(&kind.name);
             add_histogram(&mut self.kinds[place].histogram, &kind.histogram);
             self.kinds[place].sums.add(&kind.sums);
         }
+        if other.intervals.is_empty() {
+            return;
+        }
         // One of the two may have doubled its interval oftener.
-        while self.interval_ns < other.interval_ns && !self.intervals.is_empty() {
-            self.intervals = coarsen(std::mem::take(&mut self.intervals));
-            self.interval_ns = self.interval_ns.saturating_mul(2);
+        while self.interval_ns < other.interval_ns {
+            self.coarsen();
         }
-        while other.interval_ns < self.interval_ns && !other.intervals.is_empty() {
-            other.intervals = coarsen(std::mem::take(&mut other.intervals));
-            other.interval_ns = other.interval_ns.saturating_mul(2);
+        while other.interval_ns < self.interval_ns {
+            other.coarsen();
         }
-        if self.intervals.is_empty() {
-            self.interval_ns = other.interval_ns;
+        assert_eq!(self.interval_ns, other.interval_ns, "the intervals have no common length");
+        self.intervals.append(&mut other.intervals);
+        self.intervals.sort_by_key(|interval| interval.index);
+        for interval in std::mem::take(&mut self.intervals) {
+            push(&mut self.intervals, interval);
         }
-        assert!(
-            self.interval_ns == other.interval_ns || other.intervals.is_empty(),
-            "series of {} ns and {} ns intervals were merged",
-            self.interval_ns,
-            other.interval_ns
-        );
-        let mut by_index: BTreeMap<u64, Interval> = std::mem::take(&mut self.intervals)
-            .into_iter()
-            .map(|interval| (interval.index, interval))
-            .collect();
-        for mut interval in other.intervals {
-            for kind in &mut interval.kinds {
-                kind.kind = places[kind.kind];
-            }
-            match by_index.get_mut(&interval.index) {
-                Some(own) => join(own, interval.kinds),
-                None => {
-                    by_index.insert(interval.index, interval);
-                }
-            }
-        }
-        self.intervals = by_index.into_values().collect();
         self.last_ended_ns = self.last_ended_ns.max(other.last_ended_ns);
     }
 
@@ -421,44 +303,35 @@ impl Recording {
         sum
     }
 
+    /// Joins intervals 2n and 2n + 1 into n.
+    fn coarsen(&mut self) {
+        self.interval_ns = self.interval_ns.saturating_mul(2);
+        for interval in std::mem::take(&mut self.intervals) {
+            push(&mut self.intervals, Interval { index: interval.index / 2, ..interval });
+        }
+    }
+
     /// The same recording under other names of its kinds; those of one name become one.
     #[must_use]
-    pub fn renamed(self, name: impl Fn(&str) -> String) -> Recording {
-        let kinds = self.kinds.iter().map(|kind| kind.name.clone()).collect::<Vec<_>>();
-        let mut renamed = Recording { kinds: Vec::new(), ..self.clone() };
-        let places: Vec<usize> = kinds.iter().map(|kind| renamed.place_of(&name(kind))).collect();
-        for (kind, place) in self.kinds.iter().zip(&places) {
-            add_histogram(&mut renamed.kinds[*place].histogram, &kind.histogram);
-            renamed.kinds[*place].sums.add(&kind.sums);
+    pub fn renamed(mut self, name: impl Fn(&str) -> String) -> Recording {
+        for kind in std::mem::take(&mut self.kinds) {
+            let place = self.place_of(&name(&kind.name));
+            add_histogram(&mut self.kinds[place].histogram, &kind.histogram);
+            self.kinds[place].sums.add(&kind.sums);
         }
-        for interval in &mut renamed.intervals {
-            for kind in std::mem::take(&mut interval.kinds) {
-                let kind = IntervalKind { kind: places[kind.kind], ..kind };
-                join(interval, vec![kind]);
-            }
-        }
-        renamed
+        self
     }
 
     fn place_of(&mut self, name: &str) -> usize {
-        match self.kinds.iter().position(|kind| kind.name == name) {
-            Some(place) => place,
-            None => {
-                self.kinds.push(RecordedKind {
-                    name: name.to_owned(),
-                    histogram: empty_histogram(),
-                    sums: Sums::default(),
-                });
-                self.kinds.len() - 1
-            }
-        }
+        let known = self.kinds.iter().position(|kind| kind.name == name);
+        known.unwrap_or_else(|| {
+            let (histogram, sums) = (empty_histogram(), Sums::default());
+            self.kinds.push(RecordedKind { name: name.to_owned(), histogram, sums });
+            self.kinds.len() - 1
+        })
     }
 
     /// The kinds of which at least one operation was recorded, in the order of their first use.
-    pub fn kinds(&self) -> impl Iterator<Item = &str> {
-        self.seen().map(|kind| kind.name.as_str())
-    }
-
     fn seen(&self) -> impl Iterator<Item = &RecordedKind> {
         self.kinds.iter().filter(|kind| !kind.histogram.is_empty())
     }
@@ -468,26 +341,16 @@ impl Recording {
         self.seen().find(|recorded| recorded.name == kind).map(|recorded| &recorded.histogram)
     }
 
-    /// The histogram of all kinds together, in nanoseconds.
-    pub fn overall(&self) -> Histogram<u64> {
-        let mut overall = empty_histogram();
-        for kind in self.seen() {
-            add_histogram(&mut overall, &kind.histogram);
-        }
-        overall
-    }
-
     /// The figures of every kind and of all together.
     pub fn summary(&self) -> Summary {
-        let mut sums = Sums::default();
-        let kinds = self
-            .seen()
-            .map(|kind| {
-                sums.add(&kind.sums);
-                latency_of(&kind.name, &kind.histogram, &kind.sums)
-            })
-            .collect();
-        Summary { kinds, overall: latency_of(OVERALL_OPERATION, &self.overall(), &sums) }
+        let (mut all, mut sums) = (empty_histogram(), Sums::default());
+        let mut kinds = Vec::new();
+        for kind in self.seen() {
+            add_histogram(&mut all, &kind.histogram);
+            sums.add(&kind.sums);
+            kinds.push(latency_of(&kind.name, &kind.histogram, &kind.sums));
+        }
+        Summary { kinds, overall: latency_of(OVERALL_OPERATION, &all, &sums) }
     }
 
     /// The figures of every interval from the first to the last in which an operation ended;
@@ -496,43 +359,24 @@ impl Recording {
         if self.interval_ns == u64::MAX {
             return None;
         }
-        let mut points: Vec<Point> = Vec::with_capacity(self.intervals.len());
         let first = self.intervals.first().map_or(0, |interval| interval.index);
+        let mut points: Vec<Point> = Vec::with_capacity(self.intervals.len());
         for interval in &self.intervals {
             while first + (points.len() as u64) < interval.index {
-                points.push(self.empty_point(first + points.len() as u64));
+                points.push(Point { duration_ns: self.interval_ns, ..Point::default() });
             }
-            let mut point = self.empty_point(interval.index);
-            let mut overall = empty_histogram();
-            let mut sums = Sums::default();
-            for kind in &interval.kinds {
-                let histogram = unpack(&kind.packed);
-                add_histogram(&mut overall, &histogram);
-                sums.add(&kind.sums);
-                point.kinds.insert(
-                    self.kinds[kind.kind].name.clone(),
-                    Figures::new(&histogram, &kind.sums),
-                );
-            }
-            point.overall = Figures::new(&overall, &sums);
-            points.push(point);
+            let histogram = unpack(&interval.packed);
+            // The last interval ends with the last operation.
+            let start_ns = interval.index.saturating_mul(self.interval_ns);
+            let duration_ns = self.last_ended_ns.saturating_sub(start_ns).max(1);
+            points.push(Point {
+                duration_ns: self.interval_ns.min(duration_ns),
+                count: histogram.len(),
+                bytes: interval.bytes,
+                p99_ns: histogram.value_at_quantile(0.99),
+            });
         }
         Some(Series { interval_ns: self.interval_ns, points })
-    }
-
-    fn empty_point(&self, index: u64) -> Point {
-        let start_ns = index.saturating_mul(self.interval_ns);
-        Point {
-            start_ns,
-            duration_ns: self.duration_from(start_ns),
-            overall: Figures::default(),
-            kinds: BTreeMap::new(),
-        }
-    }
-
-    /// Length of the interval that begins at `start_ns`: the last one ends with the last operation.
-    fn duration_from(&self, start_ns: u64) -> u64 {
-        self.interval_ns.min(self.last_ended_ns.saturating_sub(start_ns)).max(1)
     }
 
     /// Reads what [`Recording::write_log`] wrote, without its series. Of the latencies a histogram

@@ -19,14 +19,15 @@ use vocabulary::quantity::parse_size;
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
 use vocabulary::words::share_text;
 
-use super::{latencies, whole_sync};
+use super::{histogram_log, latencies, whole_sync};
 use crate::aside::AsideBegun;
 use crate::latency::{Point, Series as RecordedSeries};
 use crate::objects::durable::{self, Sayer};
+use crate::objects::program::Parsed;
 use crate::objects::stream::Stream;
 use crate::objects::{
-    Fit, Options, Outcome, Phase, Place, Plan, Program, Report, StoreOptions, run as run_program,
-    store, volume,
+    Fit, Options, Outcome, Phase, Place, Plan, Program, Report, StoreOptions, check_name,
+    run as run_program, store, volume,
 };
 use crate::sys::extents::{Extent, extents};
 
@@ -173,6 +174,8 @@ impl Generator for ObjectsLoad {
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
+        let parsed = self.parsed()?;
+        let warnings: String = parsed.warnings.iter().map(ToString::to_string).collect();
         let plan = Plan::of(&self.program()?);
         let fit = match capacity {
             None => "the capacity is seen when it begins\n".into(),
@@ -189,7 +192,7 @@ impl Generator for ObjectsLoad {
                 Fit::Unknown { .. } => "whether it fits cannot be told in advance\n".into(),
             },
         };
-        Ok(format!("{plan}\n{fit}"))
+        Ok(format!("{plan}\n{warnings}{fit}"))
     }
 
     fn metrics(&self) -> Vec<String> {
@@ -208,6 +211,10 @@ impl Generator for ObjectsLoad {
         });
         let others = ["Delete", "DeleteRange", "Sync", OVERALL_OPERATION];
         sized.chain(others.map(String::from)).collect()
+    }
+
+    fn checks(&self) -> Vec<String> {
+        vec![check_name(self.verify).into()]
     }
 
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
@@ -240,36 +247,33 @@ impl Generator for ObjectsLoad {
             verify: self.verify,
             salt: salt(task),
             sayer: sayer.clone(),
-            ..Options::default()
         };
         let mut sweep = None;
-        let report =
-            run_program(&self.program()?, &options, &place, &self.store, &mut |progress| {
-                match progress.phase {
-                    Phase::Running => {
-                        if let (Some(sayer), true) = (&sayer, making.is_some()) {
-                            // A pipe that nobody reads is found by the first command.
-                            let _ = sayer.made();
-                        }
-                        asides.extend(making.take().map(|making| making.end(Layout)));
+        let report = run_program(&self.program()?, &options, &place, &self.store, &mut |phase| {
+            match phase {
+                Phase::Running => {
+                    if let (Some(sayer), true) = (&sayer, making.is_some()) {
+                        // A pipe that nobody reads is found by the first command.
+                        let _ = sayer.made();
                     }
-                    // The comparison at the end is the laboratory's work and not the store's.
-                    Phase::Sweeping if self.verify && sweep.is_none() => {
-                        sweep = Some(AsideBegun::now(task));
-                    }
-                    _ => {}
+                    asides.extend(making.take().map(|making| making.end(Layout)));
                 }
-                if stop.load(Ordering::SeqCst) {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
+                // The comparison at the end is the laboratory's work and not the store's.
+                Phase::Sweeping if self.verify && sweep.is_none() => {
+                    sweep = Some(AsideBegun::now(task));
                 }
-            })
-            .map_err(|error| error.to_string())?;
+                _ => {}
+            }
+            if stop.load(Ordering::SeqCst) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
         asides.extend(sweep.map(|sweep| sweep.end(Verify)));
         match &report.outcome {
             Outcome::Completed | Outcome::TimeLimit => {
-                let mut translated = translate(report);
+                let mut translated = translate(report)?;
                 if let Place::Directory(directory) = &place {
                     let store_place = store_place(directory);
                     translated.findings.extend(store_place.map(|place| place.to_string()));
@@ -326,10 +330,14 @@ fn salt(task: &LoadTask) -> u64 {
 }
 
 impl ObjectsLoad {
+    fn parsed(&self) -> Result<Parsed, String> {
+        Program::parse(&self.path.display().to_string(), self.program.as_bytes())
+            .map_err(|error| error.to_string())
+    }
+
     fn program(&self) -> Result<Program, String> {
-        let parsed = Program::parse(&self.path.display().to_string(), self.program.as_bytes())
-            .map_err(|error| error.to_string())?;
-        Ok(if self.scale == 1.0 { parsed.program } else { parsed.program.scaled(self.scale) })
+        let Parsed { program, .. } = self.parsed()?;
+        Ok(if self.scale == 1.0 { program } else { program.scaled(self.scale) })
     }
 
     fn store_options(&self) -> StoreOptions {
@@ -429,7 +437,7 @@ fn joined(extents: &[Extent]) -> Vec<Extent> {
     pieces
 }
 
-fn translate(mut report: Report) -> LoadReport {
+fn translate(report: Report) -> Result<LoadReport, String> {
     let mut findings = Vec::new();
     if let Some(checked) = &report.verification {
         findings.push(format!(
@@ -441,25 +449,22 @@ fn translate(mut report: Report) -> LoadReport {
         findings
             .push(format!("{} statements were skipped, since no object was live", report.skipped));
     }
-    let latencies = latencies(&report.latencies);
-    let histogram_log = Some(std::mem::take(&mut report.histogram_log));
-    let series = report.series.take().map(series).unwrap_or_default();
-    LoadReport {
+    Ok(LoadReport {
         metrics: vec![Metric {
             // The publication's figure, and the sync that makes it honest.
             name: METRIC.into(),
             value: (report.elapsed_ns + report.sync_ns) as f64,
             unit: Unit::Nanoseconds,
         }],
-        checks: report.check.take().into_iter().collect(),
-        latencies,
-        series,
+        checks: report.check.clone().into_iter().collect(),
+        latencies: latencies(&report.recording.summary()),
+        series: report.recording.series().map(series).unwrap_or_default(),
         findings,
         written_bytes: report.store_written_bytes,
         details: serde_json::to_value(&report).expect("a report has a JSON form"),
-        histogram_log,
+        histogram_log: Some(histogram_log(&report.recording, report.elapsed_ns)?),
         ..LoadReport::default()
-    }
+    })
 }
 
 fn series(recorded: RecordedSeries) -> Vec<Series> {
@@ -473,9 +478,9 @@ fn series(recorded: RecordedSeries) -> Vec<Series> {
     };
     vec![
         of("throughput", Unit::BytesPerSecond, &|point| {
-            point.overall.bytes as f64 * 1e9 / point.duration_ns.max(1) as f64
+            point.bytes as f64 * 1e9 / point.duration_ns.max(1) as f64
         }),
-        of("p99", Unit::Nanoseconds, &|point| point.overall.p99_ns as f64),
+        of("p99", Unit::Nanoseconds, &|point| point.p99_ns as f64),
     ]
 }
 

@@ -5,6 +5,7 @@
 //! [`Program::parse`], [`Plan::of`] and [`run()`]; the rest is for those who want the parts.
 
 #[cfg(test)]
+#[path = "arbitrary_tests.rs"]
 mod arbitrary;
 pub mod contents;
 pub mod diagnostic;
@@ -23,7 +24,7 @@ mod token;
 pub(crate) mod volume;
 
 pub use plan::{Fit, Plan};
-pub use program::{Program, ProgramError};
+pub use program::Program;
 pub use report::{Outcome, Report};
-pub use run::{Options, Phase, Progress, RunError, run};
+pub use run::{Options, Phase, check_name, run};
 pub use store::{Place, StoreOptions};

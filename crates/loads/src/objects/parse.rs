@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
             sections.push(self.section(sections.is_empty())?);
         }
         let program = Program { settings, sections };
-        if program.statements().unwrap_or(0) > OPERATIONS_MAX {
+        if program.statements() > OPERATIONS_MAX {
             self.error(
                 0..0,
                 "the program repeats its statements more than 2^62 times in all",

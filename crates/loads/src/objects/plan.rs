@@ -1,119 +1,66 @@
 //! What a program will do, before it does it: commands of each kind, bytes, the greatest live set,
 //! and whether that fits.
 //!
-//! A program of at most [`PLANNED_COMMANDS_MAX`] statements and without sections that last for a
-//! time is generated whole and counted: every figure is exact. Others are bounded from their text,
-//! and the figures that the bounds meet in are exact all the same (a program that deletes nothing
-//! is counted exactly at any length).
+//! A program of at most [`PLANNED_COMMANDS_MAX`] statements is generated whole and counted. A section
+//! that lasts for a time counts as if it lasted for none, and what that leaves open is told.
 //!
 //! Must not know: stores, beyond the space they ask for ([`super::store::Space`]).
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::program::{Extent, Program, Section, Size, share};
+use super::program::{Extent, Program, Section, Size, Statement, has, share};
 use super::store::{Demand, Space};
 use super::stream::{Step, Stream, Verb};
-
-mod bounds;
-
-use bounds::Bounds;
 
 /// So many statements are generated to count them: a few seconds' work at the most.
 pub const PLANNED_COMMANDS_MAX: u128 = 20_000_000;
 
-/// A number that is known, or known to lie between two numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bound {
-    /// It is not less.
-    pub low: u64,
-    /// It is not more; `None` when nothing bounds it.
-    pub high: Option<u64>,
-}
-
-impl Bound {
-    /// A known number.
-    pub fn exactly(number: u64) -> Bound {
-        Bound { low: number, high: Some(number) }
-    }
-
-    /// The bound of the sum.
-    fn plus(self, other: Bound) -> Bound {
-        Bound {
-            low: self.low.saturating_add(other.low),
-            high: self.high.zip(other.high).map(|(one, other)| one.saturating_add(other)),
-        }
-    }
-
-    /// The bound of the product with a number between `low` and `high`.
-    fn times(self, low: u64, high: u64) -> Bound {
-        Bound {
-            low: self.low.saturating_mul(low),
-            high: self.high.map(|number| number.saturating_mul(high)),
-        }
-    }
-
-    /// The number, when it is known.
-    pub fn exact(&self) -> Option<u64> {
-        self.high.filter(|high| *high == self.low)
-    }
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.low, self.high) {
-            (low, Some(high)) if low == high => formatter.pad(&low.to_string()),
-            (0, Some(high)) => formatter.pad(&format!("at most {high}")),
-            (low, Some(high)) => formatter.pad(&format!("{low} to {high}")),
-            (0, None) => formatter.pad("as many as the time allows"),
-            (low, None) => formatter.pad(&format!("{low} or more")),
-        }
-    }
-}
-
-/// Commands of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
-    /// The verb of the language.
-    pub verb: String,
-    /// How many.
-    pub commands: Bound,
-}
-
 /// What a program will do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// Whether every figure is exact, but for the embedded bytes.
-    pub exact: bool,
-    /// How the figures came about.
-    pub method: String,
-    /// Commands of all kinds.
-    pub commands: Bound,
-    /// Commands of each kind that the program has.
-    pub counts: Vec<Count>,
-    /// Bytes of the objects put.
-    pub bytes_written: Bound,
-    /// Bytes of the objects read.
-    pub bytes_read: Bound,
-    /// Objects that are live at once, at the most.
-    pub peak_live_objects: Bound,
-    /// Bytes that are live at once, at the most.
-    pub peak_live_bytes: Bound,
-    /// Embedded bytes that are live at once, at the most; never more than a bound.
-    pub peak_embedded_bytes: Bound,
-    /// Objects that are live at the end.
-    pub final_live_objects: Bound,
-    /// Bytes that are live at the end.
-    pub final_live_bytes: Bound,
+    /// The figures; none of a program that is too long to count.
+    pub counted: Option<Figures>,
+    /// Whether a limit in time can end the run sooner.
+    pub may_end_sooner: bool,
+    /// Whether a section lasts for a time, whose commands are not counted.
+    pub lasts_for_time: bool,
+    /// Whether such a section changes what is live.
+    pub changes_for_time: bool,
     /// Size of the largest object that can come up.
     pub largest_object_bytes: u64,
     /// What the reader should know besides.
     pub notes: Vec<String>,
 }
 
+/// What was counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Figures {
+    /// Commands of each kind that the program has, by the verb of the language.
+    pub counts: Vec<(&'static str, u64)>,
+    /// Commands of all kinds.
+    pub commands: u64,
+    /// Bytes of the objects put.
+    pub bytes_written: u64,
+    /// Bytes of the objects read.
+    pub bytes_read: u64,
+    /// Objects that are live at once, at the most.
+    pub peak_live_objects: u64,
+    /// Bytes that are live at once, at the most.
+    pub peak_live_bytes: u64,
+    /// The same before the first section that lasts for a time.
+    pub sure_live_bytes: u64,
+    /// Embedded bytes that are live at once, at the most: not less than they are.
+    pub peak_embedded_bytes: u64,
+    /// Objects that are live at the end.
+    pub final_live_objects: u64,
+    /// Bytes that are live at the end.
+    pub final_live_bytes: u64,
+}
+
 /// Whether a program fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fit {
     /// With room to spare.
@@ -144,73 +91,46 @@ pub enum Fit {
     },
 }
 
-impl fmt::Display for Fit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fit::Fits { needed_bytes, available_bytes } => {
-                write!(formatter, "fits: {needed_bytes} of {available_bytes} bytes")
-            }
-            Fit::Tight { needed_bytes, available_bytes } => write!(
-                formatter,
-                "may not fit: {needed_bytes} bytes would be comfortable, there are {available_bytes}"
-            ),
-            Fit::TooLarge { needed_bytes, available_bytes } => write!(
-                formatter,
-                "does not fit: {needed_bytes} bytes of objects are live at once, there are \
-                 {available_bytes}"
-            ),
-            Fit::Unknown { available_bytes } => write!(
-                formatter,
-                "unknown whether it fits into {available_bytes} bytes: a section lasts for a time"
-            ),
-        }
-    }
-}
-
 impl Plan {
     /// The plan of a program.
     pub fn of(program: &Program) -> Plan {
-        Plan::within(program, PLANNED_COMMANDS_MAX)
-    }
-
-    /// The plan of a program, of which at most `statements_max` statements are generated.
-    pub fn within(program: &Program, statements_max: u128) -> Plan {
-        let bounds = Bounds::of(program);
-        let mut plan = bounds.plan();
-        if !plan.exact && program.statements().is_some_and(|count| count <= statements_max) {
-            plan = counted(program);
-        }
-        plan.notes = idle_branches(program);
+        let timed = program.sections.iter().filter_map(|section| match section {
+            Section::Unordered { extent: Extent::Time(_), branches } => Some(branches),
+            _ => None,
+        });
+        let mut notes = idle_branches(program);
         if let Some(duration_ns) = program.settings.duration_ns {
-            // A limit in time can end everything sooner.
-            let seconds = duration_ns as f64 / 1e9;
-            plan.notes.push(format!("the run may end sooner, after {seconds} s"));
-            plan.loosen();
+            notes.push(format!("the run may end sooner, after {} s", duration_ns as f64 / 1e9));
         }
-        plan
+        let sizes = Stream::new(program);
+        Plan {
+            counted: (program.statements() <= PLANNED_COMMANDS_MAX).then(|| counted(program)),
+            may_end_sooner: program.settings.duration_ns.is_some(),
+            lasts_for_time: timed.clone().next().is_some(),
+            changes_for_time: timed.flatten().any(|branch| has(&branch.body, changes)),
+            largest_object_bytes: sizes.classes().iter().map(Size::max).max().unwrap_or(0),
+            notes,
+        }
     }
 
-    /// Whether nothing puts an object.
-    pub fn puts_nothing(&self) -> bool {
-        self.peak_live_objects.exact() == Some(0)
-    }
-
-    /// What the program asks of a store, where that is bounded. Each thread may put an object
-    /// before an earlier deletion has ended, so that a store holds more than the program does.
+    /// What the program asks of a store at the most, where that is known. Each thread may put an
+    /// object before an earlier deletion has ended, so that a store holds more than the program does.
     pub fn demand(&self, threads: u32) -> Option<Demand> {
+        let figures = self.counted.as_ref().filter(|_| !self.changes_for_time)?;
         let ahead = u64::from(threads);
         let ahead_bytes = ahead.saturating_mul(self.largest_object_bytes);
         Some(Demand {
-            objects: self.peak_live_objects.high?.saturating_add(ahead),
-            bytes: self.peak_live_bytes.high?.saturating_add(ahead_bytes),
-            embedded_bytes: self.peak_embedded_bytes.high?,
+            objects: figures.peak_live_objects.saturating_add(ahead),
+            bytes: figures.peak_live_bytes.saturating_add(ahead_bytes),
+            embedded_bytes: figures.peak_embedded_bytes,
         })
     }
 
     /// Whether the program fits into this much space, by what the store asks for at the most
     /// ([`Plan::demand`]).
     pub fn fit(&self, space: Option<Space>, available_bytes: u64) -> Fit {
-        let needed_bytes = self.peak_live_bytes.low;
+        let sure = self.counted.as_ref().filter(|_| !self.may_end_sooner);
+        let needed_bytes = sure.map_or(0, |figures| figures.sure_live_bytes);
         match space {
             _ if needed_bytes > available_bytes => Fit::TooLarge { needed_bytes, available_bytes },
             None => Fit::Unknown { available_bytes },
@@ -219,28 +139,6 @@ impl Plan {
             }
             Some(space) => Fit::Tight { needed_bytes: space.comfortable_bytes, available_bytes },
         }
-    }
-
-    /// Takes back every lower bound.
-    fn loosen(&mut self) {
-        self.exact = false;
-        let counts = self.counts.iter_mut().map(|count| &mut count.commands);
-        let figures = [
-            &mut self.commands,
-            &mut self.bytes_written,
-            &mut self.bytes_read,
-            &mut self.peak_live_objects,
-            &mut self.peak_live_bytes,
-            &mut self.peak_embedded_bytes,
-            &mut self.final_live_objects,
-            &mut self.final_live_bytes,
-        ];
-        for bound in counts.chain(figures) {
-            bound.low = 0;
-        }
-        // What is live at the end is live at the most, whenever that end comes.
-        self.final_live_objects.high = self.peak_live_objects.high;
-        self.final_live_bytes.high = self.peak_live_bytes.high;
     }
 }
 
@@ -255,6 +153,11 @@ const VERBS: [(Verb, &str); 7] = [
     (Verb::Sync, "Sync"),
 ];
 
+/// Whether a statement changes what is live.
+fn changes(statement: &Statement) -> bool {
+    !matches!(statement, Statement::Get(_) | Statement::Sync)
+}
+
 /// Branches of a percentage that never run, because their share of the count is less than one.
 fn idle_branches(program: &Program) -> Vec<String> {
     let mut notes = Vec::new();
@@ -266,10 +169,9 @@ fn idle_branches(program: &Program) -> Vec<String> {
         };
         for branch in branches {
             if branch.percent > 0 && *count > 0 && share(*count, branch.percent) == 0 {
-                let what = branch.body.first().map_or("{ }".to_owned(), ToString::to_string);
+                let percent = branch.percent;
                 notes.push(format!(
-                    "<{}%> {what} never runs: {} % of {count} is less than 1",
-                    branch.percent, branch.percent
+                    "<{percent}%> never runs: {percent} % of {count} is less than 1"
                 ));
             }
         }
@@ -278,29 +180,37 @@ fn idle_branches(program: &Program) -> Vec<String> {
 }
 
 /// Generates the whole program and counts.
-fn counted(program: &Program) -> Plan {
+fn counted(program: &Program) -> Figures {
     let mut stream = Stream::new(program);
     let mut counts = [0u64; VERBS.len()];
-    let (mut written, mut read) = (0u64, 0u64);
-    let (mut objects, mut objects_peak) = (0u64, 0u64);
-    let (mut bytes, mut bytes_peak) = (0u64, 0u64);
-    let (mut embedded, mut embedded_peak) = (0u64, 0u64);
-    while let Step::Command(command) = stream.next_step() {
+    let mut figures = Figures::default();
+    let (mut objects, mut bytes, mut embedded) = (0u64, 0u64, 0u64);
+    let mut sure_live_bytes = None;
+    loop {
+        let command = match stream.next_step() {
+            Step::Command(command) => command,
+            Step::Timed(_) => {
+                sure_live_bytes.get_or_insert(figures.peak_live_bytes);
+                stream.end_timed_section();
+                continue;
+            }
+            Step::End => break,
+        };
         counts[command.verb as usize] += 1;
         match command.verb {
             Verb::Put | Verb::Embed => {
                 objects += 1;
                 bytes = bytes.saturating_add(command.size);
-                written = written.saturating_add(command.size);
+                figures.bytes_written = figures.bytes_written.saturating_add(command.size);
                 if command.verb == Verb::Embed {
                     embedded += command.size;
                 }
             }
             Verb::OverWrite => {
                 bytes = bytes.saturating_sub(command.before).saturating_add(command.size);
-                written = written.saturating_add(command.size);
+                figures.bytes_written = figures.bytes_written.saturating_add(command.size);
             }
-            Verb::Get => read = read.saturating_add(command.size),
+            Verb::Get => figures.bytes_read = figures.bytes_read.saturating_add(command.size),
             Verb::Delete => {
                 objects -= 1;
                 bytes = bytes.saturating_sub(command.size);
@@ -308,40 +218,23 @@ fn counted(program: &Program) -> Plan {
                     embedded -= command.size;
                 }
             }
+            // Ranges and overwriting also take embedded objects away: what is left is a bound.
             Verb::DeleteRange => {
                 objects -= command.before;
                 bytes = bytes.saturating_sub(command.size);
             }
             Verb::Sync => {}
         }
-        objects_peak = objects_peak.max(objects);
-        bytes_peak = bytes_peak.max(bytes);
-        embedded_peak = embedded_peak.max(embedded);
+        figures.peak_live_objects = figures.peak_live_objects.max(objects);
+        figures.peak_live_bytes = figures.peak_live_bytes.max(bytes);
+        figures.peak_embedded_bytes = figures.peak_embedded_bytes.max(embedded);
     }
-    let exactly = Bound::exactly;
-    Plan {
-        exact: true,
-        method: "counted by generating every command".to_owned(),
-        commands: exactly(counts.iter().sum()),
-        counts: VERBS
-            .iter()
-            .filter(|(verb, _)| counts[*verb as usize] > 0)
-            .map(|(verb, name)| Count {
-                verb: (*name).to_owned(),
-                commands: exactly(counts[*verb as usize]),
-            })
-            .collect(),
-        bytes_written: exactly(written),
-        bytes_read: exactly(read),
-        peak_live_objects: exactly(objects_peak),
-        peak_live_bytes: exactly(bytes_peak),
-        // Ranges and overwriting also take embedded objects away: what is left is a bound.
-        peak_embedded_bytes: Bound { low: 0, high: Some(embedded_peak) },
-        final_live_objects: exactly(objects),
-        final_live_bytes: exactly(bytes),
-        largest_object_bytes: stream.classes().iter().map(Size::max).max().unwrap_or(0),
-        notes: Vec::new(),
-    }
+    let counts = VERBS.iter().map(|(verb, name)| (*name, counts[*verb as usize]));
+    figures.counts = counts.filter(|(_, count)| *count > 0).collect();
+    figures.commands = figures.counts.iter().map(|(_, count)| count).sum();
+    figures.sure_live_bytes = sure_live_bytes.unwrap_or(figures.peak_live_bytes);
+    (figures.final_live_objects, figures.final_live_bytes) = (objects, bytes);
+    figures
 }
 
 /// A number of bytes to one decimal of the greatest unit that it reaches.
@@ -360,24 +253,36 @@ fn readable(bytes: u64) -> String {
 
 impl fmt::Display for Plan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = |name: &str, bound: &Bound, bytes: bool| {
-            let size = match bound.exact() {
-                Some(exact) if bytes && exact >= 1024 => format!("  ({})", readable(exact)),
-                _ => String::new(),
+        if let Some(figures) = &self.counted {
+            let mut line = |name: &str, number: u64, is_bytes: bool, is_done: bool| {
+                let words = match (self.may_end_sooner, self.lasts_for_time) {
+                    _ if !is_done && self.changes_for_time => "as the time allows".into(),
+                    (false, lasts) if !(is_done && lasts) => number.to_string(),
+                    (false, _) => format!("{number} or more"),
+                    (true, lasts) if !(is_done && lasts) => format!("at most {number}"),
+                    (true, _) => "as many as the time allows".into(),
+                };
+                let is_exact = words.bytes().all(|byte| byte.is_ascii_digit());
+                let size = match is_exact && is_bytes && number >= 1024 {
+                    true => format!("  ({})", readable(number)),
+                    false => String::new(),
+                };
+                writeln!(formatter, "{name:<22}{words:>24}{size}")
             };
-            writeln!(formatter, "{name:<22}{bound:>24}{size}")
-        };
-        for count in &self.counts {
-            line(&count.verb, &count.commands, false)?;
+            for (verb, count) in &figures.counts {
+                line(verb, *count, false, true)?;
+            }
+            line("commands", figures.commands, false, true)?;
+            line("bytes written", figures.bytes_written, true, true)?;
+            line("bytes read", figures.bytes_read, true, true)?;
+            line("peak live objects", figures.peak_live_objects, false, false)?;
+            line("peak live bytes", figures.peak_live_bytes, true, false)?;
+            line("live objects at end", figures.final_live_objects, false, false)?;
+            line("live bytes at end", figures.final_live_bytes, true, false)?;
+        } else {
+            let millions = PLANNED_COMMANDS_MAX / 1_000_000;
+            writeln!(formatter, "more than {millions} million statements are not counted")?;
         }
-        line("commands", &self.commands, false)?;
-        line("bytes written", &self.bytes_written, true)?;
-        line("bytes read", &self.bytes_read, true)?;
-        line("peak live objects", &self.peak_live_objects, false)?;
-        line("peak live bytes", &self.peak_live_bytes, true)?;
-        line("live objects at end", &self.final_live_objects, false)?;
-        line("live bytes at end", &self.final_live_bytes, true)?;
-        writeln!(formatter, "({})", self.method)?;
         for note in &self.notes {
             writeln!(formatter, "note: {note}")?;
         }

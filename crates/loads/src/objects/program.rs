@@ -1,9 +1,7 @@
 //! A program of the object language, typed: what it says, without how it was written.
 //!
-//! Must not know: stores, clocks, how the program is run. A program prints itself in the language
-//! ([`std::fmt::Display`]), and reading that text gives the same program.
-
-use std::fmt;
+//! Must not know: stores, clocks, how the program is run. Its text is another matter: the tests print
+//! programs, and reading that gives the same program.
 
 use super::diagnostic::Diagnostic;
 
@@ -203,12 +201,10 @@ pub struct ProgramError {
 }
 
 impl Program {
-    /// Statements that the program would run if none were skipped, `None` for a section of a
-    /// length in time. This counts no statement inside a body without statements.
-    pub fn statements(&self) -> Option<u128> {
-        self.sections
-            .iter()
-            .try_fold(0u128, |sum, section| Some(sum.saturating_add(section.statements()?)))
+    /// Statements that the program would run if none were skipped, besides those of sections that
+    /// last for a time. This counts no statement inside a body without statements.
+    pub fn statements(&self) -> u128 {
+        self.sections.iter().fold(0, |sum: u128, section| sum.saturating_add(section.statements()))
     }
 
     /// The same program with its counts multiplied by `factor`.
@@ -304,19 +300,17 @@ pub(crate) fn share(count: u64, percent: u32) -> u64 {
 }
 
 impl Section {
-    fn statements(&self) -> Option<u128> {
+    fn statements(&self) -> u128 {
         match self {
             Section::Ordered { count, branches }
             | Section::Unordered { extent: Extent::Count(count), branches } => {
-                Some(branches.iter().fold(0, |sum: u128, branch| {
-                    sum.saturating_add(
-                        u128::from(share(*count, branch.percent))
-                            .saturating_mul(statements_of(&branch.body)),
-                    )
-                }))
+                branches.iter().fold(0, |sum: u128, branch| {
+                    let turns = u128::from(share(*count, branch.percent));
+                    sum.saturating_add(turns.saturating_mul(statements_of(&branch.body)))
+                })
             }
-            Section::Unordered { extent: Extent::Time(_), .. } => None,
-            Section::Command { body } => Some(statements_of(body)),
+            Section::Unordered { extent: Extent::Time(_), .. } => 0,
+            Section::Command { body } => statements_of(body),
         }
     }
 }
@@ -359,163 +353,6 @@ impl Size {
             Size::LogNormal { median, sigma, max } => format!("lognormal:{median}:{sigma}:{max}"),
             Size::Zipf { unit, max, exponent } => format!("zipf:{unit}-{max}:{exponent}"),
         }
-    }
-}
-
-// ---------------------------------------------------------------------------------------------
-// Printing
-// ---------------------------------------------------------------------------------------------
-
-/// A size as the language writes it: with the greatest suffix that divides it.
-pub(crate) struct Bytes(pub u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.0;
-        for (suffix, shift) in [('T', 40), ('G', 30), ('M', 20), ('K', 10)] {
-            if bytes != 0 && bytes.trailing_zeros() >= shift {
-                return write!(formatter, "{}{suffix}", bytes >> shift);
-            }
-        }
-        write!(formatter, "{bytes}")
-    }
-}
-
-/// A length of time as the language writes it.
-pub(crate) struct Time(pub u64);
-
-impl fmt::Display for Time {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (unit, unit_ns) in TIME_UNITS.iter().rev() {
-            if self.0.is_multiple_of(*unit_ns) {
-                return write!(formatter, "{}{unit}", self.0 / unit_ns);
-            }
-        }
-        write!(formatter, "{}ns", self.0)
-    }
-}
-
-impl fmt::Display for Program {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let settings = &self.settings;
-        writeln!(formatter, "Seed: {};", settings.seed)?;
-        if let Some(threads) = settings.threads {
-            writeln!(formatter, "Threads: {threads};")?;
-        }
-        if let Some(rate) = settings.rate {
-            let poisson = if rate.poisson { " poisson" } else { "" };
-            writeln!(formatter, "Rate: {}{poisson};", rate.per_second)?;
-        }
-        if let Some(duration_ns) = settings.duration_ns {
-            writeln!(formatter, "Duration: {};", Time(duration_ns))?;
-        }
-        for section in &self.sections {
-            match section {
-                Section::Ordered { count, branches } => {
-                    writeln!(formatter, "Ordered[{count}] {{")?;
-                    print_branches(formatter, branches)?;
-                }
-                Section::Unordered { extent, branches } => {
-                    match extent {
-                        Extent::Count(count) => writeln!(formatter, "Unordered[{count}] {{")?,
-                        Extent::Time(length_ns) => {
-                            writeln!(formatter, "Unordered[{}] {{", Time(*length_ns))?;
-                        }
-                    }
-                    print_branches(formatter, branches)?;
-                }
-                Section::Command { body } => {
-                    writeln!(formatter, "Command {{")?;
-                    print_body(formatter, body, 1)?;
-                }
-            }
-            writeln!(formatter, "}}")?;
-        }
-        Ok(())
-    }
-}
-
-fn print_branches(formatter: &mut fmt::Formatter<'_>, branches: &[Branch]) -> fmt::Result {
-    for branch in branches {
-        writeln!(formatter, "  <{}%> {{", branch.percent)?;
-        print_body(formatter, &branch.body, 2)?;
-        writeln!(formatter, "  }};")?;
-    }
-    Ok(())
-}
-
-fn print_body(formatter: &mut fmt::Formatter<'_>, body: &[Statement], depth: usize) -> fmt::Result {
-    let indent = "  ".repeat(depth);
-    for statement in body {
-        match statement {
-            Statement::Times(count, body) => {
-                writeln!(formatter, "{indent}{count}.times {{")?;
-                print_body(formatter, body, depth + 1)?;
-                writeln!(formatter, "{indent}}};")?;
-            }
-            simple => writeln!(formatter, "{indent}{simple};")?,
-        }
-    }
-    Ok(())
-}
-
-impl fmt::Display for Statement {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let with_choice =
-            |formatter: &mut fmt::Formatter<'_>, word: &str, choice: &Choice| match choice {
-                Choice::Any => write!(formatter, "{word}"),
-                chosen => write!(formatter, "{word}({chosen})"),
-            };
-        match self {
-            Statement::New(size) => write!(formatter, "New({size})"),
-            Statement::Embed(size) => write!(formatter, "Embed({size})"),
-            Statement::OverWrite(size, Choice::Any) => write!(formatter, "OverWrite({size})"),
-            Statement::OverWrite(size, choice) => {
-                write!(formatter, "OverWrite({size}, {choice})")
-            }
-            Statement::Get(choice) => with_choice(formatter, "Get", choice),
-            Statement::Delete(choice) => with_choice(formatter, "Delete", choice),
-            Statement::DeleteRange(percents) => write!(formatter, "DeleteRange({percents})"),
-            Statement::Sync => write!(formatter, "Sync"),
-            Statement::Times(count, body) => {
-                write!(formatter, "{count}.times {{ {} statements }}", body.len())
-            }
-        }
-    }
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Size::Fixed(size) => write!(formatter, "{}", Bytes(size)),
-            Size::Uniform(min, max) => {
-                write!(formatter, "uniform({}, {})", Bytes(min), Bytes(max))
-            }
-            Size::LogNormal { median, sigma, max } => {
-                write!(formatter, "lognormal({}, {sigma}, {})", Bytes(median), Bytes(max))
-            }
-            Size::Zipf { unit, max, exponent } => {
-                write!(formatter, "zipf({}, {}, {exponent})", Bytes(unit), Bytes(max))
-            }
-        }
-    }
-}
-
-impl fmt::Display for Choice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Choice::Any => write!(formatter, "0, 100"),
-            Choice::Range(percents) => write!(formatter, "{percents}"),
-            Choice::Zipf { exponent, order } => {
-                write!(formatter, "zipf({exponent}, {})", order.word())
-            }
-        }
-    }
-}
-
-impl fmt::Display for Percents {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}, {}", self.from, self.to)
     }
 }
 

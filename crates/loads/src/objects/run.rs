@@ -8,19 +8,21 @@
 //!
 //! Must not know: file systems, mkfs, statistics.
 
+use std::io;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use vocabulary::check::CONTENTS;
+use vocabulary::check::{CONTENTS, Check};
 
 use super::durable::Sayer;
 use super::feed::{Feed, SharedFeed, Stop};
 use super::plan::{Fit, Plan};
 use super::program::Program;
-use super::report::{Checked, Failure, Outcome, Report, Verification};
+use super::report::{Failure, Outcome, Report, Verification};
 use super::store::{self, Place, Store, StoreError, StoreKind, StoreOptions};
 use super::stream::Stream;
 use crate::durable::WholeSync;
@@ -33,15 +35,13 @@ use sweep::{Again, Sweep};
 use worker::{Worked, Worker};
 
 /// How a program is run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// How the store is made.
     pub store: StoreOptions,
     /// Compare everything that is read with what was put, read before deleting, and read all
     /// objects again at the end.
     pub verify: bool,
-    /// Length of an interval of the series.
-    pub interval: Duration,
     /// Goes into the contents of every object: give each run on a device another one, and nothing
     /// that an earlier run left there can be taken for this one's.
     pub salt: u64,
@@ -49,30 +49,8 @@ pub struct Options {
     pub sayer: Option<Arc<Sayer>>,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            store: StoreOptions::default(),
-            verify: false,
-            interval: Duration::from_secs(1),
-            salt: 0,
-            sayer: None,
-        }
-    }
-}
-
-/// How far a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Commands carried out so far.
-    pub commands: u64,
-    /// All commands, where that is known.
-    pub expected: Option<u64>,
-    /// Time since the first command.
-    pub elapsed_ns: u64,
-    /// What is being done.
-    pub phase: Phase,
-}
+/// Length of an interval of the series.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The parts of a run that has begun, in this order. The caller hears of the beginning of each, so
 /// that it can read its own counters there.
@@ -86,48 +64,17 @@ pub enum Phase {
     Sweeping,
 }
 
-/// Why a run did not begin.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The program and the store do not go together.
-    #[error("{0}")]
-    Refused(String),
-    /// The objects do not fit.
-    #[error(
-        "the program does not fit: it keeps {needed_bytes} bytes of objects at once, and the store \
-         `{store}` has {available_bytes} bytes; scale the program down or use a larger device"
-    )]
-    TooLarge {
-        /// Name of the store.
-        store: &'static str,
-        /// Bytes of the objects that are live at once.
-        needed_bytes: u64,
-        /// Bytes that there are.
-        available_bytes: u64,
-    },
-    /// The store could not be made.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The place could not be looked at.
-    #[error("looking at {path}: {source}")]
-    Place {
-        /// What was looked at.
-        path: String,
-        /// What came of it.
-        source: std::io::Error,
-    },
+/// The name of the check that a run makes: one that does not verify looks whether what was put is
+/// there, with its length.
+pub fn check_name(verifies: bool) -> &'static str {
+    if verifies { CONTENTS } else { "presence" }
 }
-
-/// The check of a run that does not verify: what was put is there, with its length.
-pub const PRESENCE: &str = "presence";
 
 /// How often the caller hears of the progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// More live objects than this do not fit into the memory of the stream.
-const LIVE_OBJECTS_MAX: u64 = 1 << 30;
-
-/// A journal takes at most this part of a store when the program's greatest live set is not known.
+/// A journal takes at most this part of a store when a limit in time makes the program's greatest
+/// live set uncertain.
 const LOOSE_JOURNAL_SHARE: u64 = 16;
 
 /// Of the space that a file system says is free, what a store on one file may take: the rest is
@@ -135,12 +82,12 @@ const LOOSE_JOURNAL_SHARE: u64 = 16;
 const USABLE_SHARE: f64 = 0.95;
 
 /// What hears of the progress, and ends the run by breaking.
-type Listener<'a> = &'a mut dyn FnMut(&Progress) -> ControlFlow<()>;
+type Listener<'a> = &'a mut dyn FnMut(Phase) -> ControlFlow<()>;
 
 /// Runs a program on a fresh store of this name, made at `place`.
 ///
-/// `progress` is called at the beginning of each [`Phase`] and about ten times a second, and ends
-/// the run by breaking.
+/// `progress` is called with the [`Phase`] at the beginning of each and about ten times a second, and
+/// ends the run by breaking.
 ///
 /// # Errors
 ///
@@ -152,7 +99,7 @@ pub fn run(
     place: &Place,
     store_name: &str,
     progress: Listener<'_>,
-) -> Result<Report, RunError> {
+) -> Result<Report, String> {
     let kind = store::kind(store_name)?;
     let plan = Plan::of(program);
     check(&plan, options, kind)?;
@@ -165,13 +112,7 @@ pub fn run(
     let store_facts = store.facts();
     let made_of_bytes = store.written_bytes();
 
-    let begun = progress(&Progress {
-        commands: 0,
-        expected: plan.commands.exact(),
-        elapsed_ns: 0,
-        phase: Phase::Running,
-    });
-    let started = SystemTime::now();
+    let begun = progress(Phase::Running);
     let clock = Clock::start();
     let mut measured = Run {
         store: store.as_ref(),
@@ -179,10 +120,9 @@ pub fn run(
         keeps_contents: kind.keeps_contents,
         classes: Stream::new(program).classes().iter().map(|size| size.label()).collect(),
         clock,
-        progress_commands: (0..threads(program)).map(|_| AtomicU64::new(0)).collect(),
         is_cancelled: AtomicBool::new(begun.is_break()),
     }
-    .carry_out(program, &plan, progress);
+    .carry_out(program, progress);
     let promised = options.sayer.as_deref().map(|sayer| (sayer, sayer.begin_sync()));
     let sync_ns = measured.sync(store.as_ref(), clock, progress);
     if let (Some((sayer, promised)), false) = (promised, measured.has_failed()) {
@@ -193,23 +133,14 @@ pub fn run(
         store.written_bytes().zip(made_of_bytes).map(|(all, made_of)| all - made_of);
     drop(store);
     let again = Again { kind, place, options: &store_options };
-    let verification = measured.sweep(&again, options, clock, progress);
-    let name = if options.verify { CONTENTS } else { PRESENCE };
-    let check = std::mem::take(&mut measured.checked).named(name);
+    let verification = measured.sweep(&again, options, progress);
     // Without verifying a program may have nothing to look at.
-    let check =
-        Some(check).filter(|check| kind.keeps_contents && (options.verify || check.tried > 0));
-
-    let mut histogram_log = Vec::new();
-    measured
-        .recording
-        .write_log(&mut histogram_log, started, measured.elapsed_ns)
-        .expect("writing into memory does not fail");
+    let check = Some(measured.check)
+        .filter(|check| kind.keeps_contents && (options.verify || check.tried > 0));
     Ok(Report {
         store: kind.name.to_owned(),
         store_options,
         store_facts,
-        program: program.to_string(),
         plan,
         fit,
         threads: threads(program),
@@ -225,9 +156,7 @@ pub fn run(
         bytes_read: measured.bytes_read,
         store_written_bytes,
         live_objects: measured.stream.live().len() as u64,
-        latencies: measured.recording.summary(),
-        series: measured.recording.series(),
-        histogram_log: String::from_utf8(histogram_log).expect("the log is plain text"),
+        recording: measured.recording,
         verification,
         check,
     })
@@ -239,21 +168,15 @@ impl Measured {
     }
 
     /// Tells that a phase begins; a caller that has enough ends the run.
-    fn enter(&mut self, phase: Phase, clock: Clock, progress: Listener<'_>) {
-        let now = Progress {
-            commands: self.commands,
-            expected: Some(self.commands),
-            elapsed_ns: clock.now_ns(),
-            phase,
-        };
-        if progress(&now).is_break() && !self.has_failed() {
+    fn enter(&mut self, phase: Phase, progress: Listener<'_>) {
+        if progress(phase).is_break() && !self.has_failed() {
             self.outcome = Outcome::Cancelled;
         }
     }
 
     /// Makes everything durable; returns how long that took.
     fn sync(&mut self, store: &dyn Store, clock: Clock, progress: Listener<'_>) -> u64 {
-        self.enter(Phase::Syncing, clock, progress);
+        self.enter(Phase::Syncing, progress);
         let start_ns = clock.now_ns();
         let synced = store.sync();
         let sync_ns = clock.now_ns().saturating_sub(start_ns);
@@ -268,21 +191,16 @@ impl Measured {
         &mut self,
         again: &Again<'_>,
         options: &Options,
-        clock: Clock,
         progress: Listener<'_>,
     ) -> Option<Verification> {
-        self.enter(Phase::Sweeping, clock, progress);
+        self.enter(Phase::Sweeping, progress);
         let mut verification = options.verify.then(|| self.verification.clone())?;
         if self.has_failed() || self.outcome == Outcome::Cancelled {
             return Some(verification);
         }
-        let expected = Some(self.stream.live().len() as u64);
-        let tick = &mut |commands| {
-            let elapsed_ns = clock.now_ns();
-            progress(&Progress { commands, expected, elapsed_ns, phase: Phase::Sweeping })
-        };
+        let tick = &mut || progress(Phase::Sweeping);
         let sweep = Sweep { stream: &self.stream, salt: options.salt };
-        match sweep.carry_out(again, &mut verification, &mut self.checked, tick) {
+        match sweep.carry_out(again, &mut verification, &mut self.check, tick) {
             Ok(ControlFlow::Continue(())) => verification.complete = true,
             Ok(ControlFlow::Break(())) => self.outcome = Outcome::Cancelled,
             Err(failure) => self.outcome = Outcome::Failed(*failure),
@@ -300,24 +218,18 @@ fn threads(program: &Program) -> u32 {
 // ---------------------------------------------------------------------------------------------
 
 /// Bytes that there are at a place.
-fn available_bytes(place: &Place) -> Result<u64, RunError> {
-    let failed = |path: &std::path::Path, source| RunError::Place {
-        path: path.display().to_string(),
-        source,
-    };
+fn available_bytes(place: &Place) -> Result<u64, String> {
+    let failed = |path: &Path, error: io::Error| format!("looking at {}: {error}", path.display());
     match place {
         Place::Open(device) => Ok(device.len()),
         Place::Device(path) => {
-            use block::BlockDevice;
-            let options =
-                block::FileDeviceOptions { read_only: true, ..block::FileDeviceOptions::default() };
-            let device =
-                block::FileDevice::open(path, &options).map_err(|error| failed(path, error))?;
+            use block::{BlockDevice, FileDevice, FileDeviceOptions};
+            let options = FileDeviceOptions { read_only: true, ..FileDeviceOptions::default() };
+            let device = FileDevice::open(path, &options).map_err(|error| failed(path, error))?;
             Ok(device.len())
         }
         Place::Directory(path) => {
-            let facts = rustix::fs::statvfs(path).map_err(|error| failed(path, error.into()))?;
-            Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
+            crate::space::free_bytes(path).map_err(|error| failed(path, error))
         }
     }
 }
@@ -329,7 +241,7 @@ fn fitted(
     options: &Options,
     place: &Place,
     kind: &'static StoreKind,
-) -> Result<(Fit, StoreOptions), RunError> {
+) -> Result<(Fit, StoreOptions), String> {
     let mut store_options = options.store.clone();
     let space = plan.demand(threads).map(|demand| (kind.space)(&store_options, &demand));
     if !kind.keeps_contents {
@@ -351,15 +263,18 @@ fn fitted(
         available = available.min(capacity);
     }
     if let Some(space) = space {
-        // A plan that is only bounded may ask for a journal larger than everything.
-        let most = if plan.exact { u64::MAX } else { available / LOOSE_JOURNAL_SHARE };
+        // A run that may end sooner may ask for a journal larger than everything.
+        let most = if plan.may_end_sooner { available / LOOSE_JOURNAL_SHARE } else { u64::MAX };
         let journal = space.journal_bytes.min(most);
         store_options.journal_bytes = store_options.journal_bytes.max(journal);
     }
     match plan.fit(space, available) {
-        Fit::TooLarge { needed_bytes, available_bytes } => {
-            Err(RunError::TooLarge { store: kind.name, needed_bytes, available_bytes })
-        }
+        Fit::TooLarge { needed_bytes, available_bytes } => Err(format!(
+            "the program does not fit: it keeps {needed_bytes} bytes of objects at once, and \
+                 the store `{}` has {available_bytes} bytes; scale the program down or use a \
+                 larger device",
+            kind.name
+        )),
         fit => Ok((fit, store_options)),
     }
 }
@@ -371,19 +286,19 @@ fn make_durable(
     kind: &StoreKind,
     place: &Place,
     whole_sync: &WholeSync,
-) -> Result<(), RunError> {
+) -> Result<(), String> {
     store.sync()?;
     match place {
         Place::Directory(directory) if kind.keeps_contents => whole_sync
             .run(directory)
-            .map_err(|source| RunError::Place { path: directory.display().to_string(), source }),
+            .map_err(|error| format!("syncing {}: {error}", directory.display())),
         _ => Ok(()),
     }
 }
 
 /// Refuses what cannot work, before anything is touched.
-fn check(plan: &Plan, options: &Options, kind: &'static StoreKind) -> Result<(), RunError> {
-    let refuse = |message: String| Err(RunError::Refused(message));
+fn check(plan: &Plan, options: &Options, kind: &'static StoreKind) -> Result<(), String> {
+    let refuse = Err::<(), String>;
     if plan.largest_object_bytes > kind.object_bytes_max {
         return refuse(format!(
             "the store `{}` takes objects of at most {} bytes; the program has some of up to {}",
@@ -397,12 +312,6 @@ fn check(plan: &Plan, options: &Options, kind: &'static StoreKind) -> Result<(),
         return refuse(format!(
             "the store `{}` keeps nothing, so nothing can be verified on it",
             kind.name
-        ));
-    }
-    if plan.peak_live_objects.low > LIVE_OBJECTS_MAX {
-        return refuse(format!(
-            "the program keeps {} objects at once; at most 2^30 can be remembered",
-            plan.peak_live_objects.low
         ));
     }
     Ok(())
@@ -420,8 +329,6 @@ struct Run<'a> {
     /// Names of the sizes, for the kinds of commands.
     classes: Vec<String>,
     clock: Clock,
-    /// Commands that each thread has carried out.
-    progress_commands: Vec<AtomicU64>,
     /// Whether the caller has ended the run.
     is_cancelled: AtomicBool,
 }
@@ -436,44 +343,41 @@ struct Measured {
     bytes_written: u64,
     bytes_read: u64,
     verification: Verification,
-    checked: Checked,
+    check: Check,
 }
 
 impl Run<'_> {
-    fn carry_out(&self, program: &Program, plan: &Plan, progress: Listener<'_>) -> Measured {
+    fn carry_out(&self, program: &Program, progress: Listener<'_>) -> Measured {
         let settings = &program.settings;
         let (rate, limit_ns) = (settings.rate, settings.duration_ns);
         let feed =
             Feed::new(Stream::new(program), rate, settings.seed, limit_ns, &self.is_cancelled);
-        let tick = &mut |commands| {
-            let now = Progress {
-                commands,
-                expected: plan.commands.exact(),
-                elapsed_ns: self.clock.now_ns(),
-                phase: Phase::Running,
-            };
-            if progress(&now).is_break() {
+        let shared = SharedFeed::new(feed);
+        let worked = self.work(&shared, threads(program), &mut || {
+            if progress(Phase::Running).is_break() {
                 self.is_cancelled.store(true, Ordering::Relaxed);
             }
-        };
-        let shared = SharedFeed::new(feed);
-        let worked = self.work(&shared, tick);
-        merged(worked, shared.into_feed())
+        });
+        let sum = Worked::nothing(check_name(self.options.verify));
+        merged(sum, worked, shared.into_feed())
     }
 
-    /// Has the threads carry out what comes from the feed, while the caller hears how many commands
-    /// they have done.
-    fn work(&self, feed: &SharedFeed<'_>, tick: &mut dyn FnMut(u64)) -> Vec<Worked> {
+    /// Has the threads carry out what comes from the feed, while `tick` is called.
+    fn work(&self, feed: &SharedFeed<'_>, threads: u32, tick: &mut dyn FnMut()) -> Vec<Worked> {
         let (finished, results) = mpsc::channel();
         std::thread::scope(|scope| {
-            for done in &self.progress_commands {
+            for _ in 0..threads {
                 let finished = finished.clone();
                 scope.spawn(move || {
                     let worked = match self.store.session() {
-                        Ok(session) => Worker::new(self, session, done).work(feed),
-                        Err(error) => {
-                            Worked::nothing(failure("opening a session of the store", error))
-                        }
+                        Ok(session) => Worker::new(self, session).work(feed),
+                        Err(error) => Worked {
+                            failure: Some(Box::new(failure(
+                                "opening a session of the store",
+                                error,
+                            ))),
+                            ..Worked::nothing(check_name(self.options.verify))
+                        },
                     };
                     if worked.failure.is_some() {
                         feed.abandon();
@@ -488,10 +392,7 @@ impl Run<'_> {
                 match results.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(result) => worked.push(result),
                     Err(RecvTimeoutError::Disconnected) => return worked,
-                    Err(RecvTimeoutError::Timeout) => {
-                        let counts = self.progress_commands.iter();
-                        tick(counts.map(|count| count.load(Ordering::Relaxed)).sum());
-                    }
+                    Err(RecvTimeoutError::Timeout) => tick(),
                 }
             }
         })
@@ -499,13 +400,12 @@ impl Run<'_> {
 }
 
 /// Adds up what the threads did.
-fn merged(worked: Vec<Worked>, feed: Feed<'_>) -> Measured {
+fn merged(mut sum: Worked, worked: Vec<Worked>, feed: Feed<'_>) -> Measured {
     let mut outcome = match feed.stop() {
         Some(Stop::TimeLimit) => Outcome::TimeLimit,
         Some(Stop::Cancelled) => Outcome::Cancelled,
         Some(Stop::End) | None => Outcome::Completed,
     };
-    let mut sum = Worked::default();
     let mut recordings = Vec::new();
     for thread in worked {
         if let (Some(failure), false) = (thread.failure, matches!(outcome, Outcome::Failed(_))) {
@@ -519,7 +419,7 @@ fn merged(worked: Vec<Worked>, feed: Feed<'_>) -> Measured {
         sum.verification.gets += thread.verification.gets;
         sum.verification.deletes += thread.verification.deletes;
         sum.verification.bytes += thread.verification.bytes;
-        sum.checked.merge(thread.checked);
+        sum.check.add(thread.check);
     }
     Measured {
         recording: Recording::merged(recordings),
@@ -530,7 +430,7 @@ fn merged(worked: Vec<Worked>, feed: Feed<'_>) -> Measured {
         bytes_written: sum.bytes_written,
         bytes_read: sum.bytes_read,
         verification: sum.verification,
-        checked: sum.checked,
+        check: sum.check,
     }
 }
 

@@ -84,8 +84,8 @@ mod tests {
         };
         let options = Options { store, ..Options::default() };
         let (mut making, mut load) = (None, None);
-        let report = run(&program, &options, place, "cannyls", &mut |progress| {
-            match progress.phase {
+        let report = run(&program, &options, place, "cannyls", &mut |phase| {
+            match phase {
                 Phase::Running if making.is_none() => making = Some(device.take_counts()),
                 Phase::Sweeping => load = Some(device.take_counts()),
                 _ => {}

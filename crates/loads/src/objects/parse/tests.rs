@@ -268,7 +268,7 @@ fn scaling_keeps_the_product_of_nested_counts() {
     .program;
     assert_eq!(scaled, expected);
     assert_eq!(program.scaled(1.0), program);
-    assert_eq!(read("Command { 5.times { Get; }; }").program.scaled(3.0).statements(), Some(15));
+    assert_eq!(read("Command { 5.times { Get; }; }").program.scaled(3.0).statements(), 15);
 }
 
 // ----- the reference -----------------------------------------------------------------------

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use vocabulary::check::Check;
+
 use super::worker::{Wrong, compare};
 use super::{PROGRESS_INTERVAL, failure};
 use crate::objects::contents::Identity;
-use crate::objects::report::{Checked, Failure, Verification};
+use crate::objects::report::{Failure, Verification};
 use crate::objects::store::{Place, Store, StoreError, StoreKind, StoreOptions};
 use crate::objects::stream::Stream;
 
@@ -24,20 +26,18 @@ pub(super) struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Compares; `tick` hears ten times a second how many objects were, and ends it by breaking.
+    /// Compares; `tick` is called ten times a second, and ends it by breaking.
     pub(super) fn carry_out(
         &self,
         again: &Again<'_>,
         verification: &mut Verification,
-        checked: &mut Checked,
-        tick: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        check: &mut Check,
+        tick: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Box<Failure>> {
         const DURING: &str = "the sweep at the end";
         let failed = |error| Box::new(failure(DURING, error));
-        // What was found before the sweep came first.
-        let mut count = |wrong: Wrong| {
-            checked.count(u64::MAX, wrong.map_err(|wrong| format!("{DURING}: {wrong}")));
-        };
+        let mut count =
+            |wrong: Wrong| check.count(wrong.err().map(|wrong| format!("{DURING}: {wrong}")));
         let live = || self.stream.live().iter();
         let store = match (again.kind.open)(again.place, again.options) {
             // A store that cannot be opened again has lost all that it had.
@@ -63,7 +63,7 @@ impl Sweep<'_> {
             verification.bytes += size;
             if told.elapsed() > PROGRESS_INTERVAL {
                 told = std::time::Instant::now();
-                if tick(verification.swept_objects).is_break() {
+                if tick().is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }

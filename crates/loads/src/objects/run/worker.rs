@@ -2,18 +2,17 @@
 //!
 //! Must not know: how many threads there are, the plan.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use vocabulary::check::Check;
 
-use super::{Run, failure};
+use super::{INTERVAL, Run, check_name, failure};
 use crate::latency::{KindId, Recorder, Recording};
 use crate::objects::contents::Identity;
 use crate::objects::feed::{SharedFeed, Task};
-use crate::objects::report::{Checked, Failure, Verification};
+use crate::objects::report::{Failure, Verification};
 use crate::objects::store::{Session, StoreError};
 use crate::objects::stream::{Command, Verb};
 
 /// What came of one thread.
-#[derive(Default)]
 pub(super) struct Worked {
     pub recording: Option<Recording>,
     pub failure: Option<Box<Failure>>,
@@ -22,12 +21,22 @@ pub(super) struct Worked {
     pub bytes_written: u64,
     pub bytes_read: u64,
     pub verification: Verification,
-    pub checked: Checked,
+    pub check: Check,
 }
 
 impl Worked {
-    pub(super) fn nothing(failure: Failure) -> Worked {
-        Worked { failure: Some(Box::new(failure)), ..Worked::default() }
+    /// Nothing yet, of a run whose check has this name.
+    pub(super) fn nothing(check_name: &str) -> Worked {
+        Worked {
+            recording: None,
+            failure: None,
+            commands: 0,
+            ended_ns: 0,
+            bytes_written: 0,
+            bytes_read: 0,
+            verification: Verification::default(),
+            check: Check::new(check_name),
+        }
     }
 }
 
@@ -35,7 +44,6 @@ impl Worked {
 pub(super) struct Worker<'a> {
     run: &'a Run<'a>,
     session: Box<dyn Session + 'a>,
-    done: &'a AtomicU64,
     recorder: Recorder,
     /// For each size, the kind of each verb, once it was recorded.
     kinds: Vec<[Option<KindId>; VERBS]>,
@@ -46,18 +54,13 @@ pub(super) struct Worker<'a> {
 const VERBS: usize = Verb::Sync as usize + 1;
 
 impl<'a> Worker<'a> {
-    pub(super) fn new(
-        run: &'a Run<'a>,
-        session: Box<dyn Session + 'a>,
-        done: &'a AtomicU64,
-    ) -> Worker<'a> {
+    pub(super) fn new(run: &'a Run<'a>, session: Box<dyn Session + 'a>) -> Worker<'a> {
         Worker {
             run,
             session,
-            done,
-            recorder: Recorder::with_intervals(run.options.interval),
+            recorder: Recorder::with_intervals(INTERVAL),
             kinds: vec![[None; VERBS]; run.classes.len().max(1)],
-            sum: Worked::default(),
+            sum: Worked::nothing(check_name(run.options.verify)),
         }
     }
 
@@ -79,7 +82,6 @@ impl<'a> Worker<'a> {
                 }
             }
             self.sum.commands += 1;
-            self.done.store(self.sum.commands, Ordering::Relaxed);
             before = Some(task);
         }
         self.sum.ended_ns = now_ns;
@@ -135,7 +137,7 @@ impl<'a> Worker<'a> {
                 if self.run.keeps_contents {
                     let whole = self.run.options.verify;
                     let wrong = compare(&identity, command.size, found, whole).map_err(failed)?;
-                    self.sum.checked.count(ended_ns, of(command, wrong));
+                    self.sum.check.count(of(command, wrong).err());
                 } else {
                     found.map_err(failed)?;
                 }
@@ -160,7 +162,7 @@ impl<'a> Worker<'a> {
                     if !existed {
                         wrong = wrong.and(Err("there was no such object".into()));
                     }
-                    self.sum.checked.count(ended_ns, of(command, wrong));
+                    self.sum.check.count(of(command, wrong).err());
                 }
             }
             Verb::DeleteRange => {
@@ -175,7 +177,7 @@ impl<'a> Worker<'a> {
                             Err(format!("{deleted} objects were deleted instead of {expected}"))
                         }
                     };
-                    self.sum.checked.count(ended_ns, of(command, wrong));
+                    self.sum.check.count(of(command, wrong).err());
                 }
             }
             Verb::Sync => {

@@ -21,7 +21,6 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::cannyls::ErrorKind;
@@ -29,14 +28,12 @@ use ::cannyls::block::BlockSize;
 use ::cannyls::lump::{LumpData, LumpId};
 use ::cannyls::nvm::NonVolatileMemory;
 use ::cannyls::storage::{Storage, StorageBuilder};
-use block::{BlockDevice, DirectAccess, FileDevice, FileDeviceOptions};
+use block::{BlockDevice, CountingDevice, DirectAccess, FileDevice, FileDeviceOptions};
 
 use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOptions};
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "cannyls",
-    about: "CannyLS on one file or device",
-    takes_directory: true,
     takes_device: true,
     keeps_contents: true,
     object_bytes_max: LumpData::MAX_SIZE as u64,
@@ -147,9 +144,14 @@ fn failure(error: ::cannyls::Error) -> StoreError {
     }
 }
 
-/// What the store lies on.
+/// What the store lies on, with a count of what the store does to it. A file system that works in the
+/// store's process (minfs) writes its own records besides, which the kernel cannot tell from the
+/// store's.
+type Counting = CountingDevice<Arc<dyn BlockDevice>>;
+
+/// The device, with what the store tells of it.
 struct Device {
-    memory: Arc<Counted>,
+    memory: Arc<Counting>,
     path: Option<PathBuf>,
     direct: Option<bool>,
 }
@@ -189,7 +191,7 @@ impl Device {
     }
 
     fn new(below: Arc<dyn BlockDevice>, path: Option<PathBuf>, direct: Option<bool>) -> Device {
-        let memory = Arc::new(Counted { below, written_bytes: AtomicU64::new(0) });
+        let memory = Arc::new(CountingDevice::new(below));
         Device { memory, path, direct }
     }
 
@@ -204,46 +206,6 @@ impl Device {
                 options.block_size_bytes
             )))
         }
-    }
-}
-
-/// What the store lies on, with a count of the bytes that the store writes to it. A file system
-/// that works in the store's process (minfs) writes its own records besides, which the kernel
-/// cannot tell from the store's.
-struct Counted {
-    below: Arc<dyn BlockDevice>,
-    written_bytes: AtomicU64,
-}
-
-impl BlockDevice for Counted {
-    fn len(&self) -> u64 {
-        self.below.len()
-    }
-
-    fn block_size(&self) -> u32 {
-        self.below.block_size()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.below.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        self.below.write_at(buffer, offset)?;
-        self.written_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.below.flush()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.below.discard(offset, length)
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.below.is_read_only()
     }
 }
 
@@ -301,7 +263,7 @@ impl BlockDevice for FinerFile {
 
 struct Cannyls {
     storage: Mutex<Storage<Memory>>,
-    memory: Arc<Counted>,
+    memory: Arc<Counting>,
     facts: BTreeMap<String, String>,
 }
 
@@ -358,7 +320,7 @@ impl Store for Cannyls {
     }
 
     fn written_bytes(&self) -> Option<u64> {
-        Some(self.memory.written_bytes.load(Ordering::Relaxed))
+        Some(self.memory.counts().written_bytes)
     }
 
     fn facts(&self) -> BTreeMap<String, String> {
@@ -412,7 +374,7 @@ impl Session for CannylsSession<'_> {
 
 /// A range of a device with a cursor, as CannyLS wants its memory.
 struct Memory {
-    device: Arc<Counted>,
+    device: Arc<Counting>,
     block_size: BlockSize,
     start: u64,
     length: u64,

@@ -20,8 +20,6 @@ use crate::durable::WholeSync;
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "files",
-    about: "one file an object, in 256 directories",
-    takes_directory: true,
     takes_device: false,
     keeps_contents: true,
     object_bytes_max: i64::MAX as u64,

@@ -17,8 +17,6 @@ use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOp
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "lump",
-    about: "lump on one file or device",
-    takes_directory: true,
     takes_device: true,
     keeps_contents: true,
     object_bytes_max: ::lump::layout::VALUE_BYTES_MAX,

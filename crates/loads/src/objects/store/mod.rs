@@ -125,10 +125,6 @@ pub type Maker = fn(&Place, &StoreOptions) -> Result<Box<dyn Store>, StoreError>
 pub struct StoreKind {
     /// What it is called.
     pub name: &'static str,
-    /// What it is, in a line.
-    pub about: &'static str,
-    /// Whether it can be made in a directory.
-    pub takes_directory: bool,
     /// Whether it can be made on a device.
     pub takes_device: bool,
     /// Whether it gives back what was put; one that does not cannot be verified.
@@ -201,6 +197,12 @@ pub enum StoreError {
     /// The store itself failed.
     #[error("the store failed: {0}")]
     Failed(String),
+}
+
+impl From<StoreError> for String {
+    fn from(error: StoreError) -> String {
+        error.to_string()
+    }
 }
 
 impl StoreError {

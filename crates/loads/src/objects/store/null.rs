@@ -7,8 +7,6 @@ use super::{Demand, Place, Session, Space, Store, StoreError, StoreKind, StoreOp
 
 pub(super) const KIND: StoreKind = StoreKind {
     name: "null",
-    about: "keeps nothing; measures the laboratory itself",
-    takes_directory: true,
     takes_device: true,
     keeps_contents: false,
     object_bytes_max: u64::MAX,
