@@ -8,7 +8,7 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -175,10 +175,8 @@ impl<'a> ProcessExecutor<'a> {
             scratch: None,
             running: None,
             state: State::Ended,
-            phase: Phase::Mkfs,
-            record: None,
+            heard: Heard::new(),
             problem: None,
-            reason: String::new(),
             stop_asked: None,
             spec,
         };
@@ -213,7 +211,7 @@ impl<'a> ProcessExecutor<'a> {
         }
         match spawn() {
             Ok(mut child) => {
-                read_lines(&mut child, number, lines);
+                read_lines(child.stdout.take().expect("the output is a pipe"), number, lines);
                 // The pipe stays open until the trial has ended: its end tells the trial that the
                 // runner is gone.
                 let input = child.stdin.take().expect("the input is a pipe");
@@ -231,7 +229,8 @@ impl<'a> ProcessExecutor<'a> {
 
     /// The record of a trial that has ended, however it did, with everything given back.
     fn record_of(&mut self, talk: Talk<'a>, is_stopped: bool) -> Record {
-        let Talk { spec, scratch, running, phase, record, problem, reason, .. } = talk;
+        let Talk { spec, scratch, running, heard, problem, .. } = talk;
+        let Heard { phase, record, reason } = heard;
         let status = running.map(|(mut child, input)| {
             let status = child.wait();
             drop(input);
@@ -265,7 +264,7 @@ impl<'a> ProcessExecutor<'a> {
 }
 
 /// How often the runner looks whether it is asked to stop.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How far a trial is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -294,12 +293,9 @@ struct Talk<'a> {
     scratch: Option<Scratch<'a>>,
     running: Option<(Child, ChildStdin)>,
     state: State,
-    phase: Phase,
-    record: Option<Record>,
+    heard: Heard,
     /// Why it could not even be told what to do.
     problem: Option<String>,
-    /// What it said of its own end.
-    reason: String,
     stop_asked: Option<Instant>,
 }
 
@@ -321,28 +317,13 @@ impl Talk<'_> {
 
     /// Takes in a line; gives the slice when it was of one.
     fn hear(&mut self, line: &str, on_event: &mut dyn FnMut(&Event)) -> Option<Slice> {
-        let event = match serde_json::from_str(line) {
-            Ok(Event::Record { record }) => {
-                self.record = Some(*record);
-                return None;
-            }
-            Ok(Event::Error { message }) => {
-                self.reason = format!(": {message}");
-                return None;
-            }
-            Ok(event) => event,
-            Err(error) => Event::Status {
-                text: format!("the trial said something unexpected ({error}): {line}"),
-            },
-        };
+        let event = self.heard.hear(line)?;
         match &event {
-            Event::Phase { phase } => {
-                self.phase = *phase;
-                match phase {
-                    Phase::Settle if self.state == State::Beginning => self.state = State::Settling,
-                    Phase::Check if self.state == State::Ending => self.state = State::Checking,
-                    _ => {}
-                }
+            Event::Phase { phase: Phase::Settle } if self.state == State::Beginning => {
+                self.state = State::Settling;
+            }
+            Event::Phase { phase: Phase::Check } if self.state == State::Ending => {
+                self.state = State::Checking;
             }
             Event::Ready | Event::Slice { .. } => self.state = State::Ready,
             _ => {}
@@ -403,9 +384,44 @@ fn spawn() -> io::Result<Child> {
         .spawn()
 }
 
+/// What a trial has said of itself so far, wherever it runs.
+pub struct Heard {
+    /// The phase that it is in; at first the one that all begin with.
+    pub phase: Phase,
+    /// Its record, which is the last that it says.
+    pub record: Option<Record>,
+    /// What it said of its own end, after a colon.
+    pub reason: String,
+}
+
+impl Heard {
+    /// Nothing yet.
+    pub fn new() -> Heard {
+        Heard { phase: Phase::Mkfs, record: None, reason: String::new() }
+    }
+
+    /// Takes a line in; gives what is left for others to see.
+    pub fn hear(&mut self, line: &str) -> Option<Event> {
+        match serde_json::from_str(line) {
+            Ok(Event::Record { record }) => self.record = Some(*record),
+            Ok(Event::Error { message }) => self.reason = format!(": {message}"),
+            Ok(event) => {
+                if let Event::Phase { phase } = &event {
+                    self.phase = *phase;
+                }
+                return Some(event);
+            }
+            Err(error) => {
+                let text = format!("the trial said something unexpected ({error}): {line}");
+                return Some(Event::Status { text });
+            }
+        }
+        None
+    }
+}
+
 /// Reads what a trial says, line by line; its end is no line.
-fn read_lines(child: &mut Child, number: usize, lines: &Sender<(usize, Option<String>)>) {
-    let output = child.stdout.take().expect("the output is a pipe");
+pub fn read_lines(output: ChildStdout, number: usize, lines: &Sender<(usize, Option<String>)>) {
     let lines = lines.clone();
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {

@@ -4,17 +4,17 @@
 //! Invariants: one guest at a time; the runner has claimed what the guest's disk stands on; whatever
 //! becomes of the guest, a record is yielded, and nothing of the guest is left.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::ChildStdout;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::io::Write;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use guest::{Disk, End, Guest, Image};
 use lab::event::Event;
-use lab::record::{GuestFacts, Outcome, Phase, Record};
+use lab::record::{GuestFacts, Outcome, Record};
 use lab::spec::TrialSpec;
 use trial::device::{Prepared, in_guest};
 
+use crate::executor::{Heard, LOOK_INTERVAL, read_lines};
 use crate::guests::Guests;
 use crate::runner::{Executor, Schedule};
 
@@ -33,8 +33,8 @@ impl Executor for GuestExecutor<'_> {
         let started = Instant::now();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let host_load = host_load();
-        let mut talk =
-            Talk { phase: Phase::Mkfs, record: None, reason: String::new(), timed_out: None };
+        let mut heard = Heard::new();
+        let mut timed_out = None;
         let place = spec.contender.place.guest().expect("it lives in a guest");
         let image = self.guests.image(place);
         let begun = self.device.claim_again().map_err(|error| error.to_string());
@@ -46,12 +46,14 @@ impl Executor for GuestExecutor<'_> {
             Ok(mut guest) => {
                 on_event(&Event::Status { text: format!("booting {place}") });
                 if guest.wait_ready(self.stopped) {
-                    self.converse(&mut guest, spec, &mut talk, on_event);
+                    timed_out = self.converse(&mut guest, spec, &mut heard, on_event);
                 }
-                let is_done =
-                    talk.record.as_ref().is_some_and(|record| record.outcome == Outcome::Completed);
+                let is_done = heard
+                    .record
+                    .as_ref()
+                    .is_some_and(|record| record.outcome == Outcome::Completed);
                 let ended = guest.end(!is_done);
-                failure = format!("the guest ended: {}{}", ended.end, talk.reason);
+                failure = format!("the guest ended: {}{}", ended.end, heard.reason);
                 facts = Some(GuestFacts {
                     kernel: image.lock().kernel.release.clone(),
                     image: image.lock().id.clone(),
@@ -67,11 +69,11 @@ impl Executor for GuestExecutor<'_> {
                 });
             }
         }
-        let mut record = talk.record.unwrap_or_else(|| {
+        let mut record = heard.record.unwrap_or_else(|| {
             let mut record = Record::begun(spec, unix.as_nanos() as u64);
             record.elapsed_ns = started.elapsed().as_nanos() as u64;
-            let phase = talk.phase;
-            record.outcome = match ((self.stopped)(), talk.timed_out) {
+            let phase = heard.phase;
+            record.outcome = match ((self.stopped)(), timed_out) {
                 (true, _) => Outcome::Interrupted { phase },
                 (false, Some(limit_ns)) => Outcome::TimedOut { phase, limit_ns },
                 (false, None) => Outcome::Failed {
@@ -101,16 +103,6 @@ impl Executor for GuestExecutor<'_> {
     }
 }
 
-/// What a guest has said so far.
-struct Talk {
-    phase: Phase,
-    record: Option<Record>,
-    /// What the trial said of its own end.
-    reason: String,
-    /// The bound that came first, in ns.
-    timed_out: Option<u64>,
-}
-
 impl<'a> GuestExecutor<'a> {
     /// An executor for contenders of which each lives in one of these guests.
     pub fn new(
@@ -135,13 +127,15 @@ impl<'a> GuestExecutor<'a> {
         image.boot(&self.guests.machine, Some(&disk), &words).map_err(|error| error.to_string())
     }
 
+    /// Hears the trial until its record is there or the guest is gone. Gives the bound in ns, where that
+    /// came first.
     fn converse(
         &self,
         guest: &mut Guest,
         spec: &TrialSpec,
-        talk: &mut Talk,
+        heard: &mut Heard,
         on_event: &mut dyn FnMut(&Event),
-    ) {
+    ) -> Option<u64> {
         let spec = TrialSpec {
             device: Some(in_guest(guest::inside::DISK.as_ref())),
             scratch: guest::inside::SCRATCH.into(),
@@ -149,53 +143,36 @@ impl<'a> GuestExecutor<'a> {
         };
         let until = spec.timeout_ns.map(|ns| Instant::now() + Duration::from_nanos(ns) + GRACE);
         let (mut input, output) = guest.take_pipes();
-        let lines = read_lines(output);
+        let (sender, lines) = channel();
+        read_lines(output, 0, &sender);
         let text = serde_json::to_string(&spec).expect("a spec has a JSON form");
         // A guest that takes nothing any more says so by its end.
         let _ = writeln!(input, "{text}").and_then(|()| input.flush());
         loop {
-            match lines.recv_timeout(Duration::from_millis(50)) {
-                Ok(line) => match serde_json::from_str(&line) {
-                    Ok(Event::Record { record }) => {
-                        talk.record = Some(*record);
-                        return;
-                    }
-                    Ok(Event::Error { message }) => talk.reason = format!(": {message}"),
-                    Ok(event) => {
-                        if let Event::Phase { phase } = &event {
-                            talk.phase = *phase;
-                        }
+            match lines.recv_timeout(LOOK_INTERVAL) {
+                Ok((_, Some(line))) => {
+                    if let Some(event) = heard.hear(&line) {
                         on_event(&event);
                     }
-                    Err(error) => on_event(&Event::Status {
-                        text: format!("the guest said something unexpected ({error}): {line}"),
-                    }),
-                },
+                    if heard.record.is_some() {
+                        return None;
+                    }
+                }
+                Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
             }
-            talk.timed_out =
+            let timed_out =
                 spec.timeout_ns.filter(|_| until.is_some_and(|until| Instant::now() >= until));
-            if guest.is_silent() || talk.timed_out.is_some() {
-                return guest.kill_silent();
+            if guest.is_silent() || timed_out.is_some() {
+                guest.kill_silent();
+                return timed_out;
             }
             if (self.stopped)() {
-                return guest.kill();
+                guest.kill();
+                return None;
             }
         }
     }
-}
-
-fn read_lines(output: ChildStdout) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 /// The load of this machine over the last minute.

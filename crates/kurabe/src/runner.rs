@@ -72,7 +72,8 @@ impl Position<'_> {
     /// the budget.
     pub fn time_left(&self) -> Option<(Duration, Duration)> {
         let left = |trials: usize| {
-            let left = self.trial_time? * trials.saturating_sub(self.trials_done) as u32;
+            let open = u32::try_from(trials.saturating_sub(self.trials_done)).unwrap_or(u32::MAX);
+            let left = self.trial_time?.saturating_mul(open);
             Some(self.budget_left.map_or(left, |budget| left.min(budget)))
         };
         Some((left(self.trials_expected)?, left(self.trials_max)?))
@@ -124,6 +125,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<End, ResultError> {
     let mut end = End::Complete;
+    let mut is_first = true;
     for block in &plan.blocks {
         let step = step_of(plan, records, block);
         let mut tried = false;
@@ -236,6 +238,13 @@ pub fn run(
             let analysis = analyse(plan, records, surroundings.memory_bytes);
             writer.write_json(COMPARISONS_FILE, &analysis.rows())?;
             observer.block_ended(records, &analysis);
+            let spent = (surroundings.elapsed)();
+            if let Some(words) =
+                is_first.then(|| short_budget(plan, records, block, spent)).flatten()
+            {
+                observer.note(&words);
+            }
+            is_first = false;
         }
     }
     Ok(end)
@@ -488,14 +497,44 @@ fn trials_expected(plan: &Plan, current: &PlannedBlock) -> usize {
         .sum()
 }
 
+/// Estimates that exceed what the budget leaves by less than this are taken for chance.
+const SHORT_BUDGET_MIN: f64 = 1.25;
+
+/// What the user must know once a session's first block told how long one takes: that the budget ends
+/// before the least number of blocks.
+fn short_budget(
+    plan: &Plan,
+    records: &[Record],
+    current: &PlannedBlock,
+    spent: Duration,
+) -> Option<String> {
+    let left = Duration::from_nanos(plan.study.budget_ns?).saturating_sub(spent).as_secs_f64();
+    let blocks_min = plan.study.blocks_min;
+    let is_due = |block: &&PlannedBlock| {
+        let is_later = current.warmup || block.block > current.block;
+        !block.warmup && block.block < blocks_min && is_later
+    };
+    let due = plan.blocks.iter().filter(is_due).count() as u32;
+    let trial_time = trial_time(plan, records)?.as_secs_f64();
+    let block_time = trial_time * current.trials.len() as f64;
+    let needed = block_time * f64::from(due);
+    (needed > left * SHORT_BUDGET_MIN).then(|| {
+        let fits = blocks_min - due + (left / block_time) as u32;
+        let enough = (spent.as_secs_f64() + needed * SHORT_BUDGET_MIN).ceil();
+        format!(
+            "warning: the budget leaves time for about {fits} of at least {blocks_min} blocks; raise --budget to {enough}s, or lower --min-runs"
+        )
+    })
+}
+
 /// Mean time of the trials so far, once there are as many as a block has.
 fn trial_time(plan: &Plan, records: &[Record]) -> Option<Duration> {
     let per_block = plan.study.workloads.len() * plan.study.contenders.len();
     if records.len() < per_block {
         return None;
     }
-    let total_ns: u64 = records.iter().map(Record::own_elapsed_ns).sum();
-    Some(Duration::from_nanos(total_ns / records.len() as u64))
+    let total_ns: u128 = records.iter().map(|record| u128::from(record.own_elapsed_ns())).sum();
+    Some(Duration::from_nanos((total_ns / records.len() as u128) as u64))
 }
 
 #[cfg(test)]

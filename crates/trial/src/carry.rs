@@ -626,14 +626,18 @@ fn space(directory: &Path) -> Option<Space> {
     })
 }
 
-/// The line of the mount table under which `directory` lies.
+/// The mount on which `directory` lies, in the form of a line of `/proc/self/mounts`.
 fn mounted_as(directory: &Path) -> Option<String> {
-    let table = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    let holds = |line: &&str| {
-        let point = line.split(' ').nth(1).unwrap_or_default().replace("\\040", " ");
-        directory.starts_with(&point)
-    };
-    let depth = |line: &&str| line.split(' ').nth(1).map_or(0, str::len);
-    // Of mounts on one point the last is the one in force.
-    table.lines().filter(holds).max_by_key(depth).map(str::to_string)
+    let mounts = trust::mounts::mounts().ok()?;
+    let mount = trust::mounts::mount_of(&mounts, directory)?;
+    let word = |path: &Path| path.display().to_string().replace(' ', "\\040");
+    let mut options: Vec<&str> = Vec::new();
+    // Some are of the mount and of the file system.
+    for option in mount.options.split(',') {
+        if !options.contains(&option) {
+            options.push(option);
+        }
+    }
+    let (source, point) = (word(&mount.source), word(&mount.point));
+    Some(format!("{source} {point} {} {} 0 0", mount.file_system, options.join(",")))
 }

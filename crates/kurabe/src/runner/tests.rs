@@ -391,6 +391,27 @@ fn a_trial_that_cannot_fit_in_the_budget_is_not_begun() {
 }
 
 #[test]
+fn a_budget_that_is_too_short_is_told_after_the_first_block() {
+    let told = |budget: &str| {
+        let mut text = study(&["ext4", "xfs"], &["true"]);
+        (text.budget, text.min_runs) = (Some(budget.into()), Some(5));
+        let mock = Mock::new(plan(&text, 1), |_| takes(SECOND * 10));
+        mock.sit();
+        let seen = mock.seen.borrow();
+        let block = seen.iter().position(|seen| seen == "block").unwrap();
+        let notes = || seen.iter().filter(|seen| seen.starts_with("note"));
+        assert!(notes().count() == 0 || seen[block + 1].starts_with("note"), "{seen:?}");
+        notes().cloned().collect::<Vec<String>>()
+    };
+    let words = "note warning: the budget leaves time for about 3 of at least 5 blocks; \
+        raise --budget to 120s, or lower --min-runs";
+    assert_eq!(told("70s"), [words]);
+    // Within a quarter, an estimate by one block is none.
+    assert_eq!(told("90s"), [""; 0]);
+    assert_eq!(told("300s"), [""; 0]);
+}
+
+#[test]
 fn a_bound_on_the_trial_that_comes_first_is_a_failure() {
     let mut text = study(&["ext4", "xfs"], &["true"]);
     (text.budget, text.timeout, text.runs) = (Some("100s".into()), Some("3s".into()), Some(1));
