@@ -2,7 +2,7 @@
 //! named.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crash::SECTOR_BYTES;
 
@@ -15,7 +15,8 @@ struct Piece {
     physical: u64,
     length: u64,
     logical: u64,
-    file: PathBuf,
+    /// What it is of: a path, or `the directory PATH`.
+    owner: String,
 }
 
 /// The pieces of all files.
@@ -29,9 +30,21 @@ impl Places {
     /// addresses of its own, has none.
     pub fn of(directory: &Path) -> Places {
         let mut pieces = Vec::new();
+        let mut add = |path: &Path, prefix: &str| {
+            let Ok(found) = File::open(path).and_then(|file| extents(&file)) else { return };
+            let below = path.strip_prefix(directory).unwrap_or(path);
+            let owner = format!("{prefix}{}", below.display());
+            pieces.extend(found.into_iter().map(|extent| Piece {
+                physical: extent.physical,
+                length: extent.length,
+                logical: extent.logical,
+                owner: owner.clone(),
+            }));
+        };
         let mut open = vec![directory.to_path_buf()];
         let mut files = 0;
         while let Some(next) = open.pop() {
+            add(&next, "the directory /");
             for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
                 let Ok(kind) = entry.file_type() else { continue };
                 if kind.is_dir() {
@@ -41,17 +54,7 @@ impl Places {
                 if !kind.is_file() || files > FILES_MAX {
                     continue;
                 }
-                let Ok(found) = File::open(entry.path()).and_then(|file| extents(&file)) else {
-                    continue;
-                };
-                let path = entry.path();
-                let file = path.strip_prefix(directory).unwrap_or(&path).to_path_buf();
-                pieces.extend(found.into_iter().map(|extent| Piece {
-                    physical: extent.physical,
-                    length: extent.length,
-                    logical: extent.logical,
-                    file: file.clone(),
-                }));
+                add(&entry.path(), "");
             }
         }
         pieces.sort_by_key(|piece| piece.physical);
@@ -66,12 +69,39 @@ impl Places {
         match piece.filter(|piece| start < piece.physical + piece.length) {
             Some(piece) => {
                 let from = piece.logical + start - piece.physical;
-                format!("bytes {from} to {} of {}", from + end - start, piece.file.display())
+                format!("bytes {from} to {} of {}", from + end - start, piece.owner)
             }
             None => format!(
                 "{} bytes of the file system's own, at byte {start} of the device",
                 end - start
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_directories_have_their_names() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let below = home.path().join("below");
+        fs::create_dir(&below).unwrap();
+        fs::write(below.join("file"), vec![7; 9000]).unwrap();
+        File::open(below.join("file")).unwrap().sync_all().unwrap();
+        let places = Places::of(home.path());
+        let has = |owner: &str| {
+            let piece = places.pieces.iter().find(|piece| piece.owner == owner);
+            piece.map(|piece| places.name(piece.physical / SECTOR_BYTES, 1))
+        };
+        let Some(file) = has("below/file") else {
+            return eprintln!("skipped: /var/tmp does not say where files lie");
+        };
+        assert_eq!(file, "bytes 0 to 512 of below/file");
+        // Not every file system tells that of its directories.
+        if let Some(directory) = has("the directory /below") {
+            assert_eq!(directory, "bytes 0 to 512 of the directory /below");
         }
     }
 }
