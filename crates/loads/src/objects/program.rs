@@ -325,16 +325,6 @@ fn statements_of(body: &[Statement]) -> u128 {
 }
 
 impl Size {
-    /// The least size that can come up.
-    pub fn min(&self) -> u64 {
-        match *self {
-            Size::Fixed(size) => size,
-            Size::Uniform(min, _) => min,
-            Size::LogNormal { .. } => 1,
-            Size::Zipf { unit, .. } => unit,
-        }
-    }
-
     /// The greatest size that can come up.
     pub fn max(&self) -> u64 {
         match *self {

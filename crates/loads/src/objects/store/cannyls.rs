@@ -164,7 +164,7 @@ impl Device {
         capacity_bytes: Option<u64>,
     ) -> Result<Device, StoreError> {
         let mut file_options = FileDeviceOptions {
-            direct: if options.direct { DirectAccess::Prefer } else { DirectAccess::Never },
+            direct: DirectAccess::Prefer,
             exclusive: true,
             ..FileDeviceOptions::default()
         };
@@ -202,7 +202,7 @@ impl Device {
         } else {
             Err(StoreError::Refused(format!(
                 "a store with blocks of {} bytes cannot lie on a device with blocks of {below} \
-                 bytes; ask for a block size of {below}, or go through the page cache",
+                 bytes; ask for a block size of {below}",
                 options.block_size_bytes
             )))
         }

@@ -44,7 +44,7 @@ fn space(_: &StoreOptions, demand: &Demand) -> Space {
 }
 
 fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
-    let below = device(place, options, options.capacity_bytes)?;
+    let below = device(place, options.capacity_bytes)?;
     let unit_bytes = (options.block_size_bytes == 4096).then_some(4096);
     let options_of_lump = CreateOptions { unit_bytes, ..CreateOptions::default() };
     let geometry =
@@ -57,21 +57,17 @@ fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, Store
 }
 
 fn open(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
-    opened(device(place, options, None)?, options)
+    opened(device(place, None)?, options)
 }
 
 /// Opens the place; a file in a directory is made with this capacity, or opened as it is.
-fn device(
-    place: &Place,
-    options: &StoreOptions,
-    set_length: Option<u64>,
-) -> Result<Arc<dyn BlockDevice>, StoreError> {
+fn device(place: &Place, set_length: Option<u64>) -> Result<Arc<dyn BlockDevice>, StoreError> {
     let (path, set_length) = match place {
         Place::Open(device) => return Ok(Arc::clone(device)),
         Place::Device(path) => (path.clone(), None),
         Place::Directory(directory) => (directory.join(FILE_NAME), set_length),
     };
-    let direct = if options.direct { DirectAccess::Prefer } else { DirectAccess::Never };
+    let direct = DirectAccess::Prefer;
     let file_options =
         FileDeviceOptions { direct, exclusive: true, set_length, ..FileDeviceOptions::default() };
     match FileDevice::open(&path, &file_options) {

@@ -82,8 +82,6 @@ pub struct StoreOptions {
     pub block_size_bytes: u32,
     /// Whether every put and delete is durable when it returns.
     pub sync_every_put: bool,
-    /// Whether a store on one file goes past the page cache.
-    pub direct: bool,
     /// Size of a store on one file or device, in bytes; `None` lets the runner choose by the
     /// program.
     pub capacity_bytes: Option<u64>,
@@ -99,7 +97,6 @@ impl Default for StoreOptions {
         StoreOptions {
             block_size_bytes: 512,
             sync_every_put: false,
-            direct: true,
             capacity_bytes: None,
             journal_bytes: 0,
             whole_sync: WholeSync::Call,
