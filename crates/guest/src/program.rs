@@ -1,12 +1,11 @@
 //! Runs the programs that make an image: found as root's shell would find them, in the C locale.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::Error;
+pub use trust::program::find;
 
-/// Where the tools of administrators lie when a user's `PATH` leaves them out, as Debian's does.
-const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"];
+use crate::Error;
 
 /// The packages of programs that are not called as their package.
 const PACKAGES: [(&str, &str); 9] = [
@@ -20,14 +19,6 @@ const PACKAGES: [(&str, &str); 9] = [
     ("sha256sum", "coreutils"),
     ("xz", "xz-utils"),
 ];
-
-/// Finds a program.
-pub fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories =
-        std::env::split_paths(&path).chain(SYSTEM_DIRECTORIES.iter().map(PathBuf::from));
-    directories.map(|directory| directory.join(name)).find(|path| path.is_file())
-}
 
 /// A command for a program that is installed.
 ///

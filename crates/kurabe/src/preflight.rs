@@ -12,6 +12,7 @@ use trial::device::DeviceRequest;
 use trial::filesystem::{self, Access};
 use trial::user::User;
 use trust::Directory;
+use trust::program::is_executable;
 use vocabulary::capacity::Capacity;
 use vocabulary::kind::Ground;
 
@@ -250,9 +251,6 @@ pub fn relative_program(line: &CommandLine) -> Option<&str> {
 
 /// Whether a program can be started, as far as that can be told before the trial.
 fn is_there(program: &str) -> bool {
-    let is_executable = |path: &Path| {
-        path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
-    };
     match program.contains('/') {
         true => !program.starts_with('/') || is_executable(Path::new(program)),
         false => std::env::var_os("PATH").is_some_and(|path| {

@@ -10,13 +10,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
+use trust::program::is_executable;
 
 use crate::host_proc::HostProc;
 use crate::stop::Stop;
@@ -351,9 +352,6 @@ pub(crate) fn command_text<'a>(words: impl Iterator<Item = &'a str> + Clone) -> 
     shlex::try_join(words.clone()).unwrap_or_else(|_| words.collect::<Vec<_>>().join(" "))
 }
 
-/// Where the tools of administrators lie when a user's `PATH` leaves them out, as Debian's does.
-const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"];
-
 /// Programs that this one is when it is called by their name.
 static CARRIED: OnceLock<&[&str]> = OnceLock::new();
 
@@ -370,17 +368,8 @@ pub fn find(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| is_executable(path));
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
-    own.into_iter()
-        .chain(std::env::split_paths(&path))
-        .chain(SYSTEM_DIRECTORIES.iter().map(PathBuf::from))
-        .map(|directory| directory.join(name))
-        .find(|path| is_executable(path))
-}
-
-fn is_executable(path: &Path) -> bool {
-    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(name)));
+    own.filter(|path| is_executable(path)).or_else(|| trust::program::find(name))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! - [`file`]: reads files below a size, and nothing but regular ones.
 //! - [`Directory`]: a directory that was opened once and is used by descriptor.
 //! - [`mounts`]: the kernel's table of mounts.
+//! - [`program`]: finds programs.
 //! - [`text`]: makes foreign text harmless for the terminal, Markdown, HTML and CSV.
 //!
 //! Must not know: what the files are for.
@@ -14,6 +15,7 @@ mod directory;
 pub mod file;
 pub mod mounts;
 pub mod owner;
+pub mod program;
 pub mod text;
 pub mod way;
 
