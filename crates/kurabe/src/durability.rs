@@ -130,7 +130,10 @@ fn why_not(spec: &TrialSpec) -> Option<String> {
     let known = filesystem::by_name(&contender.file_system)?;
     let load = match workload.load.command() {
         Some(_) => None,
-        None => Some(KINDS.open(&workload.load).ok()?),
+        None => match KINDS.open(&workload.load) {
+            Ok(load) => Some(load),
+            Err(problem) => return Some(problem.to_string()),
+        },
     };
     if !known.needs_device() {
         return Some(format!("no recorder can stand under '{}'", contender.file_system));

@@ -388,10 +388,10 @@ impl fmt::Display for Warning {
             ),
             Warning::Disturbed { contender, baseline, runs, verdict, without } => {
                 let each: Vec<String> =
-                    runs.iter().map(|(label, runs)| format!("{label} in {runs}")).collect();
+                    runs.iter().map(|(label, runs)| format!("{label}: {runs}")).collect();
                 write!(
                     f,
-                    "{contender} against {baseline} is {verdict}, but would be {without} without what else the machine did: {}; stop it, then: kurabe resume RESULT --more BLOCKS",
+                    "{contender} against {baseline} is {verdict}; without the disturbed runs: {without} ({}); repeat it on a quiet machine: kurabe resume RESULT --more BLOCKS",
                     words::list(&each)
                 )
             }

@@ -1,13 +1,14 @@
-//! What the machine did beside a run: time that a hypervisor took, waiting for processors, throttling,
-//! others on the disk that holds the image. A trial writes down what it saw; whether that disturbed the
-//! run is decided here, so that an old result can be judged anew.
+//! What the machine did beside a run: time that a hypervisor took, throttling, others on the disk that
+//! holds the image. A trial writes down what it saw; whether that disturbed the run is decided here, so
+//! that an old result can be judged anew.
+//!
+//! Waiting for processors, I/O and memory is written down and disturbs nothing: most of it is the
+//! contender's own doing, and whoever works more in the background would lose its slow runs.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
-
-use crate::statistics::summarize;
 
 /// What was seen of the machine over one run and its sync. What the machine does not tell is absent.
 #[skip_serializing_none]
@@ -15,7 +16,8 @@ use crate::statistics::summarize;
 pub struct Watched {
     /// How long was watched, in ns.
     pub elapsed_ns: u64,
-    /// CPU time in ns that the hypervisor gave to others (steal), of all processors together.
+    /// Time in ns that the hypervisor gave to others (steal), the mean of all processors; in steps of a
+    /// clock tick.
     pub stolen_ns: Option<u64>,
     /// Time in ns in which some task waited for a processor (PSI, `some`); the load's own are among
     /// them.
@@ -28,7 +30,8 @@ pub struct Watched {
     pub throttled: Option<u64>,
     /// Bytes that the trial itself moved on its device.
     pub own_bytes: Option<u64>,
-    /// Bytes that others moved on the disk that holds the device's image.
+    /// Bytes that others moved on the disk that holds the device's image, less what the host writes of
+    /// its own for each flush of the trial.
     pub others_bytes: Option<u64>,
 }
 
@@ -53,8 +56,6 @@ pub enum Cause {
     Throttling,
     /// Others used the disk that holds the image.
     OthersOnDisk,
-    /// Tasks waited for a processor more than in the contender's other runs.
-    CpuPressure,
 }
 
 impl Cause {
@@ -64,7 +65,6 @@ impl Cause {
             Cause::Steal => "steal",
             Cause::Throttling => "throttling",
             Cause::OthersOnDisk => "others on the image's disk",
-            Cause::CpuPressure => "CPU pressure",
         }
     }
 }
@@ -92,55 +92,37 @@ impl Disturbed {
 }
 
 impl fmt::Display for Disturbed {
-    /// `14 of 300 runs (steal: 12, CPU pressure: 2)`.
+    /// `14 of 300 runs, steal: 12, throttling: 2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let causes = self.causes.iter().map(|(cause, runs)| format!("{}: {runs}", cause.words()));
         let causes: Vec<String> = causes.collect();
-        write!(f, "{} of {} runs ({})", self.runs(), self.of, causes.join(", "))
+        write!(f, "{} of {} runs, {}", self.runs(), self.of, causes.join(", "))
     }
 }
 
-/// Stolen time above this share of a run disturbs it.
+/// Stolen time above this share of a trial disturbs it.
 const STOLEN_SHARE_MAX: f64 = 0.02;
 /// Others on the disk disturb a run by more than this share of what it moves itself.
 const OTHERS_SHARE_MAX: f64 = 0.1;
 /// Below this the others are a journal's commit now and then.
 const OTHERS_BYTES_MIN: u64 = 64 << 10;
-/// Waiting for processors has to exceed the median of the contender's runs by this share of the time,
-/// and by so many times their median absolute deviation (three standard deviations of a normal
-/// distribution).
-const WAIT_SHARE_MIN: f64 = 0.1;
-const WAIT_DEVIATIONS_MIN: f64 = 3.0 * 1.4826;
 
-impl Watched {
-    /// Share of the time in which some task waited for a processor.
-    fn wait_share(&self) -> Option<f64> {
-        Some(self.cpu_wait_ns? as f64 / self.elapsed_ns.max(1) as f64)
-    }
-}
-
-/// What disturbed each of a contender's runs; `None` for one that was left alone.
+/// What disturbed each run of one trial; `None` for one that was left alone. Stolen time is that of the
+/// whole trial: a run may be shorter than the tick in which it is counted.
 pub fn causes(runs: &[Option<Watched>]) -> Vec<Option<Cause>> {
-    let shares: Vec<f64> = runs.iter().flatten().filter_map(Watched::wait_share).collect();
-    let wait_max = summarize(&shares).ok().map(|usual| {
-        let deviation = usual.median_absolute_deviation;
-        usual.median + WAIT_SHARE_MIN.max(WAIT_DEVIATIONS_MIN * deviation)
-    });
+    let sum = |of: fn(&Watched) -> u64| runs.iter().flatten().map(of).sum::<u64>() as f64;
+    let stolen_ns = sum(|run| run.stolen_ns.unwrap_or(0));
+    let is_stolen = stolen_ns > STOLEN_SHARE_MAX * sum(|run| run.elapsed_ns);
     let cause = |run: &Watched| {
-        let stolen = run.stolen_ns.unwrap_or(0) as f64;
         let others = run.others_bytes.unwrap_or(0);
         let own = run.own_bytes.unwrap_or(0) as f64;
-        let is_waiting = run.wait_share().zip(wait_max).is_some_and(|(share, most)| share > most);
-        let is_found = [
-            (stolen > STOLEN_SHARE_MAX * run.elapsed_ns as f64, Cause::Steal),
-            (run.throttled.unwrap_or(0) > 0, Cause::Throttling),
-            (
-                others >= OTHERS_BYTES_MIN && others as f64 > OTHERS_SHARE_MAX * own,
-                Cause::OthersOnDisk,
-            ),
-            (is_waiting, Cause::CpuPressure),
-        ];
-        is_found.into_iter().find_map(|(found, cause)| found.then_some(cause))
+        let has_others = others >= OTHERS_BYTES_MIN && others as f64 > OTHERS_SHARE_MAX * own;
+        match () {
+            () if is_stolen => Some(Cause::Steal),
+            () if run.throttled.unwrap_or(0) > 0 => Some(Cause::Throttling),
+            () if has_others => Some(Cause::OthersOnDisk),
+            () => None,
+        }
     };
     runs.iter().map(|run| run.as_ref().and_then(cause)).collect()
 }
@@ -164,15 +146,13 @@ mod tests {
     fn a_run_is_disturbed_by_what_it_does_not_do_itself() {
         let mut runs = vec![Some(QUIET); 20];
         let disturbed = [
-            (Watched { stolen_ns: Some(310_000), ..QUIET }, Some(Cause::Steal)),
-            (Watched { stolen_ns: Some(290_000), ..QUIET }, None),
             (Watched { throttled: Some(1), ..QUIET }, Some(Cause::Throttling)),
             (Watched { others_bytes: Some(600 << 10), ..QUIET }, Some(Cause::OthersOnDisk)),
             (Watched { others_bytes: Some(500 << 10), ..QUIET }, None),
-            (Watched { cpu_wait_ns: Some(4_600_000), ..QUIET }, Some(Cause::CpuPressure)),
-            (Watched { cpu_wait_ns: Some(4_400_000), ..QUIET }, None),
             // A load that moves nothing is not disturbed by a journal's commit.
             (Watched { own_bytes: Some(0), others_bytes: Some(20 << 10), ..QUIET }, None),
+            // It waits for processors, as its own threads can make it.
+            (Watched { cpu_wait_ns: Some(15_000_000), ..QUIET }, None),
         ];
         runs.extend(disturbed.iter().map(|(run, _)| Some(*run)));
         runs.push(None);
@@ -180,17 +160,18 @@ mod tests {
         assert_eq!(found[..20], [None; 20]);
         let expected: Vec<_> = disturbed.iter().map(|(_, cause)| *cause).chain([None]).collect();
         assert_eq!(found[20..], expected);
+        assert_eq!(causes(&[Some(Watched::default()), None]), [None, None]);
     }
 
     #[test]
-    fn waiting_is_judged_by_the_contenders_own_habit() {
-        // A load of many threads that waits by its nature, a little more or less each time.
-        let habit = |wait_ns: u64| Some(Watched { cpu_wait_ns: Some(wait_ns), ..QUIET });
-        let mut runs: Vec<_> = (0..20).map(|i| habit(9_000_000 + i * 100_000)).collect();
-        runs.push(habit(14_500_000));
-        let found = causes(&runs);
-        assert_eq!(found[..20], [None; 20]);
-        assert_eq!(found[20], Some(Cause::CpuPressure));
-        assert_eq!(causes(&[Some(Watched::default()), None]), [None, None]);
+    fn stolen_time_is_judged_over_the_whole_trial() {
+        // A tick of 10 ms, the mean of two processors, falls into one of so many runs of 15 ms.
+        let trial = |runs: usize| {
+            let mut runs = vec![Some(QUIET); runs];
+            runs[0] = Some(Watched { stolen_ns: Some(5_000_000), ..QUIET });
+            causes(&runs)
+        };
+        assert_eq!(trial(17), [None; 17]);
+        assert_eq!(trial(16), [Some(Cause::Steal); 16]);
     }
 }

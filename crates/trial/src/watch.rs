@@ -15,6 +15,7 @@ use lab::watched::{Processors, Watched};
 /// The files to look at.
 pub struct Watch {
     root: PathBuf,
+    processors: u64,
     stat: Option<File>,
     /// Of cpu, io and memory.
     pressure: [Option<File>; 3],
@@ -34,6 +35,10 @@ pub struct Reading {
 
 /// More than any of the lines that are read; the first of /proc/stat is the one that counts.
 const TEXT_BYTES_MAX: usize = 512;
+
+/// What the host's file system may write for a flush of the image: a commit of its journal, since the
+/// image has a new time of change.
+const BYTES_OF_A_FLUSH: u64 = 16 << 10;
 
 impl Watch {
     /// Opens what there is below `root`, which is `/` outside of tests.
@@ -56,6 +61,7 @@ impl Watch {
             of.filter_map(place).collect::<Vec<_>>()
         });
         Watch {
+            processors: processors(root).len().max(1) as u64,
             stat: open("proc/stat"),
             pressure: ["cpu", "io", "memory"].map(|what| open(&format!("proc/pressure/{what}"))),
             throttles: throttles.collect(),
@@ -80,7 +86,11 @@ impl Watch {
         let waits_ns = [0, 1, 2].map(|place| waited_ns(&text(self.pressure[place].as_ref()?)?));
         Reading {
             at: Instant::now(),
-            stolen_ns: self.stat.as_ref().and_then(|file| stolen_ns(&text(file)?)),
+            stolen_ns: self
+                .stat
+                .as_ref()
+                .and_then(|file| stolen_ns(&text(file)?))
+                .map(|of_all| of_all / self.processors),
             waits_ns,
             throttled: (!self.throttles.is_empty()).then(|| counts.sum()),
             disk_bytes: self.disk.as_ref().and_then(|file| moved_bytes(&text(file)?)),
@@ -117,6 +127,7 @@ impl Reading {
         let [cpu_wait_ns, io_wait_ns, memory_wait_ns] =
             [0, 1, 2].map(|place| grown(self.waits_ns[place], earlier.waits_ns[place]));
         let own_bytes = own.map(|own| own.read_bytes.saturating_add(own.written_bytes));
+        let flushes = own.map_or(0, |own| own.flushes);
         let disk_bytes = grown(self.disk_bytes, earlier.disk_bytes);
         Watched {
             elapsed_ns: self.at.duration_since(earlier.at).as_nanos() as u64,
@@ -126,7 +137,9 @@ impl Reading {
             memory_wait_ns,
             throttled: grown(self.throttled, earlier.throttled),
             own_bytes,
-            others_bytes: disk_bytes.zip(own_bytes).map(|(disk, own)| disk.saturating_sub(own)),
+            others_bytes: disk_bytes
+                .zip(own_bytes)
+                .map(|(disk, own)| disk.saturating_sub(own + flushes * BYTES_OF_A_FLUSH)),
         }
     }
 }
@@ -222,14 +235,23 @@ mod tests {
         watch.disk(rustix::fs::makedev(8, 1));
         let before = watch.read();
         state(103, 5250, 2, 1100);
-        let own = DeviceDelta { read_bytes: 512, written_bytes: 1024, ..DeviceDelta::default() };
+        let own = DeviceDelta {
+            read_bytes: 512,
+            written_bytes: 1024,
+            flushes: 1,
+            ..DeviceDelta::default()
+        };
         let seen = watch.read().since(&before, Some(own));
-        assert_eq!(seen.stolen_ns, Some(30_000_000));
+        // Of three processors.
+        assert_eq!(seen.stolen_ns, Some(10_000_000));
         assert_eq!(seen.cpu_wait_ns, Some(250_000));
         assert_eq!((seen.io_wait_ns, seen.memory_wait_ns), (Some(250_000), Some(250_000)));
         // Two cores of one package.
         assert_eq!(seen.throttled, Some(3));
-        assert_eq!((seen.own_bytes, seen.others_bytes), (Some(1536), Some(2 * 51_200 - 1536)));
+        assert_eq!(
+            (seen.own_bytes, seen.others_bytes),
+            (Some(1536), Some(2 * 51_200 - 1536 - 16_384))
+        );
         let processors = watch.processors().unwrap();
         assert_eq!(processors.governors, ["powersave"]);
         assert_eq!((processors.frequency_khz_min, processors.frequency_khz_max), (800, 3100));

@@ -86,11 +86,11 @@ fn read_below(from: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
 pub fn main() -> ExitCode {
     perform().unwrap_or_else(|problem| {
         eprintln!("{problem}");
-        ExitCode::FAILURE
+        ExitCode::from(NOT_LOOKED)
     })
 }
 
-/// Exit code of a look that failed; what it finds has the codes of [`Loss`].
+/// Exit code of what failed, so that no failure is taken for a loss: those have the codes of [`Loss`].
 const NOT_LOOKED: u8 = 9;
 
 /// Looks for what a load had acknowledged.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lab::contender::Contender;
 use lab::spec::Device;
-use lab::watched;
+use lab::watched::{self, Cause, Watched};
 use loads::counters::DeviceCounters;
 use loads::durable::{WholeSync, run_words};
 use trial::device::{self, Attached, BlockDeviceFacts, DeviceError, DeviceRequest, Prepared, Site};
@@ -706,10 +706,14 @@ fn a_writer_beside_a_run_is_seen_on_the_images_disk() {
     write(attached.node(), 32 << 20);
     write(&home.path().join("other"), 8 << 20);
     let did = counters.read().unwrap().since(&before);
-    let seen = watch.read().since(&looked, Some(did));
+    let ended = watch.read();
+    let seen = ended.since(&looked, Some(did));
     assert!(seen.own_bytes.unwrap() >= 32 << 20, "{seen:?}");
-    // Others of this machine may add to it.
+    // Others of this machine may add to it, and the run's own writes not.
     assert!(seen.others_bytes.unwrap() >= 8 << 20, "{seen:?}");
-    assert!(watched::causes(&[Some(seen)])[0].is_some(), "{seen:?}");
+    let all = ended.since(&looked, Some(lab::record::DeviceDelta::default())).others_bytes.unwrap();
+    assert!(all - seen.others_bytes.unwrap() >= 32 << 20, "{seen:?}");
+    let seen = Watched { stolen_ns: None, throttled: None, ..seen };
+    assert_eq!(watched::causes(&[Some(seen)]), [Some(Cause::OthersOnDisk)], "{seen:?}");
     attached.detach().unwrap();
 }

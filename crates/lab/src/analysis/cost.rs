@@ -74,7 +74,7 @@ pub(super) fn amplification_basis(
     }
     let calls =
         |record: &Record| record.command.as_ref()?.write_call_bytes.filter(|bytes| *bytes > 0);
-    // Under one contender more may be the file system's doing: F2FS charges the load for its metadata.
+    // The smallest share decides: some file systems (F2FS) charge their metadata to the load.
     let shares = (0..contenders).filter_map(|contender| {
         let of_trials = samples
             .completed(contender)

@@ -36,23 +36,20 @@ fn marks(plan: &Plan, records: &[Record]) -> (Vec<Marks>, BTreeMap<(usize, usize
             };
             let own: Vec<usize> =
                 (0..records.len()).filter(|place| is_own(&records[*place])).collect();
-            let all: Vec<_> = own.iter().flat_map(|place| runs(&records[*place])).collect();
-            let found = causes(&all);
-            let mut disturbed = Disturbed { of: found.len(), ..Disturbed::default() };
-            for cause in found.iter().flatten() {
+            for place in &own {
+                marks[*place] = causes(&runs(&records[*place]));
+            }
+            let found = || own.iter().flat_map(|place| &marks[*place]);
+            let mut disturbed = Disturbed { of: found().count(), ..Disturbed::default() };
+            for cause in found().flatten() {
                 match disturbed.causes.iter_mut().find(|(known, _)| known == cause) {
                     Some((_, count)) => *count += 1,
                     None => disturbed.causes.push((*cause, 1)),
                 }
             }
             disturbed.causes.sort_by_key(|(cause, count)| (std::cmp::Reverse(*count), *cause));
-            let mut found = found.into_iter();
-            for place in own {
-                let count = runs(&records[place]).len();
-                marks[place] = found.by_ref().take(count).collect();
-                if !disturbed.is_exception() {
-                    marks[place].fill(None);
-                }
+            if !disturbed.is_exception() {
+                own.iter().for_each(|place| marks[*place].fill(None));
             }
             if disturbed.runs() > 0 {
                 counts.insert((workload, contender), disturbed);
@@ -85,7 +82,8 @@ pub(super) fn tell(
     for (workload, (with, without)) in compared.iter().zip(&again).enumerate() {
         let both = with.compared.iter().zip(&without.compared);
         for (place, (one, other)) in others(plan).into_iter().zip(both) {
-            if !is_changed(one.verdict, other.verdict) {
+            // Fewer blocks alone make no verdict another one.
+            if other.interval.is_none() || !is_changed(one.verdict, other.verdict) {
                 continue;
             }
             let labels = |place: usize| plan.study.contenders[place].label.clone();
@@ -120,20 +118,24 @@ fn without(records: &[Record], marks: &[Marks]) -> Vec<Record> {
     fn unit(record: &Record) -> (&str, bool, u32) {
         (&record.workload, record.warmup, record.block)
     }
+    // By block: the cells that some record lost.
     let mut lost: BTreeMap<(&str, bool, u32), BTreeSet<&str>> = BTreeMap::new();
-    for (record, marks) in records.iter().zip(marks) {
+    let is_marked = |marks: &Marks| marks.iter().any(Option::is_some);
+    for (record, marks) in records.iter().zip(marks).filter(|(_, marks)| is_marked(marks)) {
         let left: BTreeSet<&str> = names(left(record, marks)).collect();
         let gone = names(record.slices.iter()).filter(|name| !left.contains(name));
         lost.entry(unit(record)).or_default().extend(gone);
     }
     let of_record = |(record, marks): (&Record, &Marks)| {
         let mut kept = record.clone();
-        let (lost, is_marked) = (&lost[&unit(record)], marks.iter().any(Option::is_some));
-        if is_marked && left(record, marks).next().is_none() {
+        // In a block of which anything is left out, all figures are means of what is left.
+        let Some(lost) = lost.get(&unit(record)) else { return kept };
+        let left: Vec<_> = left(record, marks).collect();
+        if is_marked(marks) && left.is_empty() {
             let message = "the machine disturbed all of it".into();
             kept.outcome = Outcome::Failed { phase: Phase::Run, message, output: String::new() };
-        } else if is_marked || !lost.is_empty() {
-            take_means(&mut kept, &left(record, marks).collect::<Vec<_>>(), lost);
+        } else if !left.is_empty() {
+            take_means(&mut kept, &left, lost);
         }
         kept
     };
@@ -191,17 +193,17 @@ mod tests {
     use crate::load::{LoadReport, Metric, Unit};
 
     const BLOCKS: u32 = 8;
-    const STOLEN: Watched = Watched {
+    const HIT: Watched = Watched {
         elapsed_ns: 15_000_000,
-        stolen_ns: Some(10_000_000),
+        stolen_ns: Some(0),
         cpu_wait_ns: None,
         io_wait_ns: None,
         memory_wait_ns: None,
-        throttled: None,
+        throttled: Some(1),
         own_bytes: None,
         others_bytes: None,
     };
-    const QUIET: Watched = Watched { stolen_ns: Some(0), ..STOLEN };
+    const QUIET: Watched = Watched { throttled: Some(0), ..HIT };
 
     fn slice(time_ns: u64, watched: Watched) -> Slice {
         Slice {
@@ -216,16 +218,16 @@ mod tests {
         }
     }
 
-    /// Ten slices a block of two contenders that are alike, of whom the second one has `stolen` slices
+    /// Ten slices a block of two contenders that are alike, of whom the second one has `hit` slices
     /// that take `factor` times as long.
-    fn study(stolen: usize, factor: f64) -> Analysis {
+    fn study(hit: usize, factor: f64) -> Analysis {
         let plan = fixture::plan(&["ext4", "xfs"], BLOCKS);
         let mut records = Vec::new();
         for block in 0..BLOCKS {
             for contender in 0..2 {
                 let time_ns = 15_000_000 + u64::from(block * 7 % 5) * 20_000 + contender * 10_000;
-                let of_slice = |number: usize| match contender == 1 && number < stolen {
-                    true => slice((time_ns as f64 * factor) as u64, STOLEN),
+                let of_slice = |number: usize| match contender == 1 && number < hit {
+                    true => slice((time_ns as f64 * factor) as u64, HIT),
                     false => slice(time_ns, QUIET),
                 };
                 let slices: Vec<Slice> = (0..10).map(of_slice).collect();
@@ -252,8 +254,8 @@ mod tests {
         assert_eq!((found.runs(), found.of), (16, 80));
         assert_eq!(analysis.workloads[0].contenders[0].disturbed, None);
         let told = told(&analysis);
-        let expected = "xfs against ext4 is slower, but would be same within 5 % without what else \
-            the machine did: xfs in 16 of 80 runs (steal: 16)";
+        let expected = "xfs against ext4 is slower; without the disturbed runs: same within 5 % \
+            (xfs: 16 of 80 runs, throttling: 16)";
         assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
     }
 
@@ -281,13 +283,13 @@ mod tests {
         for record in &mut records {
             record.watched = Some(QUIET);
             if is_hit(record) {
-                record.watched = Some(STOLEN);
+                record.watched = Some(HIT);
                 fixture::run_of(record).elapsed_ns = times[record.block as usize] * 1_000_000;
             }
         }
         let told = told(&analyse(&plan, &records, None));
         assert!(told.len() == 1 && told[0].contains("2 of 8 runs"), "{told:?}");
-        assert!(told[0].contains("same within 5 % without"), "{told:?}");
+        assert!(told[0].contains("runs: same within 5 %"), "{told:?}");
     }
 
     #[test]
@@ -305,7 +307,7 @@ mod tests {
                 let mut record = fixture::record(&plan, contender, block, 1_000_000);
                 let values = [400.0, 100.0 + contender as f64];
                 let watched = |name| match (contender, block, name) {
-                    (1, 0, 0) => STOLEN,
+                    (1, 0, 0) => HIT,
                     _ => QUIET,
                 };
                 record.slices = (0..2)

@@ -43,7 +43,7 @@ pub fn next_step(plan: &Plan, records: &[Record], block: u32) -> NextStep {
     if block < rule.min_blocks || block >= rule.max_blocks {
         return all(block < rule.min_blocks);
     }
-    // Whoever stands alone goes on until its own mean is known. What never succeeds is not waited
+    // A single contender runs until its mean is precise enough. What never succeeds is not waited
     // for.
     if contenders == 1 {
         let goes_on = |workload| {
@@ -55,7 +55,7 @@ pub fn next_step(plan: &Plan, records: &[Record], block: u32) -> NextStep {
         };
         return NextStep { wanted: (0..workloads).map(goes_on).collect() };
     }
-    // Nobody may look before the end at what was not made for it.
+    // A plan with a fixed number of blocks is judged at its end.
     if rule.first_look.is_none() {
         return all(true);
     }

@@ -256,8 +256,8 @@ pub fn compare_families(
             // Whoever looks again and again looks where the ratios have wandered farthest.
             let widening = options.first_look.map_or(1.0, |_| widening(&under, &over));
             let location = location.map(|found| found.widened(widening));
-            // Rounding has the variance of a uniform distribution as wide as the step.
-            let rounding = (step(&under).powi(2) + step(&over).powi(2)) / 12.0;
+            // Rounding has the variance of a uniform distribution as wide as the step, on each side.
+            let rounding = step(&under).max(step(&over)).powi(2) / 6.0;
             let location = location.map(|found| found.blurred(rounding / under.len() as f64));
             // A contender that left because it was decided has all its trials in pairs.
             let all_paired = count(contender) == under.len()

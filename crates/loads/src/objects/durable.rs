@@ -103,6 +103,8 @@ struct Told {
 fn told(acknowledged: &str) -> Option<BTreeMap<u64, Told>> {
     let mut is_made = false;
     let mut objects: BTreeMap<u64, Told> = BTreeMap::new();
+    // A key is never used again, and a deletion may be said before the object that it deletes.
+    let mut deletions = Vec::new();
     for line in acknowledged.lines() {
         let mut words = line.split(' ');
         let verb = words.next().unwrap_or_default();
@@ -120,13 +122,16 @@ fn told(acknowledged: &str) -> Option<BTreeMap<u64, Told>> {
             ("replace", [key, version, size]) => {
                 objects.entry(*key).or_default().begun.push((*version as u32, *size));
             }
-            ("delete" | "deleted", [from, to]) => {
-                for (_, told) in objects.range_mut(*from..*to) {
-                    told.may_be_gone = true;
-                    told.is_gone |= verb == "deleted";
-                }
+            ("delete" | "deleted", [from, to]) if from < to => {
+                deletions.push((*from..*to, verb == "deleted"));
             }
             _ => {}
+        }
+    }
+    for (keys, is_durable) in deletions {
+        for (_, told) in objects.range_mut(keys) {
+            told.may_be_gone = true;
+            told.is_gone |= is_durable;
         }
     }
     is_made.then_some(objects)
@@ -222,6 +227,7 @@ mod tests {
         assert_eq!(found("made\nput 1 0 5000\nput 2 3 5000\n"), None);
         assert_eq!(code("made\nput 9 0 5000\n"), Some(1));
         assert_eq!(found("made\nput 9 0 5000\ndelete 9 10\n"), None, "it may be gone");
+        assert_eq!(found("made\ndelete 9 10\nput 9 0 5000\n"), None, "said by one sync");
         assert_eq!(code("made\nput 3 0 5000\ndelete 2 4\ndeleted 2 4\n"), Some(1));
         assert_eq!(found("made\nput 3 0 5000\ndelete 3 4\n"), None);
         assert_eq!(code("made\nput 1 0 4999\n"), Some(2));
