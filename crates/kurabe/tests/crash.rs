@@ -32,11 +32,16 @@ fn barriers_hold_and_without_them_what_was_acknowledged_is_lost() {
     assert!(line("ext4: ").contains("20 acknowledgements"), "{}", ran.stdout);
     assert!(line("nb: ").starts_with("nb: violated: "), "{}", ran.stdout);
     assert!(ran.stdout.contains("no flush followed it"), "{}", ran.stdout);
-    // A case fails again, each time.
-    let again = || site.run(&["crash", "--replay", "cuts:1"]).expect(3).stdout;
+    // A case fails again, each time. What mount says of it names places of one trial.
+    let placeless = |text: &str| -> String {
+        let words =
+            text.split_whitespace().map(|word| if word.contains('/') { "PLACE" } else { word });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let again = || placeless(&site.run(&["crash", "--replay", "cuts:1"]).expect(3).stdout);
     let found = again();
     let (_, case) = ran.stdout.split_once("  case 1: ").unwrap();
-    assert_eq!(found.trim_end(), format!("nb: case 1: {}", case.lines().next().unwrap()));
+    assert_eq!(found, placeless(&format!("nb: case 1: {}", case.lines().next().unwrap())));
     assert_eq!(again(), found);
     let many = site.run(&["crash", "--replay", "cuts:99"]).expect(2);
     assert!(many.stderr.contains("cases"), "{}", many.stderr);
