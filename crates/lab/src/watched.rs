@@ -84,6 +84,25 @@ impl Disturbed {
         self.causes.iter().map(|(_, runs)| runs).sum()
     }
 
+    /// Those of several contenders together.
+    pub fn of_all<'a>(each: impl IntoIterator<Item = &'a Disturbed>) -> Disturbed {
+        let mut all = Disturbed::default();
+        for one in each {
+            one.causes.iter().for_each(|(cause, runs)| all.add(*cause, *runs));
+            all.of += one.of;
+        }
+        all
+    }
+
+    /// Adds runs with this cause.
+    pub fn add(&mut self, cause: Cause, runs: usize) {
+        match self.causes.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, count)) => *count += runs,
+            None => self.causes.push((cause, runs)),
+        }
+        self.causes.sort_by_key(|(cause, count)| (std::cmp::Reverse(*count), *cause));
+    }
+
     /// Whether that is the exception. What disturbs most runs is how the machine is, and without them
     /// there is nothing to compare.
     pub fn is_exception(&self) -> bool {

@@ -1,11 +1,12 @@
 //! What a reader came for: which contender is faster under which load, by how much and how sure, and
 //! what could change the decision. The same blocks for the terminal, Markdown and the page.
 
-use lab::analysis::{Comparison, ContenderAnalysis, WorkloadAnalysis};
+use lab::analysis::{Analysis, Comparison, ContenderAnalysis, WorkloadAnalysis};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, Verdict};
 use lab::warning::Warning;
+use lab::watched::Disturbed;
 use lab::words::{TOO_WIDE, is_telling};
 
 use crate::charts::{View, matrix, ratio};
@@ -290,6 +291,7 @@ fn certainty(source: &Source) -> String {
         Some(_) => format!("to decide what is open: {forecast}"),
         None => forecast.to_string(),
     }));
+    said.extend(open.and_then(|_| disturbance(analysis)));
     let pairs = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
     // Who is not ranked has no interval, however many blocks there are.
     if pairs.clone().any(|one| (1..BLOCKS_MIN_FOR_INTERVAL).contains(&one.blocks)) {
@@ -299,6 +301,17 @@ fn certainty(source: &Source) -> String {
     }
     sentences(&said)
 }
+
+/// What kept a study from deciding, where the machine did.
+fn disturbance(analysis: &Analysis) -> Option<String> {
+    let contenders = analysis.workloads.iter().flat_map(|workload| &workload.contenders);
+    let all = Disturbed::of_all(contenders.filter_map(|one| one.disturbed.as_ref()));
+    let is_much = all.runs() > 0 && all.runs() * DISTURBED_TOLD >= all.of;
+    is_much.then(|| format!("the machine disturbed {all}; a quiet one decides sooner"))
+}
+
+/// One run in so many that the machine disturbed is told of.
+const DISTURBED_TOLD: usize = 20;
 
 /// Clauses as sentences.
 fn sentences(clauses: &[String]) -> String {

@@ -41,13 +41,7 @@ fn marks(plan: &Plan, records: &[Record]) -> (Vec<Marks>, BTreeMap<(usize, usize
             }
             let found = || own.iter().flat_map(|place| &marks[*place]);
             let mut disturbed = Disturbed { of: found().count(), ..Disturbed::default() };
-            for cause in found().flatten() {
-                match disturbed.causes.iter_mut().find(|(known, _)| known == cause) {
-                    Some((_, count)) => *count += 1,
-                    None => disturbed.causes.push((*cause, 1)),
-                }
-            }
-            disturbed.causes.sort_by_key(|(cause, count)| (std::cmp::Reverse(*count), *cause));
+            found().flatten().for_each(|cause| disturbed.add(*cause, 1));
             if !disturbed.is_exception() {
                 own.iter().for_each(|place| marks[*place].fill(None));
             }

@@ -6,6 +6,7 @@ use crate::tables::latencies;
 use lab::analysis::analyse;
 use lab::record::{Check, Phase, PhaseRecord};
 use lab::study::{CommandText, StudyText, WorkloadText};
+use lab::watched::Watched;
 
 /// A study of ext4, xfs and btrfs.
 fn study(blocks: u32) -> StudyText {
@@ -400,4 +401,25 @@ fn a_wide_interval_shows_its_ends() {
     let shown =
         [(1.0, 1.02), (1.0, 1.44), (1.232, 6.06)].map(|(low, high)| interval_text(low, high));
     assert_eq!(shown, ["±1.0 %", "±20 %", "(1.23 to 6.06)"]);
+}
+
+#[test]
+fn a_study_that_does_not_decide_says_what_the_machine_did() {
+    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let shaken = |record: &Record| 1_000_000_000 + u64::from(record.trial) * 300_000_000;
+    let told = |stolen_ns: u64| {
+        let mut records = records(&plan, shaken);
+        for record in records.iter_mut().filter(|record| record.contender.label == "xfs") {
+            record.watched = Some(Watched {
+                elapsed_ns: 1_000_000_000,
+                stolen_ns: Some(stolen_ns),
+                ..Watched::default()
+            });
+        }
+        screen(&plan, &records)
+    };
+    assert!(!told(0).contains("the machine disturbed"), "{}", told(0));
+    let text = told(100_000_000).split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "The machine disturbed 3 of 3 runs, steal: 3; a quiet one decides sooner.";
+    assert!(text.contains(expected), "{text}");
 }
