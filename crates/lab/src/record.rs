@@ -16,7 +16,7 @@ use crate::load::{Aside, LoadReport, Metric, Unit};
 use crate::name;
 use crate::slice::Slice;
 use crate::spec::{SCHEMA_VERSION, SideBySide, TrialSpec};
-use crate::watched::{Processors, Watched};
+use crate::watched::Watched;
 
 /// What one trial yielded.
 #[skip_serializing_none]
@@ -111,8 +111,6 @@ pub struct Record {
     pub slices: Vec<Slice>,
     /// What the machine did beside its run; each slice has its own.
     pub watched: Option<Watched>,
-    /// The processors under the load; absent where the machine does not tell.
-    pub processors: Option<Processors>,
     /// The guest that the trial ran in; absent of this machine.
     pub guest: Option<GuestFacts>,
 }

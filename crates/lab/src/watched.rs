@@ -35,17 +35,6 @@ pub struct Watched {
     pub others_bytes: Option<u64>,
 }
 
-/// How fast the processors were when a trial's runs were over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Processors {
-    /// Their frequency governors, each once.
-    pub governors: Vec<String>,
-    /// The lowest of their frequencies, in kHz.
-    pub frequency_khz_min: u64,
-    /// The highest.
-    pub frequency_khz_max: u64,
-}
-
 /// What disturbed a run, in the order in which causes are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

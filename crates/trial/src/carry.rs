@@ -252,7 +252,6 @@ impl Trial<'_> {
                 self.users_command(Phase::Cleanup, cleanup, &directory)?;
             }
         }
-        self.record.processors = self.watch.processors();
         if made_here {
             if has_files {
                 self.timed(Phase::Unmount, || instance.unmount(tools))?;

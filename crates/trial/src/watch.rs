@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lab::record::DeviceDelta;
-use lab::watched::{Processors, Watched};
+use lab::watched::Watched;
 
 /// The files to look at.
 pub struct Watch {
@@ -95,26 +95,6 @@ impl Watch {
             throttled: (!self.throttles.is_empty()).then(|| counts.sum()),
             disk_bytes: self.disk.as_ref().and_then(|file| moved_bytes(&text(file)?)),
         }
-    }
-
-    /// The governors and frequencies of all processors, where they have them.
-    pub fn processors(&self) -> Option<Processors> {
-        let of = processors(&self.root);
-        let texts = |name: &str| {
-            let place = format!("cpufreq/{name}");
-            let read = |processor: &PathBuf| fs::read_to_string(processor.join(&place)).ok();
-            of.iter().filter_map(read).map(|text| text.trim().to_string()).collect::<Vec<_>>()
-        };
-        let mut governors = texts("scaling_governor");
-        governors.sort();
-        governors.dedup();
-        let frequencies = texts("scaling_cur_freq");
-        let frequencies = || frequencies.iter().filter_map(|text| text.parse::<u64>().ok());
-        Some(Processors {
-            governors,
-            frequency_khz_min: frequencies().min()?,
-            frequency_khz_max: frequencies().max()?,
-        })
     }
 }
 
@@ -211,18 +191,14 @@ mod tests {
                 let text = format!("some avg10=0.00 total={waited}\nfull avg10=0.00 total=7777\n");
                 machine.put(&format!("proc/pressure/{what}"), &text);
             }
-            for (cpu, siblings, package, khz) in
-                [(0, "0,2", "0-3", 800), (1, "1,3", "0-3", 3100), (2, "0,2", "0-3", 900)]
-            {
+            for (cpu, siblings) in [(0, "0,2"), (1, "1,3"), (2, "0,2")] {
                 let place = format!("sys/devices/system/cpu/cpu{cpu}");
                 machine.put(&format!("{place}/topology/thread_siblings_list"), siblings);
-                machine.put(&format!("{place}/topology/core_siblings_list"), package);
+                machine.put(&format!("{place}/topology/core_siblings_list"), "0-3");
                 for what in ["core", "package"] {
                     let counter = format!("{place}/thermal_throttle/{what}_throttle_count");
                     machine.put(&counter, &throttled.to_string());
                 }
-                machine.put(&format!("{place}/cpufreq/scaling_governor"), "powersave\n");
-                machine.put(&format!("{place}/cpufreq/scaling_cur_freq"), &format!("{khz:4}"));
             }
             machine.put("sys/block/sda/stat", &format!("1 0 {sectors} 0 1 0 {sectors} 0 0 1 1\n"));
         };
@@ -252,9 +228,6 @@ mod tests {
             (seen.own_bytes, seen.others_bytes),
             (Some(1536), Some(2 * 51_200 - 1536 - 16_384))
         );
-        let processors = watch.processors().unwrap();
-        assert_eq!(processors.governors, ["powersave"]);
-        assert_eq!((processors.frequency_khz_min, processors.frequency_khz_max), (800, 3100));
     }
 
     #[test]
@@ -264,7 +237,6 @@ mod tests {
         watch.disk(rustix::fs::makedev(8, 1));
         let seen = watch.read().since(&watch.read(), None);
         assert_eq!(Watched { elapsed_ns: 0, ..seen }, Watched::default());
-        assert_eq!(watch.processors(), None);
     }
 
     #[test]
