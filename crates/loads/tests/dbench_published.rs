@@ -31,7 +31,7 @@ fn the_published_first_rates_are_those_of_the_load_files_beginning() {
     let load = LoadFile::parse(&std::fs::read(PACKAGED_LOAD_FILE).unwrap()).unwrap();
     let of_lines = |to: u32| {
         let passed = load.operations.iter().take_while(|operation| operation.line <= to);
-        4.0 * passed.map(|operation| operation.action.bytes()).sum::<u64>() as f64 / 1e6
+        4.0 * passed.map(|operation| operation.bytes()).sum::<u64>() as f64 / 1e6
     };
     for (lines, seconds, published) in PUBLISHED {
         let asked = of_lines(lines) / seconds;

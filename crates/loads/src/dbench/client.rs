@@ -7,15 +7,15 @@
 //! silently (fsync), this client does not.
 
 use std::ffi::{CStr, CString};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, Timespec, Timestamps};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RawDir, Timespec, Timestamps};
 use rustix::io::{Errno, pread, pwrite};
 
-use super::loadfile::{Action, LoadFile, Operation, PathIndex, Slot};
+use super::loadfile::{Kind, LoadFile, Operand, Operation, PathIndex, Slot};
 use crate::sys;
 
 /// The size of glibc's directory buffer; it decides how many calls a directory takes to read.
@@ -61,7 +61,6 @@ pub struct Client {
     table: Vec<Option<OpenFile>>,
     write_buffer: Vec<u8>,
     read_buffer: Vec<u8>,
-    directory_buffer: Box<[MaybeUninit<u8>]>,
 }
 
 impl Client {
@@ -71,25 +70,15 @@ impl Client {
     /// When `directory` holds a NUL byte, which no path can.
     #[must_use]
     pub fn new(load: &LoadFile, directory: &Path, id: u32) -> Self {
-        let mut transfer_bytes_max = 1;
-        let mut slots = 0;
-        for operation in &load.operations {
-            match operation.action {
-                Action::Read { size_bytes, .. } | Action::Write { size_bytes, .. } => {
-                    transfer_bytes_max = transfer_bytes_max.max(size_bytes as usize);
-                }
-                Action::CreateX { slot, .. } => slots = slots.max(usize::from(slot) + 1),
-                _ => {}
-            }
-        }
+        let transfers = load.operations.iter().map(|operation| operation.bytes() as usize);
+        let transfer_bytes_max = transfers.max().unwrap_or_default();
         Self {
             directory: c_string(directory.as_os_str().as_bytes()),
             paths: load.paths.iter().map(|path| ClientPath::new(directory, path, id)).collect(),
-            table: (0..slots).map(|_| None).collect(),
+            table: (0..load.open_files_max).map(|_| None).collect(),
             // Zeroes, as dbench writes them. A file system that compresses hardly writes them at all.
             write_buffer: vec![0; transfer_bytes_max],
             read_buffer: vec![0; transfer_bytes_max],
-            directory_buffer: Box::new_uninit_slice(DIRECTORY_BUFFER_BYTES),
         }
     }
 
@@ -106,87 +95,67 @@ impl Client {
 
     /// One arm for each operation: long, but a table in shape.
     fn dispatch(&mut self, operation: &Operation) -> Result<Outcome, String> {
-        let succeeds = operation.succeeds;
-        match operation.action {
-            Action::CreateX { path, options, disposition, slot } => {
-                return self.create(path, options, disposition, slot, succeeds);
-            }
-            Action::Write { slot, offset_bytes, size_bytes, moved_bytes } => {
-                self.write(slot, offset_bytes, size_bytes, moved_bytes)?
-            }
-            Action::Read { slot, offset_bytes, size_bytes, moved_bytes } => {
+        let Operation { path, slot, succeeds, .. } = *operation;
+        let (offset_bytes, size_bytes) = (operation.offset_bytes.into(), operation.size_bytes);
+        match operation.kind {
+            Kind::NTCreateX => return self.create(operation),
+            Kind::WriteX => self.write(operation)?,
+            Kind::ReadX => {
                 let file = file_at(&self.table, slot)?;
                 let buffer = &mut self.read_buffer[..size_bytes as usize];
-                if pread(&file.file, buffer, offset_bytes) != Ok(moved_bytes as usize) {
+                let read = pread(&file.file, buffer, offset_bytes);
+                if read != Ok(operation.moved_bytes as usize) {
                     return Ok(Outcome::ReadShort);
                 }
             }
-            Action::Close { slot } => self.table[usize::from(slot)] = None,
-            Action::Rename { from, to } => {
-                self.resolve(from);
-                self.resolve(to);
-                let done =
-                    fs::rename(&*self.paths[from as usize].full, &*self.paths[to as usize].full);
-                demand(done, succeeds)?;
+            Kind::Close => self.table[usize::from(slot)] = None,
+            Kind::Rename => {
+                let (from, to) = (self.resolved(path), self.resolved(operation.to));
+                demand(fs::rename(from, to), succeeds)?;
             }
-            Action::Unlink { path } => {
-                self.resolve(path);
-                demand(fs::unlink(&*self.paths[path as usize].full), succeeds)?;
-            }
-            Action::Rmdir { path } => {
-                self.resolve(path);
-                demand(fs::rmdir(&*self.paths[path as usize].full), succeeds)?;
-            }
-            Action::Mkdir { path } => {
-                self.resolve(path);
+            Kind::Unlink => demand(fs::unlink(self.resolved(path)), succeeds)?,
+            Kind::Rmdir => demand(fs::rmdir(self.resolved(path)), succeeds)?,
+            Kind::Mkdir => {
                 // Several clients make the directory that they share, so whether it was there
                 // says nothing.
-                let _ = fs::mkdir(&*self.paths[path as usize].full, Mode::from(0o777));
+                let _ = fs::mkdir(self.resolved(path), Mode::from(0o777));
             }
-            Action::Deltree { path } => {
-                let path = self.paths[path as usize].full.clone();
-                remove_files_below(&path, &mut self.directory_buffer);
+            Kind::Deltree => {
+                remove_files_below(&self.paths[path as usize].full);
             }
-            Action::QueryPath { path } => self.resolve(path),
-            Action::QueryFile { slot } => {
+            Kind::Qpathinfo => {
+                self.resolved(path);
+            }
+            Kind::Qfileinfo => {
                 let _ = fs::fstat(&file_at(&self.table, slot)?.file);
             }
-            Action::QueryFileSystem => {
+            Kind::Qfsinfo => {
                 let _ = fs::statvfs(&*self.directory);
             }
-            Action::SetFile { slot } => self.set_times(slot)?,
-            Action::Find { path, entries_max } => self.find(path, entries_max),
-            Action::Lock { slot, offset_bytes, size_bytes } => {
+            Kind::Sfileinfo => self.set_times(slot)?,
+            Kind::Find => self.find(path, operation.entries_max),
+            Kind::LockX | Kind::UnlockX => {
                 let file = file_at(&self.table, slot)?;
-                let _ = sys::lock_range(file.file.as_fd(), true, offset_bytes, size_bytes);
+                let exclusive = operation.kind == Kind::LockX;
+                let size_bytes = size_bytes.into();
+                let _ = sys::lock_range(file.file.as_fd(), exclusive, offset_bytes, size_bytes);
             }
-            Action::Unlock { slot, offset_bytes, size_bytes } => {
-                let file = file_at(&self.table, slot)?;
-                let _ = sys::lock_range(file.file.as_fd(), false, offset_bytes, size_bytes);
-            }
-            Action::Flush { slot } => {
+            Kind::Flush => {
                 fs::fsync(&file_at(&self.table, slot)?.file).map_err(|error| error.to_string())?;
             }
-            Action::Sleep { microseconds } => {
-                std::thread::sleep(std::time::Duration::from_micros(u64::from(microseconds)));
+            Kind::Sleep => {
+                std::thread::sleep(Duration::from_micros(operation.microseconds.into()));
             }
         }
         Ok(Outcome::Expected)
     }
 
-    fn create(
-        &mut self,
-        path: PathIndex,
-        options: u32,
-        disposition: u32,
-        slot: Slot,
-        succeeds: bool,
-    ) -> Result<Outcome, String> {
-        self.resolve(path);
-        let name = &*self.paths[path as usize].full;
+    fn create(&mut self, operation: &Operation) -> Result<Outcome, String> {
+        let Operation { path, slot, succeeds, .. } = *operation;
+        let name = self.resolved(path);
         let directory_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC;
-        match disposition {
+        match operation.disposition {
             // Not exclusive: the recorded client knew that the name was free.
             DISPOSITION_CREATE => flags |= OFlags::CREATE,
             DISPOSITION_OVERWRITE | DISPOSITION_OVERWRITE_IF => {
@@ -194,7 +163,7 @@ impl Client {
             }
             _ => {}
         }
-        if options & OPTION_DIRECTORY_FILE != 0 {
+        if operation.options & OPTION_DIRECTORY_FILE != 0 {
             let _ = fs::mkdir(name, Mode::from(0o700));
             flags = directory_flags;
         }
@@ -214,17 +183,12 @@ impl Client {
         }
     }
 
-    fn write(
-        &mut self,
-        slot: Slot,
-        offset_bytes: u64,
-        size_bytes: u32,
-        moved_bytes: u32,
-    ) -> Result<(), String> {
-        let file = file_at(&self.table, slot)?;
+    fn write(&mut self, operation: &Operation) -> Result<(), String> {
+        let Operation { size_bytes, moved_bytes, .. } = *operation;
+        let file = file_at(&self.table, operation.slot)?;
         let buffer = &self.write_buffer[..size_bytes as usize];
-        let written =
-            pwrite(&file.file, buffer, offset_bytes).map_err(|error| error.to_string())?;
+        let written = pwrite(&file.file, buffer, operation.offset_bytes.into())
+            .map_err(|error| error.to_string())?;
         if written != moved_bytes as usize {
             return Err(format!(
                 "{written} of {size_bytes} bytes were written, the load file says {moved_bytes}"
@@ -239,9 +203,11 @@ impl Client {
         let Ok(facts) = fs::fstat(&open.file) else {
             return Ok(());
         };
+        #[allow(clippy::unnecessary_cast, reason = "the fields' type differs by architecture")]
+        let (accessed, modified) = (facts.st_atime as i64, facts.st_mtime as i64);
         let times = Timestamps {
-            last_access: seconds(access_seconds(&facts) - 10),
-            last_modification: seconds(modification_seconds(&facts) - 12),
+            last_access: Timespec { tv_sec: accessed - 10, tv_nsec: 0 },
+            last_modification: Timespec { tv_sec: modified - 12, tv_nsec: 0 },
         };
         let name = &*self.paths[open.path as usize].full;
         // The file may have been renamed since; dbench does not look at the result.
@@ -251,29 +217,26 @@ impl Client {
 
     /// Looks a path up as a server for Windows clients does: as it is, then by a search of the
     /// directory that ignores case.
-    fn resolve(&mut self, path: PathIndex) {
+    fn resolved(&self, path: PathIndex) -> &CStr {
         let path = &self.paths[path as usize];
-        if fs::stat(&*path.full).is_ok() {
-            return;
+        if fs::stat(&*path.full).is_err() {
+            read_directory(&path.parent, |name| !name.eq_ignore_ascii_case(&path.name));
         }
-        let wanted = &path.name;
-        read_directory(&path.parent, &mut self.directory_buffer, |name| {
-            !name.eq_ignore_ascii_case(wanted)
-        });
+        &path.full
     }
 
-    fn find(&mut self, path: PathIndex, entries_max: u32) {
-        self.resolve(path);
+    fn find(&self, path: PathIndex, entries_max: u32) {
+        self.resolved(path);
         let path = &self.paths[path as usize];
         if !path.has_wildcard {
             return;
         }
         let mut remaining = entries_max;
         if remaining == 0 {
-            read_directory(&path.parent, &mut [], |_| false);
+            open_directory(&path.parent);
             return;
         }
-        read_directory(&path.parent, &mut self.directory_buffer, |_| {
+        read_directory(&path.parent, |_| {
             remaining -= 1;
             remaining > 0
         });
@@ -281,30 +244,20 @@ impl Client {
 
     fn describe(&self, operation: &Operation) -> String {
         let name = |path: PathIndex| self.paths[path as usize].full.to_string_lossy();
-        let slot_name = |slot: Slot| match &self.table[usize::from(slot)] {
-            Some(open) => name(open.path),
-            None => "a file that is not open".into(),
-        };
-        let kind = operation.action.kind().map_or("Sleep", |kind| kind.name());
-        match operation.action {
-            Action::CreateX { path, .. }
-            | Action::Unlink { path }
-            | Action::Deltree { path }
-            | Action::Rmdir { path }
-            | Action::Mkdir { path }
-            | Action::QueryPath { path }
-            | Action::Find { path, .. } => format!("{kind} {}", name(path)),
-            Action::Rename { from, to } => format!("{kind} {} to {}", name(from), name(to)),
-            Action::Close { slot }
-            | Action::QueryFile { slot }
-            | Action::SetFile { slot }
-            | Action::Write { slot, .. }
-            | Action::Read { slot, .. }
-            | Action::Lock { slot, .. }
-            | Action::Unlock { slot, .. }
-            | Action::Flush { slot } => format!("{kind} {}", slot_name(slot)),
-            Action::QueryFileSystem | Action::Sleep { .. } => kind.to_owned(),
+        let mut text = operation.kind.to_string();
+        for operand in operation.kind.operands() {
+            match operand {
+                Operand::Path => text.extend([" ", &name(operation.path)]),
+                Operand::To => text.extend([" to ", &name(operation.to)]),
+                Operand::Handle if operation.kind != Kind::NTCreateX => {
+                    let open = &self.table[usize::from(operation.slot)];
+                    let file = open.as_ref().map(|open| name(open.path));
+                    text.extend([" ", &file.unwrap_or("a file that is not open".into())]);
+                }
+                _ => {}
+            }
         }
+        text
     }
 }
 
@@ -326,12 +279,11 @@ impl ClientPath {
 /// A piece of a load file's path with the client's own name in it. dbench replaces every
 /// `client1`, also within longer names.
 pub(super) fn with_client_name(path: &[u8], id: u32) -> Vec<u8> {
-    let own_name = format!("client{id}");
-    let mut replaced = Vec::with_capacity(path.len() + own_name.len());
+    let mut replaced = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some(first) = rest.first() {
         if let Some(after) = rest.strip_prefix(CLIENT_PLACEHOLDER) {
-            replaced.extend_from_slice(own_name.as_bytes());
+            replaced.extend_from_slice(format!("client{id}").as_bytes());
             rest = after;
         } else {
             replaced.push(*first);
@@ -359,36 +311,19 @@ fn demand(done: Result<(), Errno>, succeeds: bool) -> Result<(), String> {
     }
 }
 
-fn seconds(tv_sec: i64) -> Timespec {
-    Timespec { tv_sec, tv_nsec: 0 }
-}
-
-#[allow(clippy::unnecessary_cast, reason = "the field's type differs by architecture")]
-fn access_seconds(facts: &Stat) -> i64 {
-    facts.st_atime as i64
-}
-
-#[allow(clippy::unnecessary_cast, reason = "the field's type differs by architecture")]
-fn modification_seconds(facts: &Stat) -> i64 {
-    facts.st_mtime as i64
-}
-
-/// Reads a directory with the calls of opendir, readdir and closedir, until `visit` says
-/// false. A directory that cannot be opened has no entries. An empty buffer reads nothing.
-fn read_directory(
-    path: &CStr,
-    buffer: &mut [MaybeUninit<u8>],
-    mut visit: impl FnMut(&[u8]) -> bool,
-) {
+/// Opens a directory with the calls of opendir; one that cannot be opened has no entries.
+fn open_directory(path: &CStr) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::DIRECTORY;
-    let Ok(directory) = fs::open(path, flags, Mode::empty()) else {
-        return;
-    };
+    let directory = fs::open(path, flags, Mode::empty()).ok()?;
     let _ = fs::fstat(&directory);
-    if buffer.is_empty() {
-        return;
-    }
-    let mut entries = RawDir::new(&directory, buffer);
+    Some(directory)
+}
+
+/// Reads a directory with the calls of opendir, readdir and closedir, until `visit` says false.
+fn read_directory(path: &CStr, mut visit: impl FnMut(&[u8]) -> bool) {
+    let Some(directory) = open_directory(path) else { return };
+    let mut buffer = Box::new_uninit_slice(DIRECTORY_BUFFER_BYTES);
+    let mut entries = RawDir::new(&directory, &mut buffer);
     while let Some(Ok(entry)) = entries.next() {
         if !visit(entry.file_name().to_bytes()) {
             break;
@@ -397,31 +332,22 @@ fn read_directory(
 }
 
 /// Removes the files below a directory and leaves the directories, as dbench's Deltree does.
-fn remove_files_below(path: &CStr, buffer: &mut [MaybeUninit<u8>]) {
-    let mut directories = Vec::new();
+fn remove_files_below(path: &CStr) {
     let mut names: Vec<CString> = Vec::new();
-    read_directory(path, buffer, |name| {
+    read_directory(path, |name| {
         if name != b"." && name != b".." {
-            names.push(c_string(name));
+            names.push(c_string(&[path.to_bytes(), b"/", name].concat()));
         }
         true
     });
+    let mut directories = Vec::new();
     for name in names {
-        let mut full = path.to_bytes().to_owned();
-        full.push(b'/');
-        full.extend_from_slice(name.to_bytes());
-        let full = c_string(&full);
         // Not through symbolic links: what they name may lie outside of the directory.
-        let Ok(facts) = fs::lstat(&*full) else {
-            continue;
-        };
-        if FileType::from_raw_mode(facts.st_mode) == FileType::Directory {
-            directories.push(full);
-        } else {
-            let _ = fs::unlink(&*full);
+        match fs::lstat(&*name).map(|facts| FileType::from_raw_mode(facts.st_mode)) {
+            Ok(FileType::Directory) => directories.push(name),
+            Ok(_) => drop(fs::unlink(&*name)),
+            Err(_) => {}
         }
     }
-    for directory in directories {
-        remove_files_below(&directory, buffer);
-    }
+    directories.iter().for_each(|directory| remove_files_below(directory));
 }

@@ -3,62 +3,10 @@
 //! Knows no operation's meaning and no other line. Every fault is a reason without a place; the
 //! caller knows the line.
 
-/// The operands of one line, between the operation's name and the status.
-pub(super) struct Operands<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) operands: &'a [Vec<u8>],
-}
-
-impl Operands<'_> {
-    pub(super) fn expect(&self, form: &str, count: usize) -> Result<(), String> {
-        if self.operands.len() == count {
-            return Ok(());
-        }
-        Err(format!(
-            "`{name}` takes {count} operand(s) and a status ({name} {form} STATUS), here are {}",
-            self.operands.len(),
-            name = excerpt_bare(self.name),
-        ))
-    }
-
-    pub(super) fn path(&self, index: usize) -> Result<&[u8], String> {
-        let path = &self.operands[index];
-        if path.first() == Some(&b'/') {
-            Ok(path)
-        } else {
-            Err(format!(
-                "operand {} of `{}` is to be a path that begins with \\, but is {}",
-                index + 1,
-                excerpt_bare(self.name),
-                excerpt(path)
-            ))
-        }
-    }
-
-    pub(super) fn number(&self, index: usize) -> Result<u32, String> {
-        let text = &self.operands[index];
-        parse_number(text).and_then(|number| u32::try_from(number).ok()).ok_or_else(|| {
-            format!(
-                "operand {} of `{}` is to be a number of 32 bits, but is {}",
-                index + 1,
-                excerpt_bare(self.name),
-                excerpt(text)
-            )
-        })
-    }
-
-    pub(super) fn handle(&self, index: usize) -> Result<i64, String> {
-        let handle = self.number(index)?;
-        // In dbench's table a 0 marks a free place, so no file can have it.
-        if handle == 0 {
-            return Err(format!("`{}` uses the handle 0", excerpt_bare(self.name)));
-        }
-        Ok(i64::from(handle))
-    }
-}
+use super::loadfile::FORMS;
 
 /// Decimal, `0x` hexadecimal or, with a leading 0, octal: what C's `strtol` with base 0 reads.
-fn parse_number(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let parsed = if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         u64::from_str_radix(digits, 16)
@@ -122,30 +70,10 @@ pub(super) fn check_name(name: &[u8]) -> Result<(), String> {
 }
 
 pub(super) fn unknown_operation(name: &[u8]) -> String {
-    const KNOWN: [&str; 18] = [
-        "NTCreateX",
-        "Close",
-        "Rename",
-        "Unlink",
-        "Deltree",
-        "Rmdir",
-        "Mkdir",
-        "QUERY_PATH_INFORMATION",
-        "QUERY_FILE_INFORMATION",
-        "QUERY_FS_INFORMATION",
-        "SET_FILE_INFORMATION",
-        "FIND_FIRST",
-        "WriteX",
-        "ReadX",
-        "LockX",
-        "UnlockX",
-        "Flush",
-        "Sleep",
-    ];
     let text = excerpt_bare(name);
-    let nearest = KNOWN
-        .iter()
-        .map(|known| (strsim::jaro_winkler(known, &text), *known))
+    let nearest = FORMS
+        .into_iter()
+        .map(|(known, ..)| (strsim::jaro_winkler(known, &text), known))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .filter(|(likeness, _)| *likeness > 0.8);
     match nearest {
@@ -185,7 +113,7 @@ pub(super) fn excerpt(text: &[u8]) -> String {
     format!("`{}`", excerpt_bare(text))
 }
 
-pub(super) fn excerpt_bare(text: &[u8]) -> String {
+fn excerpt_bare(text: &[u8]) -> String {
     const LENGTH_MAX: usize = 40;
     let shown = &text[..text.len().min(LENGTH_MAX)];
     let mut printable: String = String::from_utf8_lossy(shown)

@@ -10,15 +10,16 @@
 //! skipped is a different load.
 
 use std::collections::HashMap;
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
-use super::line::{Operands, check_name, due_time, excerpt, succeeds, tokens, unknown_operation};
+use super::line::{
+    check_name, due_time, excerpt, parse_number, succeeds, tokens, unknown_operation,
+};
 
 /// How many files dbench's client can hold open.
-pub const OPEN_FILES_MAX: usize = 200;
+pub const OPEN_FILES_MAX: Slot = 200;
 /// The largest single transfer that is believed; a larger one is a damaged number.
-const TRANSFER_BYTES_MAX: u32 = 64 << 20;
+const TRANSFER_BYTES_MAX: u64 = 64 << 20;
 
 /// A line that cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,8 +31,8 @@ pub struct LoadFileError {
     pub reason: String,
 }
 
-/// The kinds of operation, named as dbench's own report names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+/// The kinds of operation; each is printed as dbench's own report names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // The names are dbench's own; docs/dbench-replay.md says what each does.
 pub enum Kind {
     NTCreateX,
@@ -51,52 +52,72 @@ pub enum Kind {
     LockX,
     UnlockX,
     Flush,
+    /// Waits; dbench does not count it as an operation.
+    #[default]
+    Sleep,
 }
 
-impl Kind {
-    /// All kinds, in the order of dbench's report.
-    pub const ALL: [Self; 17] = [
-        Self::NTCreateX,
-        Self::Close,
-        Self::Rename,
-        Self::Unlink,
-        Self::Deltree,
-        Self::Rmdir,
-        Self::Mkdir,
-        Self::Qpathinfo,
-        Self::Qfileinfo,
-        Self::Qfsinfo,
-        Self::Sfileinfo,
-        Self::Find,
-        Self::WriteX,
-        Self::ReadX,
-        Self::LockX,
-        Self::UnlockX,
-        Self::Flush,
-    ];
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
 
-    /// The name in dbench's report.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NTCreateX => "NTCreateX",
-            Self::Close => "Close",
-            Self::Rename => "Rename",
-            Self::Unlink => "Unlink",
-            Self::Deltree => "Deltree",
-            Self::Rmdir => "Rmdir",
-            Self::Mkdir => "Mkdir",
-            Self::Qpathinfo => "Qpathinfo",
-            Self::Qfileinfo => "Qfileinfo",
-            Self::Qfsinfo => "Qfsinfo",
-            Self::Sfileinfo => "Sfileinfo",
-            Self::Find => "Find",
-            Self::WriteX => "WriteX",
-            Self::ReadX => "ReadX",
-            Self::LockX => "LockX",
-            Self::UnlockX => "UnlockX",
-            Self::Flush => "Flush",
-        }
+/// What an operand of a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operand {
+    Path,
+    /// The second path of a line.
+    To,
+    Handle,
+    Options,
+    Disposition,
+    Entries,
+    Offset,
+    Size,
+    Returned,
+    Microseconds,
+    /// Numbers that no call depends on.
+    Attributes,
+    Level,
+    Count,
+}
+
+use Operand::{
+    Attributes, Count, Disposition, Entries, Handle, Level, Microseconds, Offset, Options, Path,
+    Returned, Size, To,
+};
+
+/// What can stand on a line, in the order of dbench's report: the name, the kind, the operands.
+pub(super) const FORMS: [(&str, Kind, &[Operand]); 18] = [
+    ("NTCreateX", Kind::NTCreateX, &[Path, Options, Disposition, Handle]),
+    ("Close", Kind::Close, &[Handle]),
+    ("Rename", Kind::Rename, &[Path, To]),
+    ("Unlink", Kind::Unlink, &[Path, Attributes]),
+    ("Deltree", Kind::Deltree, &[Path]),
+    ("Rmdir", Kind::Rmdir, &[Path]),
+    ("Mkdir", Kind::Mkdir, &[Path]),
+    ("QUERY_PATH_INFORMATION", Kind::Qpathinfo, &[Path, Level]),
+    ("QUERY_FILE_INFORMATION", Kind::Qfileinfo, &[Handle, Level]),
+    ("QUERY_FS_INFORMATION", Kind::Qfsinfo, &[Level]),
+    ("SET_FILE_INFORMATION", Kind::Sfileinfo, &[Handle, Level]),
+    ("FIND_FIRST", Kind::Find, &[Path, Level, Entries, Count]),
+    ("WriteX", Kind::WriteX, &[Handle, Offset, Size, Returned]),
+    ("ReadX", Kind::ReadX, &[Handle, Offset, Size, Returned]),
+    ("LockX", Kind::LockX, &[Handle, Offset, Size]),
+    ("UnlockX", Kind::UnlockX, &[Handle, Offset, Size]),
+    ("Flush", Kind::Flush, &[Handle]),
+    ("Sleep", Kind::Sleep, &[Microseconds]),
+];
+
+impl Kind {
+    /// The kinds that dbench counts, in the order of its report.
+    pub fn counted() -> impl Iterator<Item = Kind> {
+        FORMS.into_iter().map(|(_, kind, _)| kind).filter(|kind| *kind != Kind::Sleep)
+    }
+
+    pub(super) fn operands(self) -> &'static [Operand] {
+        FORMS[self as usize].2
     }
 }
 
@@ -106,119 +127,9 @@ pub type PathIndex = u32;
 /// number at every use; which place that is follows from the file alone, so it is found here.
 pub type Slot = u8;
 
-/// What an operation does, with the numbers that matter to a file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The fields are the operands of the line.
-pub enum Action {
-    /// Opens or creates; `slot` is where the file is kept when it is expected to succeed.
-    CreateX {
-        path: PathIndex,
-        options: u32,
-        disposition: u32,
-        slot: Slot,
-    },
-    Close {
-        slot: Slot,
-    },
-    Rename {
-        from: PathIndex,
-        to: PathIndex,
-    },
-    Unlink {
-        path: PathIndex,
-    },
-    Deltree {
-        path: PathIndex,
-    },
-    Rmdir {
-        path: PathIndex,
-    },
-    Mkdir {
-        path: PathIndex,
-    },
-    QueryPath {
-        path: PathIndex,
-    },
-    QueryFile {
-        slot: Slot,
-    },
-    QueryFileSystem,
-    SetFile {
-        slot: Slot,
-    },
-    Find {
-        path: PathIndex,
-        entries_max: u32,
-    },
-    Write {
-        slot: Slot,
-        offset_bytes: u64,
-        size_bytes: u32,
-        moved_bytes: u32,
-    },
-    Read {
-        slot: Slot,
-        offset_bytes: u64,
-        size_bytes: u32,
-        moved_bytes: u32,
-    },
-    Lock {
-        slot: Slot,
-        offset_bytes: u64,
-        size_bytes: u64,
-    },
-    Unlock {
-        slot: Slot,
-        offset_bytes: u64,
-        size_bytes: u64,
-    },
-    Flush {
-        slot: Slot,
-    },
-    /// Waits; dbench does not count it as an operation.
-    Sleep {
-        microseconds: u32,
-    },
-}
-
-impl Action {
-    /// Bytes that it reads or writes, as dbench counts them (by the size asked for).
-    #[must_use]
-    pub fn bytes(self) -> u64 {
-        match self {
-            Self::Read { size_bytes, .. } | Self::Write { size_bytes, .. } => size_bytes.into(),
-            _ => 0,
-        }
-    }
-
-    /// The kind under which it is reported; none for a sleep.
-    #[must_use]
-    pub fn kind(self) -> Option<Kind> {
-        Some(match self {
-            Self::CreateX { .. } => Kind::NTCreateX,
-            Self::Close { .. } => Kind::Close,
-            Self::Rename { .. } => Kind::Rename,
-            Self::Unlink { .. } => Kind::Unlink,
-            Self::Deltree { .. } => Kind::Deltree,
-            Self::Rmdir { .. } => Kind::Rmdir,
-            Self::Mkdir { .. } => Kind::Mkdir,
-            Self::QueryPath { .. } => Kind::Qpathinfo,
-            Self::QueryFile { .. } => Kind::Qfileinfo,
-            Self::QueryFileSystem => Kind::Qfsinfo,
-            Self::SetFile { .. } => Kind::Sfileinfo,
-            Self::Find { .. } => Kind::Find,
-            Self::Write { .. } => Kind::WriteX,
-            Self::Read { .. } => Kind::ReadX,
-            Self::Lock { .. } => Kind::LockX,
-            Self::Unlock { .. } => Kind::UnlockX,
-            Self::Flush { .. } => Kind::Flush,
-            Self::Sleep { .. } => return None,
-        })
-    }
-}
-
-/// One line of a load file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One line of a load file. Operands that its kind has not are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // The others are the operands of the line.
 pub struct Operation {
     /// The line, counted from 1.
     pub line: u32,
@@ -227,11 +138,33 @@ pub struct Operation {
     /// Whether the status says success.
     pub succeeds: bool,
     /// What to do.
-    pub action: Action,
+    pub kind: Kind,
+    pub path: PathIndex,
+    pub to: PathIndex,
+    /// Where the file is kept; of an open that is to fail nowhere.
+    pub slot: Slot,
+    pub options: u32,
+    pub disposition: u32,
+    pub entries_max: u32,
+    pub offset_bytes: u32,
+    pub size_bytes: u32,
+    pub moved_bytes: u32,
+    pub microseconds: u32,
+}
+
+impl Operation {
+    /// Bytes that it reads or writes, as dbench counts them (by the size asked for).
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self.kind {
+            Kind::ReadX | Kind::WriteX => self.size_bytes.into(),
+            _ => 0,
+        }
+    }
 }
 
 /// A load that can be replayed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadFile {
     /// The operations in order.
     pub operations: Vec<Operation>,
@@ -250,34 +183,28 @@ impl LoadFile {
     pub fn parse(text: &[u8]) -> Result<Self, LoadFileError> {
         let mut parser = Parser::default();
         let mut line_number = 0;
-        let mut rest = text;
-        while !rest.is_empty() {
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
             line_number += 1;
-            let error = |reason| LoadFileError { line: line_number, reason };
-            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-                return Err(error(format!(
+            let read = match line.strip_suffix(b"\n") {
+                Some(line) => parser.line(line, line_number),
+                None => Err(format!(
                     "the file ends in the middle of this line ({}); it seems to be truncated",
-                    excerpt(rest)
-                )));
+                    excerpt(line)
+                )),
             };
-            let line = &rest[..end];
-            rest = &rest[end + 1..];
-            parser.line(line, line_number).map_err(error)?;
+            read.map_err(|reason| LoadFileError { line: line_number, reason })?;
         }
-        parser.finish(line_number)
+        parser.finish().map_err(|reason| LoadFileError { line: line_number.max(1), reason })
     }
 }
 
 /// What is known while reading.
 #[derive(Default)]
 struct Parser {
-    operations: Vec<Operation>,
-    paths: Vec<Vec<u8>>,
+    load: LoadFile,
     path_indexes: HashMap<Vec<u8>, PathIndex>,
     /// By handle number: its slot and the line that opened it.
-    open: HashMap<i64, (Slot, usize)>,
-    slots: Vec<bool>,
-    open_files_max: usize,
+    open: HashMap<u32, (Slot, usize)>,
 }
 
 impl Parser {
@@ -314,145 +241,75 @@ impl Parser {
             return Err(format!("`{}` has no operands and no status", excerpt(name)));
         };
         let succeeds = succeeds(status)?;
-        let action = self.action(name, operands, succeeds, line_number)?;
-        self.operations.push(Operation {
-            line: u32::try_from(line_number).map_err(|_| "too many lines".to_owned())?,
-            due_ns,
-            succeeds,
-            action,
-        });
+        let mut operation = self.operation(name, operands, succeeds, line_number)?;
+        operation.due_ns = due_ns;
+        self.load.operations.push(operation);
         Ok(())
     }
 
-    /// One arm for each operation: long, but a table in shape.
-    fn action(
+    fn operation(
         &mut self,
         name: &[u8],
         operands: &[Vec<u8>],
         succeeds: bool,
         line_number: usize,
-    ) -> Result<Action, String> {
-        let operands = Operands { name, operands };
-        Ok(match name {
-            b"NTCreateX" => {
-                operands.expect("PATH OPTIONS DISPOSITION HANDLE", 4)?;
-                let path = self.path(operands.path(0)?)?;
-                let options = operands.number(1)?;
-                let disposition = operands.number(2)?;
-                // A request that fails leaves no handle (the recorder writes 0); its slot is
-                // never looked at.
-                let slot = if succeeds {
-                    self.open_handle(operands.handle(3)?, line_number)?
-                } else {
-                    operands.number(3)?;
-                    0
-                };
-                Action::CreateX { path, options, disposition, slot }
-            }
-            b"Close" => {
-                operands.expect("HANDLE", 1)?;
-                let handle = operands.handle(0)?;
-                let slot = self.slot(handle)?;
-                self.open.remove(&handle);
-                self.slots[usize::from(slot)] = false;
-                Action::Close { slot }
-            }
-            b"Rename" => {
-                operands.expect("PATH PATH", 2)?;
-                Action::Rename {
-                    from: self.path(operands.path(0)?)?,
-                    to: self.path(operands.path(1)?)?,
-                }
-            }
-            b"Unlink" => {
-                operands.expect("PATH ATTRIBUTES", 2)?;
-                let _attributes: u32 = operands.number(1)?;
-                Action::Unlink { path: self.path(operands.path(0)?)? }
-            }
-            b"Deltree" => {
-                operands.expect("PATH", 1)?;
-                Action::Deltree { path: self.path(operands.path(0)?)? }
-            }
-            b"Rmdir" => {
-                operands.expect("PATH", 1)?;
-                Action::Rmdir { path: self.path(operands.path(0)?)? }
-            }
-            b"Mkdir" => {
-                operands.expect("PATH", 1)?;
-                Action::Mkdir { path: self.path(operands.path(0)?)? }
-            }
-            b"QUERY_PATH_INFORMATION" => {
-                operands.expect("PATH LEVEL", 2)?;
-                let _level: u32 = operands.number(1)?;
-                Action::QueryPath { path: self.path(operands.path(0)?)? }
-            }
-            b"QUERY_FILE_INFORMATION" => {
-                operands.expect("HANDLE LEVEL", 2)?;
-                let _level: u32 = operands.number(1)?;
-                Action::QueryFile { slot: self.slot(operands.handle(0)?)? }
-            }
-            b"QUERY_FS_INFORMATION" => {
-                operands.expect("LEVEL", 1)?;
-                let _level: u32 = operands.number(0)?;
-                Action::QueryFileSystem
-            }
-            b"SET_FILE_INFORMATION" => {
-                operands.expect("HANDLE LEVEL", 2)?;
-                let _level: u32 = operands.number(1)?;
-                Action::SetFile { slot: self.slot(operands.handle(0)?)? }
-            }
-            b"FIND_FIRST" => {
-                operands.expect("PATH LEVEL ENTRIES COUNT", 4)?;
-                let _level: u32 = operands.number(1)?;
-                let entries_max = operands.number(2)?;
-                let _count: u32 = operands.number(3)?;
-                Action::Find { path: self.path(operands.path(0)?)?, entries_max }
-            }
-            b"WriteX" | b"ReadX" => self.transfer(&operands)?,
-            b"LockX" | b"UnlockX" => {
-                operands.expect("HANDLE OFFSET SIZE", 3)?;
-                let slot = self.slot(operands.handle(0)?)?;
-                let offset_bytes = u64::from(operands.number(1)?);
-                let size_bytes = u64::from(operands.number(2)?);
-                if name == b"LockX" {
-                    Action::Lock { slot, offset_bytes, size_bytes }
-                } else {
-                    Action::Unlock { slot, offset_bytes, size_bytes }
-                }
-            }
-            b"Flush" => {
-                operands.expect("HANDLE", 1)?;
-                Action::Flush { slot: self.slot(operands.handle(0)?)? }
-            }
-            b"Sleep" => {
-                operands.expect("MICROSECONDS", 1)?;
-                Action::Sleep { microseconds: operands.number(0)? }
-            }
-            _ => return Err(unknown_operation(name)),
-        })
-    }
-
-    fn transfer(&mut self, operands: &Operands<'_>) -> Result<Action, String> {
-        operands.expect("HANDLE OFFSET SIZE RETURNED", 4)?;
-        let slot = self.slot(operands.handle(0)?)?;
-        let offset_bytes = u64::from(operands.number(1)?);
-        let size_bytes = operands.number(2)?;
-        let moved_bytes = operands.number(3)?;
-        if size_bytes > TRANSFER_BYTES_MAX {
+    ) -> Result<Operation, String> {
+        let form = FORMS.into_iter().find(|(known, ..)| known.as_bytes() == name);
+        let (name, kind, form) = form.ok_or_else(|| unknown_operation(name))?;
+        if operands.len() != form.len() {
+            let words: String = form.iter().map(|operand| format!("{operand:?} ")).collect();
             return Err(format!(
-                "a transfer of {size_bytes} bytes; more than {TRANSFER_BYTES_MAX} are not believed"
+                "`{name}` takes {} operand(s) and a status ({name} {}STATUS), here are {}",
+                form.len(),
+                words.to_uppercase(),
+                operands.len(),
             ));
         }
-        if moved_bytes > size_bytes {
-            return Err(format!(
-                "{moved_bytes} bytes are returned of {size_bytes} that are asked for"
-            ));
+        let mut operation = Operation {
+            line: u32::try_from(line_number).map_err(|_| "too many lines".to_owned())?,
+            succeeds,
+            kind,
+            ..Operation::default()
+        };
+        for (place, (operand, text)) in form.iter().zip(operands).enumerate() {
+            let wrong = |wanted: &str| {
+                let (place, text) = (place + 1, excerpt(text));
+                format!("operand {place} of `{name}` is to be {wanted}, but is {text}")
+            };
+            if matches!(operand, Path | To) {
+                if !text.starts_with(b"/") {
+                    return Err(wrong("a path that begins with \\"));
+                }
+                let index = self.path(text)?;
+                *(if *operand == Path { &mut operation.path } else { &mut operation.to }) = index;
+                continue;
+            }
+            let number = parse_number(text).and_then(|number| u32::try_from(number).ok());
+            let number = number.ok_or_else(|| wrong("a number of 32 bits"))?;
+            match operand {
+                // A request that fails leaves no handle (the recorder writes 0).
+                Handle if kind == Kind::NTCreateX && !succeeds => {}
+                // In dbench's table a 0 marks a free place, so no file can have it.
+                Handle if number == 0 => return Err(format!("`{name}` uses the handle 0")),
+                Handle if kind == Kind::NTCreateX => {
+                    operation.slot = self.open_handle(number, line_number)?;
+                }
+                Handle => operation.slot = self.slot(number)?,
+                Options => operation.options = number,
+                Disposition => operation.disposition = number,
+                Entries => operation.entries_max = number,
+                Offset => operation.offset_bytes = number,
+                Size => operation.size_bytes = number,
+                Returned => operation.moved_bytes = number,
+                Microseconds => operation.microseconds = number,
+                Path | To | Attributes | Level | Count => {}
+            }
+            if kind == Kind::Close {
+                self.open.remove(&number);
+            }
         }
-        Ok(if operands.name == b"WriteX" {
-            Action::Write { slot, offset_bytes, size_bytes, moved_bytes }
-        } else {
-            Action::Read { slot, offset_bytes, size_bytes, moved_bytes }
-        })
+        check_transfer(&operation)?;
+        Ok(operation)
     }
 
     fn path(&mut self, path: &[u8]) -> Result<PathIndex, String> {
@@ -466,60 +323,55 @@ impl Parser {
             return Ok(*index);
         }
         let index =
-            PathIndex::try_from(self.paths.len()).map_err(|_| "too many paths".to_owned())?;
-        self.paths.push(path.to_owned());
+            PathIndex::try_from(self.load.paths.len()).map_err(|_| "too many paths".to_owned())?;
+        self.load.paths.push(path.to_owned());
         self.path_indexes.insert(path.to_owned(), index);
         Ok(index)
     }
 
-    fn open_handle(&mut self, handle: i64, line_number: usize) -> Result<Slot, String> {
+    fn open_handle(&mut self, handle: u32, line_number: usize) -> Result<Slot, String> {
         if let Some((_, opened)) = self.open.get(&handle) {
             return Err(format!("the handle {handle} is open already, since line {opened}"));
         }
-        let free = self.slots.iter().position(|taken| !taken);
-        let slot = free.unwrap_or(self.slots.len());
-        if slot >= OPEN_FILES_MAX {
-            return Err(format!("more than {OPEN_FILES_MAX} files are open"));
-        }
-        if free.is_none() {
-            self.slots.push(false);
-        }
-        self.slots[slot] = true;
-        let slot = Slot::try_from(slot).expect("OPEN_FILES_MAX fits a slot number");
+        let is_free = |slot: &Slot| self.open.values().all(|(taken, _)| taken != slot);
+        let slot = (0..OPEN_FILES_MAX)
+            .find(is_free)
+            .ok_or_else(|| format!("more than {OPEN_FILES_MAX} files are open"))?;
         self.open.insert(handle, (slot, line_number));
-        self.open_files_max = self.open_files_max.max(self.open.len());
+        self.load.open_files_max = self.load.open_files_max.max(self.open.len());
         Ok(slot)
     }
 
-    fn slot(&self, handle: i64) -> Result<Slot, String> {
-        self.open
-            .get(&handle)
-            .map(|(slot, _)| *slot)
-            .ok_or_else(|| format!("the handle {handle} is not open here"))
+    fn slot(&self, handle: u32) -> Result<Slot, String> {
+        let open = self.open.get(&handle);
+        open.map(|(slot, _)| *slot).ok_or_else(|| format!("the handle {handle} is not open here"))
     }
 
-    fn finish(self, line_number: usize) -> Result<LoadFile, LoadFileError> {
-        if self.operations.is_empty() {
-            return Err(LoadFileError {
-                line: line_number.max(1),
-                reason: "the file holds no operation".to_owned(),
-            });
+    fn finish(self) -> Result<LoadFile, String> {
+        if self.load.operations.is_empty() {
+            return Err("the file holds no operation".to_owned());
         }
-        if let Some((handle, (_, opened))) = self.open.iter().min_by_key(|(_, (_, line))| *line) {
-            return Err(LoadFileError {
-                line: line_number,
-                reason: format!(
-                    "the file ends with {} open handle(s), the first of them {handle} from line \
-                     {opened}; it seems to be truncated",
-                    self.open.len()
-                ),
-            });
+        match self.open.iter().min_by_key(|(_, (_, line))| *line) {
+            Some((handle, (_, opened))) => Err(format!(
+                "the file ends with {} open handle(s), the first of them {handle} from line \
+                 {opened}; it seems to be truncated",
+                self.open.len()
+            )),
+            None => Ok(self.load),
         }
-        Ok(LoadFile {
-            operations: self.operations,
-            paths: self.paths,
-            open_files_max: self.open_files_max,
-        })
+    }
+}
+
+fn check_transfer(operation: &Operation) -> Result<(), String> {
+    let Operation { size_bytes, moved_bytes, .. } = operation;
+    if operation.bytes() > TRANSFER_BYTES_MAX {
+        return Err(format!(
+            "a transfer of {size_bytes} bytes; more than {TRANSFER_BYTES_MAX} are not believed"
+        ));
+    }
+    match moved_bytes > size_bytes {
+        true => Err(format!("{moved_bytes} bytes are returned of {size_bytes} that are asked for")),
+        false => Ok(()),
     }
 }
 

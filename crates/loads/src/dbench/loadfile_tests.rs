@@ -21,19 +21,15 @@ fn every_part_of_a_line_is_read() {
     assert_eq!(load.operations.len(), 7);
     assert_eq!(load.paths[1], b"/clients/client1/a b.doc");
     assert_eq!(load.open_files_max, 1);
-    assert_eq!(load.operations.iter().map(|operation| operation.action.bytes()).sum::<u64>(), 1);
+    assert_eq!(load.operations.iter().map(|operation| operation.bytes()).sum::<u64>(), 1);
     let write = load.operations[2];
     assert_eq!(write.line, 4);
     assert_eq!(write.due_ns, Some(250_000_000));
-    assert_eq!(
-        write.action,
-        Action::Write { slot: 0, offset_bytes: 65534, size_bytes: 1, moved_bytes: 1 }
-    );
+    assert_eq!(write.kind, Kind::WriteX);
+    assert_eq!((write.slot, write.offset_bytes, write.size_bytes), (0, 65534, 1));
     assert!(!load.operations[3].succeeds);
-    assert_eq!(
-        load.operations[5].action,
-        Action::Lock { slot: 0, offset_bytes: 4_294_967_295, size_bytes: 1 }
-    );
+    assert_eq!(load.operations[5].kind, Kind::LockX);
+    assert_eq!((load.operations[5].offset_bytes, load.operations[5].size_bytes), (u32::MAX, 1));
     assert!(load.operations[5].succeeds);
 }
 
@@ -102,10 +98,7 @@ Close 3 NT_STATUS_OK
 Close 2 NT_STATUS_OK
 ";
     let load = LoadFile::parse(text.as_bytes()).unwrap();
-    let Action::CreateX { slot, .. } = load.operations[3].action else {
-        panic!("line 4 is an NTCreateX");
-    };
-    assert_eq!(slot, 0);
+    assert_eq!((load.operations[3].kind, load.operations[3].slot), (Kind::NTCreateX, 0));
 }
 
 /// The real file, where its package is installed: its line counts are facts of the format.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::client::{Client, Outcome, with_client_name};
 use super::counters::{CounterSample, SystemCounters};
 use super::drift::{self, Drift};
-use super::loadfile::{Action, Kind, LoadFile};
+use super::loadfile::{FORMS, Kind, LoadFile, Operation};
 use super::monitor::Monitor;
 use crate::latency::{Clock, KindId, Recorder, Recording};
 use crate::sys;
@@ -253,7 +253,7 @@ struct ClientRun<'a> {
     shared: &'a Shared<'a>,
     visible: &'a Visible,
     execute: Recorder,
-    kinds: [KindId; Kind::ALL.len()],
+    kinds: [KindId; FORMS.len()],
     passes: u64,
     opened_unexpectedly: u64,
     reads_short: u64,
@@ -262,7 +262,7 @@ struct ClientRun<'a> {
 impl<'a> ClientRun<'a> {
     fn new(shared: &'a Shared<'a>, id: u32) -> Self {
         let mut execute = Recorder::new();
-        let kinds = Kind::ALL.map(|kind| execute.kind(kind.name()));
+        let kinds = FORMS.map(|(_, kind, _)| execute.kind(&kind.to_string()));
         Self {
             shared,
             visible: &shared.visible[id as usize],
@@ -291,7 +291,7 @@ impl<'a> ClientRun<'a> {
                 self.visible.under_way_since_ns.store(start_ns + 1, Ordering::Relaxed);
                 let outcome = client.perform(operation)?;
                 let end_ns = clock.now_ns();
-                self.take_down(operation.action, start_ns, end_ns);
+                self.take_down(operation, start_ns, end_ns);
                 match outcome {
                     Outcome::Expected => {}
                     Outcome::OpenedUnexpectedly => self.opened_unexpectedly += 1,
@@ -303,22 +303,21 @@ impl<'a> ClientRun<'a> {
     }
 
     #[inline]
-    fn take_down(&mut self, action: Action, start_ns: u64, end_ns: u64) {
+    fn take_down(&mut self, operation: &Operation, start_ns: u64, end_ns: u64) {
         let elapsed_ns = end_ns.saturating_sub(start_ns);
         let visible = self.visible;
         visible.under_way_since_ns.store(0, Ordering::Relaxed);
         // Only this thread adds, so plain stores of the sum are enough.
         let add =
             |to: &AtomicU64, more| to.store(to.load(Ordering::Relaxed) + more, Ordering::Relaxed);
-        add(&visible.bytes, action.bytes());
+        add(&visible.bytes, operation.bytes());
         add(&visible.operations, 1);
         if elapsed_ns > visible.slowest_ns.load(Ordering::Relaxed) {
             visible.slowest_ns.store(elapsed_ns, Ordering::Relaxed);
         }
-        if let Some(kind) = action.kind()
-            && self.shared.phase.load(Ordering::Relaxed) == EXECUTE
-        {
-            self.execute.record_at(self.kinds[kind as usize], end_ns, elapsed_ns, action.bytes());
+        if operation.kind != Kind::Sleep && self.shared.phase.load(Ordering::Relaxed) == EXECUTE {
+            let kind = self.kinds[operation.kind as usize];
+            self.execute.record_at(kind, end_ns, elapsed_ns, operation.bytes());
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::client::{DISPOSITION_CREATE, DISPOSITION_OVERWRITE, DISPOSITION_OVERWRITE_IF};
-use super::loadfile::{Action, LoadFile, PathIndex};
+use super::loadfile::{Kind, LoadFile, PathIndex};
 
 /// A file's number; it keeps it when it is renamed.
 type FileIndex = usize;
@@ -38,21 +38,21 @@ impl LoadFile {
     pub fn peak_bytes(&self) -> u64 {
         let mut files = Files::default();
         for operation in self.operations.iter().filter(|operation| operation.succeeds) {
-            match operation.action {
-                Action::CreateX { path, disposition, slot, .. } => {
-                    files.open(path, disposition, slot);
+            let path = operation.path;
+            match operation.kind {
+                Kind::NTCreateX => files.open(path, operation.disposition, operation.slot),
+                Kind::WriteX => {
+                    let end_bytes = u64::from(operation.offset_bytes) + operation.bytes();
+                    files.grow(operation.slot, end_bytes);
                 }
-                Action::Write { slot, offset_bytes, size_bytes, .. } => {
-                    files.grow(slot, offset_bytes + u64::from(size_bytes));
-                }
-                Action::Rename { from, to } => {
-                    files.remove(to);
-                    if let Some(file) = files.by_path.remove(&from) {
-                        files.by_path.insert(to, file);
+                Kind::Rename => {
+                    files.remove(operation.to);
+                    if let Some(file) = files.by_path.remove(&path) {
+                        files.by_path.insert(operation.to, file);
                     }
                 }
-                Action::Unlink { path } => files.remove(path),
-                Action::Deltree { path } => {
+                Kind::Unlink => files.remove(path),
+                Kind::Deltree => {
                     let mut below = self.paths[path as usize].clone();
                     below.push(b'/');
                     for (index, other) in self.paths.iter().enumerate() {
@@ -154,7 +154,7 @@ Unlink "\c\d" 0x6 NT_STATUS_OK
         };
         let load = LoadFile::parse(&text).unwrap();
         let peak = load.peak_bytes();
-        let pass: u64 = load.operations.iter().map(|operation| operation.action.bytes()).sum();
+        let pass: u64 = load.operations.iter().map(|operation| operation.bytes()).sum();
         assert!(peak > 1 << 20 && peak < pass, "{peak} bytes");
     }
 }

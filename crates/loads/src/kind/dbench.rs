@@ -222,8 +222,8 @@ pub(super) fn metric_names() -> Vec<String> {
 
 /// The operations of dbench's table, of which the replay has the latencies too.
 pub(super) fn operation_names() -> Vec<String> {
-    let names = Operation::ALL.iter().map(|operation| operation.name());
-    names.chain([OVERALL_OPERATION]).map(String::from).collect()
+    let names = Operation::counted().map(|operation| operation.to_string());
+    names.chain([OVERALL_OPERATION.into()]).collect()
 }
 
 /// dbench prints milliseconds.
