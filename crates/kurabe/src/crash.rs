@@ -4,7 +4,7 @@
 //! that a failing state can be tried again.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,11 @@ const CONTROL_STATES_MAX: usize = 100;
 struct CrashResult {
     size_bytes: u64,
     seed: u64,
-    check: CommandLine,
+    /// Absent for a load that knows its own.
+    check: Option<CommandLine>,
+    /// That load, and the seed of its trial.
+    #[serde(default)]
+    own_load: Option<(Load, u64)>,
     check_directory: PathBuf,
     check_timeout_ns: u64,
     contenders: Vec<Judged>,
@@ -99,7 +103,8 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     let result = CrashResult {
         size_bytes: size(&args.size)?,
         seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
-        check,
+        check: Some(check),
+        own_load: None,
         check_directory: here,
         check_timeout_ns: time("--check-timeout", &args.check_timeout)?,
         contenders: Vec::new(),
@@ -113,6 +118,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         seed: result.seed,
         data: PathBuf::new(),
         replay: None,
+        image: None,
     };
     let setup = args.setup.as_ref().map(|line| shell(line));
     let timeout_ns = time("--timeout", &args.timeout)?;
@@ -165,6 +171,37 @@ fn carry_out(
         result.contenders.push(Judged { contender: contender.clone(), outcome, checks });
     }
     Ok(result)
+}
+
+/// Keeps what a trial of a study found as a result of its own, so that its cases can be tried again.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn keep(
+    directory: &Directory,
+    spec: &TrialSpec,
+    cuts: &PowerCuts,
+    report: CrashReport,
+    mut data: &File,
+) -> io::Result<()> {
+    let Workload { load, check, .. } = &spec.workload;
+    let own_load = load.command().is_none().then(|| (load.clone(), spec.order_seed));
+    let contender = spec.contender.clone();
+    let result = CrashResult {
+        size_bytes: cuts.size_bytes,
+        seed: cuts.seed,
+        check: check.clone(),
+        own_load,
+        check_directory: cuts.check_directory.clone(),
+        check_timeout_ns: cuts.check_timeout_ns,
+        contenders: vec![Judged { contender, outcome: Ok(report), checks: Vec::new() }],
+    };
+    let mut kept = directory.create_file(recording_file(0), 0o644).map_err(io::Error::other)?;
+    data.rewind()?;
+    io::copy(&mut data, &mut kept)?;
+    let text = serde_json::to_vec(&result).expect("a result has a JSON form");
+    directory.replace(RESULT_FILE, &text, 0o644).map_err(io::Error::other)
 }
 
 fn exit_code(result: &CrashResult, path: &Path) -> u8 {
@@ -288,6 +325,12 @@ fn replay(place: &str) -> Result<u8, Failure> {
         .append_file(recording_file(*recording))
         .map_err(|error| refused(error.to_string()))?;
     let state = serde_json::to_value(Replay { log, state: case.state.clone() });
+    let name = format!("case-{number}.img");
+    let _ = directory.remove_file(&name);
+    let image = directory
+        .create_file(&name, 0o644)
+        .and_then(|_| directory.append_file(&name))
+        .map_err(|error| refused(error.to_string()))?;
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
         check_directory: result.check_directory.clone(),
@@ -297,13 +340,25 @@ fn replay(place: &str) -> Result<u8, Failure> {
         seed: result.seed,
         data: PathBuf::new(),
         replay: Some(state.expect("a state has a JSON form")),
+        image: Some(path_of(&image)),
     };
-    let load = Load::of_command(CommandLine::Words(Vec::new()));
+    let nothing = || (Load::of_command(CommandLine::Words(Vec::new())), 0);
+    let (load, order_seed) = result.own_load.clone().unwrap_or_else(nothing);
     let workload = workload(load, None, result.check.clone());
-    let spec = spec(judged.contender.clone(), cuts, workload, 0);
+    let spec = TrialSpec { order_seed, ..spec(judged.contender.clone(), cuts, workload, 0) };
     let report = Laboratory::open()?.carry_out(spec, &data).0.map_err(Failure::broken)?;
     let finding = &report.cases[0].finding;
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
+    let image = path.join(&name).display().to_string();
+    let known = filesystem::by_name(&judged.contender.file_system);
+    let look = match known.and_then(|known| known.kernel_name()) {
+        Some(name) => {
+            let options = [&["loop".to_string()], &judged.contender.mount_options[..]].concat();
+            format!("; to look at it: mount -t {name} -o {} {image} DIRECTORY", options.join(","))
+        }
+        None => String::new(),
+    };
+    terminal::note(&format!("kurabe: the disk as the cut left it is {image}{look}"));
     Ok(if *finding == Finding::Held { exit::OK } else { exit::GATE_FAILS })
 }
 
@@ -340,7 +395,7 @@ impl Laboratory {
         data: &File,
     ) -> (Result<CrashReport, String>, Vec<Check>) {
         if let Some(cuts) = &mut spec.power_cuts {
-            cuts.data = format!("/proc/{}/fd/{}", std::process::id(), data.as_raw_fd()).into();
+            cuts.data = path_of(data);
         }
         let stopped = || self.stop.raised();
         let mut executor = ProcessExecutor::new(&self.own, &self.ledger, None, &[], &stopped);
@@ -367,20 +422,25 @@ impl Laboratory {
     }
 }
 
+/// The path by which a trial opens a file of this process.
+pub fn path_of(file: &File) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
+}
+
 /// States of a control beside so many others.
 pub fn control_states(states: usize) -> usize {
     states.div_ceil(4).min(CONTROL_STATES_MAX)
 }
 
 /// What is run and what is asked.
-pub fn workload(load: Load, setup: Option<CommandLine>, check: CommandLine) -> Workload {
+pub fn workload(load: Load, setup: Option<CommandLine>, check: Option<CommandLine>) -> Workload {
     Workload {
         name: "power cuts".into(),
         why: None,
         setup,
         prepare: None,
         cleanup: None,
-        check: Some(check),
+        check,
         ignore_failure: false,
         amount: None,
         load,

@@ -5,21 +5,23 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lab::event::Event;
 use lab::plan::{Plan, PlannedBlock, PlannedTrial};
 use lab::record::{Check, Outcome, Record};
 use lab::result::ResultWriter;
-use lab::spec::{PowerCuts, TrialSpec};
+use lab::spec::{PowerCuts, TrialSpec, Workload};
+use lab::study::Study;
 use loads::KINDS;
 use rustix::fs::{MemfdFlags, memfd_create};
+use trial::crash::CrashReport;
 use trial::filesystem;
+use trust::Directory;
 use vocabulary::check::DURABILITY;
 
-use crate::crash::control_states;
+use crate::crash::{control_states, keep, path_of};
 use crate::exit::Failure;
 use crate::progress::Progress;
 use crate::runner::Executor;
@@ -60,7 +62,6 @@ pub fn cut_all(
     progress: &Progress,
     stopped: &dyn Fn() -> bool,
 ) -> Result<(), Failure> {
-    let directory = std::env::current_dir().map_err(Failure::broken)?;
     for planned in open(plan, records) {
         if stopped() {
             break;
@@ -73,8 +74,17 @@ pub fn cut_all(
                 progress.step(&format!("power cuts, {}, {label}: {text}", timed.workload));
             }
         };
-        let record = cut(plan, planned, &timed, size_bytes, &directory, executor, &mut show);
+        let kept = writer.directory();
+        let record = cut(plan, planned, &timed, size_bytes, executor, kept, &mut show);
         let record = record.map_err(Failure::broken)?;
+        let name = kept_in(planned.1.trial);
+        if kept.has(&name) {
+            let place = kept.path().join(name);
+            progress.say(&format!(
+                "{label}: to try its first failing state again: kurabe crash --replay {}:1",
+                place.display()
+            ));
+        }
         if let Outcome::Failed { message, .. } = &record.outcome {
             progress.say(&format!("{label}: the power could not be cut: {message}"));
         }
@@ -83,29 +93,36 @@ pub fn cut_all(
     Ok(())
 }
 
+/// Name of the directory in a result that holds the failing states of a trial.
+fn kept_in(trial: u32) -> String {
+    format!("power-cuts-{trial}")
+}
+
 fn cut(
     plan: &Plan,
     (block, trial): (&PlannedBlock, PlannedTrial),
     timed: &Record,
     size_bytes: u64,
-    directory: &Path,
     executor: &mut dyn Executor,
+    kept: &Directory,
     on_event: &mut dyn FnMut(&Event),
 ) -> io::Result<Record> {
     let data = File::from(memfd_create("recording", MemfdFlags::CLOEXEC)?);
     let states = plan.study.durability.unwrap_or_default() as usize;
     let mut spec = plan.spec(block, trial, None, PathBuf::new());
     spec.side_by_side = None;
-    spec.power_cuts = Some(PowerCuts {
+    let cuts = PowerCuts {
         size_bytes,
-        check_directory: directory.into(),
+        check_directory: std::env::current_dir()?,
         check_timeout_ns: CHECK_TIMEOUT.as_nanos() as u64,
         states,
         control_states: control_states(states),
         seed: spec.order_seed,
-        data: format!("/proc/{}/fd/{}", std::process::id(), data.as_raw_fd()).into(),
+        data: path_of(&data),
         replay: None,
-    });
+        image: None,
+    };
+    spec.power_cuts = Some(cuts.clone());
     let mut record = match why_not(&spec) {
         None => executor.execute(&spec, on_event),
         Some(why) => {
@@ -115,10 +132,15 @@ fn cut(
         }
     };
     if record.outcome == Outcome::Completed
-        && let Some(report) = record.power_cuts.as_mut().and_then(|report| report.as_object_mut())
+        && let Some(found) = &mut record.power_cuts
     {
+        let report: CrashReport = serde_json::from_value(found.clone())?;
+        if !report.cases.is_empty() {
+            let place = kept.make_directory(kept_in(trial.trial), 0o755);
+            keep(&place.map_err(io::Error::other)?, &spec, &cuts, report, &data)?;
+        }
         // Which is of use beside its bytes only.
-        report.remove("log");
+        found.as_object_mut().expect("a report is an object").remove("log");
     }
     (record.session, record.block_trials) = (timed.session, timed.block_trials);
     Ok(record)
@@ -128,26 +150,36 @@ fn cut(
 fn why_not(spec: &TrialSpec) -> Option<String> {
     let TrialSpec { contender, workload, .. } = spec;
     let known = filesystem::by_name(&contender.file_system)?;
-    let load = match workload.load.command() {
-        Some(_) => None,
-        None => match KINDS.open(&workload.load) {
-            Ok(load) => Some(load),
-            Err(problem) => return Some(problem.to_string()),
-        },
-    };
     if !known.needs_device() {
         return Some(format!("no recorder can stand under '{}'", contender.file_system));
     }
     if contender.place.guest().is_some() {
         return Some("the power of a guest is not cut".into());
     }
-    match load {
-        None if workload.check.is_none() => {
-            Some("nothing says what may be lost; give --check".into())
-        }
-        Some(load) if !load.acknowledges() => {
-            Some(format!("the load {} does not say what it has made durable", workload.load.kind))
-        }
-        _ => None,
+    unjudged(workload)
+}
+
+/// Why nobody can say what a power cut may take of a load.
+fn unjudged(workload: &Workload) -> Option<String> {
+    let kind = &workload.load.kind;
+    if workload.load.command().is_some() {
+        let is_told = workload.check.is_some();
+        return (!is_told).then(|| "nothing says what may be lost; give --check".into());
+    }
+    match KINDS.open(&workload.load) {
+        Ok(load) if load.acknowledges() => None,
+        Ok(_) => Some(format!(
+            "the load {kind} does not say what it has made durable (docs/durability.md says which do)"
+        )),
+        Err(problem) => Some(problem.to_string()),
+    }
+}
+
+/// Refuses a study that asks for power cuts and has no load of which somebody can say what they may take.
+pub fn check_loads(study: &Study) -> Result<(), Failure> {
+    let why: Option<Vec<String>> = study.workloads.iter().map(unjudged).collect();
+    match (study.durability, why.and_then(|why| why.into_iter().next())) {
+        (Some(_), Some(why)) => Err(Failure::refused(format!("--durability: {why}"))),
+        _ => Ok(()),
     }
 }

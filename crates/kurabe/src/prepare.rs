@@ -17,6 +17,7 @@ use trust::Refused;
 use trust::text::line;
 use vocabulary::check::DURABILITY;
 
+use crate::durability;
 use crate::exit::{self, Failure};
 use crate::flags::{
     CompareArgs, PresentArgs, PrintArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field,
@@ -82,6 +83,7 @@ fn check_gates(study: &Study) -> Result<(), Failure> {
 fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     read_files(&mut study)?;
     check_gates(&study)?;
+    durability::check_loads(&study)?;
     check_options(&study)?;
     let request = device_request(&study, destroy)?;
     let capacity = capacity(&study, &request);
@@ -227,6 +229,7 @@ fn begin(
     studies::leave_out_missing(&mut study)?;
     read_files(&mut study)?;
     check_gates(&study)?;
+    durability::check_loads(&study)?;
     let presentation = Presentation::new(&present.show, text.style.as_deref())?;
     let directories = preflight(&study, args.destroy.as_deref())?;
     let request = device_request(&study, args.destroy.as_deref())?;

@@ -31,6 +31,7 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
         data: PathBuf::new(),
         replay: None,
+        image: None,
     };
     let laboratory = Laboratory::open()?;
     let mut found: Vec<Vec<Result<CrashReport, String>>> = vec![Vec::new(); asked.len()];
@@ -86,7 +87,7 @@ fn ask(
         CommandLine::Words(words.chain([promise.name.into(), part.into()]).collect())
     };
     let load = Load::of_command(program("run"));
-    let workload = workload(load, Some(program("setup")), program("check"));
+    let workload = workload(load, Some(program("setup")), Some(program("check")));
     let spec = spec(contender.clone(), cuts.clone(), workload, TIMEOUT_NS);
     Ok(laboratory.carry_out(spec, &data).0)
 }

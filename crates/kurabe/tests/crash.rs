@@ -69,6 +69,17 @@ fn a_study_has_the_verdict_beside_its_times() {
     // The timed trials stand as before, and nothing is left to do.
     let lines = std::fs::read_to_string(site.work().join("judged/records.jsonl")).unwrap();
     assert_eq!(lines.lines().count(), 4, "{lines}");
+    // The recording of the violated one is kept, with the disk of a case that is tried again.
+    let kept = std::fs::read_dir(site.work().join("judged")).unwrap().flatten();
+    let kept = kept.map(|entry| entry.file_name().into_string().unwrap());
+    let kept: Vec<String> = kept.filter(|name| name.starts_with("power-cuts-")).collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    let case = format!("judged/{}:1", kept[0]);
+    let replayed = site.run(&["crash", "--replay", &case]).expect(3);
+    assert!(replayed.stdout.starts_with("nb: case 1: lost"), "{}", replayed.stdout);
+    assert!(replayed.stderr.contains("mount -t ext4 -o loop,nobarrier"), "{}", replayed.stderr);
+    let image = site.work().join("judged").join(&kept[0]).join("case-1.img");
+    assert_eq!(image.metadata().unwrap().len(), 64 << 20);
     let again = site.run(&["resume", "judged"]);
     assert!(again.stderr.contains("nothing is left to do"), "{}", again.stderr);
     // A check that sees no loss proves nothing, and says why.
@@ -112,7 +123,33 @@ fn a_load_of_kurabes_own_knows_what_it_made_durable() {
         ran.stdout
     );
     assert!(ran.stdout.contains("durability violated ("), "{}", ran.stdout);
+    // Nobody is told which of dbench's flushes has returned.
+    for load in ["--dbench=1", "--fio=rw=write bs=4k size=1m"] {
+        let refused = site.run(&["compare", "ext4", "--durability", load]).expect(2);
+        assert!(refused.stderr.contains("does not say what it has made"), "{}", refused.stderr);
+    }
     site.expect_nothing_left();
+}
+
+#[test]
+fn the_installed_fio_and_the_replay_of_dbench_know_what_they_made_durable() {
+    if !root() {
+        return;
+    }
+    let fio = ["--fio", "rw=randwrite bs=4k size=1m verify=crc32c fsync=32"];
+    let dbench = ["--dbench-replay", "1", "--time", "1s"];
+    for load in [&fio[..], &dbench] {
+        let site = Site::new();
+        let contenders = ["ext4", "nb: ext4 @ nobarrier"];
+        let gates = ["--gate", "ext4: durable", "--gate", "nb: durable"];
+        let device = if load == fio { "mem:64M" } else { "mem:256M" };
+        let flags = ["--device", device, "--runs", "1", "--idle-wait", "1s", "--durability=24"];
+        let words = [&["compare"], &contenders[..], &flags, &gates, load].concat();
+        let ran = site.run(&words).expect(3);
+        assert!(ran.stdout.contains("durability held (0 of "), "{}", ran.stdout);
+        assert!(ran.stdout.contains("durability violated ("), "{}", ran.stdout);
+        site.expect_nothing_left();
+    }
 }
 
 #[test]
@@ -120,18 +157,23 @@ fn a_file_system_that_fsck_mends_has_lost_nothing() {
     if !root() {
         return;
     }
-    let site = Site::new();
     // The checksum of the superblock, once it is on the disk; the copies of it stay.
-    let load = "echo 1 >log; sync; node=$(findmnt -no SOURCE -T .); sleep 0.2; \
-                head -c 4 /dev/zero | dd of=$node bs=4 seek=511 conv=notrunc,fsync status=none; echo 1";
-    let check = "[ ! -s $2 ] || [ \"$(cat $1/log)\" = 1 ]";
-    let flags = ["--size", "64M", "--states", "8", "--seed", "1", "--out", "cuts"];
-    let words = [&["crash", "ext4"], &flags[..], &["--check", check, "--", load]].concat();
-    let ran = site.run(&words).expect(0);
-    assert!(ran.stdout.starts_with("ext4: held: 0 of "), "{}", ran.stdout);
-    assert!(ran.stdout.contains("mounted after fsck only"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("case 1: is mounted after fsck only"), "{}", ran.stdout);
-    site.expect_nothing_left();
+    for (file_system, size, place) in [("ext4", "64M", "511"), ("btrfs", "256M", "16384")] {
+        let site = Site::new();
+        let load = format!(
+            "echo 1 >log; sync; node=$(findmnt -no SOURCE -T .); sleep 0.2; \
+             head -c 4 /dev/zero | dd of=$node bs=4 seek={place} conv=notrunc,fsync status=none; echo 1"
+        );
+        let check = "[ ! -s $2 ] || [ \"$(cat $1/log)\" = 1 ]";
+        let flags = ["--size", size, "--states", "8", "--seed", "1", "--out", "cuts"];
+        let load = ["--check", check, "--", &load];
+        let ran = site.run(&[&["crash", file_system], &flags[..], &load].concat()).expect(0);
+        let held = format!("{file_system}: held: 0 of ");
+        assert!(ran.stdout.starts_with(&held), "{}", ran.stdout);
+        assert!(ran.stdout.contains("mounted after fsck only"), "{}", ran.stdout);
+        assert!(ran.stdout.contains("case 1: is mounted after fsck only"), "{}", ran.stdout);
+        site.expect_nothing_left();
+    }
 }
 
 #[test]

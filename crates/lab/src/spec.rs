@@ -83,6 +83,8 @@ pub struct PowerCuts {
     pub data: PathBuf,
     /// A state of an earlier recording that is tried again, in the place of all.
     pub replay: Option<serde_json::Value>,
+    /// `/proc/PID/fd/N` of the runner's empty file for the disk of that state.
+    pub image: Option<PathBuf>,
 }
 
 /// The trials of one block that live together.

@@ -7,8 +7,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use vocabulary::load::LoadTask;
 
 /// How long a line may be under way.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,6 +32,17 @@ pub struct Acknowledger {
 }
 
 impl Acknowledger {
+    /// That of a task, where the power is cut under it.
+    ///
+    /// # Errors
+    ///
+    /// Nobody reads the pipe.
+    pub fn of(task: &LoadTask) -> Result<Option<Arc<Acknowledger>>, String> {
+        let opened = task.acknowledgements.as_deref().map(Acknowledger::open).transpose();
+        let opened = opened.map_err(|error| format!("the pipe for acknowledgements: {error}"))?;
+        Ok(opened.map(Arc::new))
+    }
+
     /// Opens the pipe. Nobody else writes into it.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ fn replay_to_be_traced() {
         warmup: Duration::ZERO,
         execute: Duration::from_secs(4),
         device: None,
+        acknowledger: None,
     };
     replay(&plan, &AtomicBool::new(false)).unwrap();
 }

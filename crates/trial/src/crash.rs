@@ -19,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use block::BlockDevice;
 use crash::{Flushes, Log, Lost, Recording, Stale, State, StateOptions, States, reduce};
+use lab::contender::Contender;
 use lab::event::Event;
 use lab::record::{Check, Outcome, Phase, Record};
 use lab::spec::{CommandLine, Output, PowerCuts, TrialSpec};
@@ -31,6 +32,7 @@ use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 use crate::command::{self, Bounds, End};
 use crate::device::served::{Pages, Served};
 use crate::device::{Attached, attach_served};
+use crate::enclosure::Enclosure;
 use crate::filesystem::{Access, Instance, Stage, by_name};
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
@@ -345,14 +347,14 @@ impl<'t> Trial<'t> {
         instance: &dyn Instance,
         acknowledgements: Option<PathBuf>,
     ) -> Result<(CommandLine, Talk), Failure> {
-        let Setting { spec, scratch, .. } = &self.setting;
+        let spec = self.setting.spec;
         let node = self.stage().node;
         let target = match self.file_system()?.access() {
             Access::RawDevice => Target::Device(node.clone()),
             Access::MinfsLibrary => Target::Minfs(node.clone()),
             Access::Mounted => Target::Directory(instance.directory()),
         };
-        let place = scratch.room().join("load");
+        let place = self.load_place();
         let made = std::fs::create_dir_all(&place);
         let task = LoadTask {
             load: spec.workload.load.clone(),
@@ -373,6 +375,22 @@ impl<'t> Trial<'t> {
             .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
         let words = ["/proc/self/exe".to_string(), "load".into()].into_iter();
         Ok((CommandLine::Words(words.chain(trust::owner::words()).collect()), talk))
+    }
+
+    /// What a load of kurabe's is kept in that does as another program's job says.
+    fn enclosure(&self, directory: &Path) -> Option<Enclosure> {
+        let Contender { file_system, .. } = &self.setting.spec.contender;
+        let is_raw = by_name(file_system).is_some_and(|it| it.access() == Access::RawDevice);
+        let (place, node) = (self.load_place(), self.stage().node);
+        KINDS.is_enclosed(&self.setting.spec.workload.load).then(|| match is_raw {
+            true => Enclosure { directories: vec![place], device: Some(node) },
+            false => Enclosure { directories: vec![place, directory.into()], device: None },
+        })
+    }
+
+    /// Where the load's process has its own files.
+    fn load_place(&self) -> PathBuf {
+        self.setting.scratch.room().join("load")
     }
 
     /// The load, while its acknowledgements are received.
@@ -427,7 +445,10 @@ impl<'t> Trial<'t> {
         ];
         let limit = spec.timeout_ns.map(Duration::from_nanos);
         let deadline = limit.map(|limit| Instant::now() + limit);
-        let bounds = Bounds { deadline, standard_output: streams.output, ..Bounds::default() };
+        let enclosure = self.enclosure(directory);
+        let enclosure = enclosure.as_ref().filter(|_| streams.talk.is_some());
+        let standard_output = streams.output;
+        let bounds = Bounds { deadline, standard_output, enclosure, ..Bounds::default() };
         let (output, talk) = (Output::Null, streams.talk);
         let ran = command::run(command, directory, &environment, bounds, &output, talk, stop)
             .map_err(|error| Failure::of(error.to_string()))?;
@@ -537,6 +558,9 @@ impl<'t> Trial<'t> {
         self.disks().take(log.clone()).map_err(served_failure)?;
         let acknowledged = Acknowledged::of(log, state.acknowledged);
         let finding = self.judge().mount_and_ask(state, Flushes::Kept, &acknowledged)?;
+        if let Some(image) = &self.setting.cuts.image {
+            self.image(state, image)?;
+        }
         let mut tally = Tally::default();
         tally.count(&finding);
         let case = Case {
@@ -556,6 +580,15 @@ impl<'t> Trial<'t> {
             trying_ns: 0,
             log: None,
         })
+    }
+
+    /// Writes a state's disk, as the cut left it, into a file.
+    fn image(&self, state: &State, path: &Path) -> Result<(), Failure> {
+        self.cut(state, Flushes::Kept)?;
+        let node = self.stage().node;
+        let image = self.setting.host.open_writable(path, false);
+        let written = image.and_then(|mut image| io::copy(&mut File::open(node)?, &mut image));
+        written.map(drop).map_err(|error| Failure::of(format!("the disk of the case: {error}")))
     }
 
     fn judge(&self) -> Judge<'_, 't> {

@@ -10,12 +10,15 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RawDir, Timespec, Timestamps};
 use rustix::io::{Errno, pread, pwrite};
 
+use super::durable::Sayer;
 use super::loadfile::{Kind, LoadFile, Operand, Operation, PathIndex, Slot};
+use crate::acknowledge::Acknowledger;
 use crate::sys;
 
 /// The size of glibc's directory buffer; it decides how many calls a directory takes to read.
@@ -61,6 +64,8 @@ pub struct Client {
     table: Vec<Option<OpenFile>>,
     write_buffer: Vec<u8>,
     read_buffer: Vec<u8>,
+    /// Says what is durable, where the power is cut.
+    sayer: Option<Sayer>,
 }
 
 impl Client {
@@ -79,7 +84,13 @@ impl Client {
             // Zeroes, as dbench writes them. A file system that compresses hardly writes them at all.
             write_buffer: vec![0; transfer_bytes_max],
             read_buffer: vec![0; transfer_bytes_max],
+            sayer: None,
         }
+    }
+
+    /// Makes it say what it has made durable.
+    pub fn say_to(&mut self, acknowledger: Arc<Acknowledger>, directory: &Path) {
+        self.sayer = Some(Sayer::new(acknowledger, directory));
     }
 
     /// Carries one operation out.
@@ -88,9 +99,36 @@ impl Client {
     /// What would end a client of dbench, with its line: an operation that was to succeed and did
     /// not. Beyond dbench: an fsync that failed.
     pub fn perform(&mut self, operation: &Operation) -> Result<Outcome, String> {
-        self.dispatch(operation).map_err(|reason| {
+        let done = self.before(operation).and_then(|()| self.dispatch(operation));
+        let done = done.and_then(|outcome| self.after(operation).map(|()| outcome));
+        done.map_err(|reason| {
             format!("line {}: {}: {reason}", operation.line, self.describe(operation))
         })
+    }
+
+    /// Where the power is cut: names of which what was said holds no longer.
+    fn before(&mut self, operation: &Operation) -> Result<(), String> {
+        let Some(sayer) = &mut self.sayer else { return Ok(()) };
+        let mut changes = |path: PathIndex| sayer.changes(&self.paths[path as usize].full);
+        match (operation.kind, operation.disposition) {
+            (Kind::Rename, _) => changes(operation.path).and_then(|()| changes(operation.to)),
+            (Kind::Unlink | Kind::Deltree, _)
+            | (Kind::NTCreateX, DISPOSITION_OVERWRITE | DISPOSITION_OVERWRITE_IF) => {
+                changes(operation.path)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the power is cut: what is durable from now on.
+    fn after(&mut self, operation: &Operation) -> Result<(), String> {
+        match &mut self.sayer {
+            Some(sayer) if operation.kind == Kind::Flush => {
+                let OpenFile { file, path } = file_at(&self.table, operation.slot)?;
+                sayer.flushed(file, &self.paths[*path as usize].full)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// One arm for each operation: long, but a table in shape.

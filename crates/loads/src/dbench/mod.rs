@@ -10,6 +10,7 @@
 pub mod client;
 pub mod counters;
 pub mod drift;
+pub mod durable;
 mod line;
 pub mod loadfile;
 mod monitor;

@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -20,8 +20,10 @@ use serde::{Deserialize, Serialize};
 use super::client::{Client, Outcome, with_client_name};
 use super::counters::{CounterSample, SystemCounters};
 use super::drift::{self, Drift};
+use super::durable::announce_gone;
 use super::loadfile::{FORMS, Kind, LoadFile, Operation};
 use super::monitor::Monitor;
+use crate::acknowledge::Acknowledger;
 use crate::latency::{Clock, KindId, Recorder, Recording};
 use crate::sys;
 
@@ -44,6 +46,8 @@ pub struct Replay<'a> {
     pub warmup: Duration,
     /// How long to count.
     pub execute: Duration,
+    /// Hears what is durable, where the power is cut.
+    pub acknowledger: Option<Arc<Acknowledger>>,
 }
 
 /// A part of the replay.
@@ -186,7 +190,8 @@ pub fn replay(plan: &Replay<'_>, stop: &AtomicBool) -> Result<(ReplayReport, Rec
             .collect()
     });
     let Monitor { seconds, counters, stopped_after_ns, .. } = monitor;
-    let cleaned = remove_all(&roots);
+    let announced = plan.acknowledger.as_deref().map(|one| announce_gone(one, Path::new("")));
+    let cleaned = announced.unwrap_or(Ok(())).and_then(|()| remove_all(&roots));
     // The clients' failure is the cause and comes first, a failing removal its consequence.
     if let Some(failure) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(failure);
@@ -225,8 +230,12 @@ impl Drop for RaiseOnDrop<'_> {
 fn client_thread(shared: &Shared<'_>, id: u32) -> ClientResult {
     // A client that panics or fails must not leave the others running.
     let halt_all = RaiseOnDrop(&shared.halt);
-    let own_table = sys::own_file_table();
+    // It would have no descriptor of the pipe for acknowledgements, with which nothing is timed.
+    let own_table = shared.plan.acknowledger.as_ref().map_or_else(sys::own_file_table, |_| Ok(()));
     let mut client = Client::new(shared.plan.load, shared.plan.directory, id);
+    if let Some(acknowledger) = &shared.plan.acknowledger {
+        client.say_to(acknowledger.clone(), shared.plan.directory);
+    }
     shared.ready.wait();
     let mut run = ClientRun::new(shared, id);
     let ended = match own_table {

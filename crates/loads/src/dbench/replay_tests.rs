@@ -48,6 +48,7 @@ fn plan<'a>(load: &'a LoadFile, directory: &'a Path) -> Replay<'a> {
         clients: 2,
         warmup: Duration::from_millis(100),
         execute: Duration::from_millis(300),
+        acknowledger: None,
     }
 }
 

@@ -19,6 +19,6 @@ mod verify;
 pub use jobfile::JobFile;
 pub use output::{Direction, FioJob};
 pub use place::Target;
-pub use run::{Fio, FioReport, Prepared, fio, lay_out, synced_at_end, unsynced};
+pub use run::{Fio, FioReport, Prepared, fio, lay_out, synced_at_end, unsynced, verify_again};
 pub use understood::understood;
-pub use verify::{unwritten, verifies_any};
+pub use verify::{unwritten, verifies_any, verifies_later};

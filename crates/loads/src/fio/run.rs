@@ -160,6 +160,21 @@ pub fn fio(plan: &Fio<'_>, prepared: &Prepared, stop: &AtomicBool) -> Result<Fio
     })
 }
 
+/// Lets fio verify what an earlier run of the jobs has written: its words when that is not there.
+///
+/// # Errors
+/// As [`fio`].
+pub fn verify_again(
+    plan: &Fio<'_>,
+    prepared: &Prepared,
+    stop: &AtomicBool,
+) -> Result<Option<String>, String> {
+    let job = verify::only_verifying(plan.job);
+    let report = fio(&Fio { job: &job, ..plan.clone() }, prepared, stop)?;
+    let check = report.check.filter(|check| check.violated > 0);
+    Ok(check.map(|check| check.first.unwrap_or_else(|| "what was written is not there".into())))
+}
+
 /// How the kernel's refusals end that a job in its enclosure meets, as fio tells them.
 const REFUSALS: [&str; 4] =
     ["Read-only file system", "No such file", "Permission denied", "Operation not permitted"];
@@ -245,7 +260,7 @@ fn added(name: &str, value: &str) -> JobOption {
 }
 
 /// Gives options of each job values of its own, whatever the job says of them.
-fn with_overrides(
+pub(super) fn with_overrides(
     job: &JobFile,
     overrides: impl Fn(usize, &Section) -> Vec<(&'static str, String)>,
 ) -> JobFile {
@@ -339,6 +354,14 @@ fn ending(job: &JobFile, index: usize) -> Ending {
         Some(_) => Ending::Own,
         None => Ending::SyncAdded,
     }
+}
+
+/// Whether what a job has written is durable when it ends: of direct writes the device's cache knows no end.
+pub(super) fn is_durable_at_end(job: &JobFile, index: usize) -> bool {
+    let given = |name: &str| job.effective_or_bare(index, name);
+    let is_on = |name: &str| given(name).is_some_and(|value| !["0", "none"].contains(&value));
+    ending(job, index) == Ending::SyncAdded
+        || [END_SYNC, "sync", "fsync_on_close"].into_iter().any(is_on)
 }
 
 /// Whether a job writes.

@@ -7,7 +7,8 @@ use vocabulary::check::{CONTENTS, Check};
 
 use super::jobfile::JobFile;
 use super::output::FioJob;
-use super::run::writes;
+use super::run::{is_durable_at_end, with_overrides, writes};
+use super::size::need;
 
 /// fio's option that says whether a job goes on after an error.
 const GO_ON: &str = "continue_on_error";
@@ -79,6 +80,39 @@ pub fn unwritten(job: &JobFile) -> Vec<String> {
     }
 }
 
+/// What makes it impossible to tell later what a job has written.
+const UNREPEATABLE: [&str; 5] = ["runtime", "time_based", "loops", "file_append", "write_iolog"];
+
+/// Whether what these jobs have written is durable at their end, and can be verified from then on without
+/// writing it again (`verify_only`).
+#[must_use]
+pub fn verifies_later(job: &JobFile) -> bool {
+    let later = |index: usize| {
+        let given = |name: &str| job.effective_or_bare(index, name);
+        let is_repeatable = given("randrepeat") != Some("0")
+            && !UNREPEATABLE.into_iter().any(|name| given(name).is_some());
+        verifies(job, index) && is_repeatable && is_durable_at_end(job, index)
+    };
+    let writing: Vec<usize> = jobs(job).filter(|index| writes(job, *index)).collect();
+    !writing.is_empty() && need(job).jobs_without_size == 0 && writing.into_iter().all(later)
+}
+
+/// The job file that compares what an earlier run of it has written, and writes nothing.
+pub(super) fn only_verifying(job: &JobFile) -> JobFile {
+    let mut changed = with_overrides(job, |_, _| {
+        [("verify_only", "1"), ("do_verify", "1"), ("stonewall", "1")]
+            .map(|(name, value)| (name, value.to_owned()))
+            .to_vec()
+    });
+    let mut index = 0;
+    changed.sections.retain(|section| {
+        let keep = section.is_global() || writes(job, index);
+        index += 1;
+        keep
+    });
+    changed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +148,24 @@ mod tests {
         // The reads of a mixed job are no comparisons.
         assert_eq!(counted("rw=randrw verify=md5", ran(16, 6, 0)), Some((6, 0, None)));
         assert_eq!(counted("rw=randrw verify=md5 do_verify=0", ran(9, 6, 0)), Some((0, 0, None)));
+    }
+
+    #[test]
+    fn what_is_durable_at_its_end_and_repeatable_can_be_verified_later() {
+        for text in
+            ["rw=write verify=md5 size=1m", "rw=randrw verify=md5 size=1m direct=1 end_fsync=1"]
+        {
+            assert!(verifies_later(&job(text)), "{text}");
+        }
+        for more in ["direct=1", "end_fsync=0", "runtime=3", "loops=2", "randrepeat=0", "verify=0"]
+        {
+            assert!(
+                !verifies_later(&job(&format!("rw=write verify=md5 size=1m {more}"))),
+                "{more}"
+            );
+        }
+        assert!(!verifies_later(&job("rw=write verify=md5")), "without a size");
+        assert!(!verifies_later(&job("rw=read verify=md5 size=1m")), "it writes nothing");
     }
 
     #[test]

@@ -10,11 +10,13 @@ use vocabulary::capacity::Capacity;
 use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
-use vocabulary::load::LoadTask;
+use vocabulary::load::{LoadTask, Loss};
 use vocabulary::report::LoadReport;
 
 use super::{dbench, histogram_log, latencies, throughput_over_time};
+use crate::acknowledge::Acknowledger;
 use crate::dbench::drift::Interval;
+use crate::dbench::durable;
 use crate::dbench::replay::Second;
 use crate::dbench::{
     LoadFile, PACKAGED_LOAD_FILE, Phase, Replay, ReplayReport, replay, warmup_seconds,
@@ -124,10 +126,19 @@ impl Generator for DbenchReplayLoad {
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
         let directory = directory_of(&task.target)?;
         let load_file = parse(&self.load_file)?;
-        let (report, latencies) =
-            replay(&replay_of(self, &load_file, directory, task.device.as_deref()), stop)?;
+        let mut plan = replay_of(self, &load_file, directory, task.device.as_deref());
+        plan.acknowledger = Acknowledger::of(task)?;
+        let (report, latencies) = replay(&plan, stop)?;
         let note = (report.passes == 0).then(|| dbench::partial_pass(&load_file));
         Ok(LoadReport { note, ..translate(&report, &latencies)? })
+    }
+
+    fn acknowledges(&self) -> bool {
+        true
+    }
+
+    fn find_loss(&self, task: &LoadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
+        Ok(durable::find_loss(directory_of(&task.target)?, acknowledged))
     }
 }
 
@@ -154,6 +165,7 @@ fn replay_of<'a>(
         clients: load.clients,
         warmup: Duration::from_secs(warmup_seconds(load.seconds).into()),
         execute: Duration::from_secs(load.seconds.into()),
+        acknowledger: None,
     }
 }
 

@@ -10,17 +10,18 @@ use vocabulary::check::CONTENTS;
 use vocabulary::kind::{
     Amount, Form, Generator, Ground, Key, KeyError, Keys, Kind, Written, scaled_bytes,
 };
-use vocabulary::load::{LoadTask, Target as Place};
+use vocabulary::load::{LoadTask, Loss, Target as Place};
 use vocabulary::quantity::{parse_duration, parse_size, size_text};
 use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of};
+use crate::acknowledge::Acknowledger;
 use crate::fio::jobfile::System;
 use crate::fio::run::JobSeries;
 use crate::fio::size::need;
 use crate::fio::{
     Direction, Fio, FioJob, FioReport, JobFile, Prepared, Target, fio, lay_out, output, place,
-    synced_at_end, understood, unsynced, unwritten, verifies_any,
+    synced_at_end, understood, unsynced, unwritten, verifies_any, verifies_later, verify_again,
 };
 use crate::tool::Tool;
 
@@ -203,6 +204,9 @@ impl Generator for FioLoad {
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
         let job = job(self)?;
         let mut report = run_job(&job, task, stop)?;
+        if let Some(acknowledger) = Acknowledger::of(task)? {
+            acknowledger.say("written").map_err(|error| format!("acknowledging: {error}"))?;
+        }
         // All of it was read, and its histograms alone are a hundred kilobytes.
         report.finished.stdout.clear();
         let recording = output::latencies(&report.jobs);
@@ -216,6 +220,24 @@ impl Generator for FioLoad {
             histogram_log: Some(histogram_log(&recording, report.finished.elapsed_ns)?),
             details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
+        })
+    }
+
+    /// fio does not tell which of its syncs has returned: what it wrote counts from its end.
+    fn acknowledges(&self) -> bool {
+        job(self).is_ok_and(|job| verifies_later(&job))
+    }
+
+    fn find_loss(&self, task: &LoadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
+        if acknowledged.is_empty() {
+            return Ok(None);
+        }
+        let (job, scratch, target) = (job(self)?, scratch(task)?, target(&task.target)?);
+        let plan = Fio { job: &job, target: &target, scratch: &scratch };
+        let found = verify_again(&plan, &Prepared::default(), &AtomicBool::new(false));
+        Ok(match found {
+            Ok(found) => found.map(Loss::Corrupt),
+            Err(words) => Some(Loss::Unusable(words)),
         })
     }
 }

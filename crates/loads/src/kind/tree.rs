@@ -223,9 +223,7 @@ impl Generator for TreeLoad {
                 .map_err(|error| format!("leaving the mount: {error}"))?;
         }
         let mut kept = None;
-        let acknowledger = task.acknowledgements.as_deref().map(Acknowledger::open).transpose();
-        let acknowledger =
-            acknowledger.map_err(|error| format!("the pipe for acknowledgements: {error}"))?;
+        let acknowledger = Acknowledger::of(task)?;
         let mut unheard = None;
         let mut begin = |phase| {
             if let Some(acknowledger) = &acknowledger

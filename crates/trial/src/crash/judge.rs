@@ -230,7 +230,9 @@ impl Judge<'_, '_> {
             }
         };
         let deadline = Instant::now() + Duration::from_nanos(cuts.check_timeout_ns);
-        let bounds = Bounds { deadline: Some(deadline), ..Bounds::default() };
+        let enclosure = self.trial.enclosure(&instance.directory());
+        let enclosure = enclosure.as_ref().filter(|_| talk.is_some());
+        let bounds = Bounds { deadline: Some(deadline), enclosure, ..Bounds::default() };
         let (place, output) = (&cuts.check_directory, Output::Pipe);
         let ran = command::run(&line, place, &[], bounds, &output, talk.as_ref(), stop)
             .map_err(|error| Failure::of(error.to_string()))?;

@@ -4,13 +4,15 @@
 //! words.
 
 use block::{BlockDevice, Delay, DelayingDevice, Delays, Fault, FaultyDevice};
+use crash::Recorder;
 use lab::quantity::parse_duration;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// A device, whatever it is made of.
 pub type Stack = Box<dyn BlockDevice>;
 
 /// Puts a layer on top of what it is given.
-pub type Put = Box<dyn Fn(Stack) -> Stack>;
+pub type Put = Box<dyn FnOnce(Stack) -> Stack>;
 
 /// A kind of layer.
 struct Layer {
@@ -22,7 +24,7 @@ struct Layer {
     read: fn(&str) -> Result<Put, String>,
 }
 
-static LAYERS: [Layer; 2] = [
+static LAYERS: [Layer; 3] = [
     Layer {
         name: "delay",
         notation: "delay:TIME, delay:PERCENT or delay:read=...,write=...,flush=... (answers later, by a \
@@ -33,6 +35,11 @@ static LAYERS: [Layer; 2] = [
         name: "ignore-flush",
         notation: "ignore-flush (answers flushes without carrying them out, as a disk that lies)",
         read: ignore_flush,
+    },
+    Layer {
+        name: "record",
+        notation: "record (keeps every write in memory, as the recorder of 'kurabe crash' does)",
+        read: record,
     },
 ];
 
@@ -95,6 +102,17 @@ fn ignore_flush(words: &str) -> Result<Put, String> {
     }
 }
 
+fn record(words: &str) -> Result<Put, String> {
+    match words {
+        "" => {
+            let data = memfd_create("recording", MemfdFlags::CLOEXEC)
+                .map_err(|error| format!("there is no memory for it ({error})"))?;
+            Ok(Box::new(|below| Box::new(Recorder::new(below, data.into()))))
+        }
+        _ => Err("it takes no words".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
@@ -105,7 +123,9 @@ mod tests {
 
     #[test]
     fn words_are_read_and_wrong_ones_named() {
-        for text in ["delay:200us", "delay:5%", "delay:read=1ms,flush=150%", "ignore-flush"] {
+        for text in
+            ["delay:200us", "delay:5%", "delay:read=1ms,flush=150%", "ignore-flush", "record"]
+        {
             assert!(read(text).is_ok(), "{text}");
         }
         for (text, word) in [
@@ -115,6 +135,7 @@ mod tests {
             ("delay:-3%", "'-3%' is no share"),
             ("delay:2m", "not below 60 s"),
             ("ignore-flush:x", "takes no words"),
+            ("record:x", "takes no words"),
         ] {
             let problem = read(text).err().unwrap();
             assert!(problem.contains(word) && problem.contains("write "), "{text}: {problem}");

@@ -26,7 +26,8 @@ pub static BTRFS: KernelFileSystem = KernelFileSystem {
     mount_options_without_discard: &["nodiscard"],
     geometry: &["btrfs", "inspect-internal", "dump-super"],
     check: &["btrfs", "check", "--readonly"],
-    repair: &[],
+    // btrfs-rescue(8): a torn superblock is taken from its copy; 2 is success.
+    repair: &["btrfs", "rescue", "super-recover", "-y"],
     check_meaning: |_| "the check found damage or could not be carried out",
     background_threads: &[],
 };
