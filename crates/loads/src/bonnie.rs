@@ -9,10 +9,10 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::space;
-use crate::tool::{Finished, Tool, ToolCommand, run};
+use crate::tool::{Finished, Tool, run};
 
 /// The directory that a run makes for itself.
 const OWN_DIRECTORY: &str = "kurabe-bonnie";
@@ -32,38 +32,8 @@ pub struct Bonnie<'a> {
     pub files_1024: u64,
 }
 
-/// A test of bonnie++.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Test {
-    /// Sequential output by characters.
-    OutputPerCharacter,
-    /// Sequential output by blocks.
-    OutputBlock,
-    /// Reading, changing and writing back, by blocks.
-    Rewrite,
-    /// Sequential input by characters.
-    InputPerCharacter,
-    /// Sequential input by blocks.
-    InputBlock,
-    /// Random seeks, a tenth of them with a write.
-    Seeks,
-    /// Creating files in order.
-    SequentialCreate,
-    /// Looking at them in order.
-    SequentialStat,
-    /// Deleting them in order.
-    SequentialDelete,
-    /// Creating files in random order.
-    RandomCreate,
-    /// Looking at them in random order.
-    RandomStat,
-    /// Deleting them in random order.
-    RandomDelete,
-}
-
 /// What a rate counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// KiB a second.
@@ -74,48 +44,28 @@ pub enum Unit {
     FilesPerSecond,
 }
 
-impl Test {
-    /// The tests in the order of the CSV line.
-    pub const ALL: [Self; 12] = [
-        Self::OutputPerCharacter,
-        Self::OutputBlock,
-        Self::Rewrite,
-        Self::InputPerCharacter,
-        Self::InputBlock,
-        Self::Seeks,
-        Self::SequentialCreate,
-        Self::SequentialStat,
-        Self::SequentialDelete,
-        Self::RandomCreate,
-        Self::RandomStat,
-        Self::RandomDelete,
-    ];
-
-    /// What its rate counts.
-    #[must_use]
-    pub fn unit(self) -> Unit {
-        match self {
-            Self::OutputPerCharacter
-            | Self::OutputBlock
-            | Self::Rewrite
-            | Self::InputPerCharacter
-            | Self::InputBlock => Unit::KibibytesPerSecond,
-            Self::Seeks => Unit::SeeksPerSecond,
-            Self::SequentialCreate
-            | Self::SequentialStat
-            | Self::SequentialDelete
-            | Self::RandomCreate
-            | Self::RandomStat
-            | Self::RandomDelete => Unit::FilesPerSecond,
-        }
-    }
-}
+/// The tests in the order of the CSV line, and what their rates count. Output and input are
+/// sequential; a tenth of the seeks write.
+pub const TESTS: [(&str, Unit); 12] = [
+    ("output_per_character", Unit::KibibytesPerSecond),
+    ("output_block", Unit::KibibytesPerSecond),
+    ("rewrite", Unit::KibibytesPerSecond),
+    ("input_per_character", Unit::KibibytesPerSecond),
+    ("input_block", Unit::KibibytesPerSecond),
+    ("seeks", Unit::SeeksPerSecond),
+    ("sequential_create", Unit::FilesPerSecond),
+    ("sequential_stat", Unit::FilesPerSecond),
+    ("sequential_delete", Unit::FilesPerSecond),
+    ("random_create", Unit::FilesPerSecond),
+    ("random_stat", Unit::FilesPerSecond),
+    ("random_delete", Unit::FilesPerSecond),
+];
 
 /// What a test came to.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TestResult {
-    /// The test.
-    pub test: Test,
+    /// The test, one of [`TESTS`].
+    pub test: &'static str,
     /// The rate; absent when the test took less than half a second, for which bonnie++ prints
     /// `+++++` because it would not be exact.
     pub rate: Option<f64>,
@@ -128,7 +78,7 @@ pub struct TestResult {
 }
 
 /// A CSV line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
     /// The version of the format, which lags behind the program's.
     pub format: String,
@@ -145,7 +95,7 @@ pub struct Record {
 }
 
 /// What a run came to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BonnieReport {
     /// The records, one a run (`-x` asks for several).
     pub records: Vec<Record>,
@@ -159,20 +109,13 @@ pub struct BonnieReport {
 /// It is missing, failed or was stopped, its files do not fit, or its output has not the known form.
 pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, String> {
     let own = plan.directory.join(OWN_DIRECTORY);
-    let mut command = ToolCommand::new(Tool::Bonnie)?
-        .argument("-q")
-        // A comma in the host's name would shift all columns.
-        .arguments(["-m", "kurabe"])
-        .argument("-d")
-        .argument(&own)
-        .argument("-s")
-        .argument(plan.size_mib.to_string())
-        .argument("-n")
-        .argument(plan.files_1024.to_string())
-        .arguments(["-r", "0"]);
+    let mut command = Tool::Bonnie.command()?;
+    // A comma in the host's name would shift all columns.
+    command.args(["-q", "-m", "kurabe", "-d"]).arg(&own).arg("-s").arg(plan.size_mib.to_string());
+    command.arg("-n").arg(plan.files_1024.to_string()).args(["-r", "0"]);
     if rustix::process::geteuid().is_root() {
         // As root it runs only when told so.
-        command = command.arguments(["-u", "root"]);
+        command.args(["-u", "root"]);
     }
     check_fit(plan)?;
     let failed = |what: &'static str| {
@@ -180,7 +123,7 @@ pub fn bonnie(plan: &Bonnie<'_>, stop: &AtomicBool) -> Result<BonnieReport, Stri
         move |error: io::Error| format!("cannot {what} {own}: {error}")
     };
     fs::create_dir(&own).map_err(failed("make"))?;
-    let ended = run(&command, stop, &mut |_, _| {});
+    let ended = run(&mut command, stop);
     let cleaned = fs::remove_dir_all(&own).map_err(failed("remove"));
     let finished = ended?;
     cleaned?;
@@ -238,7 +181,7 @@ pub fn parse_line(line: &str) -> Result<Record, String> {
     let second_results = settings + 5;
     let latencies = second_results + 12;
     let mut tests = Vec::new();
-    for (index, test) in Test::ALL.into_iter().enumerate() {
+    for (index, (test, unit)) in TESTS.into_iter().enumerate() {
         let at =
             if index < 6 { first_results + 2 * index } else { second_results + 2 * (index - 6) };
         let (rate, cpu, latency) = (fields[at], fields[at + 1], fields[latencies + index]);
@@ -249,7 +192,7 @@ pub fn parse_line(line: &str) -> Result<Record, String> {
         tests.push(TestResult {
             test,
             rate: number(rate)?,
-            unit: test.unit(),
+            unit,
             cpu_percent: number(cpu)?,
             latency_max_ns: latency_ns(latency)?,
         });
@@ -268,11 +211,15 @@ pub fn parse_line(line: &str) -> Result<Record, String> {
     })
 }
 
-/// A rate or a percentage; plus signs stand for a test that was too short.
+/// What a field tells; nothing of a test that was left out, or that was too short, for which plus
+/// signs stand.
+fn told(field: &str) -> Option<&str> {
+    (!field.bytes().all(|byte| byte == b'+')).then_some(field)
+}
+
+/// A rate or a percentage.
 fn number(text: &str) -> Result<Option<f64>, String> {
-    if text.is_empty() || text.bytes().all(|byte| byte == b'+') {
-        return Ok(None);
-    }
+    let Some(text) = told(text) else { return Ok(None) };
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number >= 0.0 => Ok(Some(number)),
         _ => Err(format!("`{text}` is not a number")),
@@ -281,19 +228,12 @@ fn number(text: &str) -> Result<Option<f64>, String> {
 
 /// `46190us`, `431ms` or `12s`.
 fn latency_ns(text: &str) -> Result<Option<u64>, String> {
-    if text.is_empty() || text.bytes().all(|byte| byte == b'+') {
-        return Ok(None);
-    }
-    let fault = || format!("`{text}` is not a latency");
-    let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(fault)?;
-    let unit_ns: u64 = match &text[end..] {
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return Err(fault()),
-    };
-    let count: u64 = text[..end].parse().map_err(|_| fault())?;
-    count.checked_mul(unit_ns).map(Some).ok_or_else(fault)
+    let Some(text) = told(text) else { return Ok(None) };
+    let units = [("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let parsed = units.into_iter().find_map(|(unit, unit_ns)| {
+        text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(unit_ns)
+    });
+    parsed.map(Some).ok_or_else(|| format!("`{text}` is not a latency"))
 }
 
 #[cfg(test)]
@@ -315,17 +255,17 @@ mod tests {
         assert_eq!(record.files_1024, Some(4));
         let of = |test| *record.tests.iter().find(|result| result.test == test).unwrap();
         assert_eq!(record.tests.len(), 12);
-        let output = of(Test::OutputPerCharacter);
+        let output = of("output_per_character");
         assert_eq!((output.rate, output.cpu_percent), (Some(449.0), Some(28.0)));
         assert_eq!(output.latency_max_ns, Some(46_190_000));
-        assert_eq!(of(Test::OutputBlock).rate, None);
-        assert_eq!(of(Test::OutputBlock).latency_max_ns, Some(20_773_000));
-        assert_eq!(of(Test::Rewrite).latency_max_ns, Some(431_000_000));
-        assert_eq!(of(Test::Seeks).rate, Some(812.5));
-        assert_eq!(of(Test::Seeks).latency_max_ns, Some(2_000_000_000));
-        assert_eq!(of(Test::RandomCreate).rate, Some(23144.0));
-        assert_eq!(of(Test::RandomCreate).unit, Unit::FilesPerSecond);
-        assert_eq!(of(Test::RandomDelete).latency_max_ns, Some(13_994_000));
+        assert_eq!(of("output_block").rate, None);
+        assert_eq!(of("output_block").latency_max_ns, Some(20_773_000));
+        assert_eq!(of("rewrite").latency_max_ns, Some(431_000_000));
+        assert_eq!(of("seeks").rate, Some(812.5));
+        assert_eq!(of("seeks").latency_max_ns, Some(2_000_000_000));
+        assert_eq!(of("random_create").rate, Some(23144.0));
+        assert_eq!(of("random_create").unit, Unit::FilesPerSecond);
+        assert_eq!(of("random_delete").latency_max_ns, Some(13_994_000));
     }
 
     #[test]
@@ -343,7 +283,7 @@ mod tests {
             +++,+++++,+++,+++++,+++,+++++,+++,,,,,,,4148us,107us,4183us,84us,15us,62us";
         let record = parse_line(line).unwrap();
         assert_eq!(record.tests.len(), 6);
-        assert_eq!(record.tests[0].test, Test::SequentialCreate);
+        assert_eq!(record.tests[0].test, "sequential_create");
     }
 
     #[test]

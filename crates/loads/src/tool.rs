@@ -1,14 +1,11 @@
-//! Runs an installed tool: finds it, collects its output line by line, and never leaves it
-//! running behind.
+//! Runs an installed tool: finds it, collects its output, and never leaves it running behind.
 //!
 //! Knows nothing of what the tools print. Invariants: a child that was started here has ended,
-//! with all of its descendants, when [`run`] returns or unwinds; what it printed is in the
+//! with all of its descendants, when [`run`] returns; what it printed is in the
 //! result or in the error; a tool that is not installed is an error that names its package.
 
-use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -28,8 +25,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A tool that a load may need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// The dbench benchmark.
     Dbench,
@@ -71,27 +67,21 @@ impl Tool {
         self.facts().1
     }
 
-    /// Where the tool is installed: the search path, and the system's `sbin` directories,
-    /// which are not in every user's path.
+    /// Where the tool is installed.
     ///
     /// # Errors
     /// [`ToolError::Missing`], which names the package.
     pub fn locate(self) -> Result<PathBuf, ToolError> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        for system in ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"] {
-            directories.push(PathBuf::from(system));
-        }
-        self.locate_in(&directories)
+        let missing = ToolError::Missing { program: self.program(), package: self.package() };
+        trust::program::find(self.program()).ok_or(missing)
     }
 
-    fn locate_in(self, directories: &[PathBuf]) -> Result<PathBuf, ToolError> {
-        directories
-            .iter()
-            .filter(|directory| directory.is_absolute())
-            .map(|directory| directory.join(self.program()))
-            .find(|candidate| is_executable(candidate))
-            .ok_or(ToolError::Missing { program: self.program(), package: self.package() })
+    /// A command of the tool, for [`run`].
+    ///
+    /// # Errors
+    /// [`ToolError::Missing`].
+    pub fn command(self) -> Result<Command, ToolError> {
+        self.locate().map(Command::new)
     }
 
     /// The first line that says which version is installed.
@@ -99,11 +89,10 @@ impl Tool {
     /// # Errors
     /// As [`Tool::locate`] and [`run`].
     pub fn version(self) -> Result<String, ToolError> {
-        let output = Command::new(self.locate()?)
-            .arg(self.facts().2)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|source| ToolError::Spawn { program: self.program().to_owned(), source })?;
+        let output =
+            self.command()?.arg(self.facts().2).stdin(Stdio::null()).output().map_err(
+                |source| ToolError::Spawn { program: self.program().to_owned(), source },
+            )?;
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.push_str(&String::from_utf8_lossy(&output.stderr));
         let line = text
@@ -113,11 +102,6 @@ impl Tool {
             .unwrap_or_default();
         Ok(line.trim().to_owned())
     }
-}
-
-fn is_executable(path: &Path) -> bool {
-    std::fs::metadata(path)
-        .is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
 }
 
 /// What went wrong with a tool.
@@ -155,17 +139,6 @@ impl From<ToolError> for String {
     }
 }
 
-impl ToolError {
-    /// What the tool printed before it failed, if it ran at all.
-    #[must_use]
-    pub fn finished(&self) -> Option<&Finished> {
-        match self {
-            Self::Failed(finished) | Self::Stopped(finished) => Some(finished),
-            Self::Missing { .. } | Self::Spawn { .. } => None,
-        }
-    }
-}
-
 /// A tool's run that is over, with everything that it printed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
@@ -183,14 +156,6 @@ pub struct Finished {
     pub stdout: String,
     /// Everything it printed on standard error.
     pub stderr: String,
-}
-
-impl Finished {
-    /// Whether it ended by itself with exit code 0.
-    #[must_use]
-    pub fn succeeded(&self) -> bool {
-        self.exit_code == Some(0)
-    }
 }
 
 impl fmt::Display for Finished {
@@ -226,117 +191,28 @@ impl fmt::Display for Finished {
     }
 }
 
-/// Which stream a line came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-/// A command to run: program, arguments, directory.
-#[derive(Clone, Debug)]
-pub struct ToolCommand {
-    name: String,
-    program: PathBuf,
-    arguments: Vec<OsString>,
-    directory: Option<PathBuf>,
-}
-
-impl ToolCommand {
-    /// A command of an installed tool.
-    ///
-    /// # Errors
-    /// [`ToolError::Missing`].
-    pub fn new(tool: Tool) -> Result<Self, ToolError> {
-        Ok(Self::at(tool.program(), tool.locate()?))
-    }
-
-    /// A command of a program at a known place.
-    #[must_use]
-    pub fn at(name: &str, program: PathBuf) -> Self {
-        Self { name: name.to_owned(), program, arguments: Vec::new(), directory: None }
-    }
-
-    /// Adds an argument.
-    #[must_use]
-    pub fn argument(mut self, argument: impl AsRef<OsStr>) -> Self {
-        self.arguments.push(argument.as_ref().to_owned());
-        self
-    }
-
-    /// Adds arguments.
-    #[must_use]
-    pub fn arguments<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, arguments: I) -> Self {
-        for argument in arguments {
-            self.arguments.push(argument.as_ref().to_owned());
+/// Ends a child with its whole family. SIGTERM first, so that the tool ends its own children and
+/// removes its shared memory; SIGKILL to whatever is left after the grace.
+fn end_family(child: &mut Child) -> io::Result<ExitStatus> {
+    let head = Pid::from_child(child);
+    // fio puts its jobs into sessions of their own, where the group's signal does not
+    // reach them, so the descendants are noted while their parent still lives.
+    let mut descendants = descendants_of(head);
+    let _ = kill_process_group(head, Signal::TERM);
+    let deadline = Instant::now() + GRACE;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
         }
-        self
-    }
-
-    /// Sets the working directory.
-    #[must_use]
-    pub fn directory(mut self, directory: &Path) -> Self {
-        self.directory = Some(directory.to_owned());
-        self
-    }
-
-    fn words(&self) -> Vec<String> {
-        std::iter::once(self.program.as_os_str())
-            .chain(self.arguments.iter().map(OsString::as_os_str))
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect()
-    }
-}
-
-/// Kills the whole family of a child when it is dropped before the child was waited for.
-struct Family {
-    child: Child,
-    waited: bool,
-}
-
-impl Family {
-    fn pid(&self) -> Option<Pid> {
-        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
-    }
-
-    /// SIGTERM first, so that the tool ends its own children and removes its shared memory;
-    /// SIGKILL to whatever is left after the grace.
-    fn end(&mut self) -> std::io::Result<ExitStatus> {
-        let Some(pid) = self.pid() else {
-            return self.child.wait();
-        };
-        // fio puts its jobs into sessions of their own, where the group's signal does not
-        // reach them, so the descendants are noted while their parent still lives.
-        let mut descendants = descendants_of(pid);
-        let _ = kill_process_group(pid, Signal::TERM);
-        let deadline = Instant::now() + GRACE;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                self.waited = true;
-                finish_off(pid, &descendants);
-                return Ok(status);
-            }
-            if Instant::now() >= deadline {
-                descendants.extend(descendants_of(pid));
-                let _ = kill_process_group(pid, Signal::KILL);
-                let status = self.child.wait()?;
-                self.waited = true;
-                finish_off(pid, &descendants);
-                return Ok(status);
-            }
-            thread::sleep(Duration::from_millis(10));
+        if Instant::now() >= deadline {
+            descendants.extend(descendants_of(head));
+            let _ = kill_process_group(head, Signal::KILL);
+            break child.wait()?;
         }
-    }
-}
-
-impl Drop for Family {
-    fn drop(&mut self) {
-        if !self.waited {
-            let _ = self.end();
-        }
-    }
+        thread::sleep(Duration::from_millis(10));
+    };
+    finish_off(head, &descendants);
+    Ok(status)
 }
 
 /// Kills what is left of a family whose head has ended.
@@ -382,135 +258,100 @@ fn start_time_of(pid: Pid) -> Option<u64> {
     after_name.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Runs a command to its end, handing each line to `on_line` as it comes.
+/// Runs a command to its end.
 ///
 /// The child gets an empty standard input, the C locale and a process group of its own. It is
-/// ended, with its descendants, when `stop` is raised or when `on_line` panics; and it gets
-/// SIGTERM from the kernel when the calling thread dies.
+/// ended, with its descendants, when `stop` is raised; and it gets SIGTERM from the kernel when the
+/// calling thread dies.
 ///
 /// # Errors
 /// [`ToolError::Spawn`]; [`ToolError::Failed`] with all output when the exit code is not 0;
 /// [`ToolError::Stopped`].
-pub fn run(
-    command: &ToolCommand,
-    stop: &AtomicBool,
-    on_line: &mut dyn FnMut(Stream, &str),
-) -> Result<Finished, ToolError> {
-    let spawn_error = |source| ToolError::Spawn { program: command.name.clone(), source };
-    let mut process = Command::new(&command.program);
-    process
-        .args(&command.arguments)
+pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Finished, ToolError> {
+    let name = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let program = name.to_string_lossy().into_owned();
+    let spawn_error = |source| ToolError::Spawn { program: program.clone(), source };
+    command
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    if let Some(directory) = &command.directory {
-        process.current_dir(directory);
-    }
-    sys::die_with_parent(&mut process);
-
+    sys::die_with_parent(command);
     let started = Instant::now();
-    let child = process.spawn().map_err(spawn_error)?;
-    let mut family = Family { child, waited: false };
-    let (sender, lines) = mpsc::channel();
-    if let Some(pipe) = family.child.stdout.take() {
-        read_lines(pipe, Stream::Stdout, sender.clone());
-    }
-    if let Some(pipe) = family.child.stderr.take() {
-        read_lines(pipe, Stream::Stderr, sender.clone());
-    }
-    drop(sender);
+    let mut child = command.spawn().map_err(spawn_error)?;
+    let (sender, pieces) = mpsc::channel();
+    read_pieces(child.stdout.take(), STDOUT, sender.clone());
+    read_pieces(child.stderr.take(), STDERR, sender);
 
-    let mut stdout = String::new();
-    let mut stderr = String::new();
+    let mut printed = [Vec::new(), Vec::new()];
     let mut stopped = false;
     let mut ended = None;
     let mut silence = Duration::ZERO;
     loop {
-        match lines.recv_timeout(POLL) {
-            Ok((stream, line)) => {
-                let kept = match stream {
-                    Stream::Stdout => &mut stdout,
-                    Stream::Stderr => &mut stderr,
-                };
-                kept.push_str(&line);
-                on_line(stream, line.trim_end_matches(['\n', '\r']));
-            }
+        match pieces.recv_timeout(POLL) {
+            Ok((stream, piece)) => printed[stream].extend(piece),
             Err(RecvTimeoutError::Disconnected) => break,
+            // A grandchild may hold the pipe open after the tool's end; the tool's end is
+            // what counts, and the grandchild goes with it. One that fled into a session
+            // of its own is not waited for longer than the grace.
+            Err(RecvTimeoutError::Timeout) if ended.is_some() => {
+                silence += POLL;
+                if silence > GRACE {
+                    break;
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {
-                // A grandchild may hold the pipe open after the tool's end; the tool's end is
-                // what counts, and the grandchild goes with it. One that fled into a session
-                // of its own is not waited for longer than the grace.
+                ended = child.try_wait().map_err(spawn_error)?;
                 if ended.is_some() {
-                    silence += POLL;
-                    if silence > GRACE {
-                        break;
-                    }
-                } else {
-                    ended = family.child.try_wait().map_err(spawn_error)?;
-                    if ended.is_some() {
-                        family.waited = true;
-                        if let Some(pid) = family.pid() {
-                            finish_off(pid, &[]);
-                        }
-                    }
+                    finish_off(Pid::from_child(&child), &[]);
                 }
             }
         }
         if !stopped && stop.load(Ordering::Relaxed) {
             stopped = true;
             if ended.is_none() {
-                ended = Some(family.end().map_err(spawn_error)?);
+                ended = Some(end_family(&mut child).map_err(spawn_error)?);
             }
         }
     }
     let status = match ended {
         Some(status) => status,
-        None => {
-            let status = family.child.wait().map_err(spawn_error)?;
-            family.waited = true;
-            status
-        }
+        None => child.wait().map_err(spawn_error)?,
     };
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let text = |stream: usize| String::from_utf8_lossy(&printed[stream]).into_owned();
     let finished = Finished {
-        program: command.name.clone(),
-        command: command.words(),
+        program,
+        command: words.map(|word| word.to_string_lossy().into_owned()).collect(),
         exit_code: status.code(),
         signal: status.signal(),
         elapsed_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
-        stdout,
-        stderr,
+        stdout: text(STDOUT),
+        stderr: text(STDERR),
     };
-    if stopped {
-        Err(ToolError::Stopped(Box::new(finished)))
-    } else if finished.succeeded() {
-        Ok(finished)
-    } else {
-        Err(ToolError::Failed(Box::new(finished)))
+    match (stopped, status.success()) {
+        (true, _) => Err(ToolError::Stopped(Box::new(finished))),
+        (false, true) => Ok(finished),
+        (false, false) => Err(ToolError::Failed(Box::new(finished))),
     }
 }
 
-/// Sends each line of a pipe, with its line end, from a thread of its own. Bytes that are not
-/// UTF-8 are replaced: the output is for people and for parsers of ASCII.
-fn read_lines(
-    pipe: impl Read + Send + 'static,
-    stream: Stream,
-    sender: mpsc::Sender<(Stream, String)>,
+const STDOUT: usize = 0;
+const STDERR: usize = 1;
+
+/// Sends what comes from a pipe, from a thread of its own.
+fn read_pieces(
+    pipe: Option<impl Read + Send + 'static>,
+    stream: usize,
+    sender: mpsc::Sender<(usize, Vec<u8>)>,
 ) {
+    let mut pipe = pipe.expect("the stream is piped");
     thread::spawn(move || {
-        let mut reader = BufReader::new(pipe);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            match reader.read_until(b'\n', &mut line) {
-                Ok(0) | Err(_) => break,
-                Ok(_) => {
-                    let text = String::from_utf8_lossy(&line).into_owned();
-                    if sender.send((stream, text)).is_err() {
-                        break;
-                    }
-                }
+        let mut piece = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = pipe.read(&mut piece) {
+            if sender.send((stream, piece[..count].to_vec())).is_err() {
+                break;
             }
         }
     });
@@ -522,8 +363,7 @@ mod tests {
 
     #[test]
     fn a_missing_tool_names_its_package() {
-        let error = Tool::Bonnie.locate_in(&[PathBuf::from("/nonexistent")]).unwrap_err();
-        assert!(matches!(error, ToolError::Missing { program: "bonnie++", package: "bonnie++" }));
+        let error = ToolError::Missing { program: "bonnie++", package: "bonnie++" };
         assert!(error.to_string().contains("apt install bonnie++"));
     }
 }

@@ -12,7 +12,7 @@ use super::PACKAGED_LOAD_FILE;
 use super::drift::Interval;
 use super::loadfile::LoadFile;
 use super::replay::Phase;
-use crate::tool::{Finished, Tool, ToolCommand, run};
+use crate::tool::{Finished, Tool, run};
 
 /// How to run dbench.
 #[derive(Clone, Debug)]
@@ -215,20 +215,15 @@ impl DbenchReport {
 /// It is missing, failed, was stopped, or its output has not the known form; the clients' files do
 /// not fit.
 pub fn dbench(plan: &Dbench<'_>, stop: &AtomicBool) -> Result<DbenchReport, String> {
-    let tool = ToolCommand::new(Tool::Dbench)?;
+    let mut command = Tool::Dbench.command()?;
     // dbench takes load files that the replay refuses.
     if let Some(load) = packaged_load() {
         load.check_space(plan.directory, plan.clients)?;
     }
-    let command = tool
-        .argument("-D")
-        .argument(plan.directory)
-        .argument("-t")
-        .argument(plan.execute_seconds.to_string())
-        // It prints no bytes of the counted phase but these.
-        .argument("--per-client-results")
-        .argument(plan.clients.to_string());
-    let finished = run(&command, stop, &mut |_, _| {})?;
+    command.arg("-D").arg(plan.directory).arg("-t").arg(plan.execute_seconds.to_string());
+    // It prints no bytes of the counted phase but these.
+    command.arg("--per-client-results").arg(plan.clients.to_string());
+    let finished = run(&mut command, stop)?;
     parse(finished).map_err(|missing| format!("dbench's output has no {missing}"))
 }
 

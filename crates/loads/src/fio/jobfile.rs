@@ -6,7 +6,7 @@
 //! no include is left.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How deep job files may include each other.
 const INCLUDE_DEPTH_MAX: usize = 8;
@@ -27,6 +27,23 @@ pub struct Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.source, self.line, self.column)
+    }
+}
+
+impl Place {
+    /// What kurabe adds to a job stands nowhere.
+    fn of_kurabe() -> Place {
+        Place { source: "kurabe".to_owned(), line: 1, column: 1 }
+    }
+
+    /// The place so many bytes further on.
+    fn further(&self, bytes: usize) -> Place {
+        Place { column: self.column + bytes, ..self.clone() }
+    }
+
+    /// A fault here.
+    pub(super) fn fault(&self, reason: impl Into<String>) -> JobFileError {
+        JobFileError { place: self.clone(), reason: reason.into() }
     }
 }
 
@@ -60,6 +77,12 @@ pub struct JobOption {
 }
 
 impl JobOption {
+    /// An option that kurabe gives to a job.
+    pub(super) fn added(name: &str, value: impl fmt::Display) -> JobOption {
+        let (name, value) = (name.to_owned(), Some(value.to_string()));
+        JobOption { name, value, place: Place::of_kurabe(), value_column: 1 }
+    }
+
     /// The place of the value.
     #[must_use]
     pub fn value_place(&self) -> Place {
@@ -95,11 +118,9 @@ impl Section {
         self.name.starts_with("global")
     }
 
-    /// The last value that is given to an option in this section.
-    #[must_use]
-    pub fn value(&self, name: &str) -> Option<&str> {
-        let option = self.options.iter().rev().find(|option| option.name == name)?;
-        option.value.as_deref()
+    /// A section of kurabe's own.
+    pub(super) fn added(name: &str, options: Vec<JobOption>) -> Section {
+        Section { name: name.to_owned(), place: Place::of_kurabe(), options }
     }
 }
 
@@ -110,48 +131,20 @@ pub struct JobFile {
     pub sections: Vec<Section>,
 }
 
-/// What a job file needs of its surroundings; a test brings its own.
-pub trait Surroundings {
-    /// The value of an environment variable; an unset one expands to nothing.
-    fn variable(&self, name: &str) -> Option<String>;
-    /// The text of an included file, or why it cannot be had.
-    fn read(&self, path: &Path) -> std::io::Result<Vec<u8>>;
-}
-
-/// The process's environment and the file system.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct System;
-
-impl Surroundings for System {
-    fn variable(&self, name: &str) -> Option<String> {
-        std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-    }
-
-    fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
-        Ok(trust::file::read(path, trust::file::TEXT_BYTES_MAX)?)
-    }
-}
-
 impl JobFile {
-    /// Reads the text of a job file that stands at `path`.
+    /// Reads the text of a job file that stands at `path`. Includes are read from the file system,
+    /// variables from the process's environment.
     ///
     /// # Errors
     /// The first fault with its place.
-    pub fn parse(
-        text: &[u8],
-        path: &Path,
-        surroundings: &dyn Surroundings,
-    ) -> Result<Self, JobFileError> {
-        let mut parser = Parser { surroundings, sections: Vec::new() };
-        parser.text(text, path, 0)?;
-        let has_job = parser.sections.iter().any(|section| !section.is_global());
-        if !has_job {
-            return Err(JobFileError {
-                place: Place { source: path.display().to_string(), line: 1, column: 1 },
-                reason: "the job file has no job: no section beside [global]".to_owned(),
-            });
+    pub fn parse(text: &[u8], path: &Path) -> Result<Self, JobFileError> {
+        let mut job = JobFile { sections: Vec::new() };
+        job.read_text(text, path, 0)?;
+        if job.jobs().next().is_none() {
+            let place = Place { source: path.display().to_string(), line: 1, column: 1 };
+            return Err(place.fault("the job file has no job: no section beside [global]"));
         }
-        Ok(Self { sections: parser.sections })
+        Ok(job)
     }
 
     /// Reads options on one line, such as `rw=randrw bs=4k`, as one job of the given name.
@@ -160,53 +153,125 @@ impl JobFile {
     ///
     /// # Errors
     /// The first fault with its place.
-    pub fn from_options(
-        text: &str,
-        name: &str,
-        surroundings: &dyn Surroundings,
-    ) -> Result<Self, JobFileError> {
-        let source = "the fio options";
-        let place = |column| Place { source: source.to_owned(), line: 1, column };
+    pub fn from_options(text: &str, name: &str) -> Result<Self, JobFileError> {
+        let begin = Place { source: "the fio options".to_owned(), line: 1, column: 1 };
         let mut options = Vec::new();
-        for (word, column) in words(text).map_err(|(column, reason)| JobFileError {
-            place: place(column),
-            reason: reason.to_owned(),
-        })? {
+        for (word, at) in words(text).map_err(|(at, reason)| begin.further(at).fault(reason))? {
             let bare = word.strip_prefix("--").unwrap_or(&word);
-            let column = column + (word.len() - bare.len());
-            let expanded = expand(bare, surroundings);
-            options.push(option(&expanded, place(column))?);
+            let place = begin.further(at + (word.len() - bare.len()));
+            options.push(option(&expand(bare, &environment), place)?);
         }
         if options.is_empty() {
-            return Err(JobFileError { place: place(1), reason: "no option is given".to_owned() });
+            return Err(begin.fault("no option is given"));
         }
-        let section = Section { name: name.to_owned(), place: place(1), options };
-        Ok(Self { sections: vec![section] })
+        Ok(Self { sections: vec![Section { name: name.to_owned(), place: begin, options }] })
     }
 
-    /// The jobs: the sections that are not global.
-    pub fn jobs(&self) -> impl Iterator<Item = &Section> {
-        self.sections.iter().filter(|section| !section.is_global())
+    /// The jobs: the sections that are not global, each with its number among the sections.
+    pub fn jobs(&self) -> impl Iterator<Item = (usize, &Section)> {
+        self.sections.iter().enumerate().filter(|(_, section)| !section.is_global())
     }
 
-    /// The value that an option has for a job: its own, or the last of the global sections
-    /// before it. `job` counts the sections, not the jobs.
-    #[must_use]
+    /// The value that an option has for a job: its own, or the last of the global sections before
+    /// it. One without a value counts as `1`, as fio takes its switches. `job` counts the sections,
+    /// not the jobs.
     pub fn effective(&self, job: usize, name: &str) -> Option<&str> {
         let of_globals = self.sections[..job].iter().rev().filter(|section| section.is_global());
-        self.sections[job]
-            .value(name)
-            .or_else(|| of_globals.into_iter().find_map(|section| section.value(name)))
+        let mut options = std::iter::once(&self.sections[job])
+            .chain(of_globals)
+            .flat_map(|section| section.options.iter().rev());
+        let option = options.find(|option| option.name == name)?;
+        Some(option.value.as_deref().unwrap_or("1"))
     }
 
-    /// The same, where an option without a value counts as `1`, as fio takes its switches.
-    #[must_use]
-    pub fn effective_or_bare(&self, job: usize, name: &str) -> Option<&str> {
-        let of_globals = self.sections[..job].iter().rev().filter(|section| section.is_global());
-        let mut sections = std::iter::once(&self.sections[job]).chain(of_globals);
-        let option = sections
-            .find_map(|section| section.options.iter().rev().find(|option| option.name == name))?;
-        Some(option.value.as_deref().unwrap_or("1"))
+    fn read_text(&mut self, text: &[u8], path: &Path, depth: usize) -> Result<(), JobFileError> {
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let begin = Place { source: path.display().to_string(), line: index + 1, column: 1 };
+            if line.len() > LINE_BYTES_MAX {
+                return Err(begin.fault(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+            }
+            let line = std::str::from_utf8(line).map_err(|error| {
+                begin.further(error.valid_up_to()).fault("this is no text (UTF-8) file")
+            })?;
+            if let Some(at) = line.find('\0') {
+                return Err(begin.further(at).fault("this is no text file"));
+            }
+            // fio cuts at the first `;` or `#`, wherever it stands.
+            let bare = line.split([';', '#']).next().unwrap_or(line);
+            let content = bare.trim();
+            if content.is_empty() {
+                continue;
+            }
+            let place = begin.further(bare.len() - bare.trim_start().len());
+            if content.starts_with('[') {
+                self.begin_section(content, place, depth)?;
+            } else if let Some(rest) = content.strip_prefix("include") {
+                // fio skips one character after the word, whichever it is.
+                let name = rest.chars().next().map_or("", |skipped| &rest[skipped.len_utf8()..]);
+                self.include(name.trim_start(), path, &place, depth)?;
+            } else {
+                let option = option(&expand(content, &environment), place)?;
+                let Some(section) = self.sections.last_mut() else {
+                    let reason =
+                        format!("the option `{}` stands before any [section]", option.name);
+                    return Err(option.place.fault(reason));
+                };
+                section.options.push(option);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_section(
+        &mut self,
+        content: &str,
+        place: Place,
+        depth: usize,
+    ) -> Result<(), JobFileError> {
+        if depth > 0 {
+            return Err(place.fault("an included file cannot begin a section"));
+        }
+        let Some(name) = content.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+            return Err(place.further(content.len()).fault("`]` is missing here"));
+        };
+        if name.trim().is_empty() {
+            return Err(place.fault("the section has no name"));
+        }
+        // fio reads the name with sscanf("[%255[^\n]]").
+        if name.len() > 250 {
+            return Err(place.fault("the section's name is too long"));
+        }
+        let (name, place) = (name.to_owned(), place.further(1));
+        self.sections.push(Section { name, place, options: Vec::new() });
+        Ok(())
+    }
+
+    fn include(
+        &mut self,
+        name: &str,
+        includer: &Path,
+        place: &Place,
+        depth: usize,
+    ) -> Result<(), JobFileError> {
+        if self.sections.is_empty() {
+            return Err(place.fault("an include stands before any [section]"));
+        }
+        if name.is_empty() || name == "-" {
+            return Err(place.fault("the include names no file"));
+        }
+        if depth == INCLUDE_DEPTH_MAX {
+            return Err(place.fault(format!("includes are nested deeper than {INCLUDE_DEPTH_MAX}")));
+        }
+        // fio tries the working directory first; kurabe's says nothing about the job, so the
+        // including file's directory comes first here.
+        let read = |path: &Path| trust::file::read(path, trust::file::TEXT_BYTES_MAX);
+        let mut path = includer.parent().unwrap_or(Path::new("")).join(name);
+        let text = read(&path).or_else(|refused| {
+            let elsewhere = if refused.is_missing() { read(Path::new(name)).ok() } else { None };
+            path = name.into();
+            elsewhere.ok_or_else(|| place.fault(format!("cannot include {name}: {refused}")))
+        })?;
+        self.read_text(&text, &path, depth + 1)
     }
 }
 
@@ -224,118 +289,6 @@ impl fmt::Display for JobFile {
     }
 }
 
-struct Parser<'a> {
-    surroundings: &'a dyn Surroundings,
-    sections: Vec<Section>,
-}
-
-impl Parser<'_> {
-    fn text(&mut self, text: &[u8], path: &Path, depth: usize) -> Result<(), JobFileError> {
-        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            let place =
-                |column| Place { source: path.display().to_string(), line: index + 1, column };
-            let fault = |column, reason: String| JobFileError { place: place(column), reason };
-            if line.len() > LINE_BYTES_MAX {
-                return Err(fault(1, format!("the line is longer than {LINE_BYTES_MAX} bytes")));
-            }
-            let line = std::str::from_utf8(line).map_err(|error| {
-                fault(error.valid_up_to() + 1, "this is no text (UTF-8) file".to_owned())
-            })?;
-            if let Some(column) = line.find('\0') {
-                return Err(fault(column + 1, "this is no text file".to_owned()));
-            }
-            let bare = without_comment(line);
-            let content = bare.trim();
-            if content.is_empty() {
-                continue;
-            }
-            let column = bare.len() - bare.trim_start().len() + 1;
-            if content.starts_with('[') {
-                self.section(content, place(column), depth)?;
-            } else if let Some(rest) = content.strip_prefix("include") {
-                // fio skips one character after the word, whichever it is.
-                let name = rest.chars().next().map_or("", |skipped| &rest[skipped.len_utf8()..]);
-                self.include(name.trim_start(), path, place(column), depth)?;
-            } else {
-                let expanded = expand(content, self.surroundings);
-                let option = option(&expanded, place(column))?;
-                match self.sections.last_mut() {
-                    Some(section) => section.options.push(option),
-                    None => {
-                        return Err(fault(
-                            column,
-                            format!("the option `{}` stands before any [section]", option.name),
-                        ));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn section(&mut self, content: &str, place: Place, depth: usize) -> Result<(), JobFileError> {
-        if depth > 0 {
-            let reason = "an included file cannot begin a section".to_owned();
-            return Err(JobFileError { place, reason });
-        }
-        let Some(name) = content.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
-            let place = Place { column: place.column + content.len(), ..place };
-            return Err(JobFileError { place, reason: "`]` is missing here".to_owned() });
-        };
-        if name.trim().is_empty() {
-            return Err(JobFileError { place, reason: "the section has no name".to_owned() });
-        }
-        // fio reads the name with sscanf("[%255[^\n]]").
-        if name.len() > 250 {
-            return Err(JobFileError {
-                place,
-                reason: "the section's name is too long".to_owned(),
-            });
-        }
-        let place = Place { column: place.column + 1, ..place };
-        self.sections.push(Section { name: name.to_owned(), place, options: Vec::new() });
-        Ok(())
-    }
-
-    fn include(
-        &mut self,
-        name: &str,
-        includer: &Path,
-        place: Place,
-        depth: usize,
-    ) -> Result<(), JobFileError> {
-        let fault = |reason: String| JobFileError { place: place.clone(), reason };
-        if self.sections.is_empty() {
-            return Err(fault("an include stands before any [section]".to_owned()));
-        }
-        if name.is_empty() || name == "-" {
-            return Err(fault("the include names no file".to_owned()));
-        }
-        if depth == INCLUDE_DEPTH_MAX {
-            return Err(fault(format!("includes are nested deeper than {INCLUDE_DEPTH_MAX}")));
-        }
-        // fio tries the working directory first; kurabe's says nothing about the job, so the
-        // including file's directory comes first here.
-        let beside: PathBuf = includer.parent().unwrap_or(Path::new("")).join(name);
-        let (path, text) = match self.surroundings.read(&beside) {
-            Ok(text) => (beside, text),
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(fault(format!("cannot include {name}: {error}")));
-            }
-            Err(error) => match self.surroundings.read(Path::new(name)) {
-                Ok(text) => (PathBuf::from(name), text),
-                Err(_) => return Err(fault(format!("cannot include {name}: {error}"))),
-            },
-        };
-        self.text(&text, &path, depth + 1)
-    }
-}
-
-/// A line up to its comment: fio cuts at the first `;` or `#`, wherever it stands.
-fn without_comment(line: &str) -> &str {
-    line.split([';', '#']).next().unwrap_or(line)
-}
-
 fn option(text: &str, place: Place) -> Result<JobOption, JobFileError> {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, Some(value)),
@@ -345,14 +298,11 @@ fn option(text: &str, place: Place) -> Result<JobOption, JobFileError> {
     let name = name.trim();
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() {
-        return Err(JobFileError { place, reason: "`=` without an option's name".to_owned() });
+        return Err(place.fault("`=` without an option's name"));
     }
     if let Some((at, found)) = name.char_indices().find(|(_, c)| !is_name(*c)) {
-        let place = Place { column: place.column + at, ..place };
-        return Err(JobFileError {
-            place,
-            reason: format!("`{}` cannot be in an option's name", found.escape_default()),
-        });
+        let found = found.escape_default();
+        return Err(place.further(at).fault(format!("`{found}` cannot be in an option's name")));
     }
     let value_column = place.column + value_start;
     Ok(JobOption {
@@ -365,7 +315,7 @@ fn option(text: &str, place: Place) -> Result<JobOption, JobFileError> {
 
 /// Puts the values of environment variables in the places of `${NAME}`. One that is not set
 /// vanishes; a `${` without `}` stays.
-fn expand(text: &str, surroundings: &dyn Surroundings) -> String {
+fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
@@ -374,7 +324,7 @@ fn expand(text: &str, surroundings: &dyn Surroundings) -> String {
             break;
         };
         expanded.push_str(&rest[..start]);
-        let value = surroundings.variable(&after[..end]).unwrap_or_default();
+        let value = variable(&after[..end]).unwrap_or_default();
         // A line end in a variable would begin a new line of the job file.
         expanded.extend(value.chars().map(|c| if c.is_control() { ' ' } else { c }));
         rest = &after[end + 1..];
@@ -383,26 +333,29 @@ fn expand(text: &str, surroundings: &dyn Surroundings) -> String {
     expanded
 }
 
-/// The words of a line with their columns, counted from 1.
+fn environment(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// The words of a line, each with its place in bytes.
 fn words(text: &str) -> Result<Vec<(String, usize)>, (usize, &'static str)> {
     let mut words = Vec::new();
     let mut word: Option<(String, usize)> = None;
     let mut quote: Option<(char, usize)> = None;
     for (at, c) in text.char_indices() {
-        let column = at + 1;
         match (quote, c) {
             (Some((open, _)), c) if c == open => quote = None,
             (None, '"' | '\'') => {
-                quote = Some((c, column));
-                word.get_or_insert_with(|| (String::new(), column));
+                quote = Some((c, at));
+                word.get_or_insert_with(|| (String::new(), at));
             }
             (None, c) if c.is_whitespace() => words.extend(word.take()),
-            (_, c) if c.is_control() => return Err((column, "a control character")),
-            (_, c) => word.get_or_insert_with(|| (String::new(), column)).0.push(c),
+            (_, c) if c.is_control() => return Err((at, "a control character")),
+            (_, c) => word.get_or_insert_with(|| (String::new(), at)).0.push(c),
         }
     }
-    if let Some((_, column)) = quote {
-        return Err((column, "this quote is not closed"));
+    if let Some((_, at)) = quote {
+        return Err((at, "this quote is not closed"));
     }
     words.extend(word.take());
     Ok(words)

@@ -1,43 +1,11 @@
 //! Tests of the job-file parser.
 
-use std::collections::HashMap;
-use std::io;
-
 use proptest::prelude::*;
 
 use super::*;
 
-/// Files and variables of a test.
-#[derive(Default)]
-struct Given {
-    files: HashMap<PathBuf, Vec<u8>>,
-    variables: HashMap<String, String>,
-}
-
-impl Given {
-    fn file(mut self, path: &str, text: &str) -> Self {
-        self.files.insert(PathBuf::from(path), text.as_bytes().to_owned());
-        self
-    }
-
-    fn variable(mut self, name: &str, value: &str) -> Self {
-        self.variables.insert(name.to_owned(), value.to_owned());
-        self
-    }
-}
-
-impl Surroundings for Given {
-    fn variable(&self, name: &str) -> Option<String> {
-        self.variables.get(name).cloned()
-    }
-
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-}
-
 fn parse(text: &str) -> Result<JobFile, JobFileError> {
-    JobFile::parse(text.as_bytes(), Path::new("jobs/job.fio"), &Given::default())
+    JobFile::parse(text.as_bytes(), Path::new("jobs/job.fio"))
 }
 
 fn fault(text: &str) -> String {
@@ -56,7 +24,7 @@ fn sections_options_and_comments_are_read() {
     assert_eq!(job.sections[1].name, "job one");
     let options: Vec<String> = job.sections[1].options.iter().map(ToString::to_string).collect();
     assert_eq!(options, ["rw=randread", "thread", "filename=", "bssplit=4k/50:8k/50"]);
-    assert_eq!(job.sections[0].value("ioengine"), Some("libaio"));
+    assert_eq!(job.effective(0, "ioengine"), Some("libaio"));
     let place = &job.sections[1].options[0].place;
     assert_eq!((place.line, place.column), (8, 2));
     assert_eq!(job.sections[1].options[0].value_column, 7);
@@ -73,32 +41,41 @@ fn a_job_inherits_from_the_globals_before_it_only() {
 
 #[test]
 fn variables_are_expanded_as_fio_expands_them() {
-    let given = Given::default().variable("DIR", "/mnt/x").variable("NL", "a\nb");
-    let text = "[j]\nfilename=${DIR}/f${MISSING}:${DIR}/g\nsize=${open\nname=${NL}\n";
-    let job = JobFile::parse(text.as_bytes(), Path::new("j"), &given).unwrap();
-    let section = &job.sections[0];
-    assert_eq!(section.value("filename"), Some("/mnt/x/f:/mnt/x/g"));
-    assert_eq!(section.value("size"), Some("${open"));
-    assert_eq!(section.value("name"), Some("a b"));
+    let variable = |name: &str| match name {
+        "DIR" => Some("/mnt/x".to_owned()),
+        "NL" => Some("a\nb".to_owned()),
+        _ => None,
+    };
+    for (text, expanded) in [
+        ("filename=${DIR}/f${MISSING}:${DIR}/g", "filename=/mnt/x/f:/mnt/x/g"),
+        ("size=${open", "size=${open"),
+        ("name=${NL}", "name=a b"),
+        // A variable can name the option itself.
+        ("${DIR}=rm", "/mnt/x=rm"),
+    ] {
+        assert_eq!(expand(text, &variable), expanded);
+    }
+    let path = std::env::var("PATH").unwrap();
+    let job = JobFile::from_options("--description='${PATH}'", "a").unwrap();
+    assert_eq!(job.effective(0, "description"), Some(path.as_str()));
 }
 
-#[test]
-fn a_variable_can_name_the_option_itself() {
-    let given = Given::default().variable("O", "exec_prerun");
-    let job = JobFile::parse(b"[j]\n${O}=rm\n", Path::new("j"), &given).unwrap();
-    assert_eq!(job.sections[0].value("exec_prerun"), Some("rm"));
+/// A job file that includes another, in a directory with these two.
+fn including(files: [(&str, &str); 2], text: &str) -> Result<JobFile, JobFileError> {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    for (name, text) in files {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    JobFile::parse(text.as_bytes(), &directory.path().join("j.fio"))
 }
 
 #[test]
 fn includes_are_taken_in_where_they_stand() {
-    let given = Given::default()
-        .file("jobs/common.inc", "bs=8k\ninclude deep.inc\n")
-        .file("jobs/deep.inc", "direct=1\n");
-    let text = "[j]\nrw=read\ninclude common.inc\nsize=1m\n";
-    let job = JobFile::parse(text.as_bytes(), Path::new("jobs/j.fio"), &given).unwrap();
+    let files = [("common.inc", "bs=8k\ninclude deep.inc\n"), ("deep.inc", "direct=1\n")];
+    let job = including(files, "[j]\nrw=read\ninclude common.inc\nsize=1m\n").unwrap();
     let names: Vec<&str> = job.sections[0].options.iter().map(|o| o.name.as_str()).collect();
     assert_eq!(names, ["rw", "bs", "direct", "size"]);
-    assert_eq!(job.sections[0].options[2].place.source, "jobs/deep.inc");
+    assert!(job.sections[0].options[2].place.source.ends_with("/deep.inc"));
 }
 
 #[test]
@@ -118,32 +95,30 @@ fn faults_are_placed() {
         let found = fault(text);
         assert!(found.contains(message), "{text:?}: {found}");
     }
-    let binary = JobFile::parse(b"[a]\nx=\xff\n", Path::new("j"), &Given::default());
+    let binary = JobFile::parse(b"[a]\nx=\xff\n", Path::new("j"));
     assert_eq!(binary.unwrap_err().place.column, 3);
 }
 
 #[test]
 fn includes_can_neither_loop_nor_begin_sections() {
-    let given = Given::default().file("a.inc", "include a.inc\n").file("b.inc", "[x]\n");
+    let files = [("a.inc", "include a.inc\n"), ("b.inc", "[x]\n")];
     for (text, reason) in
         [("[j]\ninclude a.inc\n", "nested deeper"), ("[j]\ninclude b.inc\n", "cannot begin")]
     {
-        let error = JobFile::parse(text.as_bytes(), Path::new("j"), &given).unwrap_err();
+        let error = including(files, text).unwrap_err();
         assert!(error.reason.contains(reason), "{error}");
     }
 }
 
 #[test]
 fn options_on_one_line_are_one_job() {
-    let given = Given::default().variable("B", "16k");
-    let text = "rw=randrw --bs=${B}  'description=two words' thread";
-    let job = JobFile::from_options(text, "line", &given).unwrap();
-    let section = &job.sections[0];
-    assert_eq!(section.value("bs"), Some("16k"));
-    assert_eq!(section.value("description"), Some("two words"));
-    assert_eq!(section.options[1].place.column, 13);
+    let text = "rw=randrw --bs=16k  'description=two words' thread";
+    let job = JobFile::from_options(text, "line").unwrap();
+    assert_eq!(job.effective(0, "bs"), Some("16k"));
+    assert_eq!(job.effective(0, "description"), Some("two words"));
+    assert_eq!(job.sections[0].options[1].place.column, 13);
     for (text, column) in [("a=1 'b", 5), ("", 1), ("a=1 =2", 5)] {
-        assert_eq!(JobFile::from_options(text, "line", &given).unwrap_err().place.column, column);
+        assert_eq!(JobFile::from_options(text, "line").unwrap_err().place.column, column);
     }
 }
 
@@ -157,13 +132,13 @@ fn what_is_printed_reads_back() {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = JobFile::parse(&bytes, Path::new("j"), &Given::default());
-        let _ = JobFile::from_options(&String::from_utf8_lossy(&bytes), "j", &Given::default());
+        let _ = JobFile::parse(&bytes, Path::new("j"));
+        let _ = JobFile::from_options(&String::from_utf8_lossy(&bytes), "j");
     }
 
     #[test]
     fn no_text_of_its_letters_makes_it_panic(text in "[\\[\\]a-c=;#$\\{\\} \n/'\"\u{e9}-]{0,80}") {
-        let _ = JobFile::parse(text.as_bytes(), Path::new("j"), &Given::default());
-        let _ = JobFile::from_options(&text, "j", &Given::default());
+        let _ = JobFile::parse(text.as_bytes(), Path::new("j"));
+        let _ = JobFile::from_options(&text, "j");
     }
 }

@@ -3,15 +3,13 @@
 //!
 //! Generates the cells and their job files. Runs nothing; no I/O.
 
-use std::fmt;
-
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use vocabulary::cell::MatrixCell;
 
-use super::jobfile::{JobFile, JobOption, Place, Section};
+use super::jobfile::{JobFile, JobOption, Section};
 use super::place::Target;
 
 /// The files that a matrix works on; the study had 16.
@@ -84,44 +82,31 @@ impl Matrix {
         let known = PATTERNS.into_iter().find(|(name, ..)| *name == cell.pattern);
         let (_, pattern, mix, _) = known.expect("the cell is one of a matrix");
         let mut options = vec![
-            option("rw", pattern),
-            option("bs", cell.block_size_bytes),
-            option("ioengine", &cell.engine),
-            option("iodepth", cell.depth),
-            option("direct", 1),
-            option("time_based", 1),
-            option("runtime", format!("{}ms", self.runtime_ms)),
+            JobOption::added("rw", pattern),
+            JobOption::added("bs", cell.block_size_bytes),
+            JobOption::added("ioengine", &cell.engine),
+            JobOption::added("iodepth", cell.depth),
+            JobOption::added("direct", 1),
+            JobOption::added("time_based", 1),
+            JobOption::added("runtime", format!("{}ms", self.runtime_ms)),
             // Random writes may hit a block again, as on a device in use.
-            option("norandommap", 1),
-            option("refill_buffers", 1),
+            JobOption::added("norandommap", 1),
+            JobOption::added("refill_buffers", 1),
         ];
-        options.extend(mix.map(|reads| option("rwmixread", reads)));
+        options.extend(mix.map(|reads| JobOption::added("rwmixread", reads)));
         match target {
             Target::Directory(_) => {
                 let each = self.size_bytes / u64::from(FILES) / largest * largest;
                 let names: Vec<String> = (0..FILES).map(|file| format!("data.{file}")).collect();
-                options.push(option("filename", names.join(":")));
-                options.push(option("size", each * u64::from(FILES)));
-                options.push(option("file_service_type", "random"));
+                options.push(JobOption::added("filename", names.join(":")));
+                options.push(JobOption::added("size", each * u64::from(FILES)));
+                options.push(JobOption::added("file_service_type", "random"));
             }
             Target::Device(_) => {
-                options.push(option("size", self.size_bytes / largest * largest));
+                options.push(JobOption::added("size", self.size_bytes / largest * largest));
             }
         }
-        JobFile { sections: vec![Section { name: cell.to_string(), place: place(), options }] }
-    }
-}
-
-fn place() -> Place {
-    Place { source: "the matrix".to_owned(), line: 1, column: 1 }
-}
-
-fn option(name: &str, value: impl fmt::Display) -> JobOption {
-    JobOption {
-        name: name.to_owned(),
-        value: Some(value.to_string()),
-        place: place(),
-        value_column: 1,
+        JobFile { sections: vec![Section::added(&cell.to_string(), options)] }
     }
 }
 
@@ -171,7 +156,7 @@ mod tests {
         let mut needs = BTreeSet::new();
         for cell in matrix.cells() {
             let job = matrix.job(&cell, &directory);
-            let files = job.sections[0].value("filename").unwrap();
+            let files = job.effective(0, "filename").unwrap();
             assert_eq!(files.split(':').count(), FILES as usize);
             needs.insert((files.to_owned(), size::need(&job).bytes));
         }
@@ -186,6 +171,6 @@ mod tests {
         let matrix = matrix();
         let device = Target::Device(PathBuf::from("/dev/loop77"));
         let job = matrix.job(&matrix.cells()[0], &device);
-        assert_eq!(job.sections[0].value("filename"), None);
+        assert_eq!(job.effective(0, "filename"), None);
     }
 }

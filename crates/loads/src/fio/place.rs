@@ -38,9 +38,8 @@ pub fn placed(job: &JobFile, target: &Target) -> Result<JobFile, JobFileError> {
     for section in &mut placed.sections {
         let mut options = Vec::new();
         for option in section.options.drain(..) {
-            let value = placed_value(&option, target).map_err(|reason| JobFileError {
-                place: option.value_place(),
-                reason: format!("`{option}` is refused: {reason}"),
+            let value = placed_value(&option, target).map_err(|reason| {
+                option.value_place().fault(format!("`{option}` is refused: {reason}"))
             })?;
             options.extend(value.map(|value| JobOption { value, ..option }));
         }
@@ -144,11 +143,10 @@ pub(super) fn join_names(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fio::jobfile::System;
 
     fn parsed(options: &str) -> JobFile {
         let text = format!("[a]\n{options}\n");
-        JobFile::parse(text.as_bytes(), Path::new("job.fio"), &System).unwrap()
+        JobFile::parse(text.as_bytes(), Path::new("job.fio")).unwrap()
     }
 
     fn in_directory(options: &str) -> Result<String, String> {

@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::check::Check;
 
-use super::jobfile::{JobFile, JobOption, Place, Section};
+use super::jobfile::{JobFile, JobOption, Section};
 use super::layout::{self, Layout};
 use super::output::{self, FioJob};
 use super::place::{self, Target, join_names, split_names};
 use super::size::{self, Need};
 use super::verify;
 use crate::space;
-use crate::tool::{Finished, Tool, ToolCommand, run};
+use crate::tool::{Finished, Tool, run};
 
 /// The interval of the logs, unless the job has one of its own.
 const LOG_INTERVAL_MS: u64 = 1000;
@@ -102,13 +102,37 @@ pub struct JobSeries {
 /// A job that is faulty or would leave its target, files that do not fit, a device in use, fio's own
 /// words; the stop flag.
 pub fn lay_out(plan: &Fio<'_>, stop: &AtomicBool) -> Result<Prepared, String> {
-    let tool = ToolCommand::new(Tool::Fio)?.directory(plan.scratch);
-    let placed = place::placed(plan.job, plan.target)?;
-    let (resolved, need, default_size_bytes) = resolve(&placed, plan.target, None)?;
-    check_fit(need, plan.target)?;
-    make_directories(&resolved, plan.target)?;
-    let layout = write_files(plan, &tool, &resolved, need, stop)?;
+    let (resolved, need, default_size_bytes) = ready(plan, None)?;
+    let layout = write_files(plan, &resolved, need, stop)?;
     Ok(Prepared { layout, default_size_bytes })
+}
+
+/// The jobs in their place, which fit there, with the directories that they name.
+fn ready(
+    plan: &Fio<'_>,
+    given_size_bytes: Option<u64>,
+) -> Result<(JobFile, Need, Option<u64>), String> {
+    Tool::Fio.locate()?;
+    let placed = place::placed(plan.job, plan.target)?;
+    let ready = resolve(&placed, plan.target, given_size_bytes)?;
+    check_fit(ready.1, plan.target)?;
+    make_directories(&ready.0, plan.target)?;
+    Ok(ready)
+}
+
+/// Runs fio on a job file of this text, in the scratch directory.
+fn run_fio(
+    plan: &Fio<'_>,
+    name: &str,
+    text: &str,
+    arguments: &[&str],
+    stop: &AtomicBool,
+) -> Result<Finished, String> {
+    let path = plan.scratch.join(name);
+    fs::write(&path, text).map_err(failed("write", &path))?;
+    let mut command = Tool::Fio.command()?;
+    command.current_dir(plan.scratch).arg("--eta=never").args(arguments).arg(&path);
+    run(&mut command, stop).map_err(|error| blamed(plan, error.into()))
 }
 
 /// Runs jobs whose files, or files of the same names, were laid out.
@@ -116,22 +140,12 @@ pub fn lay_out(plan: &Fio<'_>, stop: &AtomicBool) -> Result<Prepared, String> {
 /// # Errors
 /// As [`lay_out`].
 pub fn fio(plan: &Fio<'_>, prepared: &Prepared, stop: &AtomicBool) -> Result<FioReport, String> {
-    let tool = ToolCommand::new(Tool::Fio)?.directory(plan.scratch);
-    let placed = place::placed(plan.job, plan.target)?;
-    let (resolved, need, default_size_bytes) =
-        resolve(&placed, plan.target, prepared.default_size_bytes)?;
-    check_fit(need, plan.target)?;
-    make_directories(&resolved, plan.target)?;
-
+    let (resolved, need, default_size_bytes) = ready(plan, prepared.default_size_bytes)?;
     if let Target::Device(device) = plan.target {
         layout::cool_device(device).map_err(failed("drop the cache of", device))?;
     }
     let job_text = measured(&resolved).to_string();
-    let path = plan.scratch.join("job.fio");
-    fs::write(&path, &job_text).map_err(failed("write", &path))?;
-    let command = tool.arguments(["--output-format=json+", "--eta=never"]).argument(&path);
-    let finished =
-        run(&command, stop, &mut |_, _| {}).map_err(|error| blamed(plan, error.into()))?;
+    let finished = run_fio(plan, "job.fio", &job_text, &["--output-format=json+"], stop)?;
     let output::Output { version, notes, jobs } = output::parse(&finished.stdout)?;
     // The reader knows files by their names in the contender.
     let root = format!("{}/", plan.target.path().display());
@@ -213,16 +227,16 @@ fn resolve(
 ) -> Result<(JobFile, Need, Option<u64>), String> {
     let need = size::need(placed);
     let mut common = vec![
-        added("lat_percentiles", "1"),
-        added("clat_percentiles", "1"),
-        added("log_avg_msec", &LOG_INTERVAL_MS.to_string()),
-        added("per_job_logs", "1"),
+        JobOption::added("lat_percentiles", "1"),
+        JobOption::added("clat_percentiles", "1"),
+        JobOption::added("log_avg_msec", LOG_INTERVAL_MS),
+        JobOption::added("per_job_logs", "1"),
     ];
     let mut default_size_bytes = None;
     let path = target.path().display().to_string();
     match target {
         Target::Directory(directory) => {
-            common.push(added("directory", &join_names(&[path])));
+            common.push(JobOption::added("directory", join_names(&[path])));
             if need.jobs_without_size > 0 {
                 let size = match given_size_bytes {
                     Some(size) => size,
@@ -232,46 +246,30 @@ fn resolve(
                         share.min(DEFAULT_SIZE_BYTES_MAX) >> 20 << 20
                     }
                 };
-                common.push(added("size", &size.to_string()));
+                common.push(JobOption::added("size", size));
                 default_size_bytes = Some(size);
             }
         }
-        Target::Device(_) => common.push(added("filename", &join_names(&[path]))),
+        Target::Device(_) => common.push(JobOption::added("filename", join_names(&[path]))),
     }
-    let mut sections =
-        vec![Section { name: "global".to_owned(), place: nowhere(), options: common }];
+    let mut sections = vec![Section::added("global", common)];
     sections.extend(placed.sections.iter().cloned());
     let resolved = JobFile { sections };
     let need = if default_size_bytes.is_some() { size::need(&resolved) } else { need };
     Ok((resolved, need, default_size_bytes))
 }
 
-fn nowhere() -> Place {
-    Place { source: "kurabe".to_owned(), line: 1, column: 1 }
-}
-
-fn added(name: &str, value: &str) -> JobOption {
-    JobOption {
-        name: name.to_owned(),
-        value: Some(value.to_owned()),
-        place: nowhere(),
-        value_column: 1,
-    }
-}
-
 /// Gives options of each job values of its own, whatever the job says of them.
-pub(super) fn with_overrides(
+fn with_overrides(
     job: &JobFile,
-    overrides: impl Fn(usize, &Section) -> Vec<(&'static str, String)>,
+    overrides: impl Fn(usize) -> Vec<(&'static str, String)>,
 ) -> JobFile {
     let mut changed = job.clone();
-    for (index, section) in changed.sections.iter_mut().enumerate() {
-        if section.is_global() {
-            continue;
-        }
-        for (name, value) in overrides(index, section) {
-            section.options.retain(|option| option.name != name);
-            section.options.push(added(name, &value));
+    for (index, _) in job.jobs() {
+        let options = &mut changed.sections[index].options;
+        for (name, value) in overrides(index) {
+            options.retain(|option| option.name != name);
+            options.push(JobOption::added(name, value));
         }
     }
     changed
@@ -284,29 +282,32 @@ fn has_data(job: &JobFile, index: usize) -> bool {
 
 /// The job file that only creates the files, with plain writes.
 fn creating(job: &JobFile) -> JobFile {
-    let mut changed = with_overrides(job, |_, _| {
-        [
-            ("create_only", "1"),
-            ("fallocate", "none"),
-            ("overwrite", "1"),
-            ("unlink", "0"),
-            ("unlink_each_loop", "0"),
-        ]
-        .map(|(name, value)| (name, value.to_owned()))
-        .to_vec()
-    });
-    let mut index = 0;
-    changed.sections.retain(|section| {
-        let keep = section.is_global() || has_data(job, index);
-        index += 1;
-        keep
-    });
-    changed
+    let options = [
+        ("create_only", "1"),
+        ("fallocate", "none"),
+        ("overwrite", "1"),
+        ("unlink", "0"),
+        ("unlink_each_loop", "0"),
+    ];
+    some_jobs(job, &options, |index| has_data(job, index))
+}
+
+/// Some of the jobs, by their number, each with these options instead of its own.
+pub(super) fn some_jobs(
+    job: &JobFile,
+    options: &[(&'static str, &str)],
+    keep: impl Fn(usize) -> bool,
+) -> JobFile {
+    let given = |(name, value): &(&'static str, &str)| (*name, (*value).to_owned());
+    let changed = with_overrides(job, |_| options.iter().map(given).collect());
+    let sections = changed.sections.into_iter().enumerate();
+    let kept = sections.filter(|(index, section)| section.is_global() || keep(*index));
+    JobFile { sections: kept.map(|(_, section)| section).collect() }
 }
 
 /// The job file of the measured run.
 fn measured(job: &JobFile) -> JobFile {
-    with_overrides(job, |index, _| {
+    with_overrides(job, |index| {
         let mut options =
             vec![("write_bw_log", format!("job-{index}")), ("fallocate", "none".to_owned())];
         let appends = job.effective(index, "file_append").is_some_and(|value| value != "0");
@@ -339,7 +340,7 @@ enum Ending {
 /// Some writes after the last `fsync=N` are never synced by it, so that it does not stand for a sync at
 /// the end; fio leaves out the latter where the last operation was one.
 fn ending(job: &JobFile, index: usize) -> Ending {
-    let given = |name: &str| job.effective_or_bare(index, name);
+    let given = |name: &str| job.effective(index, name);
     let is_on = |name: &str| given(name).is_some_and(|value| !["0", "none"].contains(&value));
     let writes = writes(job, index);
     let engine = given("ioengine").unwrap_or_default();
@@ -358,7 +359,7 @@ fn ending(job: &JobFile, index: usize) -> Ending {
 
 /// Whether what a job has written is durable when it ends: of direct writes the device's cache knows no end.
 pub(super) fn is_durable_at_end(job: &JobFile, index: usize) -> bool {
-    let given = |name: &str| job.effective_or_bare(index, name);
+    let given = |name: &str| job.effective(index, name);
     let is_on = |name: &str| given(name).is_some_and(|value| !["0", "none"].contains(&value));
     ending(job, index) == Ending::SyncAdded
         || [END_SYNC, "sync", "fsync_on_close"].into_iter().any(is_on)
@@ -366,14 +367,13 @@ pub(super) fn is_durable_at_end(job: &JobFile, index: usize) -> bool {
 
 /// Whether a job writes.
 pub(super) fn writes(job: &JobFile, index: usize) -> bool {
-    let given = |name: &str| job.effective_or_bare(index, name);
+    let given = |name: &str| job.effective(index, name);
     let pattern = given("rw").or_else(|| given("readwrite")).unwrap_or("read");
     pattern.contains("rw") || pattern.contains("write")
 }
 
 fn jobs_with(job: &JobFile, wanted: Ending) -> Vec<String> {
-    let sections = job.sections.iter().enumerate().filter(|(_, section)| !section.is_global());
-    let ending_so = sections.filter(|(index, _)| ending(job, *index) == wanted);
+    let ending_so = job.jobs().filter(|(index, _)| ending(job, *index) == wanted);
     ending_so.map(|(_, section)| section.name.clone()).collect()
 }
 
@@ -422,17 +422,13 @@ fn make_directories(job: &JobFile, target: &Target) -> Result<(), String> {
         return Ok(());
     };
     let make = |path: &Path| fs::create_dir_all(path).map_err(failed("make", path));
-    for (index, section) in job.sections.iter().enumerate() {
-        for option in &section.options {
-            if option.name == "directory" {
-                for place in split_names(option.value.as_deref().unwrap_or_default()) {
-                    make(Path::new(&place))?;
-                }
-            }
+    let directories = job.sections.iter().flat_map(|section| &section.options);
+    for option in directories.filter(|option| option.name == "directory") {
+        for place in split_names(option.value.as_deref().unwrap_or_default()) {
+            make(Path::new(&place))?;
         }
-        if section.is_global() {
-            continue;
-        }
+    }
+    for (index, _) in job.jobs() {
         let places = job.effective(index, "directory").unwrap_or_default();
         for name in split_names(job.effective(index, "filename").unwrap_or_default()) {
             if let Some(parent) = Path::new(&name).parent()
@@ -449,7 +445,6 @@ fn make_directories(job: &JobFile, target: &Target) -> Result<(), String> {
 
 fn write_files(
     plan: &Fio<'_>,
-    tool: &ToolCommand,
     resolved: &JobFile,
     need: Need,
     stop: &AtomicBool,
@@ -478,10 +473,7 @@ fn write_files(
             if creating.jobs().next().is_none() {
                 return Ok(Layout::default());
             }
-            let path = plan.scratch.join("layout.fio");
-            fs::write(&path, creating.to_string()).map_err(failed("write", &path))?;
-            let command = tool.clone().arguments(["--eta=never"]).argument(&path);
-            run(&command, stop, &mut |_, _| {}).map_err(|error| blamed(plan, error.into()))?;
+            run_fio(plan, "layout.fio", &creating.to_string(), &[], stop)?;
             let layout_ns = elapsed_ns(started);
             if stop.load(Ordering::Relaxed) {
                 return Err(STOPPED.into());
@@ -504,7 +496,6 @@ fn write_files(
 fn read_series(job: &JobFile, scratch: &Path) -> Vec<JobSeries> {
     let entries = fs::read_dir(scratch).into_iter().flatten().flatten();
     let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    let jobs = job.sections.iter().enumerate().filter(|(_, section)| !section.is_global());
     let of_job = |(index, section): (usize, &Section)| {
         let begin = format!("job-{index}_bw.");
         let is_of_it = |path: &&PathBuf| {
@@ -517,7 +508,7 @@ fn read_series(job: &JobFile, scratch: &Path) -> Vec<JobSeries> {
         let bytes = output::series(&logs.collect::<Vec<_>>(), interval_ms);
         JobSeries { name: section.name.clone(), interval_ms, bytes }
     };
-    jobs.map(of_job).collect()
+    job.jobs().map(of_job).collect()
 }
 
 #[cfg(test)]

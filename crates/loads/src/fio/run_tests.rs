@@ -1,14 +1,13 @@
 //! Tests of the job files that fio gets. Whole runs are in tests/tools/fio.rs.
 
 use super::*;
-use crate::fio::jobfile::System;
 
 #[test]
 fn options_without_a_size_get_one() {
     let directory = tempfile::tempdir().unwrap();
     let target = Target::Directory(directory.path().to_owned());
     let text = "rw=write bs=1m number_ios=4";
-    let job = JobFile::from_options(text, "kurabe", &System).unwrap();
+    let job = JobFile::from_options(text, "kurabe").unwrap();
     let resolved = place::placed(&job, &target).unwrap();
     let (resolved, need, size) = resolve(&resolved, &target, None).unwrap();
     let size = size.unwrap();
@@ -24,8 +23,8 @@ fn options_without_a_size_get_one() {
 #[test]
 fn buffered_writes_are_synced_within_the_figures_of_their_job() {
     let ending_of = |text: &str| {
-        let job = JobFile::from_options(text, "a", &System).unwrap();
-        let given = measured(&job).sections[0].value("end_fsync").map(str::to_owned);
+        let job = JobFile::from_options(text, "a").unwrap();
+        let given = measured(&job).effective(0, "end_fsync").map(str::to_owned);
         (given, synced_at_end(&job).len(), unsynced(&job).len())
     };
     let one = || Some("1".to_owned());
@@ -46,6 +45,6 @@ fn buffered_writes_are_synced_within_the_figures_of_their_job() {
     assert_eq!(ending_of("rw=write end_fsync=0"), (Some("0".to_owned()), 0, 1));
     // Global options hold for the jobs after them, unless a job has its own.
     let text = b"[global]\nrw=write\ndirect=1\n[direct]\n[buffered]\ndirect=0\n";
-    let job = JobFile::parse(text, Path::new("job.fio"), &System).unwrap();
+    let job = JobFile::parse(text, Path::new("job.fio")).unwrap();
     assert_eq!(synced_at_end(&job), ["buffered"]);
 }

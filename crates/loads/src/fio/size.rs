@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::jobfile::{JobFile, Section};
+use super::jobfile::JobFile;
 
 /// What the jobs of a file need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,11 +26,8 @@ pub struct Need {
 pub fn need(job: &JobFile) -> Need {
     let mut need = Need::default();
     let mut named: BTreeMap<String, u64> = BTreeMap::new();
-    for (index, section) in job.sections.iter().enumerate() {
-        if section.is_global() {
-            continue;
-        }
-        let view = View { job, index, section };
+    for (index, _) in job.jobs() {
+        let view = View { job, index };
         if view.says_nothing() {
             need.jobs_without_size += 1;
             continue;
@@ -60,18 +57,19 @@ enum Files {
 struct View<'a> {
     job: &'a JobFile,
     index: usize,
-    section: &'a Section,
 }
 
 impl View<'_> {
     fn value(&self, names: &[&str]) -> Option<&str> {
-        debug_assert!(!self.section.is_global());
         names.iter().find_map(|name| self.job.effective(self.index, name))
     }
 
+    fn parsed(&self, text: &str) -> Option<u64> {
+        parse_bytes(text, self.value(&["kb_base"]) == Some("1000"))
+    }
+
     fn bytes(&self, names: &[&str]) -> Option<u64> {
-        let decimal = self.value(&["kb_base"]) == Some("1000");
-        parse_bytes(self.value(names)?, decimal)
+        self.parsed(self.value(names)?)
     }
 
     fn says_nothing(&self) -> bool {
@@ -83,20 +81,16 @@ impl View<'_> {
         let count = |names: &[&str]| self.bytes(names).unwrap_or(1).max(1);
         let jobs = count(&["numjobs"]);
         let offset = self.bytes(&["offset", "fileoffset"]).unwrap_or(0);
-        let names: Option<Vec<&str>> = self.value(&["filename"]).map(|list| {
-            let mut names: Vec<&str> = list.split(':').collect();
-            names.retain(|name| !name.is_empty());
-            names
-        });
+        let names: Option<Vec<&str>> = self
+            .value(&["filename"])
+            .map(|list| list.split(':').filter(|name| !name.is_empty()).collect());
         let files = match &names {
-            Some(names) => names.len() as u64,
+            Some(names) => names.len().max(1) as u64,
             None => count(&["nrfiles", "nr_files"]),
-        }
-        .max(1);
+        };
         let each = match self.value(&["filesize"]) {
             Some(range) => {
-                let decimal = self.value(&["kb_base"]) == Some("1000");
-                let ends = range.split(['-', ':']).map(|end| parse_bytes(end, decimal));
+                let ends = range.split(['-', ':']).map(|end| self.parsed(end));
                 ends.collect::<Option<Vec<u64>>>()?.into_iter().max()?
             }
             None => self.bytes(&["size"])? / files,
@@ -105,9 +99,8 @@ impl View<'_> {
         Some(match names {
             Some(names) => {
                 let directory = self.value(&["directory"]).unwrap_or_default();
-                Files::Named(
-                    names.iter().map(|name| (format!("{directory}/{name}"), each)).collect(),
-                )
+                let path = |name: &&str| (format!("{directory}/{name}"), each);
+                Files::Named(names.iter().map(path).collect())
             }
             None => Files::Own(each.saturating_mul(files).saturating_mul(jobs)),
         })
@@ -155,10 +148,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::fio::jobfile::System;
 
     fn needed(text: &str) -> Need {
-        need(&JobFile::parse(text.as_bytes(), Path::new("j"), &System).unwrap())
+        need(&JobFile::parse(text.as_bytes(), Path::new("j")).unwrap())
     }
 
     #[test]

@@ -29,13 +29,12 @@ pub fn understood(job: &JobFile) -> Result<(), String> {
         return Err(complaint(job, &output).into());
     }
     match options(job).find(|option| is_misread(option)) {
-        Some(option) => Err(JobFileError {
-            place: option.value_place(),
-            reason: format!(
+        Some(option) => {
+            let fault = format!(
                 "`{option}` is no size: fio would take the digits alone; write it like 4k, 16m or 1g"
-            ),
+            );
+            Err(option.value_place().fault(fault).into())
         }
-        .into()),
         None => Ok(()),
     }
 }
@@ -143,7 +142,6 @@ fn is_misread(option: &JobOption) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fio::jobfile::System;
 
     #[test]
     fn what_an_option_takes_is_told_with_an_example() {
@@ -170,7 +168,7 @@ mod tests {
             ("runtime=5s", false),
             ("name=4q", false),
         ] {
-            let job = JobFile::from_options(option, "a", &System).unwrap();
+            let job = JobFile::from_options(option, "a").unwrap();
             assert_eq!(options(&job).any(is_misread), misread, "{option}");
         }
     }

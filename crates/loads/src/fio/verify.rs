@@ -7,7 +7,7 @@ use vocabulary::check::{CONTENTS, Check};
 
 use super::jobfile::JobFile;
 use super::output::FioJob;
-use super::run::{is_durable_at_end, with_overrides, writes};
+use super::run::{is_durable_at_end, some_jobs, writes};
 use super::size::need;
 
 /// fio's option that says whether a job goes on after an error.
@@ -15,22 +15,18 @@ const GO_ON: &str = "continue_on_error";
 
 /// Whether a job verifies.
 fn verifies(job: &JobFile, index: usize) -> bool {
-    job.effective_or_bare(index, "verify").is_some_and(|value| !["0", "none"].contains(&value))
+    job.effective(index, "verify").is_some_and(|value| !["0", "none"].contains(&value))
 }
 
 /// Whether one of the jobs verifies.
 #[must_use]
 pub fn verifies_any(job: &JobFile) -> bool {
-    jobs(job).any(|index| verifies(job, index))
-}
-
-fn jobs(job: &JobFile) -> impl Iterator<Item = usize> {
-    (0..job.sections.len()).filter(|index| !job.sections[*index].is_global())
+    job.jobs().any(|(index, _)| verifies(job, index))
 }
 
 /// What a job that verifies gets besides its own options.
 pub(super) fn added(job: &JobFile, index: usize) -> Option<(&'static str, String)> {
-    let has_own = job.effective_or_bare(index, GO_ON).is_some();
+    let has_own = job.effective(index, GO_ON).is_some();
     (verifies(job, index) && !has_own).then(|| (GO_ON, "verify".to_owned()))
 }
 
@@ -44,15 +40,15 @@ pub(super) fn is_mismatch(job: &FioJob) -> bool {
 /// to be compared: of a job that writes no more than it wrote.
 pub(super) fn check(job: &JobFile, ran: &[FioJob], said: &str) -> Option<Check> {
     let verifying = |of: &FioJob| {
-        jobs(job).find(|index| verifies(job, *index) && job.sections[*index].name == of.jobname)
+        job.jobs().find(|(index, section)| section.name == of.jobname && verifies(job, *index))
     };
     let mut check: Option<Check> = None;
-    for (of, index) in ran.iter().filter_map(|of| Some((of, verifying(of)?))) {
+    for (of, (index, _)) in ran.iter().filter_map(|of| Some((of, verifying(of)?))) {
         let check = check.get_or_insert_with(|| Check::new(CONTENTS));
         let (read, written) = (of.read.total_ios, of.write.total_ios);
         check.tried += match written {
             0 => read,
-            _ if job.effective_or_bare(index, "do_verify") == Some("0") => 0,
+            _ if job.effective(index, "do_verify") == Some("0") => 0,
             written => read.min(written),
         };
         check.violated += if is_mismatch(of) { of.total_err } else { 0 };
@@ -73,10 +69,10 @@ pub(super) fn check(job: &JobFile, ran: &[FioJob], said: &str) -> Option<Check> 
 /// The jobs that verify what no job of the file has written: they would find random data.
 #[must_use]
 pub fn unwritten(job: &JobFile) -> Vec<String> {
-    let all = || jobs(job).filter(|index| verifies(job, *index));
-    match all().any(|index| writes(job, index)) {
+    let all = || job.jobs().filter(|(index, _)| verifies(job, *index));
+    match all().any(|(index, _)| writes(job, index)) {
         true => Vec::new(),
-        false => all().map(|index| job.sections[index].name.clone()).collect(),
+        false => all().map(|(_, section)| section.name.clone()).collect(),
     }
 }
 
@@ -88,39 +84,29 @@ const UNREPEATABLE: [&str; 5] = ["runtime", "time_based", "loops", "file_append"
 #[must_use]
 pub fn verifies_later(job: &JobFile) -> bool {
     let later = |index: usize| {
-        let given = |name: &str| job.effective_or_bare(index, name);
+        let given = |name: &str| job.effective(index, name);
         let is_repeatable = given("randrepeat") != Some("0")
             && !UNREPEATABLE.into_iter().any(|name| given(name).is_some());
         verifies(job, index) && is_repeatable && is_durable_at_end(job, index)
     };
-    let writing: Vec<usize> = jobs(job).filter(|index| writes(job, *index)).collect();
-    !writing.is_empty() && need(job).jobs_without_size == 0 && writing.into_iter().all(later)
+    let mut writing =
+        job.jobs().map(|(index, _)| index).filter(|index| writes(job, *index)).peekable();
+    writing.peek().is_some() && need(job).jobs_without_size == 0 && writing.all(later)
 }
 
 /// The job file that compares what an earlier run of it has written, and writes nothing.
 pub(super) fn only_verifying(job: &JobFile) -> JobFile {
-    let mut changed = with_overrides(job, |_, _| {
-        [("verify_only", "1"), ("do_verify", "1"), ("stonewall", "1")]
-            .map(|(name, value)| (name, value.to_owned()))
-            .to_vec()
-    });
-    let mut index = 0;
-    changed.sections.retain(|section| {
-        let keep = section.is_global() || writes(job, index);
-        index += 1;
-        keep
-    });
-    changed
+    let options = [("verify_only", "1"), ("do_verify", "1"), ("stonewall", "1")];
+    some_jobs(job, &options, |index| writes(job, index))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fio::Direction;
-    use crate::fio::jobfile::System;
 
     fn job(text: &str) -> JobFile {
-        JobFile::from_options(text, "a", &System).unwrap()
+        JobFile::from_options(text, "a").unwrap()
     }
 
     fn ran(read: u64, written: u64, total_err: u64) -> FioJob {

@@ -16,7 +16,7 @@ use vocabulary::quantity::size_text;
 use vocabulary::report::{LoadReport, Metric, Unit};
 
 use super::{missing_tools, programs_of};
-use crate::bonnie::{Bonnie, BonnieReport, Test, Unit as BonnieUnit, bonnie};
+use crate::bonnie::{Bonnie, BonnieReport, TESTS, Unit as BonnieUnit, bonnie};
 use crate::tool::Tool;
 
 pub(super) const KIND: Kind = Kind::of::<BonnieLoad>(
@@ -92,8 +92,8 @@ impl Generator for BonnieLoad {
     }
 
     fn metrics(&self) -> Vec<String> {
-        let rates = Test::ALL.into_iter().filter_map(metric_name);
-        rates.chain(Test::ALL.into_iter().filter_map(longest_name)).collect()
+        let tests = || TESTS.into_iter().map(|(test, _)| test);
+        tests().map(metric_name).chain(tests().map(longest_name)).collect()
     }
 
     fn lasts_long(&self) -> bool {
@@ -110,14 +110,13 @@ impl Generator for BonnieLoad {
     }
 }
 
-/// The name of a test in its JSON, with blanks.
-fn metric_name(test: Test) -> Option<String> {
-    Some(serde_json::to_value(test).ok()?.as_str()?.replace('_', " "))
+fn metric_name(test: &str) -> String {
+    test.replace('_', " ")
 }
 
 /// The name of a test's longest operation, all that bonnie++ tells of latencies.
-fn longest_name(test: Test) -> Option<String> {
-    Some(format!("{}, longest", metric_name(test)?))
+fn longest_name(test: &str) -> String {
+    format!("{}, longest", metric_name(test))
 }
 
 fn translate(report: &BonnieReport) -> LoadReport {
@@ -131,10 +130,10 @@ fn translate(report: &BonnieReport) -> LoadReport {
             }
         };
         let value = result.rate? * factor;
-        Some(Metric { name: metric_name(result.test)?, value, unit })
+        Some(Metric { name: metric_name(result.test), value, unit })
     });
     let longest = tests().filter_map(|result| {
-        let (name, value) = (longest_name(result.test)?, result.latency_max_ns? as f64);
+        let (name, value) = (longest_name(result.test), result.latency_max_ns? as f64);
         Some(Metric { name, value, unit: Unit::Nanoseconds })
     });
     let metrics = rates.chain(longest).collect();

@@ -16,7 +16,6 @@ use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of};
 use crate::acknowledge::Acknowledger;
-use crate::fio::jobfile::System;
 use crate::fio::run::JobSeries;
 use crate::fio::size::need;
 use crate::fio::{
@@ -152,7 +151,7 @@ impl Generator for FioLoad {
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let job = job(self)?;
         let need = need(&job);
-        let names: Vec<&str> = job.jobs().map(|section| section.name.as_str()).collect();
+        let names: Vec<&str> = job.jobs().map(|(_, section)| section.name.as_str()).collect();
         let mut entries =
             vec![("jobs", names.join(", ")), ("laid out first", capacity::bytes_text(need.bytes))];
         if need.jobs_without_size > 0 {
@@ -268,8 +267,8 @@ fn somewhere(load: &FioLoad) -> Result<JobFile, String> {
 
 fn job(load: &FioLoad) -> Result<JobFile, String> {
     Ok(match &load.path {
-        Some(path) => JobFile::parse(load.text.as_bytes(), path, &System),
-        None => JobFile::from_options(&load.text, JOB_NAME, &System),
+        Some(path) => JobFile::parse(load.text.as_bytes(), path),
+        None => JobFile::from_options(&load.text, JOB_NAME),
     }?)
 }
 

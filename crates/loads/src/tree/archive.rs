@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 
 use super::synthetic::{Entry, EntryKind, SyntheticTree};
-use crate::tool::{Stream, Tool, ToolCommand, ToolError, run};
+use crate::tool::{Tool, ToolError, run};
 
 const RECORD_BYTES: usize = 512;
 
@@ -147,20 +147,17 @@ fn split_path(path: &str) -> Option<(&str, &str)> {
 /// # Errors
 /// [`ToolError`]: no tar, an archive that it cannot read (its message is in the error).
 pub fn inspect(archive: &Path, stop: &AtomicBool) -> Result<ArchiveFacts, ToolError> {
-    let command = ToolCommand::new(Tool::Tar)?
-        .arguments(["--list", "--verbose", "--numeric-owner", "--quoting-style=escape", "--file"])
-        .argument(archive);
+    let mut command = Tool::Tar.command()?;
+    command
+        .args(["--list", "--verbose", "--numeric-owner", "--quoting-style=escape", "--file"])
+        .arg(archive);
     let mut facts = ArchiveFacts {
         archive_bytes: std::fs::metadata(archive).map_or(0, |facts| facts.len()),
         ..ArchiveFacts::default()
     };
-    run(&command, stop, &mut |stream, line| {
-        if stream == Stream::Stdout
-            && let Some((is_file, size_bytes)) = parse_line(line)
-        {
-            facts.add(is_file, size_bytes);
-        }
-    })?;
+    for (is_file, size_bytes) in run(&mut command, stop)?.stdout.lines().filter_map(parse_line) {
+        facts.add(is_file, size_bytes);
+    }
     Ok(facts)
 }
 

@@ -20,7 +20,7 @@ use super::synthetic::SyntheticTree;
 use crate::durable::WholeSync;
 use crate::latency::{Clock, Recorder, Recording};
 use crate::space;
-use crate::tool::{Tool, ToolCommand, run};
+use crate::tool::{Tool, run};
 
 /// The directory that a run makes for itself.
 pub(super) const OWN_DIRECTORY: &str = "kurabe-tree";
@@ -206,8 +206,8 @@ impl Life<'_> {
             Phase::Rewrite => self.rewrite(&listed)?,
             Phase::DeleteEach => self.delete_each(&listed)?,
             Phase::DeleteAll => {
-                let command = ToolCommand::new(Tool::Rm)?;
-                self.tool(command.arguments(["-rf", "--"]).argument(&self.tree))?;
+                let mut command = Tool::Rm.command()?;
+                run(command.args(["-rf", "--"]).arg(&self.tree), self.stop)?;
             }
         }
         let end_ns = self.clock.now_ns();
@@ -247,11 +247,6 @@ impl Life<'_> {
         result.map_err(failed(phase.name(), path))
     }
 
-    fn tool(&self, command: ToolCommand) -> Result<(), String> {
-        run(&command, self.stop, &mut |_, _| {})?;
-        Ok(())
-    }
-
     fn copy_archive(&mut self) -> Result<(), String> {
         let name = Phase::Copy.name();
         let (from, to) = (self.plan.archive, self.copy.clone());
@@ -270,9 +265,10 @@ impl Life<'_> {
 
     fn unpack(&mut self) -> Result<(), String> {
         fs::create_dir(&self.tree).map_err(failed(Phase::Unpack.name(), &self.tree))?;
-        let command = ToolCommand::new(Tool::Tar)?;
-        let command = command.arguments(["--extract", "--file"]).argument(&self.copy);
-        self.tool(command.argument("--directory").argument(&self.tree))
+        let mut command = Tool::Tar.command()?;
+        command.args(["--extract", "--file"]).arg(&self.copy).arg("--directory").arg(&self.tree);
+        run(&mut command, self.stop)?;
+        Ok(())
     }
 
     fn walk(&mut self) -> Result<(), String> {

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use loads::fio::jobfile::System;
 use loads::fio::{Fio, FioReport, JobFile, Target, fio, lay_out, output, understood};
 use loads::tool::Tool;
 
@@ -27,7 +26,7 @@ fn places() -> Places {
 }
 
 fn run_text(text: &str, places: &Places) -> Result<FioReport, String> {
-    let job = JobFile::parse(text.as_bytes(), Path::new("job.fio"), &System).unwrap();
+    let job = JobFile::parse(text.as_bytes(), Path::new("job.fio")).unwrap();
     let plan = Fio { job: &job, target: &places.target, scratch: &places.scratch };
     let going = AtomicBool::new(false);
     fio(&plan, &lay_out(&plan, &going)?, &going)
@@ -116,7 +115,7 @@ fn files_that_were_laid_out_before_are_used_as_they_are() {
     }
     let places = places();
     // Without a size: the free space that it is a share of changes with the layout.
-    let job = JobFile::from_options("rw=randwrite bs=4k number_ios=10 nrfiles=2", "a", &System);
+    let job = JobFile::from_options("rw=randwrite bs=4k number_ios=10 nrfiles=2", "a");
     let job = job.unwrap();
     let plan = Fio { job: &job, target: &places.target, scratch: &places.scratch };
     let stop = AtomicBool::new(false);
@@ -188,7 +187,7 @@ fn a_raised_stop_ends_fio() {
     }
     let places = places();
     let text = "[a]\nrw=randread\nsize=1m\ntime_based\nruntime=600\nnumjobs=2\n";
-    let job = JobFile::parse(text.as_bytes(), Path::new("job.fio"), &System).unwrap();
+    let job = JobFile::parse(text.as_bytes(), Path::new("job.fio")).unwrap();
     let stop = AtomicBool::new(false);
     let plan = Fio { job: &job, target: &places.target, scratch: &places.scratch };
     let prepared = lay_out(&plan, &stop).unwrap();
@@ -232,7 +231,7 @@ fn what_fio_does_not_take_is_told_with_its_place_and_touches_nothing() {
     let file = place.path().join("file").display().to_string();
     let told = |text: &str| {
         let text = format!("[global]\nfilename={file}\nsize=1m\n[a]\n{text}\n");
-        let job = JobFile::parse(text.as_bytes(), Path::new("job.fio"), &System).unwrap();
+        let job = JobFile::parse(text.as_bytes(), Path::new("job.fio")).unwrap();
         let result = understood(&job);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "{text}");
         result

@@ -1,14 +1,16 @@
 //! Tests of running tools, with the shell as the tool.
 
-use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use loads::tool::{Stream, ToolCommand, ToolError, run};
+use loads::tool::{ToolError, run};
 
-fn shell(script: &str) -> ToolCommand {
-    ToolCommand::at("sh", PathBuf::from("/bin/sh")).argument("-c").argument(script)
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(script);
+    command
 }
 
 /// Waits up to a second for a process to be gone (or a zombie that its reaper has not
@@ -26,25 +28,17 @@ fn is_gone(pid: i32) -> bool {
 }
 
 #[test]
-fn both_streams_are_kept_and_handed_on() {
-    let mut seen = Vec::new();
-    let finished = run(
-        &shell("echo one; echo two >&2; printf three"),
-        &AtomicBool::new(false),
-        &mut |stream, line| seen.push((stream, line.to_owned())),
-    )
-    .unwrap();
+fn both_streams_are_kept() {
+    let mut command = shell("echo one; echo two >&2; printf three");
+    let finished = run(&mut command, &AtomicBool::new(false)).unwrap();
     assert_eq!(finished.stdout, "one\nthree");
     assert_eq!(finished.stderr, "two\n");
-    assert!(seen.contains(&(Stream::Stdout, "three".to_owned())));
-    assert!(seen.contains(&(Stream::Stderr, "two".to_owned())));
 }
 
 #[test]
 fn a_tool_that_dies_leaves_its_output_in_the_error() {
-    let error =
-        run(&shell("echo half; kill -9 $$"), &AtomicBool::new(false), &mut |_, _| {}).unwrap_err();
-    let finished = error.finished().unwrap();
+    let error = run(&mut shell("echo half; kill -9 $$"), &AtomicBool::new(false)).unwrap_err();
+    let ToolError::Failed(finished) = &error else { panic!("{error}") };
     assert_eq!(finished.signal, Some(9));
     assert_eq!(finished.stdout, "half\n");
     assert!(error.to_string().contains("killed by signal 9"));
@@ -54,36 +48,23 @@ fn a_tool_that_dies_leaves_its_output_in_the_error() {
 #[test]
 fn a_raised_stop_ends_descendants_in_other_sessions_too() {
     let stop = AtomicBool::new(false);
-    let mut pids: Vec<i32> = Vec::new();
-    let script = "sleep 300 & echo $!; setsid sleep 300 & sleep 0.2; echo $!; echo ready; wait";
-    let error = run(&shell(script), &stop, &mut |_, line| {
-        if let Ok(pid) = line.parse() {
-            pids.push(pid);
-        }
-        if line == "ready" {
+    let directory = tempfile::tempdir().unwrap();
+    let ready = directory.path().join("ready");
+    let script =
+        "sleep 300 & echo $!; setsid sleep 300 & sleep 0.2; echo $!; touch \"$READY\"; wait";
+    let error = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ready.exists() {
+                thread::sleep(Duration::from_millis(10));
+            }
             stop.store(true, Ordering::Relaxed);
-        }
-    })
-    .unwrap_err();
-    assert!(matches!(error, ToolError::Stopped(_)), "{error}");
+        });
+        run(shell(script).env("READY", &ready), &stop).unwrap_err()
+    });
+    let ToolError::Stopped(finished) = error else { panic!("{error}") };
+    let pids: Vec<i32> = finished.stdout.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(pids.len(), 2);
     for pid in pids {
         assert!(is_gone(pid), "process {pid} was left behind");
     }
-}
-
-#[test]
-fn a_panicking_listener_leaves_no_child() {
-    let pid = std::sync::Mutex::new(0);
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _ = run(&shell("echo $$; sleep 300"), &AtomicBool::new(false), &mut |_, line| {
-            *pid.lock().unwrap() = line.parse().unwrap();
-            panic!("the listener fails");
-        });
-    }));
-    assert!(outcome.is_err());
-    let pid = *pid.lock().unwrap_or_else(|poisoned| {
-        panic!("the number was not stored: {poisoned}");
-    });
-    assert!(is_gone(pid));
 }
