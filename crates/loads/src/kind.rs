@@ -6,7 +6,6 @@
 mod bonnie;
 mod command;
 mod dbench;
-mod dbench_replay;
 mod fio;
 mod fio_matrix;
 mod merged;
@@ -37,7 +36,7 @@ pub static KINDS: Kinds = Kinds(&[
     fio::KIND,
     fio_matrix::KIND,
     dbench::KIND,
-    dbench_replay::KIND,
+    dbench::REPLAY,
     bonnie::KIND,
 ]);
 

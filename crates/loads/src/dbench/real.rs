@@ -94,33 +94,28 @@ pub struct DbenchReport {
 
 impl DbenchReport {
     /// Bytes a second over the whole counted phase.
-    #[must_use]
     pub fn counted_bytes_per_second(&self) -> f64 {
         self.counted_bytes() as f64 / self.counted_seconds.max(1) as f64
     }
 
     /// Operations a second over the whole counted phase.
-    #[must_use]
     pub fn counted_operations_per_second(&self) -> f64 {
         self.counted_operations() as f64 / self.counted_seconds.max(1) as f64
     }
 
     /// The longest that a client waited: what dbench prints, or the longest operation of its
     /// table where that ended after the last line of progress.
-    #[must_use]
     pub fn longest_wait_ms(&self) -> f64 {
         self.operations.iter().map(|line| line.maximum_ms).fold(self.latency_max_ms, f64::max)
     }
 
     /// Lines of the load file that the farthest client is past.
-    #[must_use]
     pub fn lines_max(&self) -> u64 {
         self.client_results.iter().map(|client| client.lines).max().unwrap_or(0)
     }
 
     /// What a reader must know who takes dbench's own throughput for that of the run: in words,
     /// when operations went less than half as fast after its last line of progress as before it.
-    #[must_use]
     pub fn stall_after_last_line(&self) -> Option<String> {
         let last = self.progress.last().filter(|line| line.phase == Phase::Execute)?;
         let all = self.counted_operations();
@@ -172,13 +167,11 @@ impl DbenchReport {
     ///
     /// dbench rounds the means to 0.01 MB/s, so a second's bytes are uncertain by that times
     /// the seconds since the phase began.
-    #[must_use]
     pub fn series(&self) -> Vec<Interval> {
         self.phased_series().map(|(_, interval)| interval).collect()
     }
 
     /// The same of the counted phase alone, from which the throughput is.
-    #[must_use]
     pub fn counted_series(&self) -> Vec<Interval> {
         let counted = self.phased_series().filter(|(phase, _)| *phase == Phase::Execute);
         counted.map(|(_, interval)| interval).collect()
@@ -228,7 +221,6 @@ pub fn dbench(plan: &Dbench<'_>, stop: &AtomicBool) -> Result<DbenchReport, Stri
 }
 
 /// The load file that dbench takes, as far as it can be read here.
-#[must_use]
 pub fn packaged_load() -> Option<LoadFile> {
     let path = Path::new(PACKAGED_LOAD_FILE);
     LoadFile::parse(&trust::file::read(path, trust::file::TEXT_BYTES_MAX).ok()?).ok()
@@ -244,20 +236,22 @@ fn parse(finished: Finished) -> Result<DbenchReport, &'static str> {
     let mut counted_seconds = None;
     let mut client_results = Vec::new();
     for line in finished.stdout.lines() {
-        if let Some(rest) = line.strip_prefix("dbench version ") {
-            version = rest.split_whitespace().next().map(str::to_owned);
-        } else if let Some(found) = parse_progress(line) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["dbench", "version", number, ..] = words[..] {
+            version = Some(number.to_owned());
+        } else if let Some(found) = parse_progress(&words) {
             progress.push(found);
-        } else if let Some(found) = parse_client(line) {
+        } else if let Some(found) = parse_client(&words) {
             client_results.push(found);
-        } else if let Some(found) = parse_operation(line) {
+        } else if let Some(found) = parse_operation(&words).filter(|_| line.starts_with(' ')) {
             // Below a client's results stands the table of that client.
             if client_results.is_empty() {
                 operations.push(found);
             }
-        } else if let Some(found) = parse_cleanup(line) {
-            counted_seconds = counted_seconds.or(Some(found));
-        } else if let Some(found) = parse_result(line) {
+        } else if let [_, "cleanup", seconds, "sec"] = words[..] {
+            // `   4  cleanup 600 sec`, of which the first says when the counted phase was over.
+            counted_seconds = counted_seconds.or(seconds.parse().ok());
+        } else if let Some(found) = parse_result(&words) {
             result = Some(found);
         } else if line.starts_with('[') || line.starts_with('(') || line.contains("ERROR") {
             complaints.push(line.to_owned());
@@ -287,15 +281,14 @@ fn parse(finished: Finished) -> Result<DbenchReport, &'static str> {
 }
 
 /// `   4      3291   142.68 MB/sec  warmup   1 sec  latency 149.822 ms`
-fn parse_progress(line: &str) -> Option<ProgressLine> {
-    let words: Vec<&str> = line.split_whitespace().collect();
+fn parse_progress(words: &[&str]) -> Option<ProgressLine> {
     let [clients, lines, throughput, "MB/sec", phase, seconds, "sec", "latency", latency, "ms"] =
-        words[..]
+        words
     else {
         return None;
     };
     Some(ProgressLine {
-        phase: match phase {
+        phase: match *phase {
             "warmup" => Phase::Warmup,
             "execute" => Phase::Execute,
             _ => return None,
@@ -308,35 +301,17 @@ fn parse_progress(line: &str) -> Option<ProgressLine> {
     })
 }
 
-/// `   4  cleanup 600 sec`, of which the first says when the counted phase was over.
-fn parse_cleanup(line: &str) -> Option<u64> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [_, "cleanup", seconds, "sec"] = words[..] else {
-        return None;
-    };
-    seconds.parse().ok()
-}
-
 /// `Client 0 did 34443 lines and 200859973 bytes`
-fn parse_client(line: &str) -> Option<ClientResult> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let ["Client", _, "did", lines, "lines", "and", bytes, "bytes"] = words[..] else {
-        return None;
-    };
+fn parse_client(words: &[&str]) -> Option<ClientResult> {
+    let ["Client", _, "did", lines, "lines", "and", bytes, "bytes"] = words else { return None };
     Some(ClientResult { lines: lines.parse().ok()?, bytes: bytes.parse().ok()? })
 }
 
 /// ` NTCreateX     759475     0.086    26.728`
-fn parse_operation(line: &str) -> Option<OperationLine> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [operation, count, average, maximum] = words[..] else {
-        return None;
-    };
-    if !line.starts_with(' ') || !operation.starts_with(|first: char| first.is_ascii_uppercase()) {
-        return None;
-    }
+fn parse_operation(words: &[&str]) -> Option<OperationLine> {
+    let [operation, count, average, maximum] = words else { return None };
     Some(OperationLine {
-        operation: operation.to_owned(),
+        operation: operation.to_string(),
         count: count.parse().ok()?,
         average_ms: average.parse().ok()?,
         maximum_ms: maximum.parse().ok()?,
@@ -344,14 +319,11 @@ fn parse_operation(line: &str) -> Option<OperationLine> {
 }
 
 /// `Throughput 39.7034 MB/sec (sync open)  4 clients  4 procs  max_latency=2862.366 ms`
-fn parse_result(line: &str) -> Option<(f64, u32, f64)> {
-    let rest = line.strip_prefix("Throughput ")?;
-    let throughput = rest.split_whitespace().next()?.parse().ok()?;
-    let words: Vec<&str> = rest.split_whitespace().collect();
-    let clients = words.iter().position(|word| *word == "clients")?;
-    let clients = words.get(clients.checked_sub(1)?)?.parse().ok()?;
-    let latency = words.iter().find_map(|word| word.strip_prefix("max_latency="))?;
-    Some((throughput, clients, latency.parse().ok()?))
+fn parse_result(words: &[&str]) -> Option<(f64, u32, f64)> {
+    let ["Throughput", throughput, rest @ ..] = words else { return None };
+    let clients = rest.windows(2).find(|pair| pair[1] == "clients")?[0];
+    let latency = rest.iter().find_map(|word| word.strip_prefix("max_latency="))?;
+    Some((throughput.parse().ok()?, clients.parse().ok()?, latency.parse().ok()?))
 }
 
 #[cfg(test)]

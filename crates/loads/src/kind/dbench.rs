@@ -1,7 +1,9 @@
-//! The installed dbench: its throughput is compared, its own table and output are kept.
+//! dbench and its replay: the throughput is compared. Of the installed dbench its own table and output
+//! are kept, of the replay the latency of every operation.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,14 +11,21 @@ use vocabulary::capacity::{self, Capacity};
 use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
-use vocabulary::load::LoadTask;
+use vocabulary::load::{LoadTask, Loss};
 use vocabulary::report::{Latency, LoadReport, Metric, OVERALL_OPERATION, Unit};
 use vocabulary::words::{counted, thousands};
 
-use super::{missing_tools, programs_of, throughput_over_time};
-use crate::dbench::drift::drift_of;
+use super::{histogram_log, missing_tools, programs_of, throughput_over_time};
+use crate::acknowledge::Acknowledger;
+use crate::dbench::drift::{Interval, drift_of};
+use crate::dbench::durable;
 use crate::dbench::real::{Dbench, DbenchReport, dbench, packaged_load};
-use crate::dbench::{Kind as Operation, LoadFile, PACKAGED_LOAD_FILE, warmup_seconds};
+use crate::dbench::replay::Second;
+use crate::dbench::{
+    Kind as Operation, LoadFile, PACKAGED_LOAD_FILE, Phase, Replay, ReplayReport, replay,
+    warmup_seconds,
+};
+use crate::latency::Recording;
 use crate::tool::Tool;
 
 pub(super) const KIND: Kind = Kind::of::<DbenchLoad>(
@@ -33,31 +42,70 @@ pub(super) const KIND: Kind = Kind::of::<DbenchLoad>(
 )
 .enclosed();
 
-/// The key of what dbench and its replay count.
-pub(super) const TIME: Key =
-    Key::option("time", Form::Text("TIME"), "Time that is counted [default: 60s].");
+/// Of its replay, which is kurabe's own.
+pub(super) const REPLAY: Kind = Kind::of::<DbenchLoad>(
+    "dbench-replay",
+    &[
+        Key::load(
+            REPLAY_KEY,
+            Form::Text("CLIENTS[:LOADFILE]"),
+            "Replay a dbench load file, with percentiles (docs/dbench-replay.md).",
+        ),
+        TIME,
+    ],
+    &[],
+);
 
-/// A dbench run.
+const REPLAY_KEY: &str = "dbench-replay";
+
+/// The key of what dbench and its replay count.
+const TIME: Key = Key::option("time", Form::Text("TIME"), "Time that is counted [default: 60s].");
+
+/// A run of dbench or of its replay.
 #[derive(Serialize, Deserialize)]
 struct DbenchLoad {
     /// Clients.
     clients: u32,
-    /// Seconds that are counted, after dbench's own warm-up.
+    /// Seconds that are counted, after dbench's own warm-up or one as long.
     seconds: u32,
+    /// The load file of a replay; the installed dbench takes its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    load_file: Option<PathBuf>,
 }
 
 impl Generator for DbenchLoad {
     fn parse(written: &Written<'_>) -> Result<DbenchLoad, KeyError> {
-        let count = written.whole("dbench").unwrap_or_default();
-        Ok(DbenchLoad { clients: clients("dbench", count)?, seconds: seconds(written)? })
+        let seconds = seconds(written)?;
+        let Some(text) = written.text(REPLAY_KEY) else {
+            let clients = clients("dbench", written.whole("dbench").unwrap_or_default())?;
+            return Ok(DbenchLoad { clients, seconds, load_file: None });
+        };
+        let error = |problem: String| KeyError::new(REPLAY_KEY, problem);
+        let (count, load_file) = match text.split_once(':') {
+            Some((count, file)) if !file.is_empty() => (count, file),
+            Some(_) => {
+                let problem = "names no load file after ':'; leave ':' out for dbench's own";
+                return Err(error(problem.into()));
+            }
+            None => (text, PACKAGED_LOAD_FILE),
+        };
+        let count = count.parse().map_err(|_| {
+            error(format!("'{count}' is no number of clients; write CLIENTS[:LOADFILE]"))
+        })?;
+        let clients = clients(REPLAY_KEY, count)?;
+        Ok(DbenchLoad { clients, seconds, load_file: Some(load_file.into()) })
     }
 
     fn scale(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
-        scale_seconds(keys, factor)
+        let time = Written { keys, name: None }.duration("time", SECONDS_DEFAULT)?;
+        let seconds = ((time.as_secs_f64() * factor).round() as u64).max(1);
+        keys.insert("time".into(), format!("{seconds}s").into());
+        Ok(())
     }
 
     fn amounts(&self) -> Vec<Amount> {
-        vec![counted_time(self.seconds)]
+        let words = format!("{} s", self.seconds);
+        vec![Amount::new("the counted time", self.seconds.into(), words)]
     }
 
     fn settings(&self) -> Value {
@@ -65,36 +113,66 @@ impl Generator for DbenchLoad {
     }
 
     fn amount(&self) -> Option<String> {
-        Some(clients_words(self.clients, self.seconds))
+        let clients = counted(self.clients as usize, "client");
+        Some(format!("{clients}, {} s counted", self.seconds))
+    }
+
+    fn read(&mut self) -> Result<(), String> {
+        self.load_file.as_deref().map_or(Ok(()), |path| parse(path).map(drop))
     }
 
     fn missing(&self) -> Vec<String> {
-        missing_tools(&[Tool::Dbench])
-    }
-
-    fn programs(&self) -> Vec<PathBuf> {
-        programs_of(&[Tool::Dbench])
-    }
-
-    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
-        Tool::Dbench.locate()?;
-        match packaged_load() {
-            Some(file) => check_clients(&file, self.clients, capacity),
-            None => Ok(()),
+        match &self.load_file {
+            None => missing_tools(&[Tool::Dbench]),
+            Some(path) if path.is_file() => Vec::new(),
+            Some(path) => vec![format!(
+                "the load file {} is not there; Debian's is in the package {1}: apt install {1}",
+                path.display(),
+                Tool::Dbench.package()
+            )],
         }
     }
 
+    fn programs(&self) -> Vec<PathBuf> {
+        if self.load_file.is_none() { programs_of(&[Tool::Dbench]) } else { Vec::new() }
+    }
+
+    fn check(&self, capacity: Option<&Capacity>) -> Result<(), String> {
+        if self.load_file.is_none() {
+            Tool::Dbench.locate()?;
+        }
+        let Some(file) = self.file()? else { return Ok(()) };
+        let needer = format!("the files of {} clients take", self.clients);
+        let remedy = "take fewer clients, or a larger device";
+        capacity::check(&needer, self.needed_bytes(&file), capacity, remedy)
+    }
+
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
-        let path = Path::new(PACKAGED_LOAD_FILE);
-        Ok(clients_text(packaged_load().as_ref(), path, self.clients, self.seconds, capacity))
+        let path = self.load_file.as_deref().unwrap_or(Path::new(PACKAGED_LOAD_FILE));
+        let mut entries = vec![
+            ("clients", self.clients.to_string()),
+            ("load file", path.display().to_string()),
+            ("warm-up", format!("{} s", warmup_seconds(self.seconds))),
+            ("counted", format!("{} s, over and over the load file", self.seconds)),
+        ];
+        let Some(file) = self.file()? else {
+            let unknown = "what its files take cannot be told in advance\n";
+            return Ok(capacity::lines(&entries) + unknown);
+        };
+        entries.push(("operations of a pass", file.operations.len().to_string()));
+        let most = format!("at most {}", capacity::bytes_text(file.peak_bytes()));
+        entries.push(("files of a client", most));
+        Ok(capacity::lines(&entries) + &capacity::verdict(self.needed_bytes(&file), capacity))
     }
 
     fn metrics(&self) -> Vec<String> {
-        metric_names()
+        metrics(0.0, 0.0).into_iter().map(|metric| metric.name).collect()
     }
 
+    /// The operations of dbench's table, of which the replay has the latencies too.
     fn operations(&self) -> Vec<String> {
-        operation_names()
+        let names = Operation::counted().map(|operation| operation.to_string());
+        names.chain([OVERALL_OPERATION.into()]).collect()
     }
 
     fn lasts_long(&self) -> bool {
@@ -102,12 +180,17 @@ impl Generator for DbenchLoad {
     }
 
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
-        let plan = Dbench {
-            directory: directory_of(&task.target)?,
-            clients: self.clients,
-            execute_seconds: self.seconds,
-        };
-        let report = dbench(&plan, stop)?;
+        let directory = directory_of(&task.target)?;
+        if let Some(path) = &self.load_file {
+            let load_file = parse(path)?;
+            let mut plan = self.replay_of(&load_file, directory, task.device.as_deref());
+            plan.acknowledger = Acknowledger::of(task)?;
+            let (report, latencies) = replay(&plan, stop)?;
+            let note = (report.passes == 0).then(|| partial_pass(&load_file));
+            return Ok(LoadReport { note, ..of_replay(&report, &latencies)? });
+        }
+        let (clients, execute_seconds) = (self.clients, self.seconds);
+        let report = dbench(&Dbench { directory, clients, execute_seconds }, stop)?;
         if report.counted_bytes_per_second() <= 0.0 {
             return Err("dbench counted nothing; give it more time by --time".into());
         }
@@ -117,13 +200,63 @@ impl Generator for DbenchLoad {
             .map(|file| partial_pass(&file));
         Ok(translated)
     }
+
+    /// The installed dbench says nothing of its syncs.
+    fn acknowledges(&self) -> bool {
+        self.load_file.is_some()
+    }
+
+    fn find_loss(&self, task: &LoadTask, acknowledged: &str) -> Result<Option<Loss>, String> {
+        Ok(durable::find_loss(directory_of(&task.target)?, acknowledged))
+    }
+}
+
+impl DbenchLoad {
+    /// The load file; none where dbench's own cannot be read here.
+    fn file(&self) -> Result<Option<LoadFile>, String> {
+        match &self.load_file {
+            Some(path) => parse(path).map(Some),
+            None => Ok(packaged_load()),
+        }
+    }
+
+    fn needed_bytes(&self, file: &LoadFile) -> u64 {
+        file.peak_bytes().saturating_mul(self.clients.into())
+    }
+
+    /// The replay that is to dbench's own run what the load asks for: as long a warm-up, as many
+    /// clients, as long a count.
+    fn replay_of<'a>(
+        &self,
+        load: &'a LoadFile,
+        directory: &'a Path,
+        device: Option<&'a Path>,
+    ) -> Replay<'a> {
+        Replay {
+            load,
+            directory,
+            device,
+            clients: self.clients,
+            warmup: Duration::from_secs(warmup_seconds(self.seconds).into()),
+            execute: Duration::from_secs(self.seconds.into()),
+            acknowledger: None,
+        }
+    }
+}
+
+/// Reads a load file; the error has its name and line.
+fn parse(path: &Path) -> Result<LoadFile, String> {
+    let text = trust::file::read(path, trust::file::TEXT_BYTES_MAX)
+        .map_err(|refused| format!("load file {refused}; Debian's is in the package dbench"))?;
+    LoadFile::parse(&text)
+        .map_err(|error| format!("load file {}:{}: {}", path.display(), error.line, error.reason))
 }
 
 /// Seconds that dbench counts by default; the publication's were 600.
 const SECONDS_DEFAULT: &str = "60s";
 
 /// As many clients as can be run.
-pub(super) fn clients(key: &str, count: u32) -> Result<u32, KeyError> {
+fn clients(key: &str, count: u32) -> Result<u32, KeyError> {
     match count {
         1..=10_000 => Ok(count),
         _ => Err(KeyError::new(key, format!("{count} clients cannot be run; give 1 to 10000"))),
@@ -131,7 +264,7 @@ pub(super) fn clients(key: &str, count: u32) -> Result<u32, KeyError> {
 }
 
 /// The seconds under the key [`TIME`].
-pub(super) fn seconds(written: &Written<'_>) -> Result<u32, KeyError> {
+fn seconds(written: &Written<'_>) -> Result<u32, KeyError> {
     let duration = written.duration("time", SECONDS_DEFAULT)?;
     match duration.as_secs() {
         seconds @ 1..=1_000_000 if duration.subsec_nanos() == 0 => Ok(seconds as u32),
@@ -143,62 +276,9 @@ pub(super) fn seconds(written: &Written<'_>) -> Result<u32, KeyError> {
     }
 }
 
-/// Multiplies the seconds under the key [`TIME`].
-pub(super) fn scale_seconds(keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
-    let time = Written { keys, name: None }.duration("time", SECONDS_DEFAULT)?;
-    let seconds = ((time.as_secs_f64() * factor).round() as u64).max(1);
-    keys.insert("time".into(), format!("{seconds}s").into());
-    Ok(())
-}
-
-pub(super) fn counted_time(seconds: u32) -> Amount {
-    Amount::new("the counted time", seconds.into(), format!("{seconds} s"))
-}
-
-pub(super) fn clients_words(clients: u32, seconds: u32) -> String {
-    format!("{}, {seconds} s counted", counted(clients as usize, "client"))
-}
-
-/// Refuses more clients than there is capacity for.
-pub(super) fn check_clients(
-    file: &LoadFile,
-    clients: u32,
-    capacity: Option<&Capacity>,
-) -> Result<(), String> {
-    let needer = format!("the files of {clients} clients take");
-    let needed_bytes = file.peak_bytes().saturating_mul(clients.into());
-    capacity::check(&needer, needed_bytes, capacity, "take fewer clients, or a larger device")
-}
-
-/// The plan of dbench and of its replay.
-pub(super) fn clients_text(
-    file: Option<&LoadFile>,
-    path: &Path,
-    clients: u32,
-    seconds: u32,
-    capacity: Option<&Capacity>,
-) -> String {
-    let mut entries = vec![
-        ("clients", clients.to_string()),
-        ("load file", path.display().to_string()),
-        ("warm-up", format!("{} s", warmup_seconds(seconds))),
-        ("counted", format!("{seconds} s, over and over the load file")),
-    ];
-    let Some(file) = file else {
-        return capacity::lines(&entries) + "what its files take cannot be told in advance\n";
-    };
-    entries.push(("operations of a pass", file.operations.len().to_string()));
-    entries.push((
-        "files of a client",
-        format!("at most {}", capacity::bytes_text(file.peak_bytes())),
-    ));
-    let needed_bytes = file.peak_bytes().saturating_mul(clients.into());
-    capacity::lines(&entries) + &capacity::verdict(needed_bytes, capacity)
-}
-
 /// The figures that are compared, of dbench and of its replay: the bytes and the operations of the
 /// whole counted time.
-pub(super) fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<Metric> {
+fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<Metric> {
     let figure = |name: &str, value, unit| Metric { name: name.into(), value, unit };
     vec![
         figure("throughput", bytes_per_second, Unit::BytesPerSecond),
@@ -208,22 +288,11 @@ pub(super) fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<
 
 /// What a reader of the throughputs must know when no client came once through the load file: the
 /// same words for all contenders, so that they are said once.
-pub(super) fn partial_pass(file: &LoadFile) -> String {
+fn partial_pass(file: &LoadFile) -> String {
     format!(
         "no client came once through the load file's {} operations, so a fast contender did other operations than a slow one; compare the metric 'operations' too",
         thousands(file.operations.len() as u64)
     )
-}
-
-/// Their names.
-pub(super) fn metric_names() -> Vec<String> {
-    metrics(0.0, 0.0).into_iter().map(|metric| metric.name).collect()
-}
-
-/// The operations of dbench's table, of which the replay has the latencies too.
-pub(super) fn operation_names() -> Vec<String> {
-    let names = Operation::counted().map(|operation| operation.to_string());
-    names.chain([OVERALL_OPERATION.into()]).collect()
 }
 
 /// dbench prints milliseconds.
@@ -269,6 +338,31 @@ fn translate(report: &DbenchReport) -> LoadReport {
         details: serde_json::to_value(report).expect("a report has a JSON form"),
         ..LoadReport::default()
     }
+}
+
+fn of_replay(report: &ReplayReport, recording: &Recording) -> Result<LoadReport, String> {
+    let length_ns = report.length_ns(Phase::Execute);
+    let seconds = || report.seconds_of(Phase::Execute);
+    let per_second = |figure: fn(&Second) -> u64| {
+        seconds().map(figure).sum::<u64>() as f64 * 1e9 / length_ns.max(1) as f64
+    };
+    let intervals: Vec<Interval> = seconds().map(Interval::from).collect();
+    let (series, mut findings) = throughput_over_time(&intervals, report.drift.as_ref());
+    if report.opened_unexpectedly + report.reads_short > 0 {
+        findings.push(format!(
+            "{} opens that were to fail did not, {} reads were short",
+            report.opened_unexpectedly, report.reads_short
+        ));
+    }
+    Ok(LoadReport {
+        metrics: metrics(per_second(|second| second.bytes), per_second(|second| second.operations)),
+        latencies: super::latencies(&recording.summary()),
+        series,
+        findings,
+        histogram_log: Some(histogram_log(recording, length_ns)?),
+        details: serde_json::to_value(report).expect("a report has a JSON form"),
+        ..LoadReport::default()
+    })
 }
 
 #[cfg(test)]
@@ -319,5 +413,17 @@ mod tests {
     fn what_is_less_than_a_pass_is_told_with_the_length_of_one() {
         let file = LoadFile::parse("Mkdir \"\\a\" NT_STATUS_OK\n".repeat(1234).as_bytes()).unwrap();
         assert!(partial_pass(&file).contains("the load file's 1,234 operations"));
+    }
+
+    #[test]
+    fn the_replay_warms_up_as_long_as_dbench_says_that_it_does() {
+        let file = LoadFile::parse(b"Mkdir \"\\clients\" NT_STATUS_OK\n").unwrap();
+        // Of runs of dbench 4.0: "Running for 600 seconds ... and minimum warmup 120 secs".
+        for (seconds, warmup) in [(600, 120), (9, 1), (3, 0)] {
+            let load = DbenchLoad { load_file: Some("client.txt".into()), clients: 4, seconds };
+            let replay = load.replay_of(&file, Path::new("/nowhere"), None);
+            assert_eq!(replay.warmup.as_secs(), warmup, "{seconds} s");
+            assert_eq!(replay.execute.as_secs(), u64::from(seconds));
+        }
     }
 }

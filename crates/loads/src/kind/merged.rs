@@ -7,10 +7,6 @@ use super::{histogram_log, latencies};
 use crate::latency::Recording;
 
 /// One report of several; none where there is none.
-///
-/// # Errors
-///
-/// A log of histograms that cannot be read.
 pub fn merged(reports: &[&LoadReport]) -> Result<Option<LoadReport>, String> {
     let Some(last) = reports.last() else { return Ok(None) };
     let mut whole = LoadReport::clone(last);
