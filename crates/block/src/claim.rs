@@ -404,10 +404,6 @@ pub fn claim(path: &Path, destroy: &str) -> Result<Claim, ClaimError> {
 
 impl Pinned {
     /// What the device carries now. Right after a trial that is what the trial left.
-    ///
-    /// # Errors
-    ///
-    /// Those of reading.
     pub fn signatures(&self) -> io::Result<Vec<Signature>> {
         signatures::read(self.device())
     }

@@ -109,10 +109,6 @@ enum Answer {
 impl Server {
     /// Mounts `stack` on `point`, a regular file, in this process's mount namespace. It is answered
     /// for from [`Server::serve`].
-    ///
-    /// # Errors
-    ///
-    /// There is no FUSE, or no right to mount.
     pub fn mount(stack: Box<dyn BlockDevice>, point: &Path) -> io::Result<Server> {
         let connection =
             OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|error| {
@@ -135,10 +131,6 @@ impl Server {
 
     /// Makes the kernel forget what it has read of the served file, so that other bytes can be served
     /// than before. Matters where the file was not opened for direct I/O. Nobody uses it meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// The connection broke.
     pub fn forget(&self) -> io::Result<()> {
         let Answer::Structure(range) = structure(&[(FILE, 8), (0, 16)])? else {
             unreachable!("a structure is one")

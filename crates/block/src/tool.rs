@@ -73,10 +73,6 @@ impl fmt::Display for Failure {
 }
 
 /// Reads a number of bytes with an optional binary suffix.
-///
-/// # Errors
-///
-/// What is wrong with it, for the command line.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match text[digits.len()..].trim_end_matches("iB").to_ascii_lowercase().as_str() {
@@ -280,10 +276,6 @@ fn is_image_locked(path: &Path, read_only: bool) -> bool {
 /// Refuses to make something on `path` where that would destroy what was not given up by `force`: on
 /// a device what the claim that guards every device here finds, in an image anything at all. A path
 /// where nothing is takes a size, `makes_image`.
-///
-/// # Errors
-///
-/// What is there, and the next step.
 pub fn check_free(path: &Path, makes_image: bool, force: bool) -> Result<(), Failure> {
     let refuse = |why: &str| Err(Failure::refused(path.display(), why));
     let Ok(facts) = path.metadata() else {

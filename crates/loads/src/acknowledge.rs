@@ -44,10 +44,6 @@ impl Acknowledger {
     }
 
     /// Opens the pipe. Nobody else writes into it.
-    ///
-    /// # Errors
-    ///
-    /// There is none, or nobody reads it.
     pub fn open(pipe: &Path) -> io::Result<Acknowledger> {
         Ok(Acknowledger {
             pipe: OpenOptions::new().append(true).open(pipe)?,
@@ -57,10 +53,6 @@ impl Acknowledger {
     }
 
     /// Says that something is durable. Gives the line's number.
-    ///
-    /// # Errors
-    ///
-    /// Nobody reads the pipe.
     pub fn say(&self, line: &str) -> io::Result<u64> {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         (&self.pipe).write_all(format!("{line}\n").as_bytes())?;
@@ -69,10 +61,6 @@ impl Acknowledger {
     }
 
     /// Says what is going to change, and waits until that was received.
-    ///
-    /// # Errors
-    ///
-    /// Nobody reads the pipe.
     pub fn announce(&self, line: &str) -> io::Result<()> {
         let number = self.say(line)?;
         let until = Instant::now() + PATIENCE;

@@ -155,9 +155,6 @@ fn check_fit(plan: &Bonnie<'_>) -> Result<(), String> {
 }
 
 /// Reads a CSV line.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn parse_line(line: &str) -> Result<Record, String> {
     let fields: Vec<&str> = line.trim_end().split(',').collect();
     // Up to format 1.97 the number of seeks and of the processes that seek were not told.

@@ -54,9 +54,6 @@ pub fn run_words(words: &[String]) -> io::Result<()> {
 /// journal holds on to the blocks of metadata that it wrote until its checkpoint is tidied up; one
 /// drop comes to the pages first, which stay because they are held, and to the shrinker that lets go
 /// of them last. The second drop finds the pages free.
-///
-/// # Errors
-/// The kernel's, with the file.
 pub fn drop_kernel_caches() -> Result<(), String> {
     const PATH: &str = "/proc/sys/vm/drop_caches";
     let drop_once = || {

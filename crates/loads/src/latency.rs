@@ -312,7 +312,6 @@ impl Recording {
     }
 
     /// The same recording under other names of its kinds; those of one name become one.
-    #[must_use]
     pub fn renamed(mut self, name: impl Fn(&str) -> String) -> Recording {
         for kind in std::mem::take(&mut self.kinds) {
             let place = self.place_of(&name(&kind.name));
@@ -381,10 +380,6 @@ impl Recording {
 
     /// Reads what [`Recording::write_log`] wrote, without its series. Of the latencies a histogram
     /// knows no more than the bucket, so sums and maximum are those of the buckets, and bytes of none.
-    ///
-    /// # Errors
-    ///
-    /// What is no such log, with the number of the entry.
     pub fn read_log(log: &str) -> Result<Recording, String> {
         let mut recording = Recorder::new().finish();
         let mut deserializer = Deserializer::new();

@@ -84,9 +84,6 @@ pub fn own_file_table() -> io::Result<()> {
 }
 
 /// Takes (`exclusive`) or gives back a POSIX write lock on a byte range, waiting if need be.
-///
-/// # Errors
-/// What `fcntl(F_SETLKW)` reports.
 pub fn lock_range(
     file: BorrowedFd<'_>,
     exclusive: bool,

@@ -56,13 +56,11 @@ impl Tool {
     }
 
     /// The program's name, as it is looked up in the search path.
-    #[must_use]
     pub fn program(self) -> &'static str {
         self.facts().0
     }
 
     /// The Debian package that brings the program.
-    #[must_use]
     pub fn package(self) -> &'static str {
         self.facts().1
     }
@@ -77,17 +75,11 @@ impl Tool {
     }
 
     /// A command of the tool, for [`run`].
-    ///
-    /// # Errors
-    /// [`ToolError::Missing`].
     pub fn command(self) -> Result<Command, ToolError> {
         self.locate().map(Command::new)
     }
 
     /// The first line that says which version is installed.
-    ///
-    /// # Errors
-    /// As [`Tool::locate`] and [`run`].
     pub fn version(self) -> Result<String, ToolError> {
         let output =
             self.command()?.arg(self.facts().2).stdin(Stdio::null()).output().map_err(

@@ -506,10 +506,6 @@ impl Store {
 
     /// Writes the index down, so that the next opening reads little of the journal. The store does
     /// this by itself in the background whenever half of the journal is used.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Store::sync`].
     pub fn checkpoint(&self) -> Result<()> {
         self.engine.writable()?;
         let done = self.engine.checkpoint(lock(&self.engine.root));
@@ -518,10 +514,6 @@ impl Store {
 
     /// Makes everything durable and leaves the store so that its next opening has nothing to
     /// verify.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Store::sync`].
     pub fn close(self) -> Result<()> {
         self.engine.submit(Act::Fence, Durability::Durable).map(drop)
     }

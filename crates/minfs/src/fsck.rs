@@ -51,10 +51,6 @@ impl FsckReport {
 }
 
 /// Checks the volume on `device`, and repairs it when `repair`.
-///
-/// # Errors
-///
-/// When no geometry can be read, or the device fails.
 pub fn fsck<D: BlockDevice + ?Sized>(device: &D, repair: bool) -> Result<FsckReport> {
     let first = Survey::read(device)?;
     let features = first.geometry.fields.features_read_only;

@@ -69,10 +69,6 @@ impl Directory {
 
     /// Opens a directory to make something in it: as [`Directory::open`], but it may be sticky and
     /// everybody's, as `/tmp` is, since nobody else can touch what is made there.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Directory::open`].
     pub fn open_shared(path: &Path) -> Result<Directory, Refused> {
         let (place, stat) = way::open(path)?;
         if way::kind(&stat) != FileType::Directory {
@@ -83,10 +79,6 @@ impl Directory {
     }
 
     /// Opens a directory and makes it, and the ones above it, when they are missing.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Directory::open`].
     pub fn open_or_make(path: &Path, mode: u32) -> Result<Directory, Refused> {
         match Directory::open(path) {
             Err(refused) if refused.is_missing() => {}
@@ -116,10 +108,6 @@ impl Directory {
     }
 
     /// Opens a directory that only its user can look into, made when it is missing.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Directory::own`].
     pub fn private(path: &Path) -> Result<Directory, Refused> {
         let private = Directory::open_or_make(path, PRIVATE)?;
         private.check_private()?;
@@ -159,10 +147,6 @@ impl Directory {
     }
 
     /// Another handle on the same directory.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn try_clone(&self) -> Result<Directory, Refused> {
         let opened = self.opened.try_clone().map_err(|error| Refused::system(&self.path, error))?;
         Ok(Directory { opened, path: self.path.clone() })
@@ -184,20 +168,12 @@ impl Directory {
     }
 
     /// Which directory it is, wherever it is renamed to: its device and its inode.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn identity(&self) -> Result<(u64, u64), Refused> {
         let stat = rustix::fs::fstat(&self.opened).map_err(|error| self.system(error))?;
         Ok((stat.st_dev, stat.st_ino))
     }
 
     /// Makes a directory in it. The name must be free.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn make_directory(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<Directory, Refused> {
         let name = one_name(name.as_ref());
         let made = rustix::fs::mkdirat(&self.opened, name, Mode::from_raw_mode(mode));
@@ -206,20 +182,12 @@ impl Directory {
     }
 
     /// Opens a directory in it.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Directory::open`].
     pub fn open_directory(&self, name: impl AsRef<OsStr>) -> Result<Directory, Refused> {
         let (place, stat) = self.place(name.as_ref())?;
         Directory::checked(&self.path.join(name.as_ref()), place, &stat)
     }
 
     /// Opens a directory in it and makes it when it is missing.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Directory::open`].
     pub fn open_or_make_directory(
         &self,
         name: impl AsRef<OsStr>,
@@ -242,10 +210,6 @@ impl Directory {
     }
 
     /// Opens a file in it for reading and appending.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Directory::open_file`].
     pub fn append_file(&self, name: impl AsRef<OsStr>) -> Result<File, Refused> {
         let (place, stat) = self.place(name.as_ref())?;
         let how = OFlags::RDWR | OFlags::APPEND;
@@ -253,10 +217,6 @@ impl Directory {
     }
 
     /// Creates a file in it for reading and writing. The name must be free.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn create_file(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<File, Refused> {
         let name = one_name(name.as_ref());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -268,10 +228,6 @@ impl Directory {
     /// A file without a name, for reading and writing: nothing of it is left, however the process
     /// ends, and nobody can put another in its place, or give it a name where the file system
     /// knows such files.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn nameless_file(&self) -> Result<File, Refused> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
@@ -289,10 +245,6 @@ impl Directory {
     }
 
     /// Reads a file in it of at most `bytes_max` bytes.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Directory::open_file`].
     pub fn read(&self, name: impl AsRef<OsStr>, bytes_max: u64) -> Result<Vec<u8>, Refused> {
         let path = self.path.join(name.as_ref());
         file::read_all(&path, self.open_file(name)?, bytes_max)
@@ -332,10 +284,6 @@ impl Directory {
     }
 
     /// Renames within it. Whatever had the new name is replaced.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Result<(), Refused> {
         let (from, to) = (one_name(from.as_ref()), one_name(to.as_ref()));
         let renamed = rustix::fs::renameat(&self.opened, from, &self.opened, to);
@@ -348,10 +296,6 @@ impl Directory {
     }
 
     /// The names in it, sorted.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn names(&self) -> Result<Vec<OsString>, Refused> {
         let read = || -> Result<Vec<OsString>, Errno> {
             let mut names = Vec::new();
@@ -368,29 +312,17 @@ impl Directory {
     }
 
     /// Removes a file in it.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn remove_file(&self, name: impl AsRef<OsStr>) -> Result<(), Refused> {
         self.unlink(name.as_ref(), AtFlags::empty())
     }
 
     /// Removes an empty directory in it.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn remove_directory(&self, name: impl AsRef<OsStr>) -> Result<(), Refused> {
         self.unlink(name.as_ref(), AtFlags::REMOVEDIR)
     }
 
     /// Removes a directory in it with everything below, on its own file system only: a mount below
     /// makes it fail with what was found.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> Result<(), Refused> {
         let name = one_name(name.as_ref());
         let path = self.path.join(name);
@@ -450,10 +382,6 @@ impl Directory {
     }
 
     /// Makes what was named in it durable.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn sync(&self) -> Result<(), Refused> {
         rustix::fs::fsync(&self.opened).map_err(|error| self.system(error))
     }
@@ -491,10 +419,6 @@ fn one_name(name: &OsStr) -> &OsStr {
 }
 
 /// Where [`Directory::own`] lies, which may not have been made yet: an absolute path.
-///
-/// # Errors
-///
-/// No home is known.
 pub fn own_path() -> Result<PathBuf, Refused> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = set("KURABE_HOME") {

@@ -17,20 +17,12 @@ use crate::{Directory, Refused, way};
 pub const TEXT_BYTES_MAX: u64 = 64 << 20;
 
 /// Opens a file for reading.
-///
-/// # Errors
-///
-/// [`Refused`], with the next step.
 pub fn open(path: &Path) -> Result<File, Refused> {
     let (place, stat) = way::open(path)?;
     reopen(path, &place, &stat, OFlags::RDONLY)
 }
 
 /// Reads a file of at most `bytes_max` bytes.
-///
-/// # Errors
-///
-/// [`Refused`], with the next step.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Refused> {
     read_all(path, open(path)?, bytes_max)
 }
@@ -74,10 +66,6 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Refused> {
 }
 
 /// Opens a file that the user named to append to it, and makes it when it is missing.
-///
-/// # Errors
-///
-/// As of [`check_target`].
 pub fn append(path: &Path) -> Result<File, Refused> {
     if let Some(stream) = stream(path) {
         return stream.map_err(|error| Refused::system(path, error));

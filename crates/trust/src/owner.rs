@@ -12,10 +12,6 @@ static NAMED: OnceLock<Vec<u32>> = OnceLock::new();
 
 /// Believes `users` too, by name or number, for the rest of this process. To be called once, with
 /// what the command line says.
-///
-/// # Errors
-///
-/// The one that this machine does not know.
 pub fn trust(users: &[String]) -> Result<(), String> {
     let mut named = Vec::new();
     for user in users {

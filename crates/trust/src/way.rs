@@ -74,10 +74,6 @@ pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
 }
 
 /// Whether the owner of what was opened is believed and nobody else can write it.
-///
-/// # Errors
-///
-/// [`Refused::Stranger`] and [`Refused::Writable`].
 pub fn check(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> {
     believe(path, stat.st_uid)?;
     believe_server(path, opened, stat)?;

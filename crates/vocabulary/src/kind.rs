@@ -32,10 +32,6 @@ pub trait Generator {
 
     /// Multiplies the amount of work in what a person wrote; a load without an amount stays as it
     /// is.
-    ///
-    /// # Errors
-    ///
-    /// A size or a time that cannot be read.
     fn scale(_written: &mut Keys, _factor: f64) -> Result<(), KeyError>
     where
         Self: Sized,
@@ -99,10 +95,6 @@ pub trait Generator {
     fn check(&self, capacity: Option<&Capacity>) -> Result<(), String>;
 
     /// What it is going to do, in words, and whether it fits; its files must have been read.
-    ///
-    /// # Errors
-    ///
-    /// A program or job that cannot be understood.
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String>;
 
     /// The names of the metrics that it can report, the most important first.
@@ -144,10 +136,6 @@ pub trait Generator {
     }
 
     /// The report of a run in those of all its parts, in the order in which they were run.
-    ///
-    /// # Errors
-    ///
-    /// A report that is none of a part.
     fn whole(&self, mut parts: Vec<LoadReport>) -> Result<LoadReport, String> {
         match (parts.pop(), parts.is_empty()) {
             (Some(report), true) => Ok(report),
@@ -169,10 +157,6 @@ pub trait Generator {
     }
 
     /// Looks for what it had acknowledged, a line each, after a power cut.
-    ///
-    /// # Errors
-    ///
-    /// Why that cannot be looked for.
     fn find_loss(&self, _task: &LoadTask, _acknowledged: &str) -> Result<Option<Loss>, String> {
         Err("this load does not know what a power cut may take".into())
     }
@@ -342,19 +326,11 @@ impl<'a> Written<'a> {
     }
 
     /// A size in bytes.
-    ///
-    /// # Errors
-    ///
-    /// A text that is no size.
     pub fn size(&self, key: &str, default: &str) -> Result<u64, KeyError> {
         parse_size(self.text(key).unwrap_or(default)).map_err(|problem| KeyError::new(key, problem))
     }
 
     /// A duration.
-    ///
-    /// # Errors
-    ///
-    /// A text that is no duration.
     pub fn duration(&self, key: &str, default: &str) -> Result<Duration, KeyError> {
         let text = self.text(key).unwrap_or(default);
         parse_duration(text).map_err(|problem| KeyError::new(key, problem))
@@ -371,10 +347,6 @@ pub fn scaled_bytes(bytes: u64, factor: f64) -> u64 {
 }
 
 /// Multiplies the size under a key, to no less than `least_bytes`.
-///
-/// # Errors
-///
-/// A text that is no size.
 pub fn scale_size(
     keys: &mut Keys,
     key: &str,
@@ -445,10 +417,6 @@ impl Kind {
     }
 
     /// What a person wrote of one, understood. Every key must be one of the kind's.
-    ///
-    /// # Errors
-    ///
-    /// The key that is wrong.
     pub fn parse(&self, written: &Written<'_>) -> Result<Load, KeyError> {
         for (name, value) in written.keys {
             let key = self.key(name).expect("the caller chose the kind by its keys");
@@ -460,10 +428,6 @@ impl Kind {
     }
 
     /// Multiplies the amount of work.
-    ///
-    /// # Errors
-    ///
-    /// The key that cannot be read.
     pub fn scale(&self, keys: &mut Keys, factor: f64) -> Result<(), KeyError> {
         (self.scale)(keys, factor)
     }
@@ -538,10 +502,6 @@ impl Kinds {
     }
 
     /// Reads the files that a load names (programs, jobs) into it. Touches nothing.
-    ///
-    /// # Errors
-    ///
-    /// As [`Generator::read`] and [`Kinds::open`].
     pub fn read(self, load: &mut Load) -> Result<(), String> {
         load.options = (self.of(load)?.read)(&load.options)?;
         Ok(())
@@ -565,10 +525,6 @@ impl Kinds {
 }
 
 /// The directory of a target; loads that need files are never given a device.
-///
-/// # Errors
-///
-/// It is a device.
 pub fn directory_of(target: &Target) -> Result<&Path, String> {
     match target {
         Target::Directory(directory) => Ok(directory),

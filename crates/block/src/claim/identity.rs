@@ -38,10 +38,6 @@ pub struct Identity {
 
 impl Identity {
     /// The identity of the block device that `device` has open.
-    ///
-    /// # Errors
-    ///
-    /// It is no block device, or it is gone.
     pub fn of(device: &File) -> io::Result<Identity> {
         let stat = rustix::fs::fstat(device)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {

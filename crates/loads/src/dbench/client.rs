@@ -73,7 +73,6 @@ impl Client {
     ///
     /// # Panics
     /// When `directory` holds a NUL byte, which no path can.
-    #[must_use]
     pub fn new(load: &LoadFile, directory: &Path, id: u32) -> Self {
         let transfers = load.operations.iter().map(|operation| operation.bytes() as usize);
         let transfer_bytes_max = transfers.max().unwrap_or_default();

@@ -36,7 +36,6 @@ pub struct SystemCounters {
 impl SystemCounters {
     /// Counters for the file system of `directory`, and for its block device: one that the caller
     /// knows (a FUSE mount does not say what it lies on), or that it lies on, if on one.
-    #[must_use]
     pub fn new(directory: &Path, device: Option<&Path>) -> Self {
         let device = match device {
             Some(device) => DeviceCounters::of_node(device).ok(),
@@ -46,7 +45,6 @@ impl SystemCounters {
     }
 
     /// The counters now.
-    #[must_use]
     pub fn sample(&self, elapsed_ns: u64) -> CounterSample {
         let memory = fs::read_to_string("/proc/meminfo").ok();
         let space = rustix::fs::statvfs(&self.directory).ok().filter(|space| space.f_blocks > 0);

@@ -61,7 +61,6 @@ pub struct Interval {
 
 impl Interval {
     /// Bytes a second.
-    #[must_use]
     pub fn rate(&self) -> f64 {
         self.bytes as f64 / (self.duration_ns.max(1) as f64 / 1e9)
     }
@@ -112,7 +111,6 @@ pub enum Cause {
 
 impl Drift {
     /// When, by how much and why, for a reader.
-    #[must_use]
     pub fn words(&self) -> String {
         let cause = match self.cause {
             Cause::CacheFilling => "the filling of the page cache accounts for it",
@@ -140,7 +138,6 @@ impl Drift {
 ///
 /// `intervals` in order of time; `counters` may be empty or lack parts, then fewer causes can
 /// be told.
-#[must_use]
 pub fn drift_of(intervals: &[Interval], counters: &[CounterSample]) -> Option<Drift> {
     let intervals = without_stumps(intervals);
     if intervals.len() < INTERVALS_MIN {

@@ -154,7 +154,6 @@ pub struct Operation {
 
 impl Operation {
     /// Bytes that it reads or writes, as dbench counts them (by the size asked for).
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         match self.kind {
             Kind::ReadX | Kind::WriteX => self.size_bytes.into(),
@@ -177,9 +176,6 @@ pub struct LoadFile {
 
 impl LoadFile {
     /// Reads a load file.
-    ///
-    /// # Errors
-    /// The first line that cannot be replayed, and why.
     pub fn parse(text: &[u8]) -> Result<Self, LoadFileError> {
         let mut parser = Parser::default();
         let mut line_number = 0;

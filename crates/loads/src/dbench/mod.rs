@@ -26,7 +26,6 @@ pub const PACKAGED_LOAD_FILE: &str = "/usr/share/dbench/client.txt";
 
 /// How long dbench 4.0 warms up before it counts for so many seconds: a fifth of them, in whole
 /// seconds, so that less than five have no warm-up.
-#[must_use]
 pub fn warmup_seconds(counted_seconds: u32) -> u32 {
     counted_seconds / 5
 }

@@ -105,7 +105,6 @@ impl ReplayReport {
     }
 
     /// Length of a phase.
-    #[must_use]
     pub fn length_ns(&self, phase: Phase) -> u64 {
         self.seconds_of(phase).map(|second| second.duration_ns).sum()
     }

@@ -34,7 +34,6 @@ impl LoadFile {
     }
 
     /// The most bytes that one client's files have at one time in a pass.
-    #[must_use]
     pub fn peak_bytes(&self) -> u64 {
         let mut files = Files::default();
         for operation in self.operations.iter().filter(|operation| operation.succeeds) {

@@ -84,7 +84,6 @@ impl JobOption {
     }
 
     /// The place of the value.
-    #[must_use]
     pub fn value_place(&self) -> Place {
         Place { column: self.value_column, ..self.place.clone() }
     }
@@ -113,7 +112,6 @@ pub struct Section {
 impl Section {
     /// Whether it sets defaults for the sections after it and is no job itself. fio looks at
     /// the first six letters only.
-    #[must_use]
     pub fn is_global(&self) -> bool {
         self.name.starts_with("global")
     }
@@ -134,9 +132,6 @@ pub struct JobFile {
 impl JobFile {
     /// Reads the text of a job file that stands at `path`. Includes are read from the file system,
     /// variables from the process's environment.
-    ///
-    /// # Errors
-    /// The first fault with its place.
     pub fn parse(text: &[u8], path: &Path) -> Result<Self, JobFileError> {
         let mut job = JobFile { sections: Vec::new() };
         job.read_text(text, path, 0)?;
@@ -150,9 +145,6 @@ impl JobFile {
     /// Reads options on one line, such as `rw=randrw bs=4k`, as one job of the given name.
     ///
     /// Options are separated by blanks, which quotes protect, and may begin with `--`.
-    ///
-    /// # Errors
-    /// The first fault with its place.
     pub fn from_options(text: &str, name: &str) -> Result<Self, JobFileError> {
         let begin = Place { source: "the fio options".to_owned(), line: 1, column: 1 };
         let mut options = Vec::new();

@@ -44,7 +44,6 @@ pub struct Matrix {
 
 impl Matrix {
     /// The cells in order: by pattern, then by engine and depth, then by block size.
-    #[must_use]
     pub fn cells(&self) -> Vec<MatrixCell> {
         let queues = self.engines.iter().flat_map(|engine| DEPTHS.map(|depth| (&**engine, depth)));
         let submissions: Vec<(&str, u32)> = std::iter::once(("psync", 1)).chain(queues).collect();
@@ -64,7 +63,6 @@ impl Matrix {
 
     /// The same cells in the order in which they are run: drawn from a seed, so that a cell's place
     /// among the others, and with it the age of the files, differs from trial to trial.
-    #[must_use]
     pub fn cells_shuffled(&self, seed: u64) -> Vec<MatrixCell> {
         let mut cells = self.cells();
         cells.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
@@ -75,7 +73,6 @@ impl Matrix {
     /// out once.
     ///
     /// I/O is direct: the matrix asks for the cost of the file system, not of the page cache.
-    #[must_use]
     pub fn job(&self, cell: &MatrixCell, target: &Target) -> JobFile {
         // A file is a multiple of the largest block, so that every cell covers all of it.
         let largest = u64::from(self.block_sizes_bytes.iter().copied().max().unwrap_or(1).max(1));

@@ -84,9 +84,6 @@ pub struct Output {
 }
 
 /// Reads fio's standard output.
-///
-/// # Errors
-/// What is missing.
 pub fn parse(stdout: &str) -> Result<Output, String> {
     let before = |line: &&str| line.trim_end() != "{";
     let notes: Vec<&str> = stdout.split_inclusive('\n').take_while(before).collect();
@@ -102,7 +99,6 @@ pub fn parse(stdout: &str) -> Result<Output, String> {
 }
 
 /// The latencies of all jobs, by direction (`read`, `write`, `trim`, `sync`).
-#[must_use]
 pub fn latencies(jobs: &[FioJob]) -> Recording {
     let mut recorder = Recorder::new();
     for job in jobs {
@@ -136,7 +132,6 @@ const TRIM: u32 = 2;
 ///
 /// Each log is of one thread; each of its lines gives a direction's mean since the line before
 /// of that direction. A line counts in the interval in which most of its time lies.
-#[must_use]
 pub fn series(logs: &[String], interval_ms: u64) -> Vec<u64> {
     assert!(interval_ms > 0, "a series needs intervals of some length");
     let mut intervals = Vec::new();

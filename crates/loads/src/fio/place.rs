@@ -20,7 +20,6 @@ pub enum Target {
 
 impl Target {
     /// Its path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         match self {
             Self::Directory(path) | Self::Device(path) => path,
@@ -93,7 +92,6 @@ fn below(path: &Path, directory: &Path) -> Result<PathBuf, String> {
 
 /// The option that names a path outside of the target and that a failure is about: one that fio `said`
 /// something of, else the first.
-#[must_use]
 pub(super) fn leads_out<'a>(
     job: &'a JobFile,
     target: &Target,

@@ -136,9 +136,6 @@ fn run_fio(
 }
 
 /// Runs jobs whose files, or files of the same names, were laid out.
-///
-/// # Errors
-/// As [`lay_out`].
 pub fn fio(plan: &Fio<'_>, prepared: &Prepared, stop: &AtomicBool) -> Result<FioReport, String> {
     let (resolved, need, default_size_bytes) = ready(plan, prepared.default_size_bytes)?;
     if let Target::Device(device) = plan.target {
@@ -379,14 +376,12 @@ fn jobs_with(job: &JobFile, wanted: Ending) -> Vec<String> {
 
 /// The jobs that write through the page cache and say nothing of a sync at their end: they get
 /// one, which is within their figures.
-#[must_use]
 pub fn synced_at_end(job: &JobFile) -> Vec<String> {
     jobs_with(job, Ending::SyncAdded)
 }
 
 /// The jobs that write through the page cache and say `end_fsync=0`: their figures leave out what
 /// is still to be written.
-#[must_use]
 pub fn unsynced(job: &JobFile) -> Vec<String> {
     jobs_with(job, Ending::Refused)
 }

@@ -22,7 +22,6 @@ pub struct Need {
 
 /// Adds up the files of all jobs. A file that several jobs name counts once, as large as the
 /// largest of them needs it.
-#[must_use]
 pub fn need(job: &JobFile) -> Need {
     let mut need = Need::default();
     let mut named: BTreeMap<String, u64> = BTreeMap::new();
@@ -109,7 +108,6 @@ impl View<'_> {
 
 /// Reads a number of bytes: `4k`, `16MiB`, `0x1000`. None for percentages, zones and what is
 /// no number.
-#[must_use]
 pub fn parse_bytes(text: &str, decimal: bool) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let (digits, radix) = match text.strip_prefix("0x") {

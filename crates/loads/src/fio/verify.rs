@@ -19,7 +19,6 @@ fn verifies(job: &JobFile, index: usize) -> bool {
 }
 
 /// Whether one of the jobs verifies.
-#[must_use]
 pub fn verifies_any(job: &JobFile) -> bool {
     job.jobs().any(|(index, _)| verifies(job, index))
 }
@@ -67,7 +66,6 @@ pub(super) fn check(job: &JobFile, ran: &[FioJob], said: &str) -> Option<Check> 
 }
 
 /// The jobs that verify what no job of the file has written: they would find random data.
-#[must_use]
 pub fn unwritten(job: &JobFile) -> Vec<String> {
     let all = || job.jobs().filter(|(index, _)| verifies(job, *index));
     match all().any(|(index, _)| writes(job, index)) {

@@ -31,10 +31,6 @@ pub struct Promised(Vec<String>);
 
 impl Sayer {
     /// A sayer for a store that was made with these options.
-    ///
-    /// # Errors
-    ///
-    /// There is no such pipe.
     pub fn new(pipe: &Path, options: &StoreOptions) -> io::Result<Sayer> {
         Ok(Sayer {
             acknowledger: Acknowledger::open(pipe)?,
@@ -138,10 +134,6 @@ fn told(acknowledged: &str) -> Option<BTreeMap<u64, Told>> {
 }
 
 /// Looks in a store for what was acknowledged. `salt` is that of the run.
-///
-/// # Errors
-///
-/// The store's place cannot be looked at.
 pub fn find_loss(
     kind: &StoreKind,
     place: &Place,

@@ -31,7 +31,6 @@ pub struct ArchiveFacts {
 
 impl ArchiveFacts {
     /// What a file system needs at least to hold the archive and its contents.
-    #[must_use]
     pub fn needed_bytes(&self) -> u64 {
         self.archive_bytes.saturating_add(self.block_bytes)
     }
@@ -51,9 +50,6 @@ impl ArchiveFacts {
 }
 
 /// Writes the tree as an archive and tells what is in it. The same tree gives the same bytes.
-///
-/// # Errors
-/// What the writer reports.
 pub fn write_archive(tree: &SyntheticTree, writer: &mut impl Write) -> io::Result<ArchiveFacts> {
     let mut facts = ArchiveFacts::default();
     for entry in tree.entries() {
@@ -79,7 +75,6 @@ pub fn write_archive(tree: &SyntheticTree, writer: &mut impl Write) -> io::Resul
 }
 
 /// What [`write_archive`] would tell of the tree, without writing anything.
-#[must_use]
 pub fn archive_facts(tree: &SyntheticTree) -> ArchiveFacts {
     let mut facts =
         ArchiveFacts { archive_bytes: 2 * RECORD_BYTES as u64, ..ArchiveFacts::default() };

@@ -14,10 +14,6 @@ use crate::acknowledge::Acknowledger;
 const NOTHING: &str = "-";
 
 /// Announces a phase, once what it needs is there and durable.
-///
-/// # Errors
-///
-/// What is there cannot be read, or nobody listens.
 pub fn announce(acknowledger: &Acknowledger, phase: Phase, directory: &Path) -> Result<(), String> {
     // The copy stays until the run tidies up after its last phase.
     let has_copy = !matches!(phase, Phase::Copy | Phase::DeleteAll);

@@ -60,7 +60,6 @@ impl Phase {
     ];
 
     /// The name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",

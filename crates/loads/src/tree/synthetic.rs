@@ -139,7 +139,6 @@ impl SyntheticTree {
     ///
     /// # Panics
     /// When there are more than 100 million files: the tree is kept in memory.
-    #[must_use]
     pub fn new(files: u64, seed: u64) -> Self {
         assert!(files <= 100_000_000, "a tree of {files} files is too large to be kept in memory");
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -183,13 +182,11 @@ impl SyntheticTree {
     }
 
     /// The entries: directories first, each after the one that it is in.
-    #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
     /// Bytes of all files.
-    #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.entries
             .iter()
@@ -202,7 +199,6 @@ impl SyntheticTree {
 
     /// The contents of the file of this index and length: text that compresses about as source
     /// code does.
-    #[must_use]
     pub fn contents(&self, index: u64, size_bytes: u64) -> Vec<u8> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed ^ index.wrapping_add(1) << 20);
         let size = usize::try_from(size_bytes).expect("a file of the tree fits the memory");
