@@ -351,7 +351,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
     let image = path.join(&name).display().to_string();
     let known = filesystem::by_name(&judged.contender.file_system);
-    let look = match known.and_then(|known| known.kernel_name()) {
+    let look = match known.and_then(|known| known.kernel_name) {
         Some(name) => {
             let options = [&["loop".to_string()], &judged.contender.mount_options[..]].concat();
             format!("; to look at it: mount -t {name} -o {} {image} DIRECTORY", options.join(","))
@@ -483,12 +483,12 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
         let contender = Contender::parse(text, &filesystem::names()).map_err(Failure::refused)?;
         let known = filesystem::by_name(&contender.file_system).expect("it was parsed");
         let refused = |problem: String| Failure::refused(format!("contender '{text}': {problem}"));
-        if !known.needs_device() {
+        if !known.needs_device {
             return Err(refused(
                 "an existing directory stands on a device that no recorder can stand under; name a file system".into(),
             ));
         }
-        if known.access() != Access::Mounted {
+        if known.access != Access::Mounted {
             return Err(refused(
                 "a load of 'kurabe crash' works in a directory; name a file system that is mounted"
                     .into(),

@@ -150,7 +150,7 @@ fn cut(
 fn why_not(spec: &TrialSpec) -> Option<String> {
     let TrialSpec { contender, workload, .. } = spec;
     let known = filesystem::by_name(&contender.file_system)?;
-    if !known.needs_device() {
+    if !known.needs_device {
         return Some(format!("no recorder can stand under '{}'", contender.file_system));
     }
     if contender.place.guest().is_some() {

@@ -79,7 +79,7 @@ impl Guests {
                 images.insert(place.to_string(), image(store, place)?);
             }
             let lock = images[place].lock();
-            let module = filesystem::by_name(&contender.file_system).and_then(|f| f.kernel_name());
+            let module = filesystem::by_name(&contender.file_system).and_then(|f| f.kernel_name);
             if let Some(module) = module.filter(|module| lock.kernel.lacks(module)) {
                 return Err(Failure::refused(format!(
                     "contender '{}': the kernel of {place}, {}, has no {module}; take another kernel",
@@ -126,7 +126,7 @@ fn failure(error: Error) -> Failure {
 
 /// What a guest holds of this machine.
 fn needs() -> Needs {
-    let tools = filesystem::all().iter().flat_map(|file_system| file_system.tools());
+    let tools = filesystem::all().iter().flat_map(|file_system| file_system.tools);
     let loads = Tool::ALL.iter().map(|tool| tool.program());
     let programs = tools.map(|tool| tool.name).chain(loads).chain(PACKERS);
     Needs {

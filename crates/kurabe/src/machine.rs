@@ -11,9 +11,9 @@ use crate::terminal::{note, print};
 pub fn file_systems() -> Result<u8, Failure> {
     let width = filesystem::names().iter().map(|name| name.len()).max().unwrap_or(0);
     for file_system in filesystem::all() {
-        let missing = filesystem::missing(*file_system);
+        let missing = filesystem::missing(file_system);
         let state = if missing.is_empty() { "ready" } else { "missing" };
-        print(&format!("{:width$}  {state:7}  {}\n", file_system.name(), file_system.summary()));
+        print(&format!("{:width$}  {state:7}  {}\n", file_system.name, file_system.summary));
         for line in missing {
             print(&format!("{:width$}           {line}\n", ""));
         }

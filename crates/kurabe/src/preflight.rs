@@ -81,14 +81,14 @@ fn contender_problems(
         None => filesystem::missing(file_system),
     };
     problems.extend(trial::device::check_layers(&contender.layers).err());
-    let least = file_system.size_bytes_min();
-    if file_system.needs_device()
+    let least = file_system.size_bytes_min;
+    if file_system.needs_device
         && let Some(size_bytes) = request.size_bytes()
         && size_bytes < least
     {
         problems.push(format!(
             "{} needs at least {}, and --device {} has {}",
-            file_system.name(),
+            file_system.name,
             size_text(least),
             study.device,
             size_text(size_bytes)
@@ -108,7 +108,7 @@ fn workload_problems(
         problems.push(format!("workload '{name}': {problem}"));
     }
     for contender in &study.contenders {
-        let access = filesystem::by_name(&contender.file_system).map(|f| f.access());
+        let access = filesystem::by_name(&contender.file_system).map(|f| f.access);
         let Some(ground) = access.and_then(ground_of) else { continue };
         if !KINDS.works_on(&workload.load, ground) {
             let others = KINDS.named_on(ground).join(" or ");
@@ -140,7 +140,7 @@ fn user_problems(study: &Study) -> Vec<String> {
         Err(problem) => return vec![problem],
     };
     let problem = |contender: &Contender| {
-        let access = filesystem::by_name(&contender.file_system).map(|f| f.access());
+        let access = filesystem::by_name(&contender.file_system).map(|f| f.access);
         let why = match (access, contender.place.directory()) {
             (Some(Access::RawDevice | Access::MinfsLibrary), _) => {
                 "its load opens the device itself, which is root's; leave that contender or --user out".into()

@@ -8,7 +8,7 @@ use lab::spec::Workload;
 use lab::study::Study;
 use loads::KINDS;
 use trial::device::{DeviceRequest, part_bytes};
-use trial::filesystem::{self, FileSystem};
+use trial::filesystem;
 use vocabulary::capacity::Capacity;
 
 use crate::exit::Failure;
@@ -69,8 +69,8 @@ pub fn small(study: &Study, request: &DeviceRequest) -> Vec<String> {
 /// The contenders that behave differently on so few bytes.
 fn too_small(study: &Study, bytes: u64) -> impl Iterator<Item = String> {
     study.contenders.iter().filter_map(move |contender| {
-        let file_system: &dyn FileSystem = filesystem::by_name(&contender.file_system)?;
-        let ordinary = file_system.size_bytes_ordinary();
+        let file_system = filesystem::by_name(&contender.file_system)?;
+        let ordinary = file_system.size_bytes_ordinary;
         (contender.needs_device() && bytes < ordinary).then(|| {
             let least = size_text(ordinary);
             format!("'{}' behaves differently on less than {least}", contender.label)
@@ -149,23 +149,23 @@ fn impossible(study: &Study, workload: &Workload, request: &DeviceRequest) -> Op
     let bytes = part_bytes(request.size_bytes()?, parts);
     for contender in &study.contenders {
         let label = &contender.label;
-        let file_system: &dyn FileSystem = filesystem::by_name(&contender.file_system)?;
+        let file_system = filesystem::by_name(&contender.file_system)?;
         if contender.place.guest().is_some() {
             return Some(format!("'{label}' lives in a guest, and one is booted at a time"));
         }
         if !contender.needs_device() {
             return Some(format!("'{label}' is a directory that is there already"));
         }
-        if !file_system.takes_turns() {
+        if !file_system.takes_turns {
             return Some(format!(
                 "'{label}': {} cannot be made cold by itself, or has no directories",
-                file_system.name()
+                file_system.name
             ));
         }
-        if bytes < file_system.size_bytes_min() {
+        if bytes < file_system.size_bytes_min {
             return Some(format!(
                 "'{label}' needs {}, and one of {parts} parts of {} has {}",
-                size_text(file_system.size_bytes_min()),
+                size_text(file_system.size_bytes_min),
                 study.device,
                 size_text(bytes)
             ));

@@ -122,7 +122,7 @@ impl Trial<'_> {
         let name = &spec.contender.file_system;
         let file_system = by_name(name)
             .ok_or_else(|| Failure::of(format!("this kurabe knows no file system '{name}'")))?;
-        self.record.counts_write_bytes = Some(file_system.counts_write_bytes());
+        self.record.counts_write_bytes = Some(file_system.counts_write_bytes);
         self.user = match &spec.user {
             Some(name) => User::to_become(name).map_err(Failure::of)?,
             None => None,
@@ -135,14 +135,14 @@ impl Trial<'_> {
             None => (PathBuf::new(), 0),
         };
         self.node = attached.as_ref().map(|_| node.clone());
-        self.access = file_system.access();
+        self.access = file_system.access;
         let mut stage =
             Stage::new(&spec.contender, &node, size_bytes, self.discards(), &self.scratch);
         stage.directory_identity = spec.directory_identity;
         stage.takes_turns = spec.side_by_side.is_some();
         if let Some(user) = &self.user {
             let (user, group) = user.numbers();
-            stage.mount_options.extend(file_system.owner_options(user, group));
+            stage.mount_options.extend((file_system.owner_options)(user, group));
         }
         let mut instance = file_system.begin(stage);
         let carried = self.phases(instance.as_mut(), file_system, tools);
@@ -209,12 +209,12 @@ impl Trial<'_> {
     fn phases(
         &mut self,
         instance: &mut dyn Instance,
-        file_system: &dyn FileSystem,
+        file_system: &FileSystem,
         tools: &mut Toolbox,
     ) -> Result<(), Failure> {
         let spec = self.spec;
         let has_files = self.access == Access::Mounted;
-        let made_here = file_system.needs_device() && self.access != Access::RawDevice;
+        let made_here = file_system.needs_device && self.access != Access::RawDevice;
         if made_here {
             self.timed(Phase::Mkfs, || instance.make(tools))?;
             match instance.geometry(tools) {
@@ -234,7 +234,7 @@ impl Trial<'_> {
         if let Some(user) = &self.user {
             user.receive(&directory, &spec.scratch).map_err(Failure::of)?;
         }
-        if !file_system.needs_device() {
+        if !file_system.needs_device {
             self.count_by(DeviceCounters::under_directory(&directory));
             self.record.device_shared = self.counters.is_some();
         }

@@ -315,7 +315,7 @@ impl<'t> Trial<'t> {
                     )));
                 }
             }
-            let places = match self.file_system()?.access() {
+            let places = match self.file_system()?.access {
                 Access::Mounted => Places::of(&directory),
                 _ => Places::default(),
             };
@@ -349,7 +349,7 @@ impl<'t> Trial<'t> {
     ) -> Result<(CommandLine, Talk), Failure> {
         let spec = self.setting.spec;
         let node = self.stage().node;
-        let target = match self.file_system()?.access() {
+        let target = match self.file_system()?.access {
             Access::RawDevice => Target::Device(node.clone()),
             Access::MinfsLibrary => Target::Minfs(node.clone()),
             Access::Mounted => Target::Directory(instance.directory()),
@@ -380,7 +380,7 @@ impl<'t> Trial<'t> {
     /// What a load of kurabe's is kept in that does as another program's job says.
     fn enclosure(&self, directory: &Path) -> Option<Enclosure> {
         let Contender { file_system, .. } = &self.setting.spec.contender;
-        let is_raw = by_name(file_system).is_some_and(|it| it.access() == Access::RawDevice);
+        let is_raw = by_name(file_system).is_some_and(|it| it.access == Access::RawDevice);
         let (place, node) = (self.load_place(), self.stage().node);
         KINDS.is_enclosed(&self.setting.spec.workload.load).then(|| match is_raw {
             true => Enclosure { directories: vec![place], device: Some(node) },
@@ -595,12 +595,12 @@ impl<'t> Trial<'t> {
         Judge { trial: self }
     }
 
-    fn file_system(&self) -> Result<&'static dyn crate::filesystem::FileSystem, Failure> {
+    fn file_system(&self) -> Result<&'static crate::filesystem::FileSystem, Failure> {
         let name = &self.setting.spec.contender.file_system;
         let is_command = self.setting.spec.workload.load.command().is_some();
         by_name(name)
-            .filter(|known| known.needs_device())
-            .filter(|known| known.access() == Access::Mounted || !is_command)
+            .filter(|known| known.needs_device)
+            .filter(|known| known.access == Access::Mounted || !is_command)
             .ok_or_else(|| Failure::of(format!("no recorder can stand under '{name}'")))
     }
 

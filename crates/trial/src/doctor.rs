@@ -98,7 +98,7 @@ pub fn examine(directory: &Path) -> Diagnosis {
     items.push(space(directory));
     items.push(memory());
     items.push(user_space_file_systems());
-    items.extend(filesystem::all().iter().map(|file_system| describe(*file_system)));
+    items.extend(filesystem::all().iter().map(|one| describe(one)));
     items.extend(loads::tool::Tool::ALL.iter().map(load_tool));
     Diagnosis { items }
 }
@@ -229,21 +229,21 @@ fn user_space_file_systems() -> Item {
     }
 }
 
-fn describe(file_system: &dyn FileSystem) -> Item {
+fn describe(file_system: &FileSystem) -> Item {
     let missing = filesystem::missing(file_system);
     if !missing.is_empty() {
-        let detail = file_system.summary();
-        let mut item = item(Area::FileSystems, file_system.name(), State::Missing, detail);
+        let detail = file_system.summary;
+        let mut item = item(Area::FileSystems, file_system.name, State::Missing, detail);
         item.next = missing;
         return item;
     }
     // One of several tools of a package says the version of all of them.
     let detail = file_system
-        .tools()
+        .tools
         .first()
         .and_then(Tool::installed_version)
-        .unwrap_or_else(|| file_system.summary().to_string());
-    item(Area::FileSystems, file_system.name(), State::Ready, detail)
+        .unwrap_or_else(|| file_system.summary.to_string());
+    item(Area::FileSystems, file_system.name, State::Ready, detail)
 }
 
 fn load_tool(tool: &loads::tool::Tool) -> Item {
@@ -284,8 +284,8 @@ mod tests {
     fn every_file_system_and_load_tool_is_looked_at() {
         let diagnosis = examine_default();
         for file_system in filesystem::all() {
-            let item = diagnosis.items.iter().find(|item| item.name == file_system.name()).unwrap();
-            let lacks = filesystem::missing(*file_system);
+            let item = diagnosis.items.iter().find(|item| item.name == file_system.name).unwrap();
+            let lacks = filesystem::missing(file_system);
             assert_eq!(item.state == State::Missing, !lacks.is_empty(), "{item:?}");
             assert_eq!(item.next, lacks);
         }

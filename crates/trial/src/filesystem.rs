@@ -27,6 +27,7 @@ use crate::facts::tool_version;
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox, find};
+use kernel::Kernel;
 
 /// A tool that a file system needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,10 @@ pub struct Tool {
 }
 
 impl Tool {
+    const fn new(name: &'static str, package: &'static str, version: &'static str) -> Tool {
+        Tool { name, package, version: Some(version) }
+    }
+
     /// What the tool says of its version, or else the version of its Debian package; absent when
     /// the tool is not installed or says nothing.
     pub fn installed_version(&self) -> Option<String> {
@@ -97,59 +102,78 @@ fn cpu_time_of(name: &str) -> Option<u64> {
 }
 
 /// What a file system is and needs.
-pub trait FileSystem: Sync {
+pub struct FileSystem {
     /// The name in the notation of a contender.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// What it is, in one line.
-    fn summary(&self) -> &'static str;
-
+    pub summary: &'static str,
     /// The tools that a trial runs.
-    fn tools(&self) -> &'static [Tool];
-
+    pub tools: &'static [Tool],
     /// The name in `/proc/filesystems` without which it cannot be mounted.
-    fn kernel_name(&self) -> Option<&'static str>;
-
+    pub kernel_name: Option<&'static str>,
     /// Whether it is made on a device. What is not is neither made, mounted, unmounted nor
     /// checked.
-    fn needs_device(&self) -> bool {
-        true
-    }
-
+    pub needs_device: bool,
     /// How a load gets at it.
-    fn access(&self) -> Access {
-        Access::Mounted
-    }
-
+    pub access: Access,
     /// Whether it can stand side by side with others and take turns: it has directories, its caches
     /// can be dropped without those of the others ([`Instance::cool_alone`]), and what waits for its
     /// turn leaves the machine alone.
-    fn takes_turns(&self) -> bool {
-        false
-    }
-
+    pub takes_turns: bool,
     /// Smallest device that it is made on, in bytes.
-    fn size_bytes_min(&self) -> u64;
-
+    pub size_bytes_min: u64,
     /// Size in bytes below which it behaves unlike a volume of ordinary size, so that it gets no
-    /// part of a device that small unasked.
-    fn size_bytes_ordinary(&self) -> u64 {
-        self.size_bytes_min()
-    }
-
+    /// part of a device that small unasked; 0 where every size is ordinary.
+    pub size_bytes_ordinary: u64,
     /// Whether `/proc/PID/io` sees what is written to it.
-    fn counts_write_bytes(&self) -> bool {
-        true
-    }
-
+    pub counts_write_bytes: bool,
     /// Mount options that give the root directory to a user and a group, by number, where chown(2)
     /// cannot.
-    fn owner_options(&self, _user: u32, _group: u32) -> Vec<String> {
-        Vec::new()
+    pub owner_options: fn(user: u32, group: u32) -> Vec<String>,
+    kind: Kind,
+}
+
+/// How an instance of it is begun.
+enum Kind {
+    /// The kernel mounts it.
+    Kernel(Kernel),
+    /// It has a way of its own.
+    Own(fn(Stage) -> Box<dyn Instance>),
+}
+
+impl FileSystem {
+    /// One that needs nothing of what others need.
+    const fn new(name: &'static str, summary: &'static str, kind: Kind) -> FileSystem {
+        FileSystem {
+            name,
+            summary,
+            tools: &[],
+            kernel_name: None,
+            needs_device: true,
+            access: Access::Mounted,
+            takes_turns: false,
+            size_bytes_min: 0,
+            size_bytes_ordinary: 0,
+            counts_write_bytes: true,
+            owner_options: |_, _| Vec::new(),
+            kind,
+        }
+    }
+
+    /// One that the kernel mounts by its name.
+    const fn of_kernel(name: &'static str, summary: &'static str, kernel: Kernel) -> FileSystem {
+        let kernel_name = Some(name);
+        let of = FileSystem::new(name, summary, Kind::Kernel(kernel));
+        FileSystem { kernel_name, takes_turns: true, ..of }
     }
 
     /// A file system for one trial. Touches nothing yet.
-    fn begin(&self, stage: Stage) -> Box<dyn Instance>;
+    pub fn begin(&'static self, stage: Stage) -> Box<dyn Instance> {
+        match &self.kind {
+            Kind::Kernel(kernel) => kernel.begin(self.name, stage),
+            Kind::Own(begin) => begin(stage),
+        }
+    }
 }
 
 /// What an instance is given.
@@ -205,18 +229,32 @@ impl Stage {
     fn node_text(&self) -> String {
         self.node.display().to_string()
     }
+
+    /// The words that hand the mount options, and these, to a command; none where there are none.
+    fn mount_words(&self, more: &[&str]) -> Vec<String> {
+        let own = self.mount_options.iter().map(String::as_str);
+        let options: Vec<&str> = own.chain(more.iter().copied()).collect();
+        match options.is_empty() {
+            true => Vec::new(),
+            false => vec!["-o".into(), options.join(",")],
+        }
+    }
 }
 
 /// A file system of one trial. The hooks are called in the order in which they stand here.
 pub trait Instance: Send {
     /// Makes it, and makes it durable.
-    fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+    fn make(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// What it reports of itself, once it was made; not timed.
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure>;
 
     /// Mounts it.
-    fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+    fn mount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Mounts it where nobody asks how long that takes, without a process of its own where it can be.
     fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -235,10 +273,15 @@ pub trait Instance: Send {
 
     /// What it still does in the background after having been made and mounted, when that can be
     /// named.
-    fn background_work(&self, host: &HostProc) -> Option<String>;
+    fn background_work(&self, _: &HostProc) -> Option<String> {
+        None
+    }
 
     /// Makes the caches as cold as after a reboot. What was written is durable before.
-    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.sync(tools)?;
+        kernel::drop_caches(tools)
+    }
 
     /// Makes its own caches cold and leaves those of everything else alone, the programs of the load
     /// among them. What was written is durable before.
@@ -263,14 +306,18 @@ pub trait Instance: Send {
     }
 
     /// Unmounts it.
-    fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+    fn unmount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Checks it without writing to it.
     ///
     /// # Errors
     ///
     /// It is damaged, or the check itself failed; the text says which.
-    fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+    fn check(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Mends it where it cannot be mounted; says whether it has something that did.
     fn repair(&mut self, _: &mut Toolbox) -> Result<bool, Failure> {
@@ -285,10 +332,12 @@ pub trait Instance: Send {
 
     /// Gives back whatever is still taken, however far the trial came. Calling it again does
     /// nothing.
-    fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure>;
+    fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
-static ALL: [&dyn FileSystem; 13] = [
+static ALL: [&FileSystem; 13] = [
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
@@ -305,18 +354,18 @@ static ALL: [&dyn FileSystem; 13] = [
 ];
 
 /// Every file system, in the order of the help.
-pub fn all() -> &'static [&'static dyn FileSystem] {
+pub fn all() -> &'static [&'static FileSystem] {
     &ALL
 }
 
 /// The names of all file systems, for [`Contender::parse`].
 pub fn names() -> Vec<&'static str> {
-    all().iter().map(|file_system| file_system.name()).collect()
+    all().iter().map(|file_system| file_system.name).collect()
 }
 
 /// The file system of this name.
-pub fn by_name(name: &str) -> Option<&'static dyn FileSystem> {
-    all().iter().copied().find(|file_system| file_system.name() == name)
+pub fn by_name(name: &str) -> Option<&'static FileSystem> {
+    all().iter().copied().find(|file_system| file_system.name == name)
 }
 
 /// Whether the contender's own options ask for discards. A study that says nothing has none.
@@ -328,9 +377,9 @@ pub fn asks_for_discard(contender: &Contender) -> bool {
 }
 
 /// What this machine lacks for a file system, a line each with the next step; empty when nothing.
-pub fn missing(file_system: &dyn FileSystem) -> Vec<String> {
+pub fn missing(file_system: &FileSystem) -> Vec<String> {
     let mut missing = missing_tools(file_system);
-    if let Some(name) = file_system.kernel_name()
+    if let Some(name) = file_system.kernel_name
         && !kernel_knows(name)
     {
         missing.push(format!(
@@ -341,9 +390,9 @@ pub fn missing(file_system: &dyn FileSystem) -> Vec<String> {
 }
 
 /// The tools of a file system that are not installed, a line each.
-pub fn missing_tools(file_system: &dyn FileSystem) -> Vec<String> {
+pub fn missing_tools(file_system: &FileSystem) -> Vec<String> {
     let mut missing = Vec::new();
-    for tool in file_system.tools() {
+    for tool in file_system.tools {
         if find(tool.name).is_none() {
             missing.push(match tool.package {
                 OWN_PACKAGE => format!(
@@ -390,9 +439,9 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), all().len());
         for file_system in all() {
-            assert_eq!(by_name(file_system.name()).unwrap().name(), file_system.name());
-            assert!(!file_system.summary().contains('\n') && !file_system.summary().is_empty());
-            assert!(file_system.needs_device() || file_system.tools().is_empty());
+            assert_eq!(by_name(file_system.name).unwrap().name, file_system.name);
+            assert!(!file_system.summary.contains('\n') && !file_system.summary.is_empty());
+            assert!(file_system.needs_device || file_system.tools.is_empty());
         }
         assert!(by_name("zfs").is_none(), "zfs-fuse is another thing than ZFS");
     }

@@ -161,8 +161,8 @@ impl Toolbox {
 
     /// Adds the command line of something that was done by a system call, so that the record can
     /// be repeated by hand.
-    pub fn log_command(&mut self, words: &[&str]) {
-        self.commands.push(command_text(words.iter().copied()));
+    pub fn log_command<W: AsRef<str>>(&mut self, words: &[W]) {
+        self.commands.push(command_text(words.iter().map(AsRef::as_ref)));
     }
 
     /// Whether the time is up or a stop was asked for.
@@ -194,7 +194,7 @@ impl Toolbox {
     ///
     /// The tool is missing or cannot be started, the time is up, or a stop was asked for.
     pub fn run<W: AsRef<str>>(&mut self, words: &[W]) -> Result<ToolOutput, Failure> {
-        self.commands.push(command_text(words.iter().map(AsRef::as_ref)));
+        self.log_command(words);
         self.run_unlogged(words)
     }
 
@@ -206,6 +206,14 @@ impl Toolbox {
     ) -> Result<ToolOutput, Failure> {
         let output = self.run(words)?;
         if output.code == 0 { Ok(output) } else { Err(output.failure(what)) }
+    }
+
+    /// What a tool prints that only looks; `what` says what it means when that fails.
+    pub fn look<W: AsRef<str>>(&self, words: &[W], what: &str) -> Result<String, Failure> {
+        match self.run_unlogged(words)? {
+            ToolOutput { code: 0, stdout, .. } => Ok(stdout),
+            output => Err(output.failure(what)),
+        }
     }
 
     /// Runs a tool that only looks, and so needs no place in the record.

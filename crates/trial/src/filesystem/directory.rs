@@ -9,50 +9,26 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, statat};
 use trust::{Directory as OpenDirectory, Refused};
 
-use super::kernel::{drop_caches, sync_file_system};
-use super::{FileSystem, Instance, Stage, Tool};
-use crate::host_proc::HostProc;
+use super::kernel::sync_file_system;
+use super::{FileSystem, Instance, Kind, Stage};
 use crate::ledger::{Ledger, Taken, random_name};
 use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox};
 
 /// `dir:/some/path`.
-pub struct Directory;
+pub static DIRECTORY: FileSystem = FileSystem {
+    needs_device: false,
+    ..FileSystem::new(
+        "dir",
+        "an existing directory (dir:/path), never formatted; needs no root",
+        Kind::Own(begin),
+    )
+};
 
-/// `dir:/some/path`.
-pub static DIRECTORY: Directory = Directory;
-
-impl FileSystem for Directory {
-    fn name(&self) -> &'static str {
-        "dir"
-    }
-
-    fn summary(&self) -> &'static str {
-        "an existing directory (dir:/path), never formatted; needs no root"
-    }
-
-    fn tools(&self) -> &'static [Tool] {
-        &[]
-    }
-
-    fn kernel_name(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn needs_device(&self) -> bool {
-        false
-    }
-
-    fn size_bytes_min(&self) -> u64 {
-        0
-    }
-
-    fn begin(&self, stage: Stage) -> Box<dyn Instance> {
-        let parent = stage.directory.expect("the notation of a dir: contender names a directory");
-        let (identity, scratch) = (stage.directory_identity, stage.scratch);
-        let name = random_name();
-        Box::new(DirectoryInstance { parent, identity, name, scratch, taken: None })
-    }
+fn begin(stage: Stage) -> Box<dyn Instance> {
+    let parent = stage.directory.expect("the notation of a dir: contender names a directory");
+    let (identity, scratch) = (stage.directory_identity, stage.scratch);
+    Box::new(DirectoryInstance { parent, identity, name: random_name(), scratch, taken: None })
 }
 
 /// Rights of a trial's subdirectory: nobody else has to see what a load writes.
@@ -91,17 +67,9 @@ impl Made {
 }
 
 impl Instance for DirectoryInstance {
-    fn make(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
-        Ok(())
-    }
-
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
-        let path = self.parent.display().to_string();
-        let output = tools.run_unlogged(&["stat", "--file-system", &path])?;
-        match output.code {
-            0 => Ok(output.stdout),
-            _ => Err(output.failure("the file system cannot be looked at")),
-        }
+        let words = ["stat", "--file-system", &self.parent.display().to_string()];
+        tools.look(&words, "the file system cannot be looked at")
     }
 
     fn mount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
@@ -135,25 +103,8 @@ impl Instance for DirectoryInstance {
         self.parent.join(&self.name)
     }
 
-    fn background_work(&self, _: &HostProc) -> Option<String> {
-        None
-    }
-
-    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.sync(tools)?;
-        drop_caches(tools)
-    }
-
     fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         sync_file_system(&self.directory(), tools)
-    }
-
-    fn unmount(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn check(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
-        Ok(())
     }
 
     fn end(&mut self, _: &mut Toolbox) -> Result<(), Failure> {

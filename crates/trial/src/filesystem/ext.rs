@@ -1,77 +1,79 @@
 //! ext2, ext3 and ext4: e2fsprogs.
 
-use super::kernel::{KernelFileSystem, words};
-use super::{Stage, Tool};
+use super::kernel::{Kernel, words};
+use super::{FileSystem, Stage, Tool};
 
 /// ext2.
-pub static EXT2: KernelFileSystem = KernelFileSystem {
-    name: "ext2",
-    summary: "the second extended file system: block maps, no journal",
+pub static EXT2: FileSystem = FileSystem {
     tools: &[tool("mkfs.ext2"), tool("dumpe2fs"), tool("e2fsck")],
-    make: |stage| make("mkfs.ext2", stage),
-    ..COMMON
+    ..ext(
+        "ext2",
+        "the second extended file system: block maps, no journal",
+        &["mkfs.ext2", "-q", "-F"],
+    )
 };
 
 /// ext3.
-pub static EXT3: KernelFileSystem = KernelFileSystem {
-    name: "ext3",
-    summary: "ext2 with a journal",
+pub static EXT3: FileSystem = FileSystem {
     tools: &[tool("mkfs.ext3"), tool("dumpe2fs"), tool("e2fsck")],
-    make: |stage| make("mkfs.ext3", stage),
-    ..COMMON
+    ..ext("ext3", "ext2 with a journal", &["mkfs.ext3", "-q", "-F"])
 };
 
 /// ext4.
-pub static EXT4: KernelFileSystem = KernelFileSystem {
-    name: "ext4",
-    summary: "extents, delayed allocation and a journal; Debian's default",
+pub static EXT4: FileSystem = FileSystem {
     tools: &[tool("mkfs.ext4"), tool("dumpe2fs"), tool("e2fsck")],
-    make: |stage| make("mkfs.ext4", stage),
-    ..COMMON
-};
-
-const COMMON: KernelFileSystem = KernelFileSystem {
-    name: "",
-    summary: "",
-    tools: &[],
-    make: |_| Vec::new(),
-    // Room for a journal and a few files.
-    size_bytes_min: 16 << 20,
-    size_bytes_ordinary: None,
-    mount_options_without_discard: &[],
-    geometry: &["dumpe2fs", "-h"],
-    check: &["e2fsck", "-fn"],
-    repair: &["e2fsck", "-f", "-y"],
-    check_meaning,
-    // One thread of the kernel zeroes inode tables and journals of every ext4 mount after mkfs
-    // left them for later.
-    background_threads: &["ext4lazyinit"],
+    ..ext(
+        "ext4",
+        "extents, delayed allocation and a journal; Debian's default",
+        &["mkfs.ext4", "-q", "-F"],
+    )
 };
 
 const fn tool(name: &'static str) -> Tool {
-    Tool { name, package: "e2fsprogs", version: Some("-V") }
+    Tool::new(name, "e2fsprogs", "-V")
 }
 
-fn make(program: &str, stage: &Stage) -> Vec<String> {
-    let mut command = words(&[program, "-q", "-F"]);
-    let mut options = stage.mkfs_options.clone();
-    let mut at_once: Vec<String> = Vec::new();
+const fn ext(
+    name: &'static str,
+    summary: &'static str,
+    mkfs: &'static [&'static str],
+) -> FileSystem {
+    let kernel = Kernel {
+        mkfs,
+        complete,
+        geometry: &["dumpe2fs", "-h"],
+        check: &["e2fsck", "-fn"],
+        repair: &["e2fsck", "-f", "-y"],
+        // e2fsck(8), EXIT CODE.
+        check_meaning: |code| match code {
+            1..=3 => "the check found errors",
+            4..=7 => "the check found errors and left them",
+            8..=15 => "the check could not be carried out",
+            _ => "the check failed",
+        },
+        // One thread of the kernel zeroes inode tables and journals of every ext4 mount after mkfs
+        // left them for later.
+        background_threads: &["ext4lazyinit"],
+        ..Kernel::PLAIN
+    };
+    // Room for a journal and a few files.
+    FileSystem { size_bytes_min: 16 << 20, ..FileSystem::of_kernel(name, summary, kernel) }
+}
+
+fn complete(options: &mut Vec<String>, stage: &Stage) {
     if !stage.discard {
-        add_extended_option(&mut options, "nodiscard");
+        add_extended_option(options, "nodiscard");
     }
+    // What a thread of the kernel would do seconds after the mount, with others waiting.
     let is_said = |option: &str| options.iter().any(|word| word.contains(option));
-    for option in ["lazy_itable_init", "lazy_journal_init"] {
-        // What a thread of the kernel would do seconds after the mount, with others waiting.
-        if stage.takes_turns && !is_said(option) {
-            at_once.push(format!("{option}=0"));
-        }
-    }
+    let at_once: Vec<String> = ["lazy_itable_init", "lazy_journal_init"]
+        .into_iter()
+        .filter(|option| stage.takes_turns && !is_said(option))
+        .map(|option| format!("{option}=0"))
+        .collect();
     if !at_once.is_empty() {
-        add_extended_option(&mut options, &at_once.join(","));
+        add_extended_option(options, &at_once.join(","));
     }
-    command.append(&mut options);
-    command.push(stage.node_text());
-    command
 }
 
 /// mke2fs takes the last `-E` and forgets those before it, so an option of ours must go into the
@@ -89,16 +91,6 @@ fn add_extended_option(options: &mut Vec<String>, option: &str) {
     }
 }
 
-/// e2fsck(8), EXIT CODE.
-fn check_meaning(code: i32) -> &'static str {
-    match code {
-        1..=3 => "the check found errors",
-        4..=7 => "the check found errors and left them",
-        8..=15 => "the check could not be carried out",
-        _ => "the check failed",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,8 +103,13 @@ mod tests {
         Stage::new(&contender, Path::new("/dev/loop7"), 1 << 30, discard, &scratch)
     }
 
+    fn made(stage: &Stage) -> String {
+        let super::super::Kind::Kernel(kernel) = &EXT4.kind else { panic!("the kernel mounts it") };
+        kernel.make(stage).join(" ")
+    }
+
     fn command(text: &str, discard: bool) -> String {
-        make("mkfs.ext4", &stage(text, discard)).join(" ")
+        made(&stage(text, discard))
     }
 
     #[test]
@@ -128,7 +125,7 @@ mod tests {
     fn nothing_is_left_for_later_where_others_wait() {
         let with = |text: &str| {
             let stage = Stage { takes_turns: true, ..stage(text, false) };
-            make("mkfs.ext4", &stage).join(" ")
+            made(&stage)
         };
         assert_eq!(
             with("ext4 -m 0"),

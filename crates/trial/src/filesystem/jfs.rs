@@ -1,30 +1,27 @@
 //! JFS: jfsutils.
 
-use super::Tool;
-use super::kernel::{KernelFileSystem, words};
+use super::kernel::Kernel;
+use super::{FileSystem, Tool};
 
-/// JFS.
-pub static JFS: KernelFileSystem = KernelFileSystem {
-    name: "jfs",
-    summary: "extents and a journal of metadata, from AIX and OS/2; little CPU",
+/// JFS. Neither mkfs nor the mount discards unless asked.
+pub static JFS: FileSystem = FileSystem {
     // fsck.jfs and jfs_tune come with it.
-    tools: &[Tool { name: "mkfs.jfs", package: "jfsutils", version: Some("-V") }],
+    tools: &[Tool::new("mkfs.jfs", "jfsutils", "-V")],
     // mkfs.jfs refuses less.
     size_bytes_min: 16 << 20,
-    size_bytes_ordinary: None,
-    make: |stage| {
-        let mut command = words(&["mkfs.jfs", "-q"]);
-        command.extend(stage.mkfs_options.iter().cloned());
-        command.push(stage.node_text());
-        command
-    },
-    // Neither mkfs nor the mount discards unless asked.
-    mount_options_without_discard: &[],
-    geometry: &["jfs_tune", "-l"],
-    check: &["fsck.jfs", "-n", "-f"],
-    repair: &["fsck.jfs", "-p"],
-    check_meaning: |code| {
-        if code & 4 == 4 { "errors were found" } else { "it could not be checked" }
-    },
-    background_threads: &[],
+    ..FileSystem::of_kernel(
+        "jfs",
+        "extents and a journal of metadata, from AIX and OS/2; little CPU",
+        Kernel {
+            mkfs: &["mkfs.jfs", "-q"],
+            geometry: &["jfs_tune", "-l"],
+            check: &["fsck.jfs", "-n", "-f"],
+            repair: &["fsck.jfs", "-p"],
+            check_meaning: |code| match code & 4 {
+                4 => "errors were found",
+                _ => "it could not be checked",
+            },
+            ..Kernel::PLAIN
+        },
+    )
 };

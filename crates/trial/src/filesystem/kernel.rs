@@ -10,21 +10,19 @@ use std::time::{Duration, Instant};
 use loads::durable::drop_kernel_caches;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::{FileSystem, Instance, Stage, Tool};
+use super::{Instance, Stage};
 use crate::host_proc::HostProc;
 use crate::sys::loop_device;
 use crate::tool::{Failure, ToolOutput, Toolbox};
 
-/// A file system that the kernel mounts.
-pub struct KernelFileSystem {
-    pub name: &'static str,
-    pub summary: &'static str,
-    pub tools: &'static [Tool],
-    pub size_bytes_min: u64,
-    /// Where it is another one than the smallest.
-    pub size_bytes_ordinary: Option<u64>,
-    /// The command line of mkfs: quiet, forced, and without discards unless the stage has them.
-    pub make: fn(&Stage) -> Vec<String>,
+/// What the kernel mounts.
+pub struct Kernel {
+    /// The command line of mkfs before the contender's options: quiet and forced.
+    pub mkfs: &'static [&'static str],
+    /// What follows it unless the stage has discards.
+    pub mkfs_without_discard: &'static [&'static str],
+    /// Puts into the contender's options for mkfs what cannot stand beside them.
+    pub complete: fn(&mut Vec<String>, &Stage),
     /// Mount options without which the kernel may discard on its own.
     pub mount_options_without_discard: &'static [&'static str],
     /// The command line that prints the geometry of an unmounted file system.
@@ -39,48 +37,33 @@ pub struct KernelFileSystem {
     pub background_threads: &'static [&'static str],
 }
 
-impl FileSystem for KernelFileSystem {
-    fn name(&self) -> &'static str {
-        self.name
+impl Kernel {
+    /// What no tool has to be asked for.
+    pub const PLAIN: Kernel = Kernel {
+        mkfs: &[],
+        mkfs_without_discard: &[],
+        complete: |_, _| (),
+        mount_options_without_discard: &[],
+        geometry: &[],
+        check: &[],
+        repair: &[],
+        check_meaning: |_| "the check found damage or could not be carried out",
+        background_threads: &[],
+    };
+
+    pub fn begin(&'static self, name: &'static str, stage: Stage) -> Box<dyn Instance> {
+        Box::new(KernelInstance { kernel: self, name, stage, mounted: false })
     }
 
-    fn summary(&self) -> &'static str {
-        self.summary
-    }
-
-    fn tools(&self) -> &'static [Tool] {
-        self.tools
-    }
-
-    fn kernel_name(&self) -> Option<&'static str> {
-        Some(self.name)
-    }
-
-    fn takes_turns(&self) -> bool {
-        true
-    }
-
-    fn size_bytes_min(&self) -> u64 {
-        self.size_bytes_min
-    }
-
-    fn size_bytes_ordinary(&self) -> u64 {
-        self.size_bytes_ordinary.unwrap_or(self.size_bytes_min)
-    }
-
-    fn begin(&self, stage: Stage) -> Box<dyn Instance> {
-        Box::new(KernelInstance {
-            name: self.name,
-            make: (self.make)(&stage),
-            mount_options_without_discard: self.mount_options_without_discard,
-            geometry: self.geometry,
-            check: self.check,
-            repair: self.repair,
-            check_meaning: self.check_meaning,
-            background_threads: self.background_threads,
-            stage,
-            mounted: false,
-        })
+    /// The command line of mkfs.
+    pub fn make(&self, stage: &Stage) -> Vec<String> {
+        let mut options = stage.mkfs_options.clone();
+        (self.complete)(&mut options, stage);
+        let kept = if stage.discard { &[] } else { self.mkfs_without_discard };
+        let mut command = words(&[self.mkfs, kept].concat());
+        command.append(&mut options);
+        command.push(stage.node_text());
+        command
     }
 }
 
@@ -88,45 +71,31 @@ impl FileSystem for KernelFileSystem {
 const MADE_AT_ONCE: &str = "lazy_itable_init=0";
 
 struct KernelInstance {
+    kernel: &'static Kernel,
     name: &'static str,
-    make: Vec<String>,
-    mount_options_without_discard: &'static [&'static str],
-    geometry: &'static [&'static str],
-    check: &'static [&'static str],
-    repair: &'static [&'static str],
-    check_meaning: fn(i32) -> &'static str,
-    background_threads: &'static [&'static str],
     stage: Stage,
     mounted: bool,
 }
 
 impl KernelInstance {
-    fn on_node(&self, words: &[&str]) -> Vec<String> {
-        let mut words: Vec<String> = words.iter().map(ToString::to_string).collect();
+    fn on_node(&self, line: &[&str]) -> Vec<String> {
+        let mut words = words(line);
         words.push(self.stage.node_text());
         words
     }
 
-    fn mount_options(&self) -> Vec<String> {
-        let mut options = self.stage.mount_options.clone();
-        if !self.stage.discard {
-            options.extend(self.mount_options_without_discard.iter().map(ToString::to_string));
-        }
-        options
+    /// Mount options without which the kernel may discard, unless it is to.
+    fn further_options(&self) -> &'static [&'static str] {
+        if self.stage.discard { &[] } else { self.kernel.mount_options_without_discard }
     }
 
     fn mount_words(&self) -> Vec<String> {
-        let options = self.mount_options();
-        let mut words = vec!["mount".to_string(), "-t".into(), self.name.into()];
-        if !options.is_empty() {
-            words.extend(["-o".into(), options.join(",")]);
-        }
+        let mut words = words(&["mount", "-t", self.name]);
+        words.extend(self.stage.mount_words(self.further_options()));
         words.extend([self.stage.node_text(), self.stage.mount_point().display().to_string()]);
         words
     }
-}
 
-impl KernelInstance {
     /// Unmounts it and mounts it again, the device's pages dropped in between if so asked; leaves it
     /// mounted, with a remark, where somebody uses it.
     fn mount_again(&mut self, drop_pages: bool, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -148,7 +117,7 @@ impl KernelInstance {
 
 impl Instance for KernelInstance {
     fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        tools.expect(&self.make, "mkfs failed")?;
+        tools.expect(&self.kernel.make(&self.stage), "mkfs failed")?;
         // A tool may leave what it wrote in the page cache of a device that is held open, and the
         // mount would then pay for it.
         let node = self.stage.node.display();
@@ -158,11 +127,7 @@ impl Instance for KernelInstance {
     }
 
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
-        let output = tools.run_unlogged(&self.on_node(self.geometry))?;
-        match output.code {
-            0 => Ok(output.stdout),
-            _ => Err(output.failure("the geometry cannot be read")),
-        }
+        tools.look(&self.on_node(self.kernel.geometry), "the geometry cannot be read")
     }
 
     fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -175,7 +140,9 @@ impl Instance for KernelInstance {
     fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let point = self.stage.mount_point();
         make_mount_point(&point)?;
-        let (flags, data) = mount_flags(&self.mount_options());
+        let further = self.further_options().iter().copied();
+        let options = self.stage.mount_options.iter().map(String::as_str).chain(further);
+        let (flags, data) = mount_flags(options);
         let data = std::ffi::CString::new(data).ok();
         let mounted =
             rustix::mount::mount(&self.stage.node, &point, self.name, flags, data.as_deref());
@@ -194,19 +161,15 @@ impl Instance for KernelInstance {
     fn background_work(&self, host: &HostProc) -> Option<String> {
         // Where mkfs left nothing for later, the thread only reads a few maps, seconds after each
         // mount.
-        if self.stage.takes_turns && self.make.iter().any(|word| word.contains(MADE_AT_ONCE)) {
+        let made = self.kernel.make(&self.stage);
+        if self.stage.takes_turns && made.iter().any(|word| word.contains(MADE_AT_ONCE)) {
             return None;
         }
-        self.background_threads.iter().find(|name| host.runs(name)).map(ToString::to_string)
+        self.kernel.background_threads.iter().find(|name| host.runs(name)).map(ToString::to_string)
     }
 
     fn mount_anew(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.mount_again(false, tools)
-    }
-
-    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.sync(tools)?;
-        drop_caches(tools)
     }
 
     /// Nothing of a file system stays in memory across an unmount but the device's own pages.
@@ -225,19 +188,19 @@ impl Instance for KernelInstance {
     }
 
     fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        let words = self.on_node(self.check);
+        let words = self.on_node(self.kernel.check);
         match tools.run(&words)? {
             ToolOutput { code: 0, .. } => Ok(()),
-            output => Err(output.failure((self.check_meaning)(output.code))),
+            output => Err(output.failure((self.kernel.check_meaning)(output.code))),
         }
     }
 
     fn repair(&mut self, tools: &mut Toolbox) -> Result<bool, Failure> {
-        if self.repair.is_empty() {
+        if self.kernel.repair.is_empty() {
             return Ok(false);
         }
         // 1 and 2: something was mended, as fsck(8) has it.
-        Ok(tools.run(&self.on_node(self.repair))?.code <= 2)
+        Ok(tools.run(&self.on_node(self.kernel.repair))?.code <= 2)
     }
 
     fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -256,10 +219,10 @@ impl Drop for KernelInstance {
 
 /// What mount(2) is given for options as mount(8) takes them: the flags, and what the file system
 /// reads itself.
-fn mount_flags(options: &[String]) -> (MountFlags, String) {
+fn mount_flags<'a>(options: impl Iterator<Item = &'a str>) -> (MountFlags, String) {
     let mut flags = MountFlags::empty();
     let mut others = Vec::new();
-    for option in options.iter().flat_map(|options| options.split(',')) {
+    for option in options.flat_map(|options| options.split(',')) {
         flags |= match option {
             "defaults" | "rw" => MountFlags::empty(),
             "ro" => MountFlags::RDONLY,

@@ -5,77 +5,41 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-use super::kernel::{drop_caches, drop_pages_of, make_mount_point, unmount};
-use super::{Access, FileSystem, Instance, Stage, Tool};
-use crate::host_proc::HostProc;
+use super::kernel::{drop_pages_of, make_mount_point, unmount, words};
+use super::{Access, FileSystem, Instance, Kind, Stage, Tool};
 use crate::tool::{Failure, Toolbox};
 
-/// `minfs-fuse`.
-pub static MINFS_FUSE: Minfs = Minfs {
-    name: "minfs-fuse",
-    summary: "minfs mounted through FUSE: one flat directory of few large files",
-    access: Access::Mounted,
+/// `minfs-fuse`. Through FUSE it has a page cache of its own, and no directories to begin each turn
+/// in; the kernel sees no storage.
+pub static MINFS_FUSE: FileSystem = FileSystem {
+    tools: TOOLS,
+    kernel_name: Some("fuse"),
+    size_bytes_min: SIZE_BYTES_MIN,
+    counts_write_bytes: false,
+    // A volume keeps no owners.
+    owner_options: |user, group| vec![format!("root_user={user}"), format!("root_group={group}")],
+    ..FileSystem::new(
+        "minfs-fuse",
+        "minfs mounted through FUSE: one flat directory of few large files",
+        Kind::Own(|stage| Box::new(MinfsInstance { stage, mounts: true, mounted: false })),
+    )
 };
 
-/// `minfs`.
-pub static MINFS: Minfs = Minfs {
-    name: "minfs",
-    summary: "minfs as a library in the load's process, not mounted: for the load objects",
+/// `minfs`. The library writes to the device itself.
+pub static MINFS: FileSystem = FileSystem {
+    tools: TOOLS,
     access: Access::MinfsLibrary,
+    takes_turns: true,
+    size_bytes_min: SIZE_BYTES_MIN,
+    ..FileSystem::new(
+        "minfs",
+        "minfs as a library in the load's process, not mounted: for the load objects",
+        Kind::Own(|stage| Box::new(MinfsInstance { stage, mounts: false, mounted: false })),
+    )
 };
 
-/// Either of the two.
-pub struct Minfs {
-    name: &'static str,
-    summary: &'static str,
-    access: Access,
-}
-
-impl FileSystem for Minfs {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn summary(&self) -> &'static str {
-        self.summary
-    }
-
-    fn tools(&self) -> &'static [Tool] {
-        &[Tool { name: "minfs", package: super::OWN_PACKAGE, version: Some("--version") }]
-    }
-
-    fn kernel_name(&self) -> Option<&'static str> {
-        (self.access == Access::Mounted).then_some("fuse")
-    }
-
-    fn access(&self) -> Access {
-        self.access
-    }
-
-    /// Through FUSE it has a page cache of its own, and no directories to begin each turn in.
-    fn takes_turns(&self) -> bool {
-        self.access == Access::MinfsLibrary
-    }
-
-    fn size_bytes_min(&self) -> u64 {
-        16 << 20
-    }
-
-    fn counts_write_bytes(&self) -> bool {
-        // The library writes to the device itself; through FUSE the kernel sees no storage.
-        self.access == Access::MinfsLibrary
-    }
-
-    /// A volume keeps no owners.
-    fn owner_options(&self, user: u32, group: u32) -> Vec<String> {
-        vec![format!("root_user={user}"), format!("root_group={group}")]
-    }
-
-    fn begin(&self, stage: Stage) -> Box<dyn Instance> {
-        let mounts = self.access == Access::Mounted;
-        Box::new(MinfsInstance { stage, mounts, mounted: false })
-    }
-}
+const TOOLS: &[Tool] = &[Tool::new("minfs", super::OWN_PACKAGE, "--version")];
+const SIZE_BYTES_MIN: u64 = 16 << 20;
 
 struct MinfsInstance {
     stage: Stage,
@@ -85,18 +49,15 @@ struct MinfsInstance {
 
 impl Instance for MinfsInstance {
     fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        let mut words: Vec<String> = ["minfs", "mkfs", "-f", "-q"].map(String::from).into();
+        let mut words = words(&["minfs", "mkfs", "-f", "-q"]);
         words.extend(self.stage.mkfs_options.iter().cloned());
         words.push(self.stage.node_text());
         tools.expect(&words, "mkfs failed").map(drop)
     }
 
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
-        let output = tools.run_unlogged(&["minfs", "stat", &self.stage.node_text()])?;
-        match output.code {
-            0 => Ok(output.stdout),
-            _ => Err(output.failure("the geometry cannot be read")),
-        }
+        let words = ["minfs", "stat", &self.stage.node_text()];
+        tools.look(&words, "the geometry cannot be read")
     }
 
     fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -105,10 +66,8 @@ impl Instance for MinfsInstance {
         }
         let point = self.stage.mount_point();
         make_mount_point(&point)?;
-        let mut words: Vec<String> = ["minfs", "mount"].map(String::from).into();
-        if !self.stage.mount_options.is_empty() {
-            words.extend(["-o".into(), self.stage.mount_options.join(",")]);
-        }
+        let mut words = words(&["minfs", "mount"]);
+        words.extend(self.stage.mount_words(&[]));
         words.extend([self.stage.node_text(), point.display().to_string()]);
         tools.expect(&words, "mount failed")?;
         self.mounted = true;
@@ -117,15 +76,6 @@ impl Instance for MinfsInstance {
 
     fn directory(&self) -> PathBuf {
         if self.mounts { self.stage.mount_point() } else { self.stage.scratch.room().to_path_buf() }
-    }
-
-    fn background_work(&self, _: &HostProc) -> Option<String> {
-        None
-    }
-
-    fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.sync(tools)?;
-        drop_caches(tools)
     }
 
     fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -154,8 +104,8 @@ impl Instance for MinfsInstance {
 
     fn sync_command(&self) -> Option<Vec<String>> {
         let point = self.stage.mount_point().display().to_string();
-        let words = ["find", &point, "-maxdepth", "1", "-type", "f", "-exec", "sync", "{}", "+"];
-        self.mounts.then(|| words.map(String::from).into())
+        let line = ["find", &point, "-maxdepth", "1", "-type", "f", "-exec", "sync", "{}", "+"];
+        self.mounts.then(|| words(&line))
     }
 
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {

@@ -21,68 +21,42 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::process::{Pid, Signal};
 use trust::mounts;
 
-use super::kernel::{BUSY_INTERVAL, BUSY_WAIT_MAX, drop_caches, make_mount_point, users_text};
-use super::{FileSystem, Instance, Stage, Tool};
-use crate::host_proc::HostProc;
+use super::kernel::{
+    BUSY_INTERVAL, BUSY_WAIT_MAX, drop_caches, make_mount_point, users_text, words,
+};
+use super::{FileSystem, Instance, Kind, Stage, Tool};
 use crate::ledger::random_name;
 use crate::sys::process_clock::cpu_time_ns;
 use crate::tool::{Failure, ToolOutput, Toolbox, command_for};
 
-/// The tools have no versions of their own: those of their packages count.
+/// zfs-fuse. The tools have no versions of their own: those of their packages count.
+pub static ZFS_FUSE: FileSystem = FileSystem {
+    tools: &[
+        tool("zfs-fuse", "zfs-fuse"),
+        tool("zpool", "zfs-fuse"),
+        tool("zfs", "zfs-fuse"),
+        tool("zdb", "zfs-fuse"),
+        tool("unshare", "util-linux"),
+        tool("nsenter", "util-linux"),
+    ],
+    kernel_name: Some("fuse"),
+    // zpool refuses a device below 64 MiB.
+    size_bytes_min: 64 << 20,
+    counts_write_bytes: false,
+    ..FileSystem::new(
+        "zfs-fuse",
+        "copy on write in user space (package zfs-fuse, pool version 23), a daemon for each trial",
+        Kind::Own(begin),
+    )
+};
+
 const fn tool(name: &'static str, package: &'static str) -> Tool {
     Tool { name, package, version: None }
 }
 
-static TOOLS: [Tool; 6] = [
-    tool("zfs-fuse", "zfs-fuse"),
-    tool("zpool", "zfs-fuse"),
-    tool("zfs", "zfs-fuse"),
-    tool("zdb", "zfs-fuse"),
-    tool("unshare", "util-linux"),
-    tool("nsenter", "util-linux"),
-];
-
-/// zfs-fuse.
-pub struct ZfsFuse;
-
-/// zfs-fuse.
-pub static ZFS_FUSE: ZfsFuse = ZfsFuse;
-
-impl FileSystem for ZfsFuse {
-    fn name(&self) -> &'static str {
-        "zfs-fuse"
-    }
-
-    fn summary(&self) -> &'static str {
-        "copy on write in user space (package zfs-fuse, pool version 23), a daemon for each trial"
-    }
-
-    fn tools(&self) -> &'static [Tool] {
-        &TOOLS
-    }
-
-    fn kernel_name(&self) -> Option<&'static str> {
-        Some("fuse")
-    }
-
-    fn size_bytes_min(&self) -> u64 {
-        // zpool refuses a device below 64 MiB.
-        64 << 20
-    }
-
-    fn counts_write_bytes(&self) -> bool {
-        false
-    }
-
-    fn begin(&self, stage: Stage) -> Box<dyn Instance> {
-        Box::new(ZfsFuseInstance {
-            stage,
-            pool: random_name(),
-            daemon: None,
-            imported: false,
-            shared_point: false,
-        })
-    }
+fn begin(stage: Stage) -> Box<dyn Instance> {
+    let pool = random_name();
+    Box::new(ZfsFuseInstance { stage, pool, daemon: None, imported: false, shared_point: false })
 }
 
 struct ZfsFuseInstance {
@@ -99,27 +73,21 @@ impl Instance for ZfsFuseInstance {
     fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.share_mount_point()?;
         self.start_daemon(tools)?;
-        let mut words: Vec<&str> = vec!["zpool", "create", "-f", "-m", "none"];
         // Mounted by the mount phase and not before.
-        words.extend(["-O", "canmount=noauto"]);
-        words.extend(self.stage.mkfs_options.iter().map(String::as_str));
-        let node = self.stage.node_text();
-        words.extend([self.pool.as_str(), &node]);
+        let mut words = words(&["zpool", "create", "-f", "-m", "none", "-O", "canmount=noauto"]);
+        words.extend(self.stage.mkfs_options.iter().cloned());
+        words.extend([self.pool.clone(), self.stage.node_text()]);
         self.expect(&words, "mkfs failed", tools)?;
         self.imported = true;
         let point = format!("mountpoint={}", self.stage.mount_point().display());
-        self.expect(&["zfs", "set", &point, &self.pool], "mkfs failed", tools).map(drop)
+        self.expect(&["zfs", "set", &point, &self.pool], "mkfs failed", tools)
     }
 
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
         let mut text = String::new();
         for words in [["zpool", "get", "all"], ["zfs", "get", "all"]] {
-            let words: Vec<&str> = words.into_iter().chain([self.pool.as_str()]).collect();
-            let output = self.run_unlogged(&words, tools)?;
-            if output.code != 0 {
-                return Err(output.failure("the geometry cannot be read"));
-            }
-            text.push_str(&output.stdout);
+            let words = self.inside(&[&words, &[self.pool.as_str()][..]].concat())?;
+            text.push_str(&tools.look(&words, "the geometry cannot be read")?);
         }
         let settings = fs::read_to_string(HOST_SETTINGS).unwrap_or_default();
         let in_force = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
@@ -130,21 +98,14 @@ impl Instance for ZfsFuseInstance {
     }
 
     fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        let options = self.stage.mount_options.join(",");
-        let mut words = vec!["zfs", "mount"];
-        if !options.is_empty() {
-            words.extend(["-o", &options]);
-        }
-        words.push(&self.pool);
-        self.expect(&words, "mount failed", tools).map(drop)
+        let mut words = words(&["zfs", "mount"]);
+        words.extend(self.stage.mount_words(&[]));
+        words.push(self.pool.clone());
+        self.expect(&words, "mount failed", tools)
     }
 
     fn directory(&self) -> PathBuf {
         self.stage.mount_point()
-    }
-
-    fn background_work(&self, _: &HostProc) -> Option<String> {
-        None
     }
 
     /// The daemon has a cache in its own memory, which only letting go of the pool empties.
@@ -152,13 +113,9 @@ impl Instance for ZfsFuseInstance {
         self.unmount(tools)?;
         drop_caches(tools)?;
         let devices = self.device_directory()?;
-        let devices = devices.display().to_string();
-        let options = self.stage.mount_options.join(",");
-        let mut words = vec!["zpool", "import"];
-        if !options.is_empty() {
-            words.extend(["-o", &options]);
-        }
-        words.extend(["-d", &devices, &self.pool]);
+        let mut words = words(&["zpool", "import"]);
+        words.extend(self.stage.mount_words(&[]));
+        words.extend(["-d".into(), devices, self.pool.clone()]);
         self.expect(&words, "import failed", tools)?;
         self.imported = true;
         // This version mounts what it imports, whatever `canmount` says; another may not.
@@ -169,21 +126,17 @@ impl Instance for ZfsFuseInstance {
     /// nothing written. Setting a property is done in a transaction group, and returns when that
     /// group, with everything written before, is on the device and the device was flushed.
     fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.expect(&["zfs", "set", SYNC_PROPERTY, &self.pool], "sync failed", tools).map(drop)
+        self.expect(&["zfs", "set", SYNC_PROPERTY, &self.pool], "sync failed", tools)
     }
 
     fn sync_command(&self) -> Option<Vec<String>> {
-        let pid = self.daemon.as_ref()?.pid().as_raw_nonzero().to_string();
-        let words = self.inside(&pid, &["zfs", "set", SYNC_PROPERTY, &self.pool]);
-        Some(words.into_iter().map(String::from).collect())
+        self.inside(&["zfs", "set", SYNC_PROPERTY, &self.pool]).ok()
     }
 
     fn cool_command(&self) -> Option<Vec<String>> {
-        let pid = self.daemon.as_ref()?.pid().as_raw_nonzero().to_string();
-        let devices = self.device_directory().ok()?.display().to_string();
+        let devices = self.device_directory().ok()?;
         let options = self.stage.mount_options.join(",");
-        let script = ["sh", "-c", COOL_SCRIPT, &self.pool, &devices, &options];
-        Some(self.inside(&pid, &script).into_iter().map(String::from).collect())
+        self.inside(&["sh", "-c", COOL_SCRIPT, &self.pool, &devices, &options]).ok()
     }
 
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -216,9 +169,8 @@ impl Instance for ZfsFuseInstance {
     /// that every block is accounted for, as the other checks do; data is left out, as with them.
     fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let devices = self.device_directory()?;
-        let devices = devices.display().to_string();
         let words = ["zdb", "-e", "-p", &devices, "-c", &self.pool];
-        self.expect(&words, "the check found damage or could not be carried out", tools).map(drop)
+        self.expect(&words, "the check found damage or could not be carried out", tools)
     }
 
     fn daemon_cpu_ns(&self) -> Option<u64> {
@@ -235,14 +187,7 @@ impl Instance for ZfsFuseInstance {
             });
         }
         self.imported = false;
-        // With no pool open there is nothing that the daemon could lose; asked nicely it would
-        // take three seconds to end its threads.
-        drop(self.daemon.take());
-        if std::mem::take(&mut self.shared_point) {
-            let point = self.stage.mount_point();
-            // A daemon that died leaves a dead mount above ours.
-            while rustix::mount::unmount(&point, UnmountFlags::DETACH).is_ok() {}
-        }
+        self.end_daemon();
         let _ = fs::remove_dir_all(self.files());
         result
     }
@@ -250,11 +195,7 @@ impl Instance for ZfsFuseInstance {
 
 impl Drop for ZfsFuseInstance {
     fn drop(&mut self) {
-        drop(self.daemon.take());
-        if self.shared_point {
-            let point = self.stage.mount_point();
-            while rustix::mount::unmount(&point, UnmountFlags::DETACH).is_ok() {}
-        }
+        self.end_daemon();
     }
 }
 
@@ -342,7 +283,7 @@ impl ZfsFuseInstance {
                 });
             }
             // Answered only once the shell has become the daemon.
-            if self.run_unlogged(&["zpool", "list"], tools)?.code == 0 {
+            if tools.run_unlogged(&self.inside(&["zpool", "list"])?)?.code == 0 {
                 return Ok(());
             }
             if Instant::now() >= until {
@@ -352,6 +293,17 @@ impl ZfsFuseInstance {
                 });
             }
             tools.pause(START_INTERVAL)?;
+        }
+    }
+
+    /// With no pool open there is nothing that the daemon could lose; asked nicely it would take three
+    /// seconds to end its threads.
+    fn end_daemon(&mut self) {
+        drop(self.daemon.take());
+        if std::mem::take(&mut self.shared_point) {
+            let point = self.stage.mount_point();
+            // A daemon that died leaves a dead mount above ours.
+            while rustix::mount::unmount(&point, UnmountFlags::DETACH).is_ok() {}
         }
     }
 
@@ -370,7 +322,7 @@ impl ZfsFuseInstance {
 
     /// A directory that holds nothing but a link to the device, for the tools that look for pools
     /// in whole directories.
-    fn device_directory(&self) -> Result<PathBuf, Failure> {
+    fn device_directory(&self) -> Result<String, Failure> {
         let directory = self.files().join("devices");
         let link = directory.join(self.stage.node.file_name().unwrap_or_default());
         let made = fs::create_dir_all(&directory).and_then(|()| match link.is_symlink() {
@@ -378,36 +330,31 @@ impl ZfsFuseInstance {
             false => symlink(&self.stage.node, &link),
         });
         made.map_err(|error| Failure::of(format!("{}: {error}", link.display())))?;
-        Ok(directory)
+        Ok(directory.display().to_string())
     }
 
     /// The words that run a tool in the daemon's namespace.
-    fn inside<'a>(&self, pid: &'a str, words: &[&'a str]) -> Vec<&'a str> {
-        let prefix = ["nsenter", "--target", pid, "--mount", "--"];
-        prefix.into_iter().chain(words.iter().copied()).collect()
-    }
-
-    fn run_unlogged(&self, words: &[&str], tools: &Toolbox) -> Result<ToolOutput, Failure> {
-        let Some(daemon) = &self.daemon else {
-            return Err(Failure::of("zfs-fuse does not run"));
-        };
+    fn inside<W: AsRef<str>>(&self, line: &[W]) -> Result<Vec<String>, Failure> {
+        let daemon = self.daemon.as_ref().ok_or_else(|| Failure::of("zfs-fuse does not run"))?;
         let pid = daemon.pid().as_raw_nonzero().to_string();
-        tools.run_unlogged(&self.inside(&pid, words))
+        let mut words = words(&["nsenter", "--target", &pid, "--mount", "--"]);
+        words.extend(line.iter().map(|word| word.as_ref().to_string()));
+        Ok(words)
     }
 
-    fn run(&self, words: &[&str], tools: &mut Toolbox) -> Result<ToolOutput, Failure> {
+    fn run<W: AsRef<str>>(&self, words: &[W], tools: &mut Toolbox) -> Result<ToolOutput, Failure> {
         tools.log_command(words);
-        self.run_unlogged(words, tools)
+        tools.run_unlogged(&self.inside(words)?)
     }
 
-    fn expect(
+    fn expect<W: AsRef<str>>(
         &self,
-        words: &[&str],
+        words: &[W],
         what: &str,
         tools: &mut Toolbox,
-    ) -> Result<ToolOutput, Failure> {
+    ) -> Result<(), Failure> {
         let output = self.run(words, tools)?;
-        if output.code == 0 { Ok(output) } else { Err(output.failure(what)) }
+        if output.code == 0 { Ok(()) } else { Err(output.failure(what)) }
     }
 }
 
