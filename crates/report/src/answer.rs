@@ -5,7 +5,7 @@ use lab::analysis::{Analysis, Comparison, ContenderAnalysis, WorkloadAnalysis};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, Verdict};
-use lab::warning::Warning;
+use lab::warning::{Kind, Warning};
 use lab::watched::Disturbed;
 use lab::words::{TOO_WIDE, is_telling};
 
@@ -354,14 +354,14 @@ fn told(source: &Source) -> Vec<Told> {
 }
 
 fn rank(warning: &Warning) -> usize {
-    match warning {
-        Warning::Failures { .. } | Warning::UnequalWork { .. } => 0,
+    match warning.kind {
+        Kind::Failures | Kind::UnequalWork => 0,
         // These make intervals wide, which says what they do to the decision.
-        Warning::SlowFirstBlock { .. }
-        | Warning::FastFirstBlock { .. }
-        | Warning::Drift { .. }
-        | Warning::Spread { .. }
-        | Warning::SplitBlock { .. } => 2,
+        Kind::SlowFirstBlock
+        | Kind::FastFirstBlock
+        | Kind::Drift
+        | Kind::Spread
+        | Kind::SplitBlock => 2,
         _ => 1,
     }
 }
@@ -406,15 +406,15 @@ pub fn other_remarks(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block>
 
 /// A warning in words; of failures with the reason of the first.
 fn warning_text(source: &Source, workload: &WorkloadAnalysis, warning: &Warning) -> String {
-    let Warning::Failures { contender, failed, trials } = warning else {
-        return warning.to_string();
-    };
     let of = |record: &&Record| {
-        record.workload == workload.workload && record.contender.label == *contender
+        warning.kind == Kind::Failures
+            && record.workload == workload.workload
+            && Some(&record.contender.label) == warning.contender.as_ref()
     };
-    let reason = source.records.iter().filter(of).find_map(failure_text);
-    let reason = reason.map_or(String::new(), |reason| format!("; the first: {reason}"));
-    format!("{contender}: {failed} of {trials} trials failed{reason}")
+    match source.records.iter().filter(of).find_map(failure_text) {
+        Some(reason) => format!("{warning}; the first: {reason}"),
+        None => warning.to_string(),
+    }
 }
 
 /// Why a trial has no figures; None for one that was completed.

@@ -7,7 +7,7 @@ use lab::load::{Load, MatrixCell, OVERALL_OPERATION, QUANTILES};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, TIME_METRIC, unfinished_block};
 use lab::statistics::Verdict;
-use lab::warning::Warning;
+use lab::warning::Kind;
 use lab::words::ratio_with_interval;
 
 use crate::source::Source;
@@ -34,7 +34,7 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
 
 /// What an emulated processor does not change; none where the processor was a real one.
 pub fn unchanged(workload: &WorkloadAnalysis) -> Option<Table> {
-    if !workload.warnings.contains(&Warning::Emulated) {
+    if !workload.warnings.iter().any(|warning| warning.kind == Kind::Emulated) {
         return None;
     }
     let mut table = Table::new(&["contender", "written", "flushes", "amplification"]);

@@ -12,8 +12,9 @@ use crate::plan::Plan;
 use crate::record::{Outcome, Phase, Record};
 use crate::slice::Slice;
 use crate::statistics::Verdict;
-use crate::warning::Warning;
+use crate::warning::{Kind, Warning};
 use crate::watched::{Cause, Disturbed, Watched, causes};
+use crate::words;
 
 /// Of each run of a record, its slices' or its own, what disturbed it.
 type Marks = Vec<Option<Cause>>;
@@ -80,18 +81,20 @@ pub(super) fn tell(
             if other.interval.is_none() || !is_changed(one.verdict, other.verdict) {
                 continue;
             }
-            let labels = |place: usize| plan.study.contenders[place].label.clone();
-            let told = [place, plan.study.baseline].map(|place| {
-                let its = counts.get(&(workload, place)).filter(|its| its.is_exception());
-                its.map(|its| (labels(place), its.clone()))
+            let labels = |place: usize| &plan.study.contenders[place].label;
+            let told = [place, plan.study.baseline].into_iter().filter_map(|place| {
+                let its = counts.get(&(workload, place)).filter(|its| its.is_exception())?;
+                Some(format!("{}: {its}", labels(place)))
             });
-            let warning = Warning::Disturbed {
-                contender: labels(place),
-                baseline: labels(plan.study.baseline),
-                runs: told.into_iter().flatten().collect(),
-                verdict: one.verdict,
-                without: other.verdict,
-            };
+            let runs = words::list(&told.collect::<Vec<_>>());
+            let (contender, baseline) = (labels(place), plan.baseline_label());
+            let (verdict, without) = (one.verdict, other.verdict);
+            let warning = Warning::new(
+                Kind::Disturbed,
+                format!(
+                    "{contender} against {baseline} is {verdict}; without the disturbed runs: {without} ({runs}); repeat it on a quiet machine: kurabe resume RESULT --more BLOCKS"
+                ),
+            );
             workloads[workload].warnings.push(warning);
         }
     }
@@ -236,7 +239,7 @@ mod tests {
 
     fn told(analysis: &Analysis) -> Vec<String> {
         let all = analysis.workloads.iter().flat_map(|workload| &workload.warnings);
-        let of = all.filter(|warning| matches!(warning, Warning::Disturbed { .. }));
+        let of = all.filter(|warning| warning.kind == Kind::Disturbed);
         of.map(Warning::to_string).collect()
     }
 

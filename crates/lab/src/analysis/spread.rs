@@ -5,7 +5,8 @@
 //! ceiling is none of theirs. This one is a plain factor, which two trials are enough for.
 
 use super::{Samples, median};
-use crate::warning::Spread;
+use crate::warning::{Kind, Warning};
+use crate::words;
 
 /// From this factor between the largest and the smallest value on, a contender is named.
 ///
@@ -14,10 +15,11 @@ use crate::warning::Spread;
 /// decides what is seen. Noise of 30 % has such a factor about once in twenty trials.
 const FACTOR_MIN: f64 = 3.0;
 
-/// Of each contender with such trials the metric that differs most, the worst contender first.
-pub(super) fn spreads(samples: &Samples<'_>, labels: &[&str]) -> Vec<Spread> {
+/// The warning that names each contender with such trials and its metric that differs most, the worst
+/// contender first.
+pub(super) fn spread(samples: &Samples<'_>, labels: &[&str]) -> Option<Warning> {
     let metrics = samples.metrics();
-    let mut spreads: Vec<Spread> = Vec::new();
+    let mut spreads: Vec<(f64, String)> = Vec::new();
     for (contender, label) in labels.iter().enumerate() {
         let apart = metrics.iter().filter_map(|(metric, _)| {
             let values = samples.values(contender, metric);
@@ -30,18 +32,22 @@ pub(super) fn spreads(samples: &Samples<'_>, labels: &[&str]) -> Vec<Spread> {
         let rounded = |factor: f64| (factor * 1e6).round();
         apart.sort_by(|one, other| rounded(other.0).total_cmp(&rounded(one.0)));
         if let Some((factor, block, metric)) = apart.first() {
-            spreads.push(Spread {
-                contender: label.to_string(),
-                metric: metric.to_string(),
-                factor: *factor,
-                block: *block,
-                metrics: apart.len(),
-                metrics_all: metrics.len(),
-            });
+            let metrics = match metrics.len() {
+                1 => String::new(),
+                all => format!(", '{metric}'; by 3 or more in {} of {all} metrics", apart.len()),
+            };
+            let (times, block) = (words::factor(*factor), block + 1);
+            let said = format!("{label} by a factor of {times} (block {block}{metrics})");
+            spreads.push((*factor, said));
         }
     }
-    spreads.sort_by(|one, other| other.factor.total_cmp(&one.factor));
-    spreads
+    spreads.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let each: Vec<String> = spreads.into_iter().map(|(_, said)| said).collect();
+    let text = format!(
+        "trials vary widely: {}; look for other load on the machine, then measure longer and raise --min-runs",
+        words::list(&each)
+    );
+    (!each.is_empty()).then(|| Warning::new(Kind::Spread, text))
 }
 
 /// The largest of the values over the smallest, and the block of the one that lies farther from
@@ -66,30 +72,24 @@ mod tests {
     use crate::fixture;
     use crate::load::{LoadReport, Metric, Unit};
     use crate::statistics::{ComparisonOptions, compare};
-    use crate::warning::Warning;
     use crate::words::is_telling;
 
-    fn found(times_ms: &[&[u64]]) -> Vec<Spread> {
+    fn found(times_ms: &[&[u64]]) -> Option<String> {
         let plan = fixture::plan(&["ext4", "xfs"], 4);
         let records = fixture::records(&plan, times_ms);
         let warnings = analyse(&plan, &records, None).workloads.remove(0).warnings;
-        let spreads = warnings.into_iter().filter_map(|warning| match warning {
-            Warning::Spread { contenders } => Some(contenders),
-            _ => None,
-        });
-        spreads.flatten().collect()
+        warnings.into_iter().find(|one| one.kind == Kind::Spread).map(|one| one.text)
     }
 
     #[test]
     fn a_contender_whose_trials_lie_far_apart_is_named_with_the_block() {
         // As it was reported: every drift and outlier rule is silent about these.
-        let spreads = found(&[&[1000, 1010, 43000, 990], &[900, 2900, 950, 1000]]);
-        let told = |one: &Spread| (one.contender.clone(), one.factor.round(), one.block);
-        let told: Vec<_> = spreads.iter().map(told).collect();
-        assert_eq!(told, [("ext4".into(), 43.0, 2), ("xfs".into(), 3.0, 1)]);
+        let said = found(&[&[1000, 1010, 43000, 990], &[900, 2900, 950, 1000]]).unwrap();
+        let each = "ext4 by a factor of 43 (block 3) and xfs by a factor of 3.2 (block 2);";
+        assert!(said.contains(each), "{said}");
         // Two trials are enough, and the slow one of two is a smaller rate and a longer time.
-        assert_eq!(found(&[&[100, 299], &[400, 100]])[0].contender, "xfs");
-        assert_eq!(found(&[&[100, 299], &[300, 120]]), []);
+        assert!(found(&[&[100, 299], &[400, 100]]).unwrap().contains("widely: xfs by"));
+        assert_eq!(found(&[&[100, 299], &[300, 120]]), None);
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! Which warnings a workload's records earn. The thresholds are here, the words in
-//! [`crate::warning`].
+//! Which warnings a workload's records earn, and their words.
 
 use super::primary::Primary;
-use super::spread::spreads;
+use super::spread::spread;
 use super::{Comparison, ContenderAnalysis, Samples, median};
+use crate::load::Unit;
 use crate::plan::Plan;
-use crate::record::{CommandUsage, GuestFacts, Outcome, Phase, Record};
+use crate::record::{CommandUsage, GuestFacts, Outcome, Phase, Record, TIME_METRIC};
 use crate::spec::Cache;
 use crate::statistics::{self, OrderEffect, Slow};
-use crate::warning::{MetricOf, Warning};
+use crate::warning::{Kind, Warning};
+use crate::words;
 
 /// Below this median a trial is mostly the start of the command.
 const SHORT_TRIAL_NS: f64 = 50e6;
@@ -29,7 +30,10 @@ pub(super) fn collect(
     let mut warnings = Vec::new();
     let is_emulated = |record: &Record| record.guest.as_ref().is_some_and(GuestFacts::is_emulated);
     if (0..contenders.len()).any(|index| samples.completed(index).any(is_emulated)) {
-        warnings.push(Warning::Emulated);
+        warnings.push(Warning::new(
+            Kind::Emulated,
+            "the guests' processor was an emulated one (TCG): times are its own and say nothing of a real one; compare what was written, flushes and amplification, and take a machine with KVM for times",
+        ));
     }
     for (index, contender) in contenders.iter().enumerate() {
         let records: Vec<&Record> = samples.completed(index).collect();
@@ -39,14 +43,15 @@ pub(super) fn collect(
             warnings.extend(warm_runs(&contender.label, &records));
         }
         if !plan.study.contenders[index].needs_device() && records.iter().any(|r| on_fuse(r)) {
-            warnings.push(Warning::SyncUnknown { contender: contender.label.clone() });
+            warnings.push(Warning::of(
+                Kind::SyncUnknown,
+                &contender.label,
+                "it lies on a FUSE file system, to which the kernel hands no sync(2) on, so the sync phase may have made nothing durable; let the command sync its files by itself (fsync)",
+            ));
         }
     }
     let labels: Vec<&str> = contenders.iter().map(|entry| entry.label.as_str()).collect();
-    let spreads = spreads(samples, &labels);
-    if !spreads.is_empty() {
-        warnings.push(Warning::Spread { contenders: spreads });
-    }
+    warnings.extend(spread(samples, &labels));
     unequal_work(samples, &mut warnings);
     split_blocks(samples, &mut warnings);
     short_trial(contenders, &mut warnings);
@@ -54,7 +59,12 @@ pub(super) fn collect(
     if plan.study.cache == Cache::Cold
         && let Some(reason) = caches_kept(samples)
     {
-        warnings.push(Warning::CachesKept { reason });
+        warnings.push(Warning::new(
+            Kind::CachesKept,
+            format!(
+                "caches were not dropped before the runs ({reason}), so reads may come from memory; run as root, or say --cache warm"
+            ),
+        ));
     }
     not_io_bound(contenders, &mut warnings);
     small_data(samples, memory_bytes, &mut warnings);
@@ -68,15 +78,21 @@ pub(super) fn of_comparisons(
     comparisons: &[Comparison],
     warnings: &mut Vec<Warning>,
 ) {
-    let label = |place: usize| plan.study.contenders[place].label.clone();
+    let label = |place: usize| &plan.study.contenders[place].label;
     let mut baseline_told = false;
     for one in comparisons.iter().filter(|one| one.primary) {
         if let (1.., Some((ratio, mean_ratio))) =
             (one.trimmed_per_side, one.ratio.zip(one.mean_ratio))
         {
-            let (contender, blocks) = (one.contender.clone(), one.blocks);
-            let per_side = one.trimmed_per_side;
-            warnings.push(Warning::Trimmed { contender, per_side, blocks, ratio, mean_ratio });
+            let (per_side, blocks) = (one.trimmed_per_side, one.blocks);
+            let (ratio, mean_ratio) = (words::ratio(ratio), words::ratio(mean_ratio));
+            warnings.push(Warning::of(
+                Kind::Trimmed,
+                &one.contender,
+                format!(
+                    "single ratios lie far out, so the {per_side} largest and the {per_side} smallest of {blocks} were set aside for the ratio of {ratio}; by the means, with all trials, it is {mean_ratio}"
+                ),
+            ));
         }
         for (contender, slow) in [(&one.baseline, one.baseline_slow), (&one.contender, one.slow)] {
             let is_baseline = *contender == one.baseline;
@@ -85,31 +101,56 @@ pub(super) fn of_comparisons(
                 continue;
             };
             baseline_told |= is_baseline;
-            warnings.push(Warning::Modes {
-                contender: contender.clone(),
-                metric: one.metric.clone(),
-                trials: slow.trials,
-                of: slow.of,
-                factor: slow.factor,
-            });
+            let (Slow { trials, of, factor, .. }, metric) = (slow, &one.metric);
+            let factor = words::ratio(factor);
+            warnings.push(Warning::of(
+                Kind::Modes,
+                contender,
+                format!(
+                    "{trials} of {of} trials cost {factor} times as much as the others ({metric}), so no single ratio describes it and it is not called the same as another; look for what sets them apart in records.jsonl"
+                ),
+            ));
         }
     }
     let of_primary = comparisons.iter().filter(|one| one.primary);
     warnings.extend(of_primary.zip(&primary.wander).filter_map(|(one, found)| {
-        let contender = one.contender.clone();
-        found.map(|correlation| Warning::Wander { contender, correlation })
+        found.map(|correlation| Warning::of(
+            Kind::Wander,
+            &one.contender,
+            format!(
+                "its ratios wander (each follows the one before, correlation {correlation:.1}), so its interval may be too narrow; look for what builds up from block to block, and run more blocks"
+            ),
+        ))
     }));
     let told = comparisons.iter().filter(|one| one.primary).zip(&primary.compared);
     warnings.extend(told.zip(&primary.wander).filter_map(|((one, compared), wander)| {
-        let (contender, blocks) = (one.contender.clone(), one.blocks);
+        let blocks = one.blocks;
         let is_few = compared.rests_on_independence && wander.is_none();
-        is_few.then_some(Warning::FewBlocks { contender, blocks })
+        is_few.then(|| Warning::of(
+            Kind::FewBlocks,
+            &one.contender,
+            format!(
+                "{blocks} blocks do not show that their ratios are independent; if each followed the one before, the difference would not be certain; to make sure: kurabe resume RESULT --more {blocks}"
+            ),
+        ))
     }));
     warnings.extend(primary.effects.iter().map(|effect| match *effect {
-        OrderEffect::First { ratio } => Warning::FirstOfBlock { ratio },
-        OrderEffect::After { contender, least, ratio } => {
-            Warning::CarriedOver { contender: label(contender), least: label(least), ratio }
-        }
+        OrderEffect::First { ratio } => Warning::new(
+            Kind::FirstOfBlock,
+            format!(
+                "the first trial of a block costs {} times as much as the others; this was taken out of the ratios",
+                words::ratio(ratio)
+            ),
+        ),
+        OrderEffect::After { contender, least, ratio } => Warning::new(
+            Kind::CarriedOver,
+            format!(
+                "what runs after {} costs {} times as much as what runs after {}; this was taken out of the ratios, but look for a device that is still busy or full, and raise --idle-wait",
+                label(contender),
+                words::ratio(ratio),
+                label(least)
+            ),
+        ),
     }));
 }
 
@@ -129,7 +170,8 @@ fn failures(contender: &ContenderAnalysis, samples: &Samples<'_>, warnings: &mut
     let failed = contender.failed + failed_there;
     if failed > 0 {
         let trials = contender.trials + left_over.len();
-        warnings.push(Warning::Failures { contender: contender.label.clone(), failed, trials });
+        let text = format!("{failed} of {trials} trials failed");
+        warnings.push(Warning::of(Kind::Failures, &contender.label, text));
     }
 }
 
@@ -139,31 +181,57 @@ fn of_contender(
     values: &[(u32, f64)],
     warnings: &mut Vec<Warning>,
 ) {
-    let label = || contender.label.clone();
+    let mut warn = |kind, text: String| warnings.push(Warning::of(kind, &contender.label, text));
     let Some(metric) = contender.metrics.first() else { return };
-    let summary = &metric.summary;
-    let metric = || MetricOf { name: metric.name.clone(), unit: metric.unit };
+    let (summary, unit) = (&metric.summary, metric.unit);
+    let metric = match metric.name.as_str() {
+        TIME_METRIC => TIME_METRIC.to_string(),
+        name => format!("'{name}'"),
+    };
     let values_only: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
     // Where the first block's trial failed, the first that is left is like the others.
     if records.first().is_some_and(|record| record.block == 0)
         && let Some(ratio) = statistics::odd_first_block(&values_only)
     {
-        let (contender, metric) = (label(), metric());
-        warnings.push(match (ratio > 1.0) == metric.unit.more_is_better() {
-            true => Warning::FastFirstBlock { contender, metric, ratio },
-            false => Warning::SlowFirstBlock { contender, metric, ratio },
-        });
+        match (ratio > 1.0) == unit.more_is_better() {
+            true => warn(
+                Kind::FastFirstBlock,
+                format!(
+                    "the first block was faster than the others ({metric} {ratio:.2} times theirs), as when a flash cache fills; add --warmup 1 to measure what lasts"
+                ),
+            ),
+            false => warn(
+                Kind::SlowFirstBlock,
+                format!(
+                    "the first block was slower than the others ({metric} {ratio:.2} times theirs); add --warmup 1"
+                ),
+            ),
+        }
     }
     if let Some(change) = statistics::drift(&values_only) {
-        warnings.push(Warning::Drift { contender: label(), metric: metric(), change });
+        let verb = if change > 0.0 { "rose" } else { "fell" };
+        let (percent, throughput) = (change.abs() * 100.0, throughput(unit, 1.0 + change));
+        warn(
+            Kind::Drift,
+            format!(
+                "{metric} {verb} by {percent:.0} % over the blocks ({throughput}); the ratios are paired and suffer less, but look for a device that heats, fills or is shared, and repeat"
+            ),
+        );
     }
     if !summary.outliers.is_empty() && summary.median > 0.0 {
-        warnings.push(Warning::Outliers {
-            contender: label(),
-            metric: metric(),
-            blocks: summary.outliers.iter().map(|index| values[*index].0).collect(),
-            ratios: summary.outliers.iter().map(|i| values[*i].1 / summary.median).collect(),
-        });
+        let place = |index: &usize| {
+            let (block, ratio) = (values[*index].0 + 1, values[*index].1 / summary.median);
+            let throughput = throughput(unit, ratio);
+            format!("block {block} ({ratio:.2} times the median: {throughput})")
+        };
+        let places: Vec<String> = summary.outliers.iter().map(place).collect();
+        warn(
+            Kind::Outliers,
+            format!(
+                "outliers of {metric} in {}; they are kept; look for other load on the machine and raise --min-runs",
+                places.join(", ")
+            ),
+        );
     }
     let busy: Vec<_> = records
         .iter()
@@ -171,12 +239,32 @@ fn of_contender(
         .filter(|wait| !wait.idle)
         .collect();
     if let Some(first) = busy.first() {
-        let (trials, cause) = (busy.len(), first.cause.clone());
-        warnings.push(Warning::DeviceBusy { contender: label(), trials, cause });
+        let trials = busy.len();
+        let cause = first.cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default();
+        warn(
+            Kind::DeviceBusy,
+            format!(
+                "the device was still busy{cause} when {trials} of its runs began; raise --idle-wait"
+            ),
+        );
     }
     if records.iter().any(|record| record.outlived) {
-        warnings.push(Warning::Outlived { contender: label() });
+        warn(
+            Kind::Outlived,
+            "processes of the command outlived it and may have written during the sync; let the command wait for its children".into(),
+        );
     }
+}
+
+/// What a change of a value by this factor is.
+fn throughput(unit: Unit, factor: f64) -> &'static str {
+    if (factor > 1.0) == unit.more_is_better() { "faster" } else { "slower" }
+}
+
+/// Blocks as people count them.
+fn numbers(mut blocks: Vec<u32>) -> String {
+    blocks.sort();
+    blocks.iter().map(|block| (block + 1).to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Less than this is noise of the file system's own: a few blocks of metadata, a read-ahead.
@@ -199,14 +287,15 @@ fn warm_runs(label: &str, records: &[&Record]) -> Option<Warning> {
         difference_bytes > pair[0].0 && difference_bytes > WARM_DIFFERENCE_BYTES_MIN
     };
     let last_warm = runs.windows(2).rposition(is_gap)?;
-    let mut blocks: Vec<u32> = runs[..=last_warm].iter().map(|(_, block)| *block).collect();
-    blocks.sort();
-    Some(Warning::WarmRuns {
-        contender: label.to_string(),
-        blocks,
-        read_bytes_max: runs[last_warm].0,
-        others_bytes_min: runs[last_warm + 1].0,
-    })
+    let blocks = numbers(runs[..=last_warm].iter().map(|(_, block)| *block).collect());
+    let (most, least) = (runs[last_warm].0 >> 10, runs[last_warm + 1].0 >> 10);
+    Some(Warning::of(
+        Kind::WarmRuns,
+        label,
+        format!(
+            "the runs of block {blocks} read at most {most} KiB from the device, the others at least {least} KiB, so not all began with equally cold caches or did the same work; see 'notes' and 'phases' in records.jsonl, and repeat"
+        ),
+    ))
 }
 
 /// Whether the third field of the mount's line, the type, is FUSE's: `fuse`, `fuseblk`, `fuse.x`.
@@ -232,7 +321,13 @@ fn split_blocks(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
     };
     let blocks: Vec<u32> = (0..blocks).filter(|b| split(*b)).map(|block| block as u32).collect();
     if !blocks.is_empty() {
-        warnings.push(Warning::SplitBlock { blocks });
+        warnings.push(Warning::new(
+            Kind::SplitBlock,
+            format!(
+                "the trials of block {} lie more than a minute apart (the machine slept, or an older kurabe resumed the study in the middle of a block); where that could matter, begin the study anew",
+                numbers(blocks)
+            ),
+        ));
     }
 }
 
@@ -246,13 +341,13 @@ fn unequal_work(samples: &Samples<'_>, warnings: &mut Vec<Warning>) {
             proofs.push((proof, &record.contender.label));
         }
     }
-    if let [one, other, ..] = proofs.as_slice() {
-        warnings.push(Warning::UnequalWork {
-            contender: other.1.to_string(),
-            found: other.0.to_string(),
-            other: one.1.to_string(),
-            expected: one.0.to_string(),
-        });
+    if let [(expected, other), (found, contender), ..] = proofs.as_slice() {
+        warnings.push(Warning::new(
+            Kind::UnequalWork,
+            format!(
+                "{contender} did other work than {other} ({found} against {expected}); do not compare their metrics, and look for a file system that lost or changed data"
+            ),
+        ));
     }
 }
 
@@ -264,7 +359,14 @@ fn short_trial(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
     if let Some((median_ns, label)) = medians.min_by(|one, other| one.0.total_cmp(&other.0))
         && median_ns < SHORT_TRIAL_NS
     {
-        warnings.push(Warning::ShortTrial { contender: label.clone(), median_ns });
+        let median_ms = median_ns / 1e6;
+        warnings.push(Warning::of(
+            Kind::ShortTrial,
+            label,
+            format!(
+                "run and sync take only {median_ms:.1} ms (median): start-up and timer noise may dominate; give the load more to do (at least 50 ms)"
+            ),
+        ));
     }
 }
 
@@ -280,7 +382,11 @@ fn device_shared(
         .map(|(_, contender)| contender.label.as_str())
         .collect();
     if !shared.is_empty() {
-        warnings.push(Warning::DeviceShared { contender: shared.join(", ") });
+        warnings.push(Warning::of(
+            Kind::DeviceShared,
+            &shared.join(", "),
+            "the device also serves others, so the device columns count theirs too; use --device for counts of the load alone",
+        ));
     }
 }
 
@@ -308,8 +414,18 @@ fn not_io_bound(contenders: &[ContenderAnalysis], warnings: &mut Vec<Warning>) {
     if let Some(((cpu_share, cpus), contender)) = least
         && cpu_share > CPU_SHARE_MAX
     {
-        let contender = contender.label.clone();
-        warnings.push(Warning::NotIoBound { contender, cpus, cpu_share });
+        let (busy, unless) = match cpus {
+            1 => ("one CPU".to_string(), ", unless it works in parallel,"),
+            several => (format!("{several} CPUs"), ""),
+        };
+        let percent = cpu_share * 100.0;
+        warnings.push(Warning::of(
+            Kind::NotIoBound,
+            &contender.label,
+            format!(
+                "the command keeps {busy} busy for {percent:.0} % of its time, so{unless} a faster file system can save little; use a load with less computation to see more"
+            ),
+        ));
     }
 }
 
@@ -339,11 +455,20 @@ fn small_data(samples: &Samples<'_>, memory_bytes: Option<u64>, warnings: &mut V
         && read - fetched - written >= SMALL_DATA_BYTES_MIN.max((fetched + written) / 4.0)
         && (SMALL_DATA_BYTES_MIN..memory_bytes as f64).contains(&(fetched + written))
     {
-        warnings.push(Warning::SmallData {
-            data_bytes: (fetched + written) as u64,
-            read_bytes: read as u64,
-            fetched_bytes: fetched as u64,
-            memory_bytes,
-        });
+        let memory = memory_bytes as f64;
+        let [data, memory, read, fetched] = [fetched + written, memory, read, fetched].map(size);
+        warnings.push(Warning::new(
+            Kind::SmallData,
+            format!(
+                "the load's data ({data}) fits in the machine's memory ({memory}): of {read} that it read, {fetched} came from storage and the rest from caches or pipes; to see the device read, use more data than memory"
+            ),
+        ));
+    }
+}
+
+fn size(bytes: f64) -> String {
+    match bytes / f64::from(1 << 20) {
+        mebibytes if mebibytes < 1024.0 => format!("{mebibytes:.0} MiB"),
+        mebibytes => format!("{:.1} GiB", mebibytes / 1024.0),
     }
 }

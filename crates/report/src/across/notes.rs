@@ -4,7 +4,7 @@
 //! Words only; nothing here decides what is compared.
 
 use lab::spec::Workload;
-use lab::warning::Warning;
+use lab::warning::Kind;
 
 use crate::sessions::{sentence, sessions};
 use crate::source::Source;
@@ -31,13 +31,12 @@ pub(super) fn of_each(sources: &[Source], names: &[String], workloads: &[&str]) 
             }
             let place = format!("in {name}, load '{}'", workload.workload);
             for warning in workload.warnings.iter().filter(|warning| warning.is_grave()) {
-                warnings.push(match warning {
-                    // The reason does not stand above, as it does in the report of one result.
-                    Warning::Failures { contender, failed, trials } => format!(
-                        "{place}: {contender}: {failed} of {trials} trials failed; the report of that result has the reason"
-                    ),
-                    other => format!("{place}: {other}"),
-                });
+                // The reason does not stand above, as it does in the report of one result.
+                let next = match warning.kind {
+                    Kind::Failures => "; the report of that result has the reason",
+                    _ => "",
+                };
+                warnings.push(format!("{place}: {warning}{next}"));
             }
             for contender in &workload.contenders {
                 warnings.extend(contender.violation().map(|lost| {

@@ -284,7 +284,7 @@ fn several_loads_have_one_overview_and_a_line_each() {
 fn a_flood_of_warnings_is_counted_and_no_warning_stands_twice() {
     let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
     let mut source = source(&plan, &records(&plan, |_| 1_000_000_000));
-    let outlived = |number: usize| Warning::Outlived { contender: format!("c{number}") };
+    let outlived = |number: usize| Warning::of(Kind::Outlived, &format!("c{number}"), "it");
     source.analysis.workloads[0].warnings = (0..9).map(outlived).collect();
     let shown = document::terminal(&answer(&source), false);
     assert_eq!(shown.matches("Warning:").count(), WARNINGS_MAX, "{}", &*shown);
