@@ -559,11 +559,15 @@ impl Trial<'_> {
 
     fn read_counters(&mut self) -> Option<DeviceReading> {
         self.machine_cpu_before_ns = machine_cpu_ns();
-        self.counters.as_ref().and_then(|counters| counters.read().ok())
+        self.reading()
+    }
+
+    fn reading(&self) -> Option<DeviceReading> {
+        self.counters.as_ref()?.read().ok()
     }
 
     fn push(&mut self, phase: Phase, elapsed_ns: u64, before: Option<DeviceReading>) {
-        let after = self.counters.as_ref().and_then(|counters| counters.read().ok());
+        let after = self.reading();
         self.record.phases.push(PhaseRecord {
             phase,
             elapsed_ns,

@@ -39,30 +39,23 @@ use crate::scratch::Occupied;
 use crate::stop::Stop;
 
 /// All kinds, in the order in which messages name them.
-static KINDS: [&dyn Kind; 3] = [&image::LOOP, &memory::MEM, &disk::DISK];
+static KINDS: [&Kind; 3] = [&image::LOOP, &memory::MEM, &disk::DISK];
 
 /// A kind of device.
-pub trait Kind: Sync {
+struct Kind {
     /// The word before the colon.
-    fn name(&self) -> &'static str;
-
+    name: &'static str,
     /// How it is written, with an example, for messages.
-    fn notation(&self) -> &'static str;
-
-    /// Reads what the user wants of it; `destroy` is what may be destroyed. Touches nothing.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong, and the next step.
-    fn request(&self, base: &Base, destroy: Option<&str>) -> Result<Box<dyn Request>, String>;
-
-    /// Finds, in a trial, what the runner prepared, and nothing else.
-    ///
-    /// # Errors
-    ///
-    /// It is not there, or something else is; nothing was touched.
-    fn ground(&self, prepared: &Value, site: &Site<'_>) -> Result<Box<dyn Ground>, DeviceError>;
+    notation: &'static str,
+    /// Reads what the user wants of it, and what may be destroyed, or says what is wrong. Touches
+    /// nothing.
+    request: fn(&Base, Option<&str>) -> Result<Requested, String>,
+    /// Finds, in a trial, what the runner prepared, and nothing else; an error has touched nothing.
+    ground: fn(&Value, &Site<'_>) -> Result<Found, DeviceError>,
 }
+
+type Requested = Box<dyn Request>;
+type Found = Box<dyn Ground>;
 
 /// A device that the user asks for.
 pub trait Request {
@@ -186,9 +179,9 @@ pub struct Making<'a> {
 }
 
 impl Making<'_> {
-    fn device(&self, kind: &dyn Kind, prepared: &impl Serialize) -> Device {
+    fn device(&self, kind: &Kind, prepared: &impl Serialize) -> Device {
         Device {
-            kind: kind.name().into(),
+            kind: kind.name.into(),
             layers: self.layers.clone(),
             part: None,
             prepared: serde_json::to_value(prepared).expect("it has a JSON form"),
@@ -219,21 +212,14 @@ pub struct DeviceRequest {
 }
 
 /// Why a device is none.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
 pub struct RequestError {
     /// Whether it is `--destroy` that is wrong, or missing.
     pub about_destroy: bool,
     /// The text that was given, what is wrong with it and the next step.
     pub problem: String,
 }
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problem)
-    }
-}
-
-impl std::error::Error for RequestError {}
 
 impl DeviceRequest {
     /// Reads a device and the value of `--destroy`. Touches nothing.
@@ -250,11 +236,10 @@ impl DeviceRequest {
         check_layers(&name.layers).map_err(|problem| error(false, &problem))?;
         let (wanted, exists) = match &name.base {
             Base::Made { kind, .. } => (kind.as_str(), false),
-            Base::Existing(_) => (disk::DISK.name(), true),
+            Base::Existing(_) => (disk::DISK.name, true),
         };
-        let Some(kind) = kind(wanted).filter(|kind| exists || kind.name() != disk::DISK.name())
-        else {
-            let known: Vec<&str> = KINDS.iter().map(|kind| kind.notation()).collect();
+        let Some(kind) = kind(wanted).filter(|kind| exists || kind.name != disk::DISK.name) else {
+            let known: Vec<&str> = KINDS.iter().map(|kind| kind.notation).collect();
             let problem = format!("not a device; write {}", known.join(", or "));
             return Err(error(false, &problem));
         };
@@ -264,7 +249,7 @@ impl DeviceRequest {
             return Err(error(true, &problem));
         }
         let request =
-            kind.request(&name.base, destroy).map_err(|problem| error(exists, &problem))?;
+            (kind.request)(&name.base, destroy).map_err(|problem| error(exists, &problem))?;
         Ok(DeviceRequest { name, request })
     }
 
@@ -305,23 +290,27 @@ pub fn check_layers(layers: &[String]) -> Result<(), String> {
     layers.iter().try_for_each(|text| layer::read(text).map(drop))
 }
 
-fn kind(name: &str) -> Option<&'static dyn Kind> {
-    KINDS.into_iter().find(|kind| kind.name() == name)
+fn kind(name: &str) -> Option<&'static Kind> {
+    KINDS.into_iter().find(|kind| kind.name == name)
 }
 
 /// Why a device could not be prepared or attached.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// It was refused: nothing was touched. The text names what was found and the next step.
+    #[error("{0}")]
     Refused(String),
     /// The system said no.
+    #[error("{what}: {error}{}", next_step(error))]
     System {
         /// What was tried, with the path.
         what: String,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// A stop was asked for.
+    #[error("the study was stopped")]
     Stopped,
 }
 
@@ -335,30 +324,19 @@ impl DeviceError {
     }
 }
 
-impl fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceError::Refused(text) => f.write_str(text),
-            DeviceError::System { what, error } => {
-                write!(f, "{what}: {error}")?;
-                match os_code(error) {
-                    Some(libc::ENXIO | libc::ENODEV) => {
-                        f.write_str("; the device is gone: see 'dmesg' for what became of it")
-                    }
-                    Some(libc::ENOTCONN | libc::ECONNABORTED | libc::ESTALE) => {
-                        f.write_str("; what the image lies on is gone: mount it again")
-                    }
-                    Some(libc::EIO) => f.write_str(
-                        "; the disk below reports an error: see 'dmesg', and do not trust its numbers",
-                    ),
-                    Some(libc::ENOSPC) => {
-                        f.write_str("; free some space or give --device a smaller size")
-                    }
-                    _ => Ok(()),
-                }
-            }
-            DeviceError::Stopped => f.write_str("the study was stopped"),
+fn next_step(error: &io::Error) -> &'static str {
+    match os_code(error) {
+        Some(libc::ENXIO | libc::ENODEV) => {
+            "; the device is gone: see 'dmesg' for what became of it"
         }
+        Some(libc::ENOTCONN | libc::ECONNABORTED | libc::ESTALE) => {
+            "; what the image lies on is gone: mount it again"
+        }
+        Some(libc::EIO) => {
+            "; the disk below reports an error: see 'dmesg', and do not trust its numbers"
+        }
+        Some(libc::ENOSPC) => "; free some space or give --device a smaller size",
+        _ => "",
     }
 }
 
@@ -368,15 +346,6 @@ fn os_code(error: &io::Error) -> Option<i32> {
         let cause = error.get_ref()?.source()?;
         os_code(cause.downcast_ref()?)
     })
-}
-
-impl std::error::Error for DeviceError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            DeviceError::System { error, .. } => Some(error),
-            _ => None,
-        }
-    }
 }
 
 impl From<DeviceError> for crate::tool::Failure {

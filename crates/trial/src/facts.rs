@@ -7,11 +7,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::stop::Stop;
 use crate::tool::Toolbox;
 
 /// The machine.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Version of kurabe.
@@ -21,21 +23,16 @@ pub struct Machine {
     /// Instruction set.
     pub architecture: String,
     /// The distribution's name for itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<String>,
     /// Model of the first CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_model: Option<String>,
     /// CPUs that this process may use.
     pub cpus: usize,
     /// The frequency governor of the first CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_governor: Option<String>,
     /// Memory in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// The hypervisor, when the machine says that it is a virtual one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtualisation: Option<String>,
     /// `vm.*` settings that decide when dirty pages are written back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -76,7 +73,7 @@ impl Machine {
                 .map(|value| value.trim_start_matches([':', ' ', '\t']).to_string()),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             cpu_governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            memory_bytes: memory_bytes(),
+            memory_bytes: memory_bytes("MemTotal:"),
             virtualisation: hypervisor(),
             writeback: WRITEBACK
                 .iter()
@@ -100,9 +97,9 @@ pub fn tool_version(tool: &str, argument: &str) -> Option<String> {
 /// How long a tool may take to say its version.
 const VERSION_MAX: Duration = Duration::from_secs(5);
 
-/// Memory of the machine in bytes.
-pub fn memory_bytes() -> Option<u64> {
-    let line = value_of("/proc/meminfo", "MemTotal:")?;
+/// A line of `/proc/meminfo`, in bytes.
+pub(crate) fn memory_bytes(name: &str) -> Option<u64> {
+    let line = value_of("/proc/meminfo", name)?;
     let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }

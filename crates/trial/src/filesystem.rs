@@ -25,6 +25,7 @@ use lab::contender::Contender;
 
 use crate::facts::tool_version;
 use crate::host_proc::HostProc;
+use crate::leftovers::running;
 use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox, find};
 use kernel::Kernel;
@@ -84,21 +85,9 @@ pub const OWN_PACKAGE: &str = "";
 
 /// CPU time in ns of the processes of this name in the trial's own process namespace, so far.
 fn cpu_time_of(name: &str) -> Option<u64> {
-    let ticks_per_second = rustix::param::clock_ticks_per_second();
-    let mut total = None;
-    for entry in fs::read_dir("/proc").ok()?.flatten() {
-        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        // The name stands in parentheses and may hold anything; fields follow the last one.
-        let Some((head, rest)) = stat.rsplit_once(") ") else { continue };
-        if head.split_once('(').is_none_or(|(_, comm)| comm != name) {
-            continue;
-        }
-        let field = |index: usize| rest.split(' ').nth(index)?.parse::<u64>().ok();
-        // utime and stime are fields 14 and 15 of proc(5), the 12th and 13th after the name.
-        let ticks = field(11)? + field(12)?;
-        *total.get_or_insert(0) += ticks * (1_000_000_000 / ticks_per_second);
-    }
-    total
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+    let ticks = running().filter(|process| process.name == name).map(|one| one.cpu_ticks);
+    ticks.reduce(|sum, more| sum + more).map(|ticks| ticks * tick_ns)
 }
 
 /// What a file system is and needs.

@@ -21,6 +21,8 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use trust::Directory;
 
+use crate::leftovers::Process;
+
 mod clean;
 
 pub use clean::{CleanReport, clean, give_back_scratch};
@@ -232,15 +234,9 @@ fn read_contents(mut file: &File) -> io::Result<Contents> {
     Ok(contents)
 }
 
-/// Time at which a process started, in clock ticks since the boot: field 22 of `/proc/PID/stat`.
-/// None for one that has ended, also when its parent has not waited for it yet.
+/// Time at which a process started, in clock ticks since the boot; none for one that has ended.
 fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold spaces and parentheses itself.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace();
-    let ended = matches!(fields.next()?, "Z" | "X");
-    fields.nth(18)?.parse().ok().filter(|_| !ended)
+    Some(Process::of(pid as i32)?.start_ticks)
 }
 
 fn boot_id() -> String {

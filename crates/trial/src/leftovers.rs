@@ -80,31 +80,45 @@ pub fn group_runs(group: Pid) -> bool {
     running().any(|process| process.group == group.as_raw_nonzero().get())
 }
 
-struct Process {
+/// A process that has not ended, as `/proc/PID/stat` shows it (proc(5)).
+pub(crate) struct Process {
     number: i32,
-    name: String,
+    pub(crate) name: String,
     group: i32,
+    /// CPU time of its own, in clock ticks.
+    pub(crate) cpu_ticks: u64,
+    /// When it started, in clock ticks since the boot.
+    pub(crate) start_ticks: u64,
 }
 
-/// The processes that can be seen and have not ended.
-fn running() -> impl Iterator<Item = Process> {
+impl Process {
+    /// The process with this number; none where it has ended, also when nobody waited for it yet.
+    pub(crate) fn of(number: i32) -> Option<Process> {
+        parse_stat(number, &fs::read_to_string(format!("/proc/{number}/stat")).ok()?)
+    }
+}
+
+/// The processes that can be seen.
+pub(crate) fn running() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| {
-        let number = entry.file_name().to_str()?.parse().ok()?;
-        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        parse_stat(number, &stat)
-    })
+    entries.filter_map(|entry| Process::of(entry.file_name().to_str()?.parse().ok()?))
 }
 
-/// `NUMBER (NAME) STATE PARENT GROUP ...`, proc(5); none for one that has ended. The name may hold
-/// parentheses and spaces itself.
+/// `NUMBER (NAME) STATE PARENT GROUP ...`. The name may hold parentheses and spaces itself.
 fn parse_stat(number: i32, stat: &str) -> Option<Process> {
     let (head, rest) = stat.rsplit_once(") ")?;
     let (_, name) = head.split_once('(')?;
-    let mut fields = rest.split(' ');
-    let state = fields.next()?;
-    let group = fields.nth(1)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then(|| Process { number, name: name.into(), group })
+    // The third field of proc(5) is the first here.
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let field = |place: usize| fields.get(place - 3)?.parse::<u64>().ok();
+    (!matches!(fields[0], "Z" | "X")).then_some(())?;
+    Some(Process {
+        number,
+        name: name.into(),
+        group: field(5)? as i32,
+        cpu_ticks: field(14)? + field(15)?,
+        start_ticks: field(22)?,
+    })
 }
 
 #[cfg(test)]
@@ -113,9 +127,11 @@ mod tests {
 
     #[test]
     fn names_groups_and_states_are_read() {
-        let process = parse_stat(7, "7 (a) b) S 1 42 42 0 -1").unwrap();
+        let rest = "1 42 42 0 -1 0 0 0 0 0 20 3 0 0 20 0 1 0 777 0";
+        let process = parse_stat(7, &format!("7 (a) b) S {rest}")).unwrap();
         assert_eq!((process.name.as_str(), process.group), ("a) b", 42));
-        assert!(parse_stat(7, "7 (a) Z 1 42 42 0 -1").is_none());
+        assert_eq!((process.cpu_ticks, process.start_ticks), (23, 777));
+        assert!(parse_stat(7, &format!("7 (a) Z {rest}")).is_none());
         assert!(parse_stat(7, "7 (a").is_none());
         assert!(parse_stat(7, "").is_none());
     }

@@ -5,7 +5,6 @@
 //! the record. What the command of the *user* costs is measured elsewhere; this file knows nothing
 //! of phases.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,9 +22,10 @@ use crate::host_proc::HostProc;
 use crate::stop::Stop;
 
 /// Why a step of a trial did not come to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// It failed.
+    #[error("{}", format!("{message}\n{output}").trim_end())]
     Failed {
         /// What happened, in one line.
         message: String,
@@ -33,8 +33,10 @@ pub enum Failure {
         output: String,
     },
     /// The bound on the trial came first.
+    #[error("the bound on the trial was reached")]
     TimedOut,
     /// The study was stopped.
+    #[error("the study was stopped")]
     Stopped,
 }
 
@@ -44,19 +46,6 @@ impl Failure {
         Failure::Failed { message: message.into(), output: String::new() }
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Failed { message, output } if output.is_empty() => f.write_str(message),
-            Failure::Failed { message, output } => write!(f, "{message}\n{output}"),
-            Failure::TimedOut => f.write_str("the bound on the trial was reached"),
-            Failure::Stopped => f.write_str("the study was stopped"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// Bytes of each stream that are kept. `dumpe2fs -h` and `zfs get all` need a few thousand.
 const KEPT_BYTES_MAX: usize = 256 << 10;

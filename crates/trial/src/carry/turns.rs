@@ -74,12 +74,12 @@ impl Trial<'_> {
         self.record.space_before = space(&root).filter(|_| has_files);
         let phases = self.record.phases.len();
         let commands = tools.commands().len();
-        let mut waiting_since = self.counters.as_ref().and_then(|counters| counters.read().ok());
+        let mut waiting_since = self.reading();
         (self.emit)(&Event::Ready);
         let load = KINDS.open(&self.spec.workload.load).map_err(Failure::of)?;
         let mut parts: Vec<Carried> = Vec::new();
         while let Turn::Slice { round, position, part, last } = self.wait_for_turn(tools)? {
-            let begun = self.counters.as_ref().and_then(|counters| counters.read().ok());
+            let begun = self.reading();
             self.part = (load.parts() > 1).then_some(part);
             if parts.is_empty() {
                 self.prepare(&place)?;
@@ -125,7 +125,7 @@ impl Trial<'_> {
                 }
             }
             self.let_the_device_end();
-            waiting_since = self.counters.as_ref().and_then(|counters| counters.read().ok());
+            waiting_since = self.reading();
             (self.emit)(&Event::Slice { slice: Box::new(slice) });
         }
         // A trial that had no turn has measured nothing.

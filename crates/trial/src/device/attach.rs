@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use block::{LoopStatus, loop_status};
+use block::loop_status;
 use lab::spec::{Device, Part};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
@@ -60,7 +60,7 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     let kind = kind(&device.kind).ok_or_else(|| {
         DeviceError::Refused(format!("this kurabe knows no device of the kind '{}'", device.kind))
     })?;
-    let mut ground = kind.ground(&device.prepared, site)?;
+    let mut ground = (kind.ground)(&device.prepared, site)?;
     let whole_bytes = ground.size_bytes();
     let part = match device.part {
         None => 0..whole_bytes,
@@ -77,16 +77,9 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     notes.extend(ground.freshen(&part, discard, site)?);
     let size_bytes = part.end - part.start;
     if let (Some(node), None, []) = (ground.node(), device.part, &device.layers[..]) {
-        let (node, ground) = (node.to_path_buf(), Some(ground));
-        return Ok(Attached {
-            node,
-            size_bytes,
-            notes,
-            taken: None,
-            served: None,
-            disk_below: None,
-            ground,
-        });
+        let mut attached = Attached::new(node.to_path_buf(), size_bytes, None);
+        (attached.notes, attached.ground) = (notes, Some(ground));
+        return Ok(attached);
     }
     let text = ground.text().to_string();
     let system = |what: &str| DeviceError::system(format!("{what} {text}"));
@@ -100,31 +93,21 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
             server.layers(&device.layers).map_err(system("serving the layers on"))?;
         served = Some(server);
     }
-    let ledger = site.scratch.ledger().map_err(system("starting the trial's ledger for"))?;
-    let (taken, node, status) =
-        add_and_configure(&file, &part, block_size_bytes, ledger, site.scratch.room(), &text)?;
-    let index = taken.index;
+    let (mut attached, is_direct) =
+        attach_file(&file, &part, block_size_bytes, site.scratch, &text)?;
+    if !discard {
+        attached.forbid_discards(&text)?;
+    }
     let is_cached = ground.is_cached();
-    let is_direct = status.flags & FLAG_DIRECT_IO != 0;
-    let disk_below =
-        (is_direct && !is_cached && served.is_none()).then_some(taken.backing.file_system);
-    let mut attached = Attached {
-        node,
-        size_bytes,
-        notes,
-        taken: Some(taken),
-        served,
-        disk_below,
-        ground: Some(ground),
-    };
+    if is_direct && !is_cached && served.is_none() {
+        attached.disk_below = attached.taken.as_ref().map(|taken| taken.backing.file_system);
+    }
     if !is_direct && !is_cached {
-        attached.notes.push(format!(
+        notes.push(format!(
             "direct I/O is not possible on {text}: the host's page cache takes part in every number"
         ));
     }
-    if !discard {
-        forbid_discards(index).map_err(system("turning discards off for"))?;
-    }
+    (attached.notes, attached.served, attached.ground) = (notes, served, Some(ground));
     Ok(attached)
 }
 
@@ -141,20 +124,8 @@ pub fn attach_served(
 ) -> Result<Attached, DeviceError> {
     let text = "a served disk";
     let system = |what: &str| DeviceError::system(format!("{what} {text}"));
-    let ledger = scratch.ledger().map_err(system("starting the trial's ledger for"))?;
-    let whole = 0..size_bytes;
-    let (taken, node, _) = add_and_configure(file, &whole, 512, ledger, scratch.room(), text)?;
-    let index = taken.index;
-    let attached = Attached {
-        node,
-        size_bytes,
-        notes: Vec::new(),
-        taken: Some(taken),
-        served: None,
-        disk_below: None,
-        ground: None,
-    };
-    forbid_discards(index).map_err(system("turning discards off for"))?;
+    let (attached, _) = attach_file(file, &(0..size_bytes), 512, scratch, text)?;
+    attached.forbid_discards(text)?;
     let flags = rustix::fs::fcntl_getfl(file).map_err(|error| system("opening")(error.into()))?;
     if let (false, Some(TakenNode { node: Some(node), .. })) =
         (flags.contains(OFlags::DIRECT), &attached.taken)
@@ -165,6 +136,27 @@ pub fn attach_served(
 }
 
 impl Attached {
+    fn new(node: PathBuf, size_bytes: u64, taken: Option<TakenNode>) -> Attached {
+        let (notes, served, disk_below, ground) = (Vec::new(), None, None, None);
+        Attached { node, size_bytes, notes, taken, served, disk_below, ground }
+    }
+
+    /// A loop device passes a discard on as a hole in its file, and a request for zeros too, unless
+    /// it takes no discards: then the kernel writes zeros (`lo_fallocate` in drivers/block/loop.c).
+    fn forbid_discards(&self, text: &str) -> Result<(), DeviceError> {
+        let Some(TakenNode { index, .. }) = &self.taken else { return Ok(()) };
+        let path = format!("/sys/block/loop{index}/queue/discard_max_bytes");
+        match fs::write(&path, "0") {
+            Ok(()) => Ok(()),
+            // A file system below that can make no holes leaves nothing to turn off.
+            Err(_) if fs::read_to_string(&path).is_ok_and(|text| text.trim() == "0") => Ok(()),
+            Err(error) => {
+                let error = io::Error::new(error.kind(), format!("{path}: {error}"));
+                Err(DeviceError::system(format!("turning discards off for {text}"))(error))
+            }
+        }
+    }
+
     /// The device node that mkfs and mount are given.
     pub fn node(&self) -> &Path {
         &self.node
@@ -250,15 +242,18 @@ impl Drop for Attached {
 /// Attempts to find a free number. Each is lost only to somebody else who picked the same.
 const ATTEMPTS_MAX: usize = 100;
 
-fn add_and_configure(
+/// Attaches a part of a file to a private loop device, and says whether transfers between them go past
+/// the page cache.
+fn attach_file(
     image: &File,
     part: &Range<u64>,
     block_size_bytes: u32,
-    ledger: Ledger,
-    room: &Path,
+    scratch: &Occupied,
     image_text: &str,
-) -> Result<(TakenNode, PathBuf, LoopStatus), DeviceError> {
+) -> Result<(Attached, bool), DeviceError> {
     let system = |what: &str| DeviceError::system(format!("{what} {image_text}"));
+    let ledger = scratch.ledger().map_err(system("starting the trial's ledger for"))?;
+    let room = scratch.room();
     let control = loop_node::open_control()
         .map_err(DeviceError::system("a private loop device cannot be added"))?;
     let backing = Backing::of(image).map_err(system("looking at the image"))?;
@@ -290,15 +285,10 @@ fn add_and_configure(
         };
         match configured.and_then(|()| loop_status(node.as_fd())) {
             Ok(status) => {
-                let taken = TakenNode {
-                    node: Some(node),
-                    index,
-                    backing,
-                    ledger,
-                    ledger_id,
-                    room: room.to_path_buf(),
-                };
-                return Ok((taken, path, status));
+                let (node, room) = (Some(node), room.to_path_buf());
+                let taken = TakenNode { node, index, backing, ledger, ledger_id, room };
+                let attached = Attached::new(path, part.end - part.start, Some(taken));
+                return Ok((attached, status.flags & FLAG_DIRECT_IO != 0));
             }
             // Somebody who asked for any free loop device was given ours before we could use it.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
@@ -331,16 +321,4 @@ fn block_size_bytes(image: &File) -> u32 {
         BlockDeviceFacts::of_number(rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev))
     });
     disk.and_then(|disk| usable(disk.queue.get("logical_block_size")?.parse().ok()?)).unwrap_or(512)
-}
-
-/// A loop device passes a discard on as a hole in its file, and a request for zeros too, unless it
-/// takes no discards: then the kernel writes zeros (`lo_fallocate` in drivers/block/loop.c).
-fn forbid_discards(index: u32) -> io::Result<()> {
-    let path = format!("/sys/block/loop{index}/queue/discard_max_bytes");
-    match fs::write(&path, "0") {
-        Ok(()) => Ok(()),
-        // A file system below that can make no holes leaves nothing to turn off.
-        Err(_) if fs::read_to_string(&path).is_ok_and(|text| text.trim() == "0") => Ok(()),
-        Err(error) => Err(io::Error::new(error.kind(), format!("{path}: {error}"))),
-    }
 }

@@ -23,22 +23,11 @@ use super::{
 use crate::ledger::random_bits;
 
 /// A real block device.
-pub struct Disk;
-
-/// A real block device.
-pub static DISK: Disk = Disk;
-
-impl Kind for Disk {
-    fn name(&self) -> &'static str {
-        "disk"
-    }
-
-    fn notation(&self) -> &'static str {
-        "the path of a block device"
-    }
-
-    fn request(&self, base: &Base, destroy: Option<&str>) -> Result<Box<dyn Request>, String> {
-        let Base::Existing(path) = base else { return Err(self.notation().into()) };
+pub(super) static DISK: Kind = Kind {
+    name: "disk",
+    notation: "the path of a block device",
+    request: |base, destroy| {
+        let Base::Existing(path) = base else { return Err(DISK.notation.into()) };
         match destroy.map(str::trim).filter(|destroy| !destroy.is_empty()) {
             Some(destroy) => {
                 Ok(Box::new(DiskRequest { path: path.clone(), destroy: destroy.into() }))
@@ -48,24 +37,17 @@ impl Kind for Disk {
                 path.file_name().unwrap_or_default().display()
             )),
         }
-    }
-
-    fn ground(
-        &self,
-        prepared: &serde_json::Value,
-        _: &Site<'_>,
-    ) -> Result<Box<dyn Ground>, DeviceError> {
+    },
+    ground: |prepared, _| {
         let Granted { path, identity } = super::read(prepared)?;
         let text = path.display().to_string();
-        let identity = match identity {
-            Some(identity) => identity,
-            None => fresh(&path).map_err(DeviceError::system(format!("taking {text}")))?,
-        };
+        let taking = || DeviceError::system(format!("taking {text}"));
+        let identity = identity.map_or_else(|| fresh(&path), Ok).map_err(taking())?;
         // It is let go again for mkfs, which takes it itself.
-        take(&path, &identity).map_err(DeviceError::system(format!("taking {text}")))?;
+        take(&path, &identity).map_err(taking())?;
         Ok(Box::new(DiskGround { path, text, identity }))
-    }
-}
+    },
+};
 
 struct DiskRequest {
     path: PathBuf,
@@ -122,7 +104,7 @@ struct Granted {
 pub fn in_guest(path: &Path) -> Device {
     let granted = Granted { path: path.into(), identity: None };
     Device {
-        kind: DISK.name().into(),
+        kind: DISK.name.into(),
         layers: Vec::new(),
         part: None,
         prepared: serde_json::to_value(granted).expect("it has a JSON form"),

@@ -6,9 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 use trust::mounts;
 
 /// The device of a study.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
     /// The notation that was asked for: `loop:8G`, `mem:4G`, `/dev/sdb`.
@@ -16,16 +18,15 @@ pub struct DeviceFacts {
     /// Size in bytes.
     pub size_bytes: u64,
     /// What an image lies on; absent for memory and for a real device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backing: Option<BackingFacts>,
     /// A real device; absent for an image and for memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_device: Option<BlockDeviceFacts>,
     /// How long the filling took, in ns.
     pub fill_ns: u64,
 }
 
 /// What an image file lies on.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackingFacts {
     /// Directory of the image.
@@ -35,32 +36,26 @@ pub struct BackingFacts {
     /// Mount options of it.
     pub mount_options: String,
     /// The block device below it, when it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_device: Option<BlockDeviceFacts>,
 }
 
 /// A block device of the kernel.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockDeviceFacts {
     /// Kernel name, such as `sda` or `nvme0n1p2`.
     pub name: String,
     /// Size in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
     /// Vendor and model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Serial number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// Revision of the firmware.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
     /// Whether the kernel takes it for a disk with a spindle.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotational: Option<bool>,
     /// The I/O scheduler in force.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
     /// Settings of the queue by their name in sysfs, as the kernel writes them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

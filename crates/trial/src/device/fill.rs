@@ -4,7 +4,6 @@
 //! allocate. So every byte is written once before the first trial. The bytes at an offset depend
 //! on the seed and the offset alone, so a hole can be filled again with what was there.
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -34,22 +33,12 @@ pub struct Progress {
 }
 
 /// A write that failed, with its place.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("writing at byte {offset}: {error}")]
 struct WriteError {
     offset: u64,
+    #[source]
     error: io::Error,
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "writing at byte {}: {}", self.offset, self.error)
-    }
-}
-
-impl std::error::Error for WriteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
 }
 
 /// Fills `buffer` with the bytes that belong at `offset`, a multiple of 8.

@@ -1,7 +1,7 @@
 //! What an image file and memory have in common: the runner fills a file that has no name and holds
 //! it; every trial reaches it through the runner's descriptor.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
@@ -35,8 +35,8 @@ pub struct Held {
 
 impl Held {
     /// Fills `file` and holds it.
-    pub fn fill(
-        kind: &dyn Kind,
+    pub(super) fn fill(
+        kind: &Kind,
         file: File,
         size_bytes: u64,
         backing: Option<BackingFacts>,
@@ -155,17 +155,11 @@ pub(crate) fn free_bytes(directory: impl AsFd) -> io::Result<u64> {
     Ok(statvfs.f_bavail.saturating_mul(statvfs.f_frsize))
 }
 
-/// Memory that can be used without swapping, in bytes: `MemAvailable` of `/proc/meminfo`.
+/// Memory that can be used without swapping, in bytes.
 pub(crate) fn available_memory_bytes() -> io::Result<u64> {
-    let text = fs::read_to_string("/proc/meminfo")?;
-    text.lines()
-        .find_map(|line| {
-            let kibibytes = line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?;
-            kibibytes.trim().parse::<u64>().ok()?.checked_mul(1024)
-        })
-        .ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemAvailable")
-        })
+    let missing =
+        || io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemAvailable");
+    crate::facts::memory_bytes("MemAvailable:").ok_or_else(missing)
 }
 
 /// A size for people, to a tenth of the unit below which it is a whole number.
@@ -184,6 +178,7 @@ pub(crate) fn about(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 

@@ -9,43 +9,25 @@ use rustix::fs::{FallocateFlags, IFlags, OFlags};
 use trust::Directory;
 
 use super::held::{Held, RESERVE_BYTES, about, free_bytes};
-use super::{BackingFacts, Base, DeviceError, Ground, Kind, Making, Prepared, Request, Site};
+use super::{BackingFacts, Base, DeviceError, Kind, Making, Prepared, Request};
 
 /// An image file.
-pub struct Loop;
-
-/// An image file.
-pub static LOOP: Loop = Loop;
+pub(super) static LOOP: Kind = Kind {
+    name: "loop",
+    notation: "loop:8G or loop:8G@/DIR (an image file)",
+    request: |base, _| match base {
+        Base::Made { size_bytes, directory, .. } => {
+            Ok(Box::new(Image { size_bytes: *size_bytes, directory: directory.clone() }))
+        }
+        Base::Existing(_) => Err(LOOP.notation.into()),
+    },
+    ground: |prepared, site| super::held::ground(prepared, true, site),
+};
 
 struct Image {
     size_bytes: u64,
     /// The directory that the user named.
     directory: Option<PathBuf>,
-}
-
-impl Kind for Loop {
-    fn name(&self) -> &'static str {
-        "loop"
-    }
-
-    fn notation(&self) -> &'static str {
-        "loop:8G or loop:8G@/DIR (an image file)"
-    }
-
-    fn request(&self, base: &Base, _: Option<&str>) -> Result<Box<dyn Request>, String> {
-        let Base::Made { size_bytes, directory, .. } = base else {
-            return Err(self.notation().into());
-        };
-        Ok(Box::new(Image { size_bytes: *size_bytes, directory: directory.clone() }))
-    }
-
-    fn ground(
-        &self,
-        prepared: &serde_json::Value,
-        site: &Site<'_>,
-    ) -> Result<Box<dyn Ground>, DeviceError> {
-        super::held::ground(prepared, true, site)
-    }
 }
 
 impl Request for Image {

@@ -6,41 +6,21 @@ use lab::quantity::size_text;
 use rustix::fs::MemfdFlags;
 
 use super::held::{self, Held, RESERVE_BYTES, about, available_memory_bytes};
-use super::{Base, DeviceError, Ground, Kind, Making, Prepared, Request, Site};
+use super::{Base, DeviceError, Kind, Making, Prepared, Request};
 
 /// Memory.
-pub struct Mem;
-
-/// Memory.
-pub static MEM: Mem = Mem;
+pub(super) static MEM: Kind = Kind {
+    name: "mem",
+    notation: "mem:4G (memory)",
+    request: |base, _| match base {
+        Base::Made { size_bytes, directory: None, .. } => Ok(Box::new(Memory(*size_bytes))),
+        _ => Err("memory lies in no directory; leave '@' and what follows it out".into()),
+    },
+    ground: |prepared, site| held::ground(prepared, false, site),
+};
 
 /// So many bytes of it.
 struct Memory(u64);
-
-impl Kind for Mem {
-    fn name(&self) -> &'static str {
-        "mem"
-    }
-
-    fn notation(&self) -> &'static str {
-        "mem:4G (memory)"
-    }
-
-    fn request(&self, base: &Base, _: Option<&str>) -> Result<Box<dyn Request>, String> {
-        match base {
-            Base::Made { size_bytes, directory: None, .. } => Ok(Box::new(Memory(*size_bytes))),
-            _ => Err("memory lies in no directory; leave '@' and what follows it out".into()),
-        }
-    }
-
-    fn ground(
-        &self,
-        prepared: &serde_json::Value,
-        site: &Site<'_>,
-    ) -> Result<Box<dyn Ground>, DeviceError> {
-        held::ground(prepared, false, site)
-    }
-}
 
 impl Request for Memory {
     fn size_bytes(&self) -> Option<u64> {
