@@ -34,10 +34,6 @@ pub struct Fetched {
 
 impl Kernel {
     /// Reads a notation.
-    ///
-    /// # Errors
-    ///
-    /// The notations that there are.
     pub fn parse(text: &str) -> Result<Kernel, Error> {
         let is_version = |version: &str| {
             let mut characters = version.chars();
@@ -152,10 +148,6 @@ impl fmt::Display for Kernel {
 }
 
 /// The kernel packages of the package source.
-///
-/// # Errors
-///
-/// There is no apt.
 pub fn available() -> Result<Vec<String>, Error> {
     let text = program::text(&["apt-cache", "pkgnames", PREFIX])?;
     Ok(text.lines().filter(|name| version_of(name).is_some()).map(str::to_string).collect())

@@ -108,10 +108,6 @@ pub fn emulator_version() -> Option<String> {
 
 impl Image {
     /// Starts a guest that runs kurabe with these words.
-    ///
-    /// # Errors
-    ///
-    /// The emulator is missing or cannot be started.
     pub fn boot(
         &self,
         machine: &Machine,
@@ -140,10 +136,6 @@ impl Image {
     }
 
     /// Runs a shell in a guest, on this terminal.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Image::boot`].
     pub fn shell(&self, machine: &Machine) -> Result<ExitStatus, Error> {
         let words = ["setsid", "-c", "-w", "sh", "-i"];
         let mut command = self.command(machine, None, ON_CONSOLE, &words)?;

@@ -21,10 +21,6 @@ const PACKAGES: [(&str, &str); 9] = [
 ];
 
 /// A command for a program that is installed.
-///
-/// # Errors
-///
-/// The package that has it.
 pub fn command(name: &str) -> Result<Command, Error> {
     let program = find(name).ok_or_else(|| {
         let package = PACKAGES.iter().find(|(program, _)| *program == name);

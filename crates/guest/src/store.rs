@@ -168,10 +168,7 @@ pub struct Store {
 
 impl Store {
     /// The store in kurabe's own directory, made where it is missing.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be made, or a stranger could change it.
+    /// Errors: it cannot be made, or a stranger could change it.
     pub fn open(own: &Directory) -> Result<Store, Error> {
         let directory = own.open_or_make_directory("guests", 0o700)?;
         for name in [KERNELS, IMAGES] {
@@ -187,10 +184,6 @@ impl Store {
     /// The image of a place: the one that is there, when this machine's programs are still those in
     /// it, otherwise a new one with the kernel that is there. Only where there is none, a kernel is
     /// fetched.
-    ///
-    /// # Errors
-    ///
-    /// What is missing, and how to get it.
     pub fn ensure(
         &self,
         kernel: &Kernel,
@@ -211,10 +204,6 @@ impl Store {
     }
 
     /// Builds the image of a place, with the newest kernel that fits, and removes the one that it had.
-    ///
-    /// # Errors
-    ///
-    /// What is missing, and how to get it.
     pub fn build(
         &self,
         kernel: &Kernel,
@@ -246,10 +235,6 @@ impl Store {
     }
 
     /// What the images were made of, in the order of their places.
-    ///
-    /// # Errors
-    ///
-    /// The directory cannot be read.
     pub fn list(&self) -> Result<Vec<Lock>, Error> {
         let images = self.directory.open_directory(IMAGES)?;
         let mut locks = Vec::new();
@@ -275,10 +260,6 @@ impl Store {
     }
 
     /// Removes the image of a place, and a kernel that no other image has.
-    ///
-    /// # Errors
-    ///
-    /// There is none; the places that have one.
     pub fn remove(&self, place: &str) -> Result<Lock, Error> {
         let _lock = self.lock()?;
         let locks = self.list()?;
@@ -295,10 +276,6 @@ impl Store {
     }
 
     /// Removes everything, and says how many images that were.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
     pub fn remove_all(own: &Directory) -> Result<usize, Error> {
         if !own.has("guests") {
             return Ok(0);
@@ -313,10 +290,6 @@ impl Store {
 
     /// What carries out the guests' instructions: KVM when a guest boots under it within 8 s. Found
     /// out once after each boot of this machine.
-    ///
-    /// # Errors
-    ///
-    /// The answer cannot be kept.
     pub fn acceleration(&self, image: &Image) -> Result<Acceleration, Error> {
         #[derive(Serialize, Deserialize)]
         struct Probed {
@@ -337,10 +310,6 @@ impl Store {
     }
 
     /// The hardware of this machine's guests.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Store::acceleration`]; there is too little memory.
     pub fn machine(&self, image: &Image) -> Result<Machine, Error> {
         let machine = Machine::new(self.acceleration(image)?);
         let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -62,10 +62,6 @@ pub struct Guests {
 impl Guests {
     /// Those that the study's contenders name, built where they are not there; none when all
     /// contenders live on this machine.
-    ///
-    /// # Errors
-    ///
-    /// What is missing, and how to get it.
     pub fn of(study: &Study, own: &Directory) -> Result<Option<Guests>, Failure> {
         let mut images: BTreeMap<String, Image> = BTreeMap::new();
         let mut store = None;

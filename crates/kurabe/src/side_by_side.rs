@@ -22,10 +22,6 @@ enum Why {
 }
 
 /// The names of the workloads under which contenders take turns. Their files must have been read.
-///
-/// # Errors
-///
-/// It was asked for where it is not possible.
 pub fn chosen(study: &Study, request: &DeviceRequest) -> Result<BTreeSet<String>, Failure> {
     let mut names = BTreeSet::new();
     for workload in &study.workloads {

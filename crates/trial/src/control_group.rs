@@ -76,10 +76,7 @@ impl ControlGroup {
     }
 
     /// Kills what is in it, removes it, and names what was killed.
-    ///
-    /// # Errors
-    ///
-    /// Something in it does not end; the ledger keeps it.
+    /// Errors: something in it does not end; the ledger keeps it.
     pub fn end(&self) -> io::Result<Vec<String>> {
         let ended = end_group(&self.path)?;
         self.ledger.gave_back(self.ledger_id)?;

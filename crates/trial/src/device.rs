@@ -63,19 +63,12 @@ pub trait Request {
     fn size_bytes(&self) -> Option<u64>;
 
     /// Whether it may be used. Nothing is touched.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError::Refused`] with what is in the way.
     fn examine(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 
     /// Makes or claims it and fills it with random bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError::Refused`] before anything was touched; else nothing is left behind.
+    /// Errors: [`DeviceError::Refused`] before anything was touched; else nothing is left behind.
     fn prepare(&self, making: &mut Making<'_>) -> Result<Box<dyn Prepared>, DeviceError>;
 }
 
@@ -90,10 +83,7 @@ pub trait Prepared {
 
     /// Makes sure, before a trial, that a real device is still the one that was granted, that
     /// nothing uses it, and that nobody made anything on it.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError::Refused`] with what is in the way; nothing was touched.
+    /// Errors: [`DeviceError::Refused`] with what is in the way; nothing was touched.
     fn claim_again(&self) -> Result<(), DeviceError> {
         Ok(())
     }
@@ -103,10 +93,6 @@ pub trait Prepared {
 
     /// What a trial is told that gets one of `of` equal parts, side by side with the others; `index`
     /// is from 0.
-    ///
-    /// # Errors
-    ///
-    /// The device cannot be divided, or its parts are too small.
     fn part(&self, index: u32, of: u32) -> Result<Device, DeviceError> {
         assert!(index < of, "part {index} of {of}");
         let whole_bytes = self.facts().size_bytes;
@@ -223,10 +209,6 @@ pub struct RequestError {
 
 impl DeviceRequest {
     /// Reads a device and the value of `--destroy`. Touches nothing.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with either, and the next step.
     pub fn parse(text: &str, destroy: Option<&str>) -> Result<DeviceRequest, RequestError> {
         let error = |about_destroy: bool, problem: &dyn fmt::Display| RequestError {
             about_destroy,
@@ -259,10 +241,6 @@ impl DeviceRequest {
     }
 
     /// Whether it may be used. Nothing is touched.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError::Refused`] with what is in the way.
     pub fn examine(&self) -> Result<(), DeviceError> {
         self.request.examine()
     }
@@ -270,10 +248,7 @@ impl DeviceRequest {
     /// Makes it, fills it with random bytes and gathers its facts. An image lies in `own`, kurabe's
     /// own directory, unless the request names another. `report` is called from this thread,
     /// several times a second.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError::Refused`] before anything was touched; else nothing is left behind.
+    /// Errors: [`DeviceError::Refused`] before anything was touched; else nothing is left behind.
     pub fn prepare(
         &self,
         own: &Directory,

@@ -68,10 +68,6 @@ impl Enclosure {
     }
 
     /// Starts a command in it. Needs root.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses a part of it, or the command cannot be started.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         // Namespaces and capabilities are a thread's: this one has them, and what it starts.
         let started = std::thread::scope(|scope| {
@@ -87,10 +83,7 @@ impl Enclosure {
     }
 
     /// Puts this process, which has one thread and is not root's, into it.
-    ///
-    /// # Errors
-    ///
-    /// The kernel grants no namespaces to this user, or refuses a part of it.
+    /// Errors: the kernel grants no namespaces to this user, or refuses a part of it.
     pub fn enter(&self) -> io::Result<()> {
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
         let directory = std::env::current_dir()?;

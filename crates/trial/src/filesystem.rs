@@ -300,10 +300,7 @@ pub trait Instance: Send {
     }
 
     /// Checks it without writing to it.
-    ///
-    /// # Errors
-    ///
-    /// It is damaged, or the check itself failed; the text says which.
+    /// Errors: it is damaged, or the check itself failed; the text says which.
     fn check(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
         Ok(())
     }

@@ -38,10 +38,7 @@ pub struct Scratch<'a> {
 
 impl<'a> Scratch<'a> {
     /// Makes one in kurabe's own directory.
-    ///
-    /// # Errors
-    ///
-    /// What the system says; then nothing was made.
+    /// Errors: what the system says; then nothing was made.
     pub fn make(own: &'a Directory, ledger: &'a Ledger) -> io::Result<Scratch<'a>> {
         let name = ledger::random_name();
         let ledger_id = ledger.take(Taken::Scratch { name: name.clone() })?;
@@ -82,11 +79,8 @@ pub struct Occupied {
 
 impl Occupied {
     /// Occupies the scratch directory of the calling process's trial and makes its room.
-    ///
-    /// # Errors
-    ///
-    /// The directory is being cleaned or gone: the runner is dead, and nothing may be taken any
-    /// more. A stranger could change it.
+    /// Errors: the directory is being cleaned or gone: the runner is dead, and nothing may be taken
+    /// any more. A stranger could change it.
     pub fn enter(path: &Path) -> io::Result<Occupied> {
         let scratch = Directory::open(path)?;
         let locked = rustix::fs::flock(scratch.descriptor(), FlockOperation::NonBlockingLockShared);
@@ -112,10 +106,7 @@ impl Occupied {
     }
 
     /// Begins a ledger of the trial's.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be written; then nothing may be taken.
+    /// Errors: it cannot be written; then nothing may be taken.
     pub fn ledger(&self) -> io::Result<Ledger> {
         Ledger::in_scratch(&self.scratch)
     }

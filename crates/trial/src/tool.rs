@@ -178,10 +178,7 @@ impl Toolbox {
     }
 
     /// Runs a tool, logs its command line and returns what it yielded, whatever its exit code.
-    ///
-    /// # Errors
-    ///
-    /// The tool is missing or cannot be started, the time is up, or a stop was asked for.
+    /// Errors: the tool is missing or cannot be started, the time is up, or a stop was asked for.
     pub fn run<W: AsRef<str>>(&mut self, words: &[W]) -> Result<ToolOutput, Failure> {
         self.log_command(words);
         self.run_unlogged(words)

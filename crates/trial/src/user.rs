@@ -29,10 +29,7 @@ const PASSABLE: u32 = 0o711;
 impl User {
     /// The user as whom a load is to run, where it is another than the one of this process: then
     /// nothing changes.
-    ///
-    /// # Errors
-    ///
-    /// There is no user of that name, or this process may not become it.
+    /// Errors: there is no user of that name, or this process may not become it.
     pub fn to_become(name: &str) -> Result<Option<User>, String> {
         let unknown = |why: String| format!("--user {name}: {why}");
         let known = nix::unistd::User::from_name(name)
@@ -89,10 +86,6 @@ impl User {
 
     /// Gives it a fresh directory, in which the load works, and opens the way there through
     /// kurabe's own directory, in which `scratch` lies: to pass, not to look.
-    ///
-    /// # Errors
-    ///
-    /// The directory cannot be given, or the user cannot get there.
     pub(crate) fn receive(&self, directory: &Path, scratch: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| {
             format!("giving {} to user {}: {error}", directory.display(), self.name)

@@ -35,10 +35,6 @@ pub struct Talk {
 
 impl Talk {
     /// Begins one.
-    ///
-    /// # Errors
-    ///
-    /// There is no memory.
     pub fn begin(task: &LoadTask) -> io::Result<Talk> {
         let memory =
             |name| Ok::<_, io::Error>(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?));
@@ -49,19 +45,11 @@ impl Talk {
     }
 
     /// Standard input and output of the load's process.
-    ///
-    /// # Errors
-    ///
-    /// There is no free descriptor.
     pub fn streams(&self) -> io::Result<(Stdio, Stdio)> {
         Ok((self.task.try_clone()?.into(), self.report.try_clone()?.into()))
     }
 
     /// What the load has reported.
-    ///
-    /// # Errors
-    ///
-    /// Nothing that could be understood, or more than a report has.
     pub fn report(mut self) -> Result<LoadReport, String> {
         let text = self
             .report

@@ -41,10 +41,6 @@ const FACTOR_RANGE: std::ops::RangeInclusive<f64> = 1e-6..=1e3;
 
 impl StudyText {
     /// The study under its quick profile, which is taken out of it.
-    ///
-    /// # Errors
-    ///
-    /// There is none.
     pub fn quickened(&self, kinds: Kinds) -> Result<StudyText, StudyError> {
         let mut text = self.clone();
         let Some(quick) = text.quick.take() else {
@@ -80,10 +76,6 @@ impl StudyText {
     }
 
     /// Multiplies the amount of work of every load, as its kind says; commands stay as they are.
-    ///
-    /// # Errors
-    ///
-    /// A factor that is not from a millionth to a thousand; sizes and times that cannot be read.
     pub fn scale_loads(&mut self, kinds: Kinds, factor: f64) -> Result<(), StudyError> {
         if !FACTOR_RANGE.contains(&factor) {
             return Err(error(

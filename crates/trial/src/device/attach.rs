@@ -52,10 +52,7 @@ struct TakenNode {
 /// I/O. Unless `discard`, nothing can make a hole in an image: the loop device takes no discards, and
 /// then writes zeros where it is asked for zeros. Holes that an earlier trial was allowed to make are
 /// filled first.
-///
-/// # Errors
-///
-/// [`DeviceError`]; nothing stays attached.
+/// Errors: [`DeviceError`]; nothing stays attached.
 pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attached, DeviceError> {
     let kind = kind(&device.kind).ok_or_else(|| {
         DeviceError::Refused(format!("this kurabe knows no device of the kind '{}'", device.kind))
@@ -113,10 +110,7 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
 
 /// Attaches a file of `size_bytes` that a process of the trial serves, as it was opened: past the page cache
 /// or through it.
-///
-/// # Errors
-///
-/// [`DeviceError`]; nothing stays attached.
+/// Errors: [`DeviceError`]; nothing stays attached.
 pub fn attach_served(
     file: &File,
     size_bytes: u64,
@@ -175,10 +169,6 @@ impl Attached {
 
     /// Puts other bytes in the place of the device's: waits until nobody uses it, calls `change`, and
     /// drops what the kernel still has of the bytes before.
-    ///
-    /// # Errors
-    ///
-    /// Somebody still uses it.
     pub fn change(&self, change: impl FnOnce() -> io::Result<()>) -> Result<(), DeviceError> {
         let system = |what: &str| DeviceError::system(format!("{what} {}", self.node.display()));
         let until = Instant::now() + RELEASE_WAIT_MAX;
@@ -207,11 +197,8 @@ impl Attached {
 
     /// Gives the device back: detaches the image and removes the loop device, waiting for its
     /// users to go. Says what reached the device below its layers, where it has some.
-    ///
-    /// # Errors
-    ///
-    /// Somebody still uses it; the error says who, when that can be seen. The runner's ledger
-    /// still has it then.
+    /// Errors: somebody still uses it; the error says who, when that can be seen. The runner's
+    /// ledger still has it then.
     pub fn detach(mut self) -> Result<Option<String>, DeviceError> {
         self.release()
     }

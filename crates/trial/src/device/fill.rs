@@ -61,10 +61,7 @@ pub fn random_bytes(seed: u64, offset: u64, buffer: &mut [u8]) {
 
 /// Writes the bytes of `seed` over the first `size_bytes` of `file` and makes them durable.
 /// `size_bytes` is a multiple of the file's block size.
-///
-/// # Errors
-///
-/// Those of the writes, with the offset; `Interrupted` when `stop` was raised.
+/// Errors: those of the writes, with the offset; `Interrupted` when `stop` was raised.
 pub fn fill(
     file: &File,
     size_bytes: u64,

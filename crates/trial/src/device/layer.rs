@@ -44,10 +44,6 @@ static LAYERS: [Layer; 3] = [
 ];
 
 /// Reads a layer.
-///
-/// # Errors
-///
-/// What is wrong with it, and the next step.
 pub fn read(text: &str) -> Result<Put, String> {
     let (name, words) = text.split_once(':').unwrap_or((text, ""));
     match LAYERS.iter().find(|layer| layer.name == name) {

@@ -105,10 +105,7 @@ pub enum Released {
 
 /// Detaches `backing` from loop device `index` and removes the device, waiting for its users to
 /// go. `directory`: as of [`node_path`].
-///
-/// # Errors
-///
-/// `EBUSY` when it is still in use after `wait_max`.
+/// Errors: `EBUSY` when it is still in use after `wait_max`.
 pub fn release(
     index: u32,
     backing: Backing,
@@ -155,10 +152,6 @@ pub fn release(
 
 /// The same for what a dead process had attached: only a file that has no name any more. Nothing
 /// but its number tells such a file from others, and a number is given again.
-///
-/// # Errors
-///
-/// As of [`release`].
 pub fn release_nameless(
     index: u32,
     backing: Backing,

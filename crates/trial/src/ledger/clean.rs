@@ -38,10 +38,6 @@ impl CleanReport {
 
 /// Finds the ledgers in kurabe's own directory whose owner is gone and gives back exactly what they
 /// name. Doing so again does nothing. A ledger is removed once everything in it was given back.
-///
-/// # Errors
-///
-/// The directory of the ledgers is no directory, or not to be trusted.
 pub fn clean(own: &Directory) -> io::Result<CleanReport> {
     let mut report = CleanReport::default();
     let ledgers = match own.open_directory(LEDGERS) {

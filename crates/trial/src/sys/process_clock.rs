@@ -5,10 +5,6 @@ use std::io;
 use rustix::process::Pid;
 
 /// CPU time in ns that the process `pid` and its threads have used, without its children.
-///
-/// # Errors
-///
-/// There is no such process.
 pub fn cpu_time_ns(pid: Pid) -> io::Result<u64> {
     let mut clock: libc::clockid_t = 0;
     // SAFETY: the pointer is to a live, writable clockid_t.
