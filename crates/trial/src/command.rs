@@ -10,8 +10,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lab::record::CommandUsage;
@@ -140,7 +140,11 @@ fn pid_of(child: &Child) -> Pid {
 }
 
 /// Waits for the exit without reaping, so that the accounts can still be read.
-fn wait(child: &Child, deadline: Option<Instant>, stop: &Stop) -> io::Result<(End, Instant)> {
+pub(crate) fn wait(
+    child: &Child,
+    deadline: Option<Instant>,
+    stop: &Stop,
+) -> io::Result<(End, Instant)> {
     let pid = pid_of(child);
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
     loop {
@@ -193,17 +197,45 @@ fn reap(child: Child) -> io::Result<CommandUsage> {
     })
 }
 
-/// The readers of a command's output.
-#[derive(Default)]
-struct Capture {
-    readers: Vec<(JoinHandle<()>, Tail)>,
+/// A stream that is read to its end in a thread of its own, so that nobody who writes to it waits. Its
+/// last bytes are kept.
+pub(crate) struct Reader {
+    kept: Arc<Mutex<Vec<u8>>>,
+    /// Closed when the stream has ended.
+    ended: Receiver<()>,
 }
 
-/// The last bytes of a stream, shared with the thread that reads it.
-type Tail = Arc<Mutex<Vec<u8>>>;
+impl Reader {
+    /// Begins to read; what is shown goes to standard error too.
+    pub(crate) fn begin(
+        stream: impl Read + Send + 'static,
+        kept_bytes_max: usize,
+        is_shown: bool,
+    ) -> Reader {
+        let kept = Arc::<Mutex<Vec<u8>>>::default();
+        let (at_the_end, ended) = channel();
+        let tail = kept.clone();
+        std::thread::spawn(move || {
+            let _at_the_end: Sender<()> = at_the_end;
+            keep_tail(stream, &tail, kept_bytes_max, is_shown);
+        });
+        Reader { kept, ended }
+    }
 
-/// How long the readers may need after the command's end. A process that outlived the command can
-/// hold the pipe open for ever, and is not waited for.
+    /// What was kept, at the stream's end or at `until`: a process that outlived the command can hold
+    /// the other end open for ever.
+    pub(crate) fn text(self, until: Instant) -> String {
+        let _ = self.ended.recv_timeout(until.saturating_duration_since(Instant::now()));
+        let kept = self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        String::from_utf8_lossy(&kept).into_owned()
+    }
+}
+
+/// The readers of a command's output.
+#[derive(Default)]
+struct Capture(Vec<Reader>);
+
+/// How long the readers may need after the command's end.
 const DRAIN_MAX: Duration = Duration::from_millis(200);
 
 impl Capture {
@@ -230,30 +262,20 @@ impl Capture {
 
     fn pipe(&mut self, is_shown: bool) -> io::Result<Stdio> {
         let (reader, writer) = io::pipe()?;
-        let tail = Tail::default();
-        let kept = tail.clone();
-        let keep = move || keep_tail(reader, &kept, is_shown);
-        self.readers.push((std::thread::spawn(keep), tail));
+        self.0.push(Reader::begin(reader, TAIL_BYTES_MAX, is_shown));
         Ok(writer.into())
     }
 
     fn finish(self) -> String {
-        let deadline = Instant::now() + DRAIN_MAX;
-        let mut text = String::new();
+        let until = Instant::now() + DRAIN_MAX;
         // Standard error comes first, since it is the likelier reason.
-        for (reader, tail) in self.readers.into_iter().rev() {
-            while !reader.is_finished() && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            let tail = tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            text.push_str(&String::from_utf8_lossy(&tail));
-        }
-        text.trim().to_string()
+        let texts = self.0.into_iter().rev().map(|reader| reader.text(until));
+        texts.collect::<String>().trim().to_string()
     }
 }
 
 /// Reads a stream to its end, keeps its last bytes, and passes all on where they are shown.
-fn keep_tail(mut stream: impl Read, tail: &Tail, is_shown: bool) {
+fn keep_tail(mut stream: impl Read, tail: &Mutex<Vec<u8>>, kept_bytes_max: usize, is_shown: bool) {
     let mut buffer = [0; 64 << 10];
     loop {
         match stream.read(&mut buffer) {
@@ -265,7 +287,7 @@ fn keep_tail(mut stream: impl Read, tail: &Tail, is_shown: bool) {
                 }
                 let mut tail = tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 tail.extend_from_slice(&buffer[..count]);
-                let excess = tail.len().saturating_sub(TAIL_BYTES_MAX);
+                let excess = tail.len().saturating_sub(kept_bytes_max);
                 tail.drain(..excess);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -5,19 +5,16 @@
 //! the record. What the command of the *user* costs is measured elsewhere; this file knows nothing
 //! of phases.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal};
 use trust::program::is_executable;
 
+use crate::command::{self, End, Reader};
 use crate::host_proc::HostProc;
 use crate::stop::Stop;
 
@@ -50,10 +47,10 @@ impl Failure {
 /// Bytes of each stream that are kept. `dumpe2fs -h` and `zfs get all` need a few thousand.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
-/// How long a stop can go unnoticed. The end of the tool itself is noticed at once.
+/// How long a stop can go unnoticed.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a tool that was killed, or whose children hold its output open, is waited for.
+/// How long a tool's output is waited for that its children hold open.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 
 /// What a tool that ran to its end yielded.
@@ -209,117 +206,28 @@ impl Toolbox {
         }
         let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         let mut command = command_for(&words)?;
-        let child =
+        let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| {
                 Failure::of(format!("'{}' cannot be started: {error}", words[0]))
             })?;
-        self.attend(child, command_text(words.iter().copied()))
-    }
-
-    /// Reads both streams until the tool has ended, the time is up or a stop is asked for.
-    fn attend(&self, mut child: Child, command: String) -> Result<ToolOutput, Failure> {
-        let pid = Pid::from_raw(child.id() as i32).expect("a child's number is positive");
+        let stdout = child.stdout.take().expect("it was piped");
+        let stdout = Reader::begin(stdout, KEPT_BYTES_MAX, false);
+        let stderr = child.stderr.take().expect("it was piped");
+        let stderr = Reader::begin(stderr, KEPT_BYTES_MAX, false);
+        let command = command_text(words.iter().copied());
         let broken = |error: io::Error| Failure::of(format!("waiting for '{command}': {error}"));
-        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())
-            .map_err(|error| broken(error.into()))?;
-        let mut streams = [
-            Stream::new(child.stdout.take().expect("it was piped").into()),
-            Stream::new(child.stderr.take().expect("it was piped").into()),
-        ];
-        let mut interruption = None;
-        // Once the tool has ended or was killed, its streams are read for a moment longer: a
-        // process that it left behind may hold them open for ever.
-        let mut drain_until = None;
-        while drain_until.is_none_or(|until| Instant::now() < until)
-            && (drain_until.is_none() || streams.iter().any(|stream| stream.file.is_some()))
-        {
-            if interruption.is_none()
-                && drain_until.is_none()
-                && let Some(failure) = self.interruption()
-            {
-                let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-                interruption = Some(failure);
-            }
-            let ended =
-                wait_readable(&pidfd, &mut streams, drain_until.is_some()).map_err(broken)?;
-            if ended {
-                drain_until = Some(Instant::now() + DRAIN_MAX);
-            }
-        }
+        let (end, _) = command::wait(&child, self.deadline, &self.stop).map_err(broken)?;
         let status = child.wait().map_err(broken)?;
-        if let Some(failure) = interruption {
-            return Err(failure);
+        match end {
+            End::TimedOut => return Err(Failure::TimedOut),
+            End::Stopped => return Err(Failure::Stopped),
+            End::Exited => {}
         }
-        use std::os::unix::process::ExitStatusExt;
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-        let [stdout, stderr] = streams.map(Stream::into_text);
+        let until = Instant::now() + DRAIN_MAX;
+        let (stdout, stderr) = (stdout.text(until), stderr.text(until));
         Ok(ToolOutput { command, code, stdout, stderr })
     }
-}
-
-/// One output of a tool; `file` is gone once its end was read.
-struct Stream {
-    file: Option<File>,
-    kept: Vec<u8>,
-}
-
-impl Stream {
-    fn new(descriptor: OwnedFd) -> Stream {
-        Stream { file: Some(descriptor.into()), kept: Vec::new() }
-    }
-
-    fn read_some(&mut self) -> io::Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        let mut buffer = [0; 16 << 10];
-        match file.read(&mut buffer) {
-            Ok(0) => self.file = None,
-            Ok(count) => {
-                self.kept.extend_from_slice(&buffer[..count]);
-                let excess = self.kept.len().saturating_sub(KEPT_BYTES_MAX);
-                self.kept.drain(..excess);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn into_text(self) -> String {
-        String::from_utf8_lossy(&self.kept).into_owned()
-    }
-}
-
-/// Waits for output or the tool's end, reads what there is, and says whether the tool has ended.
-fn wait_readable(pidfd: &OwnedFd, streams: &mut [Stream; 2], ended: bool) -> io::Result<bool> {
-    let timeout = Timespec { tv_sec: 0, tv_nsec: STOP_INTERVAL.as_nanos() as i64 };
-    let readable: Vec<bool>;
-    let process_ended;
-    {
-        let mut fds = Vec::with_capacity(3);
-        if !ended {
-            fds.push(PollFd::new(pidfd, PollFlags::IN));
-        }
-        for stream in streams.iter() {
-            if let Some(file) = &stream.file {
-                fds.push(PollFd::from_borrowed_fd(file.as_fd(), PollFlags::IN));
-            }
-        }
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-        let mut results = fds.iter().map(|fd| !fd.revents().is_empty());
-        process_ended = !ended && results.next().unwrap_or(false);
-        readable = results.collect();
-    }
-    let open = streams.iter_mut().filter(|stream| stream.file.is_some());
-    for (stream, readable) in open.zip(readable) {
-        if readable {
-            stream.read_some()?;
-        }
-    }
-    Ok(process_ended)
 }
 
 /// A command for `words`, found as root's shell would find it, in the C locale.
