@@ -20,7 +20,7 @@ use loads::KINDS;
 
 mod schedule;
 
-pub use schedule::{Length, Schedule};
+pub use schedule::{Length, Schedule, Share};
 
 /// Carries trials out, somewhere.
 pub trait Executor {
@@ -285,7 +285,7 @@ fn is_done(records: &[Record], trial: &PlannedTrial, session: u32) -> bool {
 }
 
 /// How long a block of trials that take turns goes on. What the budget leaves is shared by the
-/// blocks until the least number of them, this one included.
+/// blocks until the least number of them and until twice that, this one included.
 fn length(
     plan: &Plan,
     records: &[Record],
@@ -297,13 +297,18 @@ fn length(
         let units = block.trials.chunk_by(|one, other| one.workload == other.workload);
         units.filter(|unit| !is_done(records, &unit[0], 0)).count() as u32
     };
-    let is_due = |other: &&PlannedBlock| other.warmup || other.block < study.blocks_min;
-    let due: u32 = plan.blocks.iter().filter(is_due).map(units).sum();
-    let due =
-        due.max(if block.warmup || block.block < study.blocks_min { 1 } else { units(block) });
+    let due = |blocks: u32| -> u32 {
+        let is_due = |other: &&PlannedBlock| other.warmup || other.block < blocks;
+        let due = plan.blocks.iter().filter(is_due).map(units).sum();
+        let own = if block.warmup || block.block < blocks { 1 } else { units(block) };
+        u32::max(due, own).max(1)
+    };
     Length {
         rounds: study.block_time_ns.map(Duration::from_nanos),
-        fair_share: budget_left.map(|left| left / due.max(1)),
+        share: budget_left.map(|left| Share {
+            least: left / due(study.blocks_min),
+            twice: left / due(2 * study.blocks_min),
+        }),
         limit: budget_left,
     }
 }

@@ -119,5 +119,6 @@ fn every_number_of_a_study_gets_its_counterpart() {
     for text in [&ran.stdout, &again] {
         assert!(text.contains("9 published tables beside what was measured"), "{text}");
         assert!(text.contains("Conclusions: "), "{text}");
+        assert!(text.lines().count() <= 60, "longer than a terminal's page or two:\n{text}");
     }
 }

@@ -4,7 +4,7 @@
 //! In each round every contender that is still there has one turn, in an order drawn from the
 //! study's seed. The block is the replicate of the statistics and its set-up is time in which
 //! nothing is measured, so by default rounds go on until [`MEASURED_SHARE`] of the block's time was
-//! measured; not longer than the budget leaves for each of the blocks that are still needed. Where a
+//! measured; not longer than the budget leaves for each of the blocks that are wanted. Where a
 //! run of the load is carried out in parts, a round is a part, and the block ends with a whole run.
 
 use std::time::Duration;
@@ -30,11 +30,26 @@ const TEARDOWN_TO_SETUP: f64 = 0.5;
 pub struct Length {
     /// Time of its rounds, when the study names one.
     pub rounds: Option<Duration>,
-    /// Bound on the whole block, which the rounds keep to if they can.
-    pub fair_share: Option<Duration>,
+    /// Bounds on the whole block, which the rounds keep to if they can.
+    pub share: Option<Share>,
     /// Bound on the whole block, at which it is broken off.
     pub limit: Option<Duration>,
 }
+
+/// What the budget leaves for a block.
+///
+/// Under the stop rule the interval of five blocks is one and a half times as wide as that of ten with
+/// the same rounds in all. So there are more blocks, until their set-up takes the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// With the least number of blocks.
+    pub least: Duration,
+    /// With twice as many.
+    pub twice: Duration,
+}
+
+/// A block that lasts so many times as long as its set-up and its end is long enough.
+const SETUPS_PER_BLOCK: f64 = 3.0;
 
 /// The course of one block.
 pub struct Schedule<'a> {
@@ -147,8 +162,10 @@ impl<'a> Schedule<'a> {
                 if share > MEASURED_SHARE { needed.min(most) } else { most }
             }
         };
-        let allowed =
-            self.length.fair_share.map_or(f64::INFINITY, |bound| bound.as_secs_f64() - around);
+        let allowed = self.length.share.map_or(f64::INFINITY, |share| {
+            let enough = share.twice.as_secs_f64().max(SETUPS_PER_BLOCK * around);
+            enough.min(share.least.as_secs_f64()) - around
+        });
         // With this round and the half of another run, on average as often above as below.
         spent + round * (1.0 + 0.5 * self.parts.len() as f64) >= wanted.min(allowed)
     }
@@ -239,14 +256,26 @@ mod tests {
 
     #[test]
     fn the_budget_leaves_time_for_other_blocks() {
-        let length = Length { fair_share: Some(5000 * MILLISECOND), ..Length::default() };
-        let (order, _) = block(length, 1000 * MILLISECOND, &[15 * MILLISECOND; 3], MILLISECOND);
-        let rounds = 16 * MILLISECOND * order.len() as u32;
-        assert!(rounds.abs_diff(3500 * MILLISECOND) <= 48 * MILLISECOND, "{rounds:?}");
+        let rounds = |least_ms: u32, twice_ms: u32| {
+            let share = Share { least: least_ms * MILLISECOND, twice: twice_ms * MILLISECOND };
+            let length = Length { share: Some(share), ..Length::default() };
+            let setup = 1000 * MILLISECOND;
+            let (order, _) = block(length, setup, &[15 * MILLISECOND; 3], MILLISECOND);
+            16 * MILLISECOND * order.len() as u32
+        };
+        for (least_ms, twice_ms, expected_ms) in [
+            // The set-up and the end of a block take 1.5 s.
+            (10_000, 5000, 3500),
+            // More blocks would do little but set up.
+            (8000, 4000, 3000),
+            // There have to be so many.
+            (4000, 2000, 2500),
+        ] {
+            let rounds = rounds(least_ms, twice_ms);
+            assert!(rounds.abs_diff(expected_ms * MILLISECOND) <= 48 * MILLISECOND, "{rounds:?}");
+        }
         // One round there is in any case.
-        let length = Length { fair_share: Some(MILLISECOND), ..Length::default() };
-        let (order, _) = block(length, 1000 * MILLISECOND, &[15 * MILLISECOND; 3], MILLISECOND);
-        assert_eq!(order.len(), 3);
+        assert_eq!(rounds(1, 1), 48 * MILLISECOND);
     }
 
     #[test]

@@ -167,8 +167,7 @@ impl Generator for FioLoad {
         if !synced.is_empty() {
             let words =
                 "they write through the page cache; their figures include an fsync at their end";
-            entries
-                .push(("jobs with end_fsync=1 added", format!("{}: {words}", synced.join(", "))));
+            entries.push(("end_fsync=1 added", format!("{}: {words}", synced.join(", "))));
         }
         entries.extend(note(&job).map(|words| ("caution", words)));
         Ok(capacity::lines(&entries) + &capacity::verdict(need.bytes, capacity))
