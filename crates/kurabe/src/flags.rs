@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::study::{CommandText, StudyText, WorkloadText};
+use serde::Serialize;
 
 use crate::load_flags::{LoadKeys, decimal, whole};
 
@@ -316,9 +317,10 @@ pub struct LoadArgs {
     pub parameter_list: Vec<String>,
 }
 
-/// Options of the study.
-#[derive(Debug, Args, Default)]
+/// Options of the study: keys of a study file, but for those that are said on the command line alone.
+#[derive(Debug, Args, Default, Serialize)]
 #[command(next_help_heading = "The study")]
+#[serde(rename_all = "kebab-case")]
 pub struct StudyArgs {
     /// Device under the file systems: loop:SIZE[@DIR] (an image file), mem:SIZE (memory) or
     /// /dev/NAME (a real one; needs --destroy). [default: loop:8G]
@@ -326,6 +328,7 @@ pub struct StudyArgs {
     pub device: Option<String>,
     /// Name or serial number of the real device whose contents may be destroyed.
     #[arg(long, value_name = "NAME_OR_SERIAL")]
+    #[serde(skip)]
     pub destroy: Option<String>,
     /// Guest of the contenders that name none, booted afresh for each trial: debian, linux-VERSION,
     /// or the path of a kernel (docs/places.md). [default: this machine]
@@ -379,9 +382,11 @@ pub struct StudyArgs {
     /// Let the contenders of a block stand side by side, each on an equal part of the device, and
     /// take turns. [default: where that is possible and fair]
     #[arg(long, conflicts_with = "one_at_a_time")]
+    #[serde(skip)]
     pub side_by_side: bool,
     /// Let the contenders of a block come one at a time, each on the whole device.
     #[arg(long)]
+    #[serde(skip)]
     pub one_at_a_time: bool,
     /// Time for the turns of a block of contenders side by side. [default: until 70 % of the block's
     /// time was measured]
@@ -406,6 +411,7 @@ pub struct StudyArgs {
     pub name: Option<String>,
     /// Where the output of commands goes: null, pipe, inherit or a file. [default: null]
     #[arg(long, value_name = "WHERE")]
+    #[serde(skip)]
     pub output: Option<String>,
 }
 
@@ -572,48 +578,15 @@ impl CompareArgs {
     }
 }
 
-/// Overwrites `target` where a flag was given.
-fn set<T: Clone>(target: &mut Option<T>, flag: &Option<T>) {
-    if flag.is_some() {
-        target.clone_from(flag);
-    }
-}
-
 impl StudyArgs {
     /// Puts what was given on the command line over what the study says.
     pub fn apply(&self, text: &mut StudyText) {
-        set(&mut text.device, &self.device);
-        set(&mut text.on, &self.on);
-        set(&mut text.user, &self.user);
-        set(&mut text.durability, &self.durability);
-        set(&mut text.baseline, &self.baseline);
-        set(&mut text.warmup, &self.warmup);
-        set(&mut text.budget, &self.budget);
-        set(&mut text.timeout, &self.timeout);
-        set(&mut text.idle_wait, &self.idle_wait);
-        set(&mut text.cache, &self.cache);
-        set(&mut text.block_time, &self.block_time);
+        *text = text.with(self);
         if self.side_by_side || self.one_at_a_time {
             text.side_by_side = Some(self.side_by_side);
         }
-        set(&mut text.seed, &self.seed);
-        set(&mut text.same_within, &self.same_within);
-        set(&mut text.name, &self.name);
-        if self.output_file().is_none() {
-            set(&mut text.output, &self.output);
-        }
-        text.discard |= self.discard;
-        text.control |= self.control;
-        if self.runs.is_some() || self.min_runs.is_some() || self.max_runs.is_some() {
-            text.runs = self.runs;
-            text.min_runs = self.min_runs;
-            text.max_runs = self.max_runs;
-        }
-        if !self.layers.is_empty() {
-            text.layers.clone_from(&self.layers);
-        }
-        if !self.gate.is_empty() {
-            text.gate.clone_from(&self.gate);
+        if self.output.is_some() && self.output_file().is_none() {
+            text.output.clone_from(&self.output);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, Error, FromArgMatches};
+use lab::words::grouped;
 use loads::KINDS;
 use serde_json::Value;
 use vocabulary::kind::{Form, Key, Keys, Kind, Kinds, Role};
@@ -24,7 +25,8 @@ pub fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
 
 /// A number with or without a fraction, for clap.
 pub fn decimal(text: &str) -> Result<f64, String> {
-    text.parse().map_err(|_| "expected a number such as 5 or 0.5".into())
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| "expected a number such as 5 or 0.5".into())
 }
 
 /// The flags of these kinds, added to a command.
@@ -64,15 +66,10 @@ fn help(key: &Key, takers: &[&'static Kind]) -> String {
     if key.names_load() {
         return key.help.into();
     }
-    let mut alike: Vec<(&str, Vec<String>)> = Vec::new();
-    for kind in takers {
+    let alike = grouped(takers.iter().map(|kind| {
         let help = kind.key(key.name).expect("it takes the key").help;
-        let flag = format!("--{}", kind.name);
-        match alike.iter_mut().find(|(known, _)| *known == help) {
-            Some((_, flags)) => flags.push(flag),
-            None => alike.push((help, vec![flag])),
-        }
-    }
+        (help, format!("--{}", kind.name))
+    }));
     let each = alike.iter().map(|(help, flags)| format!("Of {}: {help}", flags.join(" and ")));
     each.collect::<Vec<_>>().join(" ")
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use lab::quantity::size_text;
 use lab::spec::Workload;
 use lab::study::Study;
+use lab::words::grouped;
 use loads::KINDS;
 use trial::device::{DeviceRequest, part_bytes};
 use trial::filesystem;
@@ -91,17 +92,10 @@ pub fn notes(study: &Study, request: &DeviceRequest) -> Vec<String> {
     if study.side_by_side.is_some() || study.contenders.len() < 2 {
         return Vec::new();
     }
-    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
-    for workload in &study.workloads {
-        let Some(Why::Impossible(why) | Why::Unwanted(why)) = why_not(study, workload, request)
-        else {
-            continue;
-        };
-        match reasons.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, names)) => names.push(&workload.name),
-            None => reasons.push((why, vec![&workload.name])),
-        }
-    }
+    let reasons = grouped(study.workloads.iter().filter_map(|workload| {
+        let (Why::Impossible(why) | Why::Unwanted(why)) = why_not(study, workload, request)?;
+        Some((why, workload.name.as_str()))
+    }));
     let all = study.workloads.len();
     let line = |(why, names): &(String, Vec<&str>)| match names.len() == all {
         true => format!("contenders come one at a time: {why}"),

@@ -204,7 +204,7 @@ fn study_files_point_at_the_line() {
         ("contenders = ['ext4'\n[[workload]]\n", &["study.toml:"]),
         (
             "contenders = ['ext4']\n[[workload]]\ncomand = 'true'\n",
-            &["study.toml:3:1", "'workload.comand'", "did you mean 'command'"],
+            &["study.toml:3:1", "'comand'", "did you mean 'command'"],
         ),
         ("contenders = ['ext4']\n\n[[workload]]\nname = 'x'\n", &["study.toml:3:", "command"]),
         ("", &["study.toml", "contenders"]),

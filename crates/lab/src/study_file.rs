@@ -7,12 +7,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde::de::Visitor;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use crate::contender::nearest;
-use crate::study::{Catalogue, QuickText, Study, StudyError, StudyText};
+use crate::study::{Catalogue, Study, StudyError, StudyText};
 
 /// What is wrong with a study file, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +48,8 @@ impl std::error::Error for StudyFileError {}
 /// Reads the text of a study file. `path` is only named in errors.
 pub fn parse(path: &Path, text: &str) -> Result<StudyText, StudyFileError> {
     let at = |offset: Option<usize>, problem: String| place(path, text, offset, problem);
-    let refused = |error: toml::de::Error| {
-        at(error.span().map(|span| span.start), error.message().to_string())
-    };
+    let refused =
+        |error: toml::de::Error| at(error.span().map(|span| span.start), in_words(error.message()));
     let mut table = DeTable::parse(text).map_err(refused)?;
     check_study(table.get_ref()).map_err(|(offset, problem)| at(Some(offset), problem))?;
     keep_digits(table.get_mut());
@@ -143,78 +141,54 @@ const FLAGS: [(&str, &str); 5] = [
     ("export-markdown", "--export-markdown FILE"),
 ];
 
-/// The keys of a table that is read into `T`, which are the fields of that type.
-fn keys_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
-    struct Fields(&'static [&'static str]);
-    impl<'de> serde::Deserializer<'de> for &mut Fields {
-        type Error = serde::de::value::Error;
-
-        fn deserialize_struct<V: Visitor<'de>>(
-            self,
-            _: &'static str,
-            fields: &'static [&'static str],
-            visitor: V,
-        ) -> Result<V::Value, Self::Error> {
-            self.0 = fields;
-            self.deserialize_any(visitor)
-        }
-
-        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
-            Err(serde::de::Error::custom("only the fields are asked for"))
-        }
-
-        serde::forward_to_deserialize_any! {
-            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
-            unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
-        }
-    }
-    let mut fields = Fields(&[]);
-    let _ = T::deserialize(&mut fields);
-    fields.0
-}
-
-/// Refuses unknown keys, with the nearest one. A workload's keys are its load's too, and looked at
-/// with it.
+/// Refuses what a file may not say, in any of its tables.
 fn check_study(study: &DeTable<'_>) -> Result<(), (usize, String)> {
-    check_keys(study, "", keys_of::<StudyText>())?;
+    check_keys(study)?;
     match study.get("quick").map(|quick| (quick.span().start, quick.get_ref())) {
-        Some((_, DeValue::Table(quick))) => check_keys(quick, "quick.", keys_of::<QuickText>())?,
+        Some((_, DeValue::Table(quick))) => check_keys(quick)?,
         Some((at, _)) => return Err((at, "quick is a table".into())),
         None => {}
     }
     match study.get("workload").map(|list| (list.span().start, list.get_ref())) {
         Some((_, DeValue::Array(workloads))) => {
-            for workload in workloads.iter() {
-                let DeValue::Table(workload) = workload.get_ref() else {
-                    return Err((workload.span().start, "each of workload is a table".into()));
-                };
-                check_keys(workload, "workload.", &[])?;
-            }
-            Ok(())
+            workloads.iter().try_for_each(|workload| match workload.get_ref() {
+                DeValue::Table(table) => check_keys(table),
+                _ => Err((workload.span().start, "each of workload is a table".into())),
+            })
         }
         Some((at, _)) => Err((at, "workload is a list of tables; write [[workload]]".into())),
         None => Ok(()),
     }
 }
 
-/// `known`: the keys that there can be; none where others look at them.
-fn check_keys(table: &DeTable<'_>, prefix: &str, known: &[&str]) -> Result<(), (usize, String)> {
-    for key in table.keys() {
-        let name = key.get_ref().as_ref();
-        let problem = if let Some((_, flag)) = FLAGS.iter().find(|(key, _)| *key == name) {
+fn check_keys(table: &DeTable<'_>) -> Result<(), (usize, String)> {
+    let flag_of = |name: &str| FLAGS.iter().find(|(key, _)| *key == name);
+    match table.keys().find_map(|key| Some((key, flag_of(key.get_ref())?))) {
+        None => Ok(()),
+        Some((key, (name, flag))) => Err((
+            key.span().start,
             format!(
                 "'{name}' is said by whoever starts the study and not by its file; type {flag} on the command line"
-            )
-        } else if known.is_empty() || known.contains(&name) {
-            continue;
-        } else if let Some(near) = nearest(name, known) {
-            format!("no key is called '{prefix}{name}'; did you mean '{near}'?")
-        } else {
-            format!("no key is called '{prefix}{name}'; known are {}", known.join(", "))
-        };
-        return Err((key.span().start, problem));
+            ),
+        )),
     }
-    Ok(())
+}
+
+/// An error of the reader in our words: of an unknown key it says which there are, each in backquotes.
+fn in_words(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    match names.next().filter(|_| message.starts_with("unknown field")) {
+        Some(name) => unknown_key(name, &names.collect::<Vec<_>>()),
+        None => message.to_string(),
+    }
+}
+
+/// The message for a key that is none of those there are.
+pub(crate) fn unknown_key(name: &str, known: &[&str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!("no key is called '{name}'; did you mean '{near}'?"),
+        None => format!("no key is called '{name}'; known are {}", known.join(", ")),
+    }
 }
 
 /// Offset of the value at a path such as `workload[0].command`; of its nearest parent when the

@@ -97,7 +97,7 @@ fn beside(result: Measurements<'_>, published: &Published) -> Table {
     let others = if along == Along::Neither { Vec::new() } else { unnamed(published, result.plan) };
     let in_columns = if along == Along::Columns { others.as_slice() } else { &[] };
     let shared = common_unit(published.rows.iter().flat_map(|row| &row.cells));
-    let mut heads = vec![shared.map_or(String::new(), |unit| format!("in {}", unit.name()))];
+    let mut heads = vec![shared.map_or(String::new(), |unit| format!("in {}", unit.name))];
     heads.extend(published.columns.iter().cloned());
     heads.extend(in_columns.iter().map(|label| label.to_string()));
     let width = heads.len();
@@ -146,7 +146,7 @@ fn layer_name(row: &Row, layer: usize) -> String {
 fn published_row(row: &Row, with_unit: bool, has_counterparts: bool, width: usize) -> Vec<Cell> {
     let mut head = row.head.clone();
     if let (true, Some(unit)) = (with_unit, common_unit(row.cells.iter())) {
-        head.push_str(&format!(", {}", unit.name()));
+        head.push_str(&format!(", {}", unit.name));
     }
     if has_counterparts && row.cells.iter().all(|cell| cell.here.is_empty()) {
         head.push_str(" (published only)");

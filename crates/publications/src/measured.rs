@@ -45,19 +45,10 @@ impl Measured {
 
     /// The figure in the unit of the published one; as it is where the two do not go together.
     pub fn in_unit(self, unit: Option<Unit>) -> Option<Measured> {
-        let divisor = match (self.quantity, unit?) {
-            (TIME, Unit::Seconds) => 1e9,
-            (TIME, Unit::Milliseconds) => 1e6,
-            (TIME, Unit::Microseconds) => 1e3,
-            (Quantity::Of(LoadUnit::BytesPerSecond), Unit::MegabytesPerSecond) => 1e6,
-            (Quantity::Of(LoadUnit::BytesPerSecond), Unit::MebibytesPerSecond) => 1_048_576.0,
-            (Quantity::Of(LoadUnit::OperationsPerSecond), Unit::PerSecond) => 1.0,
-            (Quantity::Percent, Unit::Percent) => 1.0,
-            _ => return None,
-        };
+        let unit = unit.filter(|unit| unit.of == self.quantity)?;
         Some(Measured {
-            value: self.value / divisor,
-            ends: self.ends.map(|(low, high)| (low / divisor, high / divisor)),
+            value: self.value / unit.size,
+            ends: self.ends.map(|(low, high)| (low / unit.size, high / unit.size)),
             quantity: self.quantity,
         })
     }

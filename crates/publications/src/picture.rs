@@ -79,7 +79,7 @@ fn chart(
     let reference = cells.iter().find(|(head, _)| Some(*head) == named).map(|(_, cell)| *cell);
     let line = Line { cells, reference };
     let bars = line.bars(result, &others);
-    let unit = line.cells.iter().find_map(|(_, cell)| cell.unit).map(|unit| unit.name());
+    let unit = line.cells.iter().find_map(|(_, cell)| cell.unit).map(|unit| unit.name);
     let is_ratio = line
         .cells
         .iter()
@@ -129,7 +129,7 @@ impl Line<'_> {
 
     fn published(&self, head: &str, cell: &table::Cell) -> Option<Bar> {
         let (value, ends) = cell.number()?;
-        let unit = cell.unit.map(|unit| format!(" {}", unit.name())).unwrap_or_default();
+        let unit = cell.unit.map(|unit| format!(" {}", unit.name)).unwrap_or_default();
         let (divisor, words) = match self.reference {
             None => (1.0, format!("{}{unit}", cell.text)),
             Some(reference) => {
@@ -159,7 +159,7 @@ impl Line<'_> {
             Quantity::Of(_) | Quantity::Percent => measured.in_unit(cell.unit)?,
             _ => measured,
         };
-        let unit = cell.unit.map(|unit| format!(" {}", unit.name())).unwrap_or_default();
+        let unit = cell.unit.map(|unit| format!(" {}", unit.name)).unwrap_or_default();
         let (shown, words) = match self.reference {
             None => (absolute, measured.words(cell.unit)),
             Some(reference) => {
@@ -186,7 +186,6 @@ impl Line<'_> {
 }
 
 fn draw(id: String, title: String, axis: String, bars: &[Bar], workloads: &[String]) -> Chart {
-    let labels: Vec<&str> = bars.iter().map(|bar| bar.label.as_str()).collect();
     let values = || bars.iter().map(|bar| bar.value);
     let (least, most) = extremes(values()).unwrap_or((0.0, 1.0));
     let is_wide = least > 0.0 && most > least * LINEAR_SPREAD_MAX;
@@ -237,6 +236,6 @@ fn draw(id: String, title: String, axis: String, bars: &[Bar], workloads: &[Stri
         keys,
         series,
         numbers: numbers.without_empty_columns(),
-        ..Chart::new(id, title, x, Axis::rows(&labels))
+        ..Chart::new(id, title, x, Axis::rows(bars.iter().map(|bar| &*bar.label)))
     }
 }

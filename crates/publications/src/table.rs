@@ -4,12 +4,14 @@
 //! statistic of that. It is put together from what the table, the row and the column say, the inner
 //! one first. A cell without one stands alone: it was measured by the publication only.
 
+use lab::load::Unit as LoadUnit;
 use lab::quantity::parse_duration;
 use lab::record::Phase;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::measured::Quantity;
 use crate::{Error, Known, Names, error};
 
 /// A published table.
@@ -88,44 +90,33 @@ pub enum Each {
     Column,
 }
 
-/// Units of published numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum Unit {
-    /// Seconds.
-    #[serde(rename = "s")]
-    Seconds,
-    /// Milliseconds.
-    #[serde(rename = "ms")]
-    Milliseconds,
-    /// Microseconds.
-    #[serde(rename = "us")]
-    Microseconds,
-    /// 10^6 bytes a second.
-    #[serde(rename = "MB/s")]
-    MegabytesPerSecond,
-    /// 2^20 bytes a second.
-    #[serde(rename = "MiB/s")]
-    MebibytesPerSecond,
-    /// Operations a second.
-    #[serde(rename = "/s")]
-    PerSecond,
-    /// Percent.
-    #[serde(rename = "%")]
-    Percent,
+/// A unit of published numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Unit {
+    /// Its name in a study file.
+    pub name: &'static str,
+    /// What is measured in it.
+    pub of: Quantity,
+    /// How much of the unit that measured figures have, it is.
+    pub size: f64,
 }
 
-impl Unit {
-    /// Its name in a study file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Seconds => "s",
-            Unit::Milliseconds => "ms",
-            Unit::Microseconds => "us",
-            Unit::MegabytesPerSecond => "MB/s",
-            Unit::MebibytesPerSecond => "MiB/s",
-            Unit::PerSecond => "/s",
-            Unit::Percent => "%",
-        }
+const UNITS: [Unit; 7] = [
+    Unit { name: "s", of: Quantity::Of(LoadUnit::Nanoseconds), size: 1e9 },
+    Unit { name: "ms", of: Quantity::Of(LoadUnit::Nanoseconds), size: 1e6 },
+    Unit { name: "us", of: Quantity::Of(LoadUnit::Nanoseconds), size: 1e3 },
+    Unit { name: "MB/s", of: Quantity::Of(LoadUnit::BytesPerSecond), size: 1e6 },
+    Unit { name: "MiB/s", of: Quantity::Of(LoadUnit::BytesPerSecond), size: 1_048_576.0 },
+    Unit { name: "/s", of: Quantity::Of(LoadUnit::OperationsPerSecond), size: 1.0 },
+    Unit { name: "%", of: Quantity::Percent, size: 1.0 },
+];
+
+impl<'de> Deserialize<'de> for Unit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Unit, D::Error> {
+        let name = String::deserialize(from)?;
+        let names = UNITS.map(|unit| unit.name).join(", ");
+        let unknown = || D::Error::custom(format!("no unit is called '{name}'; there are {names}"));
+        UNITS.into_iter().find(|unit| unit.name == name).ok_or_else(unknown)
     }
 }
 

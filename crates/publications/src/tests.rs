@@ -260,7 +260,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
         ("title = \"Times: of one run\"", "title = ' '", "published[0].title", "is missing"),
         ("note = \"of", "nite = \"of", "published[0]", "unknown field `nite`"),
         ("[1, 1.65]", "[1, 2, 3]", "published[0].rows[1].cells", "3 cells"),
-        ("unit = \"s\"", "unit = \"h\"", "published[0].rows[0]", "unknown variant `h`"),
+        ("unit = \"s\"", "unit = \"h\"", "published[0].rows[0]", "no unit is called 'h'"),
         ("\"xfs\" } }", "\"xsf\" } }", "published[0].columns[1].here.contender", "'xfs'"),
         ("metric = \"time\"", "metric = \"tine\"", "published[0].rows[0].cells[0]", "'time'"),
         ("workload = \"load\"", "workload = \"laod\"", "published[0].here.workload", "'load'"),

@@ -139,9 +139,6 @@
     for (const guide of chart.guides) {
       if (guide.kind === "band") {
         shapes.push({ type: "rect", layer: "below", xref: "x", yref: "paper", x0: guide.from, x1: guide.to, y0: 0, y1: 1, fillcolor: colour("--rule"), opacity: 0.55, line: { width: 0 } });
-      } else if (guide.kind === "named-level") {
-        shapes.push({ type: "line", layer: "below", xref: "paper", yref: "y", x0: 0, x1: 1, y0: guide.y, y1: guide.y, line: { color: colour("--ink"), width: 1, dash: "6px,4px" } });
-        annotations.push({ text: plain(guide.text), xref: "paper", yref: "y", x: 1, y: guide.y, yanchor: "bottom", xanchor: "right", showarrow: false, font: { size: 11, color: colour("--faint") } });
       } else if (guide.kind === "level") {
         shapes.push({ type: "line", layer, xref: "paper", yref: "y", x0: 0, x1: 1, y0: guide.y, y1: guide.y, line: { color: colour("--ink"), width: 1 } });
       } else {

@@ -245,13 +245,6 @@ pub enum Guide {
         /// Where.
         y: f64,
     },
-    /// A horizontal dashed line with a label.
-    NamedLevel {
-        /// Where.
-        y: f64,
-        /// Its label.
-        text: String,
-    },
     /// A vertical band.
     Band {
         /// Left end.
@@ -261,18 +254,35 @@ pub enum Guide {
     },
 }
 
+impl Guide {
+    /// What ratios are read against: the one that counts as 1, and the margin within which two count
+    /// as the same.
+    pub fn of_ratios(baseline: &str, same_within: f64) -> Vec<Guide> {
+        let margin = 1.0 + same_within;
+        vec![
+            Guide::Band { from: margin.recip(), to: margin },
+            Guide::Line { x: 1.0, text: format!("{baseline} = 1") },
+        ]
+    }
+}
+
 impl Axis {
     /// An axis of rows, the first on top, at the places 0, 1, 2 and so on.
-    pub fn rows(labels: &[&str]) -> Axis {
-        let ticks = labels.iter().enumerate();
-        Axis {
-            title: String::new(),
-            logarithmic: false,
-            // The first row on top: the axis runs downwards.
-            range: (labels.len() as f64 - 0.5, -0.5),
-            ticks: ticks.map(|(row, label)| Tick { at: row as f64, text: short(label) }).collect(),
-            fixed: true,
-        }
+    pub fn rows<'a>(labels: impl IntoIterator<Item = &'a str>) -> Axis {
+        let tick = |(row, label)| Tick { at: row as f64, text: short(label) };
+        let ticks: Vec<Tick> = labels.into_iter().enumerate().map(tick).collect();
+        // The first row on top: the axis runs downwards.
+        let range = (ticks.len() as f64 - 0.5, -0.5);
+        Axis { title: String::new(), logarithmic: false, range, ticks, fixed: true }
+    }
+
+    /// A logarithmic axis around 1 and the places and intervals of all points. None without any.
+    pub fn of_ratios(title: impl Into<String>, series: &[Series]) -> Option<Axis> {
+        let points = series.iter().flat_map(|series| &series.points);
+        let values = points.flat_map(|point| [Some(point.x), point.low, point.high]).flatten();
+        let mut values = values.peekable();
+        values.peek()?;
+        Axis::logarithmic(title, values.chain([1.0]), crate::text::plain)
     }
 
     /// A linear axis from 0 (or below) to the largest value.
@@ -402,7 +412,7 @@ mod tests {
 
     #[test]
     fn places_run_from_end_to_end() {
-        let rows = Axis::rows(&["a", "b"]);
+        let rows = Axis::rows(["a", "b"]);
         assert_eq!((rows.place(0.0), rows.place(1.0)), (0.75, 0.25));
         let axis = Axis { logarithmic: true, range: (1.0, 100.0), ..rows };
         assert!((axis.place(10.0) - 0.5).abs() < 1e-12);

@@ -1,7 +1,7 @@
 //! A result for other programs and for other people: CSV with one line a trial, JSON with every
 //! sample, Markdown with the tables.
 
-use lab::analysis::Analysis;
+use lab::analysis::{Analysis, CellOverhead};
 use lab::load::{QUANTILES, Unit};
 use lab::plan::Plan;
 use lab::record::{Outcome, Phase, Record, unfinished_block};
@@ -108,32 +108,13 @@ fn unit_suffix(unit: Unit) -> &'static str {
 /// One line for each workload, contender and operation: the latencies of all trials together, in
 /// ns. `None` where no load records any.
 pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
-    let heads = [
-        "workload",
-        "contender",
-        "operation",
-        "count",
-        "bytes",
-        "total_ns",
-        "p5_ns",
-        "p50_ns",
-        "p90_ns",
-        "p95_ns",
-        "p99_ns",
-        "p99_9_ns",
-        "p99_99_ns",
-        "max_ns",
-    ];
-    let mut text = line(heads);
-    let mut any = false;
+    const HEADS: &str = "workload,contender,operation,count,bytes,total_ns,p5_ns,p50_ns,p90_ns,p95_ns,p99_ns,p99_9_ns,p99_99_ns,max_ns\n";
+    let mut text = HEADS.to_string();
     for workload in &analysis.workloads {
         for contender in &workload.contenders {
             for latency in &contender.latencies {
-                let mut fields = vec![
-                    workload.workload.clone(),
-                    contender.label.clone(),
-                    latency.operation.clone(),
-                ];
+                let (workload, label) = (workload.workload.clone(), contender.label.clone());
+                let mut fields = vec![workload, label, latency.operation.clone()];
                 let sums = [latency.count, latency.bytes, latency.total_ns];
                 fields.extend(sums.map(|number| number.to_string()));
                 fields.extend(QUANTILES.map(|quantile| match latency.quantiles_ns.is_empty() {
@@ -142,54 +123,34 @@ pub fn latencies_csv(analysis: &Analysis) -> Option<String> {
                 }));
                 fields.push(latency.max_ns.to_string());
                 text.push_str(&line(fields));
-                any = true;
             }
         }
     }
-    any.then_some(text)
+    (text != HEADS).then_some(text)
 }
 
 /// One line for each workload, contender and cell of a fio matrix: what is lost against the bare
 /// device, with its interval. `None` where there is no such thing.
 pub fn overhead_csv(analysis: &Analysis) -> Option<String> {
-    let heads = [
-        "workload",
-        "contender",
-        "raw",
-        "pattern",
-        "engine",
-        "depth",
-        "block_size_bytes",
-        "blocks",
-        "lost_percent",
-        "low_percent",
-        "high_percent",
-    ];
-    let mut text = line(heads);
-    let mut any = false;
+    const HEADS: &str = "workload,contender,raw,pattern,engine,depth,block_size_bytes,blocks,lost_percent,low_percent,high_percent\n";
+    let mut text = HEADS.to_string();
+    let percent = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
     for workload in &analysis.workloads {
         for overhead in &workload.overhead {
-            for entry in &overhead.cells {
-                let optional =
-                    |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.3}"));
-                text.push_str(&line([
-                    workload.workload.clone(),
-                    overhead.contender.clone(),
-                    overhead.raw.clone(),
-                    entry.cell.pattern.clone(),
-                    entry.cell.engine.clone(),
-                    entry.cell.depth.to_string(),
-                    entry.cell.block_size_bytes.to_string(),
-                    entry.blocks.to_string(),
-                    optional(entry.percent),
-                    optional(entry.low_percent),
-                    optional(entry.high_percent),
-                ]));
-                any = true;
+            for CellOverhead { cell, blocks, percent: lost, low_percent, high_percent, .. } in
+                &overhead.cells
+            {
+                let mut fields = [&workload.workload, &overhead.contender, &overhead.raw]
+                    .map(String::clone)
+                    .to_vec();
+                fields.extend([cell.pattern.clone(), cell.engine.clone(), cell.depth.to_string()]);
+                fields.extend([cell.block_size_bytes.to_string(), blocks.to_string()]);
+                fields.extend([*lost, *low_percent, *high_percent].map(percent));
+                text.push_str(&line(fields));
             }
         }
     }
-    any.then_some(text)
+    (text != HEADS).then_some(text)
 }
 
 /// One line of CSV.

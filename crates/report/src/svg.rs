@@ -136,7 +136,6 @@ pub fn draw(chart: &Chart, place: Place) -> String {
     }
     drawing.bands();
     drawing.axes();
-    drawing.named_levels();
     drawing.hatches();
     let clip = format!("clip-{}", chart.id);
     let Frame { left, top, right, bottom } = drawing.frame;
@@ -266,7 +265,7 @@ impl Drawing<'_> {
         let stroke = format!("stroke:{ink};stroke-width:1");
         for guide in &self.chart.guides {
             match guide {
-                Guide::Band { .. } | Guide::NamedLevel { .. } => {}
+                Guide::Band { .. } => {}
                 Guide::Level { y } => {
                     let y = self.y(*y);
                     self.line((left, y), (right, y), &stroke);
@@ -280,19 +279,6 @@ impl Drawing<'_> {
                         self.text(x + shift, top - 3.0, anchor, faint, text, " font-size=\"11\"");
                     }
                 }
-            }
-        }
-    }
-
-    /// Levels with a name, on the lines of the axes.
-    fn named_levels(&mut self) {
-        let Frame { left, right, .. } = self.frame;
-        for guide in &self.chart.guides {
-            if let Guide::NamedLevel { y, text } = guide {
-                let (y, ink, faint) = (self.y(*y), self.place.ink(), self.place.faint());
-                let dashed = format!("stroke:{ink};stroke-width:1;stroke-dasharray:6 4");
-                self.line((left, y), (right, y), &dashed);
-                self.text(right - 4.0, y - 5.0, "end", faint, text, " font-size=\"11\"");
             }
         }
     }

@@ -166,28 +166,17 @@ pub fn prose(lead: &str, text: &str) -> String {
 
 /// `2026-11-21` of ns since the Unix epoch, in UTC.
 pub fn date(unix_ns: u64) -> String {
-    let (year, month, day) = civil((unix_ns / 86_400_000_000_000) as i64);
-    format!("{year:04}-{month:02}-{day:02}")
+    utc(unix_ns, "%Y-%m-%d")
 }
 
 /// `23:17:54` of ns since the Unix epoch, in UTC.
 pub fn clock(unix_ns: u64) -> String {
-    let second = unix_ns / 1_000_000_000 % 86_400;
-    format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+    utc(unix_ns, "%H:%M:%S")
 }
 
-/// Year, month and day of a day since the epoch (Howard Hinnant's civil-from-days algorithm).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_shifted = (5 * day_of_year + 2) / 153;
-    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
-    let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+fn utc(unix_ns: u64, form: &str) -> String {
+    let moment = jiff::Timestamp::from_nanosecond(unix_ns.into());
+    moment.map_or_else(|_| "-".into(), |moment| moment.strftime(form).to_string())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Both change the study as written, so that what is printed, stored and carried out is one text.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use serde_with_macros::skip_serializing_none;
 use vocabulary::kind::Kinds;
 
@@ -42,29 +43,14 @@ const FACTOR_RANGE: std::ops::RangeInclusive<f64> = 1e-6..=1e3;
 impl StudyText {
     /// The study under its quick profile, which is taken out of it.
     pub fn quickened(&self, kinds: Kinds) -> Result<StudyText, StudyError> {
-        let mut text = self.clone();
-        let Some(quick) = text.quick.take() else {
+        let Some(quick) = &self.quick else {
             return Err(error(
                 "quick",
                 "the study has no quick profile; write [quick] in its file, or give --scale",
             ));
         };
-        fn set<T>(target: &mut Option<T>, value: Option<T>) {
-            if value.is_some() {
-                *target = value;
-            }
-        }
-        set(&mut text.device, quick.device);
-        if quick.runs.is_some() || quick.min_runs.is_some() || quick.max_runs.is_some() {
-            text.runs = quick.runs;
-            text.min_runs = quick.min_runs;
-            text.max_runs = quick.max_runs;
-        }
-        set(&mut text.warmup, quick.warmup);
-        set(&mut text.budget, quick.budget);
-        set(&mut text.timeout, quick.timeout);
-        set(&mut text.idle_wait, quick.idle_wait);
-        set(&mut text.block_time, quick.block_time);
+        let mut text = self.with(&QuickText { scale: None, ..quick.clone() });
+        text.quick = None;
         for workload in &mut text.workloads {
             let Some(quick) = workload.quick.take() else { continue };
             workload.load.extend(quick);
@@ -73,6 +59,25 @@ impl StudyText {
             text.scale_loads(kinds, factor).map_err(|found| error("quick.scale", found.problem))?;
         }
         Ok(text)
+    }
+
+    /// The study with these keys in the place of its own; what is blank leaves the study's. One number
+    /// of blocks takes the place of all of them.
+    pub fn with(&self, keys: &impl Serialize) -> StudyText {
+        let object = |value| match value {
+            Ok(Value::Object(object)) => object,
+            other => panic!("{other:?} has no keys"),
+        };
+        let mut keys: Map<String, Value> = object(serde_json::to_value(keys));
+        keys.retain(|_, value| !matches!(value, Value::Null | Value::Bool(false)));
+        keys.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
+        let mut text = object(serde_json::to_value(self));
+        const BLOCKS: [&str; 3] = ["runs", "min-runs", "max-runs"];
+        if BLOCKS.iter().any(|key| keys.contains_key(*key)) {
+            BLOCKS.iter().for_each(|key| drop(text.remove(*key)));
+        }
+        text.extend(keys);
+        serde_json::from_value(Value::Object(text)).expect("the keys are those of a study")
     }
 
     /// Multiplies the amount of work of every load, as its kind says; commands stay as they are.

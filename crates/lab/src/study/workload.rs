@@ -13,8 +13,8 @@ use serde_with_macros::skip_serializing_none;
 use vocabulary::kind::{Key, Keys, Kind, Kinds, Role, Written};
 
 use super::{StudyError, error};
-use crate::contender::nearest;
 use crate::spec::{CommandLine, Load, Workload};
+use crate::study_file::unknown_key;
 
 /// A workload as written.
 #[skip_serializing_none]
@@ -177,20 +177,16 @@ impl WorkloadText {
     fn refuse_unknown_keys(&self, index: usize, kinds: Kinds) -> Result<(), StudyError> {
         let known: Vec<&str> = kinds.keys().iter().map(|(key, _)| key.name).collect();
         let all = || [KEYS, &known].concat();
-        let unknown = |key: &str, known: &[&str]| match nearest(key, known) {
-            Some(near) => format!("no key is called 'workload.{key}'; did you mean '{near}'?"),
-            None => {
-                format!("no key is called 'workload.{key}'; known are {}", known.join(", "))
-            }
-        };
         if let Some(key) = self.load.keys().find(|key| !known.contains(&key.as_str())) {
-            return Err(error(format!("workload[{index}].{key}"), unknown(key, &all())));
+            return Err(error(format!("workload[{index}].{key}"), unknown_key(key, &all())));
         }
         let own = self.kind(kinds).map_or(&[][..], |kind| kind.keys);
         let own: Vec<&str> = own.iter().map(|key| key.name).collect();
         let mut quick = self.quick.iter().flatten().map(|(key, _)| key);
         match quick.find(|key| !own.contains(&key.as_str())) {
-            Some(key) => Err(error(format!("workload[{index}].quick.{key}"), unknown(key, &own))),
+            Some(key) => {
+                Err(error(format!("workload[{index}].quick.{key}"), unknown_key(key, &own)))
+            }
             None => Ok(()),
         }
     }

@@ -62,16 +62,10 @@ fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
             ]);
         }
     }
-    let points = series.iter().flat_map(|series: &Series| &series.points);
-    let values = points.flat_map(|point| [Some(point.x), point.low, point.high]).flatten();
     let before = &across.names[0];
-    let x = Axis::logarithmic(
-        format!("{}, as a ratio to {before} ({})", metric.name, better(metric.unit)),
-        values.chain([1.0]),
-        text::plain,
-    )?;
-    let margin = 1.0 + across.sources[0].plan.study.same_within;
-    let labels: Vec<&str> = rows.iter().map(String::as_str).collect();
+    let title = format!("{}, as a ratio to {before} ({})", metric.name, better(metric.unit));
+    let x = Axis::of_ratios(title, &series)?;
+    let y = Axis::rows(rows.iter().map(String::as_str));
     Some(Chart {
         says: format!(
             "Each contender against itself in {before}, with its interval; not interleaved, so a change of the machine is in it."
@@ -80,12 +74,9 @@ fn ratios(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
         keys: keys(across),
         legend: across.names.len() > 2,
         series,
-        guides: vec![
-            Guide::Band { from: margin.recip(), to: margin },
-            Guide::Line { x: 1.0, text: format!("{before} = 1") },
-        ],
+        guides: Guide::of_ratios(before, across.sources[0].plan.study.same_within),
         numbers,
-        ..Chart::new(id, format!("{}: ratio to {before}", metric.name), x, Axis::rows(&labels))
+        ..Chart::new(id, format!("{}: ratio to {before}", metric.name), x, y)
     })
 }
 
@@ -136,7 +127,6 @@ fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
             }
         }
     }
-    let labels: Vec<&str> = rows.iter().map(String::as_str).collect();
     (!rows.is_empty()).then(|| Chart {
         says: "Every completed trial a dot, with the median and its interval.".into(),
         height: 84 + 40 * rows.len() as u32,
@@ -150,7 +140,7 @@ fn trials(across: &Across<'_>, metric: &AcrossMetric, id: String) -> Option<Char
                 format!("{}, {unit_name} ({})", metric.name, better(metric.unit)),
                 all.map(|value| value / size),
             ),
-            Axis::rows(&labels),
+            Axis::rows(rows.iter().map(String::as_str)),
         )
     })
 }

@@ -66,7 +66,6 @@ fn bars(
     }
     let said: Vec<String> =
         rows.iter().map(|(row, value)| format!("{} {}", name(*row), label(*value))).collect();
-    let labels: Vec<&str> = rows.iter().map(|(row, _)| name(*row)).collect();
     Some(Chart {
         says: format!("Medians of {title}: {}.", text::list(&said)),
         height: 84 + 32 * rows.len() as u32,
@@ -78,7 +77,7 @@ fn bars(
             view.id(id),
             title.into(),
             Axis::from_zero(title, rows.iter().map(|(_, value)| *value)),
-            Axis::rows(&labels),
+            Axis::rows(rows.iter().map(|(row, _)| name(*row))),
         )
     })
 }

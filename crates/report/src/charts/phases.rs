@@ -65,8 +65,7 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
         let label = view.analysis.contenders[*contender].label.as_str();
         numbers.rows.push(std::iter::once(Cell::from(label)).chain(cells).collect());
     }
-    let labels: Vec<&str> =
-        rows.iter().map(|row| view.analysis.contenders[*row].label.as_str()).collect();
+    let labels = rows.iter().map(|row| view.analysis.contenders[*row].label.as_str());
     let keys = present.iter().map(|phase| Key {
         name: phase.name().into(),
         style: style_of(*phase),
@@ -82,7 +81,7 @@ pub fn stacked(view: &View<'_>) -> Option<Chart> {
         ..Chart::new(view.id("phases"), "Where the time of a trial goes".into(), Axis::from_zero(
             format!("time, {name}"),
             rows.iter().map(|row| total_of(*row) / size),
-        ), Axis::rows(&labels))
+        ), Axis::rows(labels))
     })
 }
 

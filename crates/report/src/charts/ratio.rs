@@ -28,10 +28,6 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
     }
     let mut series = Vec::new();
     let mut numbers = Table::new(&["contender", "ratio", "from", "to", "verdict", "blocks"]);
-    let mut guides = Vec::new();
-    let margin = 1.0 + study.same_within;
-    guides.push(Guide::Band { from: margin.recip(), to: margin });
-    guides.push(Guide::Line { x: 1.0, text: format!("{baseline} = 1") });
     let mut said = Vec::new();
     for (row, contender) in rows.iter().enumerate() {
         let label = view.analysis.contenders[*contender].label.as_str();
@@ -70,15 +66,9 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
             numbers.rows.push(comparison_row(label, comparison));
         }
     }
-    if series.is_empty() {
-        return None;
-    }
-    let values = series.iter().flat_map(|series: &Series| &series.points);
-    let values = values.flat_map(|point| [Some(point.x), point.low, point.high]);
     let title = format!("{metric}, as a ratio to {baseline} ({})", better(unit));
-    let x = Axis::logarithmic(title, values.flatten().chain([1.0]), text::plain)?;
-    let labels: Vec<&str> =
-        rows.iter().map(|row| view.analysis.contenders[*row].label.as_str()).collect();
+    let x = Axis::of_ratios(title, &series)?;
+    let y = Axis::rows(rows.iter().map(|row| view.analysis.contenders[*row].label.as_str()));
     Some(Chart {
         says: format!(
             "{}. Each dot is one block: the contender's trial over {baseline}'s. The large symbol is the estimate with its interval; the band is the margin of {} % within which two count as the same.",
@@ -89,9 +79,9 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         keys: view.keys(),
         legend: rows.len() > 2,
         series,
-        guides,
+        guides: Guide::of_ratios(baseline, study.same_within),
         numbers,
-        ..Chart::new(view.id("ratio"), format!("Ratio to {baseline}"), x, Axis::rows(&labels))
+        ..Chart::new(view.id("ratio"), format!("Ratio to {baseline}"), x, y)
     })
 }
 
@@ -171,29 +161,15 @@ fn speeds(
             numbers.rows.push(cells);
         }
     }
-    let points = series.iter().flat_map(|series| &series.points);
-    let values = points.flat_map(|point| [Some(point.x), point.low, point.high]).flatten();
-    let x = Axis::logarithmic(
-        format!("times as fast as {baseline}"),
-        values.chain([1.0]),
-        text::plain,
-    )?;
-    if series.is_empty() {
-        return None;
-    }
-    let margin = 1.0 + study.same_within;
-    let labels: Vec<&str> = rows.iter().map(|(name, _)| *name).collect();
+    let x = Axis::of_ratios(format!("times as fast as {baseline}"), &series)?;
     let is_open = series.iter().any(|one| one.mark == Mark::Hollow);
     let keys = study.contenders.iter().enumerate();
     Some(Chart {
         says: "To the right: faster. The lines are the intervals.".into(),
-        height: 84 + labels.len() as u32 * (18 + 13 * others as u32),
+        height: 84 + rows.len() as u32 * (18 + 13 * others as u32),
         keys: keys.map(|(style, contender)| Key::contender(&contender.label, style)).collect(),
         series,
-        guides: vec![
-            Guide::Band { from: margin.recip(), to: margin },
-            Guide::Line { x: 1.0, text: format!("{baseline} = 1") },
-        ],
+        guides: Guide::of_ratios(baseline, study.same_within),
         signs: match is_open {
             true => vec![Sign { mark: Mark::Hollow, text: "in outline: inconclusive".into() }],
             false => Vec::new(),
@@ -203,7 +179,7 @@ fn speeds(
             id,
             format!("Every {what}: times as fast as {baseline}"),
             x,
-            Axis::rows(&labels),
+            Axis::rows(rows.iter().map(|(name, _)| *name)),
         )
     })
 }
