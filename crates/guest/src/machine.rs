@@ -17,6 +17,8 @@ use crate::inside::{EXIT_PORT, IN_ORDER, ON_CONSOLE, PORT, SHARE};
 use crate::{Error, Image, program, sys};
 
 const EMULATOR: &str = "qemu-system-x86_64";
+const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+const FILES_OF_HOST: &str = "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap";
 
 /// Bounds on a boot until a command can run. An emulated processor beside others that work needs
 /// several times the 3 s that it takes alone.
@@ -178,25 +180,18 @@ impl Image {
         }
         line.push_str(&format!(" {parameter} -- inside {}", words.join(" ")));
         command
-            .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .args("-nodefaults -no-user-config -display none -no-reboot -nic none".split(' '))
+            .args(["-sandbox", SANDBOX])
             .args(["-M", "q35", "-accel", accelerator, "-cpu", processor])
             .args(["-smp", &machine.cpus.to_string()])
             .args(["-m", &format!("{}M", machine.memory_bytes >> 20)])
-            .args(["-nic", "none"])
-            .args([
-                "-sandbox",
-                "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
-            ])
             .arg("-kernel")
             .arg(self.kernel_path())
             .arg("-initrd")
             .arg(self.initramfs_path())
             .args(["-append", &line])
             .args(["-device", &format!("isa-debug-exit,iobase={EXIT_PORT:#x},iosize=1")])
-            .args([
-                "-fsdev",
-                "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
-            ])
+            .args(["-fsdev", FILES_OF_HOST])
             .args(["-device", &format!("virtio-9p-pci,fsdev=host,mount_tag={SHARE}")]);
         if let Some(disk) = disk {
             let cache = if disk.direct { "cache=none,aio=native" } else { "cache=writeback" };
@@ -205,13 +200,9 @@ impl Image {
                 false => ("discard=ignore", "discard=off,write-zeroes=off"),
             };
             let path = escaped(&disk.path);
-            command
-                .args(["-object", "iothread,id=disk"])
-                .args([
-                    "-drive",
-                    &format!("if=none,id=disk,format=raw,{cache},{drive},file={path}"),
-                ])
-                .args(["-device", &format!("virtio-blk-pci,drive=disk,iothread=disk,{device}")]);
+            let drive = format!("if=none,id=disk,format=raw,{cache},{drive},file={path}");
+            let device = format!("virtio-blk-pci,drive=disk,iothread=disk,{device}");
+            command.args(["-object", "iothread,id=disk", "-drive", &drive, "-device", &device]);
         }
         sys::die_with_parent(&mut command);
         Ok(command)

@@ -180,51 +180,37 @@ impl<'a> ProcessExecutor<'a> {
             stop_asked: None,
             spec,
         };
-        if is_stopped {
-            talk.problem = Some("the study was stopped".into());
-            return talk;
-        }
-        let part = match (self.device, talk.spec.side_by_side) {
-            (Some(device), Some(together)) => {
-                let layers = talk.spec.device.take().map(|device| device.layers);
-                let part = device.part(together.part, together.contenders);
-                part.map(|part| Some(Device { layers: layers.unwrap_or_default(), ..part }))
-            }
-            _ => Ok(talk.spec.device.take()),
+        talk.problem = match is_stopped {
+            true => Some("the study was stopped".into()),
+            false => self.start(&mut talk, number, lines).err(),
         };
-        match part {
-            Ok(part) => talk.spec.device = part,
-            Err(error) => {
-                talk.problem = Some(error.to_string());
-                return talk;
-            }
-        }
-        match self.make_scratch(&talk.spec) {
-            Ok(scratch) => {
-                talk.spec.scratch = scratch.path();
-                talk.scratch = Some(scratch);
-            }
-            Err(message) => {
-                talk.problem = Some(message);
-                return talk;
-            }
-        }
-        match spawn() {
-            Ok(mut child) => {
-                read_lines(child.stdout.take().expect("the output is a pipe"), number, lines);
-                // The pipe stays open until the trial has ended: its end tells the trial that the
-                // runner is gone.
-                let input = child.stdin.take().expect("the input is a pipe");
-                talk.running = Some((child, input));
-                talk.state = State::Beginning;
-                let text = serde_json::to_string(&talk.spec).expect("a spec has a JSON form");
-                if let Err(error) = talk.tell(&text) {
-                    talk.problem = Some(format!("the trial took no spec: {error}"));
-                }
-            }
-            Err(error) => talk.problem = Some(format!("the trial cannot be started: {error}")),
-        }
         talk
+    }
+
+    fn start(
+        &mut self,
+        talk: &mut Talk<'a>,
+        number: usize,
+        lines: &Sender<(usize, Option<String>)>,
+    ) -> Result<(), String> {
+        let spec = &mut talk.spec;
+        if let (Some(device), Some(together)) = (self.device, spec.side_by_side) {
+            let layers = spec.device.take().map(|device| device.layers).unwrap_or_default();
+            let part = device.part(together.part, together.contenders);
+            spec.device = Some(Device { layers, ..part.map_err(|error| error.to_string())? });
+        }
+        let scratch = self.make_scratch(spec)?;
+        spec.scratch = scratch.path();
+        talk.scratch = Some(scratch);
+        let mut child = spawn().map_err(|error| format!("the trial cannot be started: {error}"))?;
+        read_lines(child.stdout.take().expect("the output is a pipe"), number, lines);
+        // The pipe stays open until the trial has ended: its end tells the trial that the runner is
+        // gone.
+        let input = child.stdin.take().expect("the input is a pipe");
+        let text = serde_json::to_string(spec).expect("a spec has a JSON form");
+        talk.running = Some((child, input));
+        talk.state = State::Beginning;
+        talk.tell(&text).map_err(|error| format!("the trial took no spec: {error}"))
     }
 
     /// The record of a trial that has ended, however it did, with everything given back.

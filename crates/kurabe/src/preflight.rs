@@ -182,17 +182,9 @@ fn identity_of(directory: &Path) -> Result<(u64, u64), String> {
 /// flags and for the keys of a study file alike. Every trial begins in an empty directory, so that
 /// a relative path has to be made by an earlier command.
 fn command_problems(workload: &Workload) -> Vec<String> {
-    let command = workload.load.command();
     let mut problems = Vec::new();
     let mut is_empty = true;
-    for (name, line) in [
-        ("setup", workload.setup.as_ref()),
-        ("prepare", workload.prepare.as_ref()),
-        ("the command", command.as_ref()),
-        ("cleanup", workload.cleanup.as_ref()),
-        ("check", workload.check.as_ref()),
-    ] {
-        let Some(line) = line else { continue };
+    for (name, line) in &workload.commands() {
         let problem =
             missing_program(line).map(|program| (program, missing_words(program))).or_else(|| {
                 relative_program(line).filter(|_| is_empty).map(|p| (p, relative_words(p)))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lab::condition::{self, Condition};
 use lab::plan::Plan;
 use lab::result::{PLAN_FILE, ResultError, ResultWriter, STUDY_FILE, StoredResult, read_plan};
-use lab::spec::{Output, Workload};
+use lab::spec::{CommandLine, Output, Workload};
 use lab::study::{Study, StudyError, StudyText};
 use lab::study_file;
 use loads::KINDS;
@@ -185,24 +185,14 @@ fn foreign(directory: &Path, error: ResultError) -> Failure {
 
 /// The commands of a workload, one a line.
 fn commands(workload: &Workload) -> Vec<String> {
-    let load = workload.load.command();
-    let named = [
-        ("setup", workload.setup.as_ref()),
-        ("prepare", workload.prepare.as_ref()),
-        ("command", load.as_ref()),
-        ("cleanup", workload.cleanup.as_ref()),
-        ("check", workload.check.as_ref()),
-    ];
-    let mut lines: Vec<String> = named
-        .into_iter()
-        .filter_map(|(name, line)| {
-            let words = line?.words();
-            let joined = shlex::try_join(words.iter().map(String::as_str));
-            let shown = joined.unwrap_or_else(|_| words.join(" "));
-            Some(format!("  {name}: {}", trust::text::line(&shown)))
-        })
-        .collect();
-    if load.is_none() {
+    let shown = |(name, line): (&str, CommandLine)| {
+        let words = line.words();
+        let joined = shlex::try_join(words.iter().map(String::as_str));
+        let shown = joined.unwrap_or_else(|_| words.join(" "));
+        format!("  {name}: {}", trust::text::line(&shown))
+    };
+    let mut lines: Vec<String> = workload.commands().into_iter().map(shown).collect();
+    if workload.load.command().is_none() {
         lines.push(format!("  load: {}", workload.load.kind));
     }
     lines

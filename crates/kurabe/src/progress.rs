@@ -59,6 +59,7 @@ pub struct Progress {
     outlook: Option<String>,
     /// The block of which the plain lines have told how much is left.
     block: Option<(bool, u32)>,
+    after_block: Box<dyn Fn() -> Result<(), String>>,
 }
 
 impl Progress {
@@ -81,7 +82,13 @@ impl Progress {
             several_workloads,
             outlook: None,
             block: None,
+            after_block: Box::new(|| Ok(())),
         }
+    }
+
+    /// Does this too after each block, and says what went wrong.
+    pub fn after_each_block(&mut self, act: Box<dyn Fn() -> Result<(), String>>) {
+        self.after_block = act;
     }
 
     /// Shows a step outside of trials, such as the filling of the device.
@@ -260,6 +267,9 @@ impl Observer for Progress {
                     );
                 }
             }
+        }
+        if let Err(error) = (self.after_block)() {
+            self.say(&error);
         }
     }
 }

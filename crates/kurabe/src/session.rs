@@ -3,12 +3,10 @@
 //!
 //! Invariant: whatever ends it, what was taken is given back, or said to be still there.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::analysis::{Analysis, control_words};
 use lab::condition;
-use lab::event::Event;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
@@ -28,10 +26,10 @@ use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::guest_executor::GuestExecutor;
 use crate::guests::Guests;
 use crate::preflight::{Pinned, device_request, needs_device};
-use crate::presentation::{Exports, Presentation};
+use crate::presentation::Presentation;
 use crate::progress::{Progress, rough};
 use crate::reporting;
-use crate::runner::{self, End, Observer, Position, Surroundings};
+use crate::runner::{self, End, Surroundings};
 use crate::terminal;
 
 /// A session that is about to begin.
@@ -231,12 +229,7 @@ impl Session {
             .as_ref()
             .zip(prepared.as_deref())
             .map(|(guests, device)| GuestExecutor::new(guests, device, &stopped));
-        let directory = self.writer.directory().clone();
-        let mut observer = SessionObserver {
-            progress,
-            directory: &directory,
-            exports: &self.presentation.exports.files(),
-        };
+        progress.after_each_block(self.exporting());
         let end = runner::run(
             &self.plan,
             &mut self.records,
@@ -246,7 +239,7 @@ impl Session {
                 None => &mut executor,
             },
             &mut self.writer,
-            &mut observer,
+            progress,
         );
         if matches!(end, Ok(End::Complete)) {
             let size_bytes = prepared.as_ref().map_or(0, |prepared| prepared.facts().size_bytes);
@@ -273,6 +266,21 @@ impl Session {
             progress.say(&words);
         }
         Ok(left.is_empty())
+    }
+
+    /// Writes the exports from the result directory, which has everything; one that cannot be written
+    /// now is tried again after the next block, and at the end its failure is an error.
+    fn exporting(&self) -> Box<dyn Fn() -> Result<(), String>> {
+        let exports = self.presentation.exports.files();
+        let directory = self.writer.directory().clone();
+        Box::new(move || {
+            if !exports.any() {
+                return Ok(());
+            }
+            let stored = StoredResult::read_in(directory.clone());
+            let stored = stored.map_err(|error| error.to_string())?;
+            exports.write(&Source::of(stored)).map_err(|error| error.to_string())
+        })
     }
 
     /// What the user is told of the end, unless it is the planned one.
@@ -392,47 +400,4 @@ fn tool_versions(study: &Study) -> Value {
         .filter_map(|tool| Some((tool.name.to_string(), Value::from(tool.installed_version()?))))
         .collect();
     Value::Object(versions)
-}
-
-/// Shows progress and writes the exports after every block.
-struct SessionObserver<'a> {
-    progress: &'a mut Progress,
-    /// The result directory, from which the exports are made.
-    directory: &'a Arc<Directory>,
-    exports: &'a Exports,
-}
-
-impl Observer for SessionObserver<'_> {
-    fn trial_begins(&mut self, position: &Position<'_>) {
-        self.progress.trial_begins(position);
-    }
-
-    fn event(&mut self, event: &Event) {
-        self.progress.event(event);
-    }
-
-    fn note(&mut self, words: &str) {
-        self.progress.note(words);
-    }
-
-    fn trial_ended(&mut self, record: &Record) {
-        self.progress.trial_ended(record);
-    }
-
-    fn block_ended(&mut self, records: &[Record], analysis: &Analysis) {
-        self.progress.block_ended(records, analysis);
-        // The result directory has everything; an export that cannot be written now is tried
-        // again after the next block, and at the end its failure is an error.
-        if !self.exports.any() {
-            return;
-        }
-        let written = StoredResult::read_in(self.directory.clone())
-            .map_err(|error| error.to_string())
-            .and_then(|stored| {
-                self.exports.write(&Source::of(stored)).map_err(|error| error.to_string())
-            });
-        if let Err(error) = written {
-            self.progress.say(&error);
-        }
-    }
 }

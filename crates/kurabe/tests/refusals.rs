@@ -122,7 +122,7 @@ fn programs_that_are_not_there() {
     let mine = site.work().join("mine.sh").display().to_string();
     let absent = "no-such-program-of-kurabe";
     let line = format!("{absent} --fast");
-    let command = "the command: ";
+    let command = "command: ";
     for (flags, says) in [
         (&["--", absent, "argument"][..], &[command, absent, "is not found; install it"][..]),
         (&["--", &line], &[command, absent, "is not found; install it"]),

@@ -60,6 +60,29 @@ fn row(head: &str, cells: &[String]) {
     println!("| {head} | {} |", cells.join(" | "));
 }
 
+/// The same with a cell for each kind of noise.
+fn row_of_noises(head: &str, cell: impl Fn(Noise) -> String) {
+    row(head, &NOISES.iter().map(|noise| cell(*noise)).collect::<Vec<String>>());
+}
+
+/// How often a comparison of two, the second `ratio` times as slow, has such a verdict.
+fn found(
+    studies: usize,
+    (noise, sigma): (Noise, f64),
+    ratio: f64,
+    blocks: usize,
+    is: impl Fn(Verdict) -> bool,
+) -> String {
+    let mut laboratory = Laboratory::new(SEED + blocks as u64);
+    let options = ComparisonOptions::default();
+    let mut verdict = || {
+        let samples = laboratory.samples(noise, sigma, &[1.0, ratio], blocks);
+        let compared = compare_family(&samples[0], &samples[1..], &options);
+        compared.expect("simulated samples are positive")[0].verdict
+    };
+    percent((0..studies).filter(|_| is(verdict())).count(), studies)
+}
+
 fn header(head: &str, cells: &[String]) {
     row(head, cells);
     println!("| --- |{}", " ---: |".repeat(cells.len()));
@@ -92,11 +115,8 @@ fn false_differences(studies: usize) {
     println!("## False differences, % (margin 0, one contender, noise 5 %)\n");
     header("blocks", &noise_names());
     for blocks in [3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30] {
-        let cells: Vec<String> = NOISES
-            .iter()
-            .map(|noise| percent(false_rate(*noise, blocks, 1, studies), studies))
-            .collect();
-        row(&blocks.to_string(), &cells);
+        let cell = |noise| percent(false_rate(noise, blocks, 1, studies), studies);
+        row_of_noises(&blocks.to_string(), cell);
     }
     println!();
 }
@@ -106,11 +126,8 @@ fn families(studies: usize) {
     header("contenders, blocks", &noise_names());
     for contenders in [1, 2, 4, 8] {
         for blocks in [5, 10] {
-            let cells: Vec<String> = NOISES
-                .iter()
-                .map(|noise| percent(false_rate(*noise, blocks, contenders, studies), studies))
-                .collect();
-            row(&format!("{contenders}, {blocks}"), &cells);
+            let cell = |noise| percent(false_rate(noise, blocks, contenders, studies), studies);
+            row_of_noises(&format!("{contenders}, {blocks}"), cell);
         }
     }
     println!();
@@ -249,28 +266,19 @@ fn across_results(studies: usize) {
         [(1, 3, 3), (1, 5, 5), (1, 10, 10), (1, 5, 20), (1, 20, 5), (4, 5, 5), (4, 8, 12)]
     {
         let truth = vec![1.0; contenders];
-        let cells: Vec<String> = NOISES
-            .iter()
-            .map(|noise| {
-                let seed = (contenders * 10_000 + before * 100 + after) as u64;
-                percent(call(*noise, &truth, &truth, (before, after), seed), studies)
-            })
-            .collect();
-        row(&format!("{contenders}, {before}, {after}"), &cells);
+        let seed = (contenders * 10_000 + before * 100 + after) as u64;
+        let cell = |noise| percent(call(noise, &truth, &truth, (before, after), seed), studies);
+        row_of_noises(&format!("{contenders}, {before}, {after}"), cell);
     }
     println!(
         "\n### Across two results: differences found, % (one contender, margin 0, noise 5 %)\n"
     );
     header("effect, blocks each", &noise_names());
     for (effect, blocks) in [(1.05, 5), (1.05, 10), (1.1, 5), (1.1, 10), (1.2, 5), (1.2, 10)] {
-        let cells: Vec<String> = NOISES
-            .iter()
-            .map(|noise| {
-                let found = call(*noise, &[1.0], &[effect], (blocks, blocks), blocks as u64);
-                percent(found, studies)
-            })
-            .collect();
-        row(&format!("{effect}, {blocks}"), &cells);
+        row_of_noises(&format!("{effect}, {blocks}"), |noise| {
+            let found = call(noise, &[1.0], &[effect], (blocks, blocks), blocks as u64);
+            percent(found, studies)
+        });
     }
 }
 
@@ -361,23 +369,11 @@ fn power(studies: usize) {
     header("effect, blocks", &columns);
     for effect in [1.05, 1.1, 1.2, 2.0] {
         for blocks in [5, 10, 20] {
-            let mut cells = Vec::new();
-            for noise in [Noise::Normal, Noise::Disturbed] {
-                for sigma in noises {
-                    let mut laboratory = Laboratory::new(SEED + blocks as u64);
-                    let found = (0..studies)
-                        .filter(|_| {
-                            let samples = laboratory.samples(noise, sigma, &[1.0, effect], blocks);
-                            let options = ComparisonOptions::default();
-                            compare_family(&samples[0], &samples[1..], &options)
-                                .expect("simulated samples are positive")[0]
-                                .verdict
-                                == Verdict::Slower
-                        })
-                        .count();
-                    cells.push(percent(found, studies));
-                }
-            }
+            let cells: Vec<String> = [Noise::Normal, Noise::Disturbed]
+                .iter()
+                .flat_map(|noise| noises.map(|sigma| (*noise, sigma)))
+                .map(|noise| found(studies, noise, effect, blocks, |v| v == Verdict::Slower))
+                .collect();
             row(&format!("{effect}, {blocks}"), &cells);
         }
     }
@@ -388,24 +384,10 @@ fn false_sameness(studies: usize) {
     println!("## Called the same at a true ratio on the very margin (1.05), %\n");
     let sigmas = [0.002, 0.005, 0.01, 0.02];
     header("blocks", &sigmas.map(|sigma| format!("noise {:.1} %", sigma * 100.0)));
-    let options = ComparisonOptions::default();
+    let is_same = |verdict| matches!(verdict, Verdict::Same { .. });
     for blocks in [5, 10, 20] {
-        let cells: Vec<String> = sigmas
-            .iter()
-            .map(|sigma| {
-                let mut laboratory = Laboratory::new(SEED + blocks as u64);
-                let same = (0..studies)
-                    .filter(|_| {
-                        let samples =
-                            laboratory.samples(Noise::Normal, *sigma, &[1.0, 1.05], blocks);
-                        let found = compare_family(&samples[0], &samples[1..], &options)
-                            .expect("simulated samples are positive");
-                        matches!(found[0].verdict, Verdict::Same { .. })
-                    })
-                    .count();
-                percent(same, studies)
-            })
-            .collect();
+        let cells =
+            sigmas.map(|sigma| found(studies, (Noise::Normal, sigma), 1.05, blocks, is_same));
         row(&blocks.to_string(), &cells);
     }
     println!();

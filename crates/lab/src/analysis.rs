@@ -61,6 +61,11 @@ impl Analysis {
         rows.extend(checks::rows(&self.workloads).map(Row::Check));
         rows
     }
+
+    /// What the records say of the workload of this name.
+    pub fn workload(&self, name: &str) -> Option<&WorkloadAnalysis> {
+        self.workloads.iter().find(|workload| workload.workload == name)
+    }
 }
 
 /// An element of `comparisons.json`.
@@ -97,6 +102,13 @@ pub struct WorkloadAnalysis {
     pub overhead: Vec<Overhead>,
     /// What a reader must know.
     pub warnings: Vec<Warning>,
+}
+
+impl WorkloadAnalysis {
+    /// What the records say of the contender with this label.
+    pub fn contender(&self, label: &str) -> Option<&ContenderAnalysis> {
+        self.contenders.iter().find(|contender| contender.label == label)
+    }
 }
 
 /// What the records say of one contender under one workload.

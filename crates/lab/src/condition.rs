@@ -214,35 +214,23 @@ pub fn parse(text: &str) -> Result<Condition, ConditionError> {
     let mut reader = Reader { text, at: 0 };
     reader.skip_blanks();
     let begin = reader.at;
-    let mut names: Vec<String> = Vec::new();
-    let verb = loop {
-        reader.skip_blanks();
-        if reader.rest().starts_with(['\'', '"']) {
-            names.push(reader.quoted()?);
-            if reader.eat(",") {
-                continue;
-            }
-        } else {
-            let end = reader.verb_at();
-            // The label of a ratio is all that stands before the operator, commas too.
-            let is_ratio = OPERATORS.iter().any(|(sign, _)| text[end..].starts_with(sign));
-            if reader.name(end, is_ratio, &mut names) {
-                continue;
-            }
-        }
-        if names.iter().any(String::is_empty) {
-            reader.at = begin;
-            return reader.fail("expected the label of a contender first, as in 'xfs <= 1.10'");
-        }
-        let known = OPERATORS.iter().chain(&VERBS);
-        match known.into_iter().find(|(word, _)| reader.eat(word)) {
-            Some((_, verb)) => break *verb,
-            None if check_of(reader.rest().trim_start()).is_some() => break Verb::Checks,
-            None => {
-                return reader.fail(
-                    "expected <=, <, >= or > after the label, as in 'xfs <= 1.10', or 'fastest', 'slowest', 'loses', 'agrees with', 'slows down by', 'load the device alike within', ': durable', ': CHECK held'",
-                );
-            }
+    let names = reader.names(&|reader| {
+        let end = reader.verb_at();
+        // The label of a ratio is all that stands before the operator, commas too.
+        (end, OPERATORS.iter().any(|(sign, _)| text[end..].starts_with(sign)))
+    })?;
+    if names.iter().any(String::is_empty) {
+        reader.at = begin;
+        return reader.fail("expected the label of a contender first, as in 'xfs <= 1.10'");
+    }
+    let known = OPERATORS.iter().chain(&VERBS);
+    let verb = match known.into_iter().find(|(word, _)| reader.eat(word)) {
+        Some((_, verb)) => *verb,
+        None if check_of(reader.rest().trim_start()).is_some() => Verb::Checks,
+        None => {
+            return reader.fail(
+                "expected <=, <, >= or > after the label, as in 'xfs <= 1.10', or 'fastest', 'slowest', 'loses', 'agrees with', 'slows down by', 'load the device alike within', ': durable', ': CHECK held'",
+            );
         }
     };
     let condition = reader.condition(verb, names, begin)?;
@@ -294,6 +282,28 @@ impl<'a> Reader<'a> {
         names.push(here[..comma.unwrap_or(here.len())].trim().to_string());
         self.at = comma.map_or(end, |comma| self.at + comma + 1);
         comma.is_some()
+    }
+
+    /// Reads names with commas between them; `end_of` says where the one that begins here ends at the
+    /// latest, and whether commas are part of it.
+    fn names(
+        &mut self,
+        end_of: &dyn Fn(&Reader<'a>) -> (usize, bool),
+    ) -> Result<Vec<String>, ConditionError> {
+        let mut names = Vec::new();
+        loop {
+            self.skip_blanks();
+            let goes_on = if self.rest().starts_with(['\'', '"']) {
+                names.push(self.quoted()?);
+                self.eat(",")
+            } else {
+                let (end, with_commas) = end_of(self);
+                self.name(end, with_commas, &mut names)
+            };
+            if !goes_on {
+                return Ok(names);
+            }
+        }
     }
 
     fn quoted(&mut self) -> Result<String, ConditionError> {
@@ -385,25 +395,14 @@ impl<'a> Reader<'a> {
 
     /// The names of a list that ends before `stop` or with the text.
     fn names_up_to(&mut self, stop: &str) -> Result<Vec<String>, ConditionError> {
-        let mut names = Vec::new();
-        loop {
-            self.skip_blanks();
-            if self.rest().starts_with(['\'', '"']) {
-                names.push(self.quoted()?);
-                if self.eat(",") {
-                    continue;
-                }
-            } else {
-                let end = self.rest().find(&format!(" {stop} "));
-                let end = end.map_or(self.text.len(), |offset| self.at + offset);
-                if self.name(end, false, &mut names) {
-                    continue;
-                }
-            }
-            return match names.iter().any(String::is_empty) {
-                true => self.fail("expected a name"),
-                false => Ok(names),
-            };
+        let end = format!(" {stop} ");
+        let names = self.names(&|reader| {
+            let end = reader.rest().find(&end).map(|offset| reader.at + offset);
+            (end.unwrap_or(reader.text.len()), false)
+        })?;
+        match names.iter().any(String::is_empty) {
+            true => self.fail("expected a name"),
+            false => Ok(names),
         }
     }
 

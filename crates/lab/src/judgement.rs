@@ -160,7 +160,7 @@ fn of_all(outcomes: &[Outcome]) -> Outcome {
 
 /// Why a contender is not ranked under a workload, where it is not.
 fn violation(workload: &WorkloadAnalysis, label: &str) -> Option<String> {
-    workload.contenders.iter().find(|contender| contender.label == label)?.violation()
+    workload.contender(label)?.violation()
 }
 
 fn outcome_of(verdict: CheckVerdict) -> Outcome {
@@ -224,6 +224,10 @@ impl Several {
         self.evidence.push(said + &alone);
     }
 
+    fn lacks(&mut self, what: String) {
+        self.absent.push(what);
+    }
+
     fn judgement(self) -> Judgement {
         let outcome = of_all(&self.outcomes);
         Judgement { outcome, evidence: self.evidence }.without(&self.absent)
@@ -245,7 +249,7 @@ impl<'a> Result<'a> {
         }
         let (mut found, mut absent) = (Vec::<&WorkloadAnalysis>::new(), Vec::new());
         for name in names {
-            let entry = self.analysis.workloads.iter().find(|entry| entry.workload == *name);
+            let entry = self.analysis.workload(name);
             let has_any = |entry: &&WorkloadAnalysis| {
                 entry.contenders.iter().any(|contender| !contender.metrics.is_empty())
             };
@@ -287,8 +291,10 @@ impl<'a> Result<'a> {
         for workload in self.analysis.workloads.iter().filter(|w| workloads.contains(&&*w.workload))
         {
             for label in labels {
-                let contender = workload.contenders.iter().find(|entry| entry.label == *label);
-                let checks = contender.map(|entry| entry.checks.as_slice()).unwrap_or_default();
+                let checks = workload
+                    .contender(label)
+                    .map(|entry| entry.checks.as_slice())
+                    .unwrap_or_default();
                 let (outcome, said) = match checks.iter().find(|one| one.check.name == check) {
                     Some(found) => (outcome_of(found.verdict), found.sentence()),
                     None => (Outcome::Inconclusive, no_check(check, checks)),
@@ -394,9 +400,7 @@ impl<'a> Result<'a> {
         let mut several = Several::default();
         for (workload, _, name, ratio) in ratios {
             let Some((ratio, _)) = ratio else {
-                several
-                    .absent
-                    .push(format!("{label} beside {baseline} under {}", workload.workload));
+                several.lacks(format!("{label} beside {baseline} under {}", workload.workload));
                 continue;
             };
             let (workload, words) = (&workload.workload, ratio.words());
@@ -443,9 +447,9 @@ impl<'a> Result<'a> {
                         several.outcomes.push(Outcome::Holds);
                         several.evidence.push(format!("{}: {rival} {lost}", workload.workload));
                     }
-                    None => several
-                        .absent
-                        .push(format!("{label} beside {rival} under {}", workload.workload)),
+                    None => {
+                        several.lacks(format!("{label} beside {rival} under {}", workload.workload))
+                    }
                 }
                 continue;
             };
@@ -504,7 +508,7 @@ impl<'a> Result<'a> {
             labels.iter().zip(Ratio::of_each(&samples, ComparisonOptions::default()))
         {
             let Some(ratio) = ratio else {
-                several.absent.push(format!("{label} under both"));
+                several.lacks(format!("{label} under both"));
                 continue;
             };
             let of = |side: usize| {
@@ -540,7 +544,7 @@ impl<'a> Result<'a> {
         let mut several = Several::default();
         for ((workload, label), ratio) in places.into_iter().zip(ratios) {
             let Some(ratio) = ratio else {
-                several.absent.push(format!("{label} under {workload}"));
+                several.lacks(format!("{label} under {workload}"));
                 continue;
             };
             let words = ratio.words();
@@ -568,9 +572,7 @@ impl<'a> Result<'a> {
                 let trials = counted_trials(self.records, name, label);
                 let deltas: Vec<DeviceDelta> = trials.filter_map(Record::run_device).collect();
                 match deltas.is_empty() {
-                    true => several
-                        .absent
-                        .push(format!("the device's requests of {label} under {name}")),
+                    true => several.lacks(format!("the device's requests of {label} under {name}")),
                     false => work.push((label, deltas)),
                 }
             }

@@ -200,6 +200,18 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// In a word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Outcome::Completed => "completed",
+            Outcome::Failed { .. } => "failed",
+            Outcome::TimedOut { .. } => "timed-out",
+            Outcome::Interrupted { .. } => "interrupted",
+        }
+    }
+}
+
 /// The control group of a trial's commands: what they leave running ends with it.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

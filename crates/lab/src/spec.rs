@@ -173,3 +173,17 @@ pub struct Workload {
     /// What is measured.
     pub load: Load,
 }
+
+impl Workload {
+    /// The command lines that it names, in the order in which they run, each by its key.
+    pub fn commands(&self) -> Vec<(&'static str, CommandLine)> {
+        let all = [
+            ("setup", self.setup.clone()),
+            ("prepare", self.prepare.clone()),
+            ("command", self.load.command()),
+            ("cleanup", self.cleanup.clone()),
+            ("check", self.check.clone()),
+        ];
+        all.into_iter().filter_map(|(name, line)| Some((name, line?))).collect()
+    }
+}

@@ -93,9 +93,8 @@ pub fn baseline_of<'a>(result: Result<'a>, reference: &'a Reference) -> &'a str 
 
 /// What was measured for a reference; nothing where no trial yielded it.
 pub fn measure(result: Result<'_>, reference: &Reference) -> Option<Measured> {
-    let mut workloads = result.analysis.workloads.iter();
-    let workload = workloads.find(|entry| entry.workload == reference.workload)?;
-    let contender = workload.contenders.iter().find(|entry| entry.label == reference.contender)?;
+    let workload = result.analysis.workload(&reference.workload)?;
+    let contender = workload.contender(&reference.contender)?;
     match (&reference.figure, reference.statistic) {
         (Figure::Metric(name), Statistic::Value) => {
             let metric = contender.metrics.iter().find(|metric| metric.name == *name)?;
@@ -158,8 +157,7 @@ fn metric_ratio(
     reference: &Reference,
 ) -> Option<(Measured, LoadUnit)> {
     let (label, baseline) = (reference.contender.as_str(), baseline_of(result, reference));
-    let own = workload.contenders.iter().find(|entry| entry.label == label)?;
-    let unit = own.metrics.iter().find(|entry| entry.name == metric)?.unit;
+    let unit = workload.contender(label)?.metrics.iter().find(|entry| entry.name == metric)?.unit;
     if label == baseline {
         return Some((Measured::plain(1.0, Quantity::Ratio), unit));
     }

@@ -171,8 +171,7 @@ fn workload(sources: &[Source], name: &str, options: &ComparisonOptions) -> Acro
 
 /// Why a contender of a result is not compared under a load, where it is not.
 fn violation(source: &Source, workload: &str, label: &str) -> Option<String> {
-    let found = source.analysis.workloads.iter().find(|entry| entry.workload == workload)?;
-    found.contenders.iter().find(|contender| contender.label == label)?.violation()
+    source.analysis.workload(workload)?.contender(label)?.violation()
 }
 
 /// All contenders and all later results are one family.
@@ -317,11 +316,10 @@ pub fn cost_table(across: &Across<'_>, workload: &str) -> Table {
     ]);
     for contender in &across.sources[0].plan.study.contenders {
         for (place, source) in across.sources.iter().enumerate() {
-            let found = source.analysis.workloads.iter().find(|entry| entry.workload == workload);
-            let found = found.and_then(|workload| {
-                workload.contenders.iter().find(|entry| entry.label == contender.label)
-            });
-            let Some(found) = found else { continue };
+            let found = source.analysis.workload(workload);
+            let Some(found) = found.and_then(|found| found.contender(&contender.label)) else {
+                continue;
+            };
             table.rows.push(vec![
                 contender.label.as_str().into(),
                 across.names[place].as_str().into(),

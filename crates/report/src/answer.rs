@@ -101,8 +101,9 @@ fn legend(plan: &Plan) -> String {
 
 /// `+ 1.19 ±12 %`: the sign of who is faster, the ratio and half the width of its interval.
 fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Cell {
-    let found = workload.contenders.iter().find(|contender| contender.label == label);
-    let Some(contender) = found.filter(|contender| contender.trials > 0) else { return "-".into() };
+    let Some(contender) = workload.contender(label).filter(|contender| contender.trials > 0) else {
+        return "-".into();
+    };
     if contender.violation().is_some() {
         return checks::mark(contender).unwrap_or_default();
     }
@@ -197,7 +198,7 @@ fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<Option
         });
     }
     if workload.contenders.len() > 1
-        && workload.contenders.iter().any(|c| c.label == baseline && c.violation().is_some())
+        && workload.contender(baseline).is_some_and(|c| c.violation().is_some())
     {
         let next = format!("{baseline} is the baseline: choose another with --baseline.");
         return Some(Some(next));
@@ -210,9 +211,7 @@ fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<Option
     if !has_no_figure(workload, baseline) {
         return None;
     }
-    let has_failed =
-        |contender: &ContenderAnalysis| contender.label == baseline && contender.failed > 0;
-    let advice = match workload.contenders.iter().any(has_failed) {
+    let advice = match workload.contender(baseline).is_some_and(|one| one.failed > 0) {
         true => ": choose another with --baseline",
         false => "",
     };

@@ -4,7 +4,7 @@
 use lab::analysis::{Analysis, CellOverhead};
 use lab::load::{QUANTILES, Unit};
 use lab::plan::Plan;
-use lab::record::{Outcome, Phase, Record, unfinished_block};
+use lab::record::{Phase, Record, unfinished_block};
 use serde_json::{Value, json};
 use trust::text;
 
@@ -55,12 +55,6 @@ fn optional(value: Option<u64>) -> String {
 
 /// The columns that every record has, each with its head.
 fn csv_columns(record: &Record, is_whole: bool) -> Vec<(String, String)> {
-    let outcome = match &record.outcome {
-        Outcome::Completed => "completed",
-        Outcome::Failed { .. } => "failed",
-        Outcome::TimedOut { .. } => "timed-out",
-        Outcome::Interrupted { .. } => "interrupted",
-    };
     let mut columns = vec![
         ("trial".to_string(), record.trial.to_string()),
         ("block".into(), record.block.to_string()),
@@ -68,7 +62,7 @@ fn csv_columns(record: &Record, is_whole: bool) -> Vec<(String, String)> {
         ("warmup".into(), record.warmup.to_string()),
         ("workload".into(), record.workload.clone()),
         ("contender".into(), record.contender.label.clone()),
-        ("outcome".into(), outcome.into()),
+        ("outcome".into(), record.outcome.word().into()),
         ("time_ns".into(), optional(record.time_ns())),
     ];
     for phase in Phase::ALL {
@@ -189,7 +183,7 @@ mod tests {
 
     use lab::contender::Contender;
     use lab::load::{LoadReport, Metric};
-    use lab::record::{Check, CommandUsage, DeviceDelta, IdleWait, PhaseRecord};
+    use lab::record::{Check, CommandUsage, DeviceDelta, IdleWait, Outcome, PhaseRecord};
     use lab::spec::{Cache, CommandLine, Load, Output, SCHEMA_VERSION, TrialSpec, Workload};
 
     #[test]

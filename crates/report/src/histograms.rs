@@ -144,11 +144,7 @@ impl Histograms {
         contender: &str,
         operation: &str,
     ) -> Option<&MergedHistogram> {
-        self.merged.iter().find(|merged| {
-            merged.workload == workload
-                && merged.contender == contender
-                && merged.operation == operation
-        })
+        self.merged.iter().find(|merged| merged.is(workload, contender, operation))
     }
 
     /// What had to be left out.
@@ -252,8 +248,9 @@ impl Sums {
 
     /// The one of an operation of a trial, which is begun where there is none yet.
     fn of(&mut self, record: &Record, operation: &str) -> &mut MergedHistogram {
-        let known = |sum: &MergedHistogram| sum.is_of(record) && sum.operation == operation;
-        let place = self.sums.iter().position(known).unwrap_or_else(|| {
+        let (workload, contender) = (&record.workload, &record.contender.label);
+        let known = self.sums.iter().position(|sum| sum.is(workload, contender, operation));
+        let place = known.unwrap_or_else(|| {
             self.sums.push(MergedHistogram {
                 workload: record.workload.clone(),
                 contender: record.contender.label.clone(),
@@ -270,12 +267,8 @@ impl Sums {
     /// Adds what was read of later trials.
     fn append(&mut self, later: Sums) {
         for part in later.sums {
-            let alike = |sum: &&mut MergedHistogram| {
-                sum.workload == part.workload
-                    && sum.contender == part.contender
-                    && sum.operation == part.operation
-            };
-            match self.sums.iter_mut().find(alike) {
+            let MergedHistogram { workload, contender, operation, .. } = &part;
+            match self.sums.iter_mut().find(|sum| sum.is(workload, contender, operation)) {
                 None => self.sums.push(part),
                 Some(sum) => {
                     sum.trials += part.trials;
@@ -306,6 +299,10 @@ impl Sums {
 }
 
 impl MergedHistogram {
+    fn is(&self, workload: &str, contender: &str, operation: &str) -> bool {
+        self.workload == workload && self.contender == contender && self.operation == operation
+    }
+
     fn is_of(&self, record: &Record) -> bool {
         self.workload == record.workload && self.contender == record.contender.label
     }

@@ -288,11 +288,8 @@ fn comparison_cells(
 /// Whether the contender with this label has no metric that can be compared: it completed no trial,
 /// or lost data.
 pub(crate) fn has_no_figure(workload: &WorkloadAnalysis, label: &str) -> bool {
-    let of = |contender: &&ContenderAnalysis| contender.label == label;
     workload
-        .contenders
-        .iter()
-        .find(of)
+        .contender(label)
         .is_none_or(|contender| contender.metrics.is_empty() || contender.violation().is_some())
 }
 

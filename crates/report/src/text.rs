@@ -82,14 +82,9 @@ pub fn figure_with_interval(value: f64, interval: Option<(f64, f64)>, unit: Unit
             let digits = number.split_once('.').map_or(0, |(_, digits)| digits.len());
             format!("{number} {suffix}/s [{:.digits$}, {:.digits$}]", low * factor, high * factor)
         }
-        (Unit::OperationsPerSecond, Some((low, high))) => {
-            format!("{}/s [{}, {}]", count(value), count(low), count(high))
-        }
-        (Unit::Bytes, Some((low, high))) => {
-            format!("{} [{}, {}]", bytes(value), bytes(low), bytes(high))
-        }
-        (Unit::Count, Some((low, high))) => {
-            format!("{} [{}, {}]", count(value), count(low), count(high))
+        (_, Some((low, high))) => {
+            let number = if unit == Unit::Bytes { bytes } else { count };
+            format!("{} [{}, {}]", figure(value, unit), number(low), number(high))
         }
     }
 }

@@ -136,17 +136,21 @@ fn machine() -> Vec<Item> {
     vec![system, root]
 }
 
-fn loop_devices() -> Item {
-    let name = "loop devices";
-    match loop_node::open_control() {
-        Ok(_) => item(Area::Devices, name, State::Ready, "/dev/loop-control can be opened"),
+/// A node of the kernel that has to be opened.
+fn node(name: &str, path: &str, opened: io::Result<File>, next: &str) -> Item {
+    match opened {
+        Ok(_) => item(Area::Devices, name, State::Ready, format!("{path} can be opened")),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            item(Area::Devices, name, State::Limited, "/dev/loop-control: only root may open it")
-                .next("sudo kurabe ...")
+            let detail = format!("{path}: only root may open it");
+            item(Area::Devices, name, State::Limited, detail).next("sudo kurabe ...")
         }
-        Err(error) => item(Area::Devices, name, State::Missing, error.to_string())
-            .next("modprobe loop, or a machine or container that has /dev/loop-control"),
+        Err(error) => item(Area::Devices, name, State::Missing, error.to_string()).next(next),
     }
+}
+
+fn loop_devices() -> Item {
+    let next = "modprobe loop, or a machine or container that has /dev/loop-control";
+    node("loop devices", "/dev/loop-control", loop_node::open_control(), next)
 }
 
 fn direct_access(directory: &Path) -> Item {
@@ -218,15 +222,10 @@ fn memory() -> Item {
 
 fn user_space_file_systems() -> Item {
     let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    match opened {
-        Ok(_) => item(Area::Devices, "FUSE", State::Ready, "/dev/fuse can be opened"),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            item(Area::Devices, "FUSE", State::Limited, "/dev/fuse: only root may open it")
-                .next("sudo kurabe ...")
-        }
-        Err(error) => item(Area::Devices, "FUSE", State::Missing, format!("/dev/fuse: {error}"))
-            .next("modprobe fuse; only file systems in user space need it"),
-    }
+    let opened =
+        opened.map_err(|error| io::Error::new(error.kind(), format!("/dev/fuse: {error}")));
+    let next = "modprobe fuse; only file systems in user space need it";
+    node("FUSE", "/dev/fuse", opened, next)
 }
 
 fn describe(file_system: &FileSystem) -> Item {

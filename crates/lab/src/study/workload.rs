@@ -143,9 +143,6 @@ impl WorkloadText {
                 resolve_command(text, shell.as_deref(), &values)
                     .map_err(|problem| error(field(name), problem))
             };
-            let optional = |name: &str, text: &Option<CommandText>| {
-                text.as_ref().map(|text| line(name, text)).transpose()
-            };
             let command = line("command", command)?;
             let mut name = match &self.name {
                 Some(name) => substitute(name, &values),
@@ -159,17 +156,7 @@ impl WorkloadText {
             if name.trim().is_empty() {
                 return Err(error(field("name"), "is empty; name the workload"));
             }
-            workloads.push(Workload {
-                name,
-                why: self.why.clone(),
-                setup: optional("setup", &self.setup)?,
-                prepare: optional("prepare", &self.prepare)?,
-                cleanup: optional("cleanup", &self.cleanup)?,
-                check: optional("check", &self.check)?,
-                ignore_failure: self.ignore_failure,
-                load: Load::of_command(command),
-                amount: None,
-            });
+            workloads.push(self.workload(name, Load::of_command(command), &line)?);
         }
         Ok(workloads)
     }
@@ -239,23 +226,32 @@ impl WorkloadText {
         let load = kind.parse(&written).map_err(|found| error(field(&found.key), found.problem))?;
         let amount = kinds.open(&load).ok().and_then(|load| load.amount());
         let shell = vec!["sh".to_string()];
-        let line = |name: &str, text: &Option<CommandText>| {
-            text.as_ref()
-                .map(|text| {
-                    resolve_command(text, Some(&shell), &[])
-                        .map_err(|problem| error(field(name), problem))
-                })
-                .transpose()
+        let line = |name: &str, text: &CommandText| {
+            resolve_command(text, Some(&shell), &[]).map_err(|problem| error(field(name), problem))
+        };
+        let name = self.name.clone().unwrap_or_else(|| name_of(key, &keys[key.name]));
+        Ok(Workload { amount, ..self.workload(name, load, &line)? })
+    }
+
+    /// A workload of this load, with what comes before and after it.
+    fn workload(
+        &self,
+        name: String,
+        load: Load,
+        line: &dyn Fn(&str, &CommandText) -> Result<CommandLine, StudyError>,
+    ) -> Result<Workload, StudyError> {
+        let optional = |name: &str, text: &Option<CommandText>| {
+            text.as_ref().map(|text| line(name, text)).transpose()
         };
         Ok(Workload {
-            name: self.name.clone().unwrap_or_else(|| name_of(key, &keys[key.name])),
+            name,
             why: self.why.clone(),
-            setup: line("setup", &self.setup)?,
-            prepare: line("prepare", &self.prepare)?,
-            cleanup: line("cleanup", &self.cleanup)?,
-            check: line("check", &self.check)?,
+            setup: optional("setup", &self.setup)?,
+            prepare: optional("prepare", &self.prepare)?,
+            cleanup: optional("cleanup", &self.cleanup)?,
+            check: optional("check", &self.check)?,
             ignore_failure: self.ignore_failure,
-            amount,
+            amount: None,
             load,
         })
     }

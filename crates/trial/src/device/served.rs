@@ -25,7 +25,9 @@ use crash::{Disk, Flushes, Log, Recorder, Recording, Stale, State, States};
 use rustix::fs::OFlags;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::layer::{self, Stack};
 use crate::sys;
@@ -57,16 +59,8 @@ enum Ask {
     Cut { state: State, flushes: Flushes },
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Reply {
-    Done,
-    Served { block_size_bytes: u32 },
-    Now { instant: crash::Instant },
-    Log { log: Log },
-    Failed { message: String },
-    Ended { said: Option<String> },
-}
+/// What the server answers, of another type for each request; an error in words.
+type Reply = Result<Value, String>;
 
 /// Whether the kernel keeps pages of a served file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,47 +100,39 @@ impl Served {
 
     /// Serves `layers` on top of the device, and opens that. Gives its block size in bytes too.
     pub fn layers(&mut self, layers: &[String]) -> io::Result<(File, u32)> {
-        match self.ask(&Ask::Layers { layers: layers.to_vec() })? {
-            Reply::Served { block_size_bytes } => Ok((self.open(Pages::None)?, block_size_bytes)),
-            other => Err(unexpected(&other)),
-        }
+        let block_size_bytes = self.ask(&Ask::Layers { layers: layers.to_vec() })?;
+        Ok((self.open(Pages::None)?, block_size_bytes))
     }
 
     /// Serves a fresh disk below `layers`, records it, and opens it.
     pub fn record(&mut self, size_bytes: u64, layers: &[String]) -> io::Result<File> {
-        self.ask(&Ask::Record { size_bytes, layers: layers.to_vec() })?;
+        let _: u32 = self.ask(&Ask::Record { size_bytes, layers: layers.to_vec() })?;
         self.open(Pages::None)
     }
 
     /// Takes a recording that was kept.
     pub fn take(&mut self, log: Log) -> io::Result<()> {
-        self.ask(&Ask::Open { log }).map(drop)
+        self.ask(&Ask::Open { log })
     }
 
     /// Notes an acknowledgement.
     pub fn acknowledge(&mut self, text: String) -> io::Result<()> {
-        self.ask(&Ask::Acknowledge { text }).map(drop)
+        self.ask(&Ask::Acknowledge { text })
     }
 
     /// The instant that was reached.
     pub fn now(&mut self) -> io::Result<crash::Instant> {
-        match self.ask(&Ask::Now)? {
-            Reply::Now { instant } => Ok(instant),
-            other => Err(unexpected(&other)),
-        }
+        self.ask(&Ask::Now)
     }
 
     /// What was recorded so far. What comes later is not cut.
     pub fn log(&mut self) -> io::Result<Log> {
-        match self.ask(&Ask::Log)? {
-            Reply::Log { log } => Ok(log),
-            other => Err(unexpected(&other)),
-        }
+        self.ask(&Ask::Log)
     }
 
     /// Serves from now on what a power cut leaves. Nothing may use what was served before.
     pub fn cut(&mut self, state: &State, flushes: Flushes) -> io::Result<()> {
-        self.ask(&Ask::Cut { state: state.clone(), flushes }).map(drop)
+        self.ask::<u32>(&Ask::Cut { state: state.clone(), flushes }).map(drop)
     }
 
     /// Opens the served file.
@@ -165,36 +151,27 @@ impl Served {
         // A server that is gone says nothing, and its status says why.
         let _ = self.talk.get_ref().shutdown(std::net::Shutdown::Write);
         let said = self.hear();
-        let status = self.server.wait()?;
-        match (status.success(), said?) {
-            (true, Reply::Ended { said }) => Ok(said),
-            (true, other) => Err(unexpected(&other)),
-            (false, _) => Err(io::Error::other(format!("it had ended before ({status})"))),
+        match self.server.wait()? {
+            status if status.success() => said,
+            status => Err(io::Error::other(format!("it had ended before ({status})"))),
         }
     }
 
-    fn ask(&mut self, ask: &Ask) -> io::Result<Reply> {
+    fn ask<T: DeserializeOwned>(&mut self, ask: &Ask) -> io::Result<T> {
         let mut line = serde_json::to_vec(ask)?;
         line.push(b'\n');
         self.talk.get_mut().write_all(&line)?;
         self.hear()
     }
 
-    fn hear(&mut self) -> io::Result<Reply> {
+    fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut reply = String::new();
         if self.talk.read_line(&mut reply)? == 0 {
             // It has said why on the standard error output, if it could.
             return Err(io::Error::other("the server is gone"));
         }
-        match serde_json::from_str(&reply)? {
-            Reply::Failed { message } => Err(io::Error::other(message)),
-            reply => Ok(reply),
-        }
+        serde_json::from_str::<Result<T, String>>(&reply)?.map_err(io::Error::other)
     }
-}
-
-fn unexpected(reply: &Reply) -> io::Error {
-    io::Error::other(format!("the server said {reply:?}"))
 }
 
 impl Drop for Served {
@@ -229,15 +206,12 @@ fn serve(point: &Path) -> io::Result<()> {
         line.push(b'\n');
         replies.write_all(&line)
     };
-    let mut serving = Serving { point, ..Serving::default() };
+    let mut serving = Serving { point: point.into(), ..Serving::default() };
     for line in BufReader::new(talk).lines() {
-        let reply = serde_json::from_str(&line?)
-            .map_err(io::Error::other)
-            .and_then(|ask| serving.answer(ask))
-            .unwrap_or_else(|error| Reply::Failed { message: error.to_string() });
-        say(&reply)?;
+        let ask = serde_json::from_str(&line?).map_err(io::Error::other);
+        say(&ask.and_then(|ask| serving.answer(ask)).map_err(|error| error.to_string()))?;
     }
-    say(&Reply::Ended { said: serving.counted.map(|device| counts_text(&device)) })
+    say(&Ok(serving.counted.map(|device| counts_text(&device)).into()))
 }
 
 fn counts_text(device: &CountingDevice<FileDevice>) -> String {
@@ -249,8 +223,9 @@ fn counts_text(device: &CountingDevice<FileDevice>) -> String {
 }
 
 /// The server's side.
-struct Serving<'a> {
-    point: &'a Path,
+#[derive(Default)]
+struct Serving {
+    point: PathBuf,
     /// What is served, once something is, and the server.
     top: Option<(Arc<Changeable>, Arc<Server>)>,
     counted: Option<Arc<CountingDevice<FileDevice>>>,
@@ -260,21 +235,8 @@ struct Serving<'a> {
     states: Vec<(Flushes, States)>,
 }
 
-impl Default for Serving<'_> {
-    fn default() -> Self {
-        Serving {
-            point: Path::new(""),
-            top: None,
-            counted: None,
-            recorder: None,
-            recording: None,
-            states: Vec::new(),
-        }
-    }
-}
-
-impl Serving<'_> {
-    fn answer(&mut self, ask: Ask) -> io::Result<Reply> {
+impl Serving {
+    fn answer(&mut self, ask: Ask) -> io::Result<Value> {
         match ask {
             Ask::Layers { layers } => {
                 // Memory is opened through the page cache, which it is.
@@ -296,18 +258,18 @@ impl Serving<'_> {
             Ask::Open { log } => {
                 let recording = Recording::open(log, input()?).map_err(io::Error::other)?;
                 self.recording = Some(Arc::new(recording));
-                Ok(Reply::Done)
+                Ok(Value::Null)
             }
             Ask::Acknowledge { text } => {
                 self.recorder()?.acknowledge(&text);
-                Ok(Reply::Done)
+                Ok(Value::Null)
             }
-            Ask::Now => Ok(Reply::Now { instant: self.recorder()?.now() }),
+            Ask::Now => Ok(serde_json::to_value(self.recorder()?.now())?),
             Ask::Log => {
                 let recording = Arc::new(self.recorder()?.recording());
-                let log = recording.log.clone();
+                let log = serde_json::to_value(&recording.log)?;
                 self.recording = Some(recording);
-                Ok(Reply::Log { log })
+                Ok(log)
             }
             Ask::Cut { state, flushes } => {
                 let disk = self.states(flushes)?.disk(&state);
@@ -332,7 +294,7 @@ impl Serving<'_> {
     }
 
     /// Serves a stack, in the place of the one before.
-    fn serve(&mut self, stack: Stack) -> io::Result<Reply> {
+    fn serve(&mut self, stack: Stack) -> io::Result<Value> {
         let block_size_bytes = stack.block_size();
         match &self.top {
             Some((top, server)) => {
@@ -341,7 +303,7 @@ impl Serving<'_> {
             }
             None => {
                 let top = Arc::new(Changeable(RwLock::new(stack)));
-                let server = Arc::new(Server::mount(Box::new(top.clone()), self.point)?);
+                let server = Arc::new(Server::mount(Box::new(top.clone()), &self.point)?);
                 self.top = Some((top, server.clone()));
                 for _ in 0..THREADS {
                     let server = server.clone();
@@ -355,7 +317,7 @@ impl Serving<'_> {
                 }
             }
         }
-        Ok(Reply::Served { block_size_bytes })
+        Ok(block_size_bytes.into())
     }
 }
 
