@@ -48,15 +48,19 @@ pub use pinned::{Pinned, open_identical};
 pub use signatures::Signature;
 
 /// Something that uses the device now, or that it is part of. Nothing of this kind can be waived.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Use {
     /// The file is something else.
+    #[error("it is not a block device")]
     NotABlockDevice,
     /// The kernel refuses writes.
+    #[error("it is read-only")]
     ReadOnly,
     /// It has no bytes: a drive without a medium.
+    #[error("it has no bytes; is a medium in the drive?")]
     Empty,
     /// A part of it is mounted.
+    #[error("{device} is mounted on {}; umount it first", .point.display())]
     Mounted {
         /// Kernel name of the device that is mounted.
         device: String,
@@ -64,11 +68,13 @@ pub enum Use {
         point: PathBuf,
     },
     /// A part of it is swapped on.
+    #[error("{device} is used as swap; swapoff it first")]
     Swap {
         /// Kernel name of the device that is swapped on.
         device: String,
     },
     /// A device of the kernel is built on a part of it (LVM, md, a mapping, a loop device).
+    #[error("{holder} is built on {device} (see lsblk); take that apart first")]
     Holder {
         /// Kernel name of the part.
         device: String,
@@ -76,21 +82,25 @@ pub enum Use {
         holder: String,
     },
     /// It is divided.
+    #[error("it has the partition {name}; name that one, or wipe the table first")]
     Partition {
         /// Kernel name of the partition.
         name: String,
     },
     /// A mounted Btrfs of several devices has it.
+    #[error("it is part of the mounted Btrfs {uuid}; umount that first")]
     BtrfsMember {
         /// UUID of the file system.
         uuid: String,
     },
     /// The image behind it is attached to another loop device too.
+    #[error("{holder} is attached to the same image; losetup --detach it first")]
     SameImage {
         /// Kernel name of the other one.
         holder: String,
     },
     /// A process has it open or mapped: a virtual machine, a database, another benchmark.
+    #[error("process {pid} ({name}) has {device} open; end that first")]
     OpenBy {
         /// The process.
         pid: u32,
@@ -100,45 +110,14 @@ pub enum Use {
         device: String,
     },
     /// Another kurabe has claimed it.
+    #[error("another kurabe (pid {pid}) is using it; wait for its end")]
     OtherKurabe {
         /// The process; 0 when it did not say.
         pid: u32,
     },
     /// The kernel says that somebody holds it exclusively.
+    #[error("the kernel says that somebody holds it exclusively")]
     Busy,
-}
-
-impl fmt::Display for Use {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Use::NotABlockDevice => write!(f, "it is not a block device"),
-            Use::ReadOnly => write!(f, "it is read-only"),
-            Use::Empty => write!(f, "it has no bytes; is a medium in the drive?"),
-            Use::Mounted { device, point } => {
-                write!(f, "{device} is mounted on {}; umount it first", point.display())
-            }
-            Use::Swap { device } => write!(f, "{device} is used as swap; swapoff it first"),
-            Use::Holder { device, holder } => {
-                write!(f, "{holder} is built on {device} (see lsblk); take that apart first")
-            }
-            Use::Partition { name } => {
-                write!(f, "it has the partition {name}; name that one, or wipe the table first")
-            }
-            Use::BtrfsMember { uuid } => {
-                write!(f, "it is part of the mounted Btrfs {uuid}; umount that first")
-            }
-            Use::SameImage { holder } => {
-                write!(f, "{holder} is attached to the same image; losetup --detach it first")
-            }
-            Use::OpenBy { pid, name, device } => {
-                write!(f, "process {pid} ({name}) has {device} open; end that first")
-            }
-            Use::OtherKurabe { pid } => {
-                write!(f, "another kurabe (pid {pid}) is using it; wait for its end")
-            }
-            Use::Busy => write!(f, "the kernel says that somebody holds it exclusively"),
-        }
-    }
 }
 
 /// What is known of a block device.
@@ -257,9 +236,10 @@ impl Findings {
 }
 
 /// Why a claim was not granted.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// Something stands against it. Nothing was touched.
+    #[error("{}", refusal_text(path, objections, sufficient.as_ref()))]
     Refused {
         /// The device.
         path: PathBuf,
@@ -269,6 +249,7 @@ pub enum ClaimError {
         sufficient: Option<Permission>,
     },
     /// The device cannot be looked at or opened.
+    #[error("{}: {error}", .path.display())]
     System {
         /// The device.
         path: PathBuf,
@@ -277,30 +258,20 @@ pub enum ClaimError {
     },
 }
 
-impl fmt::Display for ClaimError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClaimError::Refused { path, objections, sufficient } => {
-                write!(f, "{} will not be overwritten:", path.display())?;
-                for objection in objections {
-                    write!(f, "\n  - {objection}")?;
-                }
-                if let Some(permission) = sufficient {
-                    write!(
-                        f,
-                        "\nIf everything on it may be lost, say so with: --device {} --destroy '{permission}'\n\
-                         Data without a signature, and users inside the kernel (an NVMe or SCSI target, DRBD), cannot be seen.",
-                        path.display()
-                    )?;
-                }
-                Ok(())
-            }
-            ClaimError::System { path, error } => write!(f, "{}: {error}", path.display()),
-        }
+fn refusal_text(path: &Path, objections: &[String], sufficient: Option<&Permission>) -> String {
+    let mut text = format!("{} will not be overwritten:", path.display());
+    for objection in objections {
+        text += &format!("\n  - {objection}");
     }
+    if let Some(permission) = sufficient {
+        text += &format!(
+            "\nIf everything on it may be lost, say so with: --device {} --destroy '{permission}'\n\
+             Data without a signature, and users inside the kernel (an NVMe or SCSI target, DRBD), cannot be seen.",
+            path.display()
+        );
+    }
+    text
 }
-
-impl std::error::Error for ClaimError {}
 
 /// A granted claim. The device is held exclusively, and locked, while it lives.
 #[derive(Debug)]

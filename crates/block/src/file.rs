@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -175,6 +175,32 @@ impl FileDevice {
         Ok(())
     }
 
+    /// Gives the content of a range up, of a block device by this call; says whether that can be done.
+    fn give_up(
+        &self,
+        offset: u64,
+        length: u64,
+        on_device: fn(BorrowedFd<'_>, u64, u64) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        self.check_writable()?;
+        self.check(offset, length)?;
+        if length == 0 {
+            return Ok(true);
+        }
+        let outcome = match self.kind {
+            Kind::BlockDevice => on_device(self.file.as_fd(), offset, length),
+            // Punching a hole that is one already costs nothing, so a fresh sparse image stays so.
+            Kind::Image => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(&self.file, flags, offset, length).map_err(io::Error::from)
+            }
+        };
+        match outcome {
+            Err(error) if is_unsupported(&error) => Ok(false),
+            outcome => outcome.map(|()| true),
+        }
+    }
+
     fn needs_copy(&self, buffer: &[u8]) -> bool {
         // The logical block size is what every Linux block driver takes as memory alignment.
         self.is_direct && !is_aligned(buffer, (self.block_size as usize).min(ALIGNMENT))
@@ -292,41 +318,13 @@ impl BlockDevice for FileDevice {
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.check_writable()?;
-        self.check(offset, length)?;
-        if length == 0 {
-            return Ok(());
-        }
-        let outcome = match self.kind {
-            Kind::BlockDevice => sys::block_device_discard(self.file.as_fd(), offset, length),
-            Kind::Image => {
-                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                fallocate(&self.file, flags, offset, length).map_err(io::Error::from)
-            }
-        };
-        match outcome {
-            Err(error) if is_unsupported(&error) => Ok(()),
-            outcome => outcome,
-        }
+        self.give_up(offset, length, sys::block_device_discard).map(drop)
     }
 
     fn zero_range(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.check_writable()?;
-        self.check(offset, length)?;
-        if length == 0 {
-            return Ok(());
-        }
-        let outcome = match self.kind {
-            Kind::BlockDevice => sys::block_device_zero(self.file.as_fd(), offset, length),
-            // Punching a hole that is one already costs nothing, so a fresh sparse image stays so.
-            Kind::Image => {
-                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                fallocate(&self.file, flags, offset, length).map_err(io::Error::from)
-            }
-        };
-        match outcome {
-            Err(error) if is_unsupported(&error) => crate::write_zeros(self, offset, length),
-            outcome => outcome,
+        match self.give_up(offset, length, sys::block_device_zero)? {
+            true => Ok(()),
+            false => crate::write_zeros(self, offset, length),
         }
     }
 
@@ -374,12 +372,16 @@ fn is_unsupported(error: &io::Error) -> bool {
     )
 }
 
+/// The lock on an image, or a device, that is to be had at once or not at all.
+pub(crate) fn lock_wish(read_only: bool) -> FlockOperation {
+    match read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    }
+}
+
 fn lock(file: &File, read_only: bool) -> io::Result<()> {
-    let operation = if read_only {
-        FlockOperation::NonBlockingLockShared
-    } else {
-        FlockOperation::NonBlockingLockExclusive
-    };
+    let operation = lock_wish(read_only);
     // A process that another thread is just starting holds a copy of every open file until its
     // program runs, and with it the lock of one that was closed a moment ago.
     let until = Instant::now() + LOCK_WAIT_MAX;

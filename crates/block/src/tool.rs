@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::flock;
 use trust::mounts::mounts_of;
 pub use trust::mounts::{Mount, mounts};
 
@@ -28,11 +28,13 @@ const DEVICE_PROTECTED: &str = "the device is write-protected: look for a switch
                                 allow writing with `blockdev --setrw`";
 
 /// Why a command ended without success; the text says what to do next where there is something.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Wrong use, or something that forbids the wish: nothing was touched.
+    #[error("{0}")]
     Refused(String),
     /// It was tried and went wrong.
+    #[error("{0}")]
     Failed(String),
 }
 
@@ -60,14 +62,6 @@ impl Failure {
         match self {
             Self::Refused(_) => ExitCode::from(2),
             Self::Failed(_) => ExitCode::from(1),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(text) | Self::Failed(text) => formatter.write_str(text),
         }
     }
 }
@@ -264,13 +258,8 @@ fn is_image_locked(path: &Path, read_only: bool) -> bool {
     // By now the name may lead to something else: a FIFO is not waited for.
     let open = |image| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(image).ok();
     let Some(image) = image.and_then(open) else { return false };
-    let wish = if read_only {
-        FlockOperation::NonBlockingLockShared
-    } else {
-        FlockOperation::NonBlockingLockExclusive
-    };
     // The lock ends here with the file; from now on the image is refused because it is attached.
-    flock(&image, wish) == Err(rustix::io::Errno::WOULDBLOCK)
+    flock(&image, crate::file::lock_wish(read_only)) == Err(rustix::io::Errno::WOULDBLOCK)
 }
 
 /// Refuses to make something on `path` where that would destroy what was not given up by `force`: on

@@ -246,6 +246,11 @@ pub struct MountArguments {
     pub r#type: Option<String>,
 }
 
+/// Whether a word is a subcommand.
+pub(crate) fn is_subcommand(word: &str) -> bool {
+    word == "help" || Cli::command().find_subcommand(word).is_some()
+}
+
 /// Runs the program and returns its exit code.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     // The helpers of mount(8) and fsck(8) have their own exit code for a wrong command line.
@@ -362,10 +367,6 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
-        // `main` decides by these words whether the first argument is a subcommand.
-        for subcommand in Cli::command().get_subcommands() {
-            assert!(crate::program::SUBCOMMANDS.contains(&subcommand.get_name()));
-        }
     }
 
     #[test]

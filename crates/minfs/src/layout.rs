@@ -132,6 +132,11 @@ macro_rules! structure {
                 $(self.$field.put(&mut bytes[$offset..]);)*
             }
 
+            /// All fields zero.
+            pub fn zeroed() -> Self {
+                Self::decode(&[0; $size])
+            }
+
             /// Reads all fields from the first [`Self::SIZE`] bytes; any bytes will do.
             pub fn decode(bytes: &[u8]) -> Self {
                 let () = Self::GAP_FREE;

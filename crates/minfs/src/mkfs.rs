@@ -103,9 +103,6 @@ pub fn plan(device_bytes: u64, options: &MkfsOptions) -> Result<VolumeGeometry> 
         magic: GEOMETRY_MAGIC,
         version: FORMAT_VERSION,
         block_bytes: BLOCK_BYTES as u32,
-        features_incompatible: 0,
-        features_read_only: 0,
-        features_compatible: 0,
         uuid: *options.uuid.unwrap_or_else(uuid::Uuid::new_v4).as_bytes(),
         label,
         volume_blocks,
@@ -116,10 +113,8 @@ pub fn plan(device_bytes: u64, options: &MkfsOptions) -> Result<VolumeGeometry> 
         unit_bytes,
         unit_count: u32::try_from(unit_count.min(u64::from(UNITS_MAX))).expect("bounded"),
         inode_count,
-        reserved_word: 0,
         created_ns: options.created_ns.unwrap_or_else(crate::shared::now_ns),
-        reserved: [0; 3908],
-        checksum: 0,
+        ..Geometry::zeroed()
     };
     let geometry = VolumeGeometry::checked(fields).map_err(Error::Invalid)?;
     // The checksum is part of the identity that readers compare, so it is set once, here.

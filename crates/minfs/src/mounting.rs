@@ -38,6 +38,14 @@ const READY_VARIABLE: &str = "MINFS_TELL_WHEN_READY";
 /// How long `umount` waits for the daemon to let go of the device.
 const UMOUNT_WAIT: Duration = Duration::from_secs(15);
 
+/// Options that are said for mount(8) itself, or are already so: attributes are checked by the kernel
+/// in any case, and reads change no time. The last ones are what the kernel shows of a mount, which
+/// mount(8) hands back when it is to be changed.
+const UNHEEDED: &str = "defaults auto noauto user users nouser owner group nofail _netdev dev exec \
+    async atime relatime norelatime strictatime nostrictatime lazytime nolazytime diratime \
+    nodiratime iversion noiversion mand nomand nosymfollow silent loud default_permissions \
+    user_id group_id max_read blksize comment subtype fsname";
+
 /// What the options of mount(8) ask for.
 #[derive(Debug, PartialEq)]
 struct Wishes {
@@ -104,47 +112,7 @@ impl Wishes {
                 "noatime" => wishes.kernel_options.push(MountOption::NoAtime),
                 "sync" => wishes.kernel_options.push(MountOption::Sync),
                 "dirsync" => wishes.kernel_options.push(MountOption::DirSync),
-                // Said for mount(8) itself, or already so: attributes are checked by the kernel
-                // in any case, and reads change no time.
-                ""
-                | "defaults"
-                | "auto"
-                | "noauto"
-                | "user"
-                | "users"
-                | "nouser"
-                | "owner"
-                | "group"
-                | "nofail"
-                | "_netdev"
-                | "dev"
-                | "exec"
-                | "async"
-                | "atime"
-                | "relatime"
-                | "norelatime"
-                | "strictatime"
-                | "nostrictatime"
-                | "lazytime"
-                | "nolazytime"
-                | "diratime"
-                | "nodiratime"
-                | "iversion"
-                | "noiversion"
-                | "mand"
-                | "nomand"
-                | "nosymfollow"
-                | "silent"
-                | "loud"
-                | "default_permissions"
-                // mount(8) hands back what the kernel shows of a mount when it is to be changed.
-                | "user_id"
-                | "group_id"
-                | "max_read"
-                | "blksize"
-                | "comment"
-                | "subtype"
-                | "fsname" => {}
+                _ if key.is_empty() || UNHEEDED.split_whitespace().any(|known| known == key) => {}
                 _ if key.starts_with("x-") || key.starts_with("X-") || sloppy => {}
                 _ => return Err(format!("unknown option {option:?}")),
             }

@@ -10,26 +10,6 @@ use std::process::ExitCode;
 
 use crate::cli;
 
-/// Words that the first argument may be; anything else that is a path asks for a mount, since
-/// mount.fuse(8) calls `minfs DEVICE DIRECTORY -o OPTIONS` for `mount -t fuse.minfs`.
-pub(crate) const SUBCOMMANDS: [&str; 15] = [
-    "mkfs",
-    "fsck",
-    "mount",
-    "umount",
-    "ls",
-    "stat",
-    "put",
-    "get",
-    "rm",
-    "mv",
-    "df",
-    "map",
-    "man",
-    "completions",
-    "help",
-];
-
 /// Puts the subcommand that the program's name stands for before the arguments.
 fn normalized(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let called = arguments.first().cloned().unwrap_or_default();
@@ -40,10 +20,11 @@ fn normalized(mut arguments: Vec<OsString>) -> Vec<OsString> {
         "mount.minfs" | "mount.fuse.minfs" => Some("mount"),
         "umount.minfs" => Some("umount"),
         _ => {
-            let first = arguments.get(1).map(|first| first.to_string_lossy().into_owned());
-            let is_path = first.is_some_and(|first| {
-                !first.starts_with('-') && !SUBCOMMANDS.contains(&first.as_str())
-            });
+            // Anything else that is a path asks for a mount, since mount.fuse(8) calls
+            // `minfs DEVICE DIRECTORY -o OPTIONS` for `mount -t fuse.minfs`.
+            let first = arguments.get(1).map(|first| first.to_string_lossy());
+            let is_path =
+                first.is_some_and(|first| !first.starts_with('-') && !cli::is_subcommand(&first));
             (is_path && arguments.len() > 2).then_some("mount")
         }
     };

@@ -170,26 +170,11 @@ impl Record {
         let mut header = SlotHeader {
             magic: SLOT_MAGIC,
             kind: KIND_FREE,
-            flags: 0,
             inode: self.inode,
-            extent_count: 0,
             previous_generation: self.previous_generation,
             buried_generation: self.burial.map_or(0, |burial| burial.generation),
             buried_inode: self.burial.map_or(NO_INODE, |burial| burial.inode),
-            tail_checksum: 0,
-            tail_start: 0,
-            size_bytes: 0,
-            valid_bytes: 0,
-            mode: 0,
-            user: 0,
-            group: 0,
-            name_length: 0,
-            accessed_ns: 0,
-            modified_ns: 0,
-            changed_ns: 0,
-            created_ns: 0,
-            name: [0; 255],
-            reserved: [0; 133],
+            ..SlotHeader::zeroed()
         };
         if let Some(file) = &self.file {
             header.kind = KIND_FILE;

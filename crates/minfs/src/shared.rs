@@ -302,6 +302,20 @@ impl Shared {
         Ok(Unflushed { inode, slot, generation, burial })
     }
 
+    /// Writes a record of `inode` and makes it durable; returns its generation.
+    pub(crate) fn record(
+        &self,
+        inode: u32,
+        file: Option<FileRecord>,
+        buries: Option<u32>,
+    ) -> Result<u64> {
+        let unflushed = self.write_record(inode, file, buries)?;
+        let generation = unflushed.generation;
+        self.flush()?;
+        self.commit(unflushed);
+        Ok(generation)
+    }
+
     /// Notes that a record is durable.
     pub(crate) fn commit(&self, unflushed: Unflushed) {
         let mut state = self.lock_slot(unflushed.inode);
@@ -318,10 +332,7 @@ impl Shared {
         if is_over || burial.inode == next {
             return Ok(());
         }
-        let unflushed = self.write_record(burial.inode, None, None)?;
-        self.flush()?;
-        self.commit(unflushed);
-        Ok(())
+        self.record(burial.inode, None, None).map(drop)
     }
 
     /// Gives the space and the number of a file without name and handles back.
@@ -487,9 +498,7 @@ impl Shared {
         }
         self.take_times(inode, state);
         let record = state.to_record(self.geometry.unit_bytes(), None);
-        let unflushed = self.write_record(inode.number, Some(record), None)?;
-        self.flush()?;
-        self.commit(unflushed);
+        self.record(inode.number, Some(record), None)?;
         mark_recorded(state, None);
         Ok(())
     }

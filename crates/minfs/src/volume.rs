@@ -288,10 +288,7 @@ impl Volume {
                 created_ns: now,
             },
         };
-        let unflushed = shared.write_record(number, Some(file.clone()), None)?;
-        let birth = unflushed.generation;
-        shared.flush()?;
-        shared.commit(unflushed);
+        let birth = shared.record(number, Some(file.clone()), None)?;
         names.free.remove(&number);
         names.buried.remove(&number);
         let inode = Arc::new(Inode::new(number, InodeState::from_record(&file, birth)));
@@ -358,9 +355,7 @@ impl Volume {
         record.attributes.changed_ns = now_ns();
         let buried = victim.as_ref().map(|victim| victim.number);
         let buried = buried.filter(|_| shared.sabotage() != Sabotage::ForgetBurial);
-        let unflushed = shared.write_record(inode.number, Some(record.clone()), buried)?;
-        shared.flush()?;
-        shared.commit(unflushed);
+        shared.record(inode.number, Some(record.clone()), buried)?;
         state.name = record.name;
         state.attributes.changed_ns = record.attributes.changed_ns;
         mark_recorded(&mut state, None);

@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use block::AlignedBuffer;
@@ -69,6 +68,8 @@ fn with_read_buffer<T>(length: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
+/// What is not here `fuser` answers: links with `EPERM`, and the sync of a directory so that the kernel
+/// asks no more, since every change of a name is durable before it is acknowledged.
 impl Filesystem for FuseVolume {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let mut wanted = vec![
@@ -218,28 +219,6 @@ impl Filesystem for FuseVolume {
         }
     }
 
-    fn symlink(
-        &self,
-        _request: &Request,
-        _parent: INodeNo,
-        _name: &OsStr,
-        _target: &Path,
-        reply: ReplyEntry,
-    ) {
-        reply.error(Errno::EPERM);
-    }
-
-    fn link(
-        &self,
-        _request: &Request,
-        _inode: INodeNo,
-        _parent: INodeNo,
-        _name: &OsStr,
-        reply: ReplyEntry,
-    ) {
-        reply.error(Errno::EPERM);
-    }
-
     fn rename(
         &self,
         _request: &Request,
@@ -351,18 +330,6 @@ impl Filesystem for FuseVolume {
         let outcome =
             self.file(inode).and_then(|file| file.sync().map_err(|error| self.failed(&error)));
         end(reply, outcome);
-    }
-
-    fn fsyncdir(
-        &self,
-        _request: &Request,
-        _inode: INodeNo,
-        _handle: FileHandle,
-        _data_only: bool,
-        reply: ReplyEmpty,
-    ) {
-        // Every change of a name is durable before it is acknowledged.
-        reply.ok();
     }
 
     fn readdir(
