@@ -75,18 +75,7 @@ impl DeviceReading {
     /// What happened since `earlier`. Counters only grow; a device that was replaced meanwhile
     /// gives zeros rather than nonsense.
     pub fn since(&self, earlier: &DeviceReading) -> DeviceDelta {
-        let (now, then) = (&self.totals, &earlier.totals);
-        DeviceDelta {
-            reads: now.reads.saturating_sub(then.reads),
-            read_bytes: now.read_bytes.saturating_sub(then.read_bytes),
-            writes: now.writes.saturating_sub(then.writes),
-            written_bytes: now.written_bytes.saturating_sub(then.written_bytes),
-            discards: now.discards.saturating_sub(then.discards),
-            discarded_bytes: now.discarded_bytes.saturating_sub(then.discarded_bytes),
-            flushes: now.flushes.saturating_sub(then.flushes),
-            busy_ms: now.busy_ms.saturating_sub(then.busy_ms),
-            queue_ms: now.queue_ms.saturating_sub(then.queue_ms),
-        }
+        self.totals - earlier.totals
     }
 
     /// Whether nothing is in flight and nothing was completed since `earlier`.

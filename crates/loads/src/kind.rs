@@ -42,15 +42,7 @@ pub static KINDS: Kinds = Kinds(&[
 
 /// Which of these tools are not installed, each with its package.
 fn missing_tools(tools: &[Tool]) -> Vec<String> {
-    let missing = tools.iter().filter(|tool| tool.locate().is_err());
-    let words = |tool: &Tool| {
-        format!(
-            "'{}' is not installed; it is in the package {1}: apt install {1}",
-            tool.program(),
-            tool.package()
-        )
-    };
-    missing.map(words).collect()
+    tools.iter().filter_map(|tool| tool.locate().err()).map(String::from).collect()
 }
 
 /// Where those of these tools lie that are installed.

@@ -270,9 +270,7 @@ impl Recording {
         let keeps_series = |one: &Recording| one.interval_ns != u64::MAX;
         assert_eq!(keeps_series(self), keeps_series(&other), "only one of two has a series");
         for kind in &other.kinds {
-            let place = self.place_of(&kind.name);
-            add_histogram(&mut self.kinds[place].histogram, &kind.histogram);
-            self.kinds[place].sums.add(&kind.sums);
+            self.add(&kind.name, &kind.histogram, &kind.sums);
         }
         if other.intervals.is_empty() {
             return;
@@ -314,11 +312,15 @@ impl Recording {
     /// The same recording under other names of its kinds; those of one name become one.
     pub fn renamed(mut self, name: impl Fn(&str) -> String) -> Recording {
         for kind in std::mem::take(&mut self.kinds) {
-            let place = self.place_of(&name(&kind.name));
-            add_histogram(&mut self.kinds[place].histogram, &kind.histogram);
-            self.kinds[place].sums.add(&kind.sums);
+            self.add(&name(&kind.name), &kind.histogram, &kind.sums);
         }
         self
+    }
+
+    fn add(&mut self, name: &str, histogram: &Histogram<u64>, sums: &Sums) {
+        let place = self.place_of(name);
+        add_histogram(&mut self.kinds[place].histogram, histogram);
+        self.kinds[place].sums.add(sums);
     }
 
     fn place_of(&mut self, name: &str) -> usize {
@@ -396,14 +398,9 @@ impl Recording {
             let histogram: Histogram<u64> = deserializer
                 .deserialize(&mut packed.as_slice())
                 .map_err(|error| wrong(error.to_string()))?;
-            let place = recording.place_of(interval.tag().map_or("", |tag| tag.as_str()));
-            let kind = &mut recording.kinds[place];
-            add_histogram(&mut kind.histogram, &histogram);
-            kind.sums.add(&Sums {
-                bytes: 0,
-                total_ns: (histogram.mean() * histogram.len() as f64) as u64,
-                max_ns: histogram.max(),
-            });
+            let total_ns = (histogram.mean() * histogram.len() as f64) as u64;
+            let sums = Sums { bytes: 0, total_ns, max_ns: histogram.max() };
+            recording.add(interval.tag().map_or("", |tag| tag.as_str()), &histogram, &sums);
         }
         Ok(recording)
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A file that is larger than this is no program.
@@ -63,10 +63,7 @@ fn named(words: &[String], search_path: &str) -> Vec<PathBuf> {
 }
 
 fn in_path(name: &str, search_path: &str) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        let is = |facts: fs::Metadata| facts.is_file() && facts.permissions().mode() & 0o111 != 0;
-        fs::metadata(path).is_ok_and(is)
-    };
+    let is_program = |path: &PathBuf| trust::program::is_executable(path);
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(is_program);
     }
@@ -177,6 +174,8 @@ fn needs(content: &[u8], path: &Path, libraries: &[PathBuf]) -> Option<Vec<PathB
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

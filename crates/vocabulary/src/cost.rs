@@ -53,20 +53,11 @@ impl Phase {
 
     /// The phase's name, as in JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Phase::Mkfs => "mkfs",
-            Phase::Mount => "mount",
-            Phase::Setup => "setup",
-            Phase::Layout => "layout",
-            Phase::Settle => "settle",
-            Phase::Prepare => "prepare",
-            Phase::Run => "run",
-            Phase::Verify => "verify",
-            Phase::Sync => "sync",
-            Phase::Cleanup => "cleanup",
-            Phase::Unmount => "unmount",
-            Phase::Check => "check",
-        }
+        const NAMES: [&str; 12] = [
+            "mkfs", "mount", "setup", "layout", "settle", "prepare", "run", "verify", "sync",
+            "cleanup", "unmount", "check",
+        ];
+        NAMES[self as usize]
     }
 }
 
@@ -174,4 +165,16 @@ pub struct CommandUsage {
     /// Bytes that the command caused to be fetched from storage (`read_bytes`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_read_bytes: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for phase in Phase::ALL {
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
+        }
+    }
 }

@@ -2,25 +2,17 @@
 //!
 //! Invariant: what [`size_text`] prints for a parsed size parses to the same size.
 
-use std::fmt;
 use std::time::Duration;
 
 /// Why a size or a duration could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is not {expected}")]
 pub struct QuantityError {
     /// The text that was given.
     pub text: String,
     /// What would have been right, with an example.
     pub expected: &'static str,
 }
-
-impl fmt::Display for QuantityError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not {}", self.text, self.expected)
-    }
-}
-
-impl std::error::Error for QuantityError {}
 
 const SIZE_EXPECTED: &str =
     "a size: a whole number with K, M, G or T (powers of 1024), such as 8G or 512M";

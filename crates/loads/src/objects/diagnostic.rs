@@ -5,6 +5,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use unicode_width::UnicodeWidthChar as _;
+
 /// Whether a diagnostic refuses the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -137,21 +139,10 @@ impl Diagnostic {
     }
 }
 
-/// Columns of a terminal that a character takes: the wide ranges of East Asian scripts take two,
-/// because comments in them are common in programs of this language.
+/// Columns of a terminal that a character takes: comments in East Asian scripts, whose characters take
+/// two, are common in programs of this language.
 fn display_width(character: char) -> usize {
-    match u32::from(character) {
-        0x1100..=0x115f
-        | 0x2e80..=0xa4cf
-        | 0xac00..=0xd7a3
-        | 0xf900..=0xfaff
-        | 0xfe30..=0xfe6f
-        | 0xff00..=0xff60
-        | 0xffe0..=0xffe6
-        | 0x1f300..=0x1faff
-        | 0x20000..=0x3fffd => 2,
-        _ => 1,
-    }
+    character.width().unwrap_or(1).max(1)
 }
 
 /// The word of `known` that was probably meant by `found`, if one is near enough.

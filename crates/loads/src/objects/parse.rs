@@ -343,18 +343,8 @@ impl<'a> Parser<'a> {
             )));
         }
         match word {
-            "New" => {
-                self.expect_mark('(', "after `New`")?;
-                let size = self.size(OBJECT_BYTES_MAX)?;
-                self.expect_mark(')', "after the size")?;
-                Ok(Statement::New(size))
-            }
-            "Embed" => {
-                self.expect_mark('(', "after `Embed`")?;
-                let size = self.size(EMBEDDED_BYTES_MAX)?;
-                self.expect_mark(')', "after the size")?;
-                Ok(Statement::Embed(size))
-            }
+            "New" => Ok(Statement::New(self.size_in_brackets(word, OBJECT_BYTES_MAX)?)),
+            "Embed" => Ok(Statement::Embed(self.size_in_brackets(word, EMBEDDED_BYTES_MAX)?)),
             "OverWrite" => {
                 self.expect_mark('(', "after `OverWrite`")?;
                 let size = self.size(OBJECT_BYTES_MAX)?;
@@ -372,6 +362,13 @@ impl<'a> Parser<'a> {
             }
             _ => Ok(Statement::Sync),
         }
+    }
+
+    fn size_in_brackets(&mut self, word: &str, max_bytes: u64) -> Parse<Size> {
+        self.expect_mark('(', &format!("after `{word}`"))?;
+        let size = self.size(max_bytes)?;
+        self.expect_mark(')', "after the size")?;
+        Ok(size)
     }
 
     /// `times = count "." "times" body`

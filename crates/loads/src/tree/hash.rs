@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 /// What is in a tree, in one number and some figures.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeHash {
     /// XXH3 with 128 bits, in hexadecimal.
     pub xxh3_128: String,
@@ -60,7 +60,8 @@ pub fn hash_tree(directory: &Path, stop: &AtomicBool) -> io::Result<TreeHash> {
         }
     }
     paths.sort_by(|one, other| one.as_os_str().as_bytes().cmp(other.as_os_str().as_bytes()));
-    let mut hasher = Hasher { state: Xxh3::new(), buffer: vec![0; 1 << 17], hash: empty() };
+    let mut hasher =
+        Hasher { state: Xxh3::new(), buffer: vec![0; 1 << 17], hash: TreeHash::default() };
     for path in &paths {
         if stop.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
@@ -69,10 +70,6 @@ pub fn hash_tree(directory: &Path, stop: &AtomicBool) -> io::Result<TreeHash> {
     }
     hasher.hash.xxh3_128 = format!("{:032x}", hasher.state.digest128());
     Ok(hasher.hash)
-}
-
-fn empty() -> TreeHash {
-    TreeHash { xxh3_128: String::new(), files: 0, directories: 0, links: 0, others: 0, bytes: 0 }
 }
 
 fn with_path(error: io::Error, path: &Path) -> io::Error {

@@ -61,15 +61,7 @@ impl Phase {
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Copy => "copy",
-            Self::Unpack => "unpack",
-            Self::Walk => "walk",
-            Self::Stat => "stat",
-            Self::Rewrite => "rewrite",
-            Self::DeleteEach => "delete_each",
-            Self::DeleteAll => "delete_all",
-        }
+        ["copy", "unpack", "walk", "stat", "rewrite", "delete_each", "delete_all"][self as usize]
     }
 }
 
@@ -364,4 +356,16 @@ fn list(directory: &Path) -> Result<Vec<Listed>, String> {
         }
     }
     Ok(listed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for phase in Phase::ALL {
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
+        }
+    }
 }

@@ -186,17 +186,6 @@ impl SyntheticTree {
         &self.entries
     }
 
-    /// Bytes of all files.
-    pub fn file_bytes(&self) -> u64 {
-        self.entries
-            .iter()
-            .map(|entry| match entry.kind {
-                EntryKind::File { size_bytes, .. } => size_bytes,
-                EntryKind::Directory | EntryKind::Link { .. } => 0,
-            })
-            .sum()
-    }
-
     /// The contents of the file of this index and length: text that compresses about as source
     /// code does.
     pub fn contents(&self, index: u64, size_bytes: u64) -> Vec<u8> {
