@@ -45,6 +45,7 @@ mod system;
 
 pub use identity::Identity;
 pub use pinned::{Pinned, open_identical};
+pub(crate) use relatives::attached;
 pub use signatures::Signature;
 
 /// Something that uses the device now, or that it is part of. Nothing of this kind can be waived.

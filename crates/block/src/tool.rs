@@ -7,7 +7,6 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,8 +16,8 @@ use rustix::fs::flock;
 use trust::mounts::mounts_of;
 pub use trust::mounts::{Mount, mounts};
 
-use crate::claim::{Permission, Use, examine};
-use crate::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions, loop_backing};
+use crate::claim::{self, Permission, Use, examine};
+use crate::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
 
 const RELEASE_POLL: Duration = Duration::from_millis(20);
 /// How much of the start of an image must be zeros for it to count as empty, in bytes.
@@ -187,65 +186,16 @@ fn backing_file(device: &str) -> Option<PathBuf> {
     Some(PathBuf::from(text.trim_end_matches('\n')))
 }
 
-/// What two names of the same bytes have in common, hard links and bind mounts included: the file
-/// system and the inode, or a device's number.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let facts = path.metadata().ok()?;
-    match facts.file_type().is_block_device() {
-        true => Some((u64::MAX, facts.rdev())),
-        false => Some((facts.dev(), facts.ino())),
-    }
-}
-
-/// What a loop device stands on: by the path that it was attached under, which tells another loop
-/// device, and by what the kernel has open, whatever became of that path.
-fn stands_on(device: &str) -> impl Iterator<Item = (u64, u64)> {
-    let image = backing_file(device);
-    let by_path = image.as_deref().and_then(identity);
-    let open = image.and_then(|_| loop_backing(&Path::new("/dev").join(device)).ok());
-    by_path.into_iter().chain(open)
-}
-
-/// Which bytes of its image a loop device shows; all where the kernel does not say.
-fn shown_bytes(device: &str) -> Range<u64> {
-    let figure = |name: &str| -> Option<u64> {
-        let path = format!("/sys/block/{device}/loop/{name}");
-        std::fs::read_to_string(path).ok()?.trim().parse().ok()
-    };
-    let Some(start) = figure("offset") else { return 0..u64::MAX };
-    match figure("sizelimit") {
-        None | Some(0) => start..u64::MAX,
-        Some(limit) => start..start.saturating_add(limit),
-    }
-}
-
 /// Refuses a second way to bytes that a loop device has: an image that is attached, and a loop
 /// device whose image is attached to another one too. What is mounted there would be changed behind
 /// its back, and neither `O_EXCL` on the device nor a lock on the image would tell. Parts of one image that
 /// lie apart share none.
 pub fn check_not_attached(path: &Path) -> Result<(), Failure> {
-    let own = path.canonicalize().ok();
-    let own = own.as_ref().and_then(|path| path.file_name()?.to_str());
-    let behind = own.and_then(backing_file);
-    // Its own bytes, and those below it: a loop device may stand on either.
-    let below = behind.as_ref().and_then(|_| loop_backing(path).ok());
-    let bytes = [identity(path), behind.as_deref().and_then(identity), below];
-    let shown = own.map_or(0..u64::MAX, shown_bytes);
-    let overlaps = |other: Range<u64>| other.start < shown.end && shown.start < other.end;
-    let Ok(devices) = std::fs::read_dir("/sys/block") else { return Ok(()) };
-    let mut names = devices.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let other = names.find(|name| {
-        name.starts_with("loop")
-            && Some(name.as_str()) != own
-            && overlaps(shown_bytes(name))
-            && stands_on(name).any(|found| bytes.contains(&Some(found)))
-    });
-    let Some(other) = other else { return Ok(()) };
-    let is_below = stands_on(&other).any(|found| Some(found) == bytes[0]);
-    let why = match behind.filter(|_| !is_below) {
+    let attached = claim::attached(path).map_err(|error| Failure::failed(path.display(), error))?;
+    let Some((other, image)) = attached else { return Ok(()) };
+    let why = match image {
         Some(image) => format!(
-            "its image {} is attached to /dev/{other} too; detach one of them (losetup --detach)",
-            image.display()
+            "its image {image} is attached to /dev/{other} too; detach one of them (losetup --detach)"
         ),
         None => format!("it is attached to /dev/{other}; use that, or detach it"),
     };

@@ -4,7 +4,7 @@
 //! Invariant: what is read back is complete and of one generation, or an error.
 
 use block::{AlignedBuffer, BlockDevice};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::extent::unit_count;
@@ -21,8 +21,8 @@ const TRANSFER_BLOCKS: usize = 256;
 
 /// Writes the checkpoint of a generation. Returns its blocks and objects, or `None` where the
 /// objects changed so much meanwhile that what was seen of them does not fit the area.
-pub(crate) fn write<D: BlockDevice + ?Sized>(
-    device: &D,
+pub(crate) fn write(
+    device: &dyn BlockDevice,
     geometry: &Geometry,
     generation: u64,
     index: &Index,
@@ -64,13 +64,10 @@ fn encode(geometry: &Geometry, generation: u64, first: u64, entries: &[Entry], b
     for (number, (block, entries)) in (first..).zip(blocks) {
         let header = BlockHeader {
             magic: CHECKPOINT_MAGIC,
-            checksum: 0.into(),
             count: (entries.len() as u32).into(),
             sequence: number.into(),
             epoch: generation.into(),
-            fenced: 0.into(),
-            previous: 0.into(),
-            reserved: [0; _],
+            ..BlockHeader::new_zeroed()
         };
         let (start, payload) = block.split_at_mut(size_of::<BlockHeader>());
         start.copy_from_slice(header.as_bytes());
@@ -82,11 +79,7 @@ fn encode(geometry: &Geometry, generation: u64, first: u64, entries: &[Entry], b
 }
 
 /// Writes a root to the place of its generation.
-pub(crate) fn write_root<D: BlockDevice + ?Sized>(
-    device: &D,
-    geometry: &Geometry,
-    root: &Root,
-) -> Result<()> {
+pub(crate) fn write_root(device: &dyn BlockDevice, geometry: &Geometry, root: &Root) -> Result<()> {
     let mut block = AlignedBuffer::copied_from(root.as_bytes());
     seal(&geometry.uuid, &mut block);
     device
@@ -95,8 +88,8 @@ pub(crate) fn write_root<D: BlockDevice + ?Sized>(
 }
 
 /// Reads one of the two roots; `None` when it is not whole.
-pub(crate) fn read_root<D: BlockDevice + ?Sized>(
-    device: &D,
+pub(crate) fn read_root(
+    device: &dyn BlockDevice,
     geometry: &Geometry,
     place: u64,
 ) -> Result<Option<Root>> {
@@ -112,11 +105,7 @@ pub(crate) fn read_root<D: BlockDevice + ?Sized>(
 }
 
 /// Reads the checkpoint that a root speaks of.
-pub(crate) fn load<D: BlockDevice + ?Sized>(
-    device: &D,
-    geometry: &Geometry,
-    root: &Root,
-) -> Result<Index> {
+pub(crate) fn load(device: &dyn BlockDevice, geometry: &Geometry, root: &Root) -> Result<Index> {
     let index = Index::default();
     let generation = root.generation.get();
     let mut buffer = AlignedBuffer::zeroed(TRANSFER_BLOCKS * BLOCK_BYTES as usize);

@@ -164,12 +164,7 @@ impl Extent<'_> {
         }
     }
 
-    fn read_at<D: BlockDevice + ?Sized>(
-        &self,
-        device: &D,
-        bytes: &mut [u8],
-        offset: u64,
-    ) -> Result<()> {
+    fn read_at(&self, device: &dyn BlockDevice, bytes: &mut [u8], offset: u64) -> Result<()> {
         let (key, at) = (self.entry.key, self.offset());
         device.read_at(bytes, offset).map_err(|source| Error::Device {
             action: format!("read key {key:032x} from the extent at byte {at}"),
@@ -217,7 +212,7 @@ impl Extent<'_> {
     }
 
     /// Reads and verifies the whole value, with one read.
-    pub fn read<D: BlockDevice + ?Sized>(&self, device: &D, value: &mut Value) -> Result<Stamp> {
+    pub fn read(&self, device: &dyn BlockDevice, value: &mut Value) -> Result<Stamp> {
         let length = self.entry.length as usize;
         value.resize(length);
         let bytes = extent_bytes(self.geometry, u64::from(self.entry.length));
@@ -229,11 +224,7 @@ impl Extent<'_> {
 
     /// Reads and verifies some bytes of the value: with one read where the extent is small or
     /// most of it is wanted, with two otherwise.
-    pub fn read_range<D: BlockDevice + ?Sized>(
-        &self,
-        device: &D,
-        range: Range<u64>,
-    ) -> Result<Vec<u8>> {
+    pub fn read_range(&self, device: &dyn BlockDevice, range: Range<u64>) -> Result<Vec<u8>> {
         let length = u64::from(self.entry.length);
         if range.start > range.end || range.end > length {
             let Range { start, end } = range;

@@ -4,7 +4,7 @@
 //! last block. Only sizes are stored; all places follow from them.
 
 use block::{AlignedBuffer, BlockDevice};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::layout::{
@@ -120,7 +120,7 @@ impl Geometry {
     ///
     /// [`Error::NotLump`], [`Error::Damaged`], [`Error::Unsupported`], [`Error::DeviceShrank`], or
     /// [`Error::Device`].
-    pub fn read<D: BlockDevice + ?Sized>(device: &D) -> Result<Self> {
+    pub fn read(device: &dyn BlockDevice) -> Result<Self> {
         match Self::read_at(device, 0) {
             Err(first @ (Error::NotLump | Error::Damaged(_) | Error::Device { .. })) => {
                 let last = (device.len() / BLOCK_BYTES).saturating_sub(1);
@@ -134,7 +134,7 @@ impl Geometry {
     }
 
     /// Reads and judges the superblock in one block of the device.
-    pub(crate) fn read_at<D: BlockDevice + ?Sized>(device: &D, at: u64) -> Result<Self> {
+    pub(crate) fn read_at(device: &dyn BlockDevice, at: u64) -> Result<Self> {
         if device.len() < BLOCK_BYTES {
             return Err(Error::NotLump);
         }
@@ -184,16 +184,14 @@ impl Geometry {
     pub(crate) fn superblock(&self) -> AlignedBuffer {
         let fields = Superblock {
             magic: SUPERBLOCK_MAGIC,
-            checksum: 0.into(),
             version: FORMAT_VERSION.into(),
-            features: 0.into(),
             uuid: self.uuid,
             store_blocks: self.store_blocks.into(),
             journal_blocks: self.journal_blocks.into(),
             area_blocks: self.area_blocks.into(),
             objects_max: self.objects_max.into(),
             unit_bytes: (self.unit_bytes as u32).into(),
-            reserved: [0; _],
+            ..Superblock::new_zeroed()
         };
         let mut block = AlignedBuffer::copied_from(fields.as_bytes());
         seal(&[0; 16], &mut block);
@@ -269,7 +267,7 @@ fn area_blocks(objects_max: u64) -> u64 {
 }
 
 /// Reads one block.
-pub(crate) fn read_block<D: BlockDevice + ?Sized>(device: &D, at: u64) -> Result<AlignedBuffer> {
+pub(crate) fn read_block(device: &dyn BlockDevice, at: u64) -> Result<AlignedBuffer> {
     let mut block = AlignedBuffer::zeroed(BLOCK_BYTES as usize);
     device
         .read_at(&mut block, at * BLOCK_BYTES)

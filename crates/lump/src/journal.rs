@@ -5,7 +5,7 @@
 //! written. Invariant: bytes that are no block of this store, whatever they are, give `None`.
 
 use block::{AlignedBuffer, BlockDevice};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
@@ -149,13 +149,12 @@ pub(crate) fn encode(
         let records = records.iter().skip(index * RECORDS_PER_BLOCK).take(RECORDS_PER_BLOCK);
         let header = BlockHeader {
             magic: JOURNAL_MAGIC,
-            checksum: 0.into(),
             count: (records.len() as u32).into(),
             sequence: position.next.into(),
             epoch: position.epoch.into(),
             fenced: fenced.into(),
             previous: position.previous.into(),
-            reserved: [0; _],
+            ..BlockHeader::new_zeroed()
         };
         let (start, payload) = block.split_at_mut(size_of::<BlockHeader>());
         start.copy_from_slice(header.as_bytes());
@@ -188,8 +187,8 @@ pub(crate) fn writes<'a>(
 
 /// Reads the whole journal, from the place of block `first` once around, and gives each place's
 /// block to `visit`.
-pub(crate) fn scan<D: BlockDevice + ?Sized>(
-    device: &D,
+pub(crate) fn scan(
+    device: &dyn BlockDevice,
     geometry: &Geometry,
     first: u64,
     mut visit: impl FnMut(Block),

@@ -28,8 +28,8 @@ pub(crate) struct Recovered {
 }
 
 /// Reads the state; `trusts_records` is for a canary.
-pub(crate) fn recover<D: BlockDevice + ?Sized>(
-    device: &D,
+pub(crate) fn recover(
+    device: &dyn BlockDevice,
     geometry: &Geometry,
     trusts_records: bool,
 ) -> Result<Recovered> {
@@ -92,7 +92,7 @@ pub(crate) fn recover<D: BlockDevice + ?Sized>(
 }
 
 /// Whether all extents that a block names are on the medium as they were put.
-fn verify<D: BlockDevice + ?Sized>(device: &D, geometry: &Geometry, block: &Block) -> Result<()> {
+fn verify(device: &dyn BlockDevice, geometry: &Geometry, block: &Block) -> Result<()> {
     let mut value = Value::zeroed(0);
     for record in &block.records {
         let Record::Put { entry, sequence } = *record else { continue };

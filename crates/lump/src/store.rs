@@ -141,10 +141,7 @@ impl Store {
     ///
     /// [`Error::Invalid`] and [`Error::Unsupported`] before anything was written; or
     /// [`Error::Device`].
-    pub fn create<D: BlockDevice + ?Sized>(
-        device: &D,
-        options: &CreateOptions,
-    ) -> Result<Geometry> {
+    pub fn create(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Geometry> {
         let geometry = Geometry::plan(device.len(), device.block_size(), options)?;
         if device.is_read_only() {
             return Err(Error::ReadOnly("the device is read-only".into()));

@@ -51,7 +51,7 @@ impl FsckReport {
 }
 
 /// Checks the volume on `device`, and repairs it when `repair`.
-pub fn fsck<D: BlockDevice + ?Sized>(device: &D, repair: bool) -> Result<FsckReport> {
+pub fn fsck(device: &dyn BlockDevice, repair: bool) -> Result<FsckReport> {
     let first = Survey::read(device)?;
     let features = first.geometry.fields.features_read_only;
     if repair && features != 0 {
@@ -90,16 +90,16 @@ pub fn fsck<D: BlockDevice + ?Sized>(device: &D, repair: bool) -> Result<FsckRep
     })
 }
 
-struct Round<'a, D: ?Sized> {
-    device: &'a D,
+struct Round<'a> {
+    device: &'a dyn BlockDevice,
     survey: &'a Survey,
     next_generation: u64,
     /// Inodes of which it is not known what they held last.
     in_doubt: BTreeSet<u32>,
 }
 
-impl<'a, D: BlockDevice + ?Sized> Round<'a, D> {
-    fn new(device: &'a D, survey: &'a Survey, next_generation: u64) -> Self {
+impl<'a> Round<'a> {
+    fn new(device: &'a dyn BlockDevice, survey: &'a Survey, next_generation: u64) -> Self {
         let in_doubt = survey.findings.iter().filter_map(|finding| match finding.subject {
             Subject::Inode(inode) => Some(inode),
             _ => None,

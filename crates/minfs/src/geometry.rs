@@ -171,7 +171,7 @@ pub(crate) struct FoundGeometry {
 }
 
 /// Reads the geometry, from the backup when the first block is damaged.
-pub(crate) fn find<D: BlockDevice + ?Sized>(device: &D) -> Result<FoundGeometry> {
+pub(crate) fn find(device: &dyn BlockDevice) -> Result<FoundGeometry> {
     let device_bytes = device.len() - device.len() % BLOCK_BYTES;
     if device_bytes < 2 * BLOCK_BYTES {
         return Err(Error::NotMinfs);
@@ -213,7 +213,7 @@ pub(crate) fn find<D: BlockDevice + ?Sized>(device: &D) -> Result<FoundGeometry>
     Ok(FoundGeometry { geometry, faults })
 }
 
-fn read_copy<D: BlockDevice + ?Sized>(device: &D, offset: u64) -> Copy {
+fn read_copy(device: &dyn BlockDevice, offset: u64) -> Copy {
     let mut bytes = block::AlignedBuffer::zeroed(BLOCK_BYTES as usize);
     match device.read_at(&mut bytes, offset) {
         Ok(()) => VolumeGeometry::parse(&bytes),

@@ -68,6 +68,6 @@ pub use survey::{Finding, Severity, Subject};
 pub use volume::{FileFacts, MountOptions, Sabotage, SpaceFacts, Volume, check_name};
 
 /// Reads the geometry of the volume on `device`: identity, label and sizes.
-pub fn identify<D: block::BlockDevice + ?Sized>(device: &D) -> Result<VolumeGeometry> {
+pub fn identify(device: &dyn block::BlockDevice) -> Result<VolumeGeometry> {
     Ok(geometry::find(device)?.geometry)
 }

@@ -123,7 +123,7 @@ pub fn plan(device_bytes: u64, options: &MkfsOptions) -> Result<VolumeGeometry> 
 }
 
 /// Makes a volume on `device`; whatever was there is lost.
-pub fn mkfs<D: BlockDevice + ?Sized>(device: &D, options: &MkfsOptions) -> Result<VolumeGeometry> {
+pub fn mkfs(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<VolumeGeometry> {
     let geometry = plan(device.len(), options)?;
     let failed = |what: &str| Error::device(format!("write the {what}"));
     if options.discard {

@@ -47,7 +47,7 @@ const UNHEEDED: &str = "defaults auto noauto user users nouser owner group nofai
     user_id group_id max_read blksize comment subtype fsname";
 
 /// What the options of mount(8) ask for.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 struct Wishes {
     read_only: bool,
     discard: bool,
@@ -65,18 +65,11 @@ struct Wishes {
 impl Wishes {
     fn parse(lists: &[String], sloppy: bool) -> Result<Self, String> {
         let mut wishes = Self {
-            read_only: false,
-            discard: false,
-            direct_io: false,
-            writeback_cache: false,
-            zero_fallocate: false,
             // Only root may let others in without a word in /etc/fuse.conf.
             allow_other: rustix::process::geteuid().is_root(),
-            foreground: false,
-            remount: false,
             threads: 16,
             root: (0o755, rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
-            kernel_options: Vec::new(),
+            ..Self::default()
         };
         for option in lists.iter().flat_map(|list| list.split(',')) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));

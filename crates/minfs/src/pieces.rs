@@ -54,8 +54,8 @@ pub(crate) fn contiguous_place(
 }
 
 /// Whether the bytes on the device are those that the record vouches for.
-pub(crate) fn tail_matches<D: BlockDevice + ?Sized>(
-    device: &D,
+pub(crate) fn tail_matches(
+    device: &dyn BlockDevice,
     geometry: &VolumeGeometry,
     file: &FileRecord,
     tail: Tail,

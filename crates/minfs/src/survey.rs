@@ -126,7 +126,7 @@ struct Doubt {
 
 impl Survey {
     /// Reads the volume on `device`.
-    pub(crate) fn read<D: BlockDevice + ?Sized>(device: &D) -> Result<Self> {
+    pub(crate) fn read(device: &dyn BlockDevice) -> Result<Self> {
         let found = find(device)?;
         let mut survey = Self {
             geometry: found.geometry,
@@ -186,7 +186,7 @@ impl Survey {
         self.findings.push(Finding { severity, subject, text });
     }
 
-    fn read_slots<D: BlockDevice + ?Sized>(&mut self, device: &D) -> Result<()> {
+    fn read_slots(&mut self, device: &dyn BlockDevice) -> Result<()> {
         let block_bytes = BLOCK_BYTES as usize;
         let inode_count = self.geometry.inode_count();
         let buffer_bytes = READ_BLOCKS.min(inode_count) as usize * block_bytes;
@@ -412,7 +412,7 @@ impl Survey {
 
     /// Falls back to the previous record where the data of an extension did not arrive. Comes
     /// after the burials: the space of a buried file may be another's by now.
-    fn check_tails<D: BlockDevice + ?Sized>(&mut self, device: &D) {
+    fn check_tails(&mut self, device: &dyn BlockDevice) {
         for (inode, previous) in std::mem::take(&mut self.tails) {
             let surveyed = &self.inodes[inode as usize];
             if surveyed.is_buried {
@@ -560,7 +560,7 @@ impl Survey {
 
 /// Reads a block for which a larger read failed, sector by sector where the device can, so that
 /// one bad place costs no more than it must. Returns the sectors that fail, which read as zeros.
-fn read_sectors<D: BlockDevice + ?Sized>(device: &D, block: &mut [u8], at: u64) -> Vec<usize> {
+fn read_sectors(device: &dyn BlockDevice, block: &mut [u8], at: u64) -> Vec<usize> {
     if device.read_at(block, at).is_ok() {
         return Vec::new();
     }

@@ -66,20 +66,14 @@ fn volume_with(device: &Path, options: &MountOptions) -> Result<Volume, Failure>
 /// Makes a volume.
 pub fn mkfs(arguments: &MkfsArguments) -> Outcome {
     let path = &arguments.device;
-    let unit_bytes = match arguments.unit.map(u32::try_from) {
-        Some(Ok(unit)) => Some(unit),
-        Some(Err(_)) => return Err(Failure::refused("--unit", "it is at most 1G")),
-        None => None,
-    };
-    let uuid = match arguments.uuid.as_deref().map(uuid::Uuid::parse_str) {
-        Some(Ok(uuid)) => Some(uuid),
-        Some(Err(_)) => {
-            let given = arguments.uuid.as_deref().unwrap_or_default();
-            let why = format!("'{given}' is no UUID: 32 hexadecimal digits, as uuidgen(1) prints");
-            return Err(Failure::refused("--uuid", why));
-        }
-        None => None,
-    };
+    let unit_bytes = arguments.unit.map(u32::try_from).transpose();
+    let unit_bytes = unit_bytes.map_err(|_| Failure::refused("--unit", "it is at most 1G"))?;
+    let given = arguments.uuid.as_deref();
+    let uuid = given.map(uuid::Uuid::parse_str).transpose().map_err(|_| {
+        let given = given.unwrap_or_default();
+        let why = format!("'{given}' is no UUID: 32 hexadecimal digits, as uuidgen(1) prints");
+        Failure::refused("--uuid", why)
+    })?;
     let options = MkfsOptions {
         label: arguments.label.clone(),
         uuid,

@@ -46,6 +46,8 @@ enum Behind {
 struct Loop {
     name: String,
     number: Number,
+    /// The path that it was attached under, whatever became of that.
+    image: String,
     behind: Behind,
     /// Which bytes of it: parts of one image that lie apart are no business of each other's.
     bytes: Range<u64>,
@@ -189,6 +191,25 @@ impl Relatives {
     }
 }
 
+/// The loop device, if any, that has bytes of what is at `path` too; with the image of `path`, where that
+/// is a loop device itself and shares its image.
+pub(crate) fn attached(path: &Path) -> io::Result<Option<(String, Option<String>)>> {
+    let Some(found) = behind_path(path) else { return Ok(None) };
+    let loops = loops()?;
+    let own = loops.iter().find(|one| found == Behind::Device(one.number));
+    let bytes = own.map_or(0..u64::MAX, |own| own.bytes.clone());
+    let shares = |other: &&Loop| {
+        let is_other = own.is_none_or(|own| own.number != other.number);
+        let is_same = other.behind == found || own.is_some_and(|own| own.behind == other.behind);
+        is_other && is_same && other.bytes.start < bytes.end && bytes.start < other.bytes.end
+    };
+    let other = loops.iter().find(shares).map(|other| {
+        let image = own.filter(|_| other.behind != found).map(|own| own.image.clone());
+        (other.name.clone(), image)
+    });
+    Ok(other)
+}
+
 fn number_of(directory: &Path) -> Option<Number> {
     let text = read(&directory.join("dev"))?;
     let (major, minor) = text.split_once(':')?;
@@ -218,7 +239,7 @@ fn loops() -> io::Result<Vec<Loop>> {
                 // Detached meanwhile.
                 Some(libc::ENXIO | libc::ENODEV) => continue,
                 // Not root: then only what has a path can be seen.
-                Some(libc::EPERM | libc::EACCES) => match behind_path(&path) {
+                Some(libc::EPERM | libc::EACCES) => match behind_path(Path::new(&path)) {
                     Some(behind) => behind,
                     None => continue,
                 },
@@ -226,7 +247,7 @@ fn loops() -> io::Result<Vec<Loop>> {
             },
         };
         let bytes = bytes_of(&directory);
-        loops.push(Loop { name, number, behind, bytes });
+        loops.push(Loop { name, number, image: path, behind, bytes });
     }
     Ok(loops)
 }
@@ -264,7 +285,7 @@ fn behind(room: &OwnedFd, (major, minor): Number) -> io::Result<Behind> {
     })
 }
 
-fn behind_path(path: &str) -> Option<Behind> {
+fn behind_path(path: &Path) -> Option<Behind> {
     let metadata = fs::metadata(path).ok()?;
     Some(match metadata.file_type().is_block_device() {
         true => Behind::Device(numbers(metadata.rdev())),
