@@ -45,10 +45,6 @@ pub const INTERVALS_MAX: usize = 2048;
 /// Latencies above this (about 52 days) are recorded as this: no histogram grows without bound.
 const LATENCY_MAX_NS: u64 = (1 << 52) - 1;
 
-// ---------------------------------------------------------------------------------------------
-// The recorder
-// ---------------------------------------------------------------------------------------------
-
 /// Names a kind of operation to the [`Recorder`] that gave it out; cheap to copy and to index with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KindId(u32);
@@ -237,10 +233,6 @@ fn push(intervals: &mut Vec<Interval>, interval: Interval) {
         _ => intervals.push(interval),
     }
 }
-
-// ---------------------------------------------------------------------------------------------
-// The recording
-// ---------------------------------------------------------------------------------------------
 
 /// What one or more recorders saw, complete and ready to be read.
 #[derive(Clone, Debug)]

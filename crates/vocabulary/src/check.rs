@@ -15,7 +15,7 @@ pub const CONTENTS: &str = "contents";
 pub const DURABILITY: &str = "durability";
 
 /// Something that was tried a number of times and must hold each time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
     /// Its name, the same for every contender of a workload: [`CONTENTS`], [`DURABILITY`].
     #[serde(deserialize_with = "name::read")]
@@ -64,7 +64,7 @@ impl fmt::Display for CheckVerdict {
 impl Check {
     /// A check that is about to be tried.
     pub fn new(name: impl Into<String>) -> Check {
-        Check { name: name.into(), tried: 0, violated: 0, first: None, evidence: None }
+        Check { name: name.into(), ..Check::default() }
     }
 
     /// A check of which nothing was tried, or only what proves nothing.

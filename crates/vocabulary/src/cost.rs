@@ -101,21 +101,28 @@ pub struct DeviceDelta {
     pub queue_ms: u64,
 }
 
+impl DeviceDelta {
+    /// Each counter with the other's.
+    fn with(self, other: DeviceDelta, how: fn(u64, u64) -> u64) -> DeviceDelta {
+        DeviceDelta {
+            reads: how(self.reads, other.reads),
+            read_bytes: how(self.read_bytes, other.read_bytes),
+            writes: how(self.writes, other.writes),
+            written_bytes: how(self.written_bytes, other.written_bytes),
+            discards: how(self.discards, other.discards),
+            discarded_bytes: how(self.discarded_bytes, other.discarded_bytes),
+            flushes: how(self.flushes, other.flushes),
+            busy_ms: how(self.busy_ms, other.busy_ms),
+            queue_ms: how(self.queue_ms, other.queue_ms),
+        }
+    }
+}
+
 impl std::ops::Add for DeviceDelta {
     type Output = DeviceDelta;
 
     fn add(self, other: DeviceDelta) -> DeviceDelta {
-        DeviceDelta {
-            reads: self.reads.saturating_add(other.reads),
-            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
-            writes: self.writes.saturating_add(other.writes),
-            written_bytes: self.written_bytes.saturating_add(other.written_bytes),
-            discards: self.discards.saturating_add(other.discards),
-            discarded_bytes: self.discarded_bytes.saturating_add(other.discarded_bytes),
-            flushes: self.flushes.saturating_add(other.flushes),
-            busy_ms: self.busy_ms.saturating_add(other.busy_ms),
-            queue_ms: self.queue_ms.saturating_add(other.queue_ms),
-        }
+        self.with(other, u64::saturating_add)
     }
 }
 
@@ -123,17 +130,7 @@ impl std::ops::Sub for DeviceDelta {
     type Output = DeviceDelta;
 
     fn sub(self, other: DeviceDelta) -> DeviceDelta {
-        DeviceDelta {
-            reads: self.reads.saturating_sub(other.reads),
-            read_bytes: self.read_bytes.saturating_sub(other.read_bytes),
-            writes: self.writes.saturating_sub(other.writes),
-            written_bytes: self.written_bytes.saturating_sub(other.written_bytes),
-            discards: self.discards.saturating_sub(other.discards),
-            discarded_bytes: self.discarded_bytes.saturating_sub(other.discarded_bytes),
-            flushes: self.flushes.saturating_sub(other.flushes),
-            busy_ms: self.busy_ms.saturating_sub(other.busy_ms),
-            queue_ms: self.queue_ms.saturating_sub(other.queue_ms),
-        }
+        self.with(other, u64::saturating_sub)
     }
 }
 

@@ -170,10 +170,6 @@ fn without_stumps(intervals: &[Interval]) -> Vec<Interval> {
     intervals.iter().filter(|interval| interval.duration_ns * 2 >= usual_ns).copied().collect()
 }
 
-// ---------------------------------------------------------------------------------------------
-// Whether and when
-// ---------------------------------------------------------------------------------------------
-
 struct Cut {
     /// The first interval of the late part.
     place: usize,
@@ -258,10 +254,6 @@ fn long_run_variance(residuals: &[f64]) -> f64 {
     (own + crossed).max(own).max(autoregressive)
 }
 
-// ---------------------------------------------------------------------------------------------
-// Why
-// ---------------------------------------------------------------------------------------------
-
 /// The sums of one part of the run.
 struct Part {
     seconds: f64,
@@ -341,25 +333,27 @@ fn around(series: &Series, changed_at_ns: u64) -> Option<([f64; 3], [f64; 2])> {
     Some(([first.1, at_change, last.1], spans))
 }
 
+/// Takes down what a counter was at the start, at the change and at the end, in a unit of so much.
+fn tell(evidence: &mut Vec<String>, what: &str, values: [f64; 3], unit: &str, size: f64) {
+    let [first, middle, last] = values.map(|value| format!("{:.0} {unit}", value / size));
+    evidence
+        .push(format!("{what}: {first} at the start, {middle} at the change, {last} at the end"));
+}
+
 /// Whether the dirty part of the page cache grew before the change and no longer after it.
 fn dirty_filled(
     counters: &[CounterSample],
     changed_at_ns: u64,
     evidence: &mut Vec<String>,
 ) -> bool {
-    let Some(([first, middle, last], [early, late])) = around(&dirty(counters), changed_at_ns)
+    let around = around(&dirty(counters), changed_at_ns);
+    let Some((values, [early, late])) =
+        around.filter(|(_, spans)| spans.iter().all(|one| *one > 0.0))
     else {
         return false;
     };
-    if early <= 0.0 || late <= 0.0 {
-        return false;
-    }
-    evidence.push(format!(
-        "dirty page cache: {:.0} MiB at the start, {:.0} MiB at the change, {:.0} MiB at the end",
-        first / MEBIBYTE,
-        middle / MEBIBYTE,
-        last / MEBIBYTE
-    ));
+    tell(evidence, "dirty page cache", values, "MiB", MEBIBYTE);
+    let [first, middle, last] = values;
     let (early_growth, late_growth) = ((middle - first) / early, (last - middle) / late);
     middle > 1.5 * first && early_growth > 1e6 && late_growth < early_growth / 4.0
 }
@@ -370,14 +364,9 @@ fn short_of_space(
     evidence: &mut Vec<String>,
 ) -> bool {
     let free = series(counters, |sample| sample.free_part);
-    let Some(([first, middle, last], _)) = around(&free, changed_at_ns) else { return false };
-    evidence.push(format!(
-        "free space: {:.0} % at the start, {:.0} % at the change, {:.0} % at the end",
-        first * 100.0,
-        middle * 100.0,
-        last * 100.0
-    ));
-    last < FREE_PART_SHORT && first - last > FREE_PART_FALL_MIN
+    let Some((values, _)) = around(&free, changed_at_ns) else { return false };
+    tell(evidence, "free space", values, "%", 0.01);
+    values[2] < FREE_PART_SHORT && values[0] - values[2] > FREE_PART_FALL_MIN
 }
 
 fn describe(early: &Part, late: &Part, shares: [f64; 4], evidence: &mut Vec<String>) {

@@ -214,10 +214,6 @@ pub fn replay(plan: &Replay<'_>, stop: &AtomicBool) -> Result<(ReplayReport, Rec
     Ok((report, Recording::merged(results.into_iter().map(|result| result.execute))))
 }
 
-// ---------------------------------------------------------------------------------------------
-// The clients
-// ---------------------------------------------------------------------------------------------
-
 struct RaiseOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for RaiseOnDrop<'_> {
@@ -339,10 +335,6 @@ impl<'a> ClientRun<'a> {
         }
     }
 }
-
-// ---------------------------------------------------------------------------------------------
-// Cleaning up
-// ---------------------------------------------------------------------------------------------
 
 /// The top directories that the load's paths lie in, under the replay's directory.
 fn roots_of(plan: &Replay<'_>) -> Vec<PathBuf> {

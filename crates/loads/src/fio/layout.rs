@@ -14,6 +14,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::tree::hash::below;
+
 /// The size of a write.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Every sector gets a number of its own, so that nothing below can store it once for many.
@@ -47,26 +49,14 @@ pub(super) struct Found {
 /// All regular files below a directory on the same file system, links not followed, in order
 /// of their paths.
 pub(super) fn files_below(directory: &Path) -> io::Result<Vec<Found>> {
-    let device = fs::metadata(directory)?.dev();
-    let mut found = Vec::new();
-    let mut queue = vec![directory.to_owned()];
-    while let Some(place) = queue.pop() {
-        for entry in fs::read_dir(&place)? {
-            let entry = entry?;
-            let facts = entry.metadata()?;
-            if facts.is_dir() && facts.dev() == device {
-                queue.push(entry.path());
-            } else if facts.is_file() {
-                found.push(Found {
-                    path: entry.path(),
-                    inode: facts.ino(),
-                    size_bytes: facts.len(),
-                    modified_ns: i128::from(facts.mtime()) * 1_000_000_000
-                        + i128::from(facts.mtime_nsec()),
-                });
-            }
-        }
-    }
+    let files = below(directory)?.into_iter().filter(|(_, facts)| facts.is_file());
+    let as_found = |(path, facts): (PathBuf, fs::Metadata)| Found {
+        path,
+        inode: facts.ino(),
+        size_bytes: facts.len(),
+        modified_ns: i128::from(facts.mtime()) * 1_000_000_000 + i128::from(facts.mtime_nsec()),
+    };
+    let mut found: Vec<Found> = files.map(as_found).collect();
     found.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(found)
 }

@@ -120,10 +120,6 @@ pub fn latencies(jobs: &[FioJob]) -> Recording {
     recorder.finish()
 }
 
-// ---------------------------------------------------------------------------------------------
-// Logs
-// ---------------------------------------------------------------------------------------------
-
 /// fio's number of the direction whose bytes are no data.
 const TRIM: u32 = 2;
 

@@ -211,10 +211,6 @@ fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> S
 
 const STOPPED: &str = "stopped while the files were laid out";
 
-// ---------------------------------------------------------------------------------------------
-// The job files that fio gets
-// ---------------------------------------------------------------------------------------------
-
 /// Puts what holds for all jobs in front: the target, and what makes fio tell all it knows. Jobs
 /// without a size get the one that is given, or a share of the free space.
 fn resolve(
@@ -386,10 +382,6 @@ pub fn unsynced(job: &JobFile) -> Vec<String> {
     jobs_with(job, Ending::Refused)
 }
 
-// ---------------------------------------------------------------------------------------------
-// Before the run
-// ---------------------------------------------------------------------------------------------
-
 fn check_fit(need: Need, target: &Target) -> Result<(), String> {
     let bytes = match target {
         Target::Directory(directory) => {
@@ -482,10 +474,6 @@ fn write_files(
         }
     }
 }
-
-// ---------------------------------------------------------------------------------------------
-// After the run
-// ---------------------------------------------------------------------------------------------
 
 /// The series of each job, from the logs in the scratch directory.
 fn read_series(job: &JobFile, scratch: &Path) -> Vec<JobSeries> {

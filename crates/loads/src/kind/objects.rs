@@ -163,9 +163,9 @@ impl Generator for ObjectsLoad {
         let Some(capacity) = capacity else { return Ok(()) };
         let plan = Plan::of(&self.program()?);
         match self.fit(&plan, capacity.bytes)? {
-            Fit::TooLarge { needed_bytes, .. } => capacity::check(
+            Fit::TooLarge(room) => capacity::check(
                 "the program's objects take at once",
-                needed_bytes,
+                room.needed_bytes,
                 Some(capacity),
                 "scale it down by --scale, or give a larger device",
             ),
@@ -180,12 +180,12 @@ impl Generator for ObjectsLoad {
         let fit = match capacity {
             None => "the capacity is seen when it begins\n".into(),
             Some(capacity) => match self.fit(&plan, capacity.bytes)? {
-                Fit::TooLarge { needed_bytes, .. } | Fit::Fits { needed_bytes, .. } => {
-                    capacity::verdict(needed_bytes, Some(capacity))
+                Fit::TooLarge(room) | Fit::Fits(room) => {
+                    capacity::verdict(room.needed_bytes, Some(capacity))
                 }
-                Fit::Tight { needed_bytes, .. } => format!(
+                Fit::Tight(room) => format!(
                     "fits tightly: {} would be comfortable, and {} has {}\n",
-                    capacity::bytes_text(needed_bytes),
+                    capacity::bytes_text(room.needed_bytes),
                     capacity.holder,
                     capacity::bytes_text(capacity.bytes)
                 ),

@@ -108,10 +108,6 @@ pub(crate) fn programs() -> impl Strategy<Value = Program> {
         .prop_map(|(settings, sections)| Program { settings, sections })
 }
 
-// ---------------------------------------------------------------------------------------------
-// Printing
-// ---------------------------------------------------------------------------------------------
-
 /// A size as the language writes it: with the greatest suffix that divides it.
 pub(crate) struct Bytes(pub u64);
 

@@ -319,8 +319,6 @@ impl<'a> Parser<'a> {
         format!("the `{{` at line {}, column {} is not closed", place.line, place.column)
     }
 
-    // ----- statements ------------------------------------------------------------------------
-
     fn statement(&mut self, depth: usize) -> Parse<Statement> {
         if self.peek().kind == TokenKind::Digits {
             return self.times(depth);

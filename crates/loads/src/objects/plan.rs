@@ -64,31 +64,25 @@ pub struct Figures {
 #[serde(rename_all = "snake_case")]
 pub enum Fit {
     /// With room to spare.
-    Fits {
-        /// What it asks for.
-        needed_bytes: u64,
-        /// What there is.
-        available_bytes: u64,
-    },
-    /// The objects fit, but perhaps not with what the store adds to them.
-    Tight {
-        /// What would be comfortable.
-        needed_bytes: u64,
-        /// What there is.
-        available_bytes: u64,
-    },
+    Fits(Room),
+    /// The objects fit, but perhaps not with what the store adds to them; what is needed would be
+    /// comfortable.
+    Tight(Room),
     /// The objects alone do not fit.
-    TooLarge {
-        /// What the objects take.
-        needed_bytes: u64,
-        /// What there is.
-        available_bytes: u64,
-    },
+    TooLarge(Room),
     /// Nothing bounds what the program puts.
     Unknown {
         /// What there is.
         available_bytes: u64,
     },
+}
+
+/// What is asked for and what there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)] // The names say it.
+pub struct Room {
+    pub needed_bytes: u64,
+    pub available_bytes: u64,
 }
 
 impl Plan {
@@ -131,13 +125,12 @@ impl Plan {
     pub fn fit(&self, space: Option<Space>, available_bytes: u64) -> Fit {
         let sure = self.counted.as_ref().filter(|_| !self.may_end_sooner);
         let needed_bytes = sure.map_or(0, |figures| figures.sure_live_bytes);
-        match space {
-            _ if needed_bytes > available_bytes => Fit::TooLarge { needed_bytes, available_bytes },
+        let room = |needed_bytes| Room { needed_bytes, available_bytes };
+        match space.map(|space| space.comfortable_bytes) {
+            _ if needed_bytes > available_bytes => Fit::TooLarge(room(needed_bytes)),
             None => Fit::Unknown { available_bytes },
-            Some(space) if space.comfortable_bytes <= available_bytes => {
-                Fit::Fits { needed_bytes: space.comfortable_bytes, available_bytes }
-            }
-            Some(space) => Fit::Tight { needed_bytes: space.comfortable_bytes, available_bytes },
+            Some(wanted) if wanted <= available_bytes => Fit::Fits(room(wanted)),
+            Some(wanted) => Fit::Tight(room(wanted)),
         }
     }
 }

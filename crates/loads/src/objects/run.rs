@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use vocabulary::check::{CONTENTS, Check};
+use vocabulary::check::CONTENTS;
 
 use super::durable::Sayer;
 use super::feed::{Feed, SharedFeed, Stop};
-use super::plan::{Fit, Plan};
+use super::plan::{Fit, Plan, Room};
 use super::program::Program;
 use super::report::{Failure, Outcome, Report, Verification};
 use super::store::{self, Place, Store, StoreError, StoreKind, StoreOptions};
@@ -31,7 +31,7 @@ use crate::latency::{Clock, Recording};
 mod sweep;
 mod worker;
 
-use sweep::{Again, Sweep};
+use sweep::{Reopen, sweep};
 use worker::{Worked, Worker};
 
 /// How a program is run.
@@ -132,10 +132,10 @@ pub fn run(
     let store_written_bytes =
         store.written_bytes().zip(made_of_bytes).map(|(all, made_of)| all - made_of);
     drop(store);
-    let again = Again { kind, place, options: &store_options };
-    let verification = measured.sweep(&again, options, progress);
+    let reopen = || (kind.open)(place, &store_options);
+    let verification = measured.sweep(&reopen, options, progress);
     // Without verifying a program may have nothing to look at.
-    let check = Some(measured.check)
+    let check = Some(measured.sum.check)
         .filter(|check| kind.keeps_contents && (options.verify || check.tried > 0));
     Ok(Report {
         store: kind.name.to_owned(),
@@ -147,13 +147,13 @@ pub fn run(
         open_loop: program.settings.rate.is_some(),
         clock: clock.source().to_owned(),
         outcome: measured.outcome,
-        commands: measured.commands,
+        commands: measured.sum.commands,
         skipped: measured.stream.skipped(),
         create_ns,
-        elapsed_ns: measured.elapsed_ns,
+        elapsed_ns: measured.sum.ended_ns,
         sync_ns,
-        bytes_written: measured.bytes_written,
-        bytes_read: measured.bytes_read,
+        bytes_written: measured.sum.bytes_written,
+        bytes_read: measured.sum.bytes_read,
         store_written_bytes,
         live_objects: measured.stream.live().len() as u64,
         recording: measured.recording,
@@ -189,18 +189,18 @@ impl Measured {
     /// Compares everything that should be there, when that was asked for and nothing failed yet.
     fn sweep(
         &mut self,
-        again: &Again<'_>,
+        reopen: Reopen<'_>,
         options: &Options,
         progress: Listener<'_>,
     ) -> Option<Verification> {
         self.enter(Phase::Sweeping, progress);
-        let mut verification = options.verify.then(|| self.verification.clone())?;
+        let mut verification = options.verify.then(|| self.sum.verification.clone())?;
         if self.has_failed() || self.outcome == Outcome::Cancelled {
             return Some(verification);
         }
         let tick = &mut || progress(Phase::Sweeping);
-        let sweep = Sweep { stream: &self.stream, salt: options.salt };
-        match sweep.carry_out(again, &mut verification, &mut self.check, tick) {
+        let salt = options.salt;
+        match sweep(&self.stream, salt, reopen, &mut verification, &mut self.sum.check, tick) {
             Ok(ControlFlow::Continue(())) => verification.complete = true,
             Ok(ControlFlow::Break(())) => self.outcome = Outcome::Cancelled,
             Err(failure) => self.outcome = Outcome::Failed(*failure),
@@ -212,10 +212,6 @@ impl Measured {
 fn threads(program: &Program) -> u32 {
     program.settings.threads.unwrap_or(1)
 }
-
-// ---------------------------------------------------------------------------------------------
-// Before the run
-// ---------------------------------------------------------------------------------------------
 
 /// Bytes that there are at a place.
 fn available_bytes(place: &Place) -> Result<u64, String> {
@@ -245,7 +241,7 @@ fn fitted(
     let mut store_options = options.store.clone();
     let space = plan.demand(threads).map(|demand| (kind.space)(&store_options, &demand));
     if !kind.keeps_contents {
-        return Ok((Fit::Fits { needed_bytes: 0, available_bytes: 0 }, store_options));
+        return Ok((Fit::Fits(Room { needed_bytes: 0, available_bytes: 0 }), store_options));
     }
     let mut available = available_bytes(place)?;
     if kind.takes_device {
@@ -269,7 +265,7 @@ fn fitted(
         store_options.journal_bytes = store_options.journal_bytes.max(journal);
     }
     match plan.fit(space, available) {
-        Fit::TooLarge { needed_bytes, available_bytes } => Err(format!(
+        Fit::TooLarge(Room { needed_bytes, available_bytes }) => Err(format!(
             "the program does not fit: it keeps {needed_bytes} bytes of objects at once, and \
                  the store `{}` has {available_bytes} bytes; scale the program down or use a \
                  larger device",
@@ -317,10 +313,6 @@ fn check(plan: &Plan, options: &Options, kind: &'static StoreKind) -> Result<(),
     Ok(())
 }
 
-// ---------------------------------------------------------------------------------------------
-// The run
-// ---------------------------------------------------------------------------------------------
-
 /// What all threads share.
 struct Run<'a> {
     store: &'a dyn Store,
@@ -335,15 +327,10 @@ struct Run<'a> {
 
 /// What came of a run.
 struct Measured {
+    sum: Worked,
     recording: Recording,
     outcome: Outcome,
     stream: Stream,
-    commands: u64,
-    elapsed_ns: u64,
-    bytes_written: u64,
-    bytes_read: u64,
-    verification: Verification,
-    check: Check,
 }
 
 impl Run<'_> {
@@ -421,17 +408,8 @@ fn merged(mut sum: Worked, worked: Vec<Worked>, feed: Feed<'_>) -> Measured {
         sum.verification.bytes += thread.verification.bytes;
         sum.check.add(thread.check);
     }
-    Measured {
-        recording: Recording::merged(recordings),
-        outcome,
-        stream: feed.into_stream(),
-        commands: sum.commands,
-        elapsed_ns: sum.ended_ns,
-        bytes_written: sum.bytes_written,
-        bytes_read: sum.bytes_read,
-        verification: sum.verification,
-        check: sum.check,
-    }
+    let recording = Recording::merged(recordings);
+    Measured { sum, recording, outcome, stream: feed.into_stream() }
 }
 
 fn failure(during: &str, error: StoreError) -> Failure {

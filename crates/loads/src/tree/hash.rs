@@ -4,7 +4,7 @@
 //! unpacks and when.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -41,6 +41,27 @@ impl fmt::Display for TreeHash {
     }
 }
 
+/// Everything below a directory on its file system, links not followed, in the order in which the file
+/// system gives it; a directory comes before its contents. An error has the path.
+pub(crate) fn below(directory: &Path) -> io::Result<Vec<(PathBuf, Metadata)>> {
+    let device = fs::metadata(directory).map_err(|error| with_path(error, directory))?.dev();
+    let mut found = Vec::new();
+    let mut queue = vec![directory.to_owned()];
+    while let Some(place) = queue.pop() {
+        let of_place = |error| with_path(error, &place);
+        for entry in fs::read_dir(&place).map_err(of_place)? {
+            let entry = entry.map_err(of_place)?;
+            let path = entry.path();
+            let facts = entry.metadata().map_err(|error| with_path(error, &path))?;
+            if facts.is_dir() && facts.dev() == device {
+                queue.push(path.clone());
+            }
+            found.push((path, facts));
+        }
+    }
+    Ok(found)
+}
+
 /// Hashes everything below a directory, in the byte order of the paths.
 ///
 /// Every variable part is preceded by its length, so that no two trees read the same.
@@ -48,25 +69,17 @@ impl fmt::Display for TreeHash {
 /// # Errors
 /// What reading reports, with the path; `Interrupted` when `stop` is raised.
 pub fn hash_tree(directory: &Path, stop: &AtomicBool) -> io::Result<TreeHash> {
-    let mut paths = Vec::new();
-    let mut queue = vec![directory.to_owned()];
-    while let Some(place) = queue.pop() {
-        for entry in fs::read_dir(&place).map_err(|error| with_path(error, &place))? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                queue.push(entry.path());
-            }
-            paths.push(entry.path());
-        }
-    }
-    paths.sort_by(|one, other| one.as_os_str().as_bytes().cmp(other.as_os_str().as_bytes()));
+    let mut entries = below(directory)?;
+    entries.sort_by(|(one, _), (other, _)| {
+        one.as_os_str().as_bytes().cmp(other.as_os_str().as_bytes())
+    });
     let mut hasher =
         Hasher { state: Xxh3::new(), buffer: vec![0; 1 << 17], hash: TreeHash::default() };
-    for path in &paths {
+    for (path, facts) in &entries {
         if stop.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        hasher.entry(directory, path).map_err(|error| with_path(error, path))?;
+        hasher.entry(directory, path, facts).map_err(|error| with_path(error, path))?;
     }
     hasher.hash.xxh3_128 = format!("{:032x}", hasher.state.digest128());
     Ok(hasher.hash)
@@ -83,9 +96,8 @@ struct Hasher {
 }
 
 impl Hasher {
-    fn entry(&mut self, root: &Path, path: &PathBuf) -> io::Result<()> {
+    fn entry(&mut self, root: &Path, path: &Path, facts: &Metadata) -> io::Result<()> {
         let name = path.strip_prefix(root).unwrap_or(path).as_os_str().as_bytes();
-        let facts = fs::symlink_metadata(path)?;
         let kind = facts.file_type();
         self.field(name);
         if kind.is_dir() {

@@ -7,7 +7,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 
 use super::archive::ArchiveFacts;
-use super::hash::{TreeHash, hash_tree};
+use super::hash::{TreeHash, below, hash_tree};
 use super::synthetic::SyntheticTree;
 use crate::durable::WholeSync;
 use crate::latency::{Clock, Recorder, Recording};
@@ -182,7 +181,9 @@ impl Life<'_> {
     fn phase(&mut self, phase: Phase, begin: &mut dyn FnMut(Phase)) -> Result<PhaseReport, String> {
         // What the phase works on is listed before the clock starts.
         let listed = match phase {
-            Phase::Stat | Phase::Rewrite | Phase::DeleteEach => list(&self.tree)?,
+            Phase::Stat | Phase::Rewrite | Phase::DeleteEach => {
+                below(&self.tree).map_err(|error| format!("list: {error}"))?
+            }
             Phase::Copy | Phase::Unpack | Phase::Walk | Phase::DeleteAll => Vec::new(),
         };
         (self.operations, self.bytes) = (0, 0);
@@ -278,7 +279,7 @@ impl Life<'_> {
     }
 
     fn stat(&mut self, listed: &[Listed]) -> Result<(), String> {
-        for Listed { path, .. } in listed {
+        for (path, _) in listed {
             self.time(Phase::Stat, path, 0, || fs::symlink_metadata(path))?;
         }
         Ok(())
@@ -288,19 +289,20 @@ impl Life<'_> {
         // Text like that of source code, so that a file system that compresses has the same
         // work as with the tree itself.
         let text = SyntheticTree::new(0, 1).contents(0, 4 * PIECE_BYTES as u64);
-        for (index, entry) in listed.iter().enumerate().filter(|(_, entry)| entry.is_file) {
+        let files = listed.iter().enumerate().filter(|(_, (_, facts))| facts.is_file());
+        for (index, (path, facts)) in files {
             // Every file from another place of the text, so that no two begin alike.
             let start = index * 4099 % (3 * PIECE_BYTES);
             let piece = &text[start..start + PIECE_BYTES];
-            let Listed { path, size_bytes, .. } = entry;
-            self.time(Phase::Rewrite, path, *size_bytes, || overwrite(path, *size_bytes, piece))?;
+            let size_bytes = facts.len();
+            self.time(Phase::Rewrite, path, size_bytes, || overwrite(path, size_bytes, piece))?;
         }
         Ok(())
     }
 
     fn delete_each(&mut self, listed: &[Listed]) -> Result<(), String> {
         let program = Tool::Rm.locate()?;
-        for Listed { path, .. } in listed.iter().filter(|entry| !entry.is_directory) {
+        for (path, _) in listed.iter().filter(|(_, facts)| !facts.is_dir()) {
             let mut command = Command::new(&program);
             command.arg("--").arg(path);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -326,37 +328,7 @@ fn overwrite(path: &Path, size_bytes: u64, piece: &[u8]) -> io::Result<()> {
 }
 
 /// An entry of the tree, as it was found before a phase.
-struct Listed {
-    path: PathBuf,
-    is_file: bool,
-    is_directory: bool,
-    size_bytes: u64,
-}
-
-/// Everything below a directory, in the order in which the file system gives it; a directory
-/// comes before its contents.
-fn list(directory: &Path) -> Result<Vec<Listed>, String> {
-    let mut listed = Vec::new();
-    let mut queue = vec![directory.to_owned()];
-    while let Some(place) = queue.pop() {
-        let entries = fs::read_dir(&place).map_err(failed("list", &place))?;
-        for entry in entries {
-            let entry = entry.map_err(failed("list", &place))?;
-            let path = entry.path();
-            let facts = entry.metadata().map_err(failed("list", &path))?;
-            if facts.is_dir() {
-                queue.push(path.clone());
-            }
-            listed.push(Listed {
-                is_file: facts.is_file(),
-                is_directory: facts.is_dir(),
-                size_bytes: facts.size(),
-                path,
-            });
-        }
-    }
-    Ok(listed)
-}
+type Listed = (PathBuf, fs::Metadata);
 
 #[cfg(test)]
 mod tests {

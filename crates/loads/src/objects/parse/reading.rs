@@ -11,8 +11,6 @@ use crate::objects::program::TIME_UNITS;
 use crate::objects::token::{Token, TokenKind};
 
 impl<'a> Parser<'a> {
-    // ----- tokens ----------------------------------------------------------------------------
-
     pub(super) fn peek(&self) -> &Token {
         &self.tokens[self.at]
     }
@@ -116,8 +114,6 @@ impl<'a> Parser<'a> {
             self.source.diagnostic(Severity::Warning, span, message, label).with_help(help);
         self.warnings.push(warning);
     }
-
-    // ----- numbers ---------------------------------------------------------------------------
 
     /// Digits as a number of at most `max`; a greater one is an error of value.
     pub(super) fn number(&mut self, what: &str, max: u64) -> Parse<(u64, Range<usize>)> {

@@ -271,8 +271,6 @@ fn scaling_keeps_the_product_of_nested_counts() {
     assert_eq!(read("Command { 5.times { Get; }; }").program.scaled(3.0).statements(), 15);
 }
 
-// ----- the reference -----------------------------------------------------------------------
-
 const REFERENCE: &str = include_str!("../../../../../docs/object-language.md");
 
 /// The fenced blocks of a language in the reference.
@@ -324,8 +322,6 @@ fn the_reference_is_about_this_language() {
         assert!(REFERENCE.contains(&limit), "the reference does not say: {limit}");
     }
 }
-
-// ----- properties --------------------------------------------------------------------------
 
 /// A program's text with a few bytes removed, doubled, replaced or moved.
 fn mutilated() -> impl Strategy<Value = Vec<u8>> {

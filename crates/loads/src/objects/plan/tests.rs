@@ -55,7 +55,7 @@ fn sections_of_a_time_leave_open_what_they_change() {
     let plan = Plan::of(&program(&text));
     assert_eq!(plan.demand(1), None);
     // What came before it is sure.
-    assert!(matches!(plan.fit(None, 10_239), Fit::TooLarge { needed_bytes: 10_240, .. }));
+    assert!(matches!(plan.fit(None, 10_239), Fit::TooLarge(Room { needed_bytes: 10_240, .. })));
     assert!(plan.to_string().contains("as the time allows"), "{plan}");
     let plan = Plan::of(&program(&format!("Duration: 1s; {begin}")));
     assert!(plan.to_string().contains("at most 10"), "{plan}");
@@ -74,8 +74,8 @@ fn whether_it_fits_takes_the_store_into_account() {
     let kind = store::kind("files").unwrap();
     let space = (kind.space)(&Default::default(), &plan.demand(1).unwrap());
     let fit = |available| plan.fit(Some(space), available);
-    assert!(matches!(fit(10_239_999), Fit::TooLarge { needed_bytes: 10_240_000, .. }));
-    assert!(matches!(fit(10_240_000), Fit::Tight { .. }));
-    assert!(matches!(fit(20_000_000), Fit::Fits { .. }));
+    assert!(matches!(fit(10_239_999), Fit::TooLarge(Room { needed_bytes: 10_240_000, .. })));
+    assert!(matches!(fit(10_240_000), Fit::Tight(_)));
+    assert!(matches!(fit(20_000_000), Fit::Fits(_)));
     assert!(matches!(plan.fit(None, 20_000_000), Fit::Unknown { .. }));
 }

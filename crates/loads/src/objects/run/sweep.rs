@@ -9,89 +9,78 @@ use super::worker::{Wrong, compare};
 use super::{PROGRESS_INTERVAL, failure};
 use crate::objects::contents::Identity;
 use crate::objects::report::{Failure, Verification};
-use crate::objects::store::{Place, Store, StoreError, StoreKind, StoreOptions};
+use crate::objects::store::{Store, StoreError};
 use crate::objects::stream::Stream;
 
-/// How the store is opened again.
-pub(super) struct Again<'a> {
-    pub kind: &'a StoreKind,
-    pub place: &'a Place,
-    pub options: &'a StoreOptions,
-}
+/// What opens the store again.
+pub(super) type Reopen<'a> = &'a dyn Fn() -> Result<Box<dyn Store>, StoreError>;
 
-/// Reads every object that should be there from a store that was closed and opened again.
-pub(super) struct Sweep<'a> {
-    pub stream: &'a Stream,
-    pub salt: u64,
-}
-
-impl Sweep<'_> {
-    /// Compares; `tick` is called ten times a second, and ends it by breaking.
-    pub(super) fn carry_out(
-        &self,
-        again: &Again<'_>,
-        verification: &mut Verification,
-        check: &mut Check,
-        tick: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, Box<Failure>> {
-        const DURING: &str = "the sweep at the end";
-        let failed = |error| Box::new(failure(DURING, error));
-        let mut count =
-            |wrong: Wrong| check.count(wrong.err().map(|wrong| format!("{DURING}: {wrong}")));
-        let live = || self.stream.live().iter();
-        let store = match (again.kind.open)(again.place, again.options) {
-            // A store that cannot be opened again has lost all that it had.
-            Err(error @ StoreError::Failed(_)) => {
-                live()
-                    .for_each(|_| count(Err(format!("the store cannot be opened again: {error}"))));
-                return Ok(ControlFlow::Continue(()));
-            }
-            opened => opened.map_err(failed)?,
-        };
-        let unlisted = self.compare_keys(store.as_ref(), &mut count).map_err(failed)?;
-        let mut session = store.session().map_err(failed)?;
-        let mut told = std::time::Instant::now();
-        for object in live() {
-            let identity = Identity { salt: self.salt, key: object.key, version: object.version };
-            let size = self.stream.size_of(object);
-            let wrong = compare(&identity, size, session.get(object.key), true).map_err(failed)?;
-            count(match unlisted.contains(&object.key) {
-                true => wrong.and(Err(format!("object {} is not listed", object.key))),
-                false => wrong,
-            });
-            verification.swept_objects += 1;
-            verification.bytes += size;
-            if told.elapsed() > PROGRESS_INTERVAL {
-                told = std::time::Instant::now();
-                if tick().is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
+/// Reads every object that should be there, with contents of this salt, from a store that was closed and
+/// is opened again. `tick` is called ten times a second, and ends it by breaking.
+pub(super) fn sweep(
+    stream: &Stream,
+    salt: u64,
+    reopen: Reopen<'_>,
+    verification: &mut Verification,
+    check: &mut Check,
+    tick: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, Box<Failure>> {
+    const DURING: &str = "the sweep at the end";
+    let failed = |error| Box::new(failure(DURING, error));
+    let mut count =
+        |wrong: Wrong| check.count(wrong.err().map(|wrong| format!("{DURING}: {wrong}")));
+    let live = || stream.live().iter();
+    let store = match reopen() {
+        // A store that cannot be opened again has lost all that it had.
+        Err(error @ StoreError::Failed(_)) => {
+            live().for_each(|_| count(Err(format!("the store cannot be opened again: {error}"))));
+            return Ok(ControlFlow::Continue(()));
+        }
+        opened => opened.map_err(failed)?,
+    };
+    let unlisted = compare_keys(stream, store.as_ref(), &mut count).map_err(failed)?;
+    let mut session = store.session().map_err(failed)?;
+    let mut told = std::time::Instant::now();
+    for object in live() {
+        let identity = Identity { salt, key: object.key, version: object.version };
+        let size = stream.size_of(object);
+        let wrong = compare(&identity, size, session.get(object.key), true).map_err(failed)?;
+        count(match unlisted.contains(&object.key) {
+            true => wrong.and(Err(format!("object {} is not listed", object.key))),
+            false => wrong,
+        });
+        verification.swept_objects += 1;
+        verification.bytes += size;
+        if told.elapsed() > PROGRESS_INTERVAL {
+            told = std::time::Instant::now();
+            if tick().is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(ControlFlow::Continue(()))
     }
+    Ok(ControlFlow::Continue(()))
+}
 
-    /// Counts the keys that the store has and should not have; returns those that it should have and
-    /// has not.
-    fn compare_keys(
-        &self,
-        store: &dyn Store,
-        count: &mut dyn FnMut(Wrong),
-    ) -> Result<BTreeSet<u64>, StoreError> {
-        let mut found = store.keys()?.into_iter().peekable();
-        let mut unlisted = BTreeSet::new();
-        let mut risen = |key: u64| {
-            count(Err(format!("object {key} is there, though it was deleted or never put")));
-        };
-        for object in self.stream.live().iter() {
-            while let Some(key) = found.next_if(|key| *key < object.key) {
-                risen(key);
-            }
-            if found.next_if_eq(&object.key).is_none() {
-                unlisted.insert(object.key);
-            }
+/// Counts the keys that the store has and should not have; returns those that it should have and
+/// has not.
+fn compare_keys(
+    stream: &Stream,
+    store: &dyn Store,
+    count: &mut dyn FnMut(Wrong),
+) -> Result<BTreeSet<u64>, StoreError> {
+    let mut found = store.keys()?.into_iter().peekable();
+    let mut unlisted = BTreeSet::new();
+    let mut risen = |key: u64| {
+        count(Err(format!("object {key} is there, though it was deleted or never put")));
+    };
+    for object in stream.live().iter() {
+        while let Some(key) = found.next_if(|key| *key < object.key) {
+            risen(key);
         }
-        found.for_each(risen);
-        Ok(unlisted)
+        if found.next_if_eq(&object.key).is_none() {
+            unlisted.insert(object.key);
+        }
     }
+    found.for_each(risen);
+    Ok(unlisted)
 }

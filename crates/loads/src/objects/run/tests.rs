@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use block::{BlockDevice, MemoryDevice};
+use vocabulary::check::Check;
 
 use super::*;
 use crate::objects::store::Session;
@@ -264,14 +265,10 @@ fn a_lost_object_is_missed_and_a_risen_one_is_noticed() {
     let keys = store.keys().unwrap();
     let sweep = || {
         let mut check = Check::new(CONTENTS);
-        let again = Again { kind, place: &place, options: &options };
         let mut tick = || ControlFlow::Continue(());
-        let swept = Sweep { stream: &stream, salt: 0 }.carry_out(
-            &again,
-            &mut Verification::default(),
-            &mut check,
-            &mut tick,
-        );
+        let mut verification = Verification::default();
+        let reopen = || (kind.open)(&place, &options);
+        let swept = super::sweep(&stream, 0, &reopen, &mut verification, &mut check, &mut tick);
         assert_eq!(swept, Ok(ControlFlow::Continue(())));
         (check.tried, check.violated, check.first)
     };
@@ -298,7 +295,7 @@ fn a_store_that_falls_behind_an_open_loop_is_seen_to() {
         let (clock, hand) = Clock::by_hand();
         let measured = measure_by(clock, &Liar(hand), &program(text), false);
         assert_eq!(measured.outcome, Outcome::Completed);
-        (measured.recording.summary().overall.at(0.5) / 1_000_000, measured.elapsed_ns)
+        (measured.recording.summary().overall.at(0.5) / 1_000_000, measured.sum.ended_ns)
     };
     // In a closed loop they are the latency. Of 100 asked for at 1000 a second the fiftieth ends
     // after 200 ms and should have begun after 49.
@@ -446,8 +443,8 @@ fn a_store_that_contradicts_the_program_is_caught_without_verifying_too() {
         let (clock, hand) = Clock::by_hand();
         let measured = measure_by(clock, &Liar(hand), &text, true);
         assert_eq!(measured.outcome, Outcome::Completed, "{statement}");
-        let Check { tried: 1, violated: 1, first: Some(first), .. } = &measured.check else {
-            panic!("{statement}: {:?}", measured.check);
+        let Check { tried: 1, violated: 1, first: Some(first), .. } = &measured.sum.check else {
+            panic!("{statement}: {:?}", measured.sum.check);
         };
         assert!(first.starts_with(&statement[..3]) && first.contains(message), "{first}");
     }

@@ -13,6 +13,7 @@ use crate::objects::store::{Session, StoreError};
 use crate::objects::stream::{Command, Verb};
 
 /// What came of one thread.
+#[derive(Default)]
 pub(super) struct Worked {
     pub recording: Option<Recording>,
     pub failure: Option<Box<Failure>>,
@@ -27,16 +28,7 @@ pub(super) struct Worked {
 impl Worked {
     /// Nothing yet, of a run whose check has this name.
     pub(super) fn nothing(check_name: &str) -> Worked {
-        Worked {
-            recording: None,
-            failure: None,
-            commands: 0,
-            ended_ns: 0,
-            bytes_written: 0,
-            bytes_read: 0,
-            verification: Verification::default(),
-            check: Check::new(check_name),
-        }
+        Worked { check: Check::new(check_name), ..Worked::default() }
     }
 }
 

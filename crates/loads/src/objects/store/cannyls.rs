@@ -257,10 +257,6 @@ impl BlockDevice for FinerFile {
     }
 }
 
-// ---------------------------------------------------------------------------------------------
-// The store
-// ---------------------------------------------------------------------------------------------
-
 struct Cannyls {
     storage: Mutex<Storage<Memory>>,
     memory: Arc<Counting>,
@@ -367,10 +363,6 @@ impl Session for CannylsSession<'_> {
         Ok(deleted.len() as u64)
     }
 }
-
-// ---------------------------------------------------------------------------------------------
-// The memory that lasts
-// ---------------------------------------------------------------------------------------------
 
 /// A range of a device with a cursor, as CannyLS wants its memory.
 struct Memory {
