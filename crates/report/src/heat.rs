@@ -105,40 +105,31 @@ impl HeatMap {
             escape(&self.title),
             escape(&self.says),
         );
+        let (ink, faint) = (format!("fill:{}", place.ink()), format!("fill:{}", place.faint()));
         if place == Place::File {
             let _ = writeln!(
                 out,
-                "<rect width=\"{width:.0}\" height=\"{height:.0}\" style=\"fill:#fff\"/>\n<text x=\"14\" y=\"21\" font-weight=\"600\" font-size=\"14\">{}</text>",
-                escape(&self.title)
+                "<rect width=\"{width:.0}\" height=\"{height:.0}\" style=\"fill:#fff\"/>"
             );
+            let title =
+                letters(14.0, 21.0, "font-weight=\"600\" font-size=\"14\"", &ink, &self.title);
+            out.push_str(&title);
         }
-        let (ink, faint) = (place.ink(), place.faint());
         let middle = self.beside() + self.columns.len() as f64 * CELL_WIDTH / 2.0;
-        let _ = writeln!(
-            out,
-            "<text x=\"{middle:.0}\" y=\"{:.0}\" text-anchor=\"middle\" aria-hidden=\"true\" style=\"fill:{faint}\">{}</text>\n<g role=\"row\">",
-            head + 12.0,
-            escape(&self.column_title)
-        );
+        let look = format!("{MIDDLE} aria-hidden=\"true\"");
+        out.push_str(&letters(middle, head + 12.0, &look, &faint, &self.column_title));
+        out.push_str("<g role=\"row\">\n");
+        let look = format!("role=\"columnheader\" {MIDDLE}");
         for (column, name) in self.columns.iter().enumerate() {
             let x = self.beside() + (column as f64 + 0.5) * CELL_WIDTH - 1.0;
-            let _ = writeln!(
-                out,
-                "<text role=\"columnheader\" x=\"{x:.0}\" y=\"{:.0}\" text-anchor=\"middle\" style=\"fill:{faint}\">{}</text>",
-                top - 9.0,
-                escape(name)
-            );
+            out.push_str(&letters(x, top - 9.0, &look, &faint, name));
         }
         out.push_str("</g>\n");
+        let look = "role=\"rowheader\" text-anchor=\"end\"";
         for (line, (name, cells)) in self.rows.iter().zip(&self.cells).enumerate() {
             let y = top + line as f64 * CELL_HEIGHT;
-            let _ = writeln!(
-                out,
-                "<g role=\"row\">\n<text role=\"rowheader\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\" style=\"fill:{ink}\">{}</text>",
-                self.beside() - 12.0,
-                y + 18.0,
-                escape(name)
-            );
+            out.push_str("<g role=\"row\">\n");
+            out.push_str(&letters(self.beside() - 12.0, y + 18.0, look, &ink, name));
             for (column, cell) in cells.iter().enumerate() {
                 let x = self.beside() + column as f64 * CELL_WIDTH;
                 out.push_str(&self.cell(cell.as_ref(), place, x, y));
@@ -153,36 +144,27 @@ impl HeatMap {
     fn cell(&self, cell: Option<&HeatCell>, place: Place, x: f64, y: f64) -> String {
         let Some(cell) = cell else { return "<g role=\"cell\" aria-label=\"-\"></g>\n".into() };
         let says = escape(&cell.says);
-        let style = if cell.decided {
-            format!("fill:{}", self.colour(cell.value, place))
-        } else {
-            format!("fill:none;stroke:{};stroke-dasharray:3 3", place.faint())
+        let (style, mark, colour) = match cell.decided {
+            true => (format!("fill:{}", self.colour(cell.value, place)), "", place.ink()),
+            false => (undecided(place), "?", place.faint()),
         };
-        let mark = if cell.decided { "" } else { "?" };
+        let cell_box = cell_of(x + 0.5, y + 0.5, CELL_WIDTH - 3.0, CELL_HEIGHT - 3.0, &style);
+        let (x, y) = (x + CELL_WIDTH / 2.0 - 1.0, y + 18.0);
+        let words = format!("{}{mark}", cell.text);
+        let words = letters(x, y, MIDDLE, &format!("fill:{colour}"), &words);
         format!(
-            "<g role=\"cell\" aria-label=\"{says}\"><title>{says}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" style=\"{style}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" style=\"fill:{}\">{}{mark}</text></g>\n",
-            x + 0.5,
-            y + 0.5,
-            CELL_WIDTH - 3.0,
-            CELL_HEIGHT - 3.0,
-            x + CELL_WIDTH / 2.0 - 1.0,
-            y + 18.0,
-            if cell.decided { place.ink() } else { place.faint() },
-            escape(&cell.text)
+            "<g role=\"cell\" aria-label=\"{says}\"><title>{says}</title>{cell_box}{words}</g>\n"
         )
     }
 
     /// What the colours are, under the map.
     fn scale(&self, out: &mut String, place: Place, y: f64) {
-        let (ink, faint) = (place.ink(), place.faint());
+        let (ink, faint) = (format!("fill:{}", place.ink()), format!("fill:{}", place.faint()));
         let below_width = self.signs.1.chars().count() as f64 * LETTER_WIDTH;
         let start = 14.0 + below_width + LETTER_WIDTH;
-        let _ = writeln!(
-            out,
-            "<g aria-hidden=\"true\"><text x=\"14\" y=\"{:.0}\" style=\"fill:{faint}\">{}</text>",
-            y + 14.0,
-            escape(&self.signs.1)
-        );
+        let width = SCALE_WIDTH - 2.0;
+        out.push_str("<g aria-hidden=\"true\">");
+        out.push_str(&letters(14.0, y + 14.0, "", &faint, &self.signs.1));
         for (step, share) in SCALE_STEPS.iter().enumerate() {
             let x = start + step as f64 * SCALE_WIDTH;
             let value = share * self.full;
@@ -191,29 +173,19 @@ impl HeatMap {
                 share if share >= 1.0 => "≥ ",
                 _ => "",
             };
-            let _ = writeln!(
-                out,
-                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"20\" rx=\"2\" style=\"fill:{}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"11\" style=\"fill:{ink}\">{sign}{value:.0}</text>",
-                SCALE_WIDTH - 2.0,
-                self.colour(value, place),
-                x + SCALE_WIDTH / 2.0 - 1.0,
-                y + 14.0
-            );
+            let colour = format!("fill:{}", self.colour(value, place));
+            out.push_str(&cell_of(x, y, width, 20.0, &colour));
+            let look = format!("{MIDDLE} font-size=\"11\"");
+            let words = format!("{sign}{value:.0}");
+            out.push_str(&letters(x + SCALE_WIDTH / 2.0 - 1.0, y + 14.0, &look, &ink, &words));
         }
         let end = start + SCALE_STEPS.len() as f64 * SCALE_WIDTH;
-        let _ = writeln!(
-            out,
-            "<text x=\"{:.1}\" y=\"{:.0}\" style=\"fill:{faint}\">{}</text>\n<rect x=\"{start:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"18\" rx=\"2\" style=\"fill:none;stroke:{faint};stroke-dasharray:3 3\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" style=\"fill:{faint}\">?</text><text x=\"{:.1}\" y=\"{:.1}\" style=\"fill:{faint}\">its interval does not decide</text></g>",
-            end + LETTER_WIDTH,
-            y + 14.0,
-            escape(&self.signs.0),
-            y + 26.0,
-            SCALE_WIDTH - 2.0,
-            start + SCALE_WIDTH / 2.0 - 1.0,
-            y + 39.0,
-            start + SCALE_WIDTH + LETTER_WIDTH,
-            y + 39.0
-        );
+        out.push_str(&letters(end + LETTER_WIDTH, y + 14.0, "", &faint, &self.signs.0));
+        out.push_str(&cell_of(start, y + 26.0, width, 18.0, &undecided(place)));
+        out.push_str(&letters(start + SCALE_WIDTH / 2.0 - 1.0, y + 39.0, MIDDLE, &faint, "?"));
+        let says = "its interval does not decide";
+        out.push_str(&letters(start + SCALE_WIDTH + LETTER_WIDTH, y + 39.0, "", &faint, says));
+        out.push_str("</g>\n");
     }
 
     fn colour(&self, value: f64, place: Place) -> String {
@@ -226,6 +198,24 @@ impl HeatMap {
             Place::File => over_white(COLOURS[style], share),
         }
     }
+}
+
+const MIDDLE: &str = "text-anchor=\"middle\"";
+
+fn letters(x: f64, y: f64, look: &str, style: &str, words: &str) -> String {
+    let words = escape(words);
+    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" {look} style=\"{style}\">{words}</text>\n")
+}
+
+fn cell_of(x: f64, y: f64, width: f64, height: f64, style: &str) -> String {
+    format!(
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"2\" style=\"{style}\"/>"
+    )
+}
+
+/// The look of a cell that is not decided.
+fn undecided(place: Place) -> String {
+    format!("fill:none;stroke:{};stroke-dasharray:3 3", place.faint())
 }
 
 /// A colour `#rrggbb` thinned with white to this share.
