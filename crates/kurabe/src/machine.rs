@@ -23,7 +23,7 @@ pub fn file_systems() -> Result<u8, Failure> {
 
 /// `kurabe doctor`.
 pub fn doctor() -> Result<u8, Failure> {
-    print(&trial::doctor::examine_default().to_string());
+    print(&trial::doctor::examine().to_string());
     Ok(exit::OK)
 }
 

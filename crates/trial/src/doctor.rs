@@ -11,7 +11,6 @@ use std::path::Path;
 
 use block::AlignedBuffer;
 use lab::quantity::parse_size;
-use serde::Serialize;
 
 use crate::device::DEFAULT_DEVICE;
 use crate::device::held::{RESERVE_BYTES, about, available_memory_bytes, free_bytes};
@@ -20,20 +19,16 @@ use crate::facts::Machine;
 use crate::filesystem::{self, FileSystem, Tool};
 
 /// Whether something can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// It can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
     Ready,
-    /// It can, but not for everything.
+    /// Not for everything.
     Limited,
-    /// It cannot.
     Missing,
 }
 
 impl State {
-    /// The state in one word.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             State::Ready => "ready",
             State::Limited => "limited",
@@ -42,56 +37,34 @@ impl State {
     }
 }
 
-/// What an item is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Area {
-    /// The machine and the user's rights on it.
-    Machine,
-    /// What trials can stand on.
-    Devices,
-    /// What can be compared.
-    FileSystems,
-    /// What can be run.
-    LoadTools,
-}
-
-impl Area {
-    fn title(self) -> &'static str {
-        match self {
-            Area::Machine => "this machine",
-            Area::Devices => "devices",
-            Area::FileSystems => "file systems",
-            Area::LoadTools => "load tools",
-        }
-    }
-}
+// What an item is about, as its heading.
+const MACHINE: &str = "this machine";
+const DEVICES: &str = "devices";
+const FILE_SYSTEMS: &str = "file systems";
+const LOAD_TOOLS: &str = "load tools";
 
 /// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Item {
-    /// What it is about.
-    pub area: Area,
-    /// Its name.
-    pub name: String,
-    /// Whether it can be used.
-    pub state: State,
+#[derive(Debug)]
+struct Item {
+    area: &'static str,
+    name: String,
+    state: State,
     /// What was found, in a few words.
-    pub detail: String,
+    detail: String,
     /// What to do to get it, a line each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub next: Vec<String>,
+    next: Vec<String>,
 }
 
 /// Everything that was looked at, in the order in which it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug)]
 pub struct Diagnosis {
-    /// The items, grouped by area.
-    pub items: Vec<Item>,
+    items: Vec<Item>,
 }
 
-/// Looks at this machine. `directory` is where images would lie.
-pub fn examine(directory: &Path) -> Diagnosis {
+/// Looks at this machine, with images in kurabe's own directory or where it would be made.
+pub fn examine() -> Diagnosis {
+    let own = trust::own_path().unwrap_or_else(|_| "/".into());
+    let directory = own.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
     let mut items = machine();
     items.push(loop_devices());
     items.push(direct_access(directory));
@@ -103,13 +76,7 @@ pub fn examine(directory: &Path) -> Diagnosis {
     Diagnosis { items }
 }
 
-/// Looks at this machine with images in kurabe's own directory, or where it would be made.
-pub fn examine_default() -> Diagnosis {
-    let own = trust::own_path().unwrap_or_else(|_| "/".into());
-    examine(own.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")))
-}
-
-fn item(area: Area, name: &str, state: State, detail: impl Into<String>) -> Item {
+fn item(area: &'static str, name: &str, state: State, detail: impl Into<String>) -> Item {
     Item { area, name: name.into(), state, detail: detail.into(), next: Vec::new() }
 }
 
@@ -126,11 +93,11 @@ fn machine() -> Vec<Item> {
     if let Some(virtualisation) = &machine.virtualisation {
         text.push_str(&format!(", {virtualisation}"));
     }
-    let system = item(Area::Machine, "system", State::Ready, text);
+    let system = item(MACHINE, "system", State::Ready, text);
     let root = if machine.root {
-        item(Area::Machine, "root", State::Ready, "this user may format and mount")
+        item(MACHINE, "root", State::Ready, "this user may format and mount")
     } else {
-        item(Area::Machine, "root", State::Limited, "not root: only dir: contenders and reports")
+        item(MACHINE, "root", State::Limited, "not root: only dir: contenders and reports")
             .next("sudo kurabe ..., to format and mount")
     };
     vec![system, root]
@@ -139,12 +106,12 @@ fn machine() -> Vec<Item> {
 /// A node of the kernel that has to be opened.
 fn node(name: &str, path: &str, opened: io::Result<File>, next: &str) -> Item {
     match opened {
-        Ok(_) => item(Area::Devices, name, State::Ready, format!("{path} can be opened")),
+        Ok(_) => item(DEVICES, name, State::Ready, format!("{path} can be opened")),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let detail = format!("{path}: only root may open it");
-            item(Area::Devices, name, State::Limited, detail).next("sudo kurabe ...")
+            item(DEVICES, name, State::Limited, detail).next("sudo kurabe ...")
         }
-        Err(error) => item(Area::Devices, name, State::Missing, error.to_string()).next(next),
+        Err(error) => item(DEVICES, name, State::Missing, error.to_string()).next(next),
     }
 }
 
@@ -164,9 +131,9 @@ fn direct_access(directory: &Path) -> Item {
         None => shown.to_string(),
     };
     match write_directly(directory) {
-        Ok(()) => item(Area::Devices, name, State::Ready, below),
+        Ok(()) => item(DEVICES, name, State::Ready, below),
         Err(error) => {
-            item(Area::Devices, name, State::Limited, format!("not possible: {below}: {error}"))
+            item(DEVICES, name, State::Limited, format!("not possible: {below}: {error}"))
                 .next("images on a disk's own file system, as --device loop:8G@DIR")
         }
     }
@@ -182,23 +149,20 @@ fn write_directly(directory: &Path) -> io::Result<()> {
 
 fn space(directory: &Path) -> Item {
     let name = "disk space";
-    let needed_bytes = DEFAULT_DEVICE
-        .split_once(':')
-        .and_then(|(_, size)| parse_size(size).ok())
-        .unwrap_or(0)
-        .saturating_add(RESERVE_BYTES);
+    let default_bytes = DEFAULT_DEVICE.split_once(':').and_then(|(_, size)| parse_size(size).ok());
+    let needed_bytes = default_bytes.unwrap_or(0).saturating_add(RESERVE_BYTES);
     match File::open(directory).and_then(free_bytes) {
         Ok(free_bytes) => {
             let text = format!("{} free in {}", about(free_bytes), directory.display());
             if free_bytes >= needed_bytes {
-                return item(Area::Devices, name, State::Ready, text);
+                return item(DEVICES, name, State::Ready, text);
             }
-            item(Area::Devices, name, State::Limited, text).next(format!(
+            item(DEVICES, name, State::Limited, text).next(format!(
                 "the default device {DEFAULT_DEVICE} does not fit; give --device loop:SIZE or loop:SIZE@DIR"
             ))
         }
         Err(error) => {
-            item(Area::Devices, name, State::Missing, format!("{}: {error}", directory.display()))
+            item(DEVICES, name, State::Missing, format!("{}: {error}", directory.display()))
                 .next("--device loop:8G@DIR, with a directory on a disk")
         }
     }
@@ -206,17 +170,12 @@ fn space(directory: &Path) -> Item {
 
 fn memory() -> Item {
     match available_memory_bytes() {
-        Ok(bytes) => item(
-            Area::Devices,
-            "memory",
-            State::Ready,
-            format!(
-                "{} available: mem: devices up to {}",
-                about(bytes),
-                about(bytes.saturating_sub(RESERVE_BYTES) >> 20 << 20)
-            ),
-        ),
-        Err(error) => item(Area::Devices, "memory", State::Limited, error.to_string()),
+        Ok(bytes) => {
+            let most = about(bytes.saturating_sub(RESERVE_BYTES) >> 20 << 20);
+            let text = format!("{} available: mem: devices up to {most}", about(bytes));
+            item(DEVICES, "memory", State::Ready, text)
+        }
+        Err(error) => item(DEVICES, "memory", State::Limited, error.to_string()),
     }
 }
 
@@ -229,26 +188,19 @@ fn user_space_file_systems() -> Item {
 }
 
 fn describe(file_system: &FileSystem) -> Item {
-    let missing = filesystem::missing(file_system);
-    if !missing.is_empty() {
-        let detail = file_system.summary;
-        let mut item = item(Area::FileSystems, file_system.name, State::Missing, detail);
-        item.next = missing;
-        return item;
-    }
+    let next = filesystem::missing(file_system);
+    let state = if next.is_empty() { State::Ready } else { State::Missing };
     // One of several tools of a package says the version of all of them.
-    let detail = file_system
-        .tools
-        .first()
-        .and_then(Tool::installed_version)
-        .unwrap_or_else(|| file_system.summary.to_string());
-    item(Area::FileSystems, file_system.name, State::Ready, detail)
+    let tool = file_system.tools.first().filter(|_| next.is_empty());
+    let version = tool.and_then(Tool::installed_version);
+    let detail = version.unwrap_or_else(|| file_system.summary.to_string());
+    Item { next, ..item(FILE_SYSTEMS, file_system.name, state, detail) }
 }
 
 fn load_tool(tool: &loads::tool::Tool) -> Item {
     match tool.locate().and_then(|_| tool.version()) {
-        Ok(version) => item(Area::LoadTools, tool.program(), State::Ready, version),
-        Err(_) => item(Area::LoadTools, tool.program(), State::Missing, "not installed")
+        Ok(version) => item(LOAD_TOOLS, tool.program(), State::Ready, version),
+        Err(_) => item(LOAD_TOOLS, tool.program(), State::Missing, "not installed")
             .next(format!("apt install {}", tool.package())),
     }
 }
@@ -262,7 +214,7 @@ impl fmt::Display for Diagnosis {
                 if area.is_some() {
                     writeln!(f)?;
                 }
-                writeln!(f, "{}", item.area.title())?;
+                writeln!(f, "{}", item.area)?;
                 area = Some(item.area);
             }
             writeln!(f, "  {:width$}  {:7}  {}", item.name, item.state.name(), item.detail)?;
@@ -281,7 +233,7 @@ mod tests {
 
     #[test]
     fn every_file_system_and_load_tool_is_looked_at() {
-        let diagnosis = examine_default();
+        let diagnosis = examine();
         for file_system in filesystem::all() {
             let item = diagnosis.items.iter().find(|item| item.name == file_system.name).unwrap();
             let lacks = filesystem::missing(file_system);
