@@ -41,19 +41,50 @@ pub struct ProcessExecutor<'a> {
     left: Vec<Scratch<'a>>,
 }
 
-impl Executor for ProcessExecutor<'_> {
-    fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
-        let mut records = self.carry_out(std::slice::from_ref(spec), None, on_event);
-        records.pop().expect("one trial yields one record")
-    }
-
-    fn execute_together(
+impl<'a> Executor for ProcessExecutor<'a> {
+    /// Each is begun when the one before it has only to settle, so that none makes its file system
+    /// beside another; then each waits for the turns that `schedule` gives.
+    fn carry_out(
         &mut self,
         specs: &[TrialSpec],
-        schedule: &mut Schedule<'_>,
+        mut schedule: Option<&mut Schedule<'_>>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
-        self.carry_out(specs, Some(schedule), on_event)
+        let (sender, lines) = channel();
+        let mut trials: Vec<Talk<'a>> = Vec::new();
+        let mut is_ending = false;
+        loop {
+            let is_stopped =
+                (self.stopped)() || schedule.as_ref().is_some_and(|schedule| schedule.is_over());
+            if trials.len() < specs.len()
+                && trials.last().is_none_or(|last| last.state != State::Beginning)
+            {
+                let number = trials.len();
+                trials.push(self.begin(&specs[number], number, is_stopped, &sender));
+            } else if trials.iter().all(|trial| trial.state == State::Ended) {
+                break;
+            }
+            if let Some(schedule) = &mut schedule
+                && trials.len() == specs.len()
+            {
+                pass_the_turn(&mut trials, schedule, &mut is_ending);
+            }
+            match lines.recv_timeout(LOOK_INTERVAL) {
+                Ok((number, Some(line))) => {
+                    let said = trials[number].hear(&line, on_event);
+                    if let (Some(slice), Some(schedule)) = (said, &mut schedule) {
+                        schedule.took(&slice);
+                    }
+                }
+                Ok((number, None)) => trials[number].state = State::Ended,
+                Err(_) => {}
+            }
+            if is_stopped {
+                trials.iter_mut().for_each(Talk::stop);
+            }
+        }
+        let is_stopped = (self.stopped)() || schedule.is_some_and(|schedule| schedule.is_over());
+        trials.into_iter().map(|trial| self.record_of(trial, is_stopped)).collect()
     }
 }
 
@@ -107,52 +138,6 @@ impl<'a> ProcessExecutor<'a> {
         if !given_back.left.is_empty() {
             self.left.push(scratch);
         }
-    }
-
-    /// Carries trials out that live at the same time, and gives their records in their order. Each
-    /// is begun when the one before it has only to settle, so that none makes its file system
-    /// beside another; then each waits for the turns that `schedule` gives.
-    fn carry_out(
-        &mut self,
-        specs: &[TrialSpec],
-        mut schedule: Option<&mut Schedule<'_>>,
-        on_event: &mut dyn FnMut(&Event),
-    ) -> Vec<Record> {
-        let (sender, lines) = channel();
-        let mut trials: Vec<Talk<'a>> = Vec::new();
-        let mut is_ending = false;
-        loop {
-            let is_stopped =
-                (self.stopped)() || schedule.as_ref().is_some_and(|schedule| schedule.is_over());
-            if trials.len() < specs.len()
-                && trials.last().is_none_or(|last| last.state != State::Beginning)
-            {
-                let number = trials.len();
-                trials.push(self.begin(&specs[number], number, is_stopped, &sender));
-            } else if trials.iter().all(|trial| trial.state == State::Ended) {
-                break;
-            }
-            if let Some(schedule) = &mut schedule
-                && trials.len() == specs.len()
-            {
-                pass_the_turn(&mut trials, schedule, &mut is_ending);
-            }
-            match lines.recv_timeout(LOOK_INTERVAL) {
-                Ok((number, Some(line))) => {
-                    let said = trials[number].hear(&line, on_event);
-                    if let (Some(slice), Some(schedule)) = (said, &mut schedule) {
-                        schedule.took(&slice);
-                    }
-                }
-                Ok((number, None)) => trials[number].state = State::Ended,
-                Err(_) => {}
-            }
-            if is_stopped {
-                trials.iter_mut().for_each(Talk::stop);
-            }
-        }
-        let is_stopped = (self.stopped)() || schedule.is_some_and(|schedule| schedule.is_over());
-        trials.into_iter().map(|trial| self.record_of(trial, is_stopped)).collect()
     }
 
     /// Starts a trial's process and tells it what to do.

@@ -23,13 +23,29 @@ const GRACE: Duration = Duration::from_secs(120);
 
 /// Runs trials in guests.
 pub struct GuestExecutor<'a> {
-    guests: &'a Guests,
-    device: &'a dyn Prepared,
-    stopped: &'a dyn Fn() -> bool,
+    /// Those in which the contenders live.
+    pub guests: &'a Guests,
+    /// The device below their disks.
+    pub device: &'a dyn Prepared,
+    /// Whether the user wants to stop.
+    pub stopped: &'a dyn Fn() -> bool,
 }
 
 impl Executor for GuestExecutor<'_> {
-    fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
+    /// One after the other: no plan of ours has guests take turns.
+    fn carry_out(
+        &mut self,
+        specs: &[TrialSpec],
+        _: Option<&mut Schedule<'_>>,
+        on_event: &mut dyn FnMut(&Event),
+    ) -> Vec<Record> {
+        let alone = specs.iter().map(|spec| TrialSpec { side_by_side: None, ..spec.clone() });
+        alone.map(|spec| self.run(&spec, on_event)).collect()
+    }
+}
+
+impl GuestExecutor<'_> {
+    fn run(&self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
         let started = Instant::now();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let host_load = host_load();
@@ -89,28 +105,6 @@ impl Executor for GuestExecutor<'_> {
             self.device.note_left();
         }
         record
-    }
-
-    /// One after the other: no plan of ours has guests take turns.
-    fn execute_together(
-        &mut self,
-        specs: &[TrialSpec],
-        _: &mut Schedule<'_>,
-        on_event: &mut dyn FnMut(&Event),
-    ) -> Vec<Record> {
-        let alone = specs.iter().map(|spec| TrialSpec { side_by_side: None, ..spec.clone() });
-        alone.map(|spec| self.execute(&spec, on_event)).collect()
-    }
-}
-
-impl<'a> GuestExecutor<'a> {
-    /// An executor for contenders of which each lives in one of these guests.
-    pub fn new(
-        guests: &'a Guests,
-        device: &'a dyn Prepared,
-        stopped: &'a dyn Fn() -> bool,
-    ) -> GuestExecutor<'a> {
-        GuestExecutor { guests, device, stopped }
     }
 
     fn boot(&self, image: &Image, spec: &TrialSpec) -> Result<Guest, String> {

@@ -21,17 +21,16 @@ const FILES: &[&str] = &["/etc/mke2fs.conf"];
 /// Carries a `kurabe guest` out.
 pub fn act(action: &GuestAction) -> Result<u8, Failure> {
     let own = Directory::own().map_err(Failure::refused)?;
-    let store = Store::open(&own).map_err(failure)?;
+    let store = Store::open(&own)?;
     match action {
         GuestAction::Build { guest, packages } => {
-            let kernel = Kernel::parse(guest).map_err(failure)?;
-            let image = store.build(&kernel, packages.as_deref(), &needs(), &mut note);
-            let image = image.map_err(failure)?;
-            let machine = machine(&store, &image)?;
+            let kernel = Kernel::parse(guest)?;
+            let image = store.build(&kernel, packages.as_deref(), &needs(), &mut note)?;
+            let machine = store.machine(&image)?;
             print(&format!("{}{}\n", row(&store, image.lock()), acceleration(&machine)));
         }
         GuestAction::List => {
-            let locks = store.list().map_err(failure)?;
+            let locks = store.list()?;
             for lock in &locks {
                 print(&format!("{}\n", row(&store, lock)));
             }
@@ -40,13 +39,13 @@ pub fn act(action: &GuestAction) -> Result<u8, Failure> {
             }
         }
         GuestAction::Remove { guest } => {
-            let lock = store.remove(guest).map_err(failure)?;
+            let lock = store.remove(guest)?;
             print(&format!("removed {}\n", lock.place));
         }
         GuestAction::Shell { guest } => {
             let image = image(&store, guest)?;
-            let machine = machine(&store, &image)?;
-            image.shell(&machine).map_err(failure)?;
+            let machine = store.machine(&image)?;
+            image.shell(&machine)?;
         }
     }
     Ok(exit::OK)
@@ -68,7 +67,7 @@ impl Guests {
         for contender in &study.contenders {
             let Some(place) = contender.place.guest() else { continue };
             if store.is_none() {
-                store = Some(Store::open(own).map_err(failure)?);
+                store = Some(Store::open(own)?);
             }
             let store = store.as_ref().expect("it was just opened");
             if !images.contains_key(place) {
@@ -84,7 +83,7 @@ impl Guests {
             }
         }
         let (Some(store), Some(first)) = (store, images.values().next()) else { return Ok(None) };
-        let machine = machine(&store, first)?;
+        let machine = store.machine(first)?;
         Ok(Some(Guests { images, machine }))
     }
 
@@ -106,18 +105,15 @@ impl Guests {
 
 /// The image of a guest, built when it is not there.
 fn image(store: &Store, place: &str) -> Result<Image, Failure> {
-    let kernel = Kernel::parse(place).map_err(failure)?;
-    store.ensure(&kernel, &needs(), &mut note).map_err(failure)
-}
-
-/// The hardware of a guest.
-fn machine(store: &Store, image: &Image) -> Result<Machine, Failure> {
-    store.machine(image).map_err(failure)
+    let kernel = Kernel::parse(place)?;
+    Ok(store.ensure(&kernel, &needs(), &mut note)?)
 }
 
 /// Before a trial, all that can go wrong with a guest is something missing.
-fn failure(error: Error) -> Failure {
-    Failure::refused(error)
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::refused(error)
+    }
 }
 
 /// What a guest holds of this machine.

@@ -24,17 +24,20 @@ pub use schedule::{Length, Schedule, Share};
 
 /// Carries trials out, somewhere.
 pub trait Executor {
-    /// Runs the trial and always yields a record: a trial that died is a record of its death.
-    fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record;
-
-    /// Runs trials that live at the same time and take the turns that `schedule` gives; yields a record
-    /// for each, in their order.
-    fn execute_together(
+    /// Runs trials and yields a record for each, in their order: a trial that died is a record of its
+    /// death. With a schedule they live at the same time and take the turns that it gives.
+    fn carry_out(
         &mut self,
         specs: &[TrialSpec],
-        schedule: &mut Schedule<'_>,
+        schedule: Option<&mut Schedule<'_>>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record>;
+
+    /// Runs one trial.
+    fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
+        let mut records = self.carry_out(std::slice::from_ref(spec), None, on_event);
+        records.pop().expect("one trial yields one record")
+    }
 }
 
 /// Sees what happens.
@@ -124,36 +127,33 @@ pub fn run(
     writer: &mut ResultWriter,
     observer: &mut dyn Observer,
 ) -> Result<End, ResultError> {
+    let session = surroundings.session;
     let mut end = End::Complete;
     let mut is_first = true;
     for block in &plan.blocks {
-        let step = step_of(plan, records, block);
+        let step = SoFar { plan, records, session }.step_of(block);
         let mut tried = false;
         for unit in block.trials.chunk_by(|one, other| one.workload == other.workload) {
-            let again = is_half_done(plan, records, surroundings, &step, unit);
-            let is_wanted =
-                |trial: &&PlannedTrial| wanted(plan, records, surroundings.session, &step, trial);
+            let so_far = SoFar { plan, records, session };
+            let again = so_far.is_half_done(&step, unit);
+            let is_wanted = |trial: &&PlannedTrial| so_far.wants(&step, trial);
             let block_trials = unit.iter().filter(is_wanted).count() as u32;
-            let session = if again { surroundings.session } else { 0 };
+            let since = if again { session } else { 0 };
             let mut open = Vec::new();
             for trial in unit {
-                if fails_throughout(plan, records, surroundings, block, trial) {
+                if so_far.fails_throughout(block, trial) {
                     end = End::Failing;
-                } else if !is_done(records, trial, session)
-                    && wanted(plan, records, surroundings.session, &step, trial)
-                {
+                } else if !so_far.is_done(trial, since) && so_far.wants(&step, trial) {
                     open.push(*trial);
                 }
             }
             while !open.is_empty() {
-                let is_together = take_turns(plan, records, unit[0].workload);
-                let together: Vec<PlannedTrial> =
-                    open.drain(..if is_together { open.len() } else { 1 }).collect();
+                let so_far = SoFar { plan, records, session };
+                let is_together = so_far.take_turns(unit[0].workload);
+                let together = open.drain(..if is_together { open.len() } else { 1 });
                 // Failures of the trials before may have left nothing to do.
-                let still = |trial: &&PlannedTrial| {
-                    wanted(plan, records, surroundings.session, &step, trial)
-                };
-                let together: Vec<PlannedTrial> = together.iter().filter(still).copied().collect();
+                let together: Vec<PlannedTrial> =
+                    together.filter(|trial| so_far.wants(&step, trial)).collect();
                 if together.is_empty() {
                     continue;
                 }
@@ -172,7 +172,7 @@ pub fn run(
                     .collect();
                 let mut budget_left = None;
                 for spec in &mut specs {
-                    match limit_by_budget(plan, records, surroundings, spec) {
+                    match so_far.limit_by_budget((surroundings.elapsed)(), spec) {
                         Limit::Spent => return Ok(End::Budget),
                         Limit::Left(left) => budget_left = left,
                     }
@@ -181,6 +181,7 @@ pub fn run(
                     let of_unit = |record: &Record| unit.iter().any(|t| t.trial == record.trial);
                     records.retain(|record| record.session >= session || !of_unit(record));
                 }
+                let so_far = SoFar { plan, records, session };
                 for (number, spec) in specs.iter().enumerate() {
                     let ended = records.iter().filter(|record| record.has_ended()).count();
                     observer.trial_begins(&Position {
@@ -189,24 +190,25 @@ pub fn run(
                         trials_expected: trials_expected(plan, block),
                         trials_max: plan.blocks.iter().map(|block| block.trials.len()).sum(),
                         budget_left,
-                        trial_time: trial_time(plan, records),
+                        trial_time: so_far.trial_time(),
                     });
                 }
-                let carried = match is_together {
-                    false => vec![carry_out(plan, surroundings, executor, observer, &specs[0])],
-                    true => {
-                        let length = length(plan, records, block, budget_left);
-                        let seed = specs[0].order_seed;
-                        let parts =
-                            KINDS.open(&specs[0].workload.load).map_or(1, |load| load.parts());
-                        let mut schedule = Schedule::new(seed, length, parts, surroundings.elapsed);
-                        let on_event = &mut |event: &Event| observer.event(event);
-                        let mut carried =
-                            executor.execute_together(&specs, &mut schedule, on_event);
-                        carried.iter_mut().for_each(|r| r.session = surroundings.session);
-                        carried
+                let mut schedule = is_together.then(|| {
+                    let length = so_far.length(block, budget_left);
+                    let parts = KINDS.open(&specs[0].workload.load).map_or(1, |load| load.parts());
+                    Schedule::new(specs[0].order_seed, length, parts, surroundings.elapsed)
+                });
+                let on_event = &mut |event: &Event| observer.event(event);
+                let mut carried = executor.carry_out(&specs, schedule.as_mut(), on_event);
+                for (record, spec) in carried.iter_mut().zip(&specs) {
+                    record.session = session;
+                    // One that the budget cut short is interrupted, not failed.
+                    if let Outcome::TimedOut { phase, .. } = record.outcome
+                        && spec.timeout_ns != plan.study.timeout_ns
+                    {
+                        record.outcome = Outcome::Interrupted { phase };
                     }
-                };
+                }
                 tried = true;
                 if plan.study.side_by_side.is_none() && carried.iter().any(|one| one.part_full) {
                     let workload = &plan.study.workloads[unit[0].workload].name;
@@ -239,24 +241,14 @@ pub fn run(
             writer.write_json(COMPARISONS_FILE, &analysis.rows())?;
             observer.block_ended(records, &analysis);
             let spent = (surroundings.elapsed)();
-            if let Some(words) =
-                is_first.then(|| short_budget(plan, records, block, spent)).flatten()
-            {
+            let so_far = SoFar { plan, records, session };
+            if let Some(words) = so_far.short_budget(block, spent).filter(|_| is_first) {
                 observer.note(&words);
             }
             is_first = false;
         }
     }
     Ok(end)
-}
-
-/// Whether the contenders of a block take turns under a workload. Nobody asked for that by default,
-/// so that it ends where a part of the device turned out to be too small.
-fn take_turns(plan: &Plan, records: &[Record], workload: usize) -> bool {
-    let name = &plan.study.workloads[workload].name;
-    let is_asked_for = plan.study.side_by_side.is_some();
-    plan.takes_turns(workload)
-        && (is_asked_for || !records.iter().any(|one| one.part_full && one.workload == *name))
 }
 
 /// The record of a trial that is carried out again by itself.
@@ -277,185 +269,21 @@ fn part_full_words(workload: &str, carried: &[Record]) -> String {
     )
 }
 
-/// Whether a trial was carried out, in this session or one since.
-fn is_done(records: &[Record], trial: &PlannedTrial, session: u32) -> bool {
-    records.iter().any(|record| {
-        record.trial == trial.trial && record.has_ended() && record.session >= session
-    })
-}
-
-/// How long a block of trials that take turns goes on. What the budget leaves is shared by the
-/// blocks until the least number of them and until twice that, this one included.
-fn length(
-    plan: &Plan,
-    records: &[Record],
-    block: &PlannedBlock,
-    budget_left: Option<Duration>,
-) -> Length {
-    let study = &plan.study;
-    let units = |block: &PlannedBlock| {
-        let units = block.trials.chunk_by(|one, other| one.workload == other.workload);
-        units.filter(|unit| !is_done(records, &unit[0], 0)).count() as u32
-    };
-    let due = |blocks: u32| -> u32 {
-        let is_due = |other: &&PlannedBlock| other.warmup || other.block < blocks;
-        let due = plan.blocks.iter().filter(is_due).map(units).sum();
-        let own = if block.warmup || block.block < blocks { 1 } else { units(block) };
-        u32::max(due, own).max(1)
-    };
-    Length {
-        rounds: study.block_time_ns.map(Duration::from_nanos),
-        share: budget_left.map(|left| Share {
-            least: left / due(study.blocks_min),
-            twice: left / due(2 * study.blocks_min),
-        }),
-        limit: budget_left,
-    }
-}
-
 /// Whether every trial that is wanted was carried out, so that [`run`] would do nothing.
 pub fn is_complete(plan: &Plan, records: &[Record]) -> bool {
-    next_trial(plan, records).is_none()
+    SoFar::before_the_next_session(plan, records).next_trial().is_none()
 }
 
 /// Whether the budget leaves time for the next trial that is wanted, once `elapsed` of it is spent.
 pub fn next_fits(plan: &Plan, records: &[Record], elapsed: Duration) -> bool {
-    let (Some(trial), Some(budget_ns)) = (next_trial(plan, records), plan.study.budget_ns) else {
+    let so_far = SoFar::before_the_next_session(plan, records);
+    let (Some(trial), Some(budget_ns)) = (so_far.next_trial(), plan.study.budget_ns) else {
         return true;
     };
     let workload = &plan.study.workloads[trial.workload].name;
-    let longest = longest(records, workload, &plan.study.contenders[trial.contender]);
+    let longest = so_far.longest(workload, &plan.study.contenders[trial.contender]);
     let left = Duration::from_nanos(budget_ns).saturating_sub(elapsed);
     !left.is_zero() && left >= longest
-}
-
-/// The first trial that is wanted and was not carried out.
-fn next_trial(plan: &Plan, records: &[Record]) -> Option<PlannedTrial> {
-    let next_session = records.iter().map(|record| record.session).max().unwrap_or(0) + 1;
-    plan.blocks.iter().find_map(|block| {
-        let step = step_of(plan, records, block);
-        let open = block.trials.iter().find(|trial| {
-            let done = |record: &Record| record.trial == trial.trial && record.has_ended();
-            !records.iter().any(done) && wanted(plan, records, next_session, &step, trial)
-        });
-        open.copied()
-    })
-}
-
-/// The longest trial so far of a contender under a workload.
-fn longest(records: &[Record], workload: &str, contender: &Contender) -> Duration {
-    records
-        .iter()
-        .filter(|record| {
-            record.workload == workload
-                && record.contender == *contender
-                && record.outcome == Outcome::Completed
-        })
-        .map(|record| Duration::from_nanos(record.elapsed_ns))
-        .max()
-        .unwrap_or_default()
-}
-
-/// Carries one trial out. One that the budget cut short is interrupted, not failed.
-fn carry_out(
-    plan: &Plan,
-    surroundings: &Surroundings<'_>,
-    executor: &mut dyn Executor,
-    observer: &mut dyn Observer,
-    spec: &TrialSpec,
-) -> Record {
-    let mut record = executor.execute(spec, &mut |event| observer.event(event));
-    record.session = surroundings.session;
-    let cut_by_budget = spec.timeout_ns != plan.study.timeout_ns;
-    if let Outcome::TimedOut { phase, .. } = record.outcome
-        && cut_by_budget
-    {
-        record.outcome = Outcome::Interrupted { phase };
-    }
-    record
-}
-
-/// Whether earlier sessions carried out some of these trials of one block and workload, and left
-/// others that are still wanted. Then all of them are carried out again: what is compared with
-/// each other has to stand on one filling of the device.
-fn is_half_done(
-    plan: &Plan,
-    records: &[Record],
-    surroundings: &Surroundings<'_>,
-    step: &Option<NextStep>,
-    unit: &[PlannedTrial],
-) -> bool {
-    let done = |trial: &PlannedTrial| {
-        records.iter().find(|record| record.trial == trial.trial && record.has_ended())
-    };
-    let earlier = |trial: &PlannedTrial| {
-        done(trial).is_some_and(|record| record.session < surroundings.session)
-    };
-    unit.iter().any(earlier)
-        && unit.iter().any(|trial| {
-            done(trial).is_none() && wanted(plan, records, surroundings.session, step, trial)
-        })
-}
-
-/// Whether every trial of the workload failed in each of the last blocks that this session tried
-/// before this one.
-fn fails_throughout(
-    plan: &Plan,
-    records: &[Record],
-    surroundings: &Surroundings<'_>,
-    block: &PlannedBlock,
-    trial: &PlannedTrial,
-) -> bool {
-    let workload = &plan.study.workloads[trial.workload].name;
-    let mut blocks: BTreeMap<u32, bool> = BTreeMap::new();
-    let of_session = records.iter().filter(|record| {
-        !record.warmup && record.workload == *workload && record.session == surroundings.session
-    });
-    for record in of_session.filter(|record| record.block < block.block) {
-        *blocks.entry(record.block).or_default() |= record.outcome == Outcome::Completed;
-    }
-    !block.warmup
-        && blocks.len() >= FAILED_BLOCKS_MAX
-        && blocks.values().rev().take(FAILED_BLOCKS_MAX).all(|any_completed| !any_completed)
-}
-
-/// Which trials a block needs; None for a warm-up block, which needs all.
-fn step_of(plan: &Plan, records: &[Record], block: &PlannedBlock) -> Option<NextStep> {
-    (!block.warmup).then(|| next_step(plan, records, block.block))
-}
-
-/// Whether the trial is still wanted: its comparison is still open, and its contender does not fail
-/// whenever it is tried. When everything failed under the workload in the sessions
-/// before, the user was told to mend the cause and to go on: their failures say nothing of this one.
-fn wanted(
-    plan: &Plan,
-    records: &[Record],
-    session: u32,
-    step: &Option<NextStep>,
-    trial: &PlannedTrial,
-) -> bool {
-    let workload = &plan.study.workloads[trial.workload].name;
-    let label = &plan.study.contenders[trial.contender].label;
-    let of_workload = || records.iter().filter(|record| record.workload == *workload);
-    let all_failed = !of_workload()
-        .any(|record| record.session < session && record.outcome == Outcome::Completed);
-    let own = of_workload().filter(|record| {
-        record.contender.label == *label
-            && record.has_ended()
-            && (record.session >= session || !all_failed)
-    });
-    let (mut failures, mut successes) = (0, 0);
-    for record in own {
-        match record.outcome {
-            Outcome::Completed => successes += 1,
-            _ => failures += 1,
-        }
-    }
-    if successes == 0 && failures >= FAILURES_MAX {
-        return false;
-    }
-    // A block that has begun is finished: the decision is taken on whole blocks only.
-    step.as_ref().is_none_or(|step| step.wants(trial.workload, trial.contender))
 }
 
 enum Limit {
@@ -463,83 +291,205 @@ enum Limit {
     Left(Option<Duration>),
 }
 
-/// Shortens the trial's bound to the budget's end, or says that the budget does not suffice for
-/// another trial of this kind.
-fn limit_by_budget(
-    plan: &Plan,
-    records: &[Record],
-    surroundings: &Surroundings<'_>,
-    spec: &mut TrialSpec,
-) -> Limit {
-    let Some(budget_ns) = plan.study.budget_ns else {
-        return Limit::Left(None);
-    };
-    let left = Duration::from_nanos(budget_ns).saturating_sub((surroundings.elapsed)());
-    if left.is_zero() || left < longest(records, &spec.workload.name, &spec.contender) {
-        return Limit::Spent;
+/// Estimates that exceed what the budget leaves by less than this are taken for chance.
+const SHORT_BUDGET_MIN: f64 = 1.25;
+
+/// How far a study is, seen from a session of it.
+#[derive(Clone, Copy)]
+struct SoFar<'a> {
+    plan: &'a Plan,
+    records: &'a [Record],
+    session: u32,
+}
+
+impl<'a> SoFar<'a> {
+    fn before_the_next_session(plan: &'a Plan, records: &'a [Record]) -> SoFar<'a> {
+        let session = records.iter().map(|record| record.session).max().unwrap_or(0) + 1;
+        SoFar { plan, records, session }
     }
-    let left_ns = left.as_nanos() as u64;
-    // Trials that take turns are bounded together, by their schedule.
-    if spec.side_by_side.is_some() {
-        return Limit::Left(Some(left));
+
+    /// The record of a trial that was carried out, in the session `since` or later.
+    fn done(&self, trial: &PlannedTrial, since: u32) -> Option<&'a Record> {
+        self.records.iter().find(|record| {
+            record.trial == trial.trial && record.has_ended() && record.session >= since
+        })
     }
-    if spec.timeout_ns.is_none_or(|timeout_ns| left_ns < timeout_ns) {
-        spec.timeout_ns = Some(left_ns);
+
+    fn is_done(&self, trial: &PlannedTrial, since: u32) -> bool {
+        self.done(trial, since).is_some()
     }
-    Limit::Left(Some(left))
+
+    /// Which trials a block needs; None for a warm-up block, which needs all.
+    fn step_of(&self, block: &PlannedBlock) -> Option<NextStep> {
+        (!block.warmup).then(|| next_step(self.plan, self.records, block.block))
+    }
+
+    /// Whether the trial is still wanted: its comparison is still open, and its contender does not
+    /// fail whenever it is tried. When everything failed under the workload in the sessions
+    /// before, the user was told to mend the cause and to go on: their failures say nothing of this one.
+    fn wants(&self, step: &Option<NextStep>, trial: &PlannedTrial) -> bool {
+        let study = &self.plan.study;
+        let workload = &study.workloads[trial.workload].name;
+        let label = &study.contenders[trial.contender].label;
+        let of_workload = || self.records.iter().filter(|record| record.workload == *workload);
+        let all_failed = !of_workload()
+            .any(|record| record.session < self.session && record.outcome == Outcome::Completed);
+        let mut own = of_workload().filter(|record| {
+            record.contender.label == *label
+                && record.has_ended()
+                && (record.session >= self.session || !all_failed)
+        });
+        let tries = own.clone().count();
+        if tries >= FAILURES_MAX && own.all(|record| record.outcome != Outcome::Completed) {
+            return false;
+        }
+        // A block that has begun is finished: the decision is taken on whole blocks only.
+        step.as_ref().is_none_or(|step| step.wants(trial.workload, trial.contender))
+    }
+
+    /// The first trial that is wanted and was not carried out.
+    fn next_trial(&self) -> Option<PlannedTrial> {
+        self.plan.blocks.iter().find_map(|block| {
+            let step = self.step_of(block);
+            let is_open =
+                |trial: &&PlannedTrial| !self.is_done(trial, 0) && self.wants(&step, trial);
+            block.trials.iter().find(is_open).copied()
+        })
+    }
+
+    /// Whether earlier sessions carried out some of these trials of one block and workload, and left
+    /// others that are still wanted. Then all of them are carried out again: what is compared with
+    /// each other has to stand on one filling of the device.
+    fn is_half_done(&self, step: &Option<NextStep>, unit: &[PlannedTrial]) -> bool {
+        let is_of_earlier = |trial: &PlannedTrial| {
+            self.done(trial, 0).is_some_and(|record| record.session < self.session)
+        };
+        unit.iter().any(is_of_earlier)
+            && unit.iter().any(|trial| !self.is_done(trial, 0) && self.wants(step, trial))
+    }
+
+    /// Whether every trial of the workload failed in each of the last blocks that this session tried
+    /// before this one.
+    fn fails_throughout(&self, block: &PlannedBlock, trial: &PlannedTrial) -> bool {
+        let workload = &self.plan.study.workloads[trial.workload].name;
+        let mut blocks: BTreeMap<u32, bool> = BTreeMap::new();
+        let of_session = self.records.iter().filter(|record| {
+            !record.warmup && record.workload == *workload && record.session == self.session
+        });
+        for record in of_session.filter(|record| record.block < block.block) {
+            *blocks.entry(record.block).or_default() |= record.outcome == Outcome::Completed;
+        }
+        !block.warmup
+            && blocks.len() >= FAILED_BLOCKS_MAX
+            && blocks.values().rev().take(FAILED_BLOCKS_MAX).all(|any_completed| !any_completed)
+    }
+
+    /// Whether the contenders of a block take turns under a workload. Nobody asked for that by
+    /// default, so that it ends where a part of the device turned out to be too small.
+    fn take_turns(&self, workload: usize) -> bool {
+        let study = &self.plan.study;
+        let name = &study.workloads[workload].name;
+        let was_full = |record: &Record| record.part_full && record.workload == *name;
+        self.plan.takes_turns(workload)
+            && (study.side_by_side.is_some() || !self.records.iter().any(was_full))
+    }
+
+    /// How long a block of trials that take turns goes on. What the budget leaves is shared by the
+    /// blocks until the least number of them and until twice that, this one included.
+    fn length(&self, block: &PlannedBlock, budget_left: Option<Duration>) -> Length {
+        let study = &self.plan.study;
+        let units = |block: &PlannedBlock| {
+            let units = block.trials.chunk_by(|one, other| one.workload == other.workload);
+            units.filter(|unit| !self.is_done(&unit[0], 0)).count() as u32
+        };
+        let due = |blocks: u32| -> u32 {
+            let is_due = |other: &&PlannedBlock| other.warmup || other.block < blocks;
+            let due = self.plan.blocks.iter().filter(is_due).map(units).sum();
+            let own = if block.warmup || block.block < blocks { 1 } else { units(block) };
+            u32::max(due, own).max(1)
+        };
+        Length {
+            rounds: study.block_time_ns.map(Duration::from_nanos),
+            share: budget_left.map(|left| Share {
+                least: left / due(study.blocks_min),
+                twice: left / due(2 * study.blocks_min),
+            }),
+            limit: budget_left,
+        }
+    }
+
+    /// The longest trial so far of a contender under a workload.
+    fn longest(&self, workload: &str, contender: &Contender) -> Duration {
+        let own = self.records.iter().filter(|record| {
+            record.workload == workload
+                && record.contender == *contender
+                && record.outcome == Outcome::Completed
+        });
+        Duration::from_nanos(own.map(|record| record.elapsed_ns).max().unwrap_or_default())
+    }
+
+    /// Shortens the trial's bound to the budget's end, or says that the budget does not suffice for
+    /// another trial of this kind.
+    fn limit_by_budget(&self, elapsed: Duration, spec: &mut TrialSpec) -> Limit {
+        let Some(budget_ns) = self.plan.study.budget_ns else {
+            return Limit::Left(None);
+        };
+        let left = Duration::from_nanos(budget_ns).saturating_sub(elapsed);
+        if left.is_zero() || left < self.longest(&spec.workload.name, &spec.contender) {
+            return Limit::Spent;
+        }
+        let left_ns = left.as_nanos() as u64;
+        // Trials that take turns are bounded together, by their schedule.
+        if spec.side_by_side.is_none()
+            && spec.timeout_ns.is_none_or(|timeout_ns| left_ns < timeout_ns)
+        {
+            spec.timeout_ns = Some(left_ns);
+        }
+        Limit::Left(Some(left))
+    }
+
+    /// What the user must know once a session's first block told how long one takes: that the budget
+    /// ends before the least number of blocks.
+    fn short_budget(&self, current: &PlannedBlock, spent: Duration) -> Option<String> {
+        let study = &self.plan.study;
+        let left = Duration::from_nanos(study.budget_ns?).saturating_sub(spent).as_secs_f64();
+        let blocks_min = study.blocks_min;
+        let is_due = |block: &&PlannedBlock| {
+            let is_later = current.warmup || block.block > current.block;
+            !block.warmup && block.block < blocks_min && is_later
+        };
+        let due = self.plan.blocks.iter().filter(is_due).count() as u32;
+        let block_time = self.trial_time()?.as_secs_f64() * current.trials.len() as f64;
+        let needed = block_time * f64::from(due);
+        (needed > left * SHORT_BUDGET_MIN).then(|| {
+            let fits = blocks_min - due + (left / block_time) as u32;
+            let enough = (spent.as_secs_f64() + needed * SHORT_BUDGET_MIN).ceil();
+            format!(
+                "warning: the budget leaves time for about {fits} of at least {blocks_min} blocks; raise --budget to {enough}s, or lower --min-runs"
+            )
+        })
+    }
+
+    /// Mean time of the trials so far, once there are as many as a block has.
+    fn trial_time(&self) -> Option<Duration> {
+        let per_block = self.plan.study.workloads.len() * self.plan.study.contenders.len();
+        if self.records.len() < per_block {
+            return None;
+        }
+        let total_ns: u128 =
+            self.records.iter().map(|record| u128::from(record.own_elapsed_ns())).sum();
+        Some(Duration::from_nanos((total_ns / self.records.len() as u128) as u64))
+    }
 }
 
 /// Trials up to the least number of blocks; up to the end of the current block after that.
 fn trials_expected(plan: &Plan, current: &PlannedBlock) -> usize {
-    plan.blocks
-        .iter()
-        .filter(|block| {
-            block.warmup
-                || block.block < plan.study.blocks_min
-                || (!current.warmup && block.block <= current.block)
-        })
-        .map(|block| block.trials.len())
-        .sum()
-}
-
-/// Estimates that exceed what the budget leaves by less than this are taken for chance.
-const SHORT_BUDGET_MIN: f64 = 1.25;
-
-/// What the user must know once a session's first block told how long one takes: that the budget ends
-/// before the least number of blocks.
-fn short_budget(
-    plan: &Plan,
-    records: &[Record],
-    current: &PlannedBlock,
-    spent: Duration,
-) -> Option<String> {
-    let left = Duration::from_nanos(plan.study.budget_ns?).saturating_sub(spent).as_secs_f64();
-    let blocks_min = plan.study.blocks_min;
-    let is_due = |block: &&PlannedBlock| {
-        let is_later = current.warmup || block.block > current.block;
-        !block.warmup && block.block < blocks_min && is_later
+    let is_expected = |block: &&PlannedBlock| {
+        block.warmup
+            || block.block < plan.study.blocks_min
+            || (!current.warmup && block.block <= current.block)
     };
-    let due = plan.blocks.iter().filter(is_due).count() as u32;
-    let trial_time = trial_time(plan, records)?.as_secs_f64();
-    let block_time = trial_time * current.trials.len() as f64;
-    let needed = block_time * f64::from(due);
-    (needed > left * SHORT_BUDGET_MIN).then(|| {
-        let fits = blocks_min - due + (left / block_time) as u32;
-        let enough = (spent.as_secs_f64() + needed * SHORT_BUDGET_MIN).ceil();
-        format!(
-            "warning: the budget leaves time for about {fits} of at least {blocks_min} blocks; raise --budget to {enough}s, or lower --min-runs"
-        )
-    })
-}
-
-/// Mean time of the trials so far, once there are as many as a block has.
-fn trial_time(plan: &Plan, records: &[Record]) -> Option<Duration> {
-    let per_block = plan.study.workloads.len() * plan.study.contenders.len();
-    if records.len() < per_block {
-        return None;
-    }
-    let total_ns: u128 = records.iter().map(|record| u128::from(record.own_elapsed_ns())).sum();
-    Some(Duration::from_nanos((total_ns / records.len() as u128) as u64))
+    plan.blocks.iter().filter(is_expected).map(|block| block.trials.len()).sum()
 }
 
 #[cfg(test)]

@@ -228,7 +228,7 @@ impl Session {
         let mut guest_executor = guests
             .as_ref()
             .zip(prepared.as_deref())
-            .map(|(guests, device)| GuestExecutor::new(guests, device, &stopped));
+            .map(|(guests, device)| GuestExecutor { guests, device, stopped: &stopped });
         progress.after_each_block(self.exporting());
         let end = runner::run(
             &self.plan,

@@ -74,8 +74,8 @@ struct Mock<'a> {
 struct MockExecutor<'a, 'b>(&'a Mock<'b>);
 struct MockObserver<'a, 'b>(&'a Mock<'b>);
 
-impl Executor for MockExecutor<'_, '_> {
-    fn execute(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
+impl MockExecutor<'_, '_> {
+    fn run_alone(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
         let mock = self.0;
         let mut begun = mock.begun.borrow_mut();
         // Every trial that ended before is durable when the next one begins.
@@ -103,14 +103,19 @@ impl Executor for MockExecutor<'_, '_> {
             .into();
         record
     }
+}
 
+impl Executor for MockExecutor<'_, '_> {
     /// Each turn takes a hundredth of what the trial would.
-    fn execute_together(
+    fn carry_out(
         &mut self,
         specs: &[TrialSpec],
-        schedule: &mut Schedule<'_>,
+        schedule: Option<&mut Schedule<'_>>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
+        let Some(schedule) = schedule else {
+            return specs.iter().map(|spec| self.run_alone(spec, on_event)).collect();
+        };
         let mock = self.0;
         let begun = mock.clock.get();
         let mut records: Vec<Record> = Vec::new();
