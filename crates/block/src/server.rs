@@ -143,10 +143,6 @@ impl Server {
     }
 
     /// Answers requests until the file system is unmounted.
-    ///
-    /// # Errors
-    ///
-    /// The kernel speaks another protocol, or the connection broke.
     pub fn serve(&self) -> io::Result<()> {
         let mut header = [0; HEADER_BYTES];
         let mut data = AlignedBuffer::zeroed(TRANSFER_BYTES);

@@ -28,6 +28,8 @@ pub enum Flushes {
     /// A flush is replied to and does nothing, but for those that arrived before this instant: the control, in
     /// which something must be lost.
     IgnoredFrom(Instant),
+    /// As they are kept, but for the one that arrived at this instant: is it needed?
+    Without(Instant),
 }
 
 /// Which states.
@@ -114,6 +116,7 @@ impl States {
         let obeyed = |request: &&Request| match flushes {
             Flushes::Kept => true,
             Flushes::IgnoredFrom(instant) => request.arrived < instant,
+            Flushes::Without(instant) => request.arrived != instant,
         };
         let mut flushed: Vec<(Instant, Instant)> = recording
             .log
@@ -198,6 +201,26 @@ impl States {
         durable.advance(self, state.instant);
         let (map, _) = durable.left(self, &self.volatile(state.instant), &state.lost);
         Disk::new(self.before.clone(), map, self.recording.data.clone())
+    }
+
+    /// States that would be none if the flush that arrived at this instant were kept: after its reply, with
+    /// something lost that it alone had made durable. These are the states of [`Flushes::Without`] it.
+    pub fn only_without(&self, flush: Instant, count: usize, seed: u64) -> Vec<State> {
+        let requests = &self.recording.log.requests;
+        let replied = |one: &Request| {
+            let is_flush = one.operation == Operation::Flush && one.arrived >= flush;
+            one.replied.filter(|_| is_flush)
+        };
+        let mut later = requests.iter().filter_map(replied);
+        let Some(from) = later.next() else { return Vec::new() };
+        let to = later.min().map_or(self.recording.log.end, |next| next - 1).max(from);
+        let states = self.choose(&StateOptions { from, to, count, seed });
+        let kept = States::new(self.recording.clone(), self.before.clone(), Flushes::Kept);
+        let is_new = |state: &State| {
+            let is_durable = |lost: &Lost| kept.durable_from[lost.request];
+            state.lost.iter().filter_map(is_durable).any(|durable| durable <= state.instant)
+        };
+        states.into_iter().filter(is_new).collect()
     }
 
     /// How many acknowledgements had been received by an instant.

@@ -25,6 +25,33 @@ fn options(count: usize, seed: u64) -> StateOptions {
     StateOptions { from: 0, to: u64::MAX, count, seed }
 }
 
+#[test]
+fn a_flush_is_needed_where_something_is_lost_without_it() {
+    // Each is acknowledged after two flushes, of which the second has nothing to do.
+    let device = recorder();
+    for number in 0..4 {
+        device.write_at(&[number + 1; 512], 512 * u64::from(number)).unwrap();
+        device.flush().unwrap();
+        device.acknowledge("written");
+        device.flush().unwrap();
+    }
+    let recording = Arc::new(device.recording());
+    let requests = recording.log.requests.iter();
+    let flushes = requests.filter(|one| one.operation == crash::Operation::Flush);
+    for (number, flush) in flushes.enumerate() {
+        let without = Flushes::Without(flush.arrived);
+        let states = States::new(recording.clone(), before(), without);
+        let found = states.only_without(flush.arrived, 4, 1);
+        assert_eq!(found.is_empty(), number % 2 == 1, "flush {number}");
+        for state in found {
+            let at = 512 * (number as u64 / 2);
+            let mut bytes = [0; 512];
+            states.disk(&state).read_at(&mut bytes, at).unwrap();
+            assert_eq!(bytes, [0; 512], "what it alone had made durable is lost");
+        }
+    }
+}
+
 /// How a store of numbered entries makes an entry durable.
 #[derive(Clone, Copy)]
 enum Protocol {

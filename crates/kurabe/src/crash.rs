@@ -34,6 +34,8 @@ use crate::terminal;
 pub const RESULT_FILE: &str = "crash.json";
 /// Greatest size of that file that is read again.
 const RESULT_BYTES_MAX: u64 = 1 << 30;
+/// Flushes that are named as perhaps needless.
+const NEEDLESS_SHOWN_MAX: usize = 4;
 /// A control has so many states, or a quarter of the others where these are fewer.
 const CONTROL_STATES_MAX: usize = 100;
 
@@ -115,6 +117,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
         check_timeout_ns: result.check_timeout_ns,
         states: args.states,
         control_states: control_states(args.states),
+        flushes: control_states(args.states) / 3,
         seed: result.seed,
         data: PathBuf::new(),
         replay: None,
@@ -262,11 +265,30 @@ fn report_text(label: &str, report: &CrashReport, cases: &mut usize, result: &Pa
         control.tried,
         rate / seconds.max(1e-9)
     );
+    text += &needless_text(report);
     for case in &report.cases {
         *cases += 1;
         text += &case_text(case, *cases, result);
     }
     text
+}
+
+fn needless_text(report: &CrashReport) -> String {
+    let CrashReport { flushes, left_out, needless, .. } = report;
+    let found = needless.len();
+    let mut text = match found {
+        0 => return String::new(),
+        _ => format!(
+            "  of {flushes} flushes {left_out} were left out, one by one; {found} are perhaps needless: nothing was lost without\n"
+        ),
+    };
+    for one in needless.iter().take(NEEDLESS_SHOWN_MAX) {
+        text += &format!("    {one}\n");
+    }
+    match found.checked_sub(NEEDLESS_SHOWN_MAX) {
+        None | Some(0) => text,
+        Some(more) => text + &format!("    and {more} more\n"),
+    }
 }
 
 fn case_text(case: &Case, number: usize, result: &Path) -> String {
@@ -337,6 +359,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
         check_timeout_ns: result.check_timeout_ns,
         states: 0,
         control_states: 0,
+        flushes: 0,
         seed: result.seed,
         data: PathBuf::new(),
         replay: Some(state.expect("a state has a JSON form")),

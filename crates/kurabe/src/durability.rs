@@ -117,6 +117,7 @@ fn cut(
         check_timeout_ns: CHECK_TIMEOUT.as_nanos() as u64,
         states,
         control_states: control_states(states),
+        flushes: 0,
         seed: spec.order_seed,
         data: path_of(&data),
         replay: None,

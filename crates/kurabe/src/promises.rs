@@ -28,6 +28,7 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
         check_timeout_ns: TIMEOUT_NS,
         states: args.states,
         control_states: control_states(args.states),
+        flushes: 0,
         seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
         data: PathBuf::new(),
         replay: None,

@@ -77,6 +77,8 @@ pub struct PowerCuts {
     pub states: usize,
     /// States to try of a disk that ignores flushes.
     pub control_states: usize,
+    /// Flushes to leave out, one by one, to see whether something is lost without them.
+    pub flushes: usize,
     /// Seed of the states.
     pub seed: u64,
     /// `/proc/PID/fd/N` of the runner's empty file for the bytes.

@@ -20,9 +20,6 @@ pub enum WholeSync {
 
 impl WholeSync {
     /// Makes durable all that was written to the file system of `directory`.
-    ///
-    /// # Errors
-    /// The call failed, or the program could not be started or failed; the text has its words.
     pub fn run(&self, directory: &Path) -> io::Result<()> {
         match self {
             Self::Call => Ok(rustix::fs::syncfs(File::open(directory)?)?),
@@ -32,9 +29,6 @@ impl WholeSync {
 }
 
 /// Runs a command of the file system's own, which has to succeed.
-///
-/// # Errors
-/// It could not be started, or failed; the text has its words.
 pub fn run_words(words: &[String]) -> io::Result<()> {
     let (program, arguments) = words
         .split_first()

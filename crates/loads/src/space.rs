@@ -12,10 +12,6 @@ pub(crate) fn free_bytes(directory: &Path) -> io::Result<u64> {
 }
 
 /// Refuses what is larger than the free space; see [`capacity::check`].
-///
-/// # Errors
-///
-/// Both sizes; or why there is no looking.
 pub(crate) fn check(
     directory: &Path,
     needer: &str,

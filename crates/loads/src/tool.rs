@@ -66,9 +66,6 @@ impl Tool {
     }
 
     /// Where the tool is installed.
-    ///
-    /// # Errors
-    /// [`ToolError::Missing`], which names the package.
     pub fn locate(self) -> Result<PathBuf, ToolError> {
         let missing = ToolError::Missing { program: self.program(), package: self.package() };
         trust::program::find(self.program()).ok_or(missing)

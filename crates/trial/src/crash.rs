@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use block::BlockDevice;
-use crash::{Flushes, Log, Lost, Recording, Stale, State, StateOptions, States, reduce};
+use crash::{
+    Flushes, Log, Lost, Recording, SECTOR_BYTES, Stale, State, StateOptions, States, reduce,
+};
 use lab::contender::Contender;
 use lab::event::Event;
 use lab::record::{Check, Outcome, Phase, Record};
@@ -50,6 +52,8 @@ pub const ACK_VARIABLE: &str = "KURABE_ACK";
 const CASES_MAX: usize = 3;
 /// States that one reduction may try.
 const REDUCTION_TRIES_MAX: usize = 60;
+/// States that are tried without a flush.
+const LEFT_OUT_STATES: usize = 4;
 /// Bound on giving back everything.
 const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 
@@ -77,6 +81,12 @@ pub struct CrashReport {
     pub control: Tally,
     /// The first failing states, reduced.
     pub cases: Vec<Case>,
+    /// Flushes that were left out, one by one, where nothing else was lost.
+    #[serde(default)]
+    pub left_out: usize,
+    /// Those without which nothing was lost either, in words.
+    #[serde(default)]
+    pub needless: Vec<String>,
     /// Time that trying took, in ns.
     pub trying_ns: u64,
     /// The recording without its bytes.
@@ -259,12 +269,16 @@ impl<'t> Trial<'t> {
             states: Tally::default(),
             control: Tally::default(),
             cases: Vec::new(),
+            left_out: 0,
+            needless: Vec::new(),
             trying_ns: 0,
             log: Some(log.clone()),
         };
         let begun = Instant::now();
         self.try_states(&recorded, &mut report)?;
         report.trying_ns = begun.elapsed().as_nanos() as u64;
+        self.leave_out(&recorded, &mut report)?;
+        self.name(&recorded, &mut report.cases)?;
         Ok(report)
     }
 
@@ -506,6 +520,81 @@ impl<'t> Trial<'t> {
         Ok(())
     }
 
+    /// Leaves flushes out, one by one. Of a contender that loses something anyway that would tell nothing.
+    fn leave_out(&mut self, recorded: &Recorded, report: &mut CrashReport) -> Result<(), Failure> {
+        let cuts = self.setting.cuts;
+        if report.verdict() != CrashVerdict::Held || cuts.flushes == 0 {
+            return Ok(());
+        }
+        let Recorded { recording, from, .. } = recorded;
+        let log = &recording.log;
+        let is_one = |request: &&crash::Request| {
+            request.operation == crash::Operation::Flush
+                && request.arrived >= *from
+                && request.replied.is_some()
+        };
+        let flushes: Vec<&crash::Request> = log.requests.iter().filter(is_one).collect();
+        // Evenly, in neighbouring pairs: a file system flushes before and after what it commits.
+        let count = cuts.flushes.min(flushes.len());
+        let chosen = (0..count).map(|one| one / 2 * 2 * flushes.len() / count + one % 2);
+        let chosen = chosen.filter_map(|number| Some((number, *flushes.get(number)?)));
+        for (number, flush) in chosen {
+            self.status(&format!("without flush {} of {}", number + 1, flushes.len()));
+            let without = Flushes::Without(flush.arrived);
+            let stale = Arc::new(Stale::new(cuts.size_bytes));
+            let states = States::new(recording.clone(), stale, without);
+            let states = states.only_without(flush.arrived, LEFT_OUT_STATES, cuts.seed);
+            let mut is_needless = true;
+            for state in &states {
+                let acknowledged = Acknowledged::of(log, state.acknowledged);
+                let found = self.judge().mount_and_ask(state, without, &acknowledged)?;
+                is_needless &= !found.is_violation();
+                if !is_needless {
+                    break;
+                }
+            }
+            report.left_out += 1;
+            if is_needless {
+                let before = log.acknowledgements.iter();
+                let before = before.take_while(|one| one.instant < flush.arrived).last();
+                let place = before.map_or("before the first acknowledgement".into(), |one| {
+                    format!("after the acknowledgement {}", one.text)
+                });
+                let what = match states.len() {
+                    0 => "nothing waited for it".into(),
+                    some => format!("{some} states"),
+                };
+                report.needless.push(format!("flush {}, {place} ({what})", number + 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what the lost writes of the cases held, as the file system's own tools have it at the end of the load.
+    fn name(&mut self, recorded: &Recorded, cases: &mut [Case]) -> Result<(), Failure> {
+        if cases.iter().all(|case| case.lost.is_empty()) {
+            return Ok(());
+        }
+        self.status("asking what the lost writes held");
+        let whole = State { instant: recorded.to, lost: Vec::new(), acknowledged: 0 };
+        self.cut(&whole, Flushes::Kept)?;
+        let mut tools = self.tools(None);
+        let mut instance = self.file_system()?.begin(self.stage());
+        // Once, so that its journal is played back.
+        let mounted = instance.mount_untimed(&mut tools);
+        instance.end(&mut tools)?;
+        for case in cases.iter_mut().filter(|_| mounted.is_ok()) {
+            for (lost, named) in case.state.lost.iter().zip(&mut case.lost) {
+                let request = &recorded.recording.log.requests[lost.request];
+                let sector = request.sector + lost.first;
+                let owner = instance.owner_of(sector * SECTOR_BYTES, &mut tools);
+                named.what = recorded.places.name(sector, lost.sectors, owner);
+            }
+        }
+        tools.clean_up_within(TEARDOWN_MAX);
+        Ok(())
+    }
+
     /// Leaves out of what was lost what is not needed for the failure.
     fn reduced(
         &mut self,
@@ -534,7 +623,7 @@ impl<'t> Trial<'t> {
                     && request.replied.is_some_and(|replied| flush.arrived > replied)
             };
             LostWrite {
-                what: recorded.places.name(request.sector + lost.first, lost.sectors),
+                what: String::new(),
                 before_acknowledgement_ns: last
                     .and_then(|last| last.received_ns.checked_sub(request.arrived_ns)),
                 flushes_under_way: log.requests.iter().filter(between).count(),
@@ -577,6 +666,8 @@ impl<'t> Trial<'t> {
             states: tally,
             control: Tally::default(),
             cases: vec![case],
+            left_out: 0,
+            needless: Vec::new(),
             trying_ns: 0,
             log: None,
         })

@@ -230,6 +230,15 @@ impl Stage {
     }
 }
 
+/// Whose a place of the device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// A file's, as far as the file system tells, which calls the place by this address (FIEMAP).
+    Data(u64),
+    /// The file system's own: `the journal`.
+    Own(String),
+}
+
 /// A file system of one trial. The hooks are called in the order in which they stand here.
 pub trait Instance: Send {
     /// Makes it, and makes it durable.
@@ -308,6 +317,11 @@ pub trait Instance: Send {
     /// Mends it where it cannot be mounted; says whether it has something that did.
     fn repair(&mut self, _: &mut Toolbox) -> Result<bool, Failure> {
         Ok(false)
+    }
+
+    /// Whose a byte of the device is, as its own tools say; it is not mounted.
+    fn owner_of(&mut self, byte: u64, _: &mut Toolbox) -> Owner {
+        Owner::Data(byte)
     }
 
     /// CPU time in ns of the processes that serve it in user space, so far; absent for a file

@@ -200,10 +200,6 @@ impl Directory {
     }
 
     /// Opens a file in it for reading.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`]: no regular file, or a stranger's.
     pub fn open_file(&self, name: impl AsRef<OsStr>) -> Result<File, Refused> {
         let (place, stat) = self.place(name.as_ref())?;
         file::reopen(&self.path.join(name.as_ref()), &place, &stat, OFlags::RDONLY)
@@ -251,10 +247,6 @@ impl Directory {
     }
 
     /// Reads a text file in it.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Directory::open_file`]; also of one that is not UTF-8.
     pub fn read_text(&self, name: impl AsRef<OsStr>) -> Result<String, Refused> {
         let path = self.path.join(name.as_ref());
         file::into_text(&path, self.read(name, file::TEXT_BYTES_MAX)?)

@@ -28,10 +28,6 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Refused> {
 }
 
 /// Reads a text file.
-///
-/// # Errors
-///
-/// [`Refused`], with the next step; also of one that is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String, Refused> {
     into_text(path, read(path, TEXT_BYTES_MAX)?)
 }

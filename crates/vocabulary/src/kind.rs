@@ -22,10 +22,6 @@ use crate::report::LoadReport;
 /// A load of one kind: what it needs, what it reports, and its work.
 pub trait Generator {
     /// Reads what a person wrote.
-    ///
-    /// # Errors
-    ///
-    /// The key that is wrong, with its value and the next step.
     fn parse(written: &Written<'_>) -> Result<Self, KeyError>
     where
         Self: Sized;
@@ -492,10 +488,6 @@ impl Kinds {
     }
 
     /// A load, ready to be asked and carried out.
-    ///
-    /// # Errors
-    ///
-    /// A kind or options that this program does not know.
     pub fn open(self, load: &Load) -> Result<Box<dyn Generator>, String> {
         (self.of(load)?.open)(&load.options)
             .map_err(|problem| format!("the options of a {} load: {problem}", load.kind))

@@ -51,10 +51,6 @@ impl Pinned {
     }
 
     /// Whether the device is still the one that was granted, and its path still leads to it.
-    ///
-    /// # Errors
-    ///
-    /// What differs, or that the device is gone.
     pub fn check(&self) -> io::Result<()> {
         Identity::of(&self.device)?.check(&self.identity, &self.path)?;
         open_checked(&self.path, OFlags::RDONLY, &self.identity).map(drop)

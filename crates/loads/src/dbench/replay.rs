@@ -137,10 +137,9 @@ pub(super) struct Shared<'a> {
     ready: Barrier,
 }
 
-/// What a client hands back.
-struct ClientResult {
-    /// The latencies of the counted phase.
-    execute: Recording,
+/// What a client counts, both phases.
+#[derive(Clone, Copy, Default)]
+struct Tally {
     passes: u64,
     opened_unexpectedly: u64,
     reads_short: u64,
@@ -173,7 +172,7 @@ pub fn replay(plan: &Replay<'_>, stop: &AtomicBool) -> Result<(ReplayReport, Rec
         ready: Barrier::new(plan.clients as usize + 1),
     };
     let mut monitor = Monitor::new(&shared, SystemCounters::new(plan.directory, plan.device));
-    let results: Vec<ClientResult> = thread::scope(|scope| {
+    let results: Vec<(Recording, Tally)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..plan.clients)
             .map(|id| {
                 let shared = &shared;
@@ -200,18 +199,18 @@ pub fn replay(plan: &Replay<'_>, stop: &AtomicBool) -> Result<(ReplayReport, Rec
         return Err(format!("the replay was stopped after {:.1} s", elapsed_ns as f64 / 1e9));
     }
     let intervals: Vec<drift::Interval> = seconds.iter().map(drift::Interval::from).collect();
-    let sum = |figure: fn(&ClientResult) -> u64| results.iter().map(figure).sum();
+    let sum = |figure: fn(&Tally) -> u64| results.iter().map(|(_, tally)| figure(tally)).sum();
     let report = ReplayReport {
         clients: plan.clients,
-        passes: sum(|result| result.passes),
-        opened_unexpectedly: sum(|result| result.opened_unexpectedly),
-        reads_short: sum(|result| result.reads_short),
+        passes: sum(|tally| tally.passes),
+        opened_unexpectedly: sum(|tally| tally.opened_unexpectedly),
+        reads_short: sum(|tally| tally.reads_short),
         drift: drift::drift_of(&intervals, &counters),
         seconds,
         counters,
         clock: shared.clock.source().to_owned(),
     };
-    Ok((report, Recording::merged(results.into_iter().map(|result| result.execute))))
+    Ok((report, Recording::merged(results.into_iter().map(|(execute, _)| execute))))
 }
 
 struct RaiseOnDrop<'a>(&'a AtomicBool);
@@ -222,7 +221,7 @@ impl Drop for RaiseOnDrop<'_> {
     }
 }
 
-fn client_thread(shared: &Shared<'_>, id: u32) -> ClientResult {
+fn client_thread(shared: &Shared<'_>, id: u32) -> (Recording, Tally) {
     // A client that panics or fails must not leave the others running.
     let halt_all = RaiseOnDrop(&shared.halt);
     // It would have no descriptor of the pipe for acknowledgements, with which nothing is timed.
@@ -244,12 +243,7 @@ fn client_thread(shared: &Shared<'_>, id: u32) -> ClientResult {
         first.get_or_insert(failure);
     }
     drop(halt_all);
-    ClientResult {
-        execute: run.execute.finish(),
-        passes: run.passes,
-        opened_unexpectedly: run.opened_unexpectedly,
-        reads_short: run.reads_short,
-    }
+    (run.execute.finish(), run.tally)
 }
 
 /// One client's recorders and throughput.
@@ -258,24 +252,15 @@ struct ClientRun<'a> {
     visible: &'a Visible,
     execute: Recorder,
     kinds: [KindId; FORMS.len()],
-    passes: u64,
-    opened_unexpectedly: u64,
-    reads_short: u64,
+    tally: Tally,
 }
 
 impl<'a> ClientRun<'a> {
     fn new(shared: &'a Shared<'a>, id: u32) -> Self {
         let mut execute = Recorder::new();
         let kinds = FORMS.map(|(_, kind, _)| execute.kind(&kind.to_string()));
-        Self {
-            shared,
-            visible: &shared.visible[id as usize],
-            execute,
-            kinds,
-            passes: 0,
-            opened_unexpectedly: 0,
-            reads_short: 0,
-        }
+        let visible = &shared.visible[id as usize];
+        Self { shared, visible, execute, kinds, tally: Tally::default() }
     }
 
     /// Goes through the load file again and again until the halt.
@@ -298,11 +283,11 @@ impl<'a> ClientRun<'a> {
                 self.take_down(operation, start_ns, end_ns);
                 match outcome {
                     Outcome::Expected => {}
-                    Outcome::OpenedUnexpectedly => self.opened_unexpectedly += 1,
-                    Outcome::ReadShort => self.reads_short += 1,
+                    Outcome::OpenedUnexpectedly => self.tally.opened_unexpectedly += 1,
+                    Outcome::ReadShort => self.tally.reads_short += 1,
                 }
             }
-            self.passes += 1;
+            self.tally.passes += 1;
         }
     }
 

@@ -24,9 +24,6 @@ struct Files {
 
 impl LoadFile {
     /// Refuses more clients than the free space of the directory has room for.
-    ///
-    /// # Errors
-    /// Both sizes; or why there is no looking.
     pub fn check_space(&self, directory: &Path, clients: u32) -> Result<(), String> {
         let needer = format!("the files of {clients} clients take");
         let needed_bytes = self.peak_bytes().saturating_mul(clients.into());

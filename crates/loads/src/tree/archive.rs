@@ -131,9 +131,6 @@ fn split_path(path: &str) -> Option<(&str, &str)> {
 }
 
 /// Lists an archive with the installed tar and adds up what is in it.
-///
-/// # Errors
-/// [`ToolError`]: no tar, an archive that it cannot read (its message is in the error).
 pub fn inspect(archive: &Path, stop: &AtomicBool) -> Result<ArchiveFacts, ToolError> {
     let mut command = Tool::Tar.command()?;
     command

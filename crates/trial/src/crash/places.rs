@@ -8,6 +8,8 @@ use crash::SECTOR_BYTES;
 
 use loads::extents::extents;
 
+use crate::filesystem::Owner;
+
 /// Files that are looked at. What lies in others is named as the file system's own.
 const FILES_MAX: usize = 10_000;
 
@@ -61,9 +63,14 @@ impl Places {
         Places { pieces }
     }
 
-    /// What some sectors of the device hold.
-    pub fn name(&self, sector: u64, sectors: u64) -> String {
-        let (start, end) = (sector * SECTOR_BYTES, (sector + sectors) * SECTOR_BYTES);
+    /// What some sectors of the device hold, of which the file system has said whose they are.
+    pub fn name(&self, sector: u64, sectors: u64, owner: Owner) -> String {
+        let (place, length) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
+        let start = match owner {
+            Owner::Data(address) => address,
+            Owner::Own(what) => return format!("{length} bytes of {what}, at byte {place}"),
+        };
+        let end = start + length;
         let after = self.pieces.partition_point(|piece| piece.physical <= start);
         let piece = after.checked_sub(1).map(|at| &self.pieces[at]);
         match piece.filter(|piece| start < piece.physical + piece.length) {
@@ -71,10 +78,7 @@ impl Places {
                 let from = piece.logical + start - piece.physical;
                 format!("bytes {from} to {} of {}", from + end - start, piece.owner)
             }
-            None => format!(
-                "{} bytes of the file system's own, at byte {start} of the device",
-                end - start
-            ),
+            None => format!("{length} bytes of the file system's own, at byte {place}"),
         }
     }
 }
@@ -93,7 +97,9 @@ mod tests {
         let places = Places::of(home.path());
         let has = |owner: &str| {
             let piece = places.pieces.iter().find(|piece| piece.owner == owner);
-            piece.map(|piece| places.name(piece.physical / SECTOR_BYTES, 1))
+            piece.map(|piece| {
+                places.name(piece.physical / SECTOR_BYTES, 1, Owner::Data(piece.physical))
+            })
         };
         let Some(file) = has("below/file") else {
             return eprintln!("skipped: /var/tmp does not say where files lie");

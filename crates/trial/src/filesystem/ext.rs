@@ -1,7 +1,7 @@
 //! ext2, ext3 and ext4: e2fsprogs.
 
-use super::kernel::{Kernel, words};
-use super::{FileSystem, Stage, Tool};
+use super::kernel::{Asked, Kernel, words};
+use super::{FileSystem, Owner, Stage, Tool};
 
 /// ext2.
 pub static EXT2: FileSystem = FileSystem {
@@ -44,6 +44,7 @@ const fn ext(
         geometry: &["dumpe2fs", "-h"],
         check: &["e2fsck", "-fn"],
         repair: &["e2fsck", "-f", "-y"],
+        owner,
         // e2fsck(8), EXIT CODE.
         check_meaning: |code| match code {
             1..=3 => "the check found errors",
@@ -89,6 +90,35 @@ fn add_extended_option(options: &mut Vec<String>, option: &str) {
         }
         None => options.splice(0..0, words(&["-E", option])).for_each(drop),
     }
+}
+
+/// debugfs(8) says which inode has a block, dumpe2fs(8) what lies in each group besides.
+fn owner(node: &str, byte: u64, ask: &mut Asked<'_>) -> Option<Owner> {
+    let facts = ask(&["dumpe2fs", node])?;
+    let size = facts.lines().find_map(|line| line.strip_prefix("Block size:"))?;
+    let block = byte / size.trim().parse::<u64>().ok()?;
+    let said = ask(&["debugfs", "-R", &format!("icheck {block}"), node])?;
+    match said.lines().last()?.split_whitespace().nth(1)?.parse::<u64>() {
+        Ok(8) => return Some(Owner::Own("the journal".into())),
+        Ok(_) => return None,
+        Err(_) => {}
+    }
+    let mut group = "";
+    for line in facts.lines() {
+        if let Some(rest) = line.strip_prefix("Group ") {
+            group = rest.split(':').next()?;
+        }
+        for (what, place) in line.split(", ").filter_map(|part| part.split_once(" at ")) {
+            let place = place.split_whitespace().next()?;
+            let (first, last) = place.split_once('-').unwrap_or((place, place));
+            let (Ok(first), Ok(last)) = (first.parse(), last.parse()) else { continue };
+            if (first..=last).contains(&block) {
+                let what = what.trim().to_lowercase();
+                return Some(Owner::Own(format!("the {what} of group {group}")));
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use loads::durable::drop_kernel_caches;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::{Instance, Stage};
+use super::{Instance, Owner, Stage};
 use crate::host_proc::HostProc;
 use crate::sys::loop_device;
 use crate::tool::{Failure, ToolOutput, Toolbox};
@@ -31,11 +31,16 @@ pub struct Kernel {
     pub check: &'static [&'static str],
     /// The command line that mends what cannot be mounted, before the node; empty where nothing does.
     pub repair: &'static [&'static str],
+    /// Whose a byte of an unmounted device is: asks its tools, of which each answers with what it prints.
+    pub owner: fn(&str, u64, &mut Asked<'_>) -> Option<Owner>,
     /// What an exit code of the check other than 0 means.
     pub check_meaning: fn(i32) -> &'static str,
     /// Threads of the kernel that finish the making in the background.
     pub background_threads: &'static [&'static str],
 }
+
+/// Runs a tool and gives what it prints.
+pub type Asked<'a> = dyn FnMut(&[&str]) -> Option<String> + 'a;
 
 impl Kernel {
     /// What no tool has to be asked for.
@@ -47,6 +52,7 @@ impl Kernel {
         geometry: &[],
         check: &[],
         repair: &[],
+        owner: |_, _, _| None,
         check_meaning: |_| "the check found damage or could not be carried out",
         background_threads: &[],
     };
@@ -201,6 +207,15 @@ impl Instance for KernelInstance {
         }
         // 1 and 2: something was mended, as fsck(8) has it.
         Ok(tools.run(&self.on_node(self.kernel.repair))?.code <= 2)
+    }
+
+    fn owner_of(&mut self, byte: u64, tools: &mut Toolbox) -> Owner {
+        let mut ask = |line: &[&str]| {
+            let output = tools.run_unlogged(&words(line)).ok()?;
+            (output.code == 0).then_some(output.stdout)
+        };
+        let found = (self.kernel.owner)(&self.stage.node_text(), byte, &mut ask);
+        found.unwrap_or(Owner::Data(byte))
     }
 
     fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {

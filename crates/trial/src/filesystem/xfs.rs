@@ -1,7 +1,7 @@
 //! XFS: xfsprogs.
 
-use super::kernel::Kernel;
-use super::{FileSystem, Tool};
+use super::kernel::{Asked, Kernel};
+use super::{FileSystem, Owner, Tool};
 
 /// XFS.
 pub static XFS: FileSystem = FileSystem {
@@ -18,6 +18,7 @@ pub static XFS: FileSystem = FileSystem {
             geometry: &["xfs_info"],
             check: &["xfs_repair", "-n"],
             repair: &["xfs_repair"],
+            owner,
             // xfs_repair(8), EXIT STATUS.
             check_meaning: |code| match code {
                 1 => "the check found damage",
@@ -31,4 +32,23 @@ pub static XFS: FileSystem = FileSystem {
 
 const fn tool(name: &'static str) -> Tool {
     Tool::new(name, "xfsprogs", "-V")
+}
+
+/// xfs_db(8), blockuse: `block 12 (0/12) type data inode 134 d/file3`.
+fn owner(node: &str, byte: u64, ask: &mut Asked<'_>) -> Option<Owner> {
+    let daddr = format!("daddr {}", byte / 512);
+    let said =
+        ask(&["xfs_db", "-r", "-c", "blockget -n", "-c", &daddr, "-c", "blockuse -n", node])?;
+    let (_, said) = said.lines().last()?.split_once(" type ")?;
+    let (kind, of) = said.split_once(' ').unwrap_or((said, ""));
+    let path = of.split_whitespace().nth(2).unwrap_or_default();
+    Some(Owner::Own(match kind {
+        "data" => return None,
+        "log" => "the journal".into(),
+        "sb" => "a superblock".into(),
+        "inode" => "an inode table".into(),
+        "dir" => format!("the directory /{path}"),
+        free if free.starts_with("free") => "space that is free by the end of the load".into(),
+        other => format!("an allocation structure (xfs_db: {other})"),
+    }))
 }

@@ -211,10 +211,6 @@ pub(super) type Wrong = Result<(), String>;
 
 /// Compares what was read with what was put; only its length unless `whole`. An object that the
 /// store cannot read any more is lost.
-///
-/// # Errors
-///
-/// What says nothing of the object.
 pub(super) fn compare(
     identity: &Identity,
     size_bytes: u64,

@@ -157,10 +157,6 @@ pub static STORES: &[StoreKind] = &[
 ];
 
 /// The kind of this name.
-///
-/// # Errors
-///
-/// Names the kinds that there are, and the nearest.
 pub fn kind(name: &str) -> Result<&'static StoreKind, StoreError> {
     STORES.iter().find(|kind| kind.name == name).ok_or_else(|| {
         let names: Vec<&str> = STORES.iter().map(|kind| kind.name).collect();
