@@ -233,8 +233,12 @@ impl Judge<'_, '_> {
         let enclosure = self.trial.enclosure(&instance.directory());
         let enclosure = enclosure.as_ref().filter(|_| talk.is_some());
         let bounds = Bounds { deadline: Some(deadline), enclosure, ..Bounds::default() };
-        let (place, output) = (&cuts.check_directory, Output::Pipe);
-        let ran = command::run(&line, place, &[], bounds, &output, talk.as_ref(), stop)
+        // In an enclosure the directory of the check may not be there.
+        let place = match talk {
+            Some(_) => instance.directory(),
+            None => cuts.check_directory.clone(),
+        };
+        let ran = command::run(&line, &place, &[], bounds, &Output::Pipe, talk.as_ref(), stop)
             .map_err(|error| Failure::of(error.to_string()))?;
         let words = ran.tail;
         match (ran.end, ran.usage.exit_code) {
