@@ -12,6 +12,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
+use std::time::Instant;
 
 use block::AlignedBuffer;
 
@@ -23,6 +24,7 @@ use crate::journal::{self, Position, Record};
 use crate::layout::{BLOCK_BYTES, RECORDS_PER_BLOCK};
 use crate::metrics::count;
 use crate::store::{Durability, Sabotage};
+use crate::turns::urgency;
 
 /// What may be written without a flush, in bytes: an opening after a crash reads it again.
 const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
@@ -53,6 +55,7 @@ pub(crate) struct Data {
     pub memory: AlignedBuffer,
     pub length: usize,
     pub offset: u64,
+    pub deadline: Option<Instant>,
 }
 
 impl Data {
@@ -73,6 +76,7 @@ struct Ticket {
 struct Request {
     act: Act,
     durability: Durability,
+    deadline: Option<Instant>,
     /// What is to be written with the journal.
     data: Option<Data>,
     ticket: Arc<Ticket>,
@@ -107,7 +111,7 @@ pub(crate) struct Writer {
 
 /// Who waits, and the writer while nobody leads.
 pub(crate) struct Queue {
-    /// In the order of their arrival.
+    /// By deadline; those without one come last, by their arrival.
     waiting: VecDeque<Request>,
     writer: Option<Writer>,
     /// All blocks before this are in the index.
@@ -172,10 +176,13 @@ impl Engine {
         mut data: Option<Data>,
     ) -> Answer {
         let mut lent = None;
+        let deadline = data.as_ref().and_then(|data| data.deadline);
         let mut queue = lock(&self.queue);
         if let Some(own) = data.take_if(|data| !self.joins(data, &queue)) {
             drop(queue);
+            let turn = self.writing.take(deadline);
             let written = self.device.write_at(own.bytes(), own.offset);
+            drop(turn);
             lent = Some(own.memory);
             if let Err(source) = written {
                 return (Err(data_failure(own.offset, source)), lent);
@@ -186,8 +193,11 @@ impl Engine {
             return (Err(error), lent.or(data.map(|data| data.memory)));
         }
         let ticket = Arc::new(Ticket { answer: Mutex::new(None), thread: std::thread::current() });
-        let request = Request { act, durability, data, ticket: ticket.clone() };
-        queue.waiting.push_back(request);
+        let request = Request { act, durability, deadline, data, ticket: ticket.clone() };
+        let place = queue
+            .waiting
+            .partition_point(|other| urgency(other.deadline) <= urgency(request.deadline));
+        queue.waiting.insert(place, request);
         loop {
             if let Some(writer) = queue.writer.take() {
                 self.lead(queue, writer);

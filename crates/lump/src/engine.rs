@@ -17,6 +17,7 @@ use crate::layout::Root;
 use crate::metrics::{Counters, count};
 use crate::space::{Pins, Space};
 use crate::store::Sabotage;
+use crate::turns::Turns;
 
 /// An open store without its public face.
 pub(crate) struct Engine {
@@ -40,6 +41,9 @@ pub(crate) struct Engine {
     /// Why nothing is written any more.
     pub refusal: OnceLock<String>,
     pub background: Background,
+    /// Turns at reading, and at writing data that do not go with the journal.
+    pub reading: Turns,
+    pub writing: Turns,
     /// Held while free space is not in the list of it, since the device is told about it.
     pub trimming: Mutex<()>,
     pub counters: Counters,

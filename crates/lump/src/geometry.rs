@@ -22,6 +22,8 @@ pub(crate) const OBJECTS_SPARE: u64 = 1024;
 /// How to make a store.
 #[derive(Clone, Debug, Default)]
 pub struct CreateOptions {
+    /// Size of the store in bytes; all of the device unless given.
+    pub store_bytes: Option<u64>,
     /// Allocation unit in bytes, 512 or 4096; the block size of the device unless given.
     pub unit_bytes: Option<u32>,
     /// Most objects; one for each 4 KiB of the device unless given.
@@ -51,7 +53,8 @@ impl Geometry {
     ///
     /// [`Error::Invalid`] names the option or size that does not fit.
     pub fn plan(device_bytes: u64, block_size: u32, options: &CreateOptions) -> Result<Self> {
-        let store_blocks = device_bytes / BLOCK_BYTES;
+        let store_bytes = device_bytes.min(options.store_bytes.unwrap_or(u64::MAX));
+        let store_blocks = store_bytes / BLOCK_BYTES;
         let journal_blocks = match options.journal_bytes {
             Some(bytes) => bytes / BLOCK_BYTES,
             None => (store_blocks / 64).clamp(JOURNAL_BLOCKS_MIN, JOURNAL_BLOCKS_MAX),

@@ -25,7 +25,7 @@
 //! This crate stands on `block` and knows nothing of the laboratory or of minfs. The rooms:
 //! `layout` (bytes), `geometry`, `extent`, `journal`, `checkpoint` (bytes judged), `recovery` (a
 //! whole store judged), `index`, `space`, `commit` (the order on the medium), `engine`
-//! (what is shared, checkpoints), `store`, `check`, `metrics`.
+//! (what is shared, checkpoints), `turns` (deadlines), `store`, `check`, `metrics`.
 
 mod check;
 mod checkpoint;
@@ -42,6 +42,7 @@ mod metrics;
 mod recovery;
 mod space;
 mod store;
+mod turns;
 
 pub use check::{CheckReport, ScrubReport, check};
 pub use error::{Error, Result};

@@ -9,6 +9,7 @@ use std::ops::{Bound, Range, RangeBounds, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use block::{AlignedBuffer, BlockDevice};
 use zerocopy::FromZeros;
@@ -25,10 +26,13 @@ use crate::layout::{BLOCK_BYTES, ROOT_MAGIC, Root, VALUE_BYTES_MAX};
 use crate::metrics::{Counters, Metrics, count};
 use crate::recovery::{Recovered, recover};
 use crate::space::{Pin, Pins};
+use crate::turns::Turns;
 
 /// Most memory that is kept of unaligned values that were put: each, and how many.
 const SPARE_BYTES_MAX: usize = 4 << 20;
 const SPARE_VALUES_MAX: usize = 16;
+/// Transfers with the device at a time, unless said otherwise.
+const IN_FLIGHT_MAX: usize = 64;
 
 /// When a put or delete returns. `docs/lump-durability.md` says what each promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +50,9 @@ pub enum Durability {
 pub struct OpenOptions {
     /// Write nothing.
     pub read_only: bool,
+    /// Most reads, and most writes of large values, that are with the device at a time; 64 unless
+    /// given. What comes beyond waits and is served by deadline.
+    pub in_flight_max: Option<usize>,
     /// For the canaries of the tests only.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -185,6 +192,7 @@ impl Store {
         let Recovered { index, space, root, mut position, cut } =
             recover(&*device, &geometry, trusts_records)?;
         position.epoch += 1;
+        let in_flight_max = options.in_flight_max.unwrap_or(IN_FLIGHT_MAX).max(1);
         let engine = Arc::new(Engine {
             objects: AtomicU64::new(index.count()),
             index,
@@ -197,6 +205,8 @@ impl Store {
             journal_start: AtomicU64::new(root.journal_next.get()),
             refusal: OnceLock::new(),
             background: Background::default(),
+            reading: Turns::new(in_flight_max),
+            writing: Turns::new(in_flight_max),
             trimming: Mutex::new(()),
             counters: Counters::default(),
             device,
@@ -247,10 +257,22 @@ impl Store {
 
     /// As [`Store::put`], without a copy.
     pub fn put_value(&self, key: u128, value: &mut Value, durability: Durability) -> Result<()> {
+        self.put_by(key, value, durability, None)
+    }
+
+    /// As [`Store::put_value`]; while the device is the bottleneck, puts with an earlier deadline
+    /// go first, and those without one last.
+    pub fn put_by(
+        &self,
+        key: u128,
+        value: &mut Value,
+        durability: Durability,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
         check_length(value.len())?;
         self.engine.writable()?;
         let reserved = self.engine.objects.fetch_add(1, Ordering::Relaxed);
-        let outcome = self.put_reserved(key, value, durability, reserved);
+        let outcome = self.put_reserved(key, value, durability, deadline, reserved);
         if outcome.is_err() {
             self.engine.objects.fetch_sub(1, Ordering::Relaxed);
         }
@@ -262,6 +284,7 @@ impl Store {
         key: u128,
         value: &mut Value,
         durability: Durability,
+        deadline: Option<Instant>,
         reserved: u64,
     ) -> Result<()> {
         let limit = self.engine.geometry.objects_max;
@@ -282,6 +305,7 @@ impl Store {
             memory: value.lend(),
             length: sealed,
             offset: self.engine.geometry.unit_offset(start),
+            deadline,
         };
         let act = Act::Change(Record::Put { entry, sequence });
         let (outcome, memory) = self.engine.submit_with(act, durability, Some(data));
@@ -326,9 +350,18 @@ impl Store {
 
     /// As [`Store::get`], into memory that can be used again; returns whether the key has a value.
     pub fn get_into(&self, key: u128, value: &mut Value) -> Result<bool> {
+        self.get_by(key, value, None)
+    }
+
+    /// As [`Store::get_into`]; while the device is the bottleneck, gets with an earlier deadline go
+    /// first, and those without one last.
+    pub fn get_by(&self, key: u128, value: &mut Value, deadline: Option<Instant>) -> Result<bool> {
         let Some((entry, _pin)) = self.find(key) else { return Ok(false) };
         let extent = Extent { geometry: &self.engine.geometry, entry };
-        match extent.read(&*self.engine.device, value) {
+        let turn = self.engine.reading.take(deadline);
+        let outcome = extent.read(&*self.engine.device, value);
+        drop(turn);
+        match outcome {
             Ok(_) => {
                 count(&self.engine.counters.gets, 1);
                 count(&self.engine.counters.get_bytes, u64::from(entry.length));

@@ -69,7 +69,7 @@ pub fn create(arguments: &CreateArguments) -> Outcome {
         unit_bytes: arguments.unit,
         objects_max: arguments.objects,
         journal_bytes: arguments.journal,
-        uuid: None,
+        ..CreateOptions::default()
     };
     check_free(path, arguments.size.is_some(), arguments.force)?;
     if let Some(bytes) = arguments.size {
