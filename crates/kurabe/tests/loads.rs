@@ -97,9 +97,10 @@ fn objects_are_verified_on_every_kind_of_contender() {
         assert!(written_bytes(record, "layout") > journal_bytes, "{label}");
         let by_store = load["written_bytes"].as_u64().unwrap();
         let by_device = written_bytes(record, "run") + written_bytes(record, "sync");
+        // As it is closed, after its count was read, lump writes a fence into its journal.
         let records_bytes = match label {
-            "raw" => 0..1,
-            "minfs" => 4096..4 * 4096,
+            "raw" => 4096..3 * 4096,
+            "minfs" => 4096..6 * 4096,
             _ => 0..1 << 20,
         };
         let beyond =

@@ -31,6 +31,9 @@ use crate::objects::{
 };
 use crate::sys::extents::{Extent, extents};
 
+/// The store that loses nothing.
+const STORE_DEFAULT: &str = "lump";
+
 pub(super) const KIND: Kind = Kind::of::<ObjectsLoad>(
     "objects",
     &[
@@ -48,7 +51,7 @@ pub(super) const KIND: Kind = Kind::of::<ObjectsLoad>(
         Key::option(
             "store",
             Form::Text("NAME"),
-            "Store: cannyls, lump, files or null [default: cannyls].",
+            "Store: lump, cannyls, files or null [default: lump].",
         ),
         Key::option("scale", Form::Decimal("FACTOR"), "Factor on the counts, such as 0.02."),
         Key::option("verify", Form::Switch, "Check the contents of every object."),
@@ -108,7 +111,7 @@ impl Generator for ObjectsLoad {
             // A program without a file is known by its workload's name in messages.
             path: written.text("objects").or(written.name).unwrap_or("program").into(),
             program: program.unwrap_or_default().into(),
-            store: written.text("store").unwrap_or("cannyls").into(),
+            store: written.text("store").unwrap_or(STORE_DEFAULT).into(),
             scale,
             verify: written.is_on("verify"),
             block_size_bytes,

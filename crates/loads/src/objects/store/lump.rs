@@ -46,7 +46,11 @@ fn space(_: &StoreOptions, demand: &Demand) -> Space {
 fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let below = device(place, options.capacity_bytes)?;
     let unit_bytes = (options.block_size_bytes == 4096).then_some(4096);
-    let options_of_lump = CreateOptions { unit_bytes, ..CreateOptions::default() };
+    let options_of_lump = CreateOptions {
+        unit_bytes,
+        store_bytes: options.capacity_bytes,
+        ..CreateOptions::default()
+    };
     let geometry =
         Geometry::plan(below.len(), below.block_size(), &options_of_lump).map_err(failure)?;
     let head_bytes = geometry.store_bytes() - geometry.data_bytes();
