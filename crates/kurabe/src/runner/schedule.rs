@@ -164,7 +164,9 @@ impl<'a> Schedule<'a> {
         };
         let allowed = self.length.share.map_or(f64::INFINITY, |share| {
             let enough = share.twice.as_secs_f64().max(SETUPS_PER_BLOCK * around);
-            enough.min(share.least.as_secs_f64()) - around
+            let least = share.least.as_secs_f64();
+            // Who names a time for the turns gets it as long as it can be.
+            self.length.rounds.map_or(enough.min(least), |_| least) - around
         });
         // With this round and the half of another run, on average as often above as below.
         spent + round * (1.0 + 0.5 * self.parts.len() as f64) >= wanted.min(allowed)
@@ -274,6 +276,12 @@ mod tests {
             let rounds = rounds(least_ms, twice_ms);
             assert!(rounds.abs_diff(expected_ms * MILLISECOND) <= 48 * MILLISECOND, "{rounds:?}");
         }
+        let share = Share { least: 10_000 * MILLISECOND, twice: 5000 * MILLISECOND };
+        let length = Length { rounds: Some(6000 * MILLISECOND), share: Some(share), limit: None };
+        let setup = 1000 * MILLISECOND;
+        let (order, _) = block(length, setup, &[15 * MILLISECOND; 3], MILLISECOND);
+        let wanted = 16 * MILLISECOND * order.len() as u32;
+        assert!(wanted.abs_diff(6000 * MILLISECOND) <= 48 * MILLISECOND, "{wanted:?}");
         // One round there is in any case.
         assert_eq!(rounds(1, 1), 48 * MILLISECOND);
     }

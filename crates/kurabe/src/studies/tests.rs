@@ -266,12 +266,12 @@ fn a_quick_profile_says_what_of_every_bundled_study_runs() {
         let reduced = profile.reduces(&whole, &quick).unwrap();
         let shares = reduced.shares(&quick);
         let expected = match bundled.name {
-            "cannyls" => "0.4 % of the program's counts",
+            "cannyls" => "0.8 % of the program's counts",
             "operating-systems" => {
-                "tree: 0.83 % of the files (500 of 60000); fio randrw: 20 % of fio's size (20M of 100M); fio read: all of it"
+                "tree: 0.83 % of the files (500 of 60000); fio randrw: 20 % of fio's size (20M of 100M); fio read: 200 % of fio's size (200M of 100M)"
             }
             "flash-overhead" => {
-                "6.7 % of the time of a cell (0.2 s of 3 s), 22 % of the block sizes (2 of 9) and 1.6 % of the files' size (128M of 8G)"
+                "6.7 % of the time of a cell (0.2 s of 3 s), 11 % of the block sizes (1 of 9) and 1.6 % of the files' size (128M of 8G)"
             }
             _ => "0.5 % of the counted time (3 s of 600 s)",
         };
