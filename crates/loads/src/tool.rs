@@ -97,9 +97,7 @@ impl Tool {
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// The tool is not installed.
-    #[error(
-        "`{program}` is not installed; it is in the package `{package}` (apt install {package})"
-    )]
+    #[error("'{program}' is not installed; it is in the package {package}: apt install {package}")]
     Missing {
         /// The program.
         program: &'static str,

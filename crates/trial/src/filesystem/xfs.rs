@@ -13,7 +13,7 @@ pub static XFS: FileSystem = FileSystem {
         "allocation groups that work side by side, B+ trees, a log of metadata",
         Kernel {
             mkfs: &["mkfs.xfs", "-q", "-f"],
-            // Of the mount discards are off unless asked for.
+            // The mount discards nothing unless asked to.
             mkfs_without_discard: &["-K"],
             geometry: &["xfs_info"],
             check: &["xfs_repair", "-n"],
