@@ -21,6 +21,7 @@ fn small() -> CreateOptions {
         journal_bytes: Some(16 * BLOCK_BYTES),
         uuid: Some(uuid::Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff)),
         unit_bytes: None,
+        ..CreateOptions::default()
     }
 }
 
