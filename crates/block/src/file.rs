@@ -333,17 +333,6 @@ impl BlockDevice for FileDevice {
     }
 }
 
-/// File system and inode, as `stat(2)` has them, of the file behind the loop device at `path`: under
-/// whatever name it was attached, in whatever mount namespace, and whether that name is still there.
-///
-/// # Errors
-///
-/// Those of `open(2)`; `ENXIO` when nothing is attached, `ENOTTY` when it is no loop device.
-pub fn loop_backing(path: &Path) -> io::Result<(u64, u64)> {
-    let backing = sys::loop_status(File::open(path)?.as_fd())?;
-    Ok((backing.file_system, backing.inode))
-}
-
 fn neither_image_nor_device() -> io::Error {
     let why = "it is neither a regular file nor a block device";
     io::Error::new(io::ErrorKind::InvalidInput, why)

@@ -33,7 +33,7 @@ pub use aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
 pub use counting::{CountingDevice, Counts};
 pub use delaying::{Delay, DelayingDevice, Delays};
 pub use faulty::{Fault, FaultyDevice};
-pub use file::{DirectAccess, FileDevice, FileDeviceOptions, loop_backing};
+pub use file::{DirectAccess, FileDevice, FileDeviceOptions};
 pub use memory::MemoryDevice;
 pub use server::Server;
 pub use sys::{LoopStatus, loop_status};

@@ -97,7 +97,7 @@ pub struct Unit {
     pub name: &'static str,
     /// What is measured in it.
     pub of: Quantity,
-    /// How much of the unit that measured figures have, it is.
+    /// Its size in the unit of the measured figures.
     pub size: f64,
 }
 

@@ -131,7 +131,7 @@ enum Kind {
 }
 
 impl FileSystem {
-    /// One that needs nothing of what others need.
+    /// A file system with a name alone; its own file sets what else it needs.
     const fn new(name: &'static str, summary: &'static str, kind: Kind) -> FileSystem {
         FileSystem {
             name,

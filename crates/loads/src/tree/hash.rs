@@ -62,7 +62,8 @@ pub(crate) fn below(directory: &Path) -> io::Result<Vec<(PathBuf, Metadata)>> {
     Ok(found)
 }
 
-/// Hashes everything below a directory, in the byte order of the paths.
+/// Hashes everything below a directory, in the byte order of the paths; other file systems that are
+/// mounted there are left out.
 ///
 /// Every variable part is preceded by its length, so that no two trees read the same.
 ///

@@ -43,7 +43,7 @@ pub struct Kernel {
 pub type Asked<'a> = dyn FnMut(&[&str]) -> Option<String> + 'a;
 
 impl Kernel {
-    /// What no tool has to be asked for.
+    /// A file system whose tools get no options and are not asked anything.
     pub const PLAIN: Kernel = Kernel {
         mkfs: &[],
         mkfs_without_discard: &[],
