@@ -34,29 +34,46 @@ fn cell_at<'a>(overhead: &'a Overhead, row: &str, block_bytes: u64) -> Option<&'
         .find(|entry| entry.cell.block_size_bytes == block_bytes && row_name(&entry.cell) == row)
 }
 
-/// The maps, one a contender; none for another load.
+/// The maps, one a contender, or one with a column for each contender where there is one block size;
+/// none for another load.
 pub fn maps(view: &View<'_>) -> Vec<HeatMap> {
     let overheads = &view.analysis.overhead;
     let (rows, sizes) = rows_and_sizes(overheads);
-    overheads.iter().enumerate().map(|(index, one)| map(view, index, one, &rows, &sizes)).collect()
+    let Some(first) = overheads.first() else { return Vec::new() };
+    let raw = &first.raw;
+    if let [size] = sizes[..] {
+        let columns: Vec<_> =
+            overheads.iter().map(|one| (one.contender.clone(), one, size)).collect();
+        let title = format!("Overhead against {raw}, %: blocks of {}", size_text(size));
+        let said = overheads.iter().map(|one| format!("{}: {}", one.contender, summary(one)));
+        let says = said.collect::<Vec<_>>().join(" ");
+        return vec![map(view.id("map-0"), [title, says], "contender", &rows, &columns)];
+    }
+    let of_contender = |(index, one): (usize, &Overhead)| {
+        let columns: Vec<_> = sizes.iter().map(|size| (size_text(*size), one, *size)).collect();
+        let title = format!("Overhead of {} against {raw}, %", one.contender);
+        let id = view.id(&format!("map-{index}"));
+        map(id, [title, summary(one)], "block size", &rows, &columns)
+    };
+    overheads.iter().enumerate().map(of_contender).collect()
 }
 
+/// A map whose columns have a head each, and a contender's overhead with blocks of a size.
 fn map(
-    view: &View<'_>,
-    index: usize,
-    overhead: &Overhead,
+    id: String,
+    [title, says]: [String; 2],
+    column_title: &str,
     rows: &[String],
-    sizes: &[u64],
+    columns: &[(String, &Overhead, u64)],
 ) -> HeatMap {
-    let (label, raw) = (&overhead.contender, &overhead.raw);
-    let mut numbers = Table::new(&["cell", "block size", "overhead, %", "from", "to", "blocks"]);
+    let mut numbers = Table::new(&["cell", column_title, "overhead, %", "from", "to", "blocks"]);
     let mut cells = Vec::new();
     for row in rows {
         let mut line = Vec::new();
-        for size in sizes {
+        for (head, overhead, size) in columns {
             let entry = cell_at(overhead, row, *size);
             if let Some(entry) = entry {
-                let mut numbers_row = vec![row.as_str().into(), size_text(*size).into()];
+                let mut numbers_row = vec![row.as_str().into(), head.as_str().into()];
                 numbers_row.extend(number_cells(entry));
                 numbers.rows.push(numbers_row);
             }
@@ -65,17 +82,18 @@ fn map(
                 // Plus zero, so that a little less than nothing is not a negative zero.
                 text: entry.percent.map_or(String::new(), |p| format!("{:.0}", p.round() + 0.0)),
                 decided: entry.is_decided(),
-                says: format!("{row}, {}: {}", size_text(*size), in_words(entry, raw)),
+                says: format!("{row}, {head}: {}", in_words(entry, &overhead.raw)),
             }));
         }
         cells.push(line);
     }
+    let raw = columns.first().map_or("raw", |(_, overhead, _)| overhead.raw.as_str());
     HeatMap {
-        id: view.id(&format!("map-{index}")),
-        title: format!("Overhead of {label} against {raw}, %"),
-        says: summary(overhead),
-        column_title: "block size".into(),
-        columns: sizes.iter().map(|size| size_text(*size)).collect(),
+        id,
+        title,
+        says,
+        column_title: column_title.into(),
+        columns: columns.iter().map(|(head, ..)| head.clone()).collect(),
         rows: rows.to_vec(),
         cells,
         full: FULL_COLOUR_PERCENT,

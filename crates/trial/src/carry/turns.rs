@@ -25,8 +25,9 @@ const QUIET_WAIT_MAX: Duration = Duration::from_millis(100);
 const QUIET_LOOK: Duration = Duration::from_millis(1);
 
 /// The directories of earlier slices are kept, since deleting them is work, until so much of the
-/// space that was free at the beginning is used.
-const KEPT_SHARE_MAX: f64 = 0.5;
+/// space that was free at the beginning is used. What is left has room for a store half as large again
+/// as what a slice keeps: its size is to be that of the first slice.
+const KEPT_SHARE_MAX: f64 = 1.0 / 3.0;
 
 /// A file system with less than this part of its space free is full.
 const FREE_SHARE_MIN: u64 = 64;
