@@ -35,7 +35,14 @@ impl Sayer {
             return Ok(());
         }
         let path = self.below(name);
-        let line = format!("flushed {} {}", open.st_size, path.display());
+        // A line says it, whose end is trimmed.
+        let text = path.to_str().filter(|text| text.trim_end() == *text);
+        let text = text.ok_or_else(|| {
+            format!(
+                "{path:?}: a name that a power cut may take is UTF-8 and has no space at its end"
+            )
+        })?;
+        let line = format!("flushed {} {text}", open.st_size);
         self.promised.insert(path);
         self.acknowledger.say(&line).map(drop).map_err(unheard)
     }

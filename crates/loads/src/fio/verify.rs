@@ -3,10 +3,13 @@
 //! fio would stop at the first mismatch and count none; told to go on, it counts them
 //! (`continue_on_error=verify`, `total_err` in its output) and names each on standard error.
 
+use std::collections::BTreeSet;
+
 use vocabulary::check::{CONTENTS, Check};
 
 use super::jobfile::JobFile;
 use super::output::FioJob;
+use super::place::split_names;
 use super::run::{is_durable_at_end, some_jobs, writes};
 use super::size::need;
 
@@ -75,7 +78,16 @@ pub fn unwritten(job: &JobFile) -> Vec<String> {
 }
 
 /// What makes it impossible to tell later what a job has written.
-const UNREPEATABLE: [&str; 5] = ["runtime", "time_based", "loops", "file_append", "write_iolog"];
+const UNREPEATABLE: [&str; 8] = [
+    "runtime",
+    "time_based",
+    "loops",
+    "file_append",
+    "write_iolog",
+    "unlink",
+    "unlink_each_loop",
+    "trim_percentage",
+];
 
 /// Whether what these jobs have written is durable at their end, and can be verified from then on without
 /// writing it again (`verify_only`).
@@ -87,9 +99,30 @@ pub fn verifies_later(job: &JobFile) -> bool {
             && !UNREPEATABLE.into_iter().any(|name| given(name).is_some());
         verifies(job, index) && is_repeatable && is_durable_at_end(job, index)
     };
+    let trims = |index: usize| {
+        let given = |name: &str| job.effective(index, name);
+        given("rw").or_else(|| given("readwrite")).is_some_and(|pattern| pattern.contains("trim"))
+    };
     let mut writing =
         job.jobs().map(|(index, _)| index).filter(|index| writes(job, *index)).peekable();
-    writing.peek().is_some() && need(job).jobs_without_size == 0 && writing.all(later)
+    writing.peek().is_some()
+        && need(job).jobs_without_size == 0
+        && !job.jobs().any(|(index, _)| trims(index))
+        && !share_a_file(job)
+        && writing.all(later)
+}
+
+/// Whether two jobs write one file: neither would find what it wrote.
+fn share_a_file(job: &JobFile) -> bool {
+    let mut files = BTreeSet::new();
+    job.jobs().filter(|(index, _)| writes(job, *index)).any(|(index, section)| {
+        let given = |name: &str| job.effective(index, name);
+        let named = given("filename").or_else(|| given("filename_format"));
+        let is_many = named.is_some() && given("numjobs").is_some_and(|jobs| jobs != "1");
+        let directory = given("directory").unwrap_or_default();
+        let names = split_names(named.unwrap_or(&section.name));
+        is_many || names.into_iter().any(|name| !files.insert((directory, name)))
+    })
 }
 
 /// The job file that compares what an earlier run of it has written, and writes nothing.
@@ -100,6 +133,8 @@ pub(super) fn only_verifying(job: &JobFile) -> JobFile {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::fio::Direction;
 
@@ -141,13 +176,31 @@ mod tests {
         {
             assert!(verifies_later(&job(text)), "{text}");
         }
-        for more in ["direct=1", "end_fsync=0", "runtime=3", "loops=2", "randrepeat=0", "verify=0"]
-        {
+        for more in [
+            "direct=1",
+            "end_fsync=0",
+            "runtime=3",
+            "loops=2",
+            "randrepeat=0",
+            "verify=0",
+            "unlink=1",
+            "unlink_each_loop=1",
+            "rw=trimwrite",
+            "filename=f numjobs=2",
+        ] {
             assert!(
                 !verifies_later(&job(&format!("rw=write verify=md5 size=1m {more}"))),
                 "{more}"
             );
         }
+        let two = |first: &str, second: &str| {
+            let every = "[global]\nrw=write\nverify=md5\nsize=1m";
+            let text = format!("{every}\n[a]\n{first}\n[b]\n{second}\n");
+            verifies_later(&JobFile::parse(text.as_bytes(), Path::new("a.fio")).unwrap())
+        };
+        assert!(two("filename=f", "filename=g") && two("filename=f", "rw=read\nfilename=f"));
+        assert!(!two("filename=f:g", "filename=g"));
+        assert!(!two("", "rw=randtrim"));
         assert!(!verifies_later(&job("rw=write verify=md5")), "without a size");
         assert!(!verifies_later(&job("rw=read verify=md5 size=1m")), "it writes nothing");
     }
