@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time;
 
@@ -128,6 +129,9 @@ const FILLER_BYTES_MAX: u64 = 1 << 20;
 pub struct Recorder<D> {
     inner: D,
     data: Arc<File>,
+    /// Bytes that went to it, and those from which on none do.
+    bytes: AtomicU64,
+    bytes_max: u64,
     log: Mutex<Log>,
     began: time::Instant,
 }
@@ -143,7 +147,20 @@ impl<D: BlockDevice> Recorder<D> {
             end: 0,
             data_sectors: 0,
         };
-        Recorder { inner, data: Arc::new(data), log: Mutex::new(log), began: time::Instant::now() }
+        Recorder {
+            inner,
+            data: Arc::new(data),
+            bytes: AtomicU64::new(0),
+            bytes_max: u64::MAX,
+            log: Mutex::new(log),
+            began: time::Instant::now(),
+        }
+    }
+
+    /// Fails writes once so many bytes were recorded.
+    #[must_use]
+    pub fn with_bytes_max(self, bytes_max: u64) -> Recorder<D> {
+        Recorder { bytes_max, ..self }
     }
 
     /// Records in memory.
@@ -209,6 +226,14 @@ impl<D: BlockDevice> Recorder<D> {
         (log.requests.len() - 1, data_sector)
     }
 
+    /// Appends the bytes of a request.
+    fn keep(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed) >= self.bytes_max {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.data.write_all_at(bytes, offset)
+    }
+
     fn reply(&self, request: usize, result: io::Result<()>) -> io::Result<()> {
         if result.is_ok() {
             let mut log = self.log();
@@ -239,8 +264,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         let (request, data_sector) = self.arrive(Operation::Write, offset, buffer.len() as u64);
         let result = self
-            .data
-            .write_all_at(buffer, data_sector * SECTOR_BYTES)
+            .keep(buffer, data_sector * SECTOR_BYTES)
             .and_then(|()| self.inner.write_at(buffer, offset));
         self.reply(request, result)
     }
@@ -255,7 +279,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         let filler = vec![FILLER; length.min(FILLER_BYTES_MAX) as usize];
         let result = (0..length).step_by(FILLER_BYTES_MAX as usize).try_for_each(|at| {
             let bytes = &filler[..(length - at).min(FILLER_BYTES_MAX) as usize];
-            self.data.write_all_at(bytes, data_sector * SECTOR_BYTES + at)?;
+            self.keep(bytes, data_sector * SECTOR_BYTES + at)?;
             self.inner.write_at(bytes, offset + at)
         });
         self.reply(request, result)

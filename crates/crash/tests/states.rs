@@ -279,6 +279,16 @@ fn the_same_seed_gives_the_same_states_and_no_disk_twice() {
     assert!(kinds(|state| state.lost.iter().any(|lost| lost.first > 0)) > 2);
 }
 
+#[test]
+fn a_recording_that_is_full_fails_writes() {
+    let data = tempfile::tempfile().unwrap();
+    let device = Recorder::new(MemoryDevice::new(BYTES, 512), data).with_bytes_max(1024);
+    device.zero_range(0, BYTES).unwrap();
+    device.write_at(&[1; 1024], 0).unwrap();
+    let refused = device.write_at(&[1; 512], 0).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull);
+}
+
 /// A recording's file may be one on a disk.
 #[test]
 fn nothing_lost_means_the_device_as_it_was() {

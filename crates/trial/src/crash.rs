@@ -9,10 +9,12 @@
 mod judge;
 mod places;
 pub mod promises;
+mod recorded;
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -35,7 +37,7 @@ use crate::command::{self, Bounds, End};
 use crate::device::served::{Pages, Served};
 use crate::device::{Attached, attach_served};
 use crate::enclosure::Enclosure;
-use crate::filesystem::{Access, Instance, Stage, by_name};
+use crate::filesystem::{Access, Instance, Owner, Stage, by_name};
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
@@ -44,6 +46,7 @@ use crate::workload::Talk;
 use judge::{Acknowledged, Judge};
 pub use judge::{Finding, Tally};
 use places::Places;
+use recorded::{copy_written, recording_bytes_max};
 
 /// Name of the variable that tells `kurabe ack` where to write.
 pub const ACK_VARIABLE: &str = "KURABE_ACK";
@@ -87,6 +90,9 @@ pub struct CrashReport {
     /// Those without which nothing was lost either, in words.
     #[serde(default)]
     pub needless: Vec<String>,
+    /// What went wrong after the states were tried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Time that trying took, in ns.
     pub trying_ns: u64,
     /// The recording without its bytes.
@@ -271,14 +277,20 @@ impl<'t> Trial<'t> {
             cases: Vec::new(),
             left_out: 0,
             needless: Vec::new(),
+            notes: Vec::new(),
             trying_ns: 0,
             log: Some(log.clone()),
         };
         let begun = Instant::now();
         self.try_states(&recorded, &mut report)?;
         report.trying_ns = begun.elapsed().as_nanos() as u64;
-        self.leave_out(&recorded, &mut report)?;
-        self.name(&recorded, &mut report.cases)?;
+        // The verdict stands, whatever becomes of these.
+        if let Err(failure) = self.leave_out(&recorded, &mut report) {
+            report.notes.push(format!("not all flushes were left out: {failure}"));
+        }
+        if let Err(failure) = self.name(&recorded, &mut report.cases) {
+            report.notes.push(format!("the lost writes could not be named better: {failure}"));
+        }
         Ok(report)
     }
 
@@ -286,9 +298,11 @@ impl<'t> Trial<'t> {
     fn record(&mut self, data: File) -> Result<Recorded, Failure> {
         let spec = self.setting.spec;
         self.status("making the file system");
+        let kept = data.try_clone().map_err(served_failure)?;
+        let bytes_max = recording_bytes_max(&data);
         let disk = self
             .disks()
-            .record(self.setting.cuts.size_bytes, &spec.contender.layers)
+            .record(self.setting.cuts.size_bytes, &spec.contender.layers, bytes_max)
             .map_err(served_failure)?;
         self.attach(disk)?;
         let mut tools = self.tools(None);
@@ -337,6 +351,12 @@ impl<'t> Trial<'t> {
         })();
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = instance.end(&mut tools);
+        if kept.metadata().is_ok_and(|kept| kept.blocks() * 512 >= bytes_max) {
+            return Err(Failure::of(format!(
+                "the recording has {} MiB, a third of the memory that was free; give the load less to do, or less --time",
+                bytes_max >> 20
+            )));
+        }
         let recorded = recorded?;
         ended?;
         // The states stand on another, through which fewer requests reach the server.
@@ -548,7 +568,7 @@ impl<'t> Trial<'t> {
             for state in &states {
                 let acknowledged = Acknowledged::of(log, state.acknowledged);
                 let found = self.judge().mount_and_ask(state, without, &acknowledged)?;
-                is_needless &= !found.is_violation();
+                is_needless &= found == Finding::Held;
                 if !is_needless {
                     break;
                 }
@@ -582,8 +602,10 @@ impl<'t> Trial<'t> {
         let mut instance = self.file_system()?.begin(self.stage());
         // Once, so that its journal is played back.
         let mounted = instance.mount_untimed(&mut tools);
+        tools.clean_up_within(TEARDOWN_MAX);
         instance.end(&mut tools)?;
-        for case in cases.iter_mut().filter(|_| mounted.is_ok()) {
+        mounted?;
+        for case in cases.iter_mut() {
             for (lost, named) in case.state.lost.iter().zip(&mut case.lost) {
                 let request = &recorded.recording.log.requests[lost.request];
                 let sector = request.sector + lost.first;
@@ -591,7 +613,6 @@ impl<'t> Trial<'t> {
                 named.what = recorded.places.name(sector, lost.sectors, owner);
             }
         }
-        tools.clean_up_within(TEARDOWN_MAX);
         Ok(())
     }
 
@@ -622,8 +643,10 @@ impl<'t> Trial<'t> {
                     && flush.arrived <= state.instant
                     && request.replied.is_some_and(|replied| flush.arrived > replied)
             };
+            let sector = request.sector + lost.first;
+            let owner = Owner::Data(sector * SECTOR_BYTES);
             LostWrite {
-                what: String::new(),
+                what: recorded.places.name(sector, lost.sectors, owner),
                 before_acknowledgement_ns: last
                     .and_then(|last| last.received_ns.checked_sub(request.arrived_ns)),
                 flushes_under_way: log.requests.iter().filter(between).count(),
@@ -647,8 +670,11 @@ impl<'t> Trial<'t> {
         self.disks().take(log.clone()).map_err(served_failure)?;
         let acknowledged = Acknowledged::of(log, state.acknowledged);
         let finding = self.judge().mount_and_ask(state, Flushes::Kept, &acknowledged)?;
-        if let Some(image) = &self.setting.cuts.image {
-            self.image(state, image)?;
+        let mut notes = Vec::new();
+        if let Some(image) = &self.setting.cuts.image
+            && let Err(failure) = self.image(log, state, image)
+        {
+            notes.push(failure.to_string());
         }
         let mut tally = Tally::default();
         tally.count(&finding);
@@ -668,18 +694,21 @@ impl<'t> Trial<'t> {
             cases: vec![case],
             left_out: 0,
             needless: Vec::new(),
+            notes,
             trying_ns: 0,
             log: None,
         })
     }
 
     /// Writes a state's disk, as the cut left it, into a file.
-    fn image(&self, state: &State, path: &Path) -> Result<(), Failure> {
+    fn image(&self, log: &Log, state: &State, path: &Path) -> Result<(), Failure> {
         self.cut(state, Flushes::Kept)?;
         let node = self.stage().node;
         let image = self.setting.host.open_writable(path, false);
-        let written = image.and_then(|mut image| io::copy(&mut File::open(node)?, &mut image));
-        written.map(drop).map_err(|error| Failure::of(format!("the disk of the case: {error}")))
+        let copied = image.and_then(|image| copy_written(&File::open(node)?, &image, log));
+        copied.map_err(|error| {
+            Failure::of(format!("the disk of the case could not be written: {error}"))
+        })
     }
 
     fn judge(&self) -> Judge<'_, 't> {

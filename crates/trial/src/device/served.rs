@@ -45,8 +45,8 @@ enum Ask {
     /// Serve the device that came in as the standard input, below these layers.
     Layers { layers: Vec<String> },
     /// Serve a fresh disk of so many bytes below these layers, and record it into the file that came in as
-    /// the standard input.
-    Record { size_bytes: u64, layers: Vec<String> },
+    /// the standard input, which may have so many bytes.
+    Record { size_bytes: u64, layers: Vec<String>, data_bytes_max: u64 },
     /// Take the recording that was kept in that file.
     Open { log: Log },
     /// The load has said that something is durable.
@@ -104,9 +104,16 @@ impl Served {
         Ok((self.open(Pages::None)?, block_size_bytes))
     }
 
-    /// Serves a fresh disk below `layers`, records it, and opens it.
-    pub fn record(&mut self, size_bytes: u64, layers: &[String]) -> io::Result<File> {
-        let _: u32 = self.ask(&Ask::Record { size_bytes, layers: layers.to_vec() })?;
+    /// Serves a fresh disk below `layers`, records it, and opens it. Writes fail once the recording has
+    /// `data_bytes_max`.
+    pub fn record(
+        &mut self,
+        size_bytes: u64,
+        layers: &[String],
+        data_bytes_max: u64,
+    ) -> io::Result<File> {
+        let layers = layers.to_vec();
+        let _: u32 = self.ask(&Ask::Record { size_bytes, layers, data_bytes_max })?;
         self.open(Pages::None)
     }
 
@@ -249,9 +256,10 @@ impl Serving {
                 self.counted = Some(counted.clone());
                 self.serve(below(&layers, Box::new(counted))?)
             }
-            Ask::Record { size_bytes, layers } => {
+            Ask::Record { size_bytes, layers, data_bytes_max } => {
                 let disk = Disk::over(Arc::new(Stale::new(size_bytes)));
-                let recorder = Arc::new(Recorder::new(disk, input()?));
+                let recorder = Recorder::new(disk, input()?).with_bytes_max(data_bytes_max);
+                let recorder = Arc::new(recorder);
                 self.recorder = Some(recorder.clone());
                 self.serve(below(&layers, Box::new(recorder))?)
             }

@@ -1,0 +1,41 @@
+//! The bytes of a recording: how many there may be, and a disk of them as an image.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crash::{Log, Request, SECTOR_BYTES};
+
+/// Bytes that a recording may have. One in memory stands beside the disk that the load has written, so that
+/// both have two thirds of what is free.
+pub fn recording_bytes_max(data: &File) -> u64 {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    let is_memory = rustix::fs::fstatfs(data).is_ok_and(|found| found.f_type as u64 == TMPFS_MAGIC);
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibibytes.filter(|_| is_memory).map_or(u64::MAX, |kibibytes| (kibibytes << 10) / 3)
+}
+
+/// Copies what was written at any time. The rest, and zeros, stay holes.
+pub fn copy_written(disk: &File, image: &File, log: &Log) -> io::Result<()> {
+    let bytes_of =
+        |one: &Request| (one.sector * SECTOR_BYTES, (one.sector + one.sectors) * SECTOR_BYTES);
+    let mut written: Vec<(u64, u64)> = log.requests.iter().map(bytes_of).collect();
+    written.sort_unstable();
+    let mut buffer = vec![0; 1 << 20];
+    let mut place = 0;
+    for (from, to) in written {
+        place = place.max(from);
+        while place < to {
+            let length = (to - place).min(buffer.len() as u64) as usize;
+            let bytes = &mut buffer[..length];
+            disk.read_exact_at(bytes, place)?;
+            if bytes.iter().any(|byte| *byte != 0) {
+                image.write_all_at(bytes, place)?;
+            }
+            place += length as u64;
+        }
+    }
+    image.set_len(log.sectors * SECTOR_BYTES)
+}
