@@ -270,6 +270,9 @@ fn report_text(label: &str, report: &CrashReport, cases: &mut usize, result: &Pa
         *cases += 1;
         text += &case_text(case, *cases, result);
     }
+    for note in &report.notes {
+        text += &format!("  note: {note}\n");
+    }
     text
 }
 
@@ -349,10 +352,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
     let state = serde_json::to_value(Replay { log, state: case.state.clone() });
     let name = format!("case-{number}.img");
     let _ = directory.remove_file(&name);
-    let image = directory
-        .create_file(&name, 0o644)
-        .and_then(|_| directory.append_file(&name))
-        .map_err(|error| refused(error.to_string()))?;
+    let image = directory.create_file(&name, 0o644).and_then(|_| directory.append_file(&name));
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
         check_directory: result.check_directory.clone(),
@@ -363,7 +363,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
         seed: result.seed,
         data: PathBuf::new(),
         replay: Some(state.expect("a state has a JSON form")),
-        image: Some(path_of(&image)),
+        image: image.as_ref().ok().map(path_of),
     };
     let nothing = || (Load::of_command(CommandLine::Words(Vec::new())), 0);
     let (load, order_seed) = result.own_load.clone().unwrap_or_else(nothing);
@@ -372,6 +372,16 @@ fn replay(place: &str) -> Result<u8, Failure> {
     let report = Laboratory::open()?.carry_out(spec, &data).0.map_err(Failure::broken)?;
     let finding = &report.cases[0].finding;
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
+    let code = if *finding == Finding::Held { exit::OK } else { exit::GATE_FAILS };
+    let unwritten = match image {
+        Ok(_) => report.notes.first().cloned(),
+        Err(refused) => Some(format!("the disk of the case could not be written: {refused}")),
+    };
+    if let Some(problem) = unwritten {
+        let _ = directory.remove_file(&name);
+        terminal::note(&format!("kurabe: {problem}"));
+        return Ok(code);
+    }
     let image = path.join(&name).display().to_string();
     let known = filesystem::by_name(&judged.contender.file_system);
     let look = match known.and_then(|known| known.kernel_name) {
@@ -382,7 +392,7 @@ fn replay(place: &str) -> Result<u8, Failure> {
         None => String::new(),
     };
     terminal::note(&format!("kurabe: the disk as the cut left it is {image}{look}"));
-    Ok(if *finding == Finding::Held { exit::OK } else { exit::GATE_FAILS })
+    Ok(code)
 }
 
 /// Kurabe's own directory, and what this process takes in it.

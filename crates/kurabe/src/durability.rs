@@ -74,28 +74,57 @@ pub fn cut_all(
                 progress.step(&format!("power cuts, {}, {label}: {text}", timed.workload));
             }
         };
-        let kept = writer.directory();
-        let record = cut(plan, planned, &timed, size_bytes, executor, kept, &mut show);
-        let record = record.map_err(Failure::broken)?;
-        let name = kept_in(planned.1.trial);
-        if kept.has(&name) {
-            let place = kept.path().join(name);
-            progress.say(&format!(
-                "{label}: to try its first failing state again: kurabe crash --replay {}:1",
-                place.display()
-            ));
-        }
+        let cut = cut(plan, planned, &timed, size_bytes, executor, &mut show);
+        let (record, found) = cut.map_err(Failure::broken)?;
         if let Outcome::Failed { message, .. } = &record.outcome {
             progress.say(&format!("{label}: the power could not be cut: {message}"));
         }
+        // The verdict first: what may go wrong from here on costs no more than a recording.
         records.push(writer.append(record).map_err(Failure::broken)?);
+        let Some(found) = found else { continue };
+        for note in &found.report.notes {
+            progress.say(&format!("{label}: {note}"));
+        }
+        if !found.report.cases.is_empty() {
+            let words = found.keep(writer.directory(), planned.1.trial);
+            progress.say(&format!("{label}: {words}"));
+        }
     }
     Ok(())
 }
 
-/// Name of the directory in a result that holds the failing states of a trial.
-fn kept_in(trial: u32) -> String {
-    format!("power-cuts-{trial}")
+/// What the states of a contender showed, with what is needed to try them again.
+struct Found {
+    spec: TrialSpec,
+    cuts: PowerCuts,
+    report: CrashReport,
+    data: File,
+}
+
+impl Found {
+    /// Keeps it in the result, and says how to try a failing state again.
+    fn keep(self, result: &Directory, trial: u32) -> String {
+        let Found { spec, cuts, report, data } = self;
+        let violation = report.cases.iter().position(|case| case.finding.is_violation());
+        let (case, what) = match violation {
+            Some(first) => (first + 1, "its first failing state"),
+            None => (1, "its first state that was mounted after fsck only"),
+        };
+        let name = format!("power-cuts-{trial}");
+        // Whatever a session left that was ended while it kept one.
+        let _ = result.remove_tree(&name);
+        let kept = result.make_directory(&name, 0o755).map_err(io::Error::other);
+        match kept.and_then(|kept| keep(&kept, &spec, &cuts, report, &data)) {
+            Ok(()) => {
+                let place = result.path().join(name);
+                format!("to try {what} again: kurabe crash --replay {}:{case}", place.display())
+            }
+            Err(error) => {
+                let _ = result.remove_tree(&name);
+                format!("its recording could not be kept: {error}")
+            }
+        }
+    }
 }
 
 fn cut(
@@ -104,9 +133,8 @@ fn cut(
     timed: &Record,
     size_bytes: u64,
     executor: &mut dyn Executor,
-    kept: &Directory,
     on_event: &mut dyn FnMut(&Event),
-) -> io::Result<Record> {
+) -> io::Result<(Record, Option<Found>)> {
     let data = File::from(memfd_create("recording", MemfdFlags::CLOEXEC)?);
     let states = plan.study.durability.unwrap_or_default() as usize;
     let mut spec = plan.spec(block, trial, None, PathBuf::new());
@@ -132,19 +160,17 @@ fn cut(
             record
         }
     };
+    let mut found = None;
     if record.outcome == Outcome::Completed
-        && let Some(found) = &mut record.power_cuts
+        && let Some(json) = &mut record.power_cuts
     {
-        let report: CrashReport = serde_json::from_value(found.clone())?;
-        if !report.cases.is_empty() {
-            let place = kept.make_directory(kept_in(trial.trial), 0o755);
-            keep(&place.map_err(io::Error::other)?, &spec, &cuts, report, &data)?;
-        }
+        let report: CrashReport = serde_json::from_value(json.clone())?;
+        found = Some(Found { spec, cuts, report, data });
         // Which is of use beside its bytes only.
-        found.as_object_mut().expect("a report is an object").remove("log");
+        json.as_object_mut().expect("a report is an object").remove("log");
     }
     (record.session, record.block_trials) = (timed.session, timed.block_trials);
-    Ok(record)
+    Ok((record, found))
 }
 
 /// Why the power cannot be cut.

@@ -366,7 +366,7 @@ pub struct StudyArgs {
     /// Blocks to carry out first and not to count. [default: 0]
     #[arg(short, long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub warmup: Option<u32>,
-    /// Hard bound on the whole study, such as 10m.
+    /// Hard bound on the whole study but the power cuts of --durability, such as 10m.
     #[arg(long, value_name = "TIME")]
     pub budget: Option<String>,
     /// Bound on one trial; past it the trial is killed and counts as failed.

@@ -153,8 +153,10 @@ impl Session {
 
     /// Why no trial would be carried out, known before the device is filled for nothing.
     fn nothing_to_do(&self) -> Option<String> {
-        let has_open_cuts = !durability::open(&self.plan, &self.records).is_empty();
-        if runner::is_complete(&self.plan, &self.records) && !has_open_cuts {
+        if self.has_open_cuts() {
+            return None;
+        }
+        if runner::is_complete(&self.plan, &self.records) {
             return Some(
                 "every trial of the plan has been carried out; nothing is left to do".into(),
             );
@@ -176,6 +178,11 @@ impl Session {
         ))
     }
 
+    /// Whether a timed trial waits for its power cuts, which no budget bounds.
+    fn has_open_cuts(&self) -> bool {
+        !durability::open(&self.plan, &self.records).is_empty()
+    }
+
     fn budget(&self) -> Option<Duration> {
         self.plan.study.budget_ns.map(Duration::from_nanos)
     }
@@ -192,6 +199,8 @@ impl Session {
     ) -> Result<bool, Failure> {
         let spent_before = self.spent_before;
         let elapsed = || spent_before + begun.elapsed();
+        let bound = self.budget().filter(|_| !self.has_open_cuts());
+        let is_spent = || bound.is_some_and(|budget| elapsed() >= budget);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let study = &self.plan.study;
         // Before the device is touched: a kernel may be missing.
@@ -199,7 +208,8 @@ impl Session {
         let prepared = match needs_device(study) {
             false => None,
             true => {
-                Some(prepare_device(study, self.destroy.as_deref(), own, &elapsed, stop, progress)?)
+                let destroy = self.destroy.as_deref();
+                Some(prepare_device(study, destroy, own, &is_spent, stop, progress)?)
             }
         };
         self.facts = json!({
@@ -241,11 +251,12 @@ impl Session {
             &mut self.writer,
             progress,
         );
-        if matches!(end, Ok(End::Complete)) {
+        let mut cut = Ok(());
+        if matches!(end, Ok(End::Complete | End::Budget)) {
             let size_bytes = prepared.as_ref().map_or(0, |prepared| prepared.facts().size_bytes);
             let records = &mut self.records;
             let writer = &mut self.writer;
-            durability::cut_all(
+            cut = durability::cut_all(
                 &self.plan,
                 records,
                 size_bytes,
@@ -253,7 +264,7 @@ impl Session {
                 writer,
                 progress,
                 &stopped,
-            )?;
+            );
         }
         let left = executor.give_back();
         drop(executor);
@@ -262,6 +273,7 @@ impl Session {
             progress
                 .say(&format!("could not be given back: {}; run 'kurabe clean'", left.join("; ")));
         }
+        cut?;
         if let Some(words) = self.words_of(end.map_err(Failure::broken)?, left.is_empty()) {
             progress.say(&words);
         }
@@ -365,13 +377,11 @@ fn prepare_device(
     study: &Study,
     destroy: Option<&str>,
     own: &Directory,
-    elapsed: &dyn Fn() -> Duration,
+    is_spent: &dyn Fn() -> bool,
     stop: &Stop,
     progress: &Progress,
 ) -> Result<Box<dyn Prepared>, Failure> {
     let request = device_request(study, destroy)?;
-    let budget = study.budget_ns.map(Duration::from_nanos);
-    let is_spent = || budget.is_some_and(|budget| elapsed() >= budget);
     let mut filled = |fill: trial::device::Progress| {
         // The budget is a bound on everything, and the filling alone can take longer.
         if is_spent() && fill.done_bytes < fill.total_bytes {

@@ -85,6 +85,20 @@ fn a_study_has_the_verdict_beside_its_times() {
     assert_eq!(image.metadata().unwrap().len(), 64 << 20);
     let again = site.run(&["resume", "judged"]);
     assert!(again.stderr.contains("nothing is left to do"), "{}", again.stderr);
+    // A session that was ended while it cut leaves the rest to the next, and so does a budget.
+    let records = site.work().join("judged/records.jsonl");
+    let timed: Vec<&str> = lines.lines().filter(|line| !line.contains("power_cuts\":{")).collect();
+    assert_eq!(timed.len(), 2, "{lines}");
+    std::fs::write(&records, timed.join("\n") + "\n").unwrap();
+    let resumed = site.run(&["resume", "judged"]);
+    assert!(resumed.stdout.contains("durability violated ("), "{}", resumed.stdout);
+    site.run(&["crash", "--replay", &case]).expect(3);
+    let budget = ["--budget", "6s", "--runs", "50", "--device", "mem:64M", "--idle-wait", "1s"];
+    let load = ["--check", CHECK, "--setup", SETUP, "--durability=24", "--", LOAD];
+    let words = [&["compare", "ext4", "--out", "bounded"], &budget[..], &load].concat();
+    let bounded = site.run(&words).expect(0);
+    assert!(bounded.stdout.contains("durability held ("), "{}", bounded.stdout);
+    assert!(bounded.stderr.contains("the budget of 6s ended the study"), "{}", bounded.stderr);
     // A check that sees no loss proves nothing, and says why.
     let gates = ["--gate", "ext4: durable"];
     let blind = compare("--durability=8", "true", "blind", &["ext4"], &gates).expect(4);
