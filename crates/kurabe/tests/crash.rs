@@ -34,7 +34,9 @@ fn barriers_hold_and_without_them_what_was_acknowledged_is_lost() {
     assert!(ran.stdout.contains("no flush followed it"), "{}", ran.stdout);
     // ext4 flushes before and after it commits; the first may be left out, the second not.
     assert!(ran.stdout.contains(" are perhaps needless: "), "{}", ran.stdout);
-    assert!(ran.stdout.contains(" bytes of the journal, at byte "), "{}", ran.stdout);
+    // By its timing it is one or the other that fails to be where the acknowledgement needs it.
+    let names = [" bytes of the journal, at byte ", "superblock"];
+    assert!(names.iter().any(|name| ran.stdout.contains(name)), "{}", ran.stdout);
     // A case fails again, each time. What mount says of it names places of one trial.
     let placeless = |text: &str| -> String {
         let words =
@@ -162,7 +164,17 @@ fn the_installed_fio_and_the_replay_of_dbench_know_what_they_made_durable() {
         let contenders = ["ext4", "nb: ext4 @ nobarrier"];
         let gates = ["--gate", "ext4: durable", "--gate", "nb: durable"];
         let device = if load == fio { "mem:64M" } else { "mem:256M" };
-        let flags = ["--device", device, "--runs", "1", "--idle-wait", "1s", "--durability=24"];
+        let flags = [
+            "--device",
+            device,
+            "--runs",
+            "1",
+            "--idle-wait",
+            "1s",
+            "--durability=24",
+            "--seed",
+            "1",
+        ];
         let words = [&["compare"], &contenders[..], &flags, &gates, load].concat();
         let ran = site.run(&words).expect(3);
         assert!(ran.stdout.contains("durability held (0 of "), "{}", ran.stdout);
