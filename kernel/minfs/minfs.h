@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* minfs as a kernel module: what its parts share. The rules are those of docs/format-minfs.md. */
+#ifndef MINFS_H
+#define MINFS_H
+
+#include <linux/fs.h>
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+#include <linux/hashtable.h>
+#include "minfs_format.h"
+
+#define MINFS_BLOCK ((u32)MINFS_BLOCK_BYTES)
+#define MINFS_SECTORS 8
+#define MINFS_PAYLOAD 500
+#define MINFS_ROOT_INO 1
+#define MINFS_FIRST_INO 2
+/* Two leaps of a repair (2^48 each) below the end of the range. */
+#define MINFS_GENERATION_WRITABLE_MAX (MINFS_GENERATION_END - (1ULL << 49))
+#define MINFS_MAGIC 0x6d696e66
+
+struct minfs_run {
+	u32 start, count;
+};
+
+/* What a record says; `extents` is allocated. */
+struct minfs_record {
+	u64 generation, previous_generation, buried_generation;
+	u32 inode, buried_inode;
+	bool is_file, has_tail;
+	u32 tail_checksum;
+	u64 tail_start, size, valid;
+	u32 mode, user, group;
+	s64 accessed_ns, modified_ns, changed_ns, created_ns;
+	u32 name_length, extent_count;
+	char name[MINFS_NAME_BYTES_MAX + 1];
+	struct minfs_run *extents;
+};
+
+enum minfs_slot_kind { MINFS_BLANK, MINFS_WHOLE, MINFS_INTERRUPTED, MINFS_DECAYED };
+
+struct minfs_slot {
+	enum minfs_slot_kind kind;
+	bool has_good, has_zeros, has_name;
+	u64 oldest, newest;		/* generations of the good sectors */
+	u64 previous_generation;	/* of an interrupted one */
+	struct minfs_record *record;	/* of a whole one */
+};
+
+/* Which slot of an inode holds the durable record. */
+struct minfs_slot_state {
+	s8 durable_slot;		/* -1: none */
+	bool is_free, is_buried, is_barred;
+	u32 buried_inode;
+	u64 durable_generation, buried_generation;
+};
+
+/* A file; lives as long as its name or its VFS inode. */
+struct minfs_node {
+	struct hlist_node by_name;
+	u32 number;
+	struct mutex turn;		/* to write a record of the file */
+	struct rw_semaphore space;	/* the extents and both valid lengths */
+	struct minfs_record now;	/* extents: room for MINFS_EXTENTS_MAX */
+	u64 recorded_valid;		/* that of the newest record */
+	u64 recorded_size;
+	u64 kept_units;
+	bool is_damaged, is_unlinked;
+};
+
+struct minfs_volume {
+	struct super_block *sb;
+	u8 uuid[16];
+	u64 slots_block[2], data_block, volume_blocks, backup_block;
+	u32 unit_bytes, unit_shift, unit_count, inode_count;
+	bool has_unknown_read_only, has_failed, is_error;
+	struct mutex names;
+	DECLARE_HASHTABLE(by_name, 10);
+	u32 file_count;
+	struct minfs_node **nodes;
+	struct minfs_slot_state *slots;
+	atomic64_t next_generation;
+	spinlock_t space_lock;
+	unsigned long *used;
+	u64 free_units;
+	u32 hint;
+	struct mutex flush_lock;
+	u64 flush_begun, flush_done;
+};
+
+static inline struct minfs_volume *minfs_of(struct super_block *sb)
+{
+	return sb->s_fs_info;
+}
+
+static inline u64 minfs_unit_offset(const struct minfs_volume *v, u32 unit)
+{
+	return v->data_block * MINFS_BLOCK + ((u64)unit << v->unit_shift);
+}
+
+/* record.c: bytes to records and back; any bytes will do. */
+u32 minfs_crc(u32 before, const void *bytes, size_t length);
+int minfs_read_slot(const struct minfs_volume *v, const u8 *block, u32 inode, int slot,
+		    struct minfs_slot *out);
+int minfs_encode(const struct minfs_volume *v, const struct minfs_record *r, int slot, u8 *block);
+bool minfs_valid_name(const char *name, u32 length);
+void minfs_free_record(struct minfs_record *r);
+
+/* survey.c: what a mount finds. */
+int minfs_read_geometry(struct minfs_volume *v);
+int minfs_survey(struct minfs_volume *v);
+void minfs_free_nodes(struct minfs_volume *v);
+
+/* space.c: free units, and where the bytes of a file lie. */
+int minfs_claim(struct minfs_volume *v, const struct minfs_run *run);
+void minfs_free_units(struct minfs_volume *v, const struct minfs_run *runs, u32 count);
+int minfs_grow(struct minfs_volume *v, struct minfs_node *n, u64 end);
+u32 minfs_cut(struct minfs_volume *v, struct minfs_node *n, u64 units, struct minfs_run *freed);
+u64 minfs_held_units(const struct minfs_node *n);
+bool minfs_place(const struct minfs_volume *v, const struct minfs_node *n, u64 at, u64 *where,
+		 u64 *length);
+
+/* volume.c: records and flushes in their order. */
+int minfs_io(struct minfs_volume *v, blk_opf_t op, u64 block, void *bytes);
+int minfs_writable(struct minfs_volume *v);
+int minfs_fail(struct minfs_volume *v, const char *what, int error);
+int minfs_flush(struct minfs_volume *v);
+int minfs_write_record(struct minfs_volume *v, struct minfs_record *r, s64 buries,
+		       struct minfs_slot_state *then);
+int minfs_record_now(struct minfs_volume *v, struct minfs_record *r, s64 buries);
+struct minfs_node *minfs_new_node(u32 number);
+void minfs_drop_node(struct minfs_node *n);
+struct minfs_node *minfs_find(struct minfs_volume *v, const char *name, u32 length);
+void minfs_link(struct minfs_volume *v, struct minfs_node *n);
+void minfs_release(struct minfs_volume *v, struct minfs_node *n);
+int minfs_store(struct inode *inode);
+void minfs_take_inode(struct minfs_node *n, struct inode *inode);
+
+/* file.c */
+extern const struct file_operations minfs_file_operations;
+extern const struct inode_operations minfs_file_inode_operations;
+extern const struct address_space_operations minfs_aops;
+int minfs_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr);
+
+#endif
