@@ -7,7 +7,13 @@
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
 #include <linux/hashtable.h>
+#include <linux/version.h>
 #include "minfs_format.h"
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+#define mnt_idmap user_namespace
+#define nop_mnt_idmap init_user_ns
+#endif
 
 #define MINFS_BLOCK ((u32)MINFS_BLOCK_BYTES)
 #define MINFS_SECTORS 8

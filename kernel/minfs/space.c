@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Free units, and where the bytes of a file lie. Nothing of it is on disk. */
+#include <linux/bitmap.h>
+#include <linux/slab.h>
+#include "minfs.h"
+
+/* Takes a run at a mount, or nothing where any unit of it is taken. */
+int minfs_claim(struct minfs_volume *v, const struct minfs_run *run)
+{
+	unsigned long end = (unsigned long)run->start + run->count;
+
+	if (find_next_bit(v->used, end, run->start) < end)
+		return -EEXIST;
+	bitmap_set(v->used, run->start, run->count);
+	v->free_units -= run->count;
+	return 0;
+}
+
+/* Only after the flush of the record that gave them up. */
+void minfs_free_units(struct minfs_volume *v, const struct minfs_run *runs, u32 count)
+{
+	u32 i;
+
+	spin_lock(&v->space_lock);
+	for (i = 0; i < count; i++) {
+		bitmap_clear(v->used, runs[i].start, runs[i].count);
+		v->free_units += runs[i].count;
+	}
+	spin_unlock(&v->space_lock);
+}
+
+u64 minfs_held_units(const struct minfs_node *n)
+{
+	u64 sum = 0;
+	u32 i;
+
+	for (i = 0; i < n->now.extent_count; i++)
+		sum += n->now.extents[i].count;
+	return sum;
+}
+
+/* The free run at or after `from` that is long enough, else the longest seen. */
+static struct minfs_run find_run(struct minfs_volume *v, u32 from, u64 wanted)
+{
+	struct minfs_run best = { 0, 0 };
+	unsigned long at = find_next_zero_bit(v->used, v->unit_count, from), end;
+
+	while (at < v->unit_count) {
+		end = find_next_bit(v->used, min_t(u64, v->unit_count, at + wanted), at);
+		if (end - at > best.count)
+			best = (struct minfs_run){ at, end - at };
+		if (best.count >= wanted)
+			break;
+		at = find_next_zero_bit(v->used, v->unit_count, end);
+	}
+	return best;
+}
+
+/* Lets the file hold space for `end` bytes, or changes nothing. Under the file's space lock. */
+int minfs_grow(struct minfs_volume *v, struct minfs_node *n, u64 end)
+{
+	u64 held = minfs_held_units(n), wanted = (end + v->unit_bytes - 1) >> v->unit_shift, rest;
+	struct minfs_record *r = &n->now;
+	struct minfs_run *last = r->extent_count ? &r->extents[r->extent_count - 1] : NULL;
+	u32 count_before = r->extent_count, last_before = last ? last->count : 0;
+	int error = 0;
+
+	if (end > S64_MAX)
+		return -EFBIG;
+	if (wanted <= held)
+		return 0;
+	rest = wanted - held;
+	spin_lock(&v->space_lock);
+	if (rest > v->free_units) {
+		spin_unlock(&v->space_lock);
+		return -ENOSPC;
+	}
+	while (rest) {
+		struct minfs_run run;
+
+		last = r->extent_count ? &r->extents[r->extent_count - 1] : NULL;
+		run = (struct minfs_run){ last ? last->start + last->count : 0, 0 };
+		if (last && run.start < v->unit_count && !test_bit(run.start, v->used)) {
+			u64 limit = min_t(u64, v->unit_count, run.start + rest);
+
+			run.count = find_next_bit(v->used, limit, run.start) - run.start;
+		} else {
+			run = find_run(v, 0, rest);
+		}
+		bitmap_set(v->used, run.start, run.count);
+		v->free_units -= run.count;
+		rest -= run.count;
+		if (last && last->start + last->count == run.start) {
+			last->count += run.count;
+		} else if (r->extent_count < MINFS_EXTENTS_MAX) {
+			r->extents[r->extent_count++] = run;
+		} else {
+			bitmap_clear(v->used, run.start, run.count);
+			v->free_units += run.count;
+			error = -EFBIG;
+			break;
+		}
+	}
+	spin_unlock(&v->space_lock);
+	if (error) {
+		/* What was added goes back: nothing changes. */
+		if (count_before) {
+			struct minfs_run *old = &r->extents[count_before - 1];
+			struct minfs_run more = { old->start + last_before, old->count - last_before };
+
+			minfs_free_units(v, &more, 1);
+			old->count = last_before;
+		}
+		minfs_free_units(v, r->extents + count_before, r->extent_count - count_before);
+		r->extent_count = count_before;
+	}
+	return error;
+}
+
+/* Keeps the first `units` units; `freed` (room for MINFS_EXTENTS_MAX) takes the rest. */
+u32 minfs_cut(struct minfs_volume *v, struct minfs_node *n, u64 units, struct minfs_run *freed)
+{
+	struct minfs_record *r = &n->now;
+	u32 i, kept = 0, count = 0;
+
+	for (i = 0; i < r->extent_count; i++) {
+		struct minfs_run run = r->extents[i];
+		u32 keep = min_t(u64, units, run.count);
+
+		units -= keep;
+		if (keep)
+			r->extents[kept++].count = keep;
+		if (keep < run.count)
+			freed[count++] = (struct minfs_run){ run.start + keep, run.count - keep };
+	}
+	r->extent_count = kept;
+	return count;
+}
+
+/* Where byte `at` of the file lies, and how many lie there in one piece. */
+bool minfs_place(const struct minfs_volume *v, const struct minfs_node *n, u64 at, u64 *where,
+		 u64 *length)
+{
+	u64 start = 0;
+	u32 i;
+
+	for (i = 0; i < n->now.extent_count; i++) {
+		const struct minfs_run *run = &n->now.extents[i];
+		u64 bytes = (u64)run->count << v->unit_shift;
+
+		if (at < start + bytes) {
+			*where = minfs_unit_offset(v, run->start) + (at - start);
+			*length = start + bytes - at;
+			return true;
+		}
+		start += bytes;
+	}
+	return false;
+}

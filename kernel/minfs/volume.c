@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Records and flushes in their order, as crates/minfs/src/shared.rs has it:
+ * a record goes to the slot that does not hold the durable one, an operation returns after a flush
+ * that covers its record, and space is handed out again only after that flush. After an error of a
+ * write of metadata or of a flush nothing more is written.
+ */
+#include <linux/bio.h>
+#include <linux/blkdev.h>
+#include <linux/slab.h>
+#include <linux/stringhash.h>
+#include "minfs.h"
+
+/* One block of metadata; `bytes` is a page. */
+int minfs_io(struct minfs_volume *v, blk_opf_t op, u64 block, void *bytes)
+{
+	struct bio_vec vec;
+	struct bio bio;
+	int error;
+
+	bio_init(&bio, v->sb->s_bdev, &vec, 1, op | REQ_META | REQ_SYNC);
+	bio.bi_iter.bi_sector = block * (MINFS_BLOCK / SECTOR_SIZE);
+	__bio_add_page(&bio, virt_to_page(bytes), MINFS_BLOCK, offset_in_page(bytes));
+	error = submit_bio_wait(&bio);
+	bio_uninit(&bio);
+	return error;
+}
+
+int minfs_writable(struct minfs_volume *v)
+{
+	return READ_ONCE(v->has_failed) || sb_rdonly(v->sb) ? -EROFS : 0;
+}
+
+int minfs_fail(struct minfs_volume *v, const char *what, int error)
+{
+	if (!xchg(&v->has_failed, true))
+		pr_err("minfs: %s: read-only, since %s failed: %d\n", v->sb->s_id, what, error);
+	return error;
+}
+
+/* Covers what was written before it began; callers that wait share one. */
+int minfs_flush(struct minfs_volume *v)
+{
+	u64 mark = READ_ONCE(v->flush_begun);
+	int error = 0;
+
+	smp_mb();
+	mutex_lock(&v->flush_lock);
+	if (v->flush_done <= mark) {
+		if (v->has_failed) {
+			error = -EROFS;
+		} else {
+			WRITE_ONCE(v->flush_begun, v->flush_begun + 1);
+			smp_mb();
+			error = blkdev_issue_flush(v->sb->s_bdev);
+			if (error)
+				minfs_fail(v, "a flush", error);
+			else
+				v->flush_done = v->flush_begun;
+		}
+	}
+	mutex_unlock(&v->flush_lock);
+	return error;
+}
+
+/* Writes a record, not yet durable; `then` becomes the inode's slot state after the next flush. */
+int minfs_write_record(struct minfs_volume *v, struct minfs_record *r, s64 buries,
+		       struct minfs_slot_state *then)
+{
+	struct minfs_slot_state *now = &v->slots[r->inode];
+	int slot = now->durable_slot < 0 ? 0 : 1 - now->durable_slot, error;
+	u8 *block;
+
+	if (READ_ONCE(v->has_failed))
+		return -EROFS;
+	block = (u8 *)__get_free_page(GFP_NOFS);
+	if (!block)
+		return -ENOMEM;
+	r->generation = atomic64_fetch_inc(&v->next_generation);
+	r->previous_generation = now->durable_generation;
+	r->has_tail = false;
+	r->buried_inode = MINFS_NO_INODE;
+	r->buried_generation = 0;
+	if (buries >= 0) {
+		r->buried_inode = buries;
+		r->buried_generation = r->generation - 1;
+	} else if (now->buried_inode != MINFS_NO_INODE &&
+		   v->slots[now->buried_inode].durable_generation <= now->buried_generation) {
+		/* Carried on until the buried inode has a record of its own. */
+		r->buried_inode = now->buried_inode;
+		r->buried_generation = now->buried_generation;
+	}
+	error = minfs_encode(v, r, slot, block);
+	if (error) {
+		WARN_ONCE(error != -ENOMEM, "minfs: a record would not be readable\n");
+	} else {
+		error = minfs_io(v, REQ_OP_WRITE, v->slots_block[slot] + r->inode, block);
+		if (error)
+			minfs_fail(v, "the write of a record", error);
+	}
+	free_page((unsigned long)block);
+	*then = *now;
+	then->durable_slot = slot;
+	then->durable_generation = r->generation;
+	then->buried_inode = r->buried_inode;
+	then->buried_generation = r->buried_generation;
+	return error;
+}
+
+/* The same, and a flush. */
+int minfs_record_now(struct minfs_volume *v, struct minfs_record *r, s64 buries)
+{
+	struct minfs_slot_state then;
+	int error = minfs_write_record(v, r, buries, &then);
+
+	if (!error)
+		error = minfs_flush(v);
+	if (!error)
+		v->slots[r->inode] = then;
+	return error;
+}
+
+struct minfs_node *minfs_new_node(u32 number)
+{
+	struct minfs_node *n = kzalloc(sizeof(*n), GFP_NOFS);
+
+	if (!n)
+		return NULL;
+	n->now.extents = kvcalloc(MINFS_EXTENTS_MAX, sizeof(*n->now.extents), GFP_KERNEL);
+	if (!n->now.extents) {
+		kfree(n);
+		return NULL;
+	}
+	n->number = n->now.inode = number;
+	n->now.is_file = true;
+	mutex_init(&n->turn);
+	init_rwsem(&n->space);
+	INIT_HLIST_NODE(&n->by_name);
+	return n;
+}
+
+void minfs_drop_node(struct minfs_node *n)
+{
+	if (n) {
+		kvfree(n->now.extents);
+		kfree(n);
+	}
+}
+
+static u32 name_hash(const char *name, u32 length)
+{
+	return full_name_hash(NULL, name, length);
+}
+
+struct minfs_node *minfs_find(struct minfs_volume *v, const char *name, u32 length)
+{
+	struct minfs_node *n;
+
+	hash_for_each_possible(v->by_name, n, by_name, name_hash(name, length))
+		if (n->now.name_length == length && !memcmp(n->now.name, name, length))
+			return n;
+	return NULL;
+}
+
+void minfs_link(struct minfs_volume *v, struct minfs_node *n)
+{
+	hash_add(v->by_name, &n->by_name, name_hash(n->now.name, n->now.name_length));
+	v->file_count++;
+}
+
+/* A file without name and VFS inode: its space and its number are free again. */
+void minfs_release(struct minfs_volume *v, struct minfs_node *n)
+{
+	minfs_free_units(v, n->now.extents, n->now.extent_count);
+	v->nodes[n->number] = NULL;
+	v->slots[n->number].is_free = true;
+	minfs_drop_node(n);
+}
