@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Mounts, names and VFS inodes of minfs. Every change of a name is one durable record. */
+#include <linux/blkdev.h>
+#include <linux/fs_context.h>
+#include <linux/module.h>
+#include <linux/pagemap.h>
+#include <linux/slab.h>
+#include <linux/statfs.h>
+#include "minfs.h"
+
+static s64 to_ns(struct timespec64 t)
+{
+	return timespec64_to_ns(&t);
+}
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
+#define get_time(inode, which) ((inode)->i_##which)
+#define set_time(inode, which, t) ((inode)->i_##which = (t))
+#else
+#define get_time(inode, which) inode_get_##which(inode)
+#define set_time(inode, which, t) inode_set_##which##_to_ts(inode, t)
+#endif
+
+/* What the next record says of owner, mode and times. */
+void minfs_take_inode(struct minfs_node *n, struct inode *inode)
+{
+	n->now.mode = inode->i_mode & 07777;
+	n->now.user = i_uid_read(inode);
+	n->now.group = i_gid_read(inode);
+	n->now.accessed_ns = to_ns(get_time(inode, atime));
+	n->now.modified_ns = to_ns(get_time(inode, mtime));
+	n->now.changed_ns = to_ns(get_time(inode, ctime));
+}
+
+/*
+ * Makes the file durable: its pages, and one record where its length or its space is new to the
+ * newest record. Bytes that the record would be the first to vouch for are flushed before it.
+ */
+int minfs_store_locked(struct inode *inode, bool always)
+{
+	struct minfs_volume *v = minfs_of(inode->i_sb);
+	struct minfs_node *n = inode->i_private;
+	struct minfs_slot_state then;
+	struct minfs_record copy;
+	u64 valid, size;
+	int error;
+
+	down_read(&n->space);
+	valid = n->now.valid;
+	up_read(&n->space);
+	size = i_size_read(inode);
+	/* Another writer may have moved the valid length and not yet the size. */
+	valid = min(valid, size);
+	error = filemap_write_and_wait(inode->i_mapping);
+	if (error)
+		return minfs_fail(v, "a write of data", error);
+	if (sb_rdonly(inode->i_sb) && !v->has_failed)
+		return 0;
+	if (n->is_unlinked ||
+	    (!always && valid == n->recorded_valid && size == n->recorded_size))
+		return minfs_flush(v);
+	if (valid > n->recorded_valid) {
+		error = minfs_flush(v);
+		if (error)
+			return error;
+	}
+	down_read(&n->space);
+	minfs_take_inode(n, inode);
+	copy = n->now;
+	copy.valid = valid;
+	copy.size = size;
+	error = minfs_write_record(v, &copy, -1, &then);
+	up_read(&n->space);
+	if (!error)
+		error = minfs_flush(v);
+	if (!error) {
+		v->slots[n->number] = then;
+		n->recorded_valid = valid;
+		n->recorded_size = size;
+	}
+	return error;
+}
+
+int minfs_store(struct inode *inode)
+{
+	struct minfs_node *n = inode->i_private;
+	int error;
+
+	mutex_lock(&n->turn);
+	error = minfs_store_locked(inode, false);
+	mutex_unlock(&n->turn);
+	return error;
+}
+
+static struct inode *get_inode(struct super_block *sb, struct minfs_node *n)
+{
+	struct inode *inode = iget_locked(sb, MINFS_FIRST_INO + n->number);
+
+	if (!inode)
+		return ERR_PTR(-ENOMEM);
+	if (!(inode->i_state & I_NEW))
+		return inode;
+	inode->i_private = n;
+	inode->i_mode = S_IFREG | n->now.mode;
+	i_uid_write(inode, n->now.user);
+	i_gid_write(inode, n->now.group);
+	set_nlink(inode, 1);
+	inode->i_size = n->now.size;
+	inode->i_blocks = minfs_held_units(n) << (minfs_of(sb)->unit_shift - 9);
+	set_time(inode, atime, ns_to_timespec64(n->now.accessed_ns));
+	set_time(inode, mtime, ns_to_timespec64(n->now.modified_ns));
+	set_time(inode, ctime, ns_to_timespec64(n->now.changed_ns));
+	inode->i_op = &minfs_file_inode_operations;
+	inode->i_fop = &minfs_file_operations;
+	inode->i_mapping->a_ops = &minfs_aops;
+	unlock_new_inode(inode);
+	return inode;
+}
+
+static struct dentry *lookup(struct inode *dir, struct dentry *dentry, unsigned int flags)
+{
+	struct minfs_volume *v = minfs_of(dir->i_sb);
+	struct minfs_node *n;
+	struct inode *inode = NULL;
+
+	if (dentry->d_name.len > MINFS_NAME_BYTES_MAX)
+		return ERR_PTR(-ENAMETOOLONG);
+	mutex_lock(&v->names);
+	n = minfs_find(v, dentry->d_name.name, dentry->d_name.len);
+	if (n)
+		inode = get_inode(dir->i_sb, n);
+	mutex_unlock(&v->names);
+	return d_splice_alias(inode, dentry);
+}
+
+static void touch_root(struct inode *dir)
+{
+	struct timespec64 now = current_time(dir);
+
+	set_time(dir, mtime, now);
+	set_time(dir, ctime, now);
+}
+
+static int create(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode,
+		  bool exclusive)
+{
+	struct minfs_volume *v = minfs_of(dir->i_sb);
+	struct minfs_node *n = NULL;
+	struct inode *inode;
+	s64 number = -1;
+	u32 i;
+	int error = minfs_writable(v);
+
+	if (error)
+		return error;
+	mutex_lock(&v->names);
+	/* Buried inodes first: their next record ends the burial at no cost. */
+	for (i = 0; i < v->inode_count; i++) {
+		if (!v->slots[i].is_free)
+			continue;
+		if (v->slots[i].is_buried) {
+			number = i;
+			break;
+		}
+		if (number < 0)
+			number = i;
+	}
+	error = number < 0 ? -ENOSPC : 0;
+	if (!error) {
+		n = minfs_new_node(number);
+		error = n ? 0 : -ENOMEM;
+	}
+	if (!error) {
+		n->now.name_length = dentry->d_name.len;
+		memcpy(n->now.name, dentry->d_name.name, dentry->d_name.len);
+		n->now.mode = mode & 07777;
+		n->now.user = from_kuid(&init_user_ns, current_fsuid());
+		n->now.group = dir->i_mode & S_ISGID ? i_gid_read(dir) :
+			from_kgid(&init_user_ns, current_fsgid());
+		n->now.created_ns = to_ns(current_time(dir));
+		n->now.accessed_ns = n->now.modified_ns = n->now.changed_ns = n->now.created_ns;
+		error = minfs_record_now(v, &n->now, -1);
+	}
+	if (error) {
+		minfs_drop_node(n);
+		mutex_unlock(&v->names);
+		return error;
+	}
+	v->slots[number].is_free = v->slots[number].is_buried = false;
+	v->nodes[number] = n;
+	minfs_link(v, n);
+	inode = get_inode(dir->i_sb, n);
+	mutex_unlock(&v->names);
+	if (IS_ERR(inode))
+		return PTR_ERR(inode);
+	touch_root(dir);
+	d_instantiate(dentry, inode);
+	return 0;
+}
+
+static void lose_name(struct minfs_volume *v, struct minfs_node *n)
+{
+	hash_del(&n->by_name);
+	v->file_count--;
+	n->is_unlinked = true;
+}
+
+static int unlink(struct inode *dir, struct dentry *dentry)
+{
+	struct minfs_volume *v = minfs_of(dir->i_sb);
+	struct inode *inode = d_inode(dentry);
+	struct minfs_node *n = inode->i_private;
+	struct minfs_record gone = { .inode = n->number };
+	int error = minfs_writable(v);
+
+	if (error)
+		return error;
+	mutex_lock(&v->names);
+	mutex_lock(&n->turn);
+	error = minfs_record_now(v, &gone, -1);
+	if (!error)
+		lose_name(v, n);
+	mutex_unlock(&n->turn);
+	mutex_unlock(&v->names);
+	if (!error) {
+		touch_root(dir);
+		drop_nlink(inode);	/* evict_inode gives space and number back */
+	}
+	return error;
+}
+
+static int rename(struct mnt_idmap *idmap, struct inode *from_dir, struct dentry *from,
+		  struct inode *to_dir, struct dentry *to, unsigned int flags)
+{
+	struct minfs_volume *v = minfs_of(from_dir->i_sb);
+	struct inode *inode = d_inode(from), *over = d_inode(to);
+	struct minfs_node *n = inode->i_private, *victim = over ? over->i_private : NULL;
+	struct minfs_slot_state *s = &v->slots[n->number];
+	struct minfs_record copy;
+	int error = minfs_writable(v);
+
+	if (flags & ~RENAME_NOREPLACE)
+		return -EINVAL;
+	if (error)
+		return error;
+	mutex_lock(&v->names);
+	mutex_lock(&n->turn);
+	if (victim)
+		mutex_lock_nested(&victim->turn, SINGLE_DEPTH_NESTING);
+	/* A record buries one inode: an older burial ends with a record of the buried one. */
+	if (victim && s->buried_inode != MINFS_NO_INODE && s->buried_inode != victim->number &&
+	    v->slots[s->buried_inode].durable_generation <= s->buried_generation) {
+		struct minfs_record gone = { .inode = s->buried_inode };
+
+		error = minfs_record_now(v, &gone, -1);
+	}
+	/* A program that replaces a file this way expects the new content under the name. */
+	if (!error)
+		error = minfs_store_locked(inode, false);
+	if (!error) {
+		down_read(&n->space);
+		minfs_take_inode(n, inode);
+		copy = n->now;
+		copy.valid = n->recorded_valid;
+		copy.size = n->recorded_size;
+		copy.changed_ns = to_ns(current_time(inode));
+		memset(copy.name, 0, sizeof(copy.name));
+		copy.name_length = to->d_name.len;
+		memcpy(copy.name, to->d_name.name, to->d_name.len);
+		error = minfs_record_now(v, &copy, victim ? victim->number : -1);
+		up_read(&n->space);
+	}
+	if (!error) {
+		if (victim) {
+			v->slots[victim->number].is_buried = true;
+			lose_name(v, victim);
+		}
+		hash_del(&n->by_name);
+		v->file_count--;
+		memcpy(n->now.name, copy.name, sizeof(copy.name));
+		n->now.name_length = copy.name_length;
+		minfs_link(v, n);
+	}
+	if (victim)
+		mutex_unlock(&victim->turn);
+	mutex_unlock(&n->turn);
+	mutex_unlock(&v->names);
+	if (!error) {
+		if (over)
+			drop_nlink(over);
+		set_time(inode, ctime, current_time(inode));
+		touch_root(to_dir);
+	}
+	return error;
+}
+
+static int iterate(struct file *file, struct dir_context *ctx)
+{
+	struct minfs_volume *v = minfs_of(file_inode(file)->i_sb);
+	char name[MINFS_NAME_BYTES_MAX];
+
+	if (!dir_emit_dots(file, ctx))
+		return 0;
+	while (ctx->pos - 2 < v->inode_count) {
+		u32 number = ctx->pos - 2, length = 0;
+		struct minfs_node *n;
+
+		/* The caller's memory may fault, so no lock is held while it is filled. */
+		mutex_lock(&v->names);
+		n = v->nodes[number];
+		if (n && !n->is_unlinked) {
+			length = n->now.name_length;
+			memcpy(name, n->now.name, length);
+		}
+		mutex_unlock(&v->names);
+		if (length && !dir_emit(ctx, name, length, MINFS_FIRST_INO + number, DT_REG))
+			return 0;
+		ctx->pos++;
+	}
+	return 0;
+}
+
+static const struct file_operations root_file_operations = {
+	.llseek = generic_file_llseek,
+	.read = generic_read_dir,
+	.iterate_shared = iterate,
+	.fsync = noop_fsync,
+};
+
+static const struct inode_operations root_operations = {
+	.lookup = lookup,
+	.create = create,
+	.unlink = unlink,
+	.rename = rename,
+};
+
+static void evict_inode(struct inode *inode)
+{
+	struct minfs_volume *v = minfs_of(inode->i_sb);
+	struct minfs_node *n = inode->i_private;
+
+	truncate_inode_pages_final(&inode->i_data);
+	if (n) {
+		n->now.size = i_size_read(inode);
+		minfs_take_inode(n, inode);
+	}
+	clear_inode(inode);
+	if (n && n->is_unlinked) {
+		mutex_lock(&v->names);
+		minfs_release(v, n);
+		mutex_unlock(&v->names);
+	}
+}
+
+/* All files whose size or valid length no record states, then one flush. */
+static int sync_fs(struct super_block *sb, int wait)
+{
+	struct minfs_volume *v = minfs_of(sb);
+	u32 i;
+	int error = 0;
+
+	if (!wait || (sb_rdonly(sb) && !v->has_failed))
+		return 0;
+	for (i = 0; i < v->inode_count && !error; i++) {
+		struct inode *inode = ilookup(sb, MINFS_FIRST_INO + i);
+
+		if (inode) {
+			error = minfs_store(inode);
+			iput(inode);
+		}
+	}
+	return error ? error : minfs_flush(v);
+}
+
+/* Called before an inode that is dirty leaves memory, so that no length is forgotten. */
+static int write_inode(struct inode *inode, struct writeback_control *wbc)
+{
+	return inode->i_private && !inode->i_nlink ? 0 :
+		inode->i_private ? minfs_store(inode) : 0;
+}
+
+static int statfs(struct dentry *dentry, struct kstatfs *to)
+{
+	struct minfs_volume *v = minfs_of(dentry->d_sb);
+
+	to->f_type = MINFS_MAGIC;
+	to->f_bsize = v->unit_bytes;
+	to->f_blocks = v->unit_count;
+	to->f_bfree = to->f_bavail = v->free_units;
+	to->f_files = v->inode_count;
+	to->f_ffree = v->inode_count - v->file_count;
+	to->f_namelen = MINFS_NAME_BYTES_MAX;
+	return 0;
+}
+
+static void free_volume(struct minfs_volume *v)
+{
+	if (v) {
+		minfs_free_nodes(v);
+		kvfree(v->nodes);
+		kvfree(v->slots);
+		kvfree(v->used);
+		kfree(v);
+	}
+}
+
+static void kill_sb(struct super_block *sb)
+{
+	struct minfs_volume *v = minfs_of(sb);
+
+	kill_block_super(sb);
+	free_volume(v);
+}
+
+static const struct super_operations operations = {
+	.evict_inode = evict_inode,
+	.write_inode = write_inode,
+	.sync_fs = sync_fs,
+	.statfs = statfs,
+};
+
+static int fill_super(struct super_block *sb, struct fs_context *fc)
+{
+	struct minfs_volume *v = kzalloc(sizeof(*v), GFP_KERNEL);
+	struct inode *root;
+	int error;
+
+	if (!v)
+		return -ENOMEM;
+	sb->s_fs_info = v;
+	v->sb = sb;
+	mutex_init(&v->names);
+	mutex_init(&v->flush_lock);
+	spin_lock_init(&v->space_lock);
+	hash_init(v->by_name);
+	/* The page cache is read and written in blocks of the format. */
+	if (PAGE_SIZE != MINFS_BLOCK || !sb_set_blocksize(sb, MINFS_BLOCK))
+		return -EINVAL;
+	sb->s_magic = MINFS_MAGIC;
+	sb->s_maxbytes = MAX_LFS_FILESIZE;
+	sb->s_time_gran = 1;
+	sb->s_op = &operations;
+	error = minfs_read_geometry(v);
+	if (error)
+		return error;
+	v->nodes = kvcalloc(v->inode_count, sizeof(*v->nodes), GFP_KERNEL);
+	v->slots = kvcalloc(v->inode_count, sizeof(*v->slots), GFP_KERNEL);
+	v->used = kvcalloc(BITS_TO_LONGS(v->unit_count), sizeof(long), GFP_KERNEL);
+	if (!v->nodes || !v->slots || !v->used)
+		return -ENOMEM;
+	v->free_units = v->unit_count;
+	error = minfs_survey(v);
+	if (error)
+		return error;
+	if (v->is_error || v->has_unknown_read_only || bdev_read_only(sb->s_bdev))
+		sb->s_flags |= SB_RDONLY;
+	root = new_inode(sb);
+	if (!root)
+		return -ENOMEM;
+	root->i_ino = MINFS_ROOT_INO;
+	root->i_mode = S_IFDIR | 0755;
+	set_nlink(root, 2);
+	set_time(root, atime, current_time(root));
+	touch_root(root);
+	root->i_op = &root_operations;
+	root->i_fop = &root_file_operations;
+	sb->s_root = d_make_root(root);
+	return sb->s_root ? 0 : -ENOMEM;
+}
+
+static int get_tree(struct fs_context *fc)
+{
+	return get_tree_bdev(fc, fill_super);
+}
+
+/* From read-only to writing would need the flush and the records of a writing mount. */
+static int reconfigure(struct fs_context *fc)
+{
+	if (sb_rdonly(fc->root->d_sb) && !(fc->sb_flags & SB_RDONLY))
+		return -EROFS;
+	return sync_filesystem(fc->root->d_sb);
+}
+
+static const struct fs_context_operations context_operations = {
+	.get_tree = get_tree,
+	.reconfigure = reconfigure,
+};
+
+static int init_fs_context(struct fs_context *fc)
+{
+	fc->ops = &context_operations;
+	return 0;
+}
+
+static struct file_system_type minfs_type = {
+	.owner = THIS_MODULE,
+	.name = "minfs",
+	.init_fs_context = init_fs_context,
+	.kill_sb = kill_sb,
+	.fs_flags = FS_REQUIRES_DEV,
+};
+MODULE_ALIAS_FS("minfs");
+
+static int __init minfs_init(void)
+{
+	return register_filesystem(&minfs_type);
+}
+
+static void __exit minfs_exit(void)
+{
+	unregister_filesystem(&minfs_type);
+}
+
+module_init(minfs_init);
+module_exit(minfs_exit);
+MODULE_DESCRIPTION("minfs: a flat file system for storage engines");
+MODULE_LICENSE("GPL");
