@@ -3,7 +3,10 @@
 #ifndef MINFS_H
 #define MINFS_H
 
+#include <linux/blk_types.h>
 #include <linux/fs.h>
+#include <linux/pagemap.h>
+#include <linux/writeback.h>
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
 #include <linux/hashtable.h>

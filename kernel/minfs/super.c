@@ -419,6 +419,10 @@ static const struct super_operations operations = {
 	.statfs = statfs,
 };
 
+static bool allow_writes;
+module_param(allow_writes, bool, 0444);
+MODULE_PARM_DESC(allow_writes, "mount for writing too: for the development of this module only");
+
 static int fill_super(struct super_block *sb, struct fs_context *fc)
 {
 	struct minfs_volume *v = kzalloc(sizeof(*v), GFP_KERNEL);
@@ -452,7 +456,8 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 	error = minfs_survey(v);
 	if (error)
 		return error;
-	if (v->is_error || v->has_unknown_read_only || bdev_read_only(sb->s_bdev))
+	/* Writing is not proved safe yet (README.md). */
+	if (!allow_writes || v->is_error || v->has_unknown_read_only || bdev_read_only(sb->s_bdev))
 		sb->s_flags |= SB_RDONLY;
 	root = new_inode(sb);
 	if (!root)
