@@ -8,6 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lab::contender::Contender;
 use lab::event::Event;
 use lab::plan::{Plan, PlannedBlock, PlannedTrial};
 use lab::record::{Check, Outcome, Record};
@@ -15,9 +16,8 @@ use lab::result::ResultWriter;
 use lab::spec::{PowerCuts, TrialSpec, Workload};
 use lab::study::Study;
 use loads::KINDS;
-use rustix::fs::{MemfdFlags, memfd_create};
 use trial::crash::CrashReport;
-use trial::filesystem;
+use trial::filesystem::{self, Access};
 use trust::Directory;
 use vocabulary::check::DURABILITY;
 
@@ -52,7 +52,7 @@ fn is_of_power_cuts(record: &Record) -> bool {
 ///
 /// # Errors
 ///
-/// There is no memory for a recording, or a record cannot be written.
+/// There is no room for a recording, or a record cannot be written.
 pub fn cut_all(
     plan: &Plan,
     records: &mut Vec<Record>,
@@ -74,7 +74,9 @@ pub fn cut_all(
                 progress.step(&format!("power cuts, {}, {label}: {text}", timed.workload));
             }
         };
-        let cut = cut(plan, planned, &timed, size_bytes, executor, &mut show);
+        // Nobody else finds it, and memory need not hold it.
+        let data = writer.directory().nameless_file().map_err(Failure::broken)?;
+        let cut = cut(plan, planned, &timed, size_bytes, data, executor, &mut show);
         let (record, found) = cut.map_err(Failure::broken)?;
         if let Outcome::Failed { message, .. } = &record.outcome {
             progress.say(&format!("{label}: the power could not be cut: {message}"));
@@ -132,10 +134,10 @@ fn cut(
     (block, trial): (&PlannedBlock, PlannedTrial),
     timed: &Record,
     size_bytes: u64,
+    data: File,
     executor: &mut dyn Executor,
     on_event: &mut dyn FnMut(&Event),
 ) -> io::Result<(Record, Option<Found>)> {
-    let data = File::from(memfd_create("recording", MemfdFlags::CLOEXEC)?);
     let states = plan.study.durability.unwrap_or_default() as usize;
     let mut spec = plan.spec(block, trial, None, PathBuf::new());
     spec.side_by_side = None;
@@ -183,17 +185,18 @@ fn why_not(spec: &TrialSpec) -> Option<String> {
     if contender.place.guest().is_some() {
         return Some("the power of a guest is not cut".into());
     }
-    unjudged(workload)
+    unjudged(workload, known.access == Access::RawDevice)
 }
 
 /// Why nobody can say what a power cut may take of a load.
-fn unjudged(workload: &Workload) -> Option<String> {
+fn unjudged(workload: &Workload, on_raw: bool) -> Option<String> {
     let kind = &workload.load.kind;
     if workload.load.command().is_some() {
         let is_told = workload.check.is_some();
         return (!is_told).then(|| "nothing says what may be lost; give --check".into());
     }
     match KINDS.open(&workload.load) {
+        Ok(load) if load.acknowledges() && on_raw => load.why_not_on_raw(),
         Ok(load) if load.acknowledges() => None,
         Ok(_) => Some(format!(
             "the load {kind} does not say what it has made durable (docs/durability.md says which do)"
@@ -204,7 +207,13 @@ fn unjudged(workload: &Workload) -> Option<String> {
 
 /// Refuses a study that asks for power cuts and has no load of which somebody can say what they may take.
 pub fn check_loads(study: &Study) -> Result<(), Failure> {
-    let why: Option<Vec<String>> = study.workloads.iter().map(unjudged).collect();
+    let is_raw = |contender: &Contender| {
+        let known = filesystem::by_name(&contender.file_system);
+        known.is_some_and(|known| known.access == Access::RawDevice)
+    };
+    let on_raw = study.contenders.iter().any(is_raw);
+    let why: Option<Vec<String>> =
+        study.workloads.iter().map(|workload| unjudged(workload, on_raw)).collect();
     match (study.durability, why.and_then(|why| why.into_iter().next())) {
         (Some(_), Some(why)) => Err(Failure::refused(format!("--durability: {why}"))),
         _ => Ok(()),

@@ -149,6 +149,9 @@ fn a_load_of_kurabes_own_knows_what_it_made_durable() {
         let refused = site.run(&["compare", "ext4", "--durability", load]).expect(2);
         assert!(refused.stderr.contains("does not say what it has made"), "{}", refused.stderr);
     }
+    let shared = "rw=write bs=4k size=1m verify=crc32c end_fsync=1 numjobs=2";
+    let refused = site.run(&["compare", "raw", "--durability", "--fio", shared]).expect(2);
+    assert!(refused.stderr.contains("the one raw device"), "{}", refused.stderr);
     site.expect_nothing_left();
 }
 
@@ -251,6 +254,30 @@ fn what_proves_nothing_is_said() {
     assert!(wrong.stdout.contains("fails before any power cut"), "{}", wrong.stdout);
     let unknown = crash("exit 9", "echo a", "unknown").expect(1);
     assert!(unknown.stdout.contains("exited with code 9"), "{}", unknown.stdout);
+    site.expect_nothing_left();
+}
+
+#[test]
+fn states_are_tried_side_by_side_and_checks_one_by_one_in_one_place() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let (lock, places) = (site.home().join("lock"), site.home().join("places"));
+    let check = format!(
+        "mkdir {0} || exit 9; sleep 0.01; echo $1 >>{1}; rmdir {0}; {CHECK}",
+        lock.display(),
+        places.display()
+    );
+    // The copies of an XFS have the same UUID.
+    let flags = ["--size", "320M", "--states", "40", "--seed", "1", "--out", "cuts"];
+    let load = ["--setup", SETUP, "--check", &check, "--", LOAD];
+    let ran = site.run(&[&["crash", "xfs"], &flags[..], &load].concat()).expect(0);
+    assert!(ran.stdout.starts_with("xfs: held: 0 of 40 "), "{}", ran.stdout);
+    let places = std::fs::read_to_string(places).unwrap();
+    assert!(places.lines().count() > 50, "{places}");
+    let place = places.lines().next().unwrap();
+    assert!(places.lines().all(|other| other == place), "{places}");
     site.expect_nothing_left();
 }
 

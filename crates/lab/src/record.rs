@@ -115,6 +115,21 @@ pub struct Record {
     pub guest: Option<GuestFacts>,
 }
 
+/// When something happened in a trial of power cuts, in ns since its load began.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// The load's end.
+    pub length_ns: u64,
+    /// An acknowledgement was received.
+    pub acknowledged_ns: Vec<u64>,
+    /// A flush arrived at the device.
+    pub flushed_ns: Vec<u64>,
+    /// The power was cut in a state that was violated.
+    pub violated_ns: Vec<u64>,
+    /// The same on a disk that ignores flushes.
+    pub control_violated_ns: Vec<u64>,
+}
+
 /// The guest of one trial: booted for it, and ended with it.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -244,6 +259,12 @@ pub struct Space {
 }
 
 impl Record {
+    /// When something happened in a trial of power cuts; absent of every other.
+    pub fn timeline(&self) -> Option<Timeline> {
+        let timeline = self.power_cuts.as_ref()?.get("timeline")?;
+        Timeline::deserialize(timeline).ok()
+    }
+
     /// A record of a trial that has only begun.
     pub fn begun(spec: &TrialSpec, started_unix_ns: u64) -> Record {
         Record {

@@ -14,6 +14,7 @@ mod cost;
 mod latency;
 pub mod matrix;
 mod phases;
+mod power_cuts;
 pub mod ratio;
 pub mod series;
 
@@ -68,6 +69,7 @@ impl View<'_> {
 /// The charts of a workload besides that of its ranking, in the order of the page.
 pub fn of_workload(view: &View<'_>) -> Vec<Chart> {
     let mut charts = Vec::new();
+    charts.extend(power_cuts::timelines(view));
     charts.extend(ratio::every_metric(view));
     charts.extend(ratio::over_blocks(view));
     charts.extend(phases::stacked(view));

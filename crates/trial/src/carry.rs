@@ -518,16 +518,9 @@ impl Trial<'_> {
 
     /// What a load is kept in that does as another program's job says.
     fn enclosure(&self, directory: &Path) -> Result<Option<Enclosure>, Failure> {
-        if !KINDS.is_enclosed(&self.spec.workload.load) {
-            return Ok(None);
-        }
-        let place = self.load_place()?;
-        Ok(Some(match (self.access, &self.node) {
-            (Access::RawDevice, Some(node)) => {
-                Enclosure { directories: vec![place], device: Some(node.clone()) }
-            }
-            _ => Enclosure { directories: vec![place, directory.to_path_buf()], device: None },
-        }))
+        let raw = self.node.as_deref().filter(|_| self.access == Access::RawDevice);
+        let load = &self.spec.workload.load;
+        Ok(Enclosure::of_load(load, self.load_place()?, directory, raw))
     }
 
     fn begin(&mut self, phase: Phase) {

@@ -6,44 +6,39 @@
 //! and a line is stamped when it is read from there: late rather than early. The device is memory that the
 //! trial's own process serves, so that the recorder stands below everything.
 
+mod bench;
 mod judge;
 mod places;
 pub mod promises;
 mod recorded;
 
-use std::cell::RefCell;
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use block::BlockDevice;
 use crash::{
     Flushes, Log, Lost, Recording, SECTOR_BYTES, Stale, State, StateOptions, States, reduce,
 };
-use lab::contender::Contender;
 use lab::event::Event;
-use lab::record::{Check, Outcome, Phase, Record};
-use lab::spec::{CommandLine, Output, PowerCuts, TrialSpec};
-use loads::KINDS;
+use lab::record::{Check, Outcome, Phase, Record, Timeline};
+use lab::spec::{PowerCuts, TrialSpec};
 use serde::{Deserialize, Serialize};
 use vocabulary::check::DURABILITY;
-use vocabulary::kind::Generator;
-use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
+use vocabulary::load::Stage as LoadStage;
 
-use crate::command::{self, Bounds, End};
-use crate::device::served::{Pages, Served};
-use crate::device::{Attached, attach_served};
-use crate::enclosure::Enclosure;
-use crate::filesystem::{Access, Instance, Owner, Stage, by_name};
+use crate::filesystem::{Access, Owner};
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
 use crate::stop::Stop;
-use crate::tool::{Failure, Toolbox};
-use crate::workload::Talk;
-use judge::{Acknowledged, Judge};
+use crate::sys::enter_mount_namespace;
+use crate::tool::Failure;
+use bench::{Bench, Streams, served_failure};
+use judge::Acknowledged;
 pub use judge::{Finding, Tally};
 use places::Places;
 use recorded::{copy_written, recording_bytes_max};
@@ -57,6 +52,8 @@ const CASES_MAX: usize = 3;
 const REDUCTION_TRIES_MAX: usize = 60;
 /// States that are tried without a flush.
 const LEFT_OUT_STATES: usize = 4;
+/// States that are tried side by side.
+const BENCHES_MAX: usize = 8;
 /// Bound on giving back everything.
 const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 
@@ -90,6 +87,9 @@ pub struct CrashReport {
     /// Those without which nothing was lost either, in words.
     #[serde(default)]
     pub needless: Vec<String>,
+    /// When what happened.
+    #[serde(default)]
+    pub timeline: Timeline,
     /// What went wrong after the states were tried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -175,27 +175,26 @@ impl CrashReport {
 }
 
 /// What a trial of power cuts is given.
+#[derive(Clone, Copy)]
 pub struct Setting<'a> {
     /// The contender and its load.
     pub spec: &'a TrialSpec,
     /// What is asked of it.
     pub cuts: &'a PowerCuts,
     /// The trial's own directory.
-    pub scratch: Arc<Occupied>,
+    pub scratch: &'a Arc<Occupied>,
     /// Where the processes of the host are looked for.
     pub host: &'a HostProc,
     /// Ends it.
     pub stop: &'a Stop,
-    /// Hears what it is doing.
-    pub emit: &'a mut dyn FnMut(&Event),
 }
 
-/// Carries a trial of power cuts out. The record has a check and no times.
-pub fn carry_out(setting: Setting<'_>) -> Record {
+/// Carries a trial of power cuts out; `emit` hears what it is doing. The record has a check and no times.
+pub fn carry_out(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Record {
     let started = Instant::now();
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut record = Record::begun(setting.spec, unix.as_nanos() as u64);
-    match report(setting) {
+    match report(setting, emit) {
         Ok(report) => {
             record.checks = vec![report.check()];
             record.power_cuts = serde_json::to_value(&report).ok();
@@ -210,39 +209,24 @@ pub fn carry_out(setting: Setting<'_>) -> Record {
     record
 }
 
-fn report(setting: Setting<'_>) -> Result<CrashReport, Failure> {
+fn report(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Result<CrashReport, Failure> {
     let data = setting
         .host
         .open_writable(&setting.cuts.data, false)
         .map_err(|error| Failure::of(format!("the file for the recording: {error}")))?;
-    let served = data.try_clone().and_then(|data| Served::start(data, setting.scratch.room()));
-    let disks = Mutex::new(served.map_err(served_failure)?);
-    let mut trial = Trial { setting, disks, device: RefCell::default() };
+    let benches = vec![Bench::new(setting, 1, &data)?];
+    let mut trial = Trial { setting, emit, benches };
     let report = trial.whole(data);
-    let attached = trial.device.take();
-    let detached = attached.map_or(Ok(None), Attached::detach);
+    let cleared = trial.benches.iter().map(Bench::clear).fold(Ok(()), Result::and);
     let report = report?;
-    detached.map(|_| report).map_err(Failure::from)
+    cleared.map(|()| report)
 }
 
-fn served_failure(error: io::Error) -> Failure {
-    Failure::of(format!("serving the disks: {error}"))
-}
-
-struct Trial<'a> {
+struct Trial<'a, 'e> {
     setting: Setting<'a>,
-    disks: Mutex<Served>,
-    /// The device that all disks are, one after the other, once there is one.
-    device: RefCell<Option<Attached>>,
-}
-
-/// What a program of the trial reads and writes.
-#[derive(Default)]
-struct Streams<'a> {
-    /// Its standard output, where that is not thrown away.
-    output: Option<&'a File>,
-    /// The talk, with a load of kurabe's own.
-    talk: Option<&'a Talk>,
+    emit: &'e mut dyn FnMut(&Event),
+    /// The first, on which the load runs, and once it has run as many as are used side by side.
+    benches: Vec<Bench<'a>>,
 }
 
 /// What was recorded, and from when to when the load ran.
@@ -253,7 +237,7 @@ struct Recorded {
     places: Places,
 }
 
-impl<'t> Trial<'t> {
+impl Trial<'_, '_> {
     fn whole(&mut self, data: File) -> Result<CrashReport, Failure> {
         if let Some(replay) = &self.setting.cuts.replay {
             let replay = serde_json::from_value(replay.clone())
@@ -277,16 +261,18 @@ impl<'t> Trial<'t> {
             cases: Vec::new(),
             left_out: 0,
             needless: Vec::new(),
+            timeline: timeline_of(&recorded),
             notes: Vec::new(),
             trying_ns: 0,
             log: Some(log.clone()),
         };
         let begun = Instant::now();
+        self.add_benches(&recorded)?;
         self.try_states(&recorded, &mut report)?;
         report.trying_ns = begun.elapsed().as_nanos() as u64;
         // The verdict stands, whatever becomes of these.
         if let Err(failure) = self.leave_out(&recorded, &mut report) {
-            report.notes.push(format!("not all flushes were left out: {failure}"));
+            report.notes.push(format!("flushes could not be left out: {failure}"));
         }
         if let Err(failure) = self.name(&recorded, &mut report.cases) {
             report.notes.push(format!("the lost writes could not be named better: {failure}"));
@@ -297,35 +283,37 @@ impl<'t> Trial<'t> {
     /// Runs the load once on a recorded device, and the check on what it left while nothing is lost.
     fn record(&mut self, data: File) -> Result<Recorded, Failure> {
         let spec = self.setting.spec;
-        self.status("making the file system");
+        let (bench, emit) = (&self.benches[0], &mut *self.emit);
+        let mut status = |text: &str| emit(&Event::Status { text: text.into() });
+        status("making the file system");
         let kept = data.try_clone().map_err(served_failure)?;
         let bytes_max = recording_bytes_max(&data);
-        let disk = self
+        let disk = bench
             .disks()
             .record(self.setting.cuts.size_bytes, &spec.contender.layers, bytes_max)
             .map_err(served_failure)?;
-        self.attach(disk)?;
-        let mut tools = self.tools(None);
-        let mut instance = self.file_system()?.begin(self.stage());
+        bench.attach(disk)?;
+        let mut tools = bench.tools(None);
+        let mut instance = bench.file_system()?.begin(bench.stage());
         let recorded = (|| {
             instance.make(&mut tools)?;
             instance.mount(&mut tools)?;
             let directory = instance.directory();
             if let Some(setup) = &spec.workload.setup {
-                self.status("setup");
-                self.run("the setup", setup, &directory, Streams::default())?;
+                status("setup");
+                bench.run("the setup", setup, &directory, Streams::default())?;
             }
-            if self.own_load()?.is_some_and(|load| load.has_setup()) {
-                self.status("layout");
-                let (command, talk) = self.talk(LoadStage::Setup, &*instance, None)?;
+            if bench.own_load()?.is_some_and(|load| load.has_setup()) {
+                status("layout");
+                let (command, talk) = bench.talk(LoadStage::Setup, &*instance, None)?;
                 let streams = Streams { talk: Some(&talk), ..Streams::default() };
-                self.run("the load's layout", &command, &directory, streams)?;
+                bench.run("the load's layout", &command, &directory, streams)?;
             }
             instance.sync(&mut tools)?;
-            self.status("running the load");
-            let from = self.disks().now().map_err(served_failure)?;
-            self.load(&*instance)?;
-            let log = self.disks().log().map_err(served_failure)?;
+            status("running the load");
+            let from = bench.disks().now().map_err(served_failure)?;
+            bench.load(&*instance)?;
+            let log = bench.disks().log().map_err(served_failure)?;
             let recording = Arc::new(Recording { log, data: Arc::new(data) });
             let to = recording.log.end;
             if recording.log.acknowledgements.is_empty() {
@@ -333,9 +321,9 @@ impl<'t> Trial<'t> {
                     "the load acknowledged nothing, so nothing can be lost; let it print a line, or call 'kurabe ack WORDS', after each step that is durable",
                 ));
             }
-            self.status("checking what the load left");
+            status("checking what the load left");
             let all = Acknowledged::of(&recording.log, recording.log.acknowledgements.len());
-            match self.judge().ask(&*instance, &all)? {
+            match bench.ask(&*instance, &all)? {
                 Finding::Held => {}
                 found => {
                     return Err(Failure::of(format!(
@@ -343,7 +331,7 @@ impl<'t> Trial<'t> {
                     )));
                 }
             }
-            let places = match self.file_system()?.access {
+            let places = match bench.file_system()?.access {
                 Access::Mounted => Places::of(&directory),
                 _ => Places::default(),
             };
@@ -360,144 +348,62 @@ impl<'t> Trial<'t> {
         let recorded = recorded?;
         ended?;
         // The states stand on another, through which fewer requests reach the server.
-        let attached = self.device.take();
-        attached.map_or(Ok(None), Attached::detach)?;
+        bench.clear()?;
         Ok(recorded)
     }
 
-    /// The load, where it is one of kurabe's own.
-    fn own_load(&self) -> Result<Option<Box<dyn Generator>>, Failure> {
-        let load = &self.setting.spec.workload.load;
-        match load.command() {
-            Some(_) => Ok(None),
-            None => KINDS.open(load).map(Some).map_err(Failure::of),
+    /// As many benches as there are processors, where disks with the same bytes can be used side by side.
+    fn add_benches(&mut self, recorded: &Recorded) -> Result<(), Failure> {
+        let is_one = !self.benches[0].file_system()?.has_copies;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let count = if is_one { 1 } else { processors.min(BENCHES_MAX) };
+        for number in 2..=count.min(self.setting.cuts.states) {
+            let bench = Bench::new(self.setting, number, &recorded.recording.data)?;
+            bench.take(&recorded.recording.log)?;
+            self.benches.push(bench);
         }
+        Ok(())
     }
 
-    /// The command that carries out one part of kurabe's own load, and the talk with it.
-    fn talk(
-        &self,
-        stage: LoadStage,
-        instance: &dyn Instance,
-        acknowledgements: Option<PathBuf>,
-    ) -> Result<(CommandLine, Talk), Failure> {
-        let spec = self.setting.spec;
-        let node = self.stage().node;
-        let target = match self.file_system()?.access {
-            Access::RawDevice => Target::Device(node.clone()),
-            Access::MinfsLibrary => Target::Minfs(node.clone()),
-            Access::Mounted => Target::Directory(instance.directory()),
-        };
-        let place = self.load_place();
-        let made = std::fs::create_dir_all(&place);
-        let task = LoadTask {
-            load: spec.workload.load.clone(),
-            target,
-            device: Some(node),
-            stage,
-            part: None,
-            cold: false,
-            sync_command: instance.sync_command(),
-            cool_command: None,
-            acknowledgements,
-            order_seed: spec.order_seed,
-            scratch: place,
-            enclosed: None,
-        };
-        let talk = made
-            .and_then(|()| Talk::begin(&task))
-            .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
-        let words = ["/proc/self/exe".to_string(), "load".into()].into_iter();
-        Ok((CommandLine::Words(words.chain(trust::owner::words()).collect()), talk))
-    }
-
-    /// What a load of kurabe's is kept in that does as another program's job says.
-    fn enclosure(&self, directory: &Path) -> Option<Enclosure> {
-        let Contender { file_system, .. } = &self.setting.spec.contender;
-        let is_raw = by_name(file_system).is_some_and(|it| it.access == Access::RawDevice);
-        let (place, node) = (self.load_place(), self.stage().node);
-        KINDS.is_enclosed(&self.setting.spec.workload.load).then(|| match is_raw {
-            true => Enclosure { directories: vec![place], device: Some(node) },
-            false => Enclosure { directories: vec![place, directory.into()], device: None },
-        })
-    }
-
-    /// Where the load's process has its own files.
-    fn load_place(&self) -> PathBuf {
-        self.setting.scratch.room().join("load")
-    }
-
-    /// The load, while its acknowledgements are received.
-    fn load(&self, instance: &dyn Instance) -> Result<(), Failure> {
-        let pipe = self.pipe();
-        let failed =
-            |error: io::Error| Failure::of(format!("the pipe for acknowledgements: {error}"));
-        let receiver = judge::Receiver::start(&pipe).map_err(failed)?;
-        let load = &self.setting.spec.workload.load;
-        let (command, talk) = match load.command() {
-            Some(command) => (command, None),
-            None => {
-                let (command, talk) = self.talk(LoadStage::Run, instance, Some(pipe))?;
-                (command, Some(talk))
-            }
-        };
-        let streams = match &talk {
-            None => Streams { output: Some(receiver.pipe()), talk: None },
-            talk => Streams { output: None, talk: talk.as_ref() },
-        };
-        let disks = &self.disks;
-        let acknowledge =
-            |text| disks.lock().expect("no thread panics while it asks").acknowledge(text);
+    /// Does something with each, on all benches, and gives what came of it in their order. After a failure no
+    /// other is begun, and of several failures it is the first in that order.
+    fn each<T: Sync, R: Send>(
+        &mut self,
+        items: &[T],
+        say: impl Fn(usize) -> String,
+        act: impl Fn(&Bench<'_>, &T) -> Result<R, Failure> + Sync,
+    ) -> Result<Vec<R>, Failure> {
+        let count = self.benches.len();
+        let (next, ready) = (AtomicUsize::new(0), Barrier::new(count));
+        let mut found: Vec<Option<Result<R, Failure>>> = items.iter().map(|_| None).collect();
         std::thread::scope(|scope| {
-            let receiving = scope.spawn(|| receiver.receive(acknowledge));
-            let ran = self.run("the load", &command, &instance.directory(), streams);
-            receiver.end();
-            receiving.join().expect("receiving does not panic").map_err(failed)?;
-            ran
-        })
-    }
-
-    /// The pipe into which the load acknowledges.
-    fn pipe(&self) -> PathBuf {
-        self.setting.scratch.room().join("acknowledgements")
-    }
-
-    fn run(
-        &self,
-        name: &str,
-        command: &CommandLine,
-        directory: &Path,
-        streams: Streams<'_>,
-    ) -> Result<(), Failure> {
-        let Setting { spec, stop, .. } = &self.setting;
-        let pipe = self.pipe().display().to_string();
-        let directory_text = directory.display().to_string();
-        let environment = [
-            ("KURABE_DIR", directory_text.as_str()),
-            ("KURABE_CONTENDER", &spec.contender.label),
-            (ACK_VARIABLE, pipe.as_str()),
-        ];
-        let limit = spec.timeout_ns.map(Duration::from_nanos);
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        let enclosure = self.enclosure(directory);
-        let enclosure = enclosure.as_ref().filter(|_| streams.talk.is_some());
-        let standard_output = streams.output;
-        let bounds = Bounds { deadline, standard_output, enclosure, ..Bounds::default() };
-        let (output, talk) = (Output::Null, streams.talk);
-        let ran = command::run(command, directory, &environment, bounds, &output, talk, stop)
-            .map_err(|error| Failure::of(error.to_string()))?;
-        match (&ran.end, ran.usage.exit_code) {
-            (End::Stopped, _) => Err(Failure::Stopped),
-            (End::TimedOut, _) => Err(Failure::of(format!(
-                "{name} did not end within {} s; give it a bound of its own, or a longer --timeout",
-                limit.unwrap_or_default().as_secs()
-            ))),
-            (End::Exited, Some(0)) => Ok(()),
-            (End::Exited, code) => Err(Failure::Failed {
-                message: format!("{name} exited with {}", judge::code_text(code)),
-                output: ran.tail,
-            }),
-        }
+            let (tell, hear) = channel();
+            for bench in &mut self.benches {
+                let (tell, next, ready, act) = (tell.clone(), &next, &ready, &act);
+                scope.spawn(move || {
+                    let entered = if count > 1 { enter_mount_namespace() } else { Ok(()) };
+                    let entered =
+                        entered.map_err(|error| Failure::of(format!("a mount namespace: {error}")));
+                    // A namespace that is made later would keep what another has mounted by then.
+                    ready.wait();
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(item) = items.get(number) else { return };
+                        let result = entered.clone().and_then(|()| act(bench, item));
+                        if result.is_err() {
+                            next.store(items.len(), Ordering::Relaxed);
+                        }
+                        tell.send((number, result)).expect("it hears until all have ended");
+                    }
+                });
+            }
+            drop(tell);
+            for (done, (number, result)) in hear.iter().enumerate() {
+                found[number] = Some(result);
+                (self.emit)(&Event::Status { text: say(done + 1) });
+            }
+        });
+        found.into_iter().flatten().collect()
     }
 
     fn try_states(&mut self, recorded: &Recorded, report: &mut CrashReport) -> Result<(), Failure> {
@@ -512,31 +418,36 @@ impl<'t> Trial<'t> {
         let chosen = choose(Flushes::Kept, cuts.states);
         let control = choose(ignored, cuts.control_states);
         let of = chosen.len() + control.len();
-        let mut tried = 0;
-        let mut failing = Vec::new();
-        for state in &chosen {
+        let kept = chosen.iter().map(|state| (state, Flushes::Kept));
+        let tries: Vec<_> = kept.chain(control.iter().map(|state| (state, ignored))).collect();
+        let say = |done| format!("{done} of {of} states");
+        let mut found = self.each(&tries, say, |bench, (state, flushes)| {
             let acknowledged = Acknowledged::of(&recording.log, state.acknowledged);
-            let finding = self.judge().mount_and_ask(state, Flushes::Kept, &acknowledged)?;
+            bench.mount_and_ask(state, *flushes, &acknowledged)
+        })?;
+        let at = |state: &State| since_begin(recorded, state.instant);
+        for (state, finding) in control.iter().zip(found.split_off(chosen.len())) {
+            report.control.count(&finding);
+            if finding.is_violation() {
+                report.timeline.control_violated_ns.push(at(state));
+            }
+        }
+        let mut failing = Vec::new();
+        for (state, finding) in chosen.into_iter().zip(found) {
             report.states.count(&finding);
+            if finding.is_violation() {
+                report.timeline.violated_ns.push(at(&state));
+            }
             let is_first_fsck =
                 matches!(finding, Finding::NeededFsck { .. }) && report.states.needed_fsck == 1;
             if is_first_fsck || finding.is_violation() && report.states.violated() <= CASES_MAX {
-                failing.push((state.clone(), finding));
+                failing.push((state, finding));
             }
-            tried += 1;
-            self.status(&format!("{tried} of {of} states"));
         }
-        for state in &control {
-            let acknowledged = Acknowledged::of(&recording.log, state.acknowledged);
-            let finding = self.judge().mount_and_ask(state, ignored, &acknowledged)?;
-            report.control.count(&finding);
-            tried += 1;
-            self.status(&format!("{tried} of {of} states"));
-        }
-        for (state, finding) in failing {
-            self.status("looking for the writes that matter");
-            report.cases.push(self.reduced(recorded, state, finding)?);
-        }
+        let say = |done| format!("the writes that matter: {done} of {} states", failing.len());
+        report.cases = self.each(&failing, say, |bench, (state, finding)| {
+            reduced(bench, recorded, state.clone(), finding.clone())
+        })?;
         Ok(())
     }
 
@@ -558,35 +469,32 @@ impl<'t> Trial<'t> {
         let count = cuts.flushes.min(flushes.len());
         let chosen = (0..count).map(|one| one / 2 * 2 * flushes.len() / count + one % 2);
         let chosen = chosen.filter_map(|number| Some((number, *flushes.get(number)?)));
-        for (number, flush) in chosen {
-            self.status(&format!("without flush {} of {}", number + 1, flushes.len()));
+        let chosen: Vec<(usize, &crash::Request)> = chosen.collect();
+        let say = |done| format!("without a flush: {done} of {count}");
+        let tried = self.each(&chosen, say, |bench, (number, flush)| {
             let without = Flushes::Without(flush.arrived);
             let stale = Arc::new(Stale::new(cuts.size_bytes));
             let states = States::new(recording.clone(), stale, without);
             let states = states.only_without(flush.arrived, LEFT_OUT_STATES, cuts.seed);
-            let mut is_needless = true;
             for state in &states {
                 let acknowledged = Acknowledged::of(log, state.acknowledged);
-                let found = self.judge().mount_and_ask(state, without, &acknowledged)?;
-                is_needless &= found == Finding::Held;
-                if !is_needless {
-                    break;
+                if bench.mount_and_ask(state, without, &acknowledged)? != Finding::Held {
+                    return Ok(None);
                 }
             }
-            report.left_out += 1;
-            if is_needless {
-                let before = log.acknowledgements.iter();
-                let before = before.take_while(|one| one.instant < flush.arrived).last();
-                let place = before.map_or("before the first acknowledgement".into(), |one| {
-                    format!("after the acknowledgement {}", one.text)
-                });
-                let what = match states.len() {
-                    0 => "nothing waited for it".into(),
-                    some => format!("{some} states"),
-                };
-                report.needless.push(format!("flush {}, {place} ({what})", number + 1));
-            }
-        }
+            let before = log.acknowledgements.iter();
+            let before = before.take_while(|one| one.instant < flush.arrived).last();
+            let place = before.map_or("before the first acknowledgement".into(), |one| {
+                format!("after the acknowledgement {}", one.text)
+            });
+            let what = match states.len() {
+                0 => "nothing waited for it".into(),
+                some => format!("{some} states"),
+            };
+            Ok(Some(format!("flush {}, {place} ({what})", number + 1)))
+        })?;
+        report.left_out = tried.len();
+        report.needless = tried.into_iter().flatten().collect();
         Ok(())
     }
 
@@ -597,9 +505,10 @@ impl<'t> Trial<'t> {
         }
         self.status("asking what the lost writes held");
         let whole = State { instant: recorded.to, lost: Vec::new(), acknowledged: 0 };
-        self.cut(&whole, Flushes::Kept)?;
-        let mut tools = self.tools(None);
-        let mut instance = self.file_system()?.begin(self.stage());
+        let bench = &self.benches[0];
+        bench.cut(&whole, Flushes::Kept)?;
+        let mut tools = bench.tools(None);
+        let mut instance = bench.file_system()?.begin(bench.stage());
         // Once, so that its journal is played back.
         let mounted = instance.mount_untimed(&mut tools);
         tools.clean_up_within(TEARDOWN_MAX);
@@ -616,60 +525,16 @@ impl<'t> Trial<'t> {
         Ok(())
     }
 
-    /// Leaves out of what was lost what is not needed for the failure.
-    fn reduced(
-        &mut self,
-        recorded: &Recorded,
-        state: State,
-        mut finding: Finding,
-    ) -> Result<Case, Failure> {
-        let log = &recorded.recording.log;
-        let acknowledged = Acknowledged::of(log, state.acknowledged);
-        let reduction = reduce(&state.lost, REDUCTION_TRIES_MAX, |lost: &[Lost]| {
-            let smaller = State { lost: lost.to_vec(), ..state.clone() };
-            let found = self.judge().mount_and_ask(&smaller, Flushes::Kept, &acknowledged)?;
-            // What is lost is not reduced to what fsck mends.
-            let fails = found.is_violation() || found != Finding::Held && !finding.is_violation();
-            if fails {
-                finding = found;
-            }
-            Ok::<_, Failure>(fails)
-        })?;
-        let last = state.acknowledged.checked_sub(1).map(|last| &log.acknowledgements[last]);
-        let lost = reduction.lost.iter().map(|lost| {
-            let request = &log.requests[lost.request];
-            let between = |flush: &&crash::Request| {
-                flush.operation == crash::Operation::Flush
-                    && flush.arrived <= state.instant
-                    && request.replied.is_some_and(|replied| flush.arrived > replied)
-            };
-            let sector = request.sector + lost.first;
-            let owner = Owner::Data(sector * SECTOR_BYTES);
-            LostWrite {
-                what: recorded.places.name(sector, lost.sectors, owner),
-                before_acknowledgement_ns: last
-                    .and_then(|last| last.received_ns.checked_sub(request.arrived_ns)),
-                flushes_under_way: log.requests.iter().filter(between).count(),
-            }
-        });
-        Ok(Case {
-            lost: lost.collect(),
-            finding,
-            last_acknowledgement: last.map(|last| last.text.clone()),
-            is_minimal: reduction.is_minimal,
-            state: State { lost: reduction.lost, ..state },
-        })
-    }
-
     /// Tries one state of an earlier recording.
     fn replay(&mut self, replay: &Replay) -> Result<CrashReport, Failure> {
         let Replay { log, state } = replay;
         if state.acknowledged > log.acknowledgements.len() {
             return Err(Failure::of("the state has more acknowledgements than the recording"));
         }
-        self.disks().take(log.clone()).map_err(served_failure)?;
+        let bench = &self.benches[0];
+        bench.take(log)?;
         let acknowledged = Acknowledged::of(log, state.acknowledged);
-        let finding = self.judge().mount_and_ask(state, Flushes::Kept, &acknowledged)?;
+        let finding = bench.mount_and_ask(state, Flushes::Kept, &acknowledged)?;
         let mut notes = Vec::new();
         if let Some(image) = &self.setting.cuts.image
             && let Err(failure) = self.image(log, state, image)
@@ -694,6 +559,7 @@ impl<'t> Trial<'t> {
             cases: vec![case],
             left_out: 0,
             needless: Vec::new(),
+            timeline: Timeline::default(),
             notes,
             trying_ns: 0,
             log: None,
@@ -702,8 +568,8 @@ impl<'t> Trial<'t> {
 
     /// Writes a state's disk, as the cut left it, into a file.
     fn image(&self, log: &Log, state: &State, path: &Path) -> Result<(), Failure> {
-        self.cut(state, Flushes::Kept)?;
-        let node = self.stage().node;
+        self.benches[0].cut(state, Flushes::Kept)?;
+        let node = self.benches[0].stage().node;
         let image = self.setting.host.open_writable(path, false);
         let copied = image.and_then(|image| copy_written(&File::open(node)?, &image, log));
         copied.map_err(|error| {
@@ -711,63 +577,80 @@ impl<'t> Trial<'t> {
         })
     }
 
-    fn judge(&self) -> Judge<'_, 't> {
-        Judge { trial: self }
-    }
-
-    fn file_system(&self) -> Result<&'static crate::filesystem::FileSystem, Failure> {
-        let name = &self.setting.spec.contender.file_system;
-        let is_command = self.setting.spec.workload.load.command().is_some();
-        by_name(name)
-            .filter(|known| known.needs_device)
-            .filter(|known| known.access == Access::Mounted || !is_command)
-            .ok_or_else(|| Failure::of(format!("no recorder can stand under '{name}'")))
-    }
-
-    fn tools(&self, deadline: Option<Instant>) -> Toolbox {
-        let mut tools = Toolbox::new(deadline, self.setting.stop.clone());
-        tools.see_host(self.setting.host);
-        tools
-    }
-
-    /// Where the file system stands.
-    fn stage(&self) -> Stage {
-        let device = self.device.borrow();
-        let attached = device.as_ref().expect("something is served by now");
-        let (node, size_bytes) = (attached.node(), attached.size_bytes());
-        Stage::new(&self.setting.spec.contender, node, size_bytes, false, &self.setting.scratch)
-    }
-
-    fn disks(&self) -> MutexGuard<'_, Served> {
-        self.disks.lock().expect("no thread panics while it asks")
-    }
-
-    /// Makes a device of what is served.
-    fn attach(&self, disk: File) -> Result<(), Failure> {
-        let attached = attach_served(&disk, self.setting.cuts.size_bytes, &self.setting.scratch)?;
-        *self.device.borrow_mut() = Some(attached);
-        Ok(())
-    }
-
-    /// Puts what a power cut leaves on the device.
-    fn cut(&self, state: &State, flushes: Flushes) -> Result<(), Failure> {
-        let is_attached = self.device.borrow().is_some();
-        let change = || self.disks().cut(state, flushes);
-        match is_attached {
-            true => {
-                let device = self.device.borrow();
-                let attached = device.as_ref().expect("it is attached");
-                attached.change(change).map_err(Failure::from)
-            }
-            false => {
-                change().map_err(served_failure)?;
-                let disk = self.disks().open(Pages::Kept).map_err(served_failure)?;
-                self.attach(disk)
-            }
-        }
-    }
-
     fn status(&mut self, text: &str) {
-        (self.setting.emit)(&Event::Status { text: text.into() });
+        (self.emit)(&Event::Status { text: text.into() });
+    }
+}
+
+/// Leaves out of what was lost what is not needed for the failure.
+fn reduced(
+    bench: &Bench<'_>,
+    recorded: &Recorded,
+    state: State,
+    mut finding: Finding,
+) -> Result<Case, Failure> {
+    let log = &recorded.recording.log;
+    let acknowledged = Acknowledged::of(log, state.acknowledged);
+    let reduction = reduce(&state.lost, REDUCTION_TRIES_MAX, |lost: &[Lost]| {
+        let smaller = State { lost: lost.to_vec(), ..state.clone() };
+        let found = bench.mount_and_ask(&smaller, Flushes::Kept, &acknowledged)?;
+        // What is lost is not reduced to what fsck mends.
+        let fails = found.is_violation() || found != Finding::Held && !finding.is_violation();
+        if fails {
+            finding = found;
+        }
+        Ok::<_, Failure>(fails)
+    })?;
+    let last = state.acknowledged.checked_sub(1).map(|last| &log.acknowledgements[last]);
+    let lost = reduction.lost.iter().map(|lost| {
+        let request = &log.requests[lost.request];
+        let between = |flush: &&crash::Request| {
+            flush.operation == crash::Operation::Flush
+                && flush.arrived <= state.instant
+                && request.replied.is_some_and(|replied| flush.arrived > replied)
+        };
+        let sector = request.sector + lost.first;
+        let owner = Owner::Data(sector * SECTOR_BYTES);
+        LostWrite {
+            what: recorded.places.name(sector, lost.sectors, owner),
+            before_acknowledgement_ns: last
+                .and_then(|last| last.received_ns.checked_sub(request.arrived_ns)),
+            flushes_under_way: log.requests.iter().filter(between).count(),
+        }
+    });
+    Ok(Case {
+        lost: lost.collect(),
+        finding,
+        last_acknowledgement: last.map(|last| last.text.clone()),
+        is_minimal: reduction.is_minimal,
+        state: State { lost: reduction.lost, ..state },
+    })
+}
+
+/// From the load's begin to an instant, in ns.
+fn since_begin(recorded: &Recorded, instant: crash::Instant) -> u64 {
+    let log = &recorded.recording.log;
+    let at = |instant| {
+        let arrived = log.requests.partition_point(|one| one.arrived <= instant);
+        let received = log.acknowledgements.partition_point(|one| one.instant <= instant);
+        let arrived = log.requests[..arrived].last().map_or(0, |one| one.arrived_ns);
+        let received = log.acknowledgements[..received].last().map_or(0, |one| one.received_ns);
+        arrived.max(received)
+    };
+    at(instant).saturating_sub(at(recorded.from))
+}
+
+fn timeline_of(recorded: &Recorded) -> Timeline {
+    let log = &recorded.recording.log;
+    let flushes = log.requests.iter().filter(|one| {
+        one.operation == crash::Operation::Flush
+            && (recorded.from..=recorded.to).contains(&one.arrived)
+    });
+    let at = |instant| since_begin(recorded, instant);
+    Timeline {
+        length_ns: at(recorded.to),
+        acknowledged_ns: log.acknowledgements.iter().map(|one| at(one.instant)).collect(),
+        flushed_ns: flushes.map(|flush| at(flush.arrived)).collect(),
+        ..Timeline::default()
     }
 }

@@ -32,6 +32,7 @@ pub use attach::{Attached, attach, attach_served};
 pub use disk::in_guest;
 pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
+pub use image::lies_in_memory;
 pub use lab::device::DEFAULT_DEVICE;
 
 use crate::host_proc::HostProc;
@@ -117,7 +118,7 @@ pub fn part_bytes(whole_bytes: u64, of: u32) -> u64 {
 }
 
 /// What a trial found of its device.
-pub trait Ground {
+pub trait Ground: Send {
     /// Size in bytes.
     fn size_bytes(&self) -> u64;
 

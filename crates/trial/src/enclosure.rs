@@ -1,7 +1,7 @@
 //! What a load of another program's may touch: its contender, a directory of its own, and nothing
 //! else.
 //!
-//! Knows nothing of loads, and of their jobs least of all: whatever a job asks for, the kernel keeps
+//! Knows of a load only whether it is kept in, and nothing of its jobs: whatever a job asks for, the kernel keeps
 //! it in. Invariants: in an enclosure everything but the contender's directory (or device) and the
 //! load's own directory is read-only; `/tmp`, `/run` and `/dev` are its own, and `/dev` has no
 //! device but the contender's; there is no network; what was started in it by root ends with its
@@ -20,6 +20,9 @@ use rustix::mount::{
     move_mount, open_tree,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+use lab::spec::Load;
+use loads::KINDS;
 
 use crate::sys::confine::see_own_processes;
 use crate::sys::namespaces;
@@ -61,6 +64,22 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SYS_RESOURCE);
 
 impl Enclosure {
+    /// What a load is kept in that does as another program's job says: its own directory, and the contender's or the
+    /// device that it works on.
+    pub fn of_load(
+        load: &Load,
+        place: PathBuf,
+        directory: &Path,
+        raw_device: Option<&Path>,
+    ) -> Option<Enclosure> {
+        KINDS.is_enclosed(load).then(|| match raw_device {
+            Some(device) => {
+                Enclosure { directories: vec![place], device: Some(device.to_path_buf()) }
+            }
+            None => Enclosure { directories: vec![place, directory.to_path_buf()], device: None },
+        })
+    }
+
     /// Readies a command for [`Enclosure::spawn`]; before anything else is asked of it that needs
     /// its rights.
     pub fn prepare(command: &mut Command) {

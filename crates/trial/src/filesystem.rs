@@ -109,6 +109,9 @@ pub struct FileSystem {
     /// can be dropped without those of the others ([`Instance::cool_alone`]), and what waits for its
     /// turn leaves the machine alone.
     pub takes_turns: bool,
+    /// Whether two disks with the same bytes can be used side by side
+    /// ([`Instance::mount_untimed`]).
+    pub has_copies: bool,
     /// Smallest device that it is made on, in bytes.
     pub size_bytes_min: u64,
     /// Size in bytes below which it behaves unlike a volume of ordinary size, so that it gets no
@@ -141,6 +144,7 @@ impl FileSystem {
             needs_device: true,
             access: Access::Mounted,
             takes_turns: false,
+            has_copies: false,
             size_bytes_min: 0,
             size_bytes_ordinary: 0,
             counts_write_bytes: true,
@@ -152,8 +156,9 @@ impl FileSystem {
     /// One that the kernel mounts by its name.
     const fn of_kernel(name: &'static str, summary: &'static str, kernel: Kernel) -> FileSystem {
         let kernel_name = Some(name);
+        let has_copies = kernel.mount_options_of_copy.is_some();
         let of = FileSystem::new(name, summary, Kind::Kernel(kernel));
-        FileSystem { kernel_name, takes_turns: true, ..of }
+        FileSystem { kernel_name, takes_turns: true, has_copies, ..of }
     }
 
     /// A file system for one trial. Touches nothing yet.
@@ -254,7 +259,8 @@ pub trait Instance: Send {
         Ok(())
     }
 
-    /// Mounts it where nobody asks how long that takes, without a process of its own where it can be.
+    /// Mounts it where nobody asks how long that takes, without a process of its own where it can be, and
+    /// beside another disk with the same bytes where [`FileSystem::has_copies`].
     fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.mount(tools)
     }

@@ -202,8 +202,9 @@ fn report(
     let scratch = Occupied::enter(&spec.scratch)?;
     let record = match &spec.power_cuts {
         Some(cuts) => {
-            let (scratch, emit) = (Arc::new(scratch), &mut |event: &Event| say(event));
-            crash::carry_out(crash::Setting { spec, cuts, scratch, host, stop, emit })
+            let scratch = &Arc::new(scratch);
+            let setting = crash::Setting { spec, cuts, scratch, host, stop };
+            crash::carry_out(setting, &mut |event| say(event))
         }
         None => carry::carry_out(spec, scratch, host, stop, turns, &mut |event| say(event)),
     };

@@ -152,6 +152,11 @@ pub trait Generator {
         false
     }
 
+    /// Why it cannot look for that on a raw device, where it can on a file system.
+    fn why_not_on_raw(&self) -> Option<String> {
+        None
+    }
+
     /// Looks for what it had acknowledged, a line each, after a power cut.
     fn find_loss(&self, _task: &LoadTask, _acknowledged: &str) -> Result<Option<Loss>, String> {
         Err("this load does not know what a power cut may take".into())

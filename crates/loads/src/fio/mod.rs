@@ -21,4 +21,4 @@ pub use output::{Direction, FioJob};
 pub use place::Target;
 pub use run::{Fio, FioReport, Prepared, fio, lay_out, synced_at_end, unsynced, verify_again};
 pub use understood::understood;
-pub use verify::{unwritten, verifies_any, verifies_later};
+pub use verify::{several_write, unwritten, verifies_any, verifies_later};

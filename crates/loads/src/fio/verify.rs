@@ -112,6 +112,16 @@ pub fn verifies_later(job: &JobFile) -> bool {
         && writing.all(later)
 }
 
+/// Whether more than one process writes, each where the others do when they share a device.
+pub fn several_write(job: &JobFile) -> bool {
+    let writing = job.jobs().map(|(index, _)| index).filter(|index| writes(job, *index));
+    let processes = writing.map(|index| {
+        let jobs = job.effective(index, "numjobs").and_then(|jobs| jobs.parse().ok());
+        jobs.unwrap_or(1_u64)
+    });
+    processes.sum::<u64>() > 1
+}
+
 /// Whether two jobs write one file: neither would find what it wrote.
 fn share_a_file(job: &JobFile) -> bool {
     let mut files = BTreeSet::new();
@@ -167,6 +177,15 @@ mod tests {
         // The reads of a mixed job are no comparisons.
         assert_eq!(counted("rw=randrw verify=md5", ran(16, 6, 0)), Some((6, 0, None)));
         assert_eq!(counted("rw=randrw verify=md5 do_verify=0", ran(9, 6, 0)), Some((0, 0, None)));
+    }
+
+    #[test]
+    fn a_device_is_shared_by_all_that_write() {
+        let text = "[global]\nrw=write\nsize=1m\n[a]\n[b]\n";
+        assert!(several_write(&JobFile::parse(text.as_bytes(), Path::new("a.fio")).unwrap()));
+        let text = "[a]\nrw=write\n[b]\nrw=read\n";
+        assert!(!several_write(&JobFile::parse(text.as_bytes(), Path::new("a.fio")).unwrap()));
+        assert!(several_write(&job("rw=write numjobs=2")) && !several_write(&job("rw=write")));
     }
 
     #[test]

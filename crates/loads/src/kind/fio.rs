@@ -20,7 +20,8 @@ use crate::fio::run::JobSeries;
 use crate::fio::size::need;
 use crate::fio::{
     Direction, Fio, FioJob, FioReport, JobFile, Prepared, Target, fio, lay_out, output, place,
-    synced_at_end, understood, unsynced, unwritten, verifies_any, verifies_later, verify_again,
+    several_write, synced_at_end, understood, unsynced, unwritten, verifies_any, verifies_later,
+    verify_again,
 };
 use crate::tool::Tool;
 
@@ -224,6 +225,13 @@ impl Generator for FioLoad {
     /// fio does not tell which of its syncs has returned: what it wrote counts from its end.
     fn acknowledges(&self) -> bool {
         job(self).is_ok_and(|job| verifies_later(&job))
+    }
+
+    fn why_not_on_raw(&self) -> Option<String> {
+        let is_shared = job(self).is_ok_and(|job| several_write(&job));
+        is_shared.then(|| {
+            "several jobs of fio write to the one raw device, and none would find what it wrote; keep one, or leave raw out".into()
+        })
     }
 
     fn find_loss(&self, task: &LoadTask, acknowledged: &str) -> Result<Option<Loss>, String> {

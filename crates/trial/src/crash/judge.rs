@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crash::{Flushes, Log, State};
@@ -15,7 +16,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use vocabulary::load::Stage as LoadStage;
 
-use super::{Setting, TEARDOWN_MAX, Trial};
+use super::bench::Bench;
+use super::{Setting, TEARDOWN_MAX};
 use crate::command::{self, Bounds, End};
 use crate::filesystem::Instance;
 use crate::tool::{Failure, Toolbox};
@@ -152,12 +154,10 @@ impl Acknowledged {
     }
 }
 
-/// Asks the check.
-pub struct Judge<'a, 't> {
-    pub(super) trial: &'a Trial<'t>,
-}
+/// A check of the user's runs alone: it may have a port, or a file, that is the same each time.
+static ALONE: Mutex<()> = Mutex::new(());
 
-impl Judge<'_, '_> {
+impl Bench<'_> {
     /// Mounts the disk, asks, and gives everything back.
     pub fn mount_and_ask(
         &self,
@@ -165,9 +165,9 @@ impl Judge<'_, '_> {
         flushes: Flushes,
         acknowledged: &Acknowledged,
     ) -> Result<Finding, Failure> {
-        self.trial.cut(state, flushes)?;
-        let mut tools = self.trial.tools(None);
-        let mut instance = self.trial.file_system()?.begin(self.trial.stage());
+        self.cut(state, flushes)?;
+        let mut tools = self.tools(None);
+        let mut instance = self.file_system()?.begin(self.stage());
         let found = match instance.mount_untimed(&mut tools) {
             Ok(()) => self.ask(&*instance, acknowledged),
             Err(Failure::Failed { message, output }) => {
@@ -210,16 +210,16 @@ impl Judge<'_, '_> {
         instance: &dyn Instance,
         acknowledged: &Acknowledged,
     ) -> Result<Finding, Failure> {
-        let Setting { spec, cuts, scratch, stop, .. } = &self.trial.setting;
-        let file = scratch.room().join("acknowledged");
+        let Setting { spec, cuts, stop, .. } = &self.setting;
+        let file = self.place.join("acknowledged");
         std::fs::write(&file, &acknowledged.0)
             .map_err(|error| Failure::of(format!("writing {}: {error}", file.display())))?;
         let workload = &spec.workload;
-        let own = self.trial.own_load()?.filter(|load| load.acknowledges());
+        let own = self.own_load()?.filter(|load| load.acknowledges());
         let (line, talk) = match (&workload.check, own) {
             (Some(check), _) => (with_arguments(check, &instance.directory(), &file), None),
             (None, Some(_)) => {
-                let (line, talk) = self.trial.talk(LoadStage::Recheck, instance, Some(file))?;
+                let (line, talk) = self.talk(LoadStage::Recheck, instance, Some(file))?;
                 (line, Some(talk))
             }
             (None, None) => {
@@ -229,8 +229,10 @@ impl Judge<'_, '_> {
                 )));
             }
         };
+        let alone = || ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = talk.is_none().then(alone);
         let deadline = Instant::now() + Duration::from_nanos(cuts.check_timeout_ns);
-        let enclosure = self.trial.enclosure(&instance.directory());
+        let enclosure = self.enclosure(&instance.directory());
         let enclosure = enclosure.as_ref().filter(|_| talk.is_some());
         let bounds = Bounds { deadline: Some(deadline), enclosure, ..Bounds::default() };
         // In an enclosure the directory of the check may not be there.

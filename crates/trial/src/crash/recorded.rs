@@ -1,20 +1,21 @@
 //! The bytes of a recording: how many there may be, and a disk of them as an image.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 use crash::{Log, Request, SECTOR_BYTES};
 
+use crate::device::lies_in_memory;
+use crate::facts::memory_bytes;
+
 /// Bytes that a recording may have. One in memory stands beside the disk that the load has written, so that
 /// both have two thirds of what is free.
 pub fn recording_bytes_max(data: &File) -> u64 {
-    const TMPFS_MAGIC: u64 = 0x0102_1994;
-    let is_memory = rustix::fs::fstatfs(data).is_ok_and(|found| found.f_type as u64 == TMPFS_MAGIC);
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kibibytes.filter(|_| is_memory).map_or(u64::MAX, |kibibytes| (kibibytes << 10) / 3)
+    match (lies_in_memory(data), memory_bytes("MemAvailable:")) {
+        (Ok(true), Some(bytes)) => bytes / 3,
+        _ => u64::MAX,
+    }
 }
 
 /// Copies what was written at any time. The rest, and zeros, stay holes.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use lab::quantity::size_text;
@@ -103,17 +104,21 @@ fn allocate(file: &File, size_bytes: u64) -> io::Result<()> {
     }
 }
 
+/// Whether a file lies in memory rather than on a disk.
+pub fn lies_in_memory(file: impl AsFd) -> io::Result<bool> {
+    const RAMFS_MAGIC: u64 = 0x8584_58f6;
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    let found = rustix::fs::fstatfs(file)?;
+    Ok([RAMFS_MAGIC, TMPFS_MAGIC].contains(&(found.f_type as u64)))
+}
+
 fn refuse_memory_backed(
     directory: &Directory,
     path: &Path,
     size_bytes: u64,
 ) -> Result<(), DeviceError> {
-    const RAMFS_MAGIC: u64 = 0x8584_58f6;
-    const TMPFS_MAGIC: u64 = 0x0102_1994;
-    let statfs = rustix::fs::fstatfs(directory.descriptor()).map_err(|error| {
-        DeviceError::system(format!("looking at {}", path.display()))(error.into())
-    })?;
-    if [RAMFS_MAGIC, TMPFS_MAGIC].contains(&(statfs.f_type as u64)) {
+    let in_memory = lies_in_memory(directory.descriptor());
+    if in_memory.map_err(DeviceError::system(format!("looking at {}", path.display())))? {
         return Err(DeviceError::Refused(format!(
             "{} lies in memory, not on a disk; use mem:{} to compare in memory, or name a directory on a disk as loop:{}@DIR",
             path.display(),

@@ -23,7 +23,6 @@ use std::time::Duration;
 use block::{BlockDevice, CountingDevice, DirectAccess, FileDevice, FileDeviceOptions, Server};
 use crash::{Disk, Flushes, Log, Recorder, Recording, Stale, State, States};
 use rustix::fs::OFlags;
-use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -203,7 +202,6 @@ pub fn main(point: &Path) -> ExitCode {
 fn serve(point: &Path) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     sys::enter_mount_namespace()?;
-    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)?;
     // What it serves may be what the kernel waits for to have memory again.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let talk = File::from(io::stdout().as_fd().try_clone_to_owned()?);

@@ -41,6 +41,7 @@ const fn ext(
     let kernel = Kernel {
         mkfs,
         complete,
+        mount_options_of_copy: Some(&[]),
         geometry: &["dumpe2fs", "-h"],
         check: &["e2fsck", "-fn"],
         repair: &["e2fsck", "-f", "-y"],

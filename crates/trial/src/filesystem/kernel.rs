@@ -25,6 +25,9 @@ pub struct Kernel {
     pub complete: fn(&mut Vec<String>, &Stage),
     /// Mount options without which the kernel may discard on its own.
     pub mount_options_without_discard: &'static [&'static str],
+    /// Mount options by which two disks with the same bytes, so the same UUID, can be mounted side by
+    /// side; absent where they cannot.
+    pub mount_options_of_copy: Option<&'static [&'static str]>,
     /// The command line that prints the geometry of an unmounted file system.
     pub geometry: &'static [&'static str],
     /// The command line of the read-only check, before the node.
@@ -49,6 +52,7 @@ impl Kernel {
         mkfs_without_discard: &[],
         complete: |_, _| (),
         mount_options_without_discard: &[],
+        mount_options_of_copy: None,
         geometry: &[],
         check: &[],
         repair: &[],
@@ -95,9 +99,9 @@ impl KernelInstance {
         if self.stage.discard { &[] } else { self.kernel.mount_options_without_discard }
     }
 
-    fn mount_words(&self) -> Vec<String> {
+    fn mount_words(&self, more: &[&str]) -> Vec<String> {
         let mut words = words(&["mount", "-t", self.name]);
-        words.extend(self.stage.mount_words(self.further_options()));
+        words.extend(self.stage.mount_words(&[self.further_options(), more].concat()));
         words.extend([self.stage.node_text(), self.stage.mount_point().display().to_string()]);
         words
     }
@@ -115,7 +119,7 @@ impl KernelInstance {
         if drop_pages {
             drop_pages_of(&self.stage.node)?;
         }
-        tools.expect(&self.mount_words(), "mounting anew before the run failed")?;
+        tools.expect(&self.mount_words(&[]), "mounting anew before the run failed")?;
         self.mounted = true;
         Ok(())
     }
@@ -138,7 +142,7 @@ impl Instance for KernelInstance {
 
     fn mount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         make_mount_point(&self.stage.mount_point())?;
-        tools.expect(&self.mount_words(), "mount failed")?;
+        tools.expect(&self.mount_words(&[]), "mount failed")?;
         self.mounted = true;
         Ok(())
     }
@@ -146,17 +150,28 @@ impl Instance for KernelInstance {
     fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let point = self.stage.mount_point();
         make_mount_point(&point)?;
-        let further = self.further_options().iter().copied();
+        let of_copy = self.kernel.mount_options_of_copy.unwrap_or_default();
+        let further = self.further_options().iter().chain(of_copy).copied();
         let options = self.stage.mount_options.iter().map(String::as_str).chain(further);
         let (flags, data) = mount_flags(options);
         let data = std::ffi::CString::new(data).ok();
-        let mounted =
-            rustix::mount::mount(&self.stage.node, &point, self.name, flags, data.as_deref());
-        match mounted {
-            Ok(()) => self.mounted = true,
-            // Which may know an option that the kernel does not, and says best what is wrong.
-            Err(_) => self.mount(tools)?,
+        let mount =
+            || rustix::mount::mount(&self.stage.node, &point, self.name, flags, data.as_deref());
+        let until = Instant::now() + BUSY_WAIT_MAX;
+        let mounted = loop {
+            match mount() {
+                // A program that another thread is starting has, until its exec, what this one had open.
+                Err(rustix::io::Errno::BUSY) if Instant::now() < until => {
+                    tools.pause(Duration::from_millis(1))?;
+                }
+                mounted => break mounted,
+            }
+        };
+        if mounted.is_err() {
+            // mount(8) may know an option that the kernel does not, and says best what is wrong.
+            tools.expect(&self.mount_words(of_copy), "mount failed")?;
         }
+        self.mounted = true;
         Ok(())
     }
 

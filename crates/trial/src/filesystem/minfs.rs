@@ -14,6 +14,7 @@ use crate::tool::{Failure, Toolbox};
 pub static MINFS_FUSE: FileSystem = FileSystem {
     tools: TOOLS,
     kernel_name: Some("fuse"),
+    has_copies: true,
     size_bytes_min: SIZE_BYTES_MIN,
     counts_write_bytes: false,
     // A volume keeps no owners.
@@ -30,6 +31,7 @@ pub static MINFS: FileSystem = FileSystem {
     tools: TOOLS,
     access: Access::MinfsLibrary,
     takes_turns: true,
+    has_copies: true,
     size_bytes_min: SIZE_BYTES_MIN,
     ..FileSystem::new(
         "minfs",

@@ -12,6 +12,7 @@ use crate::tool::{Failure, Toolbox};
 pub static RAW: FileSystem = FileSystem {
     access: Access::RawDevice,
     takes_turns: true,
+    has_copies: true,
     ..FileSystem::new(
         "raw",
         "the block device itself, for the loads fio, fio-matrix and objects",

@@ -15,6 +15,7 @@ pub static XFS: FileSystem = FileSystem {
             mkfs: &["mkfs.xfs", "-q", "-f"],
             // The mount discards nothing unless asked to.
             mkfs_without_discard: &["-K"],
+            mount_options_of_copy: Some(&["nouuid"]),
             geometry: &["xfs_info"],
             check: &["xfs_repair", "-n"],
             repair: &["xfs_repair"],

@@ -1,0 +1,257 @@
+//! Where one disk after the other stands: a server of its own, and the device that all its disks are.
+//!
+//! Benches are used side by side, each by a thread of its own. What they mount has the same path on each, in a mount
+//! namespace of each thread's own, since a program may have written down where its data lay.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crash::{Flushes, Log, State};
+use lab::spec::{CommandLine, Output};
+use loads::KINDS;
+use vocabulary::kind::Generator;
+use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
+
+use super::judge::{Receiver, code_text};
+use super::{ACK_VARIABLE, Setting};
+use crate::command::{self, Bounds, End};
+use crate::device::served::{Pages, Served};
+use crate::device::{Attached, attach_served};
+use crate::enclosure::Enclosure;
+use crate::filesystem::{Access, FileSystem, Instance, Stage, by_name};
+use crate::tool::{Failure, Toolbox};
+use crate::workload::Talk;
+
+/// See above.
+pub struct Bench<'a> {
+    pub setting: Setting<'a>,
+    /// Its own files.
+    pub place: PathBuf,
+    disks: Mutex<Served>,
+    /// The device, once there is one.
+    device: RefCell<Option<Attached>>,
+}
+
+/// What a program of the trial reads and writes.
+#[derive(Default)]
+pub struct Streams<'a> {
+    /// Its standard output, where that is not thrown away.
+    pub output: Option<&'a File>,
+    /// The talk, with a load of kurabe's own.
+    pub talk: Option<&'a Talk>,
+}
+
+pub fn served_failure(error: io::Error) -> Failure {
+    Failure::of(format!("serving the disks: {error}"))
+}
+
+impl<'a> Bench<'a> {
+    /// A bench for disks whose recorded bytes lie in `data`.
+    pub fn new(setting: Setting<'a>, number: usize, data: &File) -> Result<Bench<'a>, Failure> {
+        let place = setting.scratch.room().join(format!("bench-{number}"));
+        let started = fs::create_dir(&place)
+            .and_then(|()| Served::start(data.try_clone()?, &place))
+            .map_err(served_failure)?;
+        Ok(Bench { setting, place, disks: Mutex::new(started), device: RefCell::default() })
+    }
+
+    /// Gives its device back.
+    pub fn clear(&self) -> Result<(), Failure> {
+        let attached = self.device.take();
+        attached.map_or(Ok(None), Attached::detach).map(drop).map_err(Failure::from)
+    }
+
+    /// Takes a recording that was made on another one, or kept.
+    pub fn take(&self, log: &Log) -> Result<(), Failure> {
+        self.disks().take(log.clone()).map_err(served_failure)
+    }
+
+    /// The load, where it is one of kurabe's own.
+    pub fn own_load(&self) -> Result<Option<Box<dyn Generator>>, Failure> {
+        let load = &self.setting.spec.workload.load;
+        match load.command() {
+            Some(_) => Ok(None),
+            None => KINDS.open(load).map(Some).map_err(Failure::of),
+        }
+    }
+
+    /// The command that carries out one part of kurabe's own load, and the talk with it.
+    pub fn talk(
+        &self,
+        stage: LoadStage,
+        instance: &dyn Instance,
+        acknowledgements: Option<PathBuf>,
+    ) -> Result<(CommandLine, Talk), Failure> {
+        let spec = self.setting.spec;
+        let node = self.stage().node;
+        let target = match self.file_system()?.access {
+            Access::RawDevice => Target::Device(node.clone()),
+            Access::MinfsLibrary => Target::Minfs(node.clone()),
+            Access::Mounted => Target::Directory(instance.directory()),
+        };
+        let place = self.load_place();
+        let made = std::fs::create_dir_all(&place);
+        let task = LoadTask {
+            load: spec.workload.load.clone(),
+            target,
+            device: Some(node),
+            stage,
+            part: None,
+            cold: false,
+            sync_command: instance.sync_command(),
+            cool_command: None,
+            acknowledgements,
+            order_seed: spec.order_seed,
+            scratch: place,
+            enclosed: None,
+        };
+        let talk = made
+            .and_then(|()| Talk::begin(&task))
+            .map_err(|error| Failure::of(format!("writing the load's task: {error}")))?;
+        let words = ["/proc/self/exe".to_string(), "load".into()].into_iter();
+        Ok((CommandLine::Words(words.chain(trust::owner::words()).collect()), talk))
+    }
+
+    /// What a load of kurabe's is kept in that does as another program's job says.
+    pub fn enclosure(&self, directory: &Path) -> Option<Enclosure> {
+        let node = self.stage().node;
+        let is_raw = self.file_system().is_ok_and(|known| known.access == Access::RawDevice);
+        let raw_device = is_raw.then_some(node.as_path());
+        let load = &self.setting.spec.workload.load;
+        Enclosure::of_load(load, self.load_place(), directory, raw_device)
+    }
+
+    /// Where the load's process has its own files.
+    pub fn load_place(&self) -> PathBuf {
+        self.place.join("load")
+    }
+
+    /// The load, while its acknowledgements are received.
+    pub fn load(&self, instance: &dyn Instance) -> Result<(), Failure> {
+        let pipe = self.pipe();
+        let failed =
+            |error: io::Error| Failure::of(format!("the pipe for acknowledgements: {error}"));
+        let receiver = Receiver::start(&pipe).map_err(failed)?;
+        let load = &self.setting.spec.workload.load;
+        let (command, talk) = match load.command() {
+            Some(command) => (command, None),
+            None => {
+                let (command, talk) = self.talk(LoadStage::Run, instance, Some(pipe))?;
+                (command, Some(talk))
+            }
+        };
+        let streams = match &talk {
+            None => Streams { output: Some(receiver.pipe()), talk: None },
+            talk => Streams { output: None, talk: talk.as_ref() },
+        };
+        let disks = &self.disks;
+        let acknowledge =
+            |text| disks.lock().expect("no thread panics while it asks").acknowledge(text);
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| receiver.receive(acknowledge));
+            let ran = self.run("the load", &command, &instance.directory(), streams);
+            receiver.end();
+            receiving.join().expect("receiving does not panic").map_err(failed)?;
+            ran
+        })
+    }
+
+    /// The pipe into which the load acknowledges.
+    fn pipe(&self) -> PathBuf {
+        self.place.join("acknowledgements")
+    }
+
+    pub fn run(
+        &self,
+        name: &str,
+        command: &CommandLine,
+        directory: &Path,
+        streams: Streams<'_>,
+    ) -> Result<(), Failure> {
+        let Setting { spec, stop, .. } = &self.setting;
+        let pipe = self.pipe().display().to_string();
+        let directory_text = directory.display().to_string();
+        let environment = [
+            ("KURABE_DIR", directory_text.as_str()),
+            ("KURABE_CONTENDER", &spec.contender.label),
+            (ACK_VARIABLE, pipe.as_str()),
+        ];
+        let limit = spec.timeout_ns.map(Duration::from_nanos);
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let enclosure = self.enclosure(directory);
+        let enclosure = enclosure.as_ref().filter(|_| streams.talk.is_some());
+        let standard_output = streams.output;
+        let bounds = Bounds { deadline, standard_output, enclosure, ..Bounds::default() };
+        let (output, talk) = (Output::Null, streams.talk);
+        let ran = command::run(command, directory, &environment, bounds, &output, talk, stop)
+            .map_err(|error| Failure::of(error.to_string()))?;
+        match (&ran.end, ran.usage.exit_code) {
+            (End::Stopped, _) => Err(Failure::Stopped),
+            (End::TimedOut, _) => Err(Failure::of(format!(
+                "{name} did not end within {} s; give it a bound of its own, or a longer --timeout",
+                limit.unwrap_or_default().as_secs()
+            ))),
+            (End::Exited, Some(0)) => Ok(()),
+            (End::Exited, code) => Err(Failure::Failed {
+                message: format!("{name} exited with {}", code_text(code)),
+                output: ran.tail,
+            }),
+        }
+    }
+
+    pub fn file_system(&self) -> Result<&'static FileSystem, Failure> {
+        let name = &self.setting.spec.contender.file_system;
+        let is_command = self.setting.spec.workload.load.command().is_some();
+        by_name(name)
+            .filter(|known| known.needs_device)
+            .filter(|known| known.access == Access::Mounted || !is_command)
+            .ok_or_else(|| Failure::of(format!("no recorder can stand under '{name}'")))
+    }
+
+    pub fn tools(&self, deadline: Option<Instant>) -> Toolbox {
+        let mut tools = Toolbox::new(deadline, self.setting.stop.clone());
+        tools.see_host(self.setting.host);
+        tools
+    }
+
+    /// Where the file system stands.
+    pub fn stage(&self) -> Stage {
+        let device = self.device.borrow();
+        let attached = device.as_ref().expect("something is served by now");
+        let (node, size_bytes) = (attached.node(), attached.size_bytes());
+        Stage::new(&self.setting.spec.contender, node, size_bytes, false, self.setting.scratch)
+    }
+
+    pub fn disks(&self) -> MutexGuard<'_, Served> {
+        self.disks.lock().expect("no thread panics while it asks")
+    }
+
+    /// Makes a device of what is served.
+    pub fn attach(&self, disk: File) -> Result<(), Failure> {
+        let attached = attach_served(&disk, self.setting.cuts.size_bytes, self.setting.scratch)?;
+        *self.device.borrow_mut() = Some(attached);
+        Ok(())
+    }
+
+    /// Puts what a power cut leaves on the device.
+    pub fn cut(&self, state: &State, flushes: Flushes) -> Result<(), Failure> {
+        let is_attached = self.device.borrow().is_some();
+        let change = || self.disks().cut(state, flushes);
+        match is_attached {
+            true => {
+                let device = self.device.borrow();
+                let attached = device.as_ref().expect("it is attached");
+                attached.change(change).map_err(Failure::from)
+            }
+            false => {
+                change().map_err(served_failure)?;
+                let disk = self.disks().open(Pages::Kept).map_err(served_failure)?;
+                self.attach(disk)
+            }
+        }
+    }
+}
