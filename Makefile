@@ -7,10 +7,15 @@ BINARIES ?= target/release
 # mount(8) looks for the helpers of file systems in /sbin and nowhere else.
 HELPERS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 
-.PHONY: demo test build dependencies clean-results install install-kurabe install-lump install-minfs uninstall
+.PHONY: demo test build module dependencies clean-results install install-kurabe install-lump install-minfs \
+	install-module uninstall
 
 build:
 	$(CARGO) build --release --workspace
+
+# minfs as a kernel module, kernel/minfs/minfs.ko, for the running kernel or that of KDIR.
+module:
+	$(MAKE) -C kernel/minfs
 
 dependencies:
 	scripts/install-dependencies
@@ -61,7 +66,19 @@ install-minfs:
 	for name in mount.minfs mount.fuse.minfs; do \
 		ln -sf $(PREFIX)/bin/minfs $(DESTDIR)$(HELPERS)/$$name || exit 1; done
 
+# Its source, for dkms(8): `dkms install minfs/VERSION` then builds it for each kernel.
+version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+source = $(DESTDIR)/usr/src/minfs-$(version)
+
+install-module:
+	install -d $(source)
+	install -m 644 $(filter-out %.mod.c,$(wildcard kernel/minfs/*.[ch])) \
+		kernel/minfs/Kbuild kernel/minfs/Makefile kernel/minfs/LICENSE \
+		crates/minfs/minfs_format.h $(source)
+	sed 's/@VERSION@/$(version)/' kernel/minfs/dkms.conf >$(source)/dkms.conf
+
 uninstall:
+	rm -rf $(source)
 	rm -f $(foreach name,kurabe lump minfs,$(DESTDIR)$(PREFIX)/bin/$(name))
 	rm -f $(foreach name,kurabe lump minfs,$(bash)/$(name) $(zsh)/_$(name) $(fish)/$(name).fish)
 	rm -f $(foreach name,kurabe lump,$(share)/man/man1/$(name).1 $(share)/man/man1/$(name)-*.1)

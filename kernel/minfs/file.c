@@ -1,14 +1,17 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /*
- * The bytes of files. `now.valid` is the end of what was written: below it each block is in the
- * page cache or on the device, above it nothing is read. A record states a valid length only after
- * a flush that covers the bytes below it, so this module writes no tails.
+ * The bytes of files. `now.valid` is the end of what was written: below it each block is in the page
+ * cache or on the device, above it only zeros are read. It grows with a page held, so that nobody
+ * takes a page that was just written for one of zeros; it shrinks only where inode and pages are
+ * locked. A record states a valid length only after a flush that covers the bytes below it, so this
+ * module writes no tails.
  */
+#include <linux/fs.h>
+#include <linux/falloc.h>
 #include <linux/iomap.h>
 #include <linux/pagemap.h>
-#include <linux/uio.h>
 #include <linux/slab.h>
-#include <linux/falloc.h>
+#include <linux/uio.h>
 #include "minfs.h"
 
 static struct minfs_node *node_of(struct inode *inode)
@@ -16,80 +19,107 @@ static struct minfs_node *node_of(struct inode *inode)
 	return inode->i_private;
 }
 
+static const struct iomap_ops ops;
+
+/* `length` of 0: as much as lies there in one piece. */
 static int map(struct inode *inode, u64 at, u64 length, bool writes, struct iomap *m)
 {
 	struct minfs_volume *v = minfs_of(inode->i_sb);
 	struct minfs_node *n = node_of(inode);
-	u64 where, run, end;
+	u64 end = round_up(n->now.valid, MINFS_BLOCK), where, run;
 
-	down_read(&n->space);
-	end = round_up(n->now.valid, MINFS_BLOCK);
 	m->bdev = inode->i_sb->s_bdev;
 	m->offset = round_down(at, MINFS_BLOCK);
-	m->length = round_up(at + length, MINFS_BLOCK) - m->offset;
+	m->length = length ? round_up(at + length, MINFS_BLOCK) - m->offset : U64_MAX;
 	m->flags = 0;
 	if (!writes && m->offset >= end) {
 		m->type = IOMAP_HOLE;
 		m->addr = IOMAP_NULL_ADDR;
-	} else if (!minfs_place(v, n, m->offset, &where, &run)) {
-		up_read(&n->space);
-		return writes ? -EIO : -EUCLEAN;
-	} else {
-		m->type = IOMAP_MAPPED;
-		m->addr = where;
-		m->length = min(m->length, run);
-		if (m->offset >= end)
-			m->flags = IOMAP_F_NEW;	/* what is not written there becomes zeros */
-		else
-			m->length = min(m->length, end - m->offset);
+		return 0;
 	}
-	up_read(&n->space);
+	if (!minfs_place(v, n, m->offset, &where, &run))
+		return writes ? -EIO : -EUCLEAN;
+	m->type = IOMAP_MAPPED;
+	m->addr = where;
+	m->length = min(m->length, run);
+	if (writes && (n->is_dirty || at + length > n->now.valid))
+		m->flags |= IOMAP_F_DIRTY;
+	if (m->offset >= end)
+		m->flags |= IOMAP_F_NEW;	/* what is not written there becomes zeros */
+	else if (length)
+		m->length = min(m->length, end - m->offset);
 	return 0;
 }
+
+/* Bytes below `to` were written, and so was everything before them. */
+static void raise_valid(struct inode *inode, u64 to)
+{
+	struct minfs_node *n = node_of(inode);
+
+	if (to <= READ_ONCE(n->now.valid))
+		return;
+	down_write(&n->space);
+	if (to > n->now.valid) {
+		WRITE_ONCE(n->now.valid, to);
+		n->is_dirty = true;
+	}
+	up_write(&n->space);
+}
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+static void page_done(struct inode *inode, loff_t at, unsigned int copied, struct page *page)
+{
+	if (page && copied)
+		raise_valid(inode, at + copied);
+}
+
+static const struct iomap_page_ops page_ops = { .page_done = page_done };
+#define set_page_ops(m) ((m)->page_ops = &page_ops)
+#else
+static void put_written(struct inode *inode, loff_t at, unsigned int copied, struct folio *folio)
+{
+	if (copied)
+		raise_valid(inode, at + copied);
+	folio_unlock(folio);
+	folio_put(folio);
+}
+
+static const struct iomap_folio_ops folio_ops = { .put_folio = put_written };
+#define set_page_ops(m) ((m)->folio_ops = &folio_ops)
+#endif
 
 static int begin(struct inode *inode, loff_t at, loff_t length, unsigned int flags,
 		 struct iomap *m, struct iomap *source)
 {
-	return map(inode, at, length, flags & (IOMAP_WRITE | IOMAP_ZERO), m);
-}
-
-/* Writes are in order, their caller has the inode's lock and has filled the gap before them. */
-static int end(struct inode *inode, loff_t at, loff_t length, ssize_t written, unsigned int flags,
-	       struct iomap *m)
-{
 	struct minfs_node *n = node_of(inode);
+	int error;
 
-	if ((flags & (IOMAP_WRITE | IOMAP_ZERO)) && !(flags & (IOMAP_DIRECT | IOMAP_FAULT)) &&
-	    written > 0) {
-		down_write(&n->space);
-		n->now.valid = max_t(u64, n->now.valid, at + written);
-		up_write(&n->space);
-	}
-	return 0;
+	if (!(flags & IOMAP_NOWAIT))
+		down_read(&n->space);
+	else if (!down_read_trylock(&n->space))
+		return -EAGAIN;
+	error = map(inode, at, length, flags & (IOMAP_WRITE | IOMAP_ZERO), m);
+	up_read(&n->space);
+	if ((flags & IOMAP_WRITE) && !(flags & (IOMAP_DIRECT | IOMAP_FAULT)))
+		set_page_ops(m);
+	return error;
 }
 
-static const struct iomap_ops ops = { .iomap_begin = begin, .iomap_end = end };
+static const struct iomap_ops ops = { .iomap_begin = begin };
 
 /* The block in which the valid length ends may hold anything behind it: zeros are read there. */
-static bool is_cut(struct inode *inode, pgoff_t index)
-{
-	u64 valid = READ_ONCE(node_of(inode)->now.valid);
-
-	return valid % MINFS_BLOCK && valid / MINFS_BLOCK == index;
-}
-
 static int read_folio(struct file *file, struct folio *folio)
 {
 	struct inode *inode = folio->mapping->host;
 	struct minfs_volume *v = minfs_of(inode->i_sb);
 	struct minfs_node *n = node_of(inode);
-	u64 where = 0, run;
-	u32 from = n->now.valid % MINFS_BLOCK;
+	u64 valid = READ_ONCE(n->now.valid), where = 0, run;
+	u32 from = valid % MINFS_BLOCK;
 	void *bounce;
 	bool has_place;
 	int error = -EUCLEAN;
 
-	if (PAGE_SIZE != MINFS_BLOCK || !is_cut(inode, folio->index))
+	if (!from || folio->index != valid / MINFS_BLOCK)
 		return iomap_read_folio(folio, &ops);
 	bounce = (void *)__get_free_page(GFP_NOFS);
 	if (!bounce) {
@@ -104,6 +134,7 @@ static int read_folio(struct file *file, struct folio *folio)
 	if (!error) {
 		memset(bounce + from, 0, MINFS_BLOCK - from);
 		memcpy_to_page(folio_page(folio, 0), 0, bounce, MINFS_BLOCK);
+		flush_dcache_folio(folio);
 		folio_mark_uptodate(folio);
 	}
 	free_page((unsigned long)bounce);
@@ -113,7 +144,7 @@ static int read_folio(struct file *file, struct folio *folio)
 
 static void readahead(struct readahead_control *rac)
 {
-	u64 cut = node_of(rac->mapping->host)->now.valid / MINFS_BLOCK;
+	u64 cut = READ_ONCE(node_of(rac->mapping->host)->now.valid) / MINFS_BLOCK;
 	struct folio *folio;
 
 	if (cut >= readahead_index(rac) && cut < readahead_index(rac) + readahead_count(rac)) {
@@ -124,6 +155,12 @@ static void readahead(struct readahead_control *rac)
 	iomap_readahead(rac, &ops);
 }
 
+/* A run of pages that is being written, and the state of the extents that its place is of. */
+struct writeback {
+	struct iomap_writepage_ctx context;
+	u32 cuts;
+};
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
 static int map_blocks(struct iomap_writepage_ctx *wpc, struct inode *inode, loff_t at)
 #else
@@ -131,18 +168,28 @@ static int map_blocks(struct iomap_writepage_ctx *wpc, struct inode *inode, loff
 		      unsigned int length)
 #endif
 {
-	if (at >= wpc->iomap.offset && at < wpc->iomap.offset + wpc->iomap.length)
-		return 0;
-	return map(inode, at, MINFS_BLOCK, true, &wpc->iomap);
+	struct writeback *w = container_of(wpc, struct writeback, context);
+	struct minfs_node *n = node_of(inode);
+	struct iomap *m = &wpc->iomap;
+	int error = 0;
+
+	down_read(&n->space);
+	/* The page is locked: whoever cuts its space off waits for it. */
+	if (w->cuts != n->cuts || at < m->offset || at >= m->offset + m->length) {
+		error = map(inode, at, 0, true, m);
+		w->cuts = n->cuts;
+	}
+	up_read(&n->space);
+	return error;
 }
 
 static const struct iomap_writeback_ops writeback_ops = { .map_blocks = map_blocks };
 
 static int writepages(struct address_space *mapping, struct writeback_control *wbc)
 {
-	struct iomap_writepage_ctx wpc = {};
+	struct writeback w = {};
 
-	return iomap_writepages(mapping, wbc, &wpc, &writeback_ops);
+	return iomap_writepages(mapping, wbc, &w.context, &writeback_ops);
 }
 
 const struct address_space_operations minfs_aops = {
@@ -156,19 +203,125 @@ const struct address_space_operations minfs_aops = {
 	.migrate_folio = filemap_migrate_folio,
 };
 
+/* Lets the file hold space for `to` bytes. */
+static int grow(struct inode *inode, u64 to, bool ahead)
+{
+	struct minfs_volume *v = minfs_of(inode->i_sb);
+	struct minfs_node *n = node_of(inode);
+	int error;
+
+	down_write(&n->space);
+	error = minfs_grow(v, n, to, ahead);
+	inode->i_blocks = minfs_held_units(n) << (v->unit_shift - 9);
+	up_write(&n->space);
+	return error;
+}
+
+/*
+ * Makes what lies between the valid length and `to` a part of the file, which holds space there.
+ * Pages are read, as zeros or as what another thread has just written, and become dirty: nothing is
+ * overwritten. Beyond the size only with the inode locked.
+ */
+static int fill_gap(struct inode *inode, u64 to)
+{
+	struct address_space *mapping = inode->i_mapping;
+	struct minfs_node *n = node_of(inode);
+	struct folio *folio;
+	int error = 0;
+
+	mutex_lock(&n->gap);
+	while (!error && n->now.valid < to) {
+		u64 next = round_down(n->now.valid, MINFS_BLOCK) + MINFS_BLOCK;
+
+		folio = read_mapping_folio(mapping, n->now.valid / MINFS_BLOCK, NULL);
+		if (IS_ERR(folio)) {
+			error = PTR_ERR(folio);
+			break;
+		}
+		folio_lock(folio);
+		if (folio->mapping == mapping) {
+			next = min(next, to);
+			/* A page wholly beyond the size would not be written. */
+			if (next > i_size_read(inode))
+				i_size_write(inode, next);
+			filemap_dirty_folio(mapping, folio);
+			raise_valid(inode, next);
+		}
+		folio_unlock(folio);
+		folio_put(folio);
+		balance_dirty_pages_ratelimited(mapping);
+		if (fatal_signal_pending(current))
+			error = -EINTR;
+	}
+	mutex_unlock(&n->gap);
+	return error;
+}
+
+/* Before the size grows: what a program wrote behind it through a mapping becomes zeros. */
+static void clear_behind_size(struct inode *inode)
+{
+	u64 size = i_size_read(inode);
+	struct page *page;
+
+	if (!(size % PAGE_SIZE))
+		return;
+	page = find_lock_page(inode->i_mapping, size / PAGE_SIZE);
+	if (page) {
+		zero_user_segment(page, size % PAGE_SIZE, PAGE_SIZE);
+		unlock_page(page);
+		put_page(page);
+	}
+}
+
+/*
+ * The page in which the valid length ends, if it lies in a range that is about to be written; held,
+ * so that nobody reads its block from the device again. To be released with folio_put, or NULL.
+ */
+static struct folio *hold_cut(struct inode *inode, u64 from, u64 to)
+{
+	u64 valid = READ_ONCE(node_of(inode)->now.valid), block = round_down(valid, MINFS_BLOCK);
+
+	if (valid == block || to <= block || from >= block + MINFS_BLOCK)
+		return NULL;
+	return read_mapping_folio(inode->i_mapping, valid / MINFS_BLOCK, NULL);
+}
+
+static int lock_for(struct inode *inode, struct kiocb *iocb, bool is_shared)
+{
+	bool waits = !(iocb->ki_flags & IOCB_NOWAIT);
+
+	if (is_shared && waits)
+		inode_lock_shared(inode);
+	else if (waits)
+		inode_lock(inode);
+	else if (is_shared ? !inode_trylock_shared(inode) : !inode_trylock(inode))
+		return -EAGAIN;
+	return 0;
+}
+
+static void unlock(struct inode *inode, bool is_shared)
+{
+	if (is_shared)
+		inode_unlock_shared(inode);
+	else
+		inode_unlock(inode);
+}
+
 static ssize_t read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
 	struct minfs_node *n = node_of(inode);
-	u64 last = iocb->ki_pos + iov_iter_count(to);
 	ssize_t got;
 
 	if (n->is_damaged)
 		return -EUCLEAN;
-	inode_lock_shared(inode);
+	got = lock_for(inode, iocb, true);
+	if (got)
+		return got;
 	/* Where zeros begin within a block, the page cache makes them. */
 	if ((iocb->ki_flags & IOCB_DIRECT) &&
-	    (last <= n->now.valid || n->now.valid >= i_size_read(inode))) {
+	    (iocb->ki_pos + iov_iter_count(to) <= n->now.valid ||
+	     (n->now.valid == i_size_read(inode) && !(n->now.valid % MINFS_BLOCK)))) {
 		got = iomap_dio_rw(iocb, to, &ops, NULL, 0, NULL, 0);
 	} else {
 		iocb->ki_flags &= ~IOCB_DIRECT;
@@ -178,125 +331,168 @@ static ssize_t read_iter(struct kiocb *iocb, struct iov_iter *to)
 	return got;
 }
 
-/* Zeros from the valid length to `to`, through the page cache. The inode is locked. */
-static int fill_gap(struct inode *inode, u64 to)
-{
-	struct minfs_node *n = node_of(inode);
-	struct folio *cut = NULL;
-	u64 from = n->now.valid;
-	int error;
-
-	if (to <= from)
-		return 0;
-	if (from % MINFS_BLOCK) {
-		/* Held, so that nobody reads it from the device again while it is changed. */
-		cut = read_mapping_folio(inode->i_mapping, from / MINFS_BLOCK, NULL);
-		if (IS_ERR(cut))
-			return PTR_ERR(cut);
-	}
-	error = iomap_zero_range(inode, from, to - from, NULL, &ops);
-	if (cut)
-		folio_put(cut);
-	return error;
-}
-
 static ssize_t write_cached(struct kiocb *iocb, struct iov_iter *from)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
-	struct minfs_node *n = node_of(inode);
-	struct folio *cut = NULL;
+	struct folio *cut = hold_cut(inode, iocb->ki_pos, iocb->ki_pos + iov_iter_count(from));
 	ssize_t put;
 
-	if (is_cut(inode, iocb->ki_pos / MINFS_BLOCK)) {
-		cut = read_mapping_folio(inode->i_mapping, n->now.valid / MINFS_BLOCK, NULL);
-		if (IS_ERR(cut))
-			return PTR_ERR(cut);
-	}
+	if (IS_ERR(cut))
+		return PTR_ERR(cut);
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
 	put = iomap_file_buffered_write(iocb, from, &ops);
+	if (put > 0)
+		iocb->ki_pos += put;
+#elif LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+	put = iomap_file_buffered_write(iocb, from, &ops);
+#else
+	put = iomap_file_buffered_write(iocb, from, &ops, NULL);
+#endif
 	if (cut)
 		folio_put(cut);
 	return put;
 }
 
+/* Called before pages that were read meanwhile are dropped. */
+static int end_direct(struct kiocb *iocb, ssize_t size, int error, unsigned int flags)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	loff_t to = iocb->ki_pos + size;
+
+	if (error || !size)
+		return error;
+	raise_valid(inode, to);
+	if (to > i_size_read(inode))
+		i_size_write(inode, to);
+	return 0;
+}
+
+static const struct iomap_dio_ops direct_ops = { .end_io = end_direct };
+
+/* A write that makes the file longer, or that goes through the page cache. The inode is locked. */
+static ssize_t write_alone(struct kiocb *iocb, struct iov_iter *from)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	u64 at = iocb->ki_pos, last = at + iov_iter_count(from);
+	struct minfs_node *n = node_of(inode);
+	ssize_t put = kiocb_modified(iocb);
+
+	if (!put)
+		put = grow(inode, last, last > n->now.valid);
+	if (put)
+		return put;
+	if (last > i_size_read(inode))
+		clear_behind_size(inode);
+	put = fill_gap(inode, at);
+	if (put)
+		return put;
+	if (iocb->ki_flags & IOCB_DIRECT) {
+		put = iomap_dio_rw(iocb, from, &ops, &direct_ops, IOMAP_DIO_FORCE_WAIT, NULL, 0);
+		if (put != -ENOTBLK)
+			return put;
+		/* Its pages could not be dropped: it goes through them. */
+		iocb->ki_flags &= ~IOCB_DIRECT;
+		put = write_cached(iocb, from);
+		if (put > 0) {
+			int error = filemap_write_and_wait_range(inode->i_mapping, at,
+								 at + put - 1);
+
+			if (error)
+				return error;
+		}
+		return put;
+	}
+	return write_cached(iocb, from);
+}
+
 static ssize_t write_iter(struct kiocb *iocb, struct iov_iter *from)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
-	struct minfs_volume *v = minfs_of(inode->i_sb);
 	struct minfs_node *n = node_of(inode);
-	bool is_direct = iocb->ki_flags & IOCB_DIRECT;
-	loff_t at, last;
+	bool is_direct = iocb->ki_flags & IOCB_DIRECT, is_shared = is_direct;
 	ssize_t put;
 
 	if (n->is_damaged)
 		return -EUCLEAN;
-	inode_lock(inode);
-	put = minfs_writable(v);
+	if (!is_direct && (iocb->ki_flags & IOCB_NOWAIT))
+		return -EAGAIN;
+again:
+	put = lock_for(inode, iocb, is_shared);
+	if (put)
+		return put;
+	put = minfs_writable(minfs_of(inode->i_sb));
 	if (!put)
 		put = generic_write_checks(iocb, from);
 	if (put <= 0)
 		goto out;
-	put = file_modified(iocb->ki_filp);
-	if (put)
-		goto out;
-	at = iocb->ki_pos;
-	last = at + iov_iter_count(from);
-	down_write(&n->space);
-	put = minfs_grow(v, n, last);
-	up_write(&n->space);
-	if (!put)
-		put = fill_gap(inode, min_t(u64, at, S64_MAX));
-	if (put)
-		goto out;
-	if (is_direct && last <= n->now.valid && last <= i_size_read(inode)) {
-		/* In place: no metadata, and others may do the same beside it. */
-		inode_unlock(inode);
-		inode_lock_shared(inode);
-		if (last <= n->now.valid && last <= i_size_read(inode))
-			put = iomap_dio_rw(iocb, from, &ops, NULL, 0, NULL, 0);
-		else
-			put = -EAGAIN;
-		inode_unlock_shared(inode);
-		if (put > 0)
-			put = generic_write_sync(iocb, put);
-		return put;
-	}
-	iocb->ki_flags &= ~IOCB_DIRECT;
-	put = write_cached(iocb, from);
-	if (put > 0 && is_direct) {
-		int error = filemap_write_and_wait_range(inode->i_mapping, at, at + put - 1);
+	if (is_shared) {
+		u64 last = iocb->ki_pos + iov_iter_count(from);
 
-		if (error)
-			put = error;
-		else
-			invalidate_mapping_pages(inode->i_mapping, at >> PAGE_SHIFT,
-						 (at + put - 1) >> PAGE_SHIFT);
+		if (!IS_NOSEC(inode) || last > min_t(u64, n->now.valid, i_size_read(inode))) {
+			unlock(inode, true);
+			if (iocb->ki_flags & IOCB_NOWAIT)
+				return -EAGAIN;
+			is_shared = false;
+			goto again;
+		}
+		/* In place: no metadata, and others may do the same beside it. */
+		put = kiocb_modified(iocb);
+		if (!put)
+			put = iomap_dio_rw(iocb, from, &ops, NULL, 0, NULL, 0);
+		if (put == -ENOTBLK) {
+			unlock(inode, true);
+			is_shared = false;
+			goto again;
+		}
+		goto out;
 	}
+	put = write_alone(iocb, from);
 out:
-	inode_unlock(inode);
-	if (put > 0)
+	unlock(inode, is_shared);
+	/* A direct write does it itself. */
+	if (put > 0 && !(iocb->ki_flags & IOCB_DIRECT))
 		put = generic_write_sync(iocb, put);
 	return put;
 }
 
 static int fsync(struct file *file, loff_t start, loff_t last, int datasync)
 {
-	return minfs_store(file_inode(file));
+	struct inode *inode = file_inode(file);
+	struct minfs_volume *v = minfs_of(inode->i_sb);
+	int error;
+
+	if (sb_rdonly(inode->i_sb))
+		return 0;
+	error = file_write_and_wait_range(file, start, last);
+	if (error)
+		return minfs_fail(v, "a write of data", error);
+	error = minfs_store_if_dirty(v, node_of(inode), inode);
+	return error ? min(error, 0) : minfs_flush(v);
 }
 
 static vm_fault_t page_mkwrite(struct vm_fault *vmf)
 {
 	struct inode *inode = file_inode(vmf->vma->vm_file);
-	struct minfs_node *n = node_of(inode);
+	u64 at = (u64)vmf->pgoff << PAGE_SHIFT, to;
 	vm_fault_t result = VM_FAULT_SIGBUS;
+	int error = 0;
 
 	sb_start_pagefault(inode->i_sb);
+	file_update_time(vmf->vma->vm_file);
 	filemap_invalidate_lock_shared(inode->i_mapping);
-	/* Draft: a page beyond the valid length would need the inode's lock, which comes first. */
-	if (!minfs_writable(minfs_of(inode->i_sb)) &&
-	    (u64)vmf->pgoff << PAGE_SHIFT < n->now.valid) {
-		file_update_time(vmf->vma->vm_file);
-		result = iomap_page_mkwrite(vmf, &ops);
+	to = min_t(u64, at + PAGE_SIZE, i_size_read(inode));
+	if (minfs_writable(minfs_of(inode->i_sb)) || at >= to)
+		goto out;
+	if (to > READ_ONCE(node_of(inode)->now.valid)) {
+		error = grow(inode, to, false);
+		if (!error)
+			error = fill_gap(inode, to);
 	}
+	if (!error)
+		result = iomap_page_mkwrite(vmf, &ops);
+	else if (error == -ENOMEM)
+		result = VM_FAULT_OOM;
+out:
 	filemap_invalidate_unlock_shared(inode->i_mapping);
 	sb_end_pagefault(inode->i_sb);
 	return result;
@@ -317,62 +513,77 @@ static int mmap(struct file *file, struct vm_area_struct *vma)
 	return 0;
 }
 
+/* The inode is locked. Space is free again only when a durable record says so. */
 static int truncate(struct inode *inode, u64 size)
 {
 	struct minfs_volume *v = minfs_of(inode->i_sb);
 	struct minfs_node *n = node_of(inode);
+	bool shrinks = size < i_size_read(inode);
 	struct minfs_run *freed;
 	u32 count = 0;
-	int error;
+	int error = 0;
 
-	freed = kvcalloc(MINFS_EXTENTS_MAX, sizeof(*freed), GFP_KERNEL);
+	freed = kcalloc(MINFS_EXTENTS_MAX, sizeof(*freed), GFP_KERNEL);
 	if (!freed)
 		return -ENOMEM;
 	inode_dio_wait(inode);
-	/* Bytes that stay and were never recorded are flushed before a record vouches for them. */
-	error = filemap_write_and_wait(inode->i_mapping);
 	filemap_invalidate_lock(inode->i_mapping);
 	mutex_lock(&n->turn);
-	if (!error) {
-		bool shrinks = size < i_size_read(inode);
+	if (!shrinks)
+		clear_behind_size(inode);
+	/* Pages behind the size are dropped, and those under way waited for. */
+	truncate_setsize(inode, size);
+	down_write(&n->space);
+	WRITE_ONCE(n->now.valid, min(n->now.valid, size));
+	if (shrinks) {
+		u64 units = (size + v->unit_bytes - 1) >> v->unit_shift;
 
-		truncate_setsize(inode, size);
-		down_write(&n->space);
-		n->now.valid = min(n->now.valid, size);
-		if (shrinks)
-			count = minfs_cut(v, n, (size + v->unit_bytes - 1) >> v->unit_shift, freed);
-		up_write(&n->space);
+		n->kept_units = n->busy_units = min(units, minfs_held_units(n));
+		count = minfs_cut(n, units, freed);
+		inode->i_blocks = minfs_held_units(n) << (v->unit_shift - 9);
 	}
+	n->is_dirty = true;
+	up_write(&n->space);
+	if (!n->is_unlinked)
+		error = minfs_store_as(v, n, inode, NULL, -1);
 	mutex_unlock(&n->turn);
 	filemap_invalidate_unlock(inode->i_mapping);
-	if (!error)
-		error = minfs_store(inode);
 	/* After a failure nothing is written any more, so nobody can be given the space. */
 	if (!error)
 		minfs_free_units(v, freed, count);
-	kvfree(freed);
+	kfree(freed);
 	return error;
 }
 
-int minfs_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr)
+static int setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr)
 {
 	struct inode *inode = d_inode(dentry);
 	struct minfs_volume *v = minfs_of(inode->i_sb);
+	struct minfs_node *n = node_of(inode);
 	int error = setattr_prepare(idmap, dentry, attr);
+	bool has_size;
 
 	if (!error)
 		error = minfs_writable(v);
-	if (!error && node_of(inode)->is_damaged)
+	if (!error && n->is_damaged)
 		error = -EUCLEAN;
-	if (!error && (attr->ia_valid & ATTR_SIZE) && attr->ia_size != i_size_read(inode))
-		error = truncate(inode, attr->ia_size);
 	if (error)
 		return error;
+	has_size = (attr->ia_valid & ATTR_SIZE) && attr->ia_size != i_size_read(inode);
+	if (has_size)
+		attr->ia_valid |= ATTR_MTIME | ATTR_CTIME;
 	setattr_copy(idmap, inode, attr);
 	mark_inode_dirty(inode);
+	if (attr->ia_valid & (ATTR_MODE | ATTR_UID | ATTR_GID)) {
+		down_write(&n->space);
+		n->is_dirty = true;
+		up_write(&n->space);
+	}
+	if (has_size)
+		return truncate(inode, attr->ia_size);
 	if (attr->ia_valid & (ATTR_MODE | ATTR_UID | ATTR_GID))
-		error = minfs_store(inode);
-	return error;
+		error = minfs_store_if_dirty(v, n, inode);
+	return min(error, 0);
 }
 
 static long fallocate(struct file *file, int mode, loff_t at, loff_t length)
@@ -380,39 +591,114 @@ static long fallocate(struct file *file, int mode, loff_t at, loff_t length)
 	struct inode *inode = file_inode(file);
 	struct minfs_volume *v = minfs_of(inode->i_sb);
 	struct minfs_node *n = node_of(inode);
+	bool zeroes = mode & FALLOC_FL_ZERO_RANGE;
+	loff_t size, end = at + length;
+	struct folio *cut = NULL;
+	u64 units, valid;
 	int error;
 
-	if (mode & ~FALLOC_FL_KEEP_SIZE)
+	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_ZERO_RANGE))
 		return -EOPNOTSUPP;
 	inode_lock(inode);
+	size = i_size_read(inode);
 	error = minfs_writable(v);
 	if (!error && n->is_damaged)
 		error = -EUCLEAN;
 	if (!error && !(mode & FALLOC_FL_KEEP_SIZE))
-		error = inode_newsize_ok(inode, max_t(loff_t, at + length, i_size_read(inode)));
-	if (!error) {
-		down_write(&n->space);
-		error = minfs_grow(v, n, at + length);
-		if (!error)
-			n->kept_units = minfs_held_units(n);
-		up_write(&n->space);
-	}
-	if (!error && !(mode & FALLOC_FL_KEEP_SIZE) && at + length > i_size_read(inode))
-		i_size_write(inode, at + length);
+		error = inode_newsize_ok(inode, max(end, size));
 	if (!error)
-		error = minfs_store(inode);
+		error = file_modified(file);
+	if (!error)
+		error = grow(inode, end, false);
+	if (error)
+		goto out;
+	down_write(&n->space);
+	units = (end + v->unit_bytes - 1) >> v->unit_shift;
+	n->is_dirty |= units > n->kept_units;
+	n->kept_units = max(n->kept_units, units);
+	valid = n->now.valid;
+	up_write(&n->space);
+	if (end > size && !(mode & FALLOC_FL_KEEP_SIZE)) {
+		clear_behind_size(inode);
+		i_size_write(inode, end);
+		pagecache_isize_extended(inode, size, end);
+		n->is_dirty = true;
+		size = end;
+	}
+	if (zeroes) {
+		inode_dio_wait(inode);
+		end = min(end, size);
+		error = fill_gap(inode, end);
+		if (!error && at < end && at < valid) {
+			cut = hold_cut(inode, at, end);
+			error = PTR_ERR_OR_ZERO(cut);
+			if (!error)
+				error = iomap_zero_range(inode, at, min_t(u64, end, valid) - at, NULL,
+							 &ops);
+			if (!IS_ERR_OR_NULL(cut))
+				folio_put(cut);
+		}
+	}
+	if (!error)
+		error = minfs_store_if_dirty(v, n, inode);
+out:
 	inode_unlock(inode);
-	return error;
+	return min(error, 0);
+}
+
+static int open(struct inode *inode, struct file *file)
+{
+	file->f_mode |= FMODE_NOWAIT | FMODE_CAN_ODIRECT;
+	return generic_file_open(inode, file);
+}
+
+/* When the last writer closes the file, it needs no space to grow into. */
+static int release(struct inode *inode, struct file *file)
+{
+	struct minfs_node *n = node_of(inode);
+
+	if (!(file->f_mode & FMODE_WRITE) || atomic_read(&inode->i_writecount) != 1)
+		return 0;
+	inode_lock(inode);
+	down_write(&n->space);
+	if (atomic_read(&inode->i_writecount) == 1) {
+		n->busy_units = 0;
+		minfs_give_back(minfs_of(inode->i_sb), n);
+		inode->i_blocks = minfs_held_units(n) << (minfs_of(inode->i_sb)->unit_shift - 9);
+	}
+	up_write(&n->space);
+	inode_unlock(inode);
+	return 0;
+}
+
+static loff_t llseek(struct file *file, loff_t offset, int whence)
+{
+	struct inode *inode = file->f_mapping->host;
+
+	if (whence != SEEK_HOLE && whence != SEEK_DATA)
+		return generic_file_llseek(file, offset, whence);
+	inode_lock_shared(inode);
+	offset = whence == SEEK_HOLE ? iomap_seek_hole(inode, offset, &ops) :
+		iomap_seek_data(inode, offset, &ops);
+	inode_unlock_shared(inode);
+	return offset < 0 ? offset : vfs_setpos(file, offset, inode->i_sb->s_maxbytes);
 }
 
 const struct file_operations minfs_file_operations = {
-	.llseek = generic_file_llseek,
+	.open = open,
+	.release = release,
+	.llseek = llseek,
 	.read_iter = read_iter,
 	.write_iter = write_iter,
 	.mmap = mmap,
 	.fsync = fsync,
 	.fallocate = fallocate,
 	.splice_write = iter_file_splice_write,
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
+	.splice_read = generic_file_splice_read,
+#else
+	.splice_read = filemap_splice_read,
+#endif
 };
 
-const struct inode_operations minfs_file_inode_operations = { .setattr = minfs_setattr };
+const struct inode_operations minfs_file_inode_operations = { .setattr = setattr };

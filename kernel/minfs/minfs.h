@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* minfs as a kernel module: what its parts share. The rules are those of docs/format-minfs.md. */
 #ifndef MINFS_H
 #define MINFS_H
@@ -15,7 +15,13 @@
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
 #define mnt_idmap user_namespace
-#define nop_mnt_idmap init_user_ns
+#endif
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
+#define minfs_time(inode, which) ((inode)->i_##which)
+#define minfs_set_time(inode, which, t) ((inode)->i_##which = (t))
+#else
+#define minfs_time(inode, which) inode_get_##which(inode)
+#define minfs_set_time(inode, which, t) inode_set_##which##_to_ts(inode, t)
 #endif
 
 #define MINFS_BLOCK ((u32)MINFS_BLOCK_BYTES)
@@ -63,16 +69,24 @@ struct minfs_slot_state {
 	u64 durable_generation, buried_generation;
 };
 
-/* A file; lives as long as its name or its VFS inode. */
+/*
+ * A file; lives as long as its name or its VFS inode. While it has an inode, size, owner, mode and
+ * times are the inode's. Locks are taken in the order inode, invalidation of pages, names, turn, gap,
+ * folio, space; two turns only under the names.
+ */
 struct minfs_node {
 	struct hlist_node by_name;
 	u32 number;
 	struct mutex turn;		/* to write a record of the file */
-	struct rw_semaphore space;	/* the extents and both valid lengths */
+	struct mutex gap;		/* to make zeros out of what lies behind the valid length */
+	struct rw_semaphore space;	/* everything below */
 	struct minfs_record now;	/* extents: room for MINFS_EXTENTS_MAX */
 	u64 recorded_valid;		/* that of the newest record */
-	u64 recorded_size;
-	u64 kept_units;
+	u64 kept_units;			/* the file's even beyond the valid length */
+	u64 busy_units;			/* where somebody may be writing */
+	u32 cuts;			/* how often space was taken away */
+	bool is_dirty;			/* more than times differ from the newest record */
+	bool has_times;
 	bool is_damaged, is_unlinked;
 };
 
@@ -91,7 +105,6 @@ struct minfs_volume {
 	spinlock_t space_lock;
 	unsigned long *used;
 	u64 free_units;
-	u32 hint;
 	struct mutex flush_lock;
 	u64 flush_begun, flush_done;
 };
@@ -108,8 +121,8 @@ static inline u64 minfs_unit_offset(const struct minfs_volume *v, u32 unit)
 
 /* record.c: bytes to records and back; any bytes will do. */
 u32 minfs_crc(u32 before, const void *bytes, size_t length);
-int minfs_read_slot(const struct minfs_volume *v, const u8 *block, u32 inode, int slot,
-		    struct minfs_slot *out);
+void minfs_read_slot(const struct minfs_volume *v, const u8 *block, u32 inode, int slot,
+		     struct minfs_slot *out);
 int minfs_encode(const struct minfs_volume *v, const struct minfs_record *r, int slot, u8 *block);
 bool minfs_valid_name(const char *name, u32 length);
 void minfs_free_record(struct minfs_record *r);
@@ -122,9 +135,11 @@ void minfs_free_nodes(struct minfs_volume *v);
 /* space.c: free units, and where the bytes of a file lie. */
 int minfs_claim(struct minfs_volume *v, const struct minfs_run *run);
 void minfs_free_units(struct minfs_volume *v, const struct minfs_run *runs, u32 count);
-int minfs_grow(struct minfs_volume *v, struct minfs_node *n, u64 end);
-u32 minfs_cut(struct minfs_volume *v, struct minfs_node *n, u64 units, struct minfs_run *freed);
+int minfs_grow(struct minfs_volume *v, struct minfs_node *n, u64 end, bool ahead);
+u32 minfs_cut(struct minfs_node *n, u64 units, struct minfs_run *freed);
+void minfs_give_back(struct minfs_volume *v, struct minfs_node *n);
 u64 minfs_held_units(const struct minfs_node *n);
+u64 minfs_needed_units(const struct minfs_volume *v, const struct minfs_node *n, u64 valid);
 bool minfs_place(const struct minfs_volume *v, const struct minfs_node *n, u64 at, u64 *where,
 		 u64 *length);
 
@@ -141,13 +156,14 @@ void minfs_drop_node(struct minfs_node *n);
 struct minfs_node *minfs_find(struct minfs_volume *v, const char *name, u32 length);
 void minfs_link(struct minfs_volume *v, struct minfs_node *n);
 void minfs_release(struct minfs_volume *v, struct minfs_node *n);
-int minfs_store(struct inode *inode);
 void minfs_take_inode(struct minfs_node *n, struct inode *inode);
+int minfs_store_as(struct minfs_volume *v, struct minfs_node *n, struct inode *inode,
+		   const struct qstr *name, s64 buries);
+int minfs_store_if_dirty(struct minfs_volume *v, struct minfs_node *n, struct inode *inode);
 
 /* file.c */
 extern const struct file_operations minfs_file_operations;
 extern const struct inode_operations minfs_file_inode_operations;
 extern const struct address_space_operations minfs_aops;
-int minfs_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr);
 
 #endif

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* The slots of minfs: bytes to records and back. Trusts nothing that was read. */
 #include <linux/crc32c.h>
 #include <linux/slab.h>
@@ -41,7 +41,7 @@ bool minfs_valid_name(const char *name, u32 length)
 void minfs_free_record(struct minfs_record *r)
 {
 	if (r) {
-		kvfree(r->extents);
+		kfree(r->extents);
 		kfree(r);
 	}
 }
@@ -90,9 +90,7 @@ static int check_extents(const struct minfs_volume *v, u8 *block, struct minfs_r
 	}
 	if (r->extent_count < 2)
 		return 0;
-	sorted = kmemdup(r->extents, r->extent_count * sizeof(*sorted), GFP_NOFS);
-	if (!sorted)
-		return -ENOMEM;
+	sorted = kmemdup(r->extents, r->extent_count * sizeof(*sorted), GFP_NOFS | __GFP_NOFAIL);
 	sort(sorted, r->extent_count, sizeof(*sorted), by_start, NULL);
 	for (i = 1; i < r->extent_count; i++)
 		if ((u64)sorted[i - 1].start + sorted[i - 1].count > sorted[i].start)
@@ -118,14 +116,8 @@ static int check_record(const struct minfs_volume *v, u8 *block, u32 inode, u64 
 	    le32_to_cpu(h->name_length) > MINFS_NAME_BYTES_MAX ||
 	    !is_zero(h->reserved, sizeof(h->reserved)))
 		return -EUCLEAN;
-	r = kzalloc(sizeof(*r), GFP_NOFS);
-	if (!r)
-		return -ENOMEM;
-	r->extents = kvcalloc(MINFS_EXTENTS_MAX, sizeof(*r->extents), GFP_KERNEL);
-	if (!r->extents) {
-		kfree(r);
-		return -ENOMEM;
-	}
+	r = kzalloc(sizeof(*r), GFP_NOFS | __GFP_NOFAIL);
+	r->extents = kcalloc(MINFS_EXTENTS_MAX, sizeof(*r->extents), GFP_NOFS | __GFP_NOFAIL);
 	r->inode = inode;
 	r->generation = generation;
 	r->previous_generation = le64_to_cpu(h->previous_generation);
@@ -181,17 +173,17 @@ bad:
 	return error;
 }
 
-/* Judges a slot. Fails only for want of memory. */
-int minfs_read_slot(const struct minfs_volume *v, const u8 *block, u32 inode, int slot,
+/* Judges a slot; whole means that `out` has the record. */
+void minfs_read_slot(const struct minfs_volume *v, const u8 *block, u32 inode, int slot,
 		    struct minfs_slot *out)
 {
 	const struct minfs_slot_header *h = (const void *)block;
 	bool is_broken = false;
-	int i, error;
+	int i;
 
 	memset(out, 0, sizeof(*out));
 	if (is_zero(block, MINFS_BLOCK))
-		return 0;
+		return;
 	out->has_name = !memcmp(h->magic, MINFS_SLOT_MAGIC, 4) &&
 		minfs_valid_name((const char *)h->name,
 				 min_t(u32, le32_to_cpu(h->name_length), MINFS_NAME_BYTES_MAX));
@@ -213,16 +205,14 @@ int minfs_read_slot(const struct minfs_volume *v, const u8 *block, u32 inode, in
 	}
 	out->kind = MINFS_DECAYED;
 	if (is_broken)
-		return 0;
+		return;
 	if (out->has_zeros || out->oldest != out->newest) {
 		out->kind = MINFS_INTERRUPTED;
 		out->previous_generation = le64_to_cpu(h->previous_generation);
-		return 0;
+		return;
 	}
-	error = check_record(v, (u8 *)block, inode, out->newest, &out->record);
-	if (!error)
+	if (!check_record(v, (u8 *)block, inode, out->newest, &out->record))
 		out->kind = MINFS_WHOLE;
-	return error == -ENOMEM ? error : 0;
 }
 
 /* The block of a record, proved by reading it back: nothing that a mount would refuse is written. */
@@ -230,7 +220,7 @@ int minfs_encode(const struct minfs_volume *v, const struct minfs_record *r, int
 {
 	struct minfs_slot_header *h = (void *)block;
 	struct minfs_slot back;
-	int i, error;
+	int i;
 
 	memset(block, 0, MINFS_BLOCK);
 	memcpy(h->magic, MINFS_SLOT_MAGIC, 4);
@@ -266,9 +256,7 @@ int minfs_encode(const struct minfs_volume *v, const struct minfs_record *r, int
 		t->generation = cpu_to_le64(r->generation);
 		t->checksum = cpu_to_le32(sector_crc(v, r->inode, slot, i, sector));
 	}
-	error = minfs_read_slot(v, block, r->inode, slot, &back);
-	if (!error && back.kind != MINFS_WHOLE)
-		error = -EUCLEAN;
+	minfs_read_slot(v, block, r->inode, slot, &back);
 	minfs_free_record(back.record);
-	return error;
+	return back.kind == MINFS_WHOLE ? 0 : -EUCLEAN;
 }

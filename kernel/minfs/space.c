@@ -1,8 +1,13 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* Free units, and where the bytes of a file lie. Nothing of it is on disk. */
 #include <linux/bitmap.h>
 #include <linux/slab.h>
 #include "minfs.h"
+
+/* What a growing file holds ahead of its end, while the volume has so many times as much free. */
+#define MINFS_AHEAD_BYTES_MIN (1ULL << 20)
+#define MINFS_AHEAD_BYTES_MAX (64ULL << 20)
+#define MINFS_AHEAD_FREE_FACTOR 16
 
 /* Takes a run at a mount, or nothing where any unit of it is taken. */
 int minfs_claim(struct minfs_volume *v, const struct minfs_run *run)
@@ -56,20 +61,20 @@ static struct minfs_run find_run(struct minfs_volume *v, u32 from, u64 wanted)
 	return best;
 }
 
-/* Lets the file hold space for `end` bytes, or changes nothing. Under the file's space lock. */
-int minfs_grow(struct minfs_volume *v, struct minfs_node *n, u64 end)
+/* What a record must list of a file with this valid length. */
+u64 minfs_needed_units(const struct minfs_volume *v, const struct minfs_node *n, u64 valid)
 {
-	u64 held = minfs_held_units(n), wanted = (end + v->unit_bytes - 1) >> v->unit_shift, rest;
+	return max(n->kept_units, (valid + v->unit_bytes - 1) >> v->unit_shift);
+}
+
+/* Adds `rest` units, or changes nothing. */
+static int add_units(struct minfs_volume *v, struct minfs_node *n, u64 rest)
+{
 	struct minfs_record *r = &n->now;
 	struct minfs_run *last = r->extent_count ? &r->extents[r->extent_count - 1] : NULL;
 	u32 count_before = r->extent_count, last_before = last ? last->count : 0;
 	int error = 0;
 
-	if (end > S64_MAX)
-		return -EFBIG;
-	if (wanted <= held)
-		return 0;
-	rest = wanted - held;
 	spin_lock(&v->space_lock);
 	if (rest > v->free_units) {
 		spin_unlock(&v->space_lock);
@@ -87,23 +92,20 @@ int minfs_grow(struct minfs_volume *v, struct minfs_node *n, u64 end)
 		} else {
 			run = find_run(v, 0, rest);
 		}
-		bitmap_set(v->used, run.start, run.count);
-		v->free_units -= run.count;
-		rest -= run.count;
 		if (last && last->start + last->count == run.start) {
 			last->count += run.count;
 		} else if (r->extent_count < MINFS_EXTENTS_MAX) {
 			r->extents[r->extent_count++] = run;
 		} else {
-			bitmap_clear(v->used, run.start, run.count);
-			v->free_units += run.count;
 			error = -EFBIG;
 			break;
 		}
+		bitmap_set(v->used, run.start, run.count);
+		v->free_units -= run.count;
+		rest -= run.count;
 	}
 	spin_unlock(&v->space_lock);
 	if (error) {
-		/* What was added goes back: nothing changes. */
 		if (count_before) {
 			struct minfs_run *old = &r->extents[count_before - 1];
 			struct minfs_run more = { old->start + last_before, old->count - last_before };
@@ -117,8 +119,58 @@ int minfs_grow(struct minfs_volume *v, struct minfs_node *n, u64 end)
 	return error;
 }
 
+/* Takes back what other files hold to grow into, where nobody is busy with them. */
+static void reclaim(struct minfs_volume *v)
+{
+	u32 i;
+
+	/* The names may be locked by an operation that waits for the caller's file. */
+	if (!mutex_trylock(&v->names))
+		return;
+	for (i = 0; i < v->inode_count; i++) {
+		struct minfs_node *n = v->nodes[i];
+
+		if (n && down_write_trylock(&n->space)) {
+			minfs_give_back(v, n);
+			up_write(&n->space);
+		}
+	}
+	mutex_unlock(&v->names);
+}
+
+/*
+ * Lets the file hold space for `end` bytes, or changes nothing; `ahead`: and some to grow into, so
+ * that files that grow beside each other stay in few pieces. Under the file's space lock.
+ */
+int minfs_grow(struct minfs_volume *v, struct minfs_node *n, u64 end, bool ahead)
+{
+	u64 held = minfs_held_units(n), wanted = (end + v->unit_bytes - 1) >> v->unit_shift;
+	u64 generous;
+	int error = -ENOSPC;
+
+	if (end > S64_MAX)
+		return -EFBIG;
+	if (wanted > held) {
+		generous = clamp_t(u64, held << v->unit_shift, MINFS_AHEAD_BYTES_MIN,
+				   MINFS_AHEAD_BYTES_MAX) >> v->unit_shift;
+		if (ahead && generous > wanted - held &&
+		    generous * MINFS_AHEAD_FREE_FACTOR <= v->free_units)
+			error = add_units(v, n, generous);
+		if (error)
+			error = add_units(v, n, wanted - held);
+		if (error == -ENOSPC) {
+			reclaim(v);
+			error = add_units(v, n, wanted - held);
+		}
+		if (error)
+			return error;
+	}
+	n->busy_units = max(n->busy_units, wanted);
+	return 0;
+}
+
 /* Keeps the first `units` units; `freed` (room for MINFS_EXTENTS_MAX) takes the rest. */
-u32 minfs_cut(struct minfs_volume *v, struct minfs_node *n, u64 units, struct minfs_run *freed)
+u32 minfs_cut(struct minfs_node *n, u64 units, struct minfs_run *freed)
 {
 	struct minfs_record *r = &n->now;
 	u32 i, kept = 0, count = 0;
@@ -134,7 +186,29 @@ u32 minfs_cut(struct minfs_volume *v, struct minfs_node *n, u64 units, struct mi
 			freed[count++] = (struct minfs_run){ run.start + keep, run.count - keep };
 	}
 	r->extent_count = kept;
+	n->cuts++;
 	return count;
+}
+
+/* Gives back what the file holds only to grow into: no record says that it is the file's. */
+void minfs_give_back(struct minfs_volume *v, struct minfs_node *n)
+{
+	u64 keep = max(minfs_needed_units(v, n, n->now.valid), n->busy_units);
+	u64 surplus = minfs_held_units(n);
+
+	surplus = surplus > keep ? surplus - keep : 0;
+	n->cuts += surplus > 0;
+	while (surplus) {
+		struct minfs_run *last = &n->now.extents[n->now.extent_count - 1];
+		u32 count = min_t(u64, surplus, last->count);
+		struct minfs_run run = { last->start + last->count - count, count };
+
+		minfs_free_units(v, &run, 1);
+		last->count -= count;
+		surplus -= count;
+		if (!last->count)
+			n->now.extent_count--;
+	}
 }
 
 /* Where byte `at` of the file lies, and how many lie there in one piece. */

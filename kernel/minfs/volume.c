@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR GPL-2.0
 /*
  * Records and flushes in their order, as crates/minfs/src/shared.rs has it:
  * a record goes to the slot that does not hold the durable one, an operation returns after a flush
@@ -73,9 +73,8 @@ int minfs_write_record(struct minfs_volume *v, struct minfs_record *r, s64 burie
 
 	if (READ_ONCE(v->has_failed))
 		return -EROFS;
-	block = (u8 *)__get_free_page(GFP_NOFS);
-	if (!block)
-		return -ENOMEM;
+	/* A file whose space was cut must not wait for its record until there is memory. */
+	block = (u8 *)__get_free_page(GFP_NOFS | __GFP_NOFAIL);
 	r->generation = atomic64_fetch_inc(&v->next_generation);
 	r->previous_generation = now->durable_generation;
 	r->has_tail = false;
@@ -92,7 +91,8 @@ int minfs_write_record(struct minfs_volume *v, struct minfs_record *r, s64 burie
 	}
 	error = minfs_encode(v, r, slot, block);
 	if (error) {
-		WARN_ONCE(error != -ENOMEM, "minfs: a record would not be readable\n");
+		WARN_ONCE(1, "minfs: a record would not be readable\n");
+		minfs_fail(v, "the check of a record", error);
 	} else {
 		error = minfs_io(v, REQ_OP_WRITE, v->slots_block[slot] + r->inode, block);
 		if (error)
@@ -126,7 +126,7 @@ struct minfs_node *minfs_new_node(u32 number)
 
 	if (!n)
 		return NULL;
-	n->now.extents = kvcalloc(MINFS_EXTENTS_MAX, sizeof(*n->now.extents), GFP_KERNEL);
+	n->now.extents = kcalloc(MINFS_EXTENTS_MAX, sizeof(*n->now.extents), GFP_NOFS);
 	if (!n->now.extents) {
 		kfree(n);
 		return NULL;
@@ -134,6 +134,7 @@ struct minfs_node *minfs_new_node(u32 number)
 	n->number = n->now.inode = number;
 	n->now.is_file = true;
 	mutex_init(&n->turn);
+	mutex_init(&n->gap);
 	init_rwsem(&n->space);
 	INIT_HLIST_NODE(&n->by_name);
 	return n;
@@ -142,9 +143,112 @@ struct minfs_node *minfs_new_node(u32 number)
 void minfs_drop_node(struct minfs_node *n)
 {
 	if (n) {
-		kvfree(n->now.extents);
+		kfree(n->now.extents);
 		kfree(n);
 	}
+}
+
+static s64 to_ns(struct timespec64 t)
+{
+	return timespec64_to_ns(&t);
+}
+
+/* What the next record says of owner, mode and times. */
+void minfs_take_inode(struct minfs_node *n, struct inode *inode)
+{
+	struct minfs_record *r = &n->now;
+	s64 accessed = to_ns(minfs_time(inode, atime)), modified = to_ns(minfs_time(inode, mtime));
+	s64 changed = to_ns(minfs_time(inode, ctime));
+
+	n->has_times |= r->accessed_ns != accessed || r->modified_ns != modified ||
+		r->changed_ns != changed;
+	r->mode = inode->i_mode & 07777;
+	r->user = i_uid_read(inode);
+	r->group = i_gid_read(inode);
+	r->accessed_ns = accessed;
+	r->modified_ns = modified;
+	r->changed_ns = changed;
+}
+
+/*
+ * Makes the file durable: its pages, then a record of it, under another name and burying another
+ * file if so asked. `inode` is absent of a file that the VFS has forgotten. The caller has the turn.
+ */
+int minfs_store_as(struct minfs_volume *v, struct minfs_node *n, struct inode *inode,
+		   const struct qstr *name, s64 buries)
+{
+	struct minfs_run *extents;
+	struct minfs_slot_state then;
+	struct minfs_record copy;
+	u64 valid, size, units;
+	bool was_dirty;
+	u32 i;
+	int error = 0;
+
+	down_write(&n->space);
+	valid = n->now.valid;
+	was_dirty = n->is_dirty;
+	n->is_dirty = false;
+	up_write(&n->space);
+	size = inode ? i_size_read(inode) : n->now.size;
+	/* Another writer may have moved the valid length and not yet the size. */
+	valid = min(valid, size);
+	if (inode)
+		error = filemap_write_and_wait(inode->i_mapping);
+	if (error)
+		minfs_fail(v, "a write of data", error);
+	/* The record vouches for these bytes, so they come first. */
+	if (!error && valid > n->recorded_valid)
+		error = minfs_flush(v);
+	if (!error) {
+		extents = kcalloc(MINFS_EXTENTS_MAX, sizeof(*extents), GFP_NOFS | __GFP_NOFAIL);
+		down_write(&n->space);
+		if (inode)
+			minfs_take_inode(n, inode);
+		copy = n->now;
+		copy.extents = extents;
+		copy.extent_count = 0;
+		copy.valid = valid;
+		copy.size = size;
+		units = minfs_needed_units(v, n, valid);
+		for (i = 0; units && i < n->now.extent_count; i++) {
+			struct minfs_run run = n->now.extents[i];
+
+			run.count = min_t(u64, run.count, units);
+			units -= run.count;
+			extents[copy.extent_count++] = run;
+		}
+		up_write(&n->space);
+		if (name) {
+			memset(copy.name, 0, sizeof(copy.name));
+			memcpy(copy.name, name->name, name->len);
+			copy.name_length = name->len;
+		}
+		error = minfs_write_record(v, &copy, buries, &then);
+		kfree(extents);
+	}
+	if (!error)
+		error = minfs_flush(v);
+	if (!error) {
+		v->slots[n->number] = then;
+		n->recorded_valid = valid;
+		n->has_times = false;
+	} else {
+		n->is_dirty |= was_dirty;
+	}
+	return error;
+}
+
+/* Makes the file durable if more than its bytes is new; 0 leaves the flush to the caller, else 1. */
+int minfs_store_if_dirty(struct minfs_volume *v, struct minfs_node *n, struct inode *inode)
+{
+	int error = 0;
+
+	mutex_lock(&n->turn);
+	if (n->is_dirty && !n->is_unlinked)
+		error = minfs_store_as(v, n, inode, NULL, -1) ?: 1;
+	mutex_unlock(&n->turn);
+	return error;
 }
 
 static u32 name_hash(const char *name, u32 length)
