@@ -1,0 +1,90 @@
+"""Carries out on a mounted minfs what module.rs asks for, one line at a time: AGENT PORT DISK DIRECTORY."""
+
+import ctypes
+import errno
+import os
+import subprocess
+import sys
+
+KEEP_SIZE, ZERO_RANGE = 1, 16
+libc = ctypes.CDLL(None, use_errno=True)
+held = []
+
+
+def allocate(file, mode, offset, length):
+    if libc.fallocate(file, mode, ctypes.c_long(offset), ctypes.c_long(length)):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def with_file(name, action):
+    file = os.open(name, os.O_RDWR)
+    try:
+        action(file)
+    finally:
+        os.close(file)
+
+
+def preallocate(file, offset, length, keep, zero):
+    mode = KEEP_SIZE if keep else 0
+    size = os.fstat(file).st_size
+    allocate(file, mode, offset, length)
+    start = max(size, offset)
+    if zero and offset + length > start:
+        allocate(file, mode | ZERO_RANGE, start, offset + length - start)
+
+
+def write(file, offset, data):
+    if os.pwrite(file, data, offset) != len(data):
+        raise OSError(errno.EIO, "short")
+
+
+def carry_out(words):
+    match words:
+        case ["mount"]:
+            os.chdir("/")
+            subprocess.run(["mount", "-i", "-t", "minfs", sys.argv[2], sys.argv[3]], check=True)
+            os.chdir(sys.argv[3])
+        case ["unmount"]:
+            while held:
+                os.close(held.pop())
+            os.chdir("/")
+            subprocess.run(["umount", sys.argv[3]], check=True)
+        case ["create", name]:
+            os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        case ["unlink", name]:
+            os.unlink(name)
+        case ["rename", name, to]:
+            os.rename(name, to)
+        case ["truncate", name, size]:
+            os.truncate(name, int(size))
+        case ["preallocate", name, *numbers]:
+            with_file(name, lambda file: preallocate(file, *map(int, numbers)))
+        case ["hold", name]:
+            held.append(os.open(name, os.O_RDWR))
+        case ["drop", index]:
+            os.close(held[int(index)])
+            held[int(index)] = held[-1]
+            held.pop()
+        case ["sync", name]:
+            with_file(name, os.fsync)
+        case ["write", name, offset, data]:
+            with_file(name, lambda file: write(file, int(offset), bytes.fromhex(data)))
+        case _:
+            raise OSError(errno.EINVAL, "unknown")
+
+
+with open(sys.argv[1], "rb+", buffering=0) as port:
+    rest = b""
+    while True:
+        while b"\n" not in rest:
+            rest += port.read(65536)
+        line, rest = rest.split(b"\n", 1)
+        try:
+            carry_out(line.decode().split())
+            answer = "done"
+        except OSError as error:
+            answer = errno.errorcode.get(error.errno, "EIO")
+        except subprocess.CalledProcessError as error:
+            answer = str(error)
+        port.write(f"{answer}\n".encode())
