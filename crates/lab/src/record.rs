@@ -124,6 +124,12 @@ pub struct Timeline {
     pub acknowledged_ns: Vec<u64>,
     /// A flush arrived at the device.
     pub flushed_ns: Vec<u64>,
+    /// Cuts that were tried.
+    #[serde(default)]
+    pub tried: u64,
+    /// The same on a disk that ignores flushes.
+    #[serde(default)]
+    pub control_tried: u64,
     /// The power was cut in a state that was violated.
     pub violated_ns: Vec<u64>,
     /// The same on a disk that ignores flushes.

@@ -50,11 +50,13 @@ fn strip(view: &View<'_>, key: usize, label: &str, timeline: &Timeline) -> Chart
         series.push(Series { key, mark: *mark, points: points.collect() });
     }
     let says = format!(
-        "{}, {}; cuts of the power after which something was lost: {}, and {} where flushes are ignored.",
+        "{}, {}. Something was lost after {} of {} power cuts, and after {} of {} on a disk that ignores flushes.",
         text::counted(timeline.acknowledged_ns.len(), "acknowledgement"),
         text::counted(timeline.flushed_ns.len(), "flush request"),
         timeline.violated_ns.len(),
-        timeline.control_violated_ns.len()
+        timeline.tried,
+        timeline.control_violated_ns.len(),
+        timeline.control_tried
     );
     let end = std::iter::once(timeline.length_ns as f64 / size);
     Chart {
