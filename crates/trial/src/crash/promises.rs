@@ -19,6 +19,11 @@ const ROUNDS: u64 = 24;
 const PIECE_BYTES: usize = 4096;
 /// A piece that no device writes at once.
 const LARGE_BYTES: usize = 64 << 10;
+/// The bytes of a file of which only its names matter.
+const FILE: &[u8] = b"file";
+/// Which of its three names such a file has, one step after the other: link, unlink, rename.
+const NAMES: [[bool; 3]; 4] =
+    [[true, false, false], [true, true, false], [false, true, false], [false, false, true]];
 
 /// A program and what it relies on.
 pub struct Promise {
@@ -35,7 +40,7 @@ pub struct Promise {
 }
 
 /// All of them, in the order of the table.
-pub static PROMISES: [Promise; 15] = [
+pub static PROMISES: [Promise; 17] = [
     Promise {
         name: "overwrite-sector",
         text: "a sector overwritten, fdatasync: it is there",
@@ -218,11 +223,67 @@ pub static PROMISES: [Promise; 15] = [
         check: |directory, rounds| is_version(directory, "name", 4 * PIECE_BYTES, rounds),
     },
     Promise {
+        name: "link-directory",
+        text: "a second name by link, fsync of the directory: it is there",
+        posix: true,
+        setup: |directory| write_new(directory, "first", FILE),
+        round: |directory, round| {
+            fs::hard_link(directory.join("first"), directory.join(format!("file{round}")))?;
+            File::open(directory)?.sync_all()
+        },
+        check: |directory, rounds| {
+            let is_missing = |round: &u64| !has_file(directory, &format!("file{round}"));
+            match (0..rounds).find(is_missing) {
+                None => Ok(()),
+                Some(round) => Err(format!("file{round} is not there, or has other bytes")),
+            }
+        },
+    },
+    Promise {
+        name: "names-order",
+        text: "link, unlink, rename, not synced: none is there without those before it",
+        posix: false,
+        setup: |directory| {
+            write_new(directory, "other", b"other")?;
+            (0..ROUNDS).try_for_each(|round| write_new(directory, &format!("first{round}"), FILE))
+        },
+        round: |directory, round| {
+            let name = |prefix: &str| directory.join(format!("{prefix}{round}"));
+            // So that each reaches the device while this runs, in one transaction or the next.
+            let other = existing(directory, "other")?;
+            let pass = |step: u64| {
+                other.write_all_at(&pattern(round, 512), 512 * (3 * round + step))?;
+                other.sync_all()
+            };
+            fs::hard_link(name("first"), name("second")).and_then(|()| pass(0))?;
+            fs::remove_file(name("first")).and_then(|()| pass(1))?;
+            fs::rename(name("second"), name("third")).and_then(|()| pass(2))
+        },
+        check: |directory, _| {
+            let mut before = NAMES.len() - 1;
+            for round in 0..ROUNDS {
+                let has = |prefix: &str| has_file(directory, &format!("{prefix}{round}"));
+                let found = [has("first"), has("second"), has("third")];
+                let done = NAMES.iter().position(|names| *names == found).ok_or_else(|| {
+                    format!("of first{round}, second{round} and third{round} there are {found:?}")
+                })?;
+                // One that has begun follows those that have ended.
+                if done > 0 && before < NAMES.len() - 1 {
+                    return Err(format!(
+                        "what was done to first{round} is there, and not all before"
+                    ));
+                }
+                before = done;
+            }
+            Ok(())
+        },
+    },
+    Promise {
         name: "unlink-directory",
         text: "unlink, fsync of the directory: the file is gone",
         posix: true,
         setup: |directory| {
-            (0..ROUNDS).try_for_each(|round| write_new(directory, &format!("file{round}"), b"file"))
+            (0..ROUNDS).try_for_each(|round| write_new(directory, &format!("file{round}"), FILE))
         },
         round: |directory, round| {
             fs::remove_file(directory.join(format!("file{round}")))?;
@@ -316,6 +377,11 @@ fn is_log(directory: &Path, piece_bytes: usize, least: u64) -> Result<(), String
         }
     }
     Ok(())
+}
+
+/// Whether a file of this name has the bytes of [`FILE`].
+fn has_file(directory: &Path, name: &str) -> bool {
+    fs::read(directory.join(name)).is_ok_and(|bytes| bytes == FILE)
 }
 
 fn files_are_there(directory: &Path, rounds: u64) -> Result<(), String> {
