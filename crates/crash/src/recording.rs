@@ -10,7 +10,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time;
 
@@ -118,6 +118,24 @@ pub struct Log {
     pub end: Instant,
     /// Sectors of the file with the bytes.
     pub data_sectors: u64,
+    /// Whether it ends before a request for whose bytes there was no room, rather than with the load.
+    #[serde(default)]
+    pub is_cut_short: bool,
+}
+
+impl Log {
+    /// Ends it right before a request, as if nothing had been asked or said since.
+    fn cut_before(&mut self, number: usize) {
+        let first = &self.requests[number];
+        self.end = first.arrived - 1;
+        self.data_sectors = first.data_sector;
+        self.is_cut_short = true;
+        self.requests.truncate(number);
+        for request in &mut self.requests {
+            request.replied = request.replied.filter(|replied| *replied <= self.end);
+        }
+        self.acknowledgements.retain(|one| one.instant <= self.end);
+    }
 }
 
 /// What discarded space reads as: not zero, so that whoever relies on zeros is caught.
@@ -132,6 +150,8 @@ pub struct Recorder<D> {
     /// Bytes that went to it, and those from which on none do.
     bytes: AtomicU64,
     bytes_max: u64,
+    /// The first request whose bytes could not be kept; none yet is the greatest number.
+    unkept: AtomicUsize,
     log: Mutex<Log>,
     began: time::Instant,
 }
@@ -146,18 +166,20 @@ impl<D: BlockDevice> Recorder<D> {
             acknowledgements: Vec::new(),
             end: 0,
             data_sectors: 0,
+            is_cut_short: false,
         };
         Recorder {
             inner,
             data: Arc::new(data),
             bytes: AtomicU64::new(0),
             bytes_max: u64::MAX,
+            unkept: AtomicUsize::new(usize::MAX),
             log: Mutex::new(log),
             began: time::Instant::now(),
         }
     }
 
-    /// Fails writes once so many bytes were recorded.
+    /// Fails writes once so many bytes were recorded. As on a full disk the recording ends there.
     #[must_use]
     pub fn with_bytes_max(self, bytes_max: u64) -> Recorder<D> {
         Recorder { bytes_max, ..self }
@@ -194,7 +216,12 @@ impl<D: BlockDevice> Recorder<D> {
 
     /// What was recorded so far. Requests in flight count as not replied to.
     pub fn recording(&self) -> Recording {
-        Recording { log: self.log().clone(), data: self.data.clone() }
+        let mut log = self.log().clone();
+        match self.unkept.load(Ordering::Acquire) {
+            usize::MAX => {}
+            number => log.cut_before(number),
+        }
+        Recording { log, data: self.data.clone() }
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -226,12 +253,18 @@ impl<D: BlockDevice> Recorder<D> {
         (log.requests.len() - 1, data_sector)
     }
 
-    /// Appends the bytes of a request.
-    fn keep(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed) >= self.bytes_max {
-            return Err(io::ErrorKind::StorageFull.into());
+    /// Appends the bytes of a request. After one that could not be kept, none is.
+    fn keep(&self, request: usize, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let before = self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let is_full = before >= self.bytes_max || self.unkept.load(Ordering::Acquire) < usize::MAX;
+        let kept = match is_full {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => self.data.write_all_at(bytes, offset),
+        };
+        if kept.is_err() {
+            self.unkept.fetch_min(request, Ordering::AcqRel);
         }
-        self.data.write_all_at(bytes, offset)
+        kept
     }
 
     fn reply(&self, request: usize, result: io::Result<()>) -> io::Result<()> {
@@ -264,7 +297,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         let (request, data_sector) = self.arrive(Operation::Write, offset, buffer.len() as u64);
         let result = self
-            .keep(buffer, data_sector * SECTOR_BYTES)
+            .keep(request, buffer, data_sector * SECTOR_BYTES)
             .and_then(|()| self.inner.write_at(buffer, offset));
         self.reply(request, result)
     }
@@ -279,7 +312,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         let filler = vec![FILLER; length.min(FILLER_BYTES_MAX) as usize];
         let result = (0..length).step_by(FILLER_BYTES_MAX as usize).try_for_each(|at| {
             let bytes = &filler[..(length - at).min(FILLER_BYTES_MAX) as usize];
-            self.keep(bytes, data_sector * SECTOR_BYTES + at)?;
+            self.keep(request, bytes, data_sector * SECTOR_BYTES + at)?;
             self.inner.write_at(bytes, offset + at)
         });
         self.reply(request, result)

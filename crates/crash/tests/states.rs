@@ -285,8 +285,18 @@ fn a_recording_that_is_full_fails_writes() {
     let device = Recorder::new(MemoryDevice::new(BYTES, 512), data).with_bytes_max(1024);
     device.zero_range(0, BYTES).unwrap();
     device.write_at(&[1; 1024], 0).unwrap();
+    device.acknowledge("kept");
+    assert!(!device.recording().log.is_cut_short);
     let refused = device.write_at(&[1; 512], 0).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull);
+    // What comes after it is not judged.
+    device.flush().unwrap();
+    device.acknowledge("lost");
+    let Recording { log, data } = device.recording();
+    assert!(log.is_cut_short);
+    assert_eq!((log.requests.len(), log.acknowledgements.len()), (2, 1));
+    assert_eq!(log.acknowledgements[0].instant, log.end);
+    Recording::open(log, data.try_clone().unwrap()).unwrap();
 }
 
 /// A recording's file may be one on a disk.

@@ -44,14 +44,24 @@ const CONTROL_STATES_MAX: usize = 100;
 struct CrashResult {
     size_bytes: u64,
     seed: u64,
-    /// Absent for a load that knows its own.
-    check: Option<CommandLine>,
-    /// That load, and the seed of its trial.
-    #[serde(default)]
-    own_load: Option<(Load, u64)>,
+    asked: Asked,
     check_directory: PathBuf,
     check_timeout_ns: u64,
     contenders: Vec<Judged>,
+}
+
+/// Who says whether what was acknowledged is there.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Asked {
+    /// The user's check.
+    Check(CommandLine),
+    /// A load of kurabe's own.
+    OwnLoad {
+        load: Load,
+        /// The seed of its trial.
+        order_seed: u64,
+    },
 }
 
 /// One contender of a result. Its recording lies in a file of its number.
@@ -105,8 +115,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     let result = CrashResult {
         size_bytes: size(&args.size)?,
         seed: args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
-        check: Some(check),
-        own_load: None,
+        asked: Asked::Check(check.clone()),
         check_directory: here,
         check_timeout_ns: time("--check-timeout", &args.check_timeout)?,
         contenders: Vec::new(),
@@ -125,7 +134,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     };
     let setup = args.setup.as_ref().map(|line| shell(line));
     let timeout_ns = time("--timeout", &args.timeout)?;
-    let workload = workload(Load::of_command(command), setup, result.check.clone());
+    let workload = workload(Load::of_command(command), setup, Some(check));
     let spec = spec(contenders[0].clone(), cuts, workload, timeout_ns);
     let path = args.out.clone().unwrap_or_else(|| default_directory("crash"));
     let directory = Directory::open_or_make(&path, 0o755)
@@ -189,13 +198,15 @@ pub fn keep(
     mut data: &File,
 ) -> io::Result<()> {
     let Workload { load, check, .. } = &spec.workload;
-    let own_load = load.command().is_none().then(|| (load.clone(), spec.order_seed));
+    let asked = match check {
+        Some(check) => Asked::Check(check.clone()),
+        None => Asked::OwnLoad { load: load.clone(), order_seed: spec.order_seed },
+    };
     let contender = spec.contender.clone();
     let result = CrashResult {
         size_bytes: cuts.size_bytes,
         seed: cuts.seed,
-        check: check.clone(),
-        own_load,
+        asked,
         check_directory: cuts.check_directory.clone(),
         check_timeout_ns: cuts.check_timeout_ns,
         contenders: vec![Judged { contender, outcome: Ok(report), checks: Vec::new() }],
@@ -217,6 +228,7 @@ fn exit_code(result: &CrashResult, path: &Path) -> u8 {
     let has = |verdict| verdicts.contains(&verdict);
     match () {
         () if has(None) => exit::TRIAL_FAILED,
+        () if has(Some(CrashVerdict::Refused)) => exit::REFUSED,
         () if has(Some(CrashVerdict::Violated)) => exit::GATE_FAILS,
         () if has(Some(CrashVerdict::Inconclusive)) => exit::GATE_INCONCLUSIVE,
         () => exit::OK,
@@ -230,6 +242,10 @@ fn report_text(label: &str, report: &CrashReport, cases: &mut usize, result: &Pa
     let rate = tried as f64 + control.tried as f64;
     let seconds = report.trying_ns as f64 / 1e9;
     let mut text = match report.verdict() {
+        CrashVerdict::Refused => {
+            let why = report.refused.as_deref().unwrap_or_default();
+            return format!("{label}: refused: {why}\n{}", notes_text(report));
+        }
         CrashVerdict::Held => format!(
             "{label}: held: 0 of {tried} states violated (at most {:.2} % with 95 % confidence)",
             crash::share_at_most(tried as u64) * 100.0
@@ -270,10 +286,11 @@ fn report_text(label: &str, report: &CrashReport, cases: &mut usize, result: &Pa
         *cases += 1;
         text += &case_text(case, *cases, result);
     }
-    for note in &report.notes {
-        text += &format!("  note: {note}\n");
-    }
-    text
+    text + &notes_text(report)
+}
+
+fn notes_text(report: &CrashReport) -> String {
+    report.notes.iter().map(|note| format!("  note: {note}\n")).collect()
 }
 
 fn needless_text(report: &CrashReport) -> String {
@@ -365,9 +382,11 @@ fn replay(place: &str) -> Result<u8, Failure> {
         replay: Some(state.expect("a state has a JSON form")),
         image: image.as_ref().ok().map(path_of),
     };
-    let nothing = || (Load::of_command(CommandLine::Words(Vec::new())), 0);
-    let (load, order_seed) = result.own_load.clone().unwrap_or_else(nothing);
-    let workload = workload(load, None, result.check.clone());
+    let (load, order_seed, check) = match result.asked {
+        Asked::Check(check) => (Load::of_command(CommandLine::Words(Vec::new())), 0, Some(check)),
+        Asked::OwnLoad { load, order_seed } => (load, order_seed, None),
+    };
+    let workload = workload(load, None, check);
     let spec = TrialSpec { order_seed, ..spec(judged.contender.clone(), cuts, workload, 0) };
     let report = Laboratory::open()?.carry_out(spec, &data).0.map_err(Failure::broken)?;
     let finding = &report.cases[0].finding;
@@ -444,7 +463,8 @@ impl Laboratory {
             terminal::note(&format!("still there: {}", left.join("; ")));
         }
         let outcome = match (record.outcome, record.power_cuts) {
-            (Outcome::Completed, Some(report)) => {
+            // One that is refused has failed, and says why.
+            (Outcome::Completed | Outcome::Failed { .. }, Some(report)) => {
                 serde_json::from_value(report).map_err(|error| error.to_string())
             }
             (Outcome::Failed { message, output, .. }, _) if output.is_empty() => Err(message),

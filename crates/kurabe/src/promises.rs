@@ -15,6 +15,9 @@ use crate::terminal;
 /// Bound on a program and on its check in ns.
 const TIMEOUT_NS: u64 = 60_000_000_000;
 
+/// What stands in the place of a verdict where there is none.
+const FAILED: &str = "failed";
+
 /// `kurabe promises`.
 pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
     let contenders = contenders(&args.contenders)?;
@@ -53,13 +56,15 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
          nothing either. To repeat: --seed {}\n",
         cuts.seed
     ));
+    let is_unjudged =
+        |one: &Result<CrashReport, String>| one.as_ref().map_or(true, |one| one.refused.is_some());
     let of_posix = asked.iter().zip(&found).filter(|(promise, _)| promise.posix);
-    let verdicts: Vec<Option<CrashVerdict>> = of_posix
-        .flat_map(|(_, row)| row.iter().map(|one| one.as_ref().ok().map(CrashReport::verdict)))
-        .collect();
+    let verdicts: Vec<CrashVerdict> =
+        of_posix.flat_map(|(_, row)| row.iter().flatten().map(CrashReport::verdict)).collect();
     Ok(match () {
-        () if verdicts.contains(&Some(CrashVerdict::Violated)) => exit::GATE_FAILS,
-        () if verdicts.contains(&Some(CrashVerdict::Inconclusive)) => exit::GATE_INCONCLUSIVE,
+        () if found.iter().flatten().any(is_unjudged) => exit::TRIAL_FAILED,
+        () if verdicts.contains(&CrashVerdict::Violated) => exit::GATE_FAILS,
+        () if verdicts.contains(&CrashVerdict::Inconclusive) => exit::GATE_INCONCLUSIVE,
         () => exit::OK,
     })
 }
@@ -108,7 +113,7 @@ fn table(
         for (contender, report) in contenders.iter().zip(reports) {
             row.push(match report {
                 Ok(report) => verdict_text(report),
-                Err(_) => "failed".into(),
+                Err(_) => FAILED.into(),
             });
             if let Some(case) = case_text(report) {
                 cases += &format!("{}, {}: {case}\n", promise.name, contender.label);
@@ -135,6 +140,7 @@ fn table(
 fn verdict_text(report: &CrashReport) -> String {
     let tried = report.states.tried;
     match report.verdict() {
+        CrashVerdict::Refused => FAILED.into(),
         CrashVerdict::Held => format!("kept (0 of {tried})"),
         CrashVerdict::Violated => format!("broken ({} of {tried})", report.states.violated()),
         CrashVerdict::Inconclusive => "inconclusive".into(),
@@ -146,6 +152,9 @@ fn case_text(report: &Result<CrashReport, String>) -> Option<String> {
         Ok(report) => report,
         Err(message) => return message.lines().next().map(str::to_string),
     };
+    if report.refused.is_some() {
+        return report.refused.clone();
+    }
     let violated = report.cases.iter().filter(|case| case.finding.is_violation());
     let case = violated.min_by_key(|case| case.lost.len())?;
     let lost: Vec<&str> = case.lost.iter().map(|lost| lost.what.as_str()).collect();

@@ -13,7 +13,6 @@ pub mod promises;
 mod recorded;
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -90,9 +89,12 @@ pub struct CrashReport {
     /// When what happened.
     #[serde(default)]
     pub timeline: Timeline,
-    /// What went wrong after the states were tried.
+    /// What went wrong beside the states.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Why the load or the check can prove nothing, so that no state was tried.
+    #[serde(default)]
+    pub refused: Option<String>,
     /// Time that trying took, in ns.
     pub trying_ns: u64,
     /// The recording without its bytes.
@@ -129,11 +131,13 @@ pub struct LostWrite {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CrashVerdict {
+    /// The load acknowledged nothing, or the check fails while nothing is lost: no state was tried.
+    Refused,
     /// No state was violated, and the control shows that the check can find a loss.
     Held,
     /// At least one was.
     Violated,
-    /// Nothing was acknowledged, or the control lost nothing: the run proves nothing.
+    /// The control lost nothing: the run proves nothing.
     Inconclusive,
 }
 
@@ -141,6 +145,7 @@ impl CrashReport {
     /// How it is judged.
     pub fn verdict(&self) -> CrashVerdict {
         match () {
+            () if self.refused.is_some() => CrashVerdict::Refused,
             () if self.states.violated() > 0 => CrashVerdict::Violated,
             () if self.control.violated() == 0 || self.states.tried == 0 => {
                 CrashVerdict::Inconclusive
@@ -151,6 +156,9 @@ impl CrashReport {
 
     /// The check of a result that follows.
     pub fn check(&self) -> Check {
+        if let Some(why) = &self.refused {
+            return Check::not_tried(DURABILITY, why);
+        }
         let tried = self.states.tried as u64;
         if self.verdict() == CrashVerdict::Inconclusive {
             let why = format!(
@@ -198,6 +206,10 @@ pub fn carry_out(setting: Setting<'_>, emit: &mut dyn FnMut(&Event)) -> Record {
         Ok(report) => {
             record.checks = vec![report.check()];
             record.power_cuts = serde_json::to_value(&report).ok();
+            if let Some(message) = report.refused {
+                let output = String::new();
+                record.outcome = Outcome::Failed { phase: Phase::Check, message, output };
+            }
         }
         Err(Failure::Failed { message, output }) => {
             record.checks = vec![Check::not_tried(DURABILITY, &message)];
@@ -235,6 +247,8 @@ struct Recorded {
     from: crash::Instant,
     to: crash::Instant,
     places: Places,
+    /// Why no state needs to be tried.
+    refused: Option<String>,
 }
 
 impl Trial<'_, '_> {
@@ -263,9 +277,19 @@ impl Trial<'_, '_> {
             needless: Vec::new(),
             timeline: timeline_of(&recorded),
             notes: Vec::new(),
+            refused: recorded.refused.clone(),
             trying_ns: 0,
             log: Some(log.clone()),
         };
+        if log.is_cut_short {
+            report.notes.push(format!(
+                "the recording was full after {} MiB; the states are those until then. Give it a place with more room, or the load less to do",
+                (log.data_sectors * SECTOR_BYTES) >> 20
+            ));
+        }
+        if report.refused.is_some() {
+            return Ok(report);
+        }
         let begun = Instant::now();
         self.add_benches(&recorded)?;
         self.try_states(&recorded, &mut report)?;
@@ -286,7 +310,6 @@ impl Trial<'_, '_> {
         let (bench, emit) = (&self.benches[0], &mut *self.emit);
         let mut status = |text: &str| emit(&Event::Status { text: text.into() });
         status("making the file system");
-        let kept = data.try_clone().map_err(served_failure)?;
         let bytes_max = recording_bytes_max(&data);
         let disk = bench
             .disks()
@@ -312,43 +335,55 @@ impl Trial<'_, '_> {
             instance.sync(&mut tools)?;
             status("running the load");
             let from = bench.disks().now().map_err(served_failure)?;
-            bench.load(&*instance)?;
+            let ran = bench.load(&*instance);
             let log = bench.disks().log().map_err(served_failure)?;
+            match ran {
+                // It fails where nothing is written any more.
+                Err(Failure::Failed { .. }) if log.is_cut_short && log.end >= from => {}
+                ran => ran?,
+            }
             let recording = Arc::new(Recording { log, data: Arc::new(data) });
             let to = recording.log.end;
-            if recording.log.acknowledgements.is_empty() {
-                return Err(Failure::of(
-                    "the load acknowledged nothing, so nothing can be lost; let it print a line, or call 'kurabe ack WORDS', after each step that is durable",
-                ));
-            }
-            status("checking what the load left");
             let all = Acknowledged::of(&recording.log, recording.log.acknowledgements.len());
-            match bench.ask(&*instance, &all)? {
-                Finding::Held => {}
-                found => {
-                    return Err(Failure::of(format!(
-                        "the check fails before any power cut ({found}); it would blame the disk: mend the check or the load"
-                    )));
-                }
+            let mut refused = None;
+            if recording.log.acknowledgements.is_empty() {
+                refused = Some(
+                    "the load acknowledged nothing, so nothing can be lost; let it print a line, or call 'kurabe ack WORDS', after each step that is durable".into(),
+                );
+            } else if !recording.log.is_cut_short {
+                status("checking what the load left");
+                refused = blamed(&bench.ask(&*instance, &all)?);
             }
             let places = match bench.file_system()?.access {
                 Access::Mounted => Places::of(&directory),
                 _ => Places::default(),
             };
-            Ok(Recorded { recording, from, to, places })
+            Ok(Recorded { recording, from, to, places, refused })
         })();
         tools.clean_up_within(TEARDOWN_MAX);
         let ended = instance.end(&mut tools);
-        if kept.metadata().is_ok_and(|kept| kept.blocks() * 512 >= bytes_max) {
-            return Err(Failure::of(format!(
-                "the recording has {} MiB, a third of the memory that was free; give the load less to do, or less --time",
-                bytes_max >> 20
-            )));
-        }
-        let recorded = recorded?;
+        let mut recorded = match recorded {
+            Err(Failure::Failed { .. })
+                if bench.disks().log().is_ok_and(|log| log.is_cut_short) =>
+            {
+                Err(Failure::of(format!(
+                    "there is no room for a recording of more than {} MiB, and the load had not begun",
+                    bytes_max >> 20
+                )))
+            }
+            recorded => recorded,
+        }?;
         ended?;
         // The states stand on another, through which fewer requests reach the server.
         bench.clear()?;
+        let log = &recorded.recording.log;
+        if recorded.refused.is_none() && log.is_cut_short {
+            // What the load left is not whole; what it found is.
+            let found = State { instant: recorded.from, lost: Vec::new(), acknowledged: 0 };
+            let nothing = Acknowledged::of(log, 0);
+            let found = bench.mount_and_ask(&found, Flushes::Kept, &nothing)?;
+            recorded.refused = blamed(&found);
+        }
         Ok(recorded)
     }
 
@@ -426,6 +461,8 @@ impl Trial<'_, '_> {
             bench.mount_and_ask(state, *flushes, &acknowledged)
         })?;
         let at = |state: &State| since_begin(recorded, state.instant);
+        report.timeline.tried = chosen.len() as u64;
+        report.timeline.control_tried = control.len() as u64;
         for (state, finding) in control.iter().zip(found.split_off(chosen.len())) {
             report.control.count(&finding);
             if finding.is_violation() {
@@ -489,6 +526,7 @@ impl Trial<'_, '_> {
             });
             let what = match states.len() {
                 0 => "nothing waited for it".into(),
+                1 => "1 state".into(),
                 some => format!("{some} states"),
             };
             Ok(Some(format!("flush {}, {place} ({what})", number + 1)))
@@ -561,6 +599,7 @@ impl Trial<'_, '_> {
             needless: Vec::new(),
             timeline: Timeline::default(),
             notes,
+            refused: None,
             trying_ns: 0,
             log: None,
         })
@@ -580,6 +619,15 @@ impl Trial<'_, '_> {
     fn status(&mut self, text: &str) {
         (self.emit)(&Event::Status { text: text.into() });
     }
+}
+
+/// Why a check cannot be asked that finds this before any power cut.
+fn blamed(found: &Finding) -> Option<String> {
+    (*found != Finding::Held).then(|| {
+        format!(
+            "the check fails before any power cut ({found}); it would blame the disk: mend the check or the load"
+        )
+    })
 }
 
 /// Leaves out of what was lost what is not needed for the failure.

@@ -9,13 +9,17 @@ use crash::{Log, Request, SECTOR_BYTES};
 use crate::device::lies_in_memory;
 use crate::facts::memory_bytes;
 
-/// Bytes that a recording may have. One in memory stands beside the disk that the load has written, so that
-/// both have two thirds of what is free.
+/// Bytes that a recording may have: an eighth of what is free where it lies is left for the result. One in memory
+/// stands beside the disk that the load has written, so that both have two thirds of what is free.
 pub fn recording_bytes_max(data: &File) -> u64 {
-    match (lies_in_memory(data), memory_bytes("MemAvailable:")) {
+    let memory = match (lies_in_memory(data), memory_bytes("MemAvailable:")) {
         (Ok(true), Some(bytes)) => bytes / 3,
         _ => u64::MAX,
-    }
+    };
+    // A file in memory without a name lies where nothing is counted.
+    let space = rustix::fs::fstatvfs(data).ok().filter(|space| space.f_blocks > 0);
+    let free = space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize));
+    memory.min(free - free / 8)
 }
 
 /// Copies what was written at any time. The rest, and zeros, stay holes.
