@@ -317,9 +317,6 @@ fn deciding(studies: usize, contenders: &[usize]) {
             .collect();
         row(&format!("{case:?}"), &cells);
     }
-    if !contenders.contains(&2) {
-        return;
-    }
     println!(
         "\nDifferences found, % (in the wrong direction, %; with a warning that the blocks may not be independent, %; mean blocks)\n"
     );
@@ -331,7 +328,10 @@ fn deciding(studies: usize, contenders: &[usize]) {
         (Case::HeavyTails, 2),
         (Case::SlowFirst, 2),
         (Case::CarryOver, 3),
-    ] {
+    ]
+    .into_iter()
+    .filter(|(_, count)| contenders.contains(count))
+    {
         let cells = effects.map(|effect| {
             let mut truth = vec![1.0; count];
             truth[1] = effect;

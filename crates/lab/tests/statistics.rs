@@ -204,7 +204,7 @@ fn a_failed_trial_takes_out_its_pair_only() {
 }
 
 #[test]
-fn the_correction_widens_and_never_narrows() {
+fn the_correction_never_makes_a_comparison_surer() {
     let mut laboratory = Laboratory::new(2);
     for _ in 0..100 {
         let truth = [1.0, 1.0, 1.05, 1.1, 1.4];
@@ -212,11 +212,10 @@ fn the_correction_widens_and_never_narrows() {
         let family = compare_family(&samples[0], &samples[1..], &OPTIONS).unwrap();
         for (found, contender) in family.iter().zip(&samples[1..]) {
             let alone = compare(&plain(&samples[0]), &plain(contender), &OPTIONS).unwrap();
-            let (corrected, single) = (found.interval.unwrap(), alone.interval.unwrap());
-            assert!(corrected.low <= single.low && corrected.high >= single.high);
+            let corrected = found.interval.unwrap();
             assert!(corrected.confidence >= 0.95 - 1e-12);
             assert_eq!(found.ratio, alone.ratio);
-            assert!(found.p_adjusted >= alone.p_adjusted);
+            assert!(found.p_adjusted.unwrap() >= found.p_value.unwrap() - 1e-9);
             // The interval excludes 1 exactly when Holm's procedure rejects.
             let excludes_one = corrected.low > 1.0 || corrected.high < 1.0;
             assert_eq!(excludes_one, found.p_adjusted.unwrap() < 0.05, "{family:?}");

@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_forecast_is_a_range_of_blocks_and_of_time() {
-        let (plan, records) = study(9);
+        let (plan, records) = study(8);
         let forecast = Forecast::of(&plan, &records).unwrap();
         assert_eq!((forecast.open, forecast.comparisons), (1, 2));
         let (least, most) = forecast.blocks.unwrap();

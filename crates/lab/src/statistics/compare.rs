@@ -251,21 +251,26 @@ pub fn compare_families(
         let count = |samples: &[Option<f64>]| samples.iter().flatten().count();
         for (index, contender) in group.contenders.iter().enumerate() {
             let (under, over) = pairs(&group.baseline, contender);
+            let pooled = Pooled::of(group, blocks_of(&group.baseline, contender));
             let correction = group.corrections.get(index).copied().unwrap_or_default();
-            let location = log_ratio_location(&under, &over)?.map(|found| found.less(correction));
             // Whoever looks again and again looks where the ratios have wandered farthest.
             let widening = options.first_look.map_or(1.0, |_| widening(&under, &over));
-            let location = location.map(|found| found.widened(widening));
             // Rounding has the variance of a uniform distribution as wide as the step, on each side.
-            let rounding = step(&under).max(step(&over)).powi(2) / 6.0;
-            let location = location.map(|found| found.blurred(rounding / under.len() as f64));
+            let rounding = step(&under).max(step(&over)).powi(2) / 6.0 / under.len() as f64;
+            let finished =
+                |found: Location| found.less(correction).widened(widening).blurred(rounding);
+            let own = log_ratio_location(&under, &over)?;
+            let grouped = own.zip(pooled).map(|(own, pooled)| {
+                own.of_group(pooled.variance / under.len() as f64, pooled.freedom)
+            });
             // A contender that left because it was decided has all its trials in pairs.
             let all_paired = count(contender) == under.len()
                 && (count(&group.baseline) == under.len() || options.first_look.is_some());
             let tells = all_paired || under.len() >= BLOCKS_MIN_FOR_INTERVAL;
             located.push(Located {
                 pairs: under.len(),
-                location: location.filter(|_| tells),
+                location: own.map(finished).filter(|_| tells),
+                grouped: grouped.map(finished),
                 mean_ratio: mean_ratio(&under, &over),
                 slow: slow(&logs(&under), &logs(&over)),
                 unseen_growth: unseen_growth(&under, &over, widening),
@@ -274,6 +279,56 @@ pub fn compare_families(
     }
     let mut judged = judge(&located, options).into_iter();
     Ok(groups.iter().map(|group| judged.by_ref().take(group.contenders.len()).collect()).collect())
+}
+
+/// The scatter of the ratios of all contenders of a group.
+///
+/// A handful of blocks says little of one contender's scatter, and Student's quantile pays for that
+/// dearly. That of all its contenders is known much better.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Pooled {
+    /// Mean variance of the logarithm of one ratio.
+    variance: f64,
+    /// Degrees of freedom of that mean, for contenders that scatter alike. Their ratios share the
+    /// baseline, so the variances of two correlate by 1/4, and m of d degrees each are worth
+    /// 4 m d / (m + 3) together (Satterthwaite 1946).
+    freedom: f64,
+}
+
+impl Pooled {
+    /// Of the first `blocks` blocks: what closed a comparison then is not changed by what came later.
+    /// None for a contender alone, whose own scatter is all there is.
+    fn of(group: &Group, blocks: usize) -> Option<Pooled> {
+        let until = |samples: &[Option<f64>]| samples[..samples.len().min(blocks)].to_vec();
+        let baseline = until(&group.baseline);
+        let scatters: Vec<(f64, f64)> = group
+            .contenders
+            .iter()
+            .map(|contender| pairs(&baseline, &until(contender)))
+            .filter(|(under, _)| under.len() >= BLOCKS_MIN_FOR_INTERVAL)
+            .map(|(under, over)| {
+                let freedom = (under.len() - 1) as f64;
+                (squares(&log_ratios(&under, &over)), freedom)
+            })
+            .collect();
+        let (squares, freedom) =
+            scatters.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let count = scatters.len() as f64;
+        (scatters.len() > 1)
+            .then(|| Pooled { variance: squares / freedom, freedom: 4.0 * freedom / (count + 3.0) })
+    }
+}
+
+/// Sum of the squared distances from the mean.
+fn squares(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    values.iter().map(|value| (value - mean).powi(2)).sum()
+}
+
+/// The number of blocks up to the last one in which both have a sample.
+fn blocks_of(baseline: &[Option<f64>], contender: &[Option<f64>]) -> usize {
+    let is_pair = |(left, right): (&Option<f64>, &Option<f64>)| left.is_some() && right.is_some();
+    baseline.iter().zip(contender).rposition(is_pair).map_or(0, |last| last + 1)
 }
 
 /// The step in which samples were read, as a share of their median: the least difference between
@@ -313,19 +368,43 @@ pub(super) fn log_ratio_location(
 ) -> Result<Option<Location>, StatisticsError> {
     check_samples(baseline)?;
     check_samples(contender)?;
-    let ratios: Vec<f64> =
-        baseline.iter().zip(contender).map(|(left, right)| right.ln() - left.ln()).collect();
+    let ratios = log_ratios(baseline, contender);
     Ok((!ratios.is_empty()).then(|| locate(&ratios)))
+}
+
+fn log_ratios(baseline: &[f64], contender: &[f64]) -> Vec<f64> {
+    baseline.iter().zip(contender).map(|(left, right)| right.ln() - left.ln()).collect()
 }
 
 /// A member of a family: its pairs, and the location of their logarithms where it tells anything.
 struct Located {
     pairs: usize,
     location: Option<Location>,
+    /// The same with the scatter of its group.
+    grouped: Option<Location>,
     mean_ratio: Option<f64>,
     slow: [Slow; 2],
     /// By what its error may be too small.
     unseen_growth: f64,
+}
+
+impl Located {
+    /// Its location, where there are pairs enough for an interval.
+    fn told(&self) -> Option<Location> {
+        self.location.filter(|_| self.pairs >= BLOCKS_MIN_FOR_INTERVAL)
+    }
+
+    /// The smaller of the p values by its own scatter and by that of its group.
+    fn p_value(&self) -> Option<f64> {
+        let own = self.told()?.p_value();
+        Some(self.grouped.map_or(own, |grouped| own.min(grouped.p_value())))
+    }
+
+    /// Half the width of the narrower interval that misses with probability `alpha`.
+    fn half_width(&self, alpha: f64) -> Option<f64> {
+        let own = self.told()?.half_width(alpha);
+        Some(self.grouped.map_or(own, |grouped| own.min(grouped.half_width(alpha))))
+    }
 }
 
 /// Turns the locations of a family into comparisons.
@@ -333,10 +412,7 @@ fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
     let alpha = 1.0 - options.confidence;
     let tests: Vec<Option<Test>> = family
         .iter()
-        .map(|Located { pairs, location, .. }| {
-            let location = location.filter(|_| *pairs >= BLOCKS_MIN_FOR_INTERVAL)?;
-            Some(Test { p_value: location.p_value(), blocks: *pairs })
-        })
+        .map(|member| Some(Test { p_value: member.p_value()?, blocks: member.pairs }))
         .collect();
     let corrected = holm(&tests, alpha, options);
     family
@@ -344,8 +420,10 @@ fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
         .zip(tests)
         .zip(corrected)
         .map(|((member, test), corrected)| {
-            let interval = member.location.zip(corrected).map(|(found, corrected)| {
-                corrected.around(found.estimate, found.half_width(corrected.level))
+            let half_width = corrected.and_then(|corrected| member.half_width(corrected.level));
+            let sure = member.location.zip(corrected).zip(half_width);
+            let interval = sure.map(|((found, corrected), half_width)| {
+                corrected.around(found.estimate, half_width)
             });
             // What two modes have in common is no finding about either.
             let verdict = match verdict(interval.as_ref(), options) {
@@ -353,9 +431,8 @@ fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
                 _ if member.slow.iter().any(Slow::is_mode) => Verdict::Inconclusive,
                 verdict => verdict,
             };
-            let is_held = member.location.zip(corrected).is_some_and(|(found, corrected)| {
+            let is_held = sure.is_some_and(|((found, _), half_width)| {
                 // Ratios that do not differ at all were counted in steps, and tell no scatter.
-                let half_width = found.half_width(corrected.level);
                 half_width > 0.0 && found.estimate.abs() > half_width * member.unseen_growth
             });
             Comparison {
@@ -553,6 +630,35 @@ mod tests {
         let certain = compare_family(&[Some(1.0); 5], &counts, &ComparisonOptions::default());
         let interval = certain.unwrap()[0].interval.unwrap();
         assert_eq!(interval.low, interval.high);
+    }
+
+    /// Contenders whose ratios to a baseline of 1 scatter by so much, for so many blocks each.
+    fn family(contenders: &[(f64, usize)]) -> Vec<f64> {
+        let noise = [0.8, -1.3, 0.2, 1.1, -0.8, 2.0, -2.0, 2.0, -2.0, 0.0];
+        let samples = |(scatter, blocks): &(f64, usize)| -> Vec<Option<f64>> {
+            noise[..*blocks].iter().map(|one| Some((0.1 + scatter * one).exp())).collect()
+        };
+        let contenders: Vec<Vec<Option<f64>>> = contenders.iter().map(samples).collect();
+        let options = ComparisonOptions { first_look: Some(5), ..ComparisonOptions::default() };
+        let found = compare_family(&[Some(1.0); 10], &contenders, &options).unwrap();
+        found.iter().map(|one| one.p_value.unwrap()).collect()
+    }
+
+    #[test]
+    fn contenders_that_scatter_alike_know_their_scatter_together() {
+        let (alone, together) = (family(&[(0.05, 5)])[0], family(&[(0.05, 5); 4])[0]);
+        assert!(together < alone / 2.0, "{together} {alone}");
+        // Who scatters more keeps its own scatter, and the others are less sure for it.
+        let unequal = family(&[(0.05, 5), (0.05, 5), (0.05, 5), (0.2, 5)]);
+        assert!(unequal[3] > 0.2 && unequal[0] > together, "{unequal:?}");
+    }
+
+    #[test]
+    fn what_left_is_not_changed_by_later_blocks_of_the_others() {
+        let early = family(&[(0.01, 5), (0.05, 5), (0.05, 5)]);
+        let later = family(&[(0.01, 5), (0.05, 10), (0.05, 10)]);
+        assert_eq!(early[0], later[0]);
+        assert_ne!(early[1], later[1]);
     }
 
     #[test]
