@@ -1,0 +1,567 @@
+//! lump and its peers on one file system, interleaved in one run, as `docs/lump-bench.md` tells.
+//!
+//! Knows nothing of how anybody stores; that is in `contenders`.
+
+mod contenders;
+#[cfg(feature = "rocksdb")]
+#[allow(unsafe_code)]
+mod sys;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use hdrhistogram::Histogram;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use contenders::{Contender, Memory, NAMES};
+
+/// Bytes of an object when stores are filled to be opened.
+const OPENED_BYTES: usize = 100;
+const FIO: &str = "fio";
+const FIO_UNSYNCED: &str = "fio-unsynced";
+
+/// Measures lump, its peers and the raw device: durable puts, and gets that no cache answers.
+#[derive(Parser, Serialize)]
+struct Arguments {
+    /// A directory on the file system and device to measure; what is made in it is removed.
+    #[arg(long)]
+    directory: PathBuf,
+    /// Who is measured, of: raw, fio, fio-unsynced, lump, cannyls, cannyls-unsynced, redb, fjall,
+    /// rocksdb (if built in), files.
+    #[arg(long, value_delimiter = ',')]
+    contenders: Vec<String>,
+    /// Sizes of the values in KiB.
+    #[arg(long, value_delimiter = ',', default_value = "4,64,256,1024,4096")]
+    sizes: Vec<u64>,
+    /// Clients at a time; more than 8 only for values of up to 64 KiB.
+    #[arg(long, value_delimiter = ',', default_value = "1,8,32")]
+    depths: Vec<u64>,
+    /// Seconds of one turn.
+    #[arg(long, default_value_t = 0.5)]
+    seconds: f64,
+    /// Turns of each contender in each cell.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Bytes of values that are live at once, in MiB; files have four times as much room.
+    #[arg(long, default_value_t = 64)]
+    live: u64,
+    /// Fills each store with so many objects of 100 bytes, and opens it in a process of its own.
+    #[arg(long, default_value_t = 0)]
+    open: u64,
+    /// Seed of the order of turns and keys.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Writes the results to this file too.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Only opens this contender: what a run calls itself with.
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    open_only: Option<String>,
+}
+
+/// One turn, or all turns of a contender in a cell together.
+#[derive(Clone)]
+struct Turn {
+    operations_per_second: Vec<f64>,
+    /// fio has no latency of a write and its flush together.
+    nanoseconds: Option<Histogram<u64>>,
+    fio_ns: Option<BTreeMap<String, u64>>,
+    operations: f64,
+    read_bytes: u64,
+    written_bytes: u64,
+    flushes: u64,
+}
+
+#[derive(Serialize)]
+struct Row {
+    size_bytes: u64,
+    clients: u64,
+    action: &'static str,
+    contender: String,
+    /// One number a turn.
+    operations_per_second: Vec<f64>,
+    median_operations_per_second: f64,
+    ratio_to_raw: Option<f64>,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    p999_ns: Option<u64>,
+    device_read_bytes_per_operation: f64,
+    device_written_bytes_per_operation: f64,
+    device_flushes_per_operation: f64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Opening {
+    contender: String,
+    objects: u64,
+    seconds: f64,
+    memory_bytes: u64,
+}
+
+/// What the block device under the directory has done: bytes read and written, flushes.
+struct DeviceCounts(Option<PathBuf>);
+
+impl DeviceCounts {
+    fn of(directory: &Path) -> Self {
+        let number = fs::metadata(directory).map_or(0, |metadata| metadata.dev());
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        Self(path.exists().then_some(path))
+    }
+
+    fn now(&self) -> [u64; 3] {
+        let text = self.0.as_ref().and_then(|path| fs::read_to_string(path).ok());
+        let text = text.unwrap_or_default();
+        let fields: Vec<u64> =
+            text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        let field = |place: usize| fields.get(place).copied().unwrap_or(0);
+        [field(2) * 512, field(6) * 512, field(15)]
+    }
+}
+
+/// Everything below the directory to the device and out of the page cache.
+fn drop_cache(directory: &Path) {
+    for entry in fs::read_dir(directory).expect("list the directory").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            drop_cache(&path);
+        } else if let Ok(file) = File::open(&path) {
+            let _ = file.sync_data();
+            let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+        }
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// A turn of `clients` threads. Gets take each key once at most; puts take any of the client's.
+fn turn(
+    contender: &dyn Contender,
+    size: usize,
+    clients: u64,
+    keys: u64,
+    limit: Duration,
+    is_put: bool,
+    seed: u64,
+) -> (f64, Histogram<u64>) {
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (mut all, start) =
+        (Histogram::new(3).expect("3 digits are a valid precision"), Instant::now());
+    std::thread::scope(|scope| {
+        let client = |client: u64| {
+            let (done, stop) = (&done, &stop);
+            move || {
+                let mut nanoseconds =
+                    Histogram::<u64>::new(3).expect("3 digits are a valid precision");
+                let mut random = ChaCha8Rng::seed_from_u64(seed ^ client << 32);
+                let mut memory = Memory::new(size, seed ^ client);
+                let mut own: Vec<u64> = (client..keys).step_by(clients as usize).collect();
+                own.shuffle(&mut random);
+                for step in 0.. {
+                    let key = match is_put {
+                        true => own[random.random_range(0..own.len())],
+                        false if step == own.len() => break,
+                        false => own[step],
+                    };
+                    let began = Instant::now();
+                    match is_put {
+                        true => contender.put(key, &mut memory, true),
+                        false => contender.get(key, &mut memory),
+                    }
+                    let elapsed = began.elapsed().as_nanos() as u64;
+                    nanoseconds.record(elapsed).expect("it grows as needed");
+                    done.fetch_add(1, Ordering::Relaxed);
+                    if start.elapsed() >= limit || stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+                // All end together, so that the rate is that of all clients.
+                stop.store(true, Ordering::Relaxed);
+                nanoseconds
+            }
+        };
+        let threads: Vec<_> = (0..clients).map(|number| scope.spawn(client(number))).collect();
+        for thread in threads {
+            all.add(thread.join().expect("no client panicked")).expect("equal histograms");
+        }
+    });
+    (done.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64(), all)
+}
+
+/// fio on the raw contender's file: with flushes as many writers with a flush after each write,
+/// otherwise one queue of that depth.
+fn fio(
+    name: &str,
+    file: &Path,
+    size: u64,
+    depth: u64,
+    bytes: u64,
+    limit: Duration,
+    is_put: bool,
+) -> (f64, f64, Option<BTreeMap<String, u64>>) {
+    let mut command = Command::new("fio");
+    command.args(["--name=raw", "--output-format=json", "--direct=1", "--thread", "--norandommap"]);
+    command.args(["--group_reporting", "--time_based", "--percentile_list=50:90:99:99.9"]);
+    command.arg(format!("--filename={}", file.display()));
+    command.args([format!("--bs={size}"), format!("--size={bytes}")]);
+    command.arg(format!("--runtime={}ms", limit.as_millis()));
+    command.arg(if is_put { "--rw=randwrite" } else { "--rw=randread" });
+    let flushes = is_put && name == FIO;
+    match flushes {
+        true => command.args([
+            "--ioengine=psync".into(),
+            "--fdatasync=1".into(),
+            format!("--numjobs={depth}"),
+        ]),
+        false => command.args(["--ioengine=io_uring".into(), format!("--iodepth={depth}")]),
+    };
+    let output = command.output().expect("start fio");
+    assert!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let text = &text[text.find('{').expect("fio speaks JSON")..];
+    let report: serde_json::Value = serde_json::from_str(text).expect("fio speaks JSON");
+    let side = &report["jobs"][0][if is_put { "write" } else { "read" }];
+    let latencies = serde_json::from_value(side["clat_ns"]["percentile"].clone()).ok();
+    let number = |key: &str| side[key].as_f64().expect("fio counts its requests");
+    (number("iops"), number("total_ios"), latencies.filter(|_| !flushes))
+}
+
+/// Puts every key once, not durably, and then one durably.
+fn fill(contender: &dyn Contender, size: usize, keys: u64) {
+    let mut memory = Memory::new(size, 7);
+    for key in 0..keys {
+        contender.put(key, &mut memory, key + 1 == keys);
+    }
+    contender.settle();
+}
+
+fn measure(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<Row> {
+    let mut random = ChaCha8Rng::seed_from_u64(arguments.seed);
+    let counts = DeviceCounts::of(root);
+    let limit = Duration::from_secs_f64(arguments.seconds);
+    let mut rows = Vec::new();
+    println!(
+        "{:>8} {:>3} {:3} {:16} {:>9} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>7}",
+        "bytes",
+        "n",
+        "",
+        "",
+        "op/s",
+        "/raw",
+        "p50 us",
+        "p90",
+        "p99",
+        "p99.9",
+        "read/op",
+        "written",
+        "flushes"
+    );
+    for &size in &arguments.sizes {
+        let size = size << 10;
+        let keys = (arguments.live << 20) / size;
+        let room = (arguments.live << 22).max(64 << 20);
+        for name in names.iter().filter(|name| !name.starts_with(FIO)) {
+            let directory = root.join(name);
+            fs::create_dir(&directory).expect("make a directory");
+            contenders::create(name, &directory, room, 4 * keys + 1024);
+            fill(&*contenders::open(name, &directory), size as usize, keys);
+        }
+        for &clients in &arguments.depths {
+            if clients > keys || clients > 8 && size > 64 << 10 {
+                continue;
+            }
+            for is_put in [true, false] {
+                let mut turns: BTreeMap<&str, Turn> = BTreeMap::new();
+                for _ in 0..arguments.rounds {
+                    let mut order: Vec<&str> = names.iter().map(String::as_str).collect();
+                    order.shuffle(&mut random);
+                    for name in order {
+                        if name == FIO_UNSYNCED && !is_put {
+                            continue;
+                        }
+                        let seed = random.random();
+                        let one =
+                            one_turn(name, root, size, clients, keys, limit, is_put, seed, &counts);
+                        match turns.get_mut(name) {
+                            Some(all) => all.add(one),
+                            None => drop(turns.insert(name, one)),
+                        }
+                    }
+                }
+                let raw = turns.get("raw").map(|turn| median(&turn.operations_per_second));
+                for name in names {
+                    let Some(turn) = turns.get(name.as_str()) else { continue };
+                    let row = turn.row(name, size, clients, is_put, raw);
+                    row.print();
+                    rows.push(row);
+                }
+            }
+        }
+        for name in names.iter().filter(|name| !name.starts_with(FIO)) {
+            fs::remove_dir_all(root.join(name)).expect("remove a directory");
+        }
+    }
+    rows
+}
+
+#[allow(clippy::too_many_arguments)]
+fn one_turn(
+    name: &str,
+    root: &Path,
+    size: u64,
+    clients: u64,
+    keys: u64,
+    limit: Duration,
+    is_put: bool,
+    seed: u64,
+    counts: &DeviceCounts,
+) -> Turn {
+    if name.starts_with(FIO) {
+        let file = root.join("raw/store");
+        let before = counts.now();
+        let (rate, operations, fio_ns) =
+            fio(name, &file, size, clients, keys * size, limit, is_put);
+        // fio leaves its own bytes, and gets look for their key.
+        let turn = Turn::new(rate, None, fio_ns, operations, before, counts.now());
+        if is_put {
+            fill(&*contenders::open("raw", &root.join("raw")), size as usize, keys);
+        }
+        return turn;
+    }
+    let directory = root.join(name);
+    if !is_put {
+        contenders::open(name, &directory).settle();
+        drop_cache(&directory);
+    }
+    let contender = contenders::open(name, &directory);
+    let before = counts.now();
+    let (rate, nanoseconds) = turn(&*contender, size as usize, clients, keys, limit, is_put, seed);
+    let after = counts.now();
+    let operations = nanoseconds.len() as f64;
+    Turn::new(rate, Some(nanoseconds), None, operations, before, after)
+}
+
+impl Turn {
+    fn new(
+        rate: f64,
+        nanoseconds: Option<Histogram<u64>>,
+        fio_ns: Option<BTreeMap<String, u64>>,
+        operations: f64,
+        before: [u64; 3],
+        after: [u64; 3],
+    ) -> Self {
+        let [read_bytes, written_bytes, flushes] =
+            std::array::from_fn(|place| after[place].saturating_sub(before[place]));
+        Self {
+            operations_per_second: vec![rate],
+            nanoseconds,
+            fio_ns,
+            operations,
+            read_bytes,
+            written_bytes,
+            flushes,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.operations_per_second.extend(other.operations_per_second);
+        if let (Some(all), Some(more)) = (&mut self.nanoseconds, other.nanoseconds) {
+            all.add(more).expect("equal histograms");
+        }
+        // fio gives no more than its percentiles; those of the last turn stand for all.
+        self.fio_ns = other.fio_ns.or(self.fio_ns.take());
+        self.operations += other.operations;
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+        self.flushes += other.flushes;
+    }
+
+    fn row(&self, name: &str, size: u64, clients: u64, is_put: bool, raw: Option<f64>) -> Row {
+        let quantile = |percent: f64| {
+            let own = self.nanoseconds.as_ref();
+            let own = own.map(|nanoseconds| nanoseconds.value_at_quantile(percent / 100.0));
+            let of_fio = self.fio_ns.as_ref();
+            own.or(of_fio.and_then(|all| all.get(&format!("{percent:.6}")).copied()))
+        };
+        let rate = median(&self.operations_per_second);
+        let each = |bytes: u64| bytes as f64 / self.operations.max(1.0);
+        Row {
+            size_bytes: size,
+            clients,
+            action: if is_put { "put" } else { "get" },
+            contender: name.into(),
+            operations_per_second: self.operations_per_second.clone(),
+            median_operations_per_second: rate,
+            ratio_to_raw: raw.map(|raw| rate / raw),
+            p50_ns: quantile(50.0),
+            p90_ns: quantile(90.0),
+            p99_ns: quantile(99.0),
+            p999_ns: quantile(99.9),
+            device_read_bytes_per_operation: each(self.read_bytes),
+            device_written_bytes_per_operation: each(self.written_bytes),
+            device_flushes_per_operation: each(self.flushes),
+        }
+    }
+}
+
+impl Row {
+    fn print(&self) {
+        let us = |nanoseconds: Option<u64>| {
+            nanoseconds.map_or("-".into(), |value| format!("{:.0}", value as f64 / 1e3))
+        };
+        println!(
+            "{:>8} {:>3} {:3} {:16} {:9.0} {:>6} {:>8} {:>8} {:>8} {:>8} {:9.0} {:9.0} {:7.3}",
+            self.size_bytes,
+            self.clients,
+            self.action,
+            self.contender,
+            self.median_operations_per_second,
+            self.ratio_to_raw.map_or("-".into(), |ratio| format!("{ratio:.2}")),
+            us(self.p50_ns),
+            us(self.p90_ns),
+            us(self.p99_ns),
+            us(self.p999_ns),
+            self.device_read_bytes_per_operation,
+            self.device_written_bytes_per_operation,
+            self.device_flushes_per_operation
+        );
+    }
+}
+
+/// Memory of this process that no file backs, in bytes.
+fn memory_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+/// Opens a filled store, gets one value, and says what that took.
+fn open_only(arguments: &Arguments, name: &str) {
+    let mut memory = Memory::new(OPENED_BYTES, 7);
+    let (before, start) = (memory_bytes(), Instant::now());
+    let contender = contenders::open(name, &arguments.directory);
+    contender.get(arguments.open / 2, &mut memory);
+    let opening = Opening {
+        contender: name.into(),
+        objects: arguments.open,
+        seconds: start.elapsed().as_secs_f64(),
+        memory_bytes: memory_bytes().saturating_sub(before),
+    };
+    println!("{}", serde_json::to_string(&opening).expect("plain numbers"));
+}
+
+fn measure_opening(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<Opening> {
+    let mut openings = Vec::new();
+    for name in names {
+        if ["raw", FIO, FIO_UNSYNCED].contains(&name.as_str()) {
+            continue;
+        }
+        let directory = root.join(name);
+        fs::create_dir(&directory).expect("make a directory");
+        // A value takes a whole sector or block, and a journal of CannyLS a hundredth.
+        let room = (arguments.open * 5120).max(64 << 20).next_multiple_of(4096);
+        contenders::create(name, &directory, room, arguments.open + 1024);
+        fill(&*contenders::open(name, &directory), OPENED_BYTES, arguments.open);
+        drop_cache(&directory);
+        let own = std::env::current_exe().expect("the path of this program");
+        let output = Command::new(own)
+            .args(["--open-only", name, "--open", &arguments.open.to_string(), "--directory"])
+            .arg(&directory)
+            .output()
+            .expect("start this program");
+        fs::remove_dir_all(&directory).expect("remove a directory");
+        match serde_json::from_slice::<Opening>(&output.stdout) {
+            Ok(opening) => {
+                println!(
+                    "{:16} {} objects: open and first get {:.3} s, {:.1} bytes of memory an object",
+                    opening.contender,
+                    opening.objects,
+                    opening.seconds,
+                    opening.memory_bytes as f64 / opening.objects as f64
+                );
+                openings.push(opening);
+            }
+            Err(_) => println!("{name}: {}", String::from_utf8_lossy(&output.stderr)),
+        }
+    }
+    openings
+}
+
+/// The versions of the peers, as they were built in.
+fn versions() -> BTreeMap<&'static str, &'static str> {
+    let lock = include_str!("../Cargo.lock");
+    let version = |name: &'static str| {
+        let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
+        Some((name, rest.split('"').next()?))
+    };
+    ["cannyls", "redb", "fjall"].into_iter().filter_map(version).collect()
+}
+
+fn main() {
+    let mut arguments = Arguments::parse();
+    if let Some(name) = &arguments.open_only {
+        return open_only(&arguments, name);
+    }
+    let has_fio = Command::new("fio").arg("--version").output().is_ok();
+    if arguments.contenders.is_empty() {
+        let known = ["raw", FIO, FIO_UNSYNCED].into_iter().chain(NAMES.into_iter().skip(1));
+        let is_there = |name: &&str| match *name {
+            "rocksdb" => cfg!(feature = "rocksdb"),
+            FIO | FIO_UNSYNCED => has_fio,
+            _ => true,
+        };
+        arguments.contenders = known.filter(is_there).map(String::from).collect();
+    }
+    let names = arguments.contenders.clone();
+    assert!(
+        names.iter().any(|name| name == "raw") || !names.iter().any(|name| name.starts_with(FIO)),
+        "fio writes to the file of `raw`, which is not among the contenders"
+    );
+    let root = arguments.directory.join(format!("lump-bench-{}", std::process::id()));
+    fs::create_dir(&root).expect("make a directory");
+    let guard = Removed(root.clone());
+    let rows = measure(&arguments, &root, &names);
+    let openings = match arguments.open {
+        0 => Vec::new(),
+        _ => measure_opening(&arguments, &root, &names),
+    };
+    drop(guard);
+    if let Some(path) = &arguments.json {
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let report = serde_json::json!({
+            "arguments": arguments,
+            "processors": std::thread::available_parallelism().map_or(0, usize::from),
+            "kernel": kernel.trim(),
+            "versions": versions(),
+            "cells": rows,
+            "openings": openings,
+        });
+        let text = serde_json::to_string_pretty(&report).expect("plain numbers");
+        fs::write(path, text + "\n").expect("write the results");
+    }
+}
+
+/// A directory that goes away, also after a panic.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
