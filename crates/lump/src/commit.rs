@@ -30,10 +30,11 @@ use crate::turns::urgency;
 const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
 /// Most journal blocks that share a flush.
 const BATCH_BLOCKS_MAX: u64 = 64;
-/// Data of a put up to this many bytes are written by the leader, together with others' and the
-/// journal. Larger ones are on their way already while their writer waits for its turn.
+/// Extents up to this many bytes are written by the leader, together with others' and the journal.
+/// Larger ones, as that of a value of 64 KiB and its trailer, are on their way already while their
+/// writer waits for its turn: to let these join too was not faster.
 const JOINED_BYTES_MAX: usize = 64 << 10;
-/// Data of a put up to this many bytes are written together with the journal if nobody leads.
+/// Extents up to this many bytes are written together with the journal if nobody leads.
 /// Above, the journal's share of the time is too small to have others wait for the data.
 const LEADING_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of data that a leader writes for others.
