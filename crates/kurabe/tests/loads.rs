@@ -388,6 +388,58 @@ fn a_missing_tool_names_its_package_before_any_device_is_touched() {
     }
 }
 
+/// Two servers of fio in a network of the test's own, one of which then ends.
+const NODES: &str = "ip link set lo up && shift
+    fio --server=127.0.0.2 >/dev/null 2>&1 & one=$!
+    fio --server=127.0.0.3 >/dev/null 2>&1 & other=$!
+    for node in 127.0.0.2 127.0.0.3; do
+        until fio --client=$node --parse-only --name=x >/dev/null 2>&1 || test $((n += 1)) -gt 50; do
+            sleep 0.1
+        done
+    done
+    \"$@\" --nodes 127.0.0.2,127.0.0.3 --out result; code=$?
+    \"$@\" --nodes 127.0.0.2,127.0.0.9 --out failed
+    kill $one $other; wait; exit $code";
+
+#[test]
+fn a_job_runs_on_several_nodes_at_once_and_the_one_that_fails_is_named() {
+    if !root() || tool("fio").is_none() || tool("unshare").is_none() || tool("ip").is_none() {
+        return;
+    }
+    let site = Site::new();
+    let place = harness::memory_directory();
+    let [one, _] = harness::two_contenders(place.path());
+    let mut command = site.program("unshare");
+    command.args(["--net", "sh", "-c", NODES, "sh", "-", KURABE, "compare", &one]);
+    command.args(["--fio", "rw=randrw bs=4k size=2m", "--runs", "1", "--style", "basic"]);
+    site.finish(command).expect(0);
+    let record = site.record_of("a");
+    let load = load_of(&record);
+    let nodes = load["details"]["nodes"].as_array().unwrap();
+    let names: Vec<&str> = nodes.iter().filter_map(|node| node["node"].as_str()).collect();
+    assert_eq!(names, ["127.0.0.2", "127.0.0.3"]);
+    let bytes = |node: &Value| {
+        let job = &node["jobs"][0];
+        job["read"]["io_bytes"].as_u64().unwrap() + job["write"]["io_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(nodes.iter().map(bytes).collect::<Vec<_>>(), [2 << 20, 2 << 20]);
+    assert_eq!(latency(load, "overall")["count"], 2 * 512 + syncs(load));
+    let findings = load["findings"].to_string();
+    assert!(findings.contains("the starts were") && findings.contains("127.0.0.3"), "{findings}");
+    let failed = fs::read_to_string(site.work().join("failed/records.jsonl")).unwrap();
+    let failed: Value = serde_json::from_str(failed.lines().next().unwrap()).unwrap();
+    assert_eq!(failed["outcome"]["kind"], "failed");
+    assert!(failed.to_string().contains("node 127.0.0.9"), "{failed}");
+    site.expect_nothing_left();
+}
+
+/// How many syncs fio counted.
+fn syncs(load: &Value) -> u64 {
+    let latencies = load["latencies"].as_array().unwrap().iter();
+    let syncs = latencies.filter(|latency| latency["operation"] == "sync");
+    syncs.filter_map(|latency| latency["count"].as_u64()).sum()
+}
+
 #[test]
 fn a_tool_that_dies_is_recorded_with_its_words_and_the_others_go_on() {
     if !root() || tool("fio").is_none() {

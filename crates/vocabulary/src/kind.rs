@@ -139,6 +139,11 @@ pub trait Generator {
         }
     }
 
+    /// Whether it needs the network and does nothing on this machine that has to be kept in.
+    fn reaches_out(&self) -> bool {
+        false
+    }
+
     /// The measured part of a trial, or the part of it that the task names.
     ///
     /// # Errors
@@ -506,7 +511,8 @@ impl Kinds {
 
     /// Whether a load is kept in its contender.
     pub fn is_enclosed(self, load: &Load) -> bool {
-        self.find(&load.kind).is_some_and(|kind| kind.is_enclosed)
+        let reaches_out = || self.open(load).is_ok_and(|load| load.reaches_out());
+        self.find(&load.kind).is_some_and(|kind| kind.is_enclosed) && !reaches_out()
     }
 
     /// Whether a load can work there.

@@ -2,13 +2,14 @@
 //!
 //! [`jobfile`] reads a job file with places, [`place`] puts it below its target, [`size`]
 //! tells what it needs, [`understood`] asks fio whether it takes the job, [`layout`] writes the data before the run, [`run`] does it all in
-//! order, [`output`] reads the result, [`verify`] makes a check of what the jobs compare, [`matrix`] is the flash study's set of jobs. Knows a
+//! order, [`output`] reads the result, [`verify`] makes a check of what the jobs compare, [`matrix`] is the flash study's set of jobs, `nodes` runs a job on several machines. Knows a
 //! directory or a device; nothing of contenders. What is added to a job and what is refused:
 //! docs/fio.md.
 
 pub mod jobfile;
 pub mod layout;
 pub mod matrix;
+mod nodes;
 pub mod output;
 pub mod place;
 pub mod run;
@@ -17,6 +18,7 @@ mod understood;
 mod verify;
 
 pub use jobfile::JobFile;
+pub use nodes::{NodesReport, fio_on, lay_out_on};
 pub use output::{Direction, FioJob};
 pub use place::Target;
 pub use run::{Fio, FioReport, Prepared, fio, lay_out, synced_at_end, unsynced, verify_again};

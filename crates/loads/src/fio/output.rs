@@ -79,7 +79,8 @@ pub struct Output {
     /// What it printed before the JSON: hints and warnings.
     #[serde(skip)]
     pub notes: Vec<String>,
-    /// The jobs.
+    /// The jobs; those of a node, where fio is its client.
+    #[serde(alias = "client_stats")]
     pub jobs: Vec<FioJob>,
 }
 

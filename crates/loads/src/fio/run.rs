@@ -108,7 +108,7 @@ pub fn lay_out(plan: &Fio<'_>, stop: &AtomicBool) -> Result<Prepared, String> {
 }
 
 /// The jobs in their place, which fit there, with the directories that they name.
-fn ready(
+pub(super) fn ready(
     plan: &Fio<'_>,
     given_size_bytes: Option<u64>,
 ) -> Result<(JobFile, Need, Option<u64>), String> {
@@ -202,7 +202,10 @@ fn blamed(plan: &Fio<'_>, error: String) -> String {
     }
 }
 
-fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> String + 'a {
+pub(super) fn failed<'a>(
+    what: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(io::Error) -> String + 'a {
     move |error| match error.kind() {
         io::ErrorKind::Interrupted => STOPPED.into(),
         _ => format!("cannot {what} {}: {error}", path.display()),
@@ -299,7 +302,7 @@ pub(super) fn some_jobs(
 }
 
 /// The job file of the measured run.
-fn measured(job: &JobFile) -> JobFile {
+pub(super) fn measured(job: &JobFile) -> JobFile {
     with_overrides(job, |index| {
         let mut options =
             vec![("write_bw_log", format!("job-{index}")), ("fallocate", "none".to_owned())];

@@ -19,19 +19,26 @@ use crate::acknowledge::Acknowledger;
 use crate::fio::run::JobSeries;
 use crate::fio::size::need;
 use crate::fio::{
-    Direction, Fio, FioJob, FioReport, JobFile, Prepared, Target, fio, lay_out, output, place,
-    several_write, synced_at_end, understood, unsynced, unwritten, verifies_any, verifies_later,
-    verify_again,
+    Direction, Fio, FioJob, FioReport, JobFile, Prepared, Target, fio, fio_on, lay_out, lay_out_on,
+    output, place, several_write, synced_at_end, understood, unsynced, unwritten, verifies_any,
+    verifies_later, verify_again,
 };
 use crate::tool::Tool;
 
 pub(super) const KIND: Kind = Kind::of::<FioLoad>(
     "fio",
-    &[Key::load(
-        "fio",
-        Form::Text("JOB"),
-        "Run the installed fio: a job file, or options such as 'rw=randrw bs=4k size=64m' (docs/fio.md).",
-    )],
+    &[
+        Key::load(
+            "fio",
+            Form::Text("JOB"),
+            "Run the installed fio: a job file, or options such as 'rw=randrw bs=4k size=64m' (docs/fio.md).",
+        ),
+        Key::option(
+            "nodes",
+            Form::List("HOSTS"),
+            "Machines that run 'fio --server' and have the contender's directory mounted at the same path: the job runs on all of them at once.",
+        ),
+    ],
     &[Ground::Raw],
 )
 .enclosed();
@@ -44,6 +51,9 @@ struct FioLoad {
     path: Option<PathBuf>,
     /// The job file's text, or the one-line options.
     text: String,
+    /// The machines that it runs on; empty for this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<String>,
 }
 
 /// Name of fio's job when it is given as options.
@@ -60,10 +70,15 @@ impl Generator for FioLoad {
             let problem = "is empty; name a job file, or options such as 'rw=randrw bs=4k'";
             return Err(KeyError::new("fio", problem));
         }
+        let nodes = written.list("nodes");
+        let is_name = |node: &&String| !node.is_empty() && !node.contains(['/', ' ']);
+        if let Some(node) = nodes.iter().find(|node| !is_name(node)) {
+            return Err(KeyError::new("nodes", format!("'{node}' is no name of a machine")));
+        }
         // A job file has no '=' in its name, and options have one each.
         Ok(match text.contains('=') {
-            true => FioLoad { path: None, text },
-            false => FioLoad { path: Some(text.into()), text: String::new() },
+            true => FioLoad { path: None, text, nodes },
+            false => FioLoad { path: Some(text.into()), text: String::new(), nodes },
         })
     }
 
@@ -101,7 +116,7 @@ impl Generator for FioLoad {
     fn settings(&self) -> Value {
         let words = self.text.split_whitespace();
         let words = words.map(|word| amount_of(word).map_or(word, |(key, _)| key));
-        serde_json::json!([self.path, words.collect::<Vec<_>>()])
+        serde_json::json!([self.path, words.collect::<Vec<_>>(), self.nodes])
     }
 
     fn amount(&self) -> Option<String> {
@@ -146,7 +161,13 @@ impl Generator for FioLoad {
                 unwritten.join(", ")
             ));
         }
-        check_capacity(need(&job).bytes, capacity)
+        if !self.nodes.is_empty() && verifies_any(&job) {
+            return Err(
+                "a job that verifies runs on this machine; leave its verify or the nodes out"
+                    .into(),
+            );
+        }
+        check_capacity(need(&job).bytes * self.nodes.len().max(1) as u64, capacity)
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
@@ -170,6 +191,12 @@ impl Generator for FioLoad {
                 "they write through the page cache; their figures include an fsync at their end";
             entries.push(("end_fsync=1 added", format!("{}: {words}", synced.join(", "))));
         }
+        if !self.nodes.is_empty() {
+            entries.push((
+                "on the nodes",
+                format!("{}, each with its own files", self.nodes.join(", ")),
+            ));
+        }
         entries.extend(note(&job).map(|words| ("caution", words)));
         Ok(capacity::lines(&entries) + &capacity::verdict(need.bytes, capacity))
     }
@@ -188,7 +215,12 @@ impl Generator for FioLoad {
     }
 
     fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
-        lay_out_job(&job(self)?, task, stop)
+        let job = job(self)?;
+        if self.nodes.is_empty() {
+            return lay_out_job(&job, task, stop);
+        }
+        let (scratch, target) = (scratch(task)?, target(&task.target)?);
+        lay_out_on(&Fio { job: &job, target: &target, scratch: &scratch }, &self.nodes, stop)
     }
 
     fn checks(&self) -> Vec<String> {
@@ -202,6 +234,9 @@ impl Generator for FioLoad {
 
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
         let job = job(self)?;
+        if !self.nodes.is_empty() {
+            return run_on_nodes(&job, &self.nodes, task, stop);
+        }
         let mut report = run_job(&job, task, stop)?;
         if let Some(acknowledger) = Acknowledger::of(task)? {
             acknowledger.say("written").map_err(|error| format!("acknowledging: {error}"))?;
@@ -210,7 +245,7 @@ impl Generator for FioLoad {
         report.finished.stdout.clear();
         let recording = output::latencies(&report.jobs);
         Ok(LoadReport {
-            metrics: metrics(&report),
+            metrics: metrics(&report.jobs),
             checks: report.check.clone().into_iter().collect(),
             latencies: latencies(&recording.summary()),
             series: throughput(&report),
@@ -220,6 +255,10 @@ impl Generator for FioLoad {
             details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
         })
+    }
+
+    fn reaches_out(&self) -> bool {
+        !self.nodes.is_empty()
     }
 
     /// fio does not tell which of its syncs has returned: what it wrote counts from its end.
@@ -344,13 +383,63 @@ pub(super) fn run_job(
 const DIRECTIONS: [[&str; 2]; 2] =
     [["read operations", "read bandwidth"], ["write operations", "write bandwidth"]];
 
+/// Skew of the starts from which on a run is marked, as a share of the run.
+const SKEW_MAX: f64 = 0.01;
+
+/// The measured run on several machines.
+fn run_on_nodes(
+    job: &JobFile,
+    nodes: &[String],
+    task: &LoadTask,
+    stop: &AtomicBool,
+) -> Result<LoadReport, String> {
+    let (scratch, target) = (scratch(task)?, target(&task.target)?);
+    let report = fio_on(&Fio { job, target: &target, scratch: &scratch }, nodes, stop)?;
+    let jobs = report.jobs();
+    let recording = output::latencies(&jobs);
+    let (first_ns, last_ns) = report.ends_ns();
+    let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
+    let mut findings: Vec<String> = report
+        .nodes
+        .iter()
+        .map(|node| {
+            let figures = metrics(&node.jobs).into_iter();
+            let figures = figures.filter(|metric| metric.unit == Unit::OperationsPerSecond);
+            let figures = figures.map(|metric| format!("{} {:.0}/s", metric.name, metric.value));
+            let figures = figures.collect::<Vec<_>>().join(", ");
+            format!("node {}: {figures}; done after {}", node.node, seconds(node.ended_ns))
+        })
+        .collect();
+    findings.push(format!(
+        "the first node was done after {}, the last after {}; the starts were {} apart",
+        seconds(first_ns),
+        seconds(last_ns),
+        seconds(report.skew_ns())
+    ));
+    let skewed = report.skew() > SKEW_MAX;
+    Ok(LoadReport {
+        metrics: metrics(&jobs),
+        latencies: latencies(&recording.summary()),
+        findings,
+        note: skewed.then(|| {
+            format!(
+                "the nodes started {} apart, {:.1} % of the run: run longer",
+                seconds(report.skew_ns()),
+                report.skew() * 100.0
+            )
+        }),
+        histogram_log: Some(histogram_log(&recording, last_ns)?),
+        details: serde_json::to_value(&report).expect("a report has a JSON form"),
+        ..LoadReport::default()
+    })
+}
+
 /// Operations and bytes a second of all jobs together, by direction.
-fn metrics(report: &FioReport) -> Vec<Metric> {
+fn metrics(jobs: &[FioJob]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     let sides: [fn(&FioJob) -> &Direction; 2] = [|job| &job.read, |job| &job.write];
     for (names, side) in DIRECTIONS.into_iter().zip(sides) {
-        let sum =
-            |figure: fn(&Direction) -> f64| report.jobs.iter().map(|job| figure(side(job))).sum();
+        let sum = |figure: fn(&Direction) -> f64| jobs.iter().map(|job| figure(side(job))).sum();
         let figures: [(f64, Unit); 2] = [
             (sum(|side| side.iops), Unit::OperationsPerSecond),
             (sum(|side| side.bw_bytes), Unit::BytesPerSecond),
