@@ -42,9 +42,9 @@ impl Contents {
         }
     }
 
-    /// Adds a symbolic link.
+    /// Adds a symbolic link where there is nothing yet.
     pub fn add_link(&mut self, path: &str, target: &str) {
-        self.0.insert(path.into(), Entry::Link(target.into()));
+        self.0.entry(path.into()).or_insert_with(|| Entry::Link(target.into()));
     }
 
     /// Adds a file of the host at a path of its own.
@@ -123,8 +123,15 @@ impl Contents {
         if !head.starts_with(b"\x7fELF") {
             return Ok(());
         }
-        for library in libraries(path)? {
-            self.add(&library).map_err(Error::at(&library))?;
+        self.add_libraries(path, None)
+    }
+
+    /// Adds this machine's libraries that a program names. Those in `own` are left to the caller.
+    pub fn add_libraries(&mut self, program: &Path, own: Option<&Path>) -> Result<(), Error> {
+        for library in libraries(program, own)? {
+            if own.is_none_or(|own| !library.starts_with(own)) {
+                self.add(&library).map_err(Error::at(&library))?;
+            }
         }
         Ok(())
     }
@@ -170,11 +177,19 @@ impl Contents {
     }
 }
 
-/// The libraries that the loader takes for a program.
-fn libraries(program: &Path) -> Result<Vec<PathBuf>, Error> {
+/// The libraries that the loader takes for a program, those in `own` first.
+fn libraries(program: &Path, own: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
     let shown = program.display().to_string();
+    let mut command = program::command("ldd")?;
+    if let Some(own) = own {
+        command.env("LD_LIBRARY_PATH", own);
+    }
+    let output = command.arg(program).output().map_err(Error::system("ldd"))?;
     // A program without libraries is told by the exit code.
-    let Ok(text) = program::text(&["ldd", &shown]) else { return Ok(Vec::new()) };
+    if !output.status.success() {
+        return Ok(Vec::new());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
     if let Some(line) = text.lines().find(|line| line.contains("not found")) {
         return Err(Error::Refused(format!(
             "{shown} needs a library that this machine has not: {}",

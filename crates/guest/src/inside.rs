@@ -30,6 +30,10 @@ pub(crate) const SHARE: &str = "host";
 /// What the kernel's command line says where the command is to have the console.
 pub(crate) const ON_CONSOLE: &str = "kurabe.console";
 
+/// What stands before the names of further modules there. Loaded before the command runs, they are no
+/// part of what it measures.
+pub(crate) const MORE_MODULES: &str = "kurabe.modules=";
+
 /// The directory in the guest that the command can use as its own; everything else there is
 /// somebody's.
 pub const SCRATCH: &str = "/run/guest/scratch";
@@ -72,14 +76,16 @@ fn begin(words: &[String]) -> io::Result<u8> {
     if words.is_empty() {
         return Ok(0);
     }
-    let status = Command::new("/sbin/modprobe").arg("-a").args(MODULES).status()?;
+    let command_line = fs::read_to_string("/proc/cmdline")?;
+    let more = command_line.split_whitespace().find_map(|word| word.strip_prefix(MORE_MODULES));
+    let modules = MODULES.iter().copied().chain(more.into_iter().flat_map(|more| more.split(',')));
+    let status = Command::new("/sbin/modprobe").arg("-a").args(modules).status()?;
     if !status.success() {
         say(&format!("modprobe ended with {status}"));
     }
     lay_over()?;
     rustix::process::chroot(ROOT)?;
     std::env::set_current_dir("/")?;
-    let command_line = fs::read_to_string("/proc/cmdline")?;
     let on_console = command_line.split_whitespace().any(|word| word == ON_CONSOLE);
     let port = if on_console { PathBuf::from("/dev/ttyS0") } else { wait_for_port()? };
     let port = File::options().read(true).write(true).open(port)?;

@@ -2,10 +2,10 @@
 //! version of a Debian package, or an image on this machine.
 
 use std::cmp::Ordering;
-use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::packages::{self, Fetched};
 use crate::{Error, program};
 
 /// The package that depends on the newest kernel.
@@ -22,14 +22,6 @@ pub enum Kernel {
     Version(String),
     /// A path: a bzImage, or the tree that one was built in.
     File(PathBuf),
-}
-
-/// A package as it lies somewhere, verified by whoever put it there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fetched {
-    pub name: String,
-    pub version: String,
-    pub file: PathBuf,
 }
 
 impl Kernel {
@@ -110,30 +102,17 @@ impl Kernel {
             Some(name) => name,
             None => *self.fitting(&names).first().ok_or_else(|| self.unknown(&names))?,
         };
-        // As the user that apt takes for it, it could not write into kurabe's own directory.
-        let words = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", name];
-        program::output(&words, Some(directory))?;
-        self.find_in(directory)
+        packages::download(name, None, &[], directory)?;
+        packages::in_directory(name, directory)
     }
 
     fn find_in(&self, directory: &Path) -> Result<Fetched, Error> {
-        let opened = trust::Directory::open_shared(directory)?;
-        let files: Vec<OsString> = opened.names()?;
-        let files: Vec<&str> = files
-            .iter()
-            .filter_map(|file| file.to_str())
-            .filter(|file| file.starts_with(PREFIX) && file.ends_with(".deb"))
-            .collect();
+        let files = packages::files_in(directory)?;
+        let kernels = files.iter().filter(|file| file.starts_with(PREFIX));
         let names: Vec<String> =
-            files.iter().map(|file| file.split('_').next().unwrap_or(file).to_string()).collect();
+            kernels.map(|file| file.split('_').next().unwrap_or(file).to_string()).collect();
         let name = *self.fitting(&names).first().ok_or_else(|| self.unknown(&names))?;
-        let index = names.iter().position(|other| other == name).expect("it was found there");
-        // A stranger's package is a stranger's kernel.
-        opened.open_file(files[index])?;
-        let file = directory.join(files[index]);
-        let shown = file.display().to_string();
-        let version = program::text(&["dpkg-deb", "-f", &shown, "Version"])?.trim().to_string();
-        Ok(Fetched { name: name.clone(), version, file })
+        packages::in_directory(name, directory)
     }
 }
 

@@ -12,20 +12,23 @@
 
 mod archive;
 mod boot_image;
+mod built;
 mod console;
 mod end;
 pub mod inside;
 mod kernel;
 mod machine;
+mod packages;
 mod program;
 mod store;
 #[allow(unsafe_code)]
 mod sys;
 
+pub use built::{ZFS_TOOLS, can_build};
 pub use end::End;
 pub use kernel::{Kernel, available};
 pub use machine::{Acceleration, Disk, Ended, Guest, Machine, emulator_version};
-pub use store::{Image, KernelFacts, Lock, Needs, Package, Store};
+pub use store::{Built, Image, KernelFacts, Lock, Needs, Package, Store};
 
 use std::io;
 use std::path::Path;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::console::Console;
 use crate::end::{End, Seen, classify};
-use crate::inside::{EXIT_PORT, IN_ORDER, ON_CONSOLE, PORT, SHARE};
+use crate::inside::{EXIT_PORT, IN_ORDER, MORE_MODULES, ON_CONSOLE, PORT, SHARE};
 use crate::{Error, Image, program, sys};
 
 const EMULATOR: &str = "qemu-system-x86_64";
@@ -109,14 +109,19 @@ pub fn emulator_version() -> Option<String> {
 }
 
 impl Image {
-    /// Starts a guest that runs kurabe with these words.
+    /// Starts a guest that loads the file systems' modules and runs kurabe with these words.
     pub fn boot(
         &self,
         machine: &Machine,
         disk: Option<&Disk>,
+        modules: &[&str],
         words: &[&str],
     ) -> Result<Guest, Error> {
-        let mut command = self.command(machine, disk, "", words)?;
+        let parameter = match modules {
+            [] => String::new(),
+            modules => format!("{MORE_MODULES}{}", modules.join(",")),
+        };
+        let mut command = self.command(machine, disk, &parameter, words)?;
         command.args(["-chardev", "stdio,id=port,signal=off"]);
         command.args(["-device", "virtio-serial-pci"]);
         command.args(["-device", &format!("virtserialport,chardev=port,name={PORT}")]);
@@ -152,7 +157,7 @@ impl Image {
         let kvm = std::fs::File::options().read(true).write(true).open("/dev/kvm");
         let Ok(mut guest) = kvm.map_err(Error::system("/dev/kvm")).and_then(|kvm| {
             drop(kvm);
-            self.boot(&machine, None, &[])
+            self.boot(&machine, None, &[], &[])
         }) else {
             return false;
         };

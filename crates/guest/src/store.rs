@@ -1,13 +1,13 @@
 //! The images in kurabe's own directory: built, found again, listed and removed.
 //!
-//! An image has two parts. The kernel's (its ELF file and an archive of modules) is made of a package
-//! and named after its content; the other holds this machine's programs with their libraries. The
-//! lock file says what both were made of. Invariants: a directory here is whole or has a name that
+//! An image has these parts: the kernel's (its ELF file and its modules), made of a package and named
+//! after its content; modules that were built for that kernel; and this machine's programs with their
+//! libraries. The lock file says what they were made of. Invariants: a directory here is whole or has a name that
 //! begins with a dot, which the next builder removes; equal content has equal names; whoever has an
 //! [`Image`] has its files open, so that removing it disturbs nobody.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,11 @@ use serde::{Deserialize, Serialize};
 use trust::Directory;
 
 use crate::archive::Contents;
+use crate::built::{LIBRARIES, Site, can_build};
 use crate::inside::MODULES;
-use crate::kernel::{Fetched, Kernel};
+use crate::kernel::Kernel;
 use crate::machine::{Acceleration, Machine};
+use crate::packages::Fetched;
 use crate::{Error, boot_image, program};
 
 /// Modules of file systems and what carries them, taken where the kernel has them.
@@ -41,19 +43,25 @@ const FILE_SYSTEMS: &[&str] = &[
 /// Programs that every guest needs besides those that it was asked to have.
 const PROGRAMS: &[&str] = &["modprobe", "sh", "mount", "umount"];
 
+/// Where kurabe itself lies in a guest.
+const OWN: &str = "kurabe";
 const KERNELS: &str = "kernels";
+const BUILT: &str = "built";
 const IMAGES: &str = "images";
 const KERNEL_FILE: &str = "vmlinux";
-const MODULES_FILE: &str = "modules.cpio";
+/// Of a kernel's part a tree with `lib/modules`, of what was built the files alone.
+const MODULES_DIRECTORY: &str = "modules";
+const FILES_DIRECTORY: &str = "files";
 const FACTS_FILE: &str = "kernel.json";
+const BUILT_FILE: &str = "built.json";
 const INITRAMFS_FILE: &str = "initramfs.cpio";
 const LOCK_FILE: &str = "lock.json";
 const ACCELERATION_FILE: &str = "acceleration.json";
 
 /// Space that a build may need: the package, unpacked, and what is made of it.
 const BUILD_BYTES: u64 = 1 << 30;
-/// How long another builder is waited for.
-const BUILDER_WAIT_MAX: Duration = Duration::from_secs(300);
+/// How long another builder is waited for, who may compile ZFS.
+const BUILDER_WAIT_MAX: Duration = Duration::from_secs(900);
 /// Bytes of a kernel that is read into memory.
 const KERNEL_BYTES_MAX: u64 = 256 << 20;
 
@@ -95,6 +103,19 @@ impl KernelFacts {
     }
 }
 
+/// A module that was built for a kernel, with its tools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Built {
+    /// Name of the part, after its content.
+    pub id: String,
+    /// Its name.
+    pub module: String,
+    /// Name of the kernel's part.
+    pub kernel: String,
+    /// The packages that it was built of.
+    pub packages: Vec<Package>,
+}
+
 /// A file of this machine in an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedFile {
@@ -117,6 +138,9 @@ pub struct Lock {
     pub place: String,
     /// The kernel's part.
     pub kernel: KernelFacts,
+    /// What was built for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub built: Vec<Built>,
     /// The packages of this machine whose files are in it.
     pub packages: Vec<Package>,
     /// The files of this machine in it.
@@ -130,6 +154,8 @@ pub struct Needs {
     pub programs: Vec<String>,
     /// Other files.
     pub files: Vec<PathBuf>,
+    /// Modules to be built for its kernel, see [`can_build`].
+    pub modules: Vec<String>,
 }
 
 /// An image that can be booted.
@@ -171,7 +197,7 @@ impl Store {
     /// Errors: it cannot be made, or a stranger could change it.
     pub fn open(own: &Directory) -> Result<Store, Error> {
         let directory = own.open_or_make_directory("guests", 0o700)?;
-        for name in [KERNELS, IMAGES] {
+        for name in [KERNELS, BUILT, IMAGES] {
             directory.open_or_make_directory(name, 0o700)?;
         }
         Ok(Store { directory })
@@ -181,26 +207,43 @@ impl Store {
         self.directory.path()
     }
 
+    fn modules_of(&self, kernel: &KernelFacts) -> PathBuf {
+        self.path().join(KERNELS).join(&kernel.id).join(MODULES_DIRECTORY)
+    }
+
     /// The image of a place: the one that is there, when this machine's programs are still those in
-    /// it, otherwise a new one with the kernel that is there. Only where there is none, a kernel is
-    /// fetched.
+    /// it and it has the modules, otherwise a new one with the kernel that is there. Only where there is
+    /// none, a kernel is fetched.
     pub fn ensure(
         &self,
         kernel: &Kernel,
         needs: &Needs,
         say: &mut dyn FnMut(&str),
     ) -> Result<Image, Error> {
-        let Some(lock) = self.list()?.into_iter().find(|lock| lock.place == kernel.to_string())
-        else {
+        let is_there = |lock: &Lock| {
+            lock.place == kernel.to_string() && self.modules_of(&lock.kernel).exists()
+        };
+        let Some(lock) = self.list()?.into_iter().find(is_there) else {
             return self.build(kernel, None, needs, say);
         };
-        let contents = contents(needs)?;
-        if is_as_locked(&contents, &lock) {
+        let has = |module: &String| lock.built.iter().any(|built| built.module == *module);
+        let is_current = is_as_locked(needs, &lock)?;
+        if is_current && needs.modules.iter().all(has) {
             return self.image(lock);
         }
-        say(&format!("{kernel}: this machine's programs have changed, so the guest is built anew"));
+        if !is_current {
+            say(&format!(
+                "{kernel}: this machine's programs have changed, so the guest is built anew"
+            ));
+        }
+        let contents = contents(needs)?;
         let _lock = self.lock()?;
-        self.assemble(kernel, lock.kernel, &contents)
+        // What it has it keeps.
+        let mut modules: Vec<String> =
+            lock.built.iter().map(|built| built.module.clone()).collect();
+        modules.extend(needs.modules.iter().filter(|module| !has(module)).cloned());
+        let built = self.built(kernel, &lock.kernel, &modules, None, say)?;
+        self.assemble(kernel, lock.kernel, built, &contents)
     }
 
     /// Builds the image of a place, with the newest kernel that fits, and removes the one that it had.
@@ -230,8 +273,9 @@ impl Store {
         let work = self.work_directory()?;
         let facts = self.kernel_part(kernel, packages, &work, say)?;
         drop(work);
+        let built = self.built(kernel, &facts, &needs.modules, packages, say)?;
         say(&format!("{kernel}: packing the programs of this machine"));
-        self.assemble(kernel, facts, &contents)
+        self.assemble(kernel, facts, built, &contents)
     }
 
     /// What the images were made of, in the order of their places.
@@ -394,6 +438,83 @@ impl Store {
         self.make_kernel_part(work, Some(&root), &bytes, release, Some(package), None)
     }
 
+    /// The modules that were built for a kernel, or are now.
+    fn built(
+        &self,
+        place: &Kernel,
+        kernel: &KernelFacts,
+        modules: &[String],
+        packages: Option<&Path>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Vec<Built>, Error> {
+        let mut all = Vec::new();
+        for module in modules {
+            all.push(match self.built_before(kernel, module)? {
+                Some(built) => built,
+                None => {
+                    say(&format!("{place}: building {module}, once for this kernel"));
+                    self.build_module(kernel, module, packages)?
+                }
+            });
+        }
+        Ok(all)
+    }
+
+    fn built_before(&self, kernel: &KernelFacts, module: &str) -> Result<Option<Built>, Error> {
+        let mut all = self.all_built()?.into_iter();
+        Ok(all.find(|built| built.kernel == kernel.id && built.module == module))
+    }
+
+    fn all_built(&self) -> Result<Vec<Built>, Error> {
+        let parts = self.directory.open_directory(BUILT)?;
+        let read = |name| {
+            let text = parts.open_directory(name).and_then(|part| part.read_text(BUILT_FILE));
+            serde_json::from_str::<Built>(&text.ok()?).ok()
+        };
+        Ok(parts.names()?.iter().filter_map(read).collect())
+    }
+
+    fn build_module(
+        &self,
+        kernel: &KernelFacts,
+        module: &str,
+        packages: Option<&Path>,
+    ) -> Result<Built, Error> {
+        let Some(package) = kernel.package.as_ref().filter(|_| can_build(module)) else {
+            return Err(Error::Refused(format!(
+                "{module} cannot be built for the kernel {}: that is done for the kernels of \
+                 packages, and zfs and ufs can be built",
+                kernel.release
+            )));
+        };
+        let work = self.work_directory()?;
+        let part = work.path.join("part");
+        let (modules, files) = (part.join(MODULES_DIRECTORY), part.join(FILES_DIRECTORY));
+        let room = work.path.join("build");
+        for directory in [&modules, &files, &room] {
+            fs::create_dir_all(directory).map_err(Error::at(directory))?;
+        }
+        let mut site = Site {
+            release: &kernel.release,
+            kernel: package,
+            packages,
+            work: &room,
+            modules,
+            files,
+            used: Vec::new(),
+        };
+        site.build(module)?;
+        let packages = site.used;
+        let mut sums = sums_below(&part)?;
+        sums.push(kernel.id.clone());
+        let id = id_of(&sums, &work)?;
+        let built = Built { id, module: module.into(), kernel: kernel.id.clone(), packages };
+        let path = part.join(BUILT_FILE);
+        fs::write(&path, json(&built)).map_err(Error::at(&path))?;
+        self.settle(&part, BUILT, &built.id)?;
+        Ok(built)
+    }
+
     fn kernel_of_file(&self, path: &Path, work: &Work<'_>) -> Result<KernelFacts, Error> {
         let path = match path.is_dir() {
             true => path.join("arch/x86/boot/bzImage"),
@@ -418,6 +539,7 @@ impl Store {
             let text = kernels.open_directory(&name).and_then(|part| part.read_text(FACTS_FILE));
             let facts = text.ok().and_then(|text| serde_json::from_str::<KernelFacts>(&text).ok());
             if let Some(facts) = facts
+                && self.modules_of(&facts).exists()
                 && facts.package.as_ref() == Some(package)
                 && wanted_modules().all(|name| {
                     facts.modules.iter().chain(&facts.missing_modules).any(|has| has == name)
@@ -439,8 +561,8 @@ impl Store {
         file_sha256: Option<String>,
     ) -> Result<KernelFacts, Error> {
         let part = work.path.join("kernel");
-        let stage = work.path.join("stage");
-        fs::create_dir(&part).map_err(Error::at(&part))?;
+        let stage = part.join(MODULES_DIRECTORY);
+        fs::create_dir_all(stage.join("lib")).map_err(Error::at(&stage))?;
         let mut facts = KernelFacts {
             id: String::new(),
             release,
@@ -454,18 +576,10 @@ impl Store {
             // Everything is built in, or missing.
             None => facts.missing_modules = wanted_modules().map(str::to_string).collect(),
         }
-        let mut contents = Contents::default();
-        contents.add_link("lib", "usr/lib");
-        contents.add_directory("usr/lib/modules");
-        if root.is_some() {
-            add_tree(&mut contents, &stage.join("lib"), Path::new("usr/lib"))?;
-        }
         let kernel = boot_image::unpacked(image);
         let path = part.join(KERNEL_FILE);
         fs::write(&path, kernel.as_deref().unwrap_or(image)).map_err(Error::at(&path))?;
-        write_archive(&contents, &part.join(MODULES_FILE), &[])?;
-        let sums = program::sha256(&[&path, &part.join(MODULES_FILE)])?;
-        facts.id = id_of(&sums, work)?;
+        facts.id = id_of(&sums_below(&part)?, work)?;
         let path = part.join(FACTS_FILE);
         fs::write(&path, json(&facts)).map_err(Error::at(&path))?;
         self.settle(&part, KERNELS, &facts.id)?;
@@ -477,6 +591,7 @@ impl Store {
         &self,
         place: &Kernel,
         kernel: KernelFacts,
+        built: Vec<Built>,
         contents: &Contents,
     ) -> Result<Image, Error> {
         let work = self.work_directory()?;
@@ -489,15 +604,16 @@ impl Store {
         let mut packed = contents.clone();
         // Its debugging information is of no use in a guest, and most of its size.
         if program::output(&["strip", "-o", text_of(&small)?, text_of(&own)?], None).is_ok() {
-            packed.add_file(Path::new("kurabe"), &small).map_err(Error::at(&small))?;
+            packed.add_file(Path::new(OWN), &small).map_err(Error::at(&small))?;
         }
         let kernel_path = self.path().join(KERNELS).join(&kernel.id);
+        self.add_modules(&mut packed, &kernel, &built, &work)?;
         let archive = part.join(INITRAMFS_FILE);
-        write_archive(&packed, &archive, &[&kernel_path.join(MODULES_FILE)])?;
+        write_archive(&packed, &archive)?;
         let mut sums = program::sha256(&[&kernel_path.join(KERNEL_FILE), &archive])?;
         sums.push(place.to_string());
         let id = id_of(&sums, &work)?;
-        let lock = Lock { id, place: place.to_string(), kernel, packages, files };
+        let lock = Lock { id, place: place.to_string(), kernel, built, packages, files };
         let path = part.join(LOCK_FILE);
         fs::write(&path, json(&lock)).map_err(Error::at(&path))?;
         self.settle(&part, IMAGES, &lock.id)?;
@@ -507,6 +623,40 @@ impl Store {
             }
         }
         self.image(lock)
+    }
+
+    /// Adds the modules of a kernel and what was built for it, all in one index.
+    fn add_modules(
+        &self,
+        packed: &mut Contents,
+        kernel: &KernelFacts,
+        built: &[Built],
+        work: &Work<'_>,
+    ) -> Result<(), Error> {
+        let modules = self.modules_of(kernel);
+        let stage = work.path.join("stage");
+        program::output(&["cp", "-r", text_of(&modules)?, text_of(&stage)?], None)?;
+        // A module in here comes before the kernel's own of its name.
+        let updates = stage.join("lib/modules").join(&kernel.release).join("updates");
+        for one in built {
+            let part = self.path().join(BUILT).join(&one.id);
+            let (modules, files) = (part.join(MODULES_DIRECTORY), part.join(FILES_DIRECTORY));
+            fs::create_dir_all(&updates).map_err(Error::at(&updates))?;
+            for name in names_in(&modules)? {
+                fs::copy(modules.join(&name), updates.join(&name)).map_err(Error::at(&modules))?;
+            }
+            add_tree(packed, &files, Path::new(""))?;
+            for path in files_below(&files)?.into_iter().filter(|path| !path.starts_with(LIBRARIES))
+            {
+                packed.add_libraries(&files.join(path), Some(&files.join(LIBRARIES)))?;
+            }
+        }
+        if !built.is_empty() {
+            program::output(&["depmod", "-b", text_of(&stage)?, &kernel.release], None)?;
+        }
+        packed.add_link("lib", "usr/lib");
+        packed.add_directory("usr/lib/modules");
+        add_tree(packed, &stage.join("lib"), Path::new("usr/lib"))
     }
 
     /// Gives a directory that is whole the name that it keeps.
@@ -521,8 +671,13 @@ impl Store {
 
     fn remove_image(&self, lock: &Lock) -> Result<(), Error> {
         self.directory.open_directory(IMAGES)?.remove_tree(&lock.id)?;
-        if !self.list()?.iter().any(|other| other.kernel.id == lock.kernel.id) {
-            self.directory.open_directory(KERNELS)?.remove_tree(&lock.kernel.id)?;
+        if self.list()?.iter().any(|other| other.kernel.id == lock.kernel.id) {
+            return Ok(());
+        }
+        self.directory.open_directory(KERNELS)?.remove_tree(&lock.kernel.id)?;
+        let parts = self.directory.open_directory(BUILT)?;
+        for built in self.all_built()?.iter().filter(|built| built.kernel == lock.kernel.id) {
+            parts.remove_tree(&built.id)?;
         }
         Ok(())
     }
@@ -587,17 +742,37 @@ fn stage_modules(root: &Path, stage: &Path, facts: &mut KernelFacts) -> Result<(
 }
 
 fn add_tree(contents: &mut Contents, source: &Path, below: &Path) -> Result<(), Error> {
-    for name in names_in(source)? {
-        let (from, to) = (source.join(&name), below.join(&name));
-        match from.is_dir() {
-            true => add_tree(contents, &from, &to)?,
-            false => contents.add_file(&to, &from).map_err(Error::at(&from))?,
-        }
+    for path in files_below(source)? {
+        let from = source.join(&path);
+        contents.add_file(&below.join(path), &from).map_err(Error::at(&from))?;
     }
     Ok(())
 }
 
-fn names_in(directory: &Path) -> Result<Vec<String>, Error> {
+/// The files below a directory, by their paths in it, in order.
+pub(crate) fn files_below(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for name in names_in(directory)? {
+        let path = directory.join(&name);
+        match path.is_dir() && !path.is_symlink() {
+            true => files
+                .extend(files_below(&path)?.into_iter().map(|below| Path::new(&name).join(below))),
+            false => files.push(name.into()),
+        }
+    }
+    Ok(files)
+}
+
+/// The files below a directory with their SHA-256, a line each.
+fn sums_below(directory: &Path) -> Result<Vec<String>, Error> {
+    let files = files_below(directory)?;
+    let paths: Vec<PathBuf> = files.iter().map(|file| directory.join(file)).collect();
+    let sums = program::sha256(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+    let line = |(sum, file): (String, PathBuf)| format!("{sum}  {}", file.display());
+    Ok(sums.into_iter().zip(files).map(line).collect())
+}
+
+pub(crate) fn names_in(directory: &Path) -> Result<Vec<String>, Error> {
     let entries = fs::read_dir(directory).map_err(Error::at(directory))?;
     let mut names: Vec<String> =
         entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -605,12 +780,23 @@ fn names_in(directory: &Path) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-fn text_of(path: &Path) -> Result<&str, Error> {
+pub(crate) fn text_of(path: &Path) -> Result<&str, Error> {
     path.to_str().ok_or_else(|| Error::Refused(format!("{} is no text", path.display())))
 }
 
 fn own_program() -> Result<PathBuf, Error> {
     std::env::current_exe().map_err(Error::system("this program"))
+}
+
+/// The programs that a guest is to hold and that are here, by their paths.
+fn programs(needs: &Needs) -> impl Iterator<Item = PathBuf> {
+    let all = PROGRAMS.iter().copied().chain(needs.programs.iter().map(String::as_str));
+    let path = |name: &str| match name.contains('/') {
+        true => Some(PathBuf::from(name)),
+        false => program::find(name),
+    };
+    // The kernel itself calls the last one by this name.
+    all.filter_map(path).chain(["/sbin/modprobe".into()])
 }
 
 /// What the guest holds of this machine.
@@ -619,20 +805,12 @@ fn contents(needs: &Needs) -> Result<Contents, Error> {
     for directory in ["dev", "proc", "sys", "run", "tmp"] {
         contents.add_directory(directory);
     }
-    let programs = PROGRAMS.iter().copied().chain(needs.programs.iter().map(String::as_str));
-    for name in programs {
-        let path = match name.contains('/') {
-            true => Some(PathBuf::from(name)),
-            false => program::find(name),
-        };
-        match path {
-            Some(path) => contents.add_program(&path)?,
-            None if PROGRAMS.contains(&name) => drop(program::command(name)?),
-            None => {}
-        }
+    for name in PROGRAMS {
+        program::command(name)?;
     }
-    // The kernel itself calls it there.
-    contents.add_program(Path::new("/sbin/modprobe"))?;
+    for path in programs(needs) {
+        contents.add_program(&path)?;
+    }
     for file in needs.files.iter().filter(|file| file.exists()) {
         contents.add(file).map_err(Error::at(file))?;
     }
@@ -640,7 +818,7 @@ fn contents(needs: &Needs) -> Result<Contents, Error> {
     // With its libraries; once more where nothing of the host's has its place.
     contents.add_program(&own)?;
     contents.remove(&own);
-    contents.add_file(Path::new("kurabe"), &own).map_err(Error::at(&own))?;
+    contents.add_file(Path::new(OWN), &own).map_err(Error::at(&own))?;
     Ok(contents)
 }
 
@@ -649,14 +827,22 @@ fn stat_of(source: &Path) -> Result<(u64, i64), Error> {
     Ok((facts.len(), facts.mtime().saturating_mul(1_000_000_000) + facts.mtime_nsec()))
 }
 
-fn is_as_locked(contents: &Contents, lock: &Lock) -> bool {
-    let files: Vec<(&Path, &Path)> = contents.files().collect();
-    files.len() == lock.files.len()
-        && files.iter().zip(&lock.files).all(|((path, source), locked)| {
-            let same =
-                stat_of(source).is_ok_and(|stat| stat == (locked.size_bytes, locked.changed_ns));
-            *path == locked.path && same
-        })
+/// Whether an image has what a guest is to hold, as it is on this machine now.
+fn is_as_locked(needs: &Needs, lock: &Lock) -> Result<bool, Error> {
+    let own = own_program()?;
+    let is_same = |locked: &PackedFile| {
+        let host = Path::new("/").join(&locked.path);
+        let source = if locked.path == Path::new(OWN) { &own } else { &host };
+        stat_of(source).is_ok_and(|stat| stat == (locked.size_bytes, locked.changed_ns))
+    };
+    // What was installed since then.
+    let files = needs.files.iter().filter(|file| file.exists()).cloned();
+    let mut wanted = programs(needs).chain(files);
+    let is_in = |path: PathBuf| {
+        let path = path.canonicalize().unwrap_or(path);
+        lock.files.iter().any(|locked| Path::new("/").join(&locked.path) == path)
+    };
+    Ok(lock.files.iter().all(is_same) && wanted.all(is_in))
 }
 
 fn locked_files(contents: &Contents) -> Result<Vec<PackedFile>, Error> {
@@ -701,12 +887,9 @@ fn packages_of(files: &[PackedFile]) -> Vec<Package> {
     text.lines().filter_map(package).collect()
 }
 
-fn write_archive(contents: &Contents, path: &Path, before: &[&Path]) -> Result<(), Error> {
+fn write_archive(contents: &Contents, path: &Path) -> Result<(), Error> {
     let write = || -> io::Result<()> {
         let mut output = BufWriter::with_capacity(1 << 20, File::create(path)?);
-        for part in before {
-            io::copy(&mut File::open(part)?.take(u64::MAX), &mut output)?;
-        }
         contents.write(&mut output)?;
         output.flush()
     };

@@ -15,7 +15,7 @@ use lab::spec::TrialSpec;
 use trial::device::{Prepared, in_guest};
 
 use crate::executor::{Heard, LOOK_INTERVAL, read_lines};
-use crate::guests::Guests;
+use crate::guests::{Guests, module_of};
 use crate::runner::{Executor, Schedule};
 
 /// How long past its own bound a trial may take to give everything back, in a guest that lives.
@@ -115,10 +115,14 @@ impl GuestExecutor<'_> {
         };
         // Memory has no way past the page cache: it lies there.
         let disk = Disk { path: path.into(), direct: device.kind != "mem", discard: spec.discard };
+        let module = module_of(&spec.contender);
+        let modules: Vec<&str> = module.into_iter().collect();
         let trusted = trust::owner::words();
         let mut words = vec!["trial", "--parent", "1"];
         words.extend(trusted.iter().map(String::as_str));
-        image.boot(&self.guests.machine, Some(&disk), &words).map_err(|error| error.to_string())
+        image
+            .boot(&self.guests.machine, Some(&disk), &modules, &words)
+            .map_err(|error| error.to_string())
     }
 
     /// Hears the trial until its record is there or the guest is gone. Gives the bound in ns, where that

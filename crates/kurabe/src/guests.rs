@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use guest::{Error, Image, Kernel, Lock, Machine, Needs, Store};
+use lab::contender::Contender;
 use lab::study::Study;
 use loads::tool::Tool;
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use trust::Directory;
 
 use crate::exit::{self, Failure};
 use crate::flags::GuestAction;
+use crate::studies;
 use crate::terminal::{note, print};
 
 /// What tar starts; what else a command needs, a guest reads from this machine.
@@ -23,9 +25,14 @@ pub fn act(action: &GuestAction) -> Result<u8, Failure> {
     let own = Directory::own().map_err(Failure::refused)?;
     let store = Store::open(&own)?;
     match action {
-        GuestAction::Build { guest, packages } => {
+        GuestAction::Build { guest, packages, with } => {
+            if let Some(name) = with.iter().find(|name| !guest::can_build(name)) {
+                return Err(Failure::refused(format!(
+                    "--with {name}: what can be built for a guest is zfs and ufs; all else is in it"
+                )));
+            }
             let kernel = Kernel::parse(guest)?;
-            let image = store.build(&kernel, packages.as_deref(), &needs(), &mut note)?;
+            let image = store.build(&kernel, packages.as_deref(), &needs(with), &mut note)?;
             let machine = store.machine(&image)?;
             print(&format!("{}{}\n", row(&store, image.lock()), acceleration(&machine)));
         }
@@ -43,7 +50,7 @@ pub fn act(action: &GuestAction) -> Result<u8, Failure> {
             print(&format!("removed {}\n", lock.place));
         }
         GuestAction::Shell { guest } => {
-            let image = image(&store, guest)?;
+            let image = image(&store, guest, &[])?;
             let machine = store.machine(&image)?;
             image.shell(&machine)?;
         }
@@ -71,15 +78,12 @@ impl Guests {
             }
             let store = store.as_ref().expect("it was just opened");
             if !images.contains_key(place) {
-                images.insert(place.to_string(), image(store, place)?);
+                let there = study.contenders.iter().filter(|one| one.place == contender.place);
+                let built: Vec<String> = there.filter_map(built_for).collect();
+                images.insert(place.to_string(), image(store, place, &built)?);
             }
-            let lock = images[place].lock();
-            let module = filesystem::by_name(&contender.file_system).and_then(|f| f.kernel_name);
-            if let Some(module) = module.filter(|module| lock.kernel.lacks(module)) {
-                return Err(Failure::refused(format!(
-                    "contender '{}': the kernel of {place}, {}, has no {module}; take another kernel",
-                    contender.label, lock.kernel.release
-                )));
+            if let Some(lacks) = lacks(contender, images[place].lock()) {
+                return Err(Failure::refused(format!("contender '{}': {lacks}", contender.label)));
             }
         }
         let (Some(store), Some(first)) = (store, images.values().next()) else { return Ok(None) };
@@ -103,10 +107,63 @@ impl Guests {
     }
 }
 
-/// The image of a guest, built when it is not there.
-fn image(store: &Store, place: &str) -> Result<Image, Failure> {
+/// The kernel's module of a contender's file system.
+pub fn module_of(contender: &Contender) -> Option<&'static str> {
+    filesystem::by_name(&contender.file_system)?.kernel_name
+}
+
+/// The module of a contender that has to be built for its guest.
+fn built_for(contender: &Contender) -> Option<String> {
+    let module = module_of(contender).filter(|module| guest::can_build(module))?;
+    contender.place.guest().map(|_| module.to_string())
+}
+
+/// What the kernel of a contender's guest has not.
+fn lacks(contender: &Contender, lock: &Lock) -> Option<String> {
+    let module = module_of(contender).filter(|module| lock.kernel.lacks(module))?;
+    let (place, release) = (contender.place.guest()?, &lock.kernel.release);
+    Some(format!("the kernel of {place}, {release}, has no {module}; take another kernel"))
+}
+
+/// What this machine lacks for a contender, a line each. What the kernel of a guest has is known when
+/// its image is there.
+pub fn missing(contender: &Contender) -> Vec<String> {
+    match (filesystem::by_name(&contender.file_system), contender.place.guest()) {
+        // Its tools come with it.
+        (Some(_), Some(_)) if built_for(contender).is_some() => Vec::new(),
+        (Some(file_system), Some(_)) => filesystem::missing_tools(file_system),
+        (Some(file_system), None) => filesystem::missing(file_system),
+        (None, _) => Vec::new(),
+    }
+}
+
+/// Builds the guests of a study, and takes out of it what they cannot have, when the study says so.
+pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
+    if !study.leave_out_missing || study.contenders.iter().all(|one| one.place.guest().is_none()) {
+        return Ok(());
+    }
+    let store = Store::open(&Directory::own().map_err(Failure::refused)?)?;
+    // Without a guest at all nothing is left of the study.
+    for contender in &study.contenders {
+        if let Some(place) = contender.place.guest() {
+            image(&store, place, &[])?;
+        }
+    }
+    let missing = |contender: &Contender| {
+        let place = contender.place.guest()?;
+        let built: Vec<String> = built_for(contender).into_iter().collect();
+        match image(&store, place, &built) {
+            Ok(image) => lacks(contender, image.lock()),
+            Err(failure) => Some(failure.message),
+        }
+    };
+    studies::leave_out(study, |contender| missing(contender).into_iter().collect())
+}
+
+/// The image of a guest, built when it is not there, or has not what is built for its kernel.
+fn image(store: &Store, place: &str, built: &[String]) -> Result<Image, Failure> {
     let kernel = Kernel::parse(place)?;
-    Ok(store.ensure(&kernel, &needs(), &mut note)?)
+    Ok(store.ensure(&kernel, &needs(built), &mut note)?)
 }
 
 /// Before a trial, all that can go wrong with a guest is something missing.
@@ -116,14 +173,15 @@ impl From<Error> for Failure {
     }
 }
 
-/// What a guest holds of this machine.
-fn needs() -> Needs {
+/// What a guest holds of this machine, and what is built for it.
+fn needs(built: &[String]) -> Needs {
     let tools = filesystem::all().iter().flat_map(|file_system| file_system.tools);
     let loads = Tool::ALL.iter().map(|tool| tool.program());
     let programs = tools.map(|tool| tool.name).chain(loads).chain(PACKERS);
     Needs {
         programs: programs.map(str::to_string).collect(),
         files: FILES.iter().map(Into::into).collect(),
+        modules: built.to_vec(),
     }
 }
 
@@ -141,5 +199,13 @@ fn acceleration(machine: &Machine) -> &'static str {
     match machine.acceleration {
         guest::Acceleration::Kvm => ", KVM",
         guest::Acceleration::Tcg => ", TCG: this machine has no KVM that boots a guest",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_trial_finds_the_tools_of_zfs_where_a_guest_has_them() {
+        assert_eq!(guest::ZFS_TOOLS, trial::filesystem::ZFS_TOOLS);
     }
 }

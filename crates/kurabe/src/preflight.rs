@@ -17,7 +17,7 @@ use vocabulary::capacity::Capacity;
 use vocabulary::kind::Ground;
 
 use crate::exit::Failure;
-use crate::terminal;
+use crate::{guests, terminal};
 
 /// A directory of a `dir:` contender, with the device and the inode that it has to keep.
 pub type Pinned = (PathBuf, (u64, u64));
@@ -75,11 +75,7 @@ fn contender_problems(
     let Some(file_system) = filesystem::by_name(&contender.file_system) else {
         return vec![format!("this kurabe does not know {}", contender.file_system)];
     };
-    // What the kernel of a guest has is known when its image is there.
-    let mut problems = match contender.place.guest() {
-        Some(_) => filesystem::missing_tools(file_system),
-        None => filesystem::missing(file_system),
-    };
+    let mut problems = guests::missing(contender);
     problems.extend(trial::device::check_layers(&contender.layers).err());
     let least = file_system.size_bytes_min;
     if file_system.needs_device

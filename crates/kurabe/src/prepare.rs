@@ -22,6 +22,7 @@ use crate::exit::{self, Failure};
 use crate::flags::{
     CompareArgs, PresentArgs, PrintArgs, ResumeArgs, RunArgs, StudyArgs, Style, flag_of_field,
 };
+use crate::guests;
 use crate::load_flags;
 use crate::preflight::{capacity, device_request, preflight, read_files};
 use crate::presentation::Presentation;
@@ -222,6 +223,7 @@ fn begin(
     durability::check_loads(&study)?;
     let presentation = Presentation::new(&present.show, text.style.as_deref())?;
     let directories = preflight(&study, args.destroy.as_deref())?;
+    guests::leave_out_missing(&mut study)?;
     let request = device_request(&study, args.destroy.as_deref())?;
     let side_by_side = side_by_side::chosen(&study, &request)?;
     let mut notes = text.notes();

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use lab::condition;
-use lab::contender::nearest;
+use lab::contender::{Contender, nearest};
 use lab::quantity::parse_duration;
 use lab::study::{Catalogue, LeftOut, Reduced, Study, StudyError, StudyText};
 use lab::study_file;
@@ -19,6 +19,7 @@ use vocabulary::load::Load;
 
 use crate::exit::{self, Failure};
 use crate::flags::RunArgs;
+use crate::guests;
 use crate::preflight::missing_program;
 use crate::progress::rough;
 use crate::terminal;
@@ -201,20 +202,23 @@ impl Source {
 /// Takes out of a study what this machine cannot have, when the study says so. Gates of contenders
 /// that are left out are refused.
 pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
-    if !study.leave_out_missing {
-        return Ok(());
+    match study.leave_out_missing {
+        true => leave_out(study, guests::missing),
+        false => Ok(()),
     }
+}
+
+/// Takes out of a study the contenders that lack something, and the workloads that this machine cannot
+/// have.
+pub fn leave_out(
+    study: &mut Study,
+    missing: impl Fn(&Contender) -> Vec<String>,
+) -> Result<(), Failure> {
     let baseline = study.contenders[study.baseline].label.clone();
     let mut left_out = Vec::new();
-    study.contenders.retain(|contender| {
-        let missing = filesystem::by_name(&contender.file_system)
-            .map(|file_system| match contender.place.guest() {
-                Some(_) => filesystem::missing_tools(file_system),
-                None => filesystem::missing(file_system),
-            })
-            .unwrap_or_default();
-        keep(&mut left_out, "contender", &contender.label, missing)
-    });
+    study
+        .contenders
+        .retain(|contender| keep(&mut left_out, "contender", &contender.label, missing(contender)));
     study.workloads.retain(|workload| {
         let mut lacks =
             KINDS.open(&workload.load).map_or_else(|error| vec![error], |l| l.missing());
@@ -262,7 +266,7 @@ pub fn leave_out_missing(study: &mut Study) -> Result<(), Failure> {
     if let Some(left) = left_out.iter_mut().find(of_baseline) {
         left.missing.push(format!("ratios are to {instead} instead"));
     }
-    study.left_out = left_out;
+    study.left_out.append(&mut left_out);
     Ok(())
 }
 

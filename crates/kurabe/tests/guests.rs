@@ -107,6 +107,7 @@ fn an_image_is_built_named_after_its_content_and_removed() {
 
     // Without the kernel's part and the image, the same comes out again.
     site.run(&["guest", "remove", "debian"]).expect(0);
+    site.run(&["guest", "build", "debian", "--with", "ext4"]).expect(2).says(&["zfs and ufs"]);
     for kind in ["images", "kernels"] {
         assert_eq!(fs::read_dir(site.own().join("guests").join(kind)).unwrap().count(), 0);
     }
@@ -258,6 +259,36 @@ fn every_end_of_a_guest_is_told_from_the_others() {
     assert_eq!(site.processes(), [0; 0]);
 }
 
+/// What a kernel's package has not, and takes minutes to build: on request only.
+#[test]
+fn zfs_and_ufs_are_built_once_and_live_in_a_guest() {
+    if std::env::var_os("KURABE_TEST_BUILT").is_none() {
+        eprintln!("skipped: building ZFS and UFS takes minutes; KURABE_TEST_BUILT=1 does it");
+        return;
+    }
+    let Some((site, _one)) = site_with_guest() else { return };
+    let line = "mkdir d; for i in 1 2 3 4; do head -c 300000 /dev/urandom >d/$i; done; \
+        cat d/* | cksum >sum; sync; echo 3 >/proc/sys/vm/drop_caches; rm -f e; \
+        cat d/* | cksum | cmp - sum && rm d/2 && test $(ls d | wc -l) = 3";
+    let flags = ["--on", "debian", "--style", "basic", "--device", "mem:160M"];
+    let ran = site.compare(&["ext4", "zfs", "ufs"], &flags, &[line]).expect(0);
+    ran.says(&["building zfs", "building ufs"]);
+    for record in site.records() {
+        assert_eq!(record["outcome"]["kind"], "completed", "{record}");
+        assert!(record["phases"].to_string().contains("check"), "{record}");
+    }
+    let built = lock_of(&site).1["built"].as_array().unwrap().clone();
+    let modules: Vec<&str> = built.iter().filter_map(|one| one["module"].as_str()).collect();
+    assert_eq!(modules, ["ufs", "zfs"]);
+    assert!(built[1]["packages"].to_string().contains("zfs-dkms"), "{built:?}");
+    fs::remove_dir_all(site.work().join("result")).unwrap();
+    let again = site.compare(&["zfs"], &flags, &["true"]).expect(0);
+    assert!(!again.stderr.contains("building"), "{}", again.stderr);
+    site.run(&["guest", "remove", "debian"]).expect(0);
+    assert_eq!(fs::read_dir(site.own().join("guests/built")).unwrap().count(), 0);
+    assert_eq!(site.processes(), [0; 0]);
+}
+
 /// The emulators of a site.
 fn emulators(site: &Site) -> Vec<i32> {
     // And none that is only asked for its version.
@@ -324,6 +355,17 @@ fn a_guest_ends_with_kurabe_and_kurabe_outlives_a_guest() {
 fn what_a_kernel_lacks_is_said_and_a_damaged_image_does_not_boot() {
     let Some((site, _one)) = site_with_guest() else { return };
     let (image, mut lock) = lock_of(&site);
+    // What a contender lacks is left out where the study says so, and the rest runs.
+    lock["kernel"]["missing_modules"].as_array_mut().unwrap().push("xfs".into());
+    fs::write(image.join("lock.json"), lock.to_string()).unwrap();
+    let study = "name = 'rest'\ncontenders = ['ext4 -E lazy_itable_init=0', 'xfs']\n\
+        on = 'debian'\nleave-out-missing = true\ndevice = 'mem:320M'\nmin-runs = 1\n\
+        max-runs = 1\n[[workload]]\nname = 'one'\ncommand = 'true'\n";
+    fs::write(site.work().join("rest.toml"), study).unwrap();
+    let ran = site.run(&["run", "rest.toml", "--out", "result", "--style", "basic"]).expect(0);
+    assert!(ran.stdout.contains("has no xfs"), "{}", ran.stdout);
+    assert_eq!(ends(&site).len(), 1);
+    fs::remove_dir_all(site.work().join("result")).unwrap();
     let archive = image.join("initramfs.cpio");
     let bytes = fs::metadata(&archive).unwrap().len();
     fs::File::options().write(true).open(&archive).unwrap().set_len(bytes / 100).unwrap();

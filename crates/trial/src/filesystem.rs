@@ -14,8 +14,9 @@ mod kernel;
 mod minfs;
 mod nilfs2;
 mod raw;
+mod ufs;
 mod xfs;
-mod zfs_fuse;
+mod zfs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use crate::leftovers::running;
 use crate::scratch::Occupied;
 use crate::tool::{Failure, Toolbox, find};
 use kernel::Kernel;
+pub use zfs::ZFS_TOOLS;
 
 /// A tool that a file system needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +102,8 @@ pub struct FileSystem {
     pub tools: &'static [Tool],
     /// The name in `/proc/filesystems` without which it cannot be mounted.
     pub kernel_name: Option<&'static str>,
+    /// Why this machine's kernel is not asked, and only a guest can have it; absent of all others.
+    pub guests_only: Option<&'static str>,
     /// Whether it is made on a device. What is not is neither made, mounted, unmounted nor
     /// checked.
     pub needs_device: bool,
@@ -141,6 +145,7 @@ impl FileSystem {
             summary,
             tools: &[],
             kernel_name: None,
+            guests_only: None,
             needs_device: true,
             access: Access::Mounted,
             takes_turns: false,
@@ -343,7 +348,7 @@ pub trait Instance: Send {
     }
 }
 
-static ALL: [&FileSystem; 13] = [
+static ALL: [&FileSystem; 15] = [
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
@@ -352,7 +357,9 @@ static ALL: [&FileSystem; 13] = [
     &f2fs::F2FS,
     &jfs::JFS,
     &nilfs2::NILFS2,
-    &zfs_fuse::ZFS_FUSE,
+    &zfs::ZFS,
+    &zfs::ZFS_FUSE,
+    &ufs::UFS,
     &minfs::MINFS_FUSE,
     &minfs::MINFS,
     &raw::RAW,
@@ -384,6 +391,9 @@ pub fn asks_for_discard(contender: &Contender) -> bool {
 
 /// What this machine lacks for a file system, a line each with the next step; empty when nothing.
 pub fn missing(file_system: &FileSystem) -> Vec<String> {
+    if let Some(why) = file_system.guests_only {
+        return vec![format!("{why}: --on debian")];
+    }
     let mut missing = missing_tools(file_system);
     if let Some(name) = file_system.kernel_name
         && !kernel_knows(name)
@@ -449,7 +459,8 @@ mod tests {
             assert!(!file_system.summary.contains('\n') && !file_system.summary.is_empty());
             assert!(file_system.needs_device || file_system.tools.is_empty());
         }
-        assert!(by_name("zfs").is_none(), "zfs-fuse is another thing than ZFS");
+        let kernels = |name| by_name(name).unwrap().kernel_name;
+        assert_ne!(kernels("zfs"), kernels("zfs-fuse"), "zfs-fuse is another thing than ZFS");
     }
 
     #[test]

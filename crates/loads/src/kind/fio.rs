@@ -36,7 +36,7 @@ pub(super) const KIND: Kind = Kind::of::<FioLoad>(
         Key::option(
             "nodes",
             Form::List("HOSTS"),
-            "Machines that run 'fio --server' and have the contender's directory mounted at the same path: the job runs on all of them at once.",
+            "Machines that run fio's server and have the contender's directory mounted at the same path: the job runs on all of them at once.",
         ),
     ],
     &[Ground::Raw],

@@ -21,8 +21,12 @@ pub struct Kernel {
     pub mkfs: &'static [&'static str],
     /// What follows it unless the stage has discards.
     pub mkfs_without_discard: &'static [&'static str],
+    /// Whether mkfs is told, after the node, an empty directory to fill the file system from.
+    pub mkfs_from_directory: bool,
     /// Puts into the contender's options for mkfs what cannot stand beside them.
     pub complete: fn(&mut Vec<String>, &Stage),
+    /// Mount options without which it cannot be mounted.
+    pub mount_options: &'static [&'static str],
     /// Mount options without which the kernel may discard on its own.
     pub mount_options_without_discard: &'static [&'static str],
     /// Mount options by which two disks with the same bytes, so the same UUID, can be mounted side by
@@ -50,7 +54,9 @@ impl Kernel {
     pub const PLAIN: Kernel = Kernel {
         mkfs: &[],
         mkfs_without_discard: &[],
+        mkfs_from_directory: false,
         complete: |_, _| (),
+        mount_options: &[],
         mount_options_without_discard: &[],
         mount_options_of_copy: None,
         geometry: &[],
@@ -73,6 +79,9 @@ impl Kernel {
         let mut command = words(&[self.mkfs, kept].concat());
         command.append(&mut options);
         command.push(stage.node_text());
+        if self.mkfs_from_directory {
+            command.push(stage.mount_point().display().to_string());
+        }
         command
     }
 }
@@ -94,14 +103,17 @@ impl KernelInstance {
         words
     }
 
-    /// Mount options without which the kernel may discard, unless it is to.
-    fn further_options(&self) -> &'static [&'static str] {
-        if self.stage.discard { &[] } else { self.kernel.mount_options_without_discard }
+    /// Mount options of the file system's own, and those without which the kernel may discard,
+    /// unless it is to.
+    fn further_options(&self) -> Vec<&'static str> {
+        let discard =
+            if self.stage.discard { &[] } else { self.kernel.mount_options_without_discard };
+        [self.kernel.mount_options, discard].concat()
     }
 
     fn mount_words(&self, more: &[&str]) -> Vec<String> {
         let mut words = words(&["mount", "-t", self.name]);
-        words.extend(self.stage.mount_words(&[self.further_options(), more].concat()));
+        words.extend(self.stage.mount_words(&[&self.further_options(), more].concat()));
         words.extend([self.stage.node_text(), self.stage.mount_point().display().to_string()]);
         words
     }
@@ -127,6 +139,9 @@ impl KernelInstance {
 
 impl Instance for KernelInstance {
     fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        if self.kernel.mkfs_from_directory {
+            make_mount_point(&self.stage.mount_point())?;
+        }
         tools.expect(&self.kernel.make(&self.stage), "mkfs failed")?;
         // A tool may leave what it wrote in the page cache of a device that is held open, and the
         // mount would then pay for it.
@@ -151,7 +166,7 @@ impl Instance for KernelInstance {
         let point = self.stage.mount_point();
         make_mount_point(&point)?;
         let of_copy = self.kernel.mount_options_of_copy.unwrap_or_default();
-        let further = self.further_options().iter().chain(of_copy).copied();
+        let further = self.further_options().into_iter().chain(of_copy.iter().copied());
         let options = self.stage.mount_options.iter().map(String::as_str).chain(further);
         let (flags, data) = mount_flags(options);
         let data = std::ffi::CString::new(data).ok();

@@ -1,6 +1,7 @@
-//! zfs-fuse: a file system in user space, with a daemon of its own for every trial.
+//! ZFS: OpenZFS in the kernel, and zfs-fuse, a file system in user space with a daemon of its own for
+//! every trial. Their pools are handled alike.
 //!
-//! The daemon keeps its socket, its lock and its list of pools at fixed places, and reads its
+//! zfs-fuse: the daemon keeps its socket, its lock and its list of pools at fixed places, and reads its
 //! settings from another. So that neither the host's files nor a daemon of the host are touched,
 //! it runs in a mount namespace of its own, nested in the trial's, in which those places are
 //! empty. Only the mount point is shared between the two: what the daemon mounts there appears in
@@ -9,14 +10,18 @@
 //!
 //! The settings that the machine has in `/etc/zfs/zfsrc` are copied into that namespace, since
 //! they are what a user of the package gets.
+//!
+//! OpenZFS partitions whatever it takes for a whole disk and waits for udev, which no guest has. So it
+//! gets the device by a node of the trial's own, of whose kind it knows nothing.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FileType, Mode};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::process::{Pid, Signal};
 use trust::mounts;
@@ -46,7 +51,26 @@ pub static ZFS_FUSE: FileSystem = FileSystem {
     ..FileSystem::new(
         "zfs-fuse",
         "copy on write in user space (package zfs-fuse, pool version 23), a daemon for each trial",
-        Kind::Own(begin),
+        Kind::Own(|stage| begin(stage, false)),
+    )
+};
+
+/// OpenZFS. Its cache is not the page cache.
+pub static ZFS: FileSystem = FileSystem {
+    tools: &[
+        tool("zpool", "zfsutils-linux"),
+        tool("zfs", "zfsutils-linux"),
+        tool("zdb", "zfsutils-linux"),
+    ],
+    kernel_name: Some("zfs"),
+    guests_only: Some(
+        "a pool of the kernel outlives a trial that is killed, so OpenZFS is compared in guests",
+    ),
+    size_bytes_min: 64 << 20,
+    ..FileSystem::new(
+        "zfs",
+        "copy on write, OpenZFS in the kernel of a guest, by zfs-dkms; in guests only",
+        Kind::Own(|stage| begin(stage, true)),
     )
 };
 
@@ -54,14 +78,25 @@ const fn tool(name: &'static str, package: &'static str) -> Tool {
     Tool { name, package, version: None }
 }
 
-fn begin(stage: Stage) -> Box<dyn Instance> {
-    let pool = random_name();
-    Box::new(ZfsFuseInstance { stage, pool, daemon: None, imported: false, shared_point: false })
+fn begin(stage: Stage, in_kernel: bool) -> Box<dyn Instance> {
+    Box::new(ZfsInstance {
+        stage,
+        pool: random_name(),
+        in_kernel,
+        daemon: None,
+        imported: false,
+        shared_point: false,
+    })
 }
 
-struct ZfsFuseInstance {
+/// Where a guest has the tools of OpenZFS: zfs-fuse's have the same names.
+pub const ZFS_TOOLS: &str = "/usr/lib/openzfs";
+
+struct ZfsInstance {
     stage: Stage,
     pool: String,
+    /// Whether it is OpenZFS, and no daemon.
+    in_kernel: bool,
     daemon: Option<Daemon>,
     /// Whether the daemon has the pool open.
     imported: bool,
@@ -69,14 +104,24 @@ struct ZfsFuseInstance {
     shared_point: bool,
 }
 
-impl Instance for ZfsFuseInstance {
+impl Instance for ZfsInstance {
     fn make(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.share_mount_point()?;
-        self.start_daemon(tools)?;
         // Mounted by the mount phase and not before.
         let mut words = words(&["zpool", "create", "-f", "-m", "none", "-O", "canmount=noauto"]);
+        let node = match self.in_kernel {
+            true => {
+                make_mount_point(&self.stage.mount_point())?;
+                words.extend(["-o".into(), NO_CACHE_FILE.into()]);
+                self.device_directory()?.1
+            }
+            false => {
+                self.share_mount_point()?;
+                self.start_daemon(tools)?;
+                self.stage.node_text()
+            }
+        };
         words.extend(self.stage.mkfs_options.iter().cloned());
-        words.extend([self.pool.clone(), self.stage.node_text()]);
+        words.extend([self.pool.clone(), node]);
         self.expect(&words, "mkfs failed", tools)?;
         self.imported = true;
         let point = format!("mountpoint={}", self.stage.mount_point().display());
@@ -84,10 +129,16 @@ impl Instance for ZfsFuseInstance {
     }
 
     fn geometry(&mut self, tools: &mut Toolbox) -> Result<String, Failure> {
-        let mut text = String::new();
+        let mut text = match self.in_kernel {
+            true => tools.look(&self.inside(&["zfs", "version"])?, "it tells no version")?,
+            false => String::new(),
+        };
         for words in [["zpool", "get", "all"], ["zfs", "get", "all"]] {
             let words = self.inside(&[&words, &[self.pool.as_str()][..]].concat())?;
             text.push_str(&tools.look(&words, "the geometry cannot be read")?);
+        }
+        if self.in_kernel {
+            return Ok(text);
         }
         let settings = fs::read_to_string(HOST_SETTINGS).unwrap_or_default();
         let in_force = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
@@ -108,35 +159,40 @@ impl Instance for ZfsFuseInstance {
         self.stage.mount_point()
     }
 
-    /// The daemon has a cache in its own memory, which only letting go of the pool empties.
+    /// It has a cache of its own, which only letting go of the pool empties.
     fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.unmount(tools)?;
         drop_caches(tools)?;
-        let devices = self.device_directory()?;
+        let (devices, _) = self.device_directory()?;
         let mut words = words(&["zpool", "import"]);
-        words.extend(self.stage.mount_words(&[]));
+        words.extend(self.import_words());
         words.extend(["-d".into(), devices, self.pool.clone()]);
         self.expect(&words, "import failed", tools)?;
         self.imported = true;
-        // This version mounts what it imports, whatever `canmount` says; another may not.
+        // zfs-fuse mounts what it imports, whatever `canmount` says; OpenZFS does not.
         if self.is_mounted() { Ok(()) } else { self.mount(tools) }
     }
 
     /// FUSE hands syncfs(2) on to no daemon like this one, so it would return at once with
     /// nothing written. Setting a property is done in a transaction group, and returns when that
-    /// group, with everything written before, is on the device and the device was flushed.
+    /// group, with everything written before, is on the device and the device was flushed. In OpenZFS
+    /// syncfs(2) writes what was written to a log only, and the rest would be missing in the bill.
     fn sync(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        self.expect(&["zfs", "set", SYNC_PROPERTY, &self.pool], "sync failed", tools)
+        self.expect(&self.sync_words(), "sync failed", tools)
     }
 
     fn sync_command(&self) -> Option<Vec<String>> {
-        self.inside(&["zfs", "set", SYNC_PROPERTY, &self.pool]).ok()
+        self.inside(&self.sync_words()).ok()
     }
 
     fn cool_command(&self) -> Option<Vec<String>> {
-        let devices = self.device_directory().ok()?;
-        let options = self.stage.mount_options.join(",");
-        self.inside(&["sh", "-c", COOL_SCRIPT, &self.pool, &devices, &options]).ok()
+        let (devices, _) = self.device_directory().ok()?;
+        let import = shlex::try_join(self.import_words().iter().map(String::as_str)).ok()?;
+        let mount = shlex::try_join(self.stage.mount_words(&[]).iter().map(String::as_str)).ok()?;
+        let path = format!("PATH={ZFS_TOOLS}:$PATH\n");
+        let script = if self.in_kernel { path + COOL_SCRIPT } else { COOL_SCRIPT.into() };
+        let script = script.replace("IMPORT_OPTIONS", &import).replace("MOUNT_OPTIONS", &mount);
+        self.inside(&["sh", "-c", &script, &self.pool, &devices]).ok()
     }
 
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -168,7 +224,7 @@ impl Instance for ZfsFuseInstance {
     /// zdb opens the exported pool for reading only. It verifies the checksums of all metadata and
     /// that every block is accounted for, as the other checks do; data is left out, as with them.
     fn check(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        let devices = self.device_directory()?;
+        let (devices, _) = self.device_directory()?;
         let words = ["zdb", "-e", "-p", &devices, "-c", &self.pool];
         self.expect(&words, "the check found damage or could not be carried out", tools)
     }
@@ -179,7 +235,7 @@ impl Instance for ZfsFuseInstance {
 
     fn end(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         let mut result = Ok(());
-        if self.imported && self.daemon.as_mut().is_some_and(Daemon::runs) {
+        if self.imported && (self.in_kernel || self.daemon.as_mut().is_some_and(Daemon::runs)) {
             result = self.unmount(tools).or_else(|failure| {
                 // It may never have been mounted; then only the pool is open.
                 let output = self.run(&["zpool", "export", "-f", &self.pool], tools)?;
@@ -193,7 +249,7 @@ impl Instance for ZfsFuseInstance {
     }
 }
 
-impl Drop for ZfsFuseInstance {
+impl Drop for ZfsInstance {
     fn drop(&mut self) {
         self.end_daemon();
     }
@@ -202,8 +258,11 @@ impl Drop for ZfsFuseInstance {
 /// Set for the transaction group in which that is done, whatever the value was before.
 const SYNC_PROPERTY: &str = "kurabe:sync=on";
 
-/// What [`ZfsFuseInstance::cool`] does, for a load. `$0` is the pool, `$1` the directory with its
-/// device, `$2` the mount options. An unmount right after the last use may still find it busy.
+/// Keeps a pool out of the list of those that the machine opens when it starts.
+const NO_CACHE_FILE: &str = "cachefile=none";
+
+/// What [`ZfsInstance::cool`] does, for a load. `$0` is the pool, `$1` the directory with its device.
+/// An unmount right after the last use may still find it busy.
 const COOL_SCRIPT: &str = "set -e
 tries=1000
 until said=$(zfs unmount \"$0\" 2>&1); do
@@ -213,8 +272,8 @@ until said=$(zfs unmount \"$0\" 2>&1); do
 done
 zpool export \"$0\"
 echo 3 > /proc/sys/vm/drop_caches
-zpool import ${2:+-o \"$2\"} -d \"$1\" \"$0\"
-zfs mount \"$0\" 2> /dev/null || test \"$(zfs get -H -o value mounted \"$0\")\" = yes";
+zpool import IMPORT_OPTIONS -d \"$1\" \"$0\"
+zfs mount MOUNT_OPTIONS \"$0\" 2> /dev/null || test \"$(zfs get -H -o value mounted \"$0\")\" = yes";
 
 /// The settings of the package.
 const HOST_SETTINGS: &str = "/etc/zfs/zfsrc";
@@ -239,7 +298,23 @@ exec zfs-fuse --no-daemon --no-kstat-mount";
 const START_MAX: Duration = Duration::from_secs(20);
 const START_INTERVAL: Duration = Duration::from_millis(10);
 
-impl ZfsFuseInstance {
+impl ZfsInstance {
+    fn sync_words(&self) -> Vec<String> {
+        let words: &[&str] = match self.in_kernel {
+            true => &["zpool", "sync", &self.pool],
+            false => &["zfs", "set", SYNC_PROPERTY, &self.pool],
+        };
+        words.iter().map(ToString::to_string).collect()
+    }
+
+    /// The options with which a pool is opened again.
+    fn import_words(&self) -> Vec<String> {
+        match self.in_kernel {
+            true => vec!["-N".into(), "-o".into(), NO_CACHE_FILE.into()],
+            false => self.stage.mount_words(&[]),
+        }
+    }
+
     /// Makes the mount point a mount of its own that is shared with the namespaces nested in this
     /// one, so that what the daemon mounts on it appears here, and nothing else does.
     fn share_mount_point(&mut self) -> Result<(), Failure> {
@@ -311,7 +386,8 @@ impl ZfsFuseInstance {
         let point = self.stage.mount_point();
         let mounts = mounts::mounts().unwrap_or_default();
         let last = mounts.iter().rev().find(|mount| mount.point == point);
-        last.is_some_and(|mount| mount.file_system.starts_with("fuse"))
+        let name = if self.in_kernel { "zfs" } else { "fuse" };
+        last.is_some_and(|mount| mount.file_system.starts_with(name))
     }
 
     /// Where this pool's daemon has its files: another trial's may still lie in the scratch
@@ -320,21 +396,40 @@ impl ZfsFuseInstance {
         self.stage.scratch.room().join(&self.pool)
     }
 
-    /// A directory that holds nothing but a link to the device, for the tools that look for pools
-    /// in whole directories.
-    fn device_directory(&self) -> Result<String, Failure> {
+    /// A directory that holds nothing but the device, for the tools that look for pools in whole
+    /// directories; and the device there.
+    fn device_directory(&self) -> Result<(String, String), Failure> {
         let directory = self.files().join("devices");
-        let link = directory.join(self.stage.node.file_name().unwrap_or_default());
-        let made = fs::create_dir_all(&directory).and_then(|()| match link.is_symlink() {
-            true => Ok(()),
-            false => symlink(&self.stage.node, &link),
-        });
-        made.map_err(|error| Failure::of(format!("{}: {error}", link.display())))?;
-        Ok(directory.display().to_string())
+        let shown = |path: &Path| path.display().to_string();
+        let device = match self.in_kernel {
+            true => directory.join("disk"),
+            false => directory.join(self.stage.node.file_name().unwrap_or_default()),
+        };
+        let make = || match self.in_kernel {
+            true => {
+                let number = fs::metadata(&self.stage.node)?.rdev();
+                let (kind, mode) = (FileType::BlockDevice, Mode::RUSR | Mode::WUSR);
+                rustix::fs::mknodat(rustix::fs::CWD, &device, kind, mode, number)
+                    .map_err(io::Error::from)
+            }
+            false => symlink(&self.stage.node, &device),
+        };
+        let made = fs::create_dir_all(&directory)
+            .and_then(|()| if fs::symlink_metadata(&device).is_ok() { Ok(()) } else { make() });
+        made.map_err(|error| Failure::of(format!("{}: {error}", device.display())))?;
+        Ok((shown(&directory), shown(&device)))
     }
 
-    /// The words that run a tool in the daemon's namespace.
+    /// The words that run a tool: in the daemon's namespace, or out of a guest's directory of OpenZFS.
     fn inside<W: AsRef<str>>(&self, line: &[W]) -> Result<Vec<String>, Failure> {
+        if self.in_kernel {
+            let mut words: Vec<String> = line.iter().map(|word| word.as_ref().into()).collect();
+            let own = Path::new(ZFS_TOOLS).join(&words[0]);
+            if own.exists() {
+                words[0] = own.display().to_string();
+            }
+            return Ok(words);
+        }
         let daemon = self.daemon.as_ref().ok_or_else(|| Failure::of("zfs-fuse does not run"))?;
         let pid = daemon.pid().as_raw_nonzero().to_string();
         let mut words = words(&["nsenter", "--target", &pid, "--mount", "--"]);

@@ -1,0 +1,154 @@
+//! Packages of the package source in use, fetched and verified by apt, or out of a directory of the
+//! user's. Nothing is installed.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, program};
+
+/// A package as it lies somewhere, verified by whoever put it there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    pub name: String,
+    pub version: String,
+    pub file: PathBuf,
+}
+
+/// What another package needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dependency {
+    pub name: String,
+    /// Where no other will do.
+    pub version: Option<String>,
+}
+
+/// Downloads a package, of this version where one is named, into `directory`. `options` are apt's.
+pub fn download(
+    name: &str,
+    version: Option<&str>,
+    options: &[String],
+    directory: &Path,
+) -> Result<(), Error> {
+    let wanted = version.map_or_else(|| name.into(), |version| format!("{name}={version}"));
+    // As the user that apt takes for it, it could not write into kurabe's own directory.
+    let mut words = vec!["apt-get", "-q", "-o", "APT::Sandbox::User=root"];
+    words.extend(options.iter().map(String::as_str));
+    words.extend(["download", &wanted]);
+    program::output(&words, Some(directory)).map(drop)
+}
+
+/// The package of this name in a directory.
+pub fn in_directory(name: &str, directory: &Path) -> Result<Fetched, Error> {
+    let begin = format!("{name}_");
+    let file = files_in(directory)?.into_iter().find(|file| file.starts_with(&begin));
+    let file = file.ok_or_else(|| {
+        Error::Refused(format!("{}: there is no package {name}", directory.display()))
+    })?;
+    let file = directory.join(file);
+    let shown = file.display().to_string();
+    let version = program::text(&["dpkg-deb", "-f", &shown, "Version"])?.trim().to_string();
+    Ok(Fetched { name: name.into(), version, file })
+}
+
+/// The names of the packages' files in a directory, none of which a stranger can change: a stranger's
+/// package is a stranger's kernel.
+pub fn files_in(directory: &Path) -> Result<Vec<String>, Error> {
+    let opened = trust::Directory::open_shared(directory)?;
+    let names = opened.names()?.into_iter().map(OsString::into_string);
+    let files: Vec<String> =
+        names.filter_map(Result::ok).filter(|name| name.ends_with(".deb")).collect();
+    for file in &files {
+        opened.open_file(file)?;
+    }
+    Ok(files)
+}
+
+/// What a package says that it depends on, the first of alternatives.
+pub fn dependencies(file: &Path) -> Result<Vec<Dependency>, Error> {
+    let text = program::text(&["dpkg-deb", "-f", &file.display().to_string(), "Depends"])?;
+    Ok(text.split(',').filter_map(dependency).collect())
+}
+
+fn dependency(text: &str) -> Option<Dependency> {
+    let first = text.split('|').next()?.trim();
+    let (name, rest) = first.split_once(' ').unwrap_or((first, ""));
+    let version = rest.trim().strip_prefix("(= ").and_then(|rest| rest.strip_suffix(')'));
+    // A name may say for which architecture.
+    let name = name.split(':').next().filter(|name| !name.is_empty())?.to_string();
+    Some(Dependency { name, version: version.map(str::to_string) })
+}
+
+/// apt's options by which it reads a component of the package source that may not be listed there, such
+/// as `contrib`: with lists of its own below `directory`, signed as the source's others are.
+pub fn with_component(component: &str, directory: &Path) -> Result<Vec<String>, Error> {
+    let format = "$(ORIGIN) $(COMPONENT) $(REPO_URI) $(RELEASE)";
+    let words = ["apt-get", "indextargets", "--format", format, "Identifier: Packages"];
+    let targets = program::text(&words)?;
+    let targets: Vec<Vec<&str>> =
+        targets.lines().map(|line| line.split_whitespace().collect()).collect();
+    if targets.iter().any(|target| target.get(1) == Some(&component)) {
+        return Ok(Vec::new());
+    }
+    let key = KEYS.iter().find(|key| Path::new(key).exists());
+    let signed = key.map_or_else(String::new, |key| format!("[signed-by={key}] "));
+    let mut lines: Vec<String> = targets
+        .iter()
+        .filter_map(|target| match target[..] {
+            [origin, _, uri, release] if origin.starts_with("Debian") => {
+                Some(format!("deb {signed}{uri} {release} {component}\n"))
+            }
+            _ => None,
+        })
+        .collect();
+    lines.dedup();
+    if lines.is_empty() {
+        return Err(Error::Refused(format!(
+            "the package source has no component {component}, and is not Debian's"
+        )));
+    }
+    let list = directory.join("sources.list");
+    std::fs::write(&list, lines.concat()).map_err(Error::at(&list))?;
+    let own = |what: &str, name: &str| {
+        ["-o".into(), format!("{what}={}", directory.join(name).display())]
+    };
+    let mut options: Vec<String> =
+        ["-o", "APT::Sandbox::User=root", "-o", "Dir::Etc::SourceParts=-"]
+            .map(str::to_string)
+            .into();
+    options.extend(own("Dir::Etc::SourceList", "sources.list"));
+    options.extend(own("Dir::State::Lists", "lists"));
+    options.extend(own("Dir::Cache", "cache"));
+    for name in ["lists/partial", "cache/archives/partial"] {
+        let path = directory.join(name);
+        std::fs::create_dir_all(&path).map_err(Error::at(&path))?;
+    }
+    let mut words = vec!["apt-get", "-q"];
+    words.extend(options.iter().map(String::as_str));
+    words.push("update");
+    program::output(&words, None)?;
+    Ok(options)
+}
+
+/// The keys of Debian's archive.
+const KEYS: [&str; 2] = [
+    "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "/usr/share/keyrings/debian-archive-keyring.pgp",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_have_a_name_and_a_version_where_only_one_will_do() {
+        let is = |text: &str, name: &str, version: Option<&str>| {
+            let expected = Dependency { name: name.into(), version: version.map(str::to_string) };
+            assert_eq!(dependency(text), Some(expected), "{text}");
+        };
+        is(" libzfs4linux (= 2.1.11-1)", "libzfs4linux", Some("2.1.11-1"));
+        is("linux-kbuild-6.1 (>= 6.1.192-2)", "linux-kbuild-6.1", None);
+        is("linux-image-6 (= 6-1) | linux-image-6-unsigned (= 6-1)", "linux-image-6", Some("6-1"));
+        is("perl:any", "perl", None);
+        assert_eq!(dependency(" "), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! UFS, the file system of the BSDs: makefs, and the kernel's own driver.
+
+use super::kernel::Kernel;
+use super::{FileSystem, Stage, Tool};
+
+/// UFS1: images of UFS2 as makefs makes them have their superblock where the driver does not look.
+pub static UFS: FileSystem = FileSystem {
+    tools: &[Tool { name: "makefs", package: "makefs", version: None }],
+    // Whether a kernel's driver can write, only a mount tells.
+    guests_only: Some(
+        "distributions build the kernel's driver of UFS without writing; a guest gets one that writes",
+    ),
+    size_bytes_min: 16 << 20,
+    ..FileSystem::of_kernel(
+        "ufs",
+        "UFS1 of the BSDs by Linux's driver, whose writing is not trusted; in guests only",
+        Kernel {
+            mkfs: &["makefs", "-t", "ffs"],
+            mkfs_from_directory: true,
+            complete,
+            mount_options: &["ufstype=44bsd"],
+            // Linux has no checker: this reads the superblock, no more.
+            geometry: &["blkid", "-p"],
+            check: &["blkid", "-p"],
+            check_meaning: |_| "the superblock cannot be read",
+            ..Kernel::PLAIN
+        },
+    )
+};
+
+/// Bytes of a block, of which a device has a whole number; as newfs of the BSDs had it for UFS1.
+const BLOCK_BYTES: u64 = 8192;
+
+/// makefs has to be told the size of a device, and makes few inodes for an empty directory.
+fn complete(options: &mut Vec<String>, stage: &Stage) {
+    let size = stage.size_bytes / BLOCK_BYTES * BLOCK_BYTES;
+    let own = ["-s", &size.to_string(), "-o", "version=1,bsize=8192,fsize=1024,density=8192"];
+    options.splice(0..0, own.map(str::to_string));
+}
