@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::packages::{self, Fetched};
-use crate::store::{Package, files_below, names_in, text_of};
+use crate::store::{Built, Package, files_below, names_in, text_of};
 use crate::{Error, program};
 
 /// Where the tools of ZFS lie in a guest: zfs-fuse's have the same names.
@@ -22,12 +22,45 @@ struct Recipe {
     build: fn(&mut Site<'_>) -> Result<(), Error>,
 }
 
-const RECIPES: [Recipe; 2] =
-    [Recipe { module: "zfs", build: zfs }, Recipe { module: "ufs", build: ufs }];
+const RECIPES: [Recipe; 3] = [
+    Recipe { module: "zfs", build: zfs },
+    Recipe { module: "ufs", build: ufs },
+    Recipe { module: MINFS, build: minfs },
+];
+
+const MINFS: &str = "minfs";
+/// The source of minfs as a kernel module, by file.
+const MINFS_SOURCE: [(&str, &str); 10] = [
+    ("Kbuild", include_str!("../../../kernel/minfs/Kbuild")),
+    ("Makefile", include_str!("../../../kernel/minfs/Makefile")),
+    ("minfs.h", include_str!("../../../kernel/minfs/minfs.h")),
+    ("minfs_format.h", include_str!("../../minfs/minfs_format.h")),
+    ("file.c", include_str!("../../../kernel/minfs/file.c")),
+    ("record.c", include_str!("../../../kernel/minfs/record.c")),
+    ("space.c", include_str!("../../../kernel/minfs/space.c")),
+    ("super.c", include_str!("../../../kernel/minfs/super.c")),
+    ("survey.c", include_str!("../../../kernel/minfs/survey.c")),
+    ("volume.c", include_str!("../../../kernel/minfs/volume.c")),
+];
 
 /// Whether a module can be built for the kernels of guests, its tools with it.
 pub fn can_build(module: &str) -> bool {
     RECIPES.iter().any(|recipe| recipe.module == module)
+}
+
+/// Whether this program would build it of the same source; what comes out of packages is kept.
+pub(crate) fn is_current(built: &Built) -> bool {
+    built.module != MINFS || built.packages.contains(&minfs_source())
+}
+
+/// The module's source as if it were a package, with a hash (FNV-1a) in its version.
+fn minfs_source() -> Package {
+    let bytes = MINFS_SOURCE.iter().flat_map(|(_, text)| text.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    let version = format!("{}+{hash:016x}", env!("CARGO_PKG_VERSION"));
+    Package { name: MINFS.into(), version, sha256: None }
 }
 
 /// Where, and for which kernel, something is built.
@@ -219,6 +252,22 @@ fn ufs(site: &mut Site<'_>) -> Result<(), Error> {
     site.take(&site.root().join("usr/sbin/makefs"), "usr/sbin")
 }
 
+/// minfs as a kernel module, of the source in this program; its tools are this program's.
+fn minfs(site: &mut Site<'_>) -> Result<(), Error> {
+    let (own, _) = site.headers()?;
+    let directory = site.work.join(MINFS);
+    fs::create_dir(&directory).map_err(Error::at(&directory))?;
+    for (name, text) in MINFS_SOURCE {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(Error::at(&path))?;
+    }
+    let words = make().into_iter().chain([format!("KDIR={}", text_of(&own)?)]);
+    run(&words.collect::<Vec<_>>(), &directory)?;
+    site.take_modules(&directory)?;
+    site.used.push(minfs_source());
+    Ok(())
+}
+
 /// The first two numbers of a release.
 fn series(release: &str) -> String {
     release.split(['.', '-', '+']).take(2).collect::<Vec<_>>().join(".")
@@ -234,5 +283,22 @@ mod tests {
             assert_eq!(series(release), name);
         }
         assert!(can_build("zfs") && can_build("ufs") && !can_build("ext4"));
+    }
+
+    #[test]
+    fn the_module_of_minfs_is_built_anew_of_another_source() {
+        for (name, _) in MINFS_SOURCE.iter().filter(|(name, _)| name.ends_with(".c")) {
+            let object = name.replace(".c", ".o");
+            assert!(MINFS_SOURCE[0].1.contains(&object), "{name} is part of the module");
+        }
+        let mut built = Built {
+            id: String::new(),
+            module: MINFS.into(),
+            kernel: String::new(),
+            packages: vec![minfs_source()],
+        };
+        assert!(is_current(&built));
+        built.packages[0].version.push('0');
+        assert!(!is_current(&built));
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use trust::Directory;
 
 use crate::archive::Contents;
-use crate::built::{LIBRARIES, Site, can_build};
+use crate::built::{LIBRARIES, Site, can_build, is_current};
 use crate::inside::MODULES;
 use crate::kernel::Kernel;
 use crate::machine::{Acceleration, Machine};
@@ -226,12 +226,14 @@ impl Store {
         let Some(lock) = self.list()?.into_iter().find(is_there) else {
             return self.build(kernel, None, needs, say);
         };
-        let has = |module: &String| lock.built.iter().any(|built| built.module == *module);
-        let is_current = is_as_locked(needs, &lock)?;
-        if is_current && needs.modules.iter().all(has) {
+        let has = |module: &String| {
+            lock.built.iter().any(|built| built.module == *module && is_current(built))
+        };
+        let is_unchanged = is_as_locked(needs, &lock)?;
+        if is_unchanged && needs.modules.iter().all(has) {
             return self.image(lock);
         }
-        if !is_current {
+        if !is_unchanged {
             say(&format!(
                 "{kernel}: this machine's programs have changed, so the guest is built anew"
             ));
@@ -241,7 +243,8 @@ impl Store {
         // What it has it keeps.
         let mut modules: Vec<String> =
             lock.built.iter().map(|built| built.module.clone()).collect();
-        modules.extend(needs.modules.iter().filter(|module| !has(module)).cloned());
+        let more = needs.modules.iter().filter(|module| !modules.contains(module)).cloned();
+        modules.extend(more.collect::<Vec<_>>());
         let built = self.built(kernel, &lock.kernel, &modules, None, say)?;
         self.assemble(kernel, lock.kernel, built, &contents)
     }
@@ -462,7 +465,8 @@ impl Store {
 
     fn built_before(&self, kernel: &KernelFacts, module: &str) -> Result<Option<Built>, Error> {
         let mut all = self.all_built()?.into_iter();
-        Ok(all.find(|built| built.kernel == kernel.id && built.module == module))
+        Ok(all
+            .find(|built| built.kernel == kernel.id && built.module == module && is_current(built)))
     }
 
     fn all_built(&self) -> Result<Vec<Built>, Error> {
@@ -483,7 +487,7 @@ impl Store {
         let Some(package) = kernel.package.as_ref().filter(|_| can_build(module)) else {
             return Err(Error::Refused(format!(
                 "{module} cannot be built for the kernel {}: that is done for the kernels of \
-                 packages, and zfs and ufs can be built",
+                 packages, and zfs, ufs and minfs can be built",
                 kernel.release
             )));
         };

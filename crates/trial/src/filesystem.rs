@@ -169,7 +169,7 @@ impl FileSystem {
     /// A file system for one trial. Touches nothing yet.
     pub fn begin(&'static self, stage: Stage) -> Box<dyn Instance> {
         match &self.kind {
-            Kind::Kernel(kernel) => kernel.begin(self.name, stage),
+            Kind::Kernel(kernel) => kernel.begin(self.kernel_name.unwrap_or(self.name), stage),
             Kind::Own(begin) => begin(stage),
         }
     }
@@ -348,7 +348,7 @@ pub trait Instance: Send {
     }
 }
 
-static ALL: [&FileSystem; 15] = [
+static ALL: [&FileSystem; 16] = [
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
@@ -362,6 +362,7 @@ static ALL: [&FileSystem; 15] = [
     &ufs::UFS,
     &minfs::MINFS_FUSE,
     &minfs::MINFS,
+    &minfs::MINFS_KERNEL,
     &raw::RAW,
     &directory::DIRECTORY,
 ];

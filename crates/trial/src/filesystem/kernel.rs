@@ -25,6 +25,8 @@ pub struct Kernel {
     pub mkfs_from_directory: bool,
     /// Puts into the contender's options for mkfs what cannot stand beside them.
     pub complete: fn(&mut Vec<String>, &Stage),
+    /// The command line of mount(8) before the type.
+    pub mount: &'static [&'static str],
     /// Mount options without which it cannot be mounted.
     pub mount_options: &'static [&'static str],
     /// Mount options without which the kernel may discard on its own.
@@ -56,6 +58,7 @@ impl Kernel {
         mkfs_without_discard: &[],
         mkfs_from_directory: false,
         complete: |_, _| (),
+        mount: &["mount"],
         mount_options: &[],
         mount_options_without_discard: &[],
         mount_options_of_copy: None,
@@ -91,6 +94,7 @@ const MADE_AT_ONCE: &str = "lazy_itable_init=0";
 
 struct KernelInstance {
     kernel: &'static Kernel,
+    /// As the kernel calls it.
     name: &'static str,
     stage: Stage,
     mounted: bool,
@@ -112,7 +116,7 @@ impl KernelInstance {
     }
 
     fn mount_words(&self, more: &[&str]) -> Vec<String> {
-        let mut words = words(&["mount", "-t", self.name]);
+        let mut words = words(&[self.kernel.mount, &["-t", self.name]].concat());
         words.extend(self.stage.mount_words(&[&self.further_options(), more].concat()));
         words.extend([self.stage.node_text(), self.stage.mount_point().display().to_string()]);
         words

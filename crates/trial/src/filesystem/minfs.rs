@@ -1,11 +1,12 @@
-//! minfs twice: mounted through FUSE, and as a library in the load's own process.
+//! minfs three times: mounted through FUSE, as a library in the load's own process, and mounted by its
+//! kernel module.
 //!
-//! Both are made and checked by the program `minfs`, which is built beside kurabe.
+//! All are made and checked by the program `minfs`, which is built beside kurabe.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-use super::kernel::{drop_pages_of, make_mount_point, unmount, words};
+use super::kernel::{Kernel, drop_pages_of, make_mount_point, unmount, words};
 use super::{Access, FileSystem, Instance, Kind, Stage, Tool};
 use crate::tool::{Failure, Toolbox};
 
@@ -37,6 +38,28 @@ pub static MINFS: FileSystem = FileSystem {
         "minfs",
         "minfs as a library in the load's process, not mounted: for the load objects",
         Kind::Own(|stage| Box::new(MinfsInstance { stage, mounts: false, mounted: false })),
+    )
+};
+
+/// `minfs-kernel`. A guest gets the module built; this machine's kernel has it after `make module`.
+pub static MINFS_KERNEL: FileSystem = FileSystem {
+    tools: TOOLS,
+    kernel_name: Some("minfs"),
+    // It has no directories to begin each turn in.
+    takes_turns: false,
+    size_bytes_min: SIZE_BYTES_MIN,
+    ..FileSystem::of_kernel(
+        "minfs-kernel",
+        "minfs mounted by its kernel module, which guests get built (--on debian)",
+        Kernel {
+            mkfs: &["minfs", "mkfs", "-f", "-q"],
+            // Not by the helper for FUSE.
+            mount: &["mount", "-i"],
+            mount_options_of_copy: Some(&[]),
+            geometry: &["minfs", "stat"],
+            check: &["minfs", "fsck", "-n"],
+            ..Kernel::PLAIN
+        },
     )
 };
 
