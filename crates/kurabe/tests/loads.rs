@@ -430,6 +430,8 @@ fn a_job_runs_on_several_nodes_at_once_and_the_one_that_fails_is_named() {
     let failed: Value = serde_json::from_str(failed.lines().next().unwrap()).unwrap();
     assert_eq!(failed["outcome"]["kind"], "failed");
     assert!(failed.to_string().contains("node 127.0.0.9"), "{failed}");
+    // What a server had begun for a client that was ended goes a moment after the server.
+    wait_until("the servers end", || site.processes().is_empty());
     site.expect_nothing_left();
 }
 
