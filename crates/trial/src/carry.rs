@@ -40,7 +40,7 @@ const TEARDOWN_MAX: Duration = Duration::from_secs(60);
 
 /// A device is idle when it completed nothing during so many intervals in a row.
 const QUIET_INTERVALS: u32 = 3;
-const QUIET_INTERVAL: Duration = Duration::from_millis(100);
+const QUIET_INTERVAL: Duration = Duration::from_millis(50);
 
 mod turns;
 

@@ -111,8 +111,8 @@ pub fn run(
     if bounds.enclosure.is_some() {
         Enclosure::prepare(&mut command);
     }
-    let processes = bounds.group.map(ControlGroup::processes_file).transpose()?;
-    let departure = confine(&mut command, processes, bounds.user.map(User::identity))?;
+    let group = bounds.group.map(ControlGroup::directory).transpose()?;
+    let departure = confine(&mut command, group, bounds.user.map(User::identity))?;
 
     let (started, started_ns) = (Instant::now(), monotonic_ns());
     let child = match bounds.enclosure {
@@ -124,28 +124,24 @@ pub fn run(
     })?;
     // The command object holds the write ends of the pipes; the readers end when it is gone.
     drop(command);
-    let before_exec_ns = departure.monotonic_ns()?.saturating_sub(started_ns);
-    let (end, ended) = wait(&child, bounds.deadline, stop)?;
+    let (process, exec_ns) = departure.of(child)?;
+    let before_exec_ns = exec_ns.saturating_sub(started_ns);
+    let (end, ended) = wait(process, bounds.deadline, stop)?;
     let elapsed_ns = ended.duration_since(started).as_nanos() as u64;
     let elapsed_ns = elapsed_ns.saturating_sub(before_exec_ns);
-    let pid = pid_of(&child);
-    let usage = reap(child)?;
+    let usage = reap(process)?;
     // The cheap question first: mostly nothing of the group is left.
-    let outlived = rustix::process::test_kill_process_group(pid).is_ok() && group_runs(pid);
+    let outlived = rustix::process::test_kill_process_group(process).is_ok() && group_runs(process);
     Ok(Ran { elapsed_ns, usage, end, outlived, tail: capture.finish() })
 }
 
-fn pid_of(child: &Child) -> Pid {
+/// The process of a child.
+pub(crate) fn process_of(child: &Child) -> Pid {
     Pid::from_raw(child.id() as i32).expect("a child's number is positive")
 }
 
 /// Waits for the exit without reaping, so that the accounts can still be read.
-pub(crate) fn wait(
-    child: &Child,
-    deadline: Option<Instant>,
-    stop: &Stop,
-) -> io::Result<(End, Instant)> {
-    let pid = pid_of(child);
+pub(crate) fn wait(pid: Pid, deadline: Option<Instant>, stop: &Stop) -> io::Result<(End, Instant)> {
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
     loop {
         let now = Instant::now();
@@ -182,8 +178,7 @@ fn kill_group(pid: Pid) {
 }
 
 /// Reads the accounts of the ended command and reaps it.
-fn reap(child: Child) -> io::Result<CommandUsage> {
-    let pid = pid_of(&child);
+fn reap(pid: Pid) -> io::Result<CommandUsage> {
     rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
     let moved = bytes_moved(&format!("/proc/{pid}/io"));
     let reaped = sys::wait_with_usage(pid)?;

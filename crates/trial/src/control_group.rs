@@ -7,7 +7,7 @@
 //! there is none, and the namespace and the marks of `leftovers` do what they can.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,6 +21,7 @@ use trust::mounts::{self, Mount};
 
 use crate::ledger::{Ledger, NAME_PREFIX, Taken, random_name};
 use crate::sys::confine::confine;
+use crate::sys::wait_with_usage;
 
 /// Processes and threads that a trial's commands may have at once: far more than any load needs,
 /// and few enough that one which multiplies without end leaves the machine usable.
@@ -66,11 +67,13 @@ impl ControlGroup {
         ControlGroupFacts { processes_max: self.processes_max }
     }
 
-    /// The file to which a process writes `0` to join.
-    pub fn processes_file(&self) -> io::Result<OwnedFd> {
-        let path = self.path.join("cgroup.procs");
-        let opened = OpenOptions::new().write(true).open(&path).map_err(|error| {
-            io::Error::new(error.kind(), format!("the control group {}: {error}", path.display()))
+    /// The open directory of the group, for [`confine`].
+    pub fn directory(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY.bits() as i32;
+        let opened = File::options().read(true).custom_flags(flags).open(&self.path);
+        let opened = opened.map_err(|error| {
+            let text = format!("the control group {}: {error}", self.path.display());
+            io::Error::new(error.kind(), text)
         })?;
         Ok(opened.into())
     }
@@ -89,9 +92,11 @@ impl ControlGroup {
         let joined = || -> io::Result<bool> {
             let mut probe = Command::new("/bin/sh");
             probe.args(["-c", ":"]).stdin(Stdio::null());
-            // Held until the end: the child writes to it.
-            let _departure = confine(&mut probe, Some(self.processes_file()?), None)?;
-            Ok(probe.status()?.success())
+            let departure = confine(&mut probe, Some(self.directory()?), None)?;
+            let child = probe.spawn()?;
+            drop(probe);
+            let (process, _) = departure.of(child)?;
+            Ok(wait_with_usage(process)?.exit_code == Some(0))
         };
         self.path.join("cgroup.kill").exists() && joined().unwrap_or(false)
     }
@@ -264,9 +269,10 @@ mod tests {
         );
         let mut command = Command::new("sh");
         command.args(["-c", &script]);
-        let processes = group.processes_file().unwrap();
-        let _departure = confine(&mut command, Some(processes), None).unwrap();
-        let mut child = command.spawn().unwrap();
+        let departure = confine(&mut command, Some(group.directory().unwrap()), None).unwrap();
+        let child = command.spawn().unwrap();
+        drop(command);
+        let (process, _) = departure.of(child).unwrap();
         let sleeps = || members(&path).iter().filter(|name| name.starts_with("sleep")).count();
         let until = Instant::now() + Duration::from_secs(60);
         while sleeps() < 2 || !members(&below).iter().any(|name| name.starts_with("sleep")) {
@@ -276,7 +282,7 @@ mod tests {
         let ended = group.end().unwrap();
         assert_eq!(ended.iter().filter(|name| name.starts_with("sleep")).count(), 2, "{ended:?}");
         assert!(!path.exists() && group.ledger.held().is_empty());
-        assert!(!child.wait().unwrap().success());
+        assert_eq!(wait_with_usage(process).unwrap().signal, Some(9));
         assert_eq!(group.end().unwrap(), [""; 0]);
     }
 }

@@ -216,7 +216,8 @@ impl Toolbox {
         let stderr = Reader::begin(stderr, KEPT_BYTES_MAX, false);
         let command = command_text(words.iter().copied());
         let broken = |error: io::Error| Failure::of(format!("waiting for '{command}': {error}"));
-        let (end, _) = command::wait(&child, self.deadline, &self.stop).map_err(broken)?;
+        let (end, _) = command::wait(command::process_of(&child), self.deadline, &self.stop)
+            .map_err(broken)?;
         let status = child.wait().map_err(broken)?;
         match end {
             End::TimedOut => return Err(Failure::TimedOut),

@@ -2,14 +2,17 @@
 //! that are not its own.
 
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{MountFlags, mount};
-use rustix::process::{Gid, Uid};
+use rustix::process::{Gid, Pid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::command::process_of;
 
 /// As whom a command runs: the numbers of its user, its group and its further groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,17 +25,24 @@ pub struct Identity {
     pub groups: Vec<Gid>,
 }
 
-/// The moment right before a confined command's exec, once it was spawned.
+/// What a confined command says right before its exec.
 #[derive(Debug)]
 pub struct Departure(io::PipeReader);
 
 impl Departure {
-    /// The moment on the monotonic clock, in ns. Only of a command that was spawned and that is
-    /// held by nobody any more: the pipe would be waited for.
-    pub fn monotonic_ns(mut self) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        self.0.read_exact(&mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes))
+    /// The process of the command that was spawned as `child`, and the moment right before its exec
+    /// on the monotonic clock, in ns. The process is this one's to reap. Only when nobody holds the
+    /// command any more: the pipe would be waited for.
+    pub fn of(mut self, mut child: Child) -> io::Result<(Pid, u64)> {
+        let mut said = [[0; 8]; 2];
+        self.0.read_exact(said.as_flattened_mut())?;
+        let [process, moment] = said.map(u64::from_ne_bytes);
+        let Some(process) = Pid::from_raw(process as i32) else {
+            return Ok((process_of(&child), moment));
+        };
+        // The child was only the way into the group.
+        child.wait()?;
+        Ok((process, moment))
     }
 }
 
@@ -56,11 +66,11 @@ pub fn see_own_processes(command: &mut Command) {
 }
 
 /// Makes the command the first process of a session and group of its own, so that it has no
-/// terminal. `processes` is the open `cgroup.procs` of the control group that it joins. With an
-/// identity it becomes that user for good: no capability, no way back by a setuid program.
+/// terminal. `group` is the open directory of the control group that it joins. With an identity it
+/// becomes that user for good: no capability, no way back by a setuid program.
 pub fn confine(
     command: &mut Command,
-    processes: Option<OwnedFd>,
+    group: Option<OwnedFd>,
     identity: Option<Identity>,
 ) -> io::Result<Departure> {
     let (reader, writer) = io::pipe()?;
@@ -69,19 +79,46 @@ pub fn confine(
     // has one thread, so what the kernel keeps for a thread is the process's.
     unsafe {
         command.pre_exec(move || {
+            let process = group.as_ref().map_or(Ok(0), enter)?;
             rustix::process::setsid()?;
-            if let Some(processes) = &processes {
-                rustix::io::write(processes, b"0")?;
-            }
             if let Some(identity) = &identity {
                 become_user(identity)?;
             }
-            // Last: joining a group can take the kernel milliseconds, which are not the command's.
-            rustix::io::write(&writer, &monotonic_ns().to_ne_bytes())?;
+            // Last: entering a group can take the kernel milliseconds, which are not the command's.
+            let said = [process, monotonic_ns()].map(u64::to_ne_bytes);
+            rustix::io::write(&writer, said.as_flattened())?;
             Ok(())
         });
     }
     Ok(Departure(reader))
+}
+
+/// The flag of clone3(2) by which a child begins in a control group.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Goes on in the control group, as another child of the same parent, whose number it returns.
+/// Moving a process into a group takes the kernel some 10 ms, beginning one there nothing.
+/// Where no such child can be had, as of the first process of a namespace, it is moved: 0.
+///
+/// Async-signal-safe; only for a process of one thread that is about to exec.
+fn enter(group: &OwnedFd) -> io::Result<u64> {
+    // SAFETY: clone_args is plain integers, for which all zeros is a value.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = CLONE_INTO_CGROUP | libc::CLONE_PARENT as u64;
+    arguments.cgroup = group.as_raw_fd() as u64;
+    // SAFETY: without CLONE_VM the child has a copy of all memory and returns here as of fork(2); the
+    // arguments live until then and have the size that is said.
+    match unsafe { libc::syscall(libc::SYS_clone3, &arguments, size_of_val(&arguments)) } {
+        0 => Ok(rustix::process::getpid().as_raw_nonzero().get() as u64),
+        // SAFETY: it ends this process without running anything.
+        1.. => unsafe { libc::_exit(0) },
+        _ => {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            let processes = openat(group, c"cgroup.procs", flags, Mode::empty())?;
+            rustix::io::write(processes, b"0")?;
+            Ok(0)
+        }
+    }
 }
 
 fn become_user(identity: &Identity) -> io::Result<()> {
