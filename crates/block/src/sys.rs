@@ -100,11 +100,15 @@ pub struct LoopStatus {
     pub inode: u64,
     /// The block device, when it is attached to one; otherwise 0.
     pub device: u64,
+    /// Where in it the loop device begins, in bytes.
+    pub offset: u64,
+    /// How much of it the loop device shows at most, in bytes; 0 without a limit.
+    pub size_limit: u64,
     /// The flags in force, `LO_FLAGS_*` of `linux/loop.h`.
     pub flags: u32,
 }
 
-/// What stands behind a loop device: the first three of the 29 words of `struct loop_info64`, and the
+/// What stands behind a loop device: the first five of the 29 words of `struct loop_info64`, and the
 /// flags in the upper half of the seventh.
 ///
 /// # Errors
@@ -118,7 +122,8 @@ pub fn loop_status(device: BorrowedFd<'_>) -> io::Result<LoopStatus> {
         0 => {
             let halves = info[6].to_ne_bytes();
             let flags = u32::from_ne_bytes(halves[4..].try_into().expect("4 bytes"));
-            Ok(LoopStatus { file_system: info[0], inode: info[1], device: info[2], flags })
+            let [file_system, inode, device, offset, size_limit, ..] = info;
+            Ok(LoopStatus { file_system, inode, device, offset, size_limit, flags })
         }
         _ => Err(io::Error::last_os_error()),
     }

@@ -147,6 +147,13 @@ fn parts_of_one_image_that_lie_apart_are_no_business_of_each_others() {
     let (_second, _detach) = part("8388608");
     let name = common::name_of(&first);
     drop(common::granted(&first, &name));
+    // While it comes and goes, too: where it lies is asked together with what it is attached to.
+    std::thread::scope(|scope| {
+        let coming = scope.spawn(|| (0..100).for_each(|_| drop(part("16777216"))));
+        while !coming.is_finished() {
+            block::tool::check_not_attached(&first).unwrap();
+        }
+    });
     let (_across, _detach) = part("4194304");
     assert!(common::refusal(&first, &name).contains("attached to the same image"));
 }

@@ -229,37 +229,38 @@ fn loops() -> io::Result<Vec<Loop>> {
         let Some(path) = read(&directory.join("loop/backing_file")) else { continue };
         let Some(number) = number_of(&directory) else { continue };
         let name = file_name(&directory);
-        let behind = match &mut room {
-            Some(room) => behind(room, number),
-            none => node_room().and_then(|made| behind(none.insert(made), number)),
+        let shown = match &mut room {
+            Some(room) => shown(room, number),
+            none => node_room().and_then(|made| shown(none.insert(made), number)),
         };
-        let behind = match behind {
-            Ok(behind) => behind,
+        let (behind, bytes) = match shown {
+            Ok(shown) => shown,
             Err(error) => match error.raw_os_error() {
                 // Detached meanwhile.
                 Some(libc::ENXIO | libc::ENODEV) => continue,
                 // Not root: then only what has a path can be seen.
-                Some(libc::EPERM | libc::EACCES) => match behind_path(Path::new(&path)) {
-                    Some(behind) => behind,
-                    None => continue,
-                },
+                Some(libc::EPERM | libc::EACCES) => {
+                    match behind_path(Path::new(&path)).zip(bytes_of(&directory)) {
+                        Some(shown) => shown,
+                        None => continue,
+                    }
+                }
                 _ => return Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
             },
         };
-        let bytes = bytes_of(&directory);
         loops.push(Loop { name, number, image: path, behind, bytes });
     }
     Ok(loops)
 }
 
-/// Which bytes of what is behind it a loop device shows; all where the kernel does not say.
-fn bytes_of(directory: &Path) -> Range<u64> {
-    let figure = |name: &str| read(&directory.join(name))?.trim().parse::<u64>().ok();
-    let (offset, limit) = (figure("loop/offset"), figure("loop/sizelimit"));
-    let start = offset.unwrap_or(0);
-    let end =
-        limit.filter(|limit| *limit > 0).map_or(u64::MAX, |limit| start.saturating_add(limit));
-    if offset.is_some() { start..end } else { 0..u64::MAX }
+/// Which bytes of what is behind it a loop device shows; none when it was detached meanwhile.
+fn bytes_of(directory: &Path) -> Option<Range<u64>> {
+    let figure = |name: &str| read(&directory.join("loop").join(name))?.trim().parse().ok();
+    Some(range(figure("offset")?, figure("sizelimit")?))
+}
+
+fn range(start: u64, size_limit: u64) -> Range<u64> {
+    start..if size_limit > 0 { start.saturating_add(size_limit) } else { u64::MAX }
 }
 
 /// A file system in memory without a place in any namespace. A node made in it opens a device
@@ -271,7 +272,9 @@ fn node_room() -> io::Result<OwnedFd> {
     Ok(rustix::mount::fsmount(&context, flags, MountAttrFlags::empty())?)
 }
 
-fn behind(room: &OwnedFd, (major, minor): Number) -> io::Result<Behind> {
+/// What is behind a loop device and which bytes of it the device shows: asked at once, since others
+/// attach and detach.
+fn shown(room: &OwnedFd, (major, minor): Number) -> io::Result<(Behind, Range<u64>)> {
     let name = format!("{major}:{minor}");
     let number = rustix::fs::makedev(major, minor);
     rustix::fs::mknodat(room, &name, FileType::BlockDevice, Mode::RUSR, number)?;
@@ -279,10 +282,11 @@ fn behind(room: &OwnedFd, (major, minor): Number) -> io::Result<Behind> {
     let node = rustix::fs::openat(room, &name, flags, Mode::empty());
     rustix::fs::unlinkat(room, &name, AtFlags::empty())?;
     let backing = sys::loop_status(node?.as_fd())?;
-    Ok(match backing.device {
+    let behind = match backing.device {
         0 => Behind::File((numbers(backing.file_system), backing.inode)),
         device => Behind::Device(numbers(device)),
-    })
+    };
+    Ok((behind, range(backing.offset, backing.size_limit)))
 }
 
 fn behind_path(path: &Path) -> Option<Behind> {

@@ -75,8 +75,15 @@ impl Request for DiskRequest {
         let system = |what: &str| DeviceError::system(format!("{what} {}", path.display()));
         bypass_page_cache(granted.file()).map_err(system("opening for direct I/O"))?;
         let started = Instant::now();
-        fill::fill(granted.file(), size_bytes, random_bits(), making.stop, making.report)
-            .map_err(system("filling"))?;
+        fill::fill(
+            granted.file(),
+            size_bytes,
+            random_bits(),
+            fill::Order::Ascending,
+            making.stop,
+            making.report,
+        )
+        .map_err(system("filling"))?;
         let facts = DeviceFacts {
             request: making.request.clone(),
             size_bytes,

@@ -16,8 +16,42 @@ use rustix::fs::SeekFrom;
 
 use crate::stop::Stop;
 
-/// Bytes of one transfer.
-const CHUNK_BYTES: u64 = 4 << 20;
+/// In which order the chunks of a device are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// One after the other, so that an image lies on its disk in one piece.
+    Ascending,
+    /// All over the device. The memory that a process gets first is slower to copy, by a tenth and
+    /// more, than what it gets later; so each part of the device gets some of all.
+    Scattered,
+}
+
+impl Order {
+    /// Bytes of one transfer.
+    fn chunk_bytes(self) -> u64 {
+        match self {
+            Order::Ascending => 4 << 20,
+            Order::Scattered => 64 << 10,
+        }
+    }
+
+    /// How far apart chunks lie that are written one after the other, of so many: multiples of the
+    /// golden section spread evenly, and without a common divisor every chunk has its turn.
+    fn stride(self, chunks: u64) -> u64 {
+        match self {
+            Order::Ascending => 1,
+            Order::Scattered => {
+                let golden = (chunks as f64 * 0.618_033_988_75) as u64;
+                (golden.max(1)..).find(|stride| gcd(*stride, chunks) == 1).expect("1 divides all")
+            }
+        }
+    }
+}
+
+fn gcd(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { gcd(other, one % other) }
+}
+
 /// Transfers in flight. One thread generates while another one waits for the disk.
 const WRITERS: usize = 2;
 /// How often progress is reported and a stop is looked for.
@@ -66,10 +100,11 @@ pub fn fill(
     file: &File,
     size_bytes: u64,
     seed: u64,
+    order: Order,
     stop: &Stop,
     report: &mut dyn FnMut(Progress),
 ) -> io::Result<()> {
-    fill_range(file, 0..size_bytes, seed, stop, report)?;
+    fill_range(file, 0..size_bytes, seed, order, stop, report)?;
     file.sync_all()
 }
 
@@ -89,7 +124,7 @@ pub fn refill_holes(file: &File, range: &Range<u64>, seed: u64, stop: &Stop) -> 
             Err(rustix::io::Errno::NXIO) => range.end,
             Err(error) => return Err(error.into()),
         };
-        fill_range(file, hole..position, seed, stop, &mut |_| {})?;
+        fill_range(file, hole..position, seed, Order::Ascending, stop, &mut |_| {})?;
         refilled_bytes += position - hole;
     }
     if refilled_bytes > 0 {
@@ -102,21 +137,26 @@ fn fill_range(
     file: &File,
     range: Range<u64>,
     seed: u64,
+    order: Order,
     stop: &Stop,
     report: &mut dyn FnMut(Progress),
 ) -> io::Result<()> {
-    let next = AtomicU64::new(range.start);
+    let chunk_bytes = order.chunk_bytes();
+    let chunks = (range.end - range.start).div_ceil(chunk_bytes);
+    let stride = order.stride(chunks);
+    let next = AtomicU64::new(0);
     let done = AtomicU64::new(0);
     let give_up = AtomicBool::new(false);
     let total_bytes = range.end - range.start;
     let writer = || -> io::Result<()> {
-        let mut buffer = AlignedBuffer::zeroed(CHUNK_BYTES.min(total_bytes) as usize);
+        let mut buffer = AlignedBuffer::zeroed(chunk_bytes.min(total_bytes) as usize);
         while !give_up.load(Ordering::Relaxed) {
-            let offset = next.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
-            if offset >= range.end {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= chunks {
                 break;
             }
-            let chunk = &mut buffer[..CHUNK_BYTES.min(range.end - offset) as usize];
+            let offset = range.start + number * stride % chunks * chunk_bytes;
+            let chunk = &mut buffer[..chunk_bytes.min(range.end - offset) as usize];
             random_bytes(seed, offset, chunk);
             file.write_all_at(chunk, offset).map_err(|error| {
                 give_up.store(true, Ordering::Relaxed);
@@ -170,6 +210,8 @@ pub fn wipe_signatures(file: &File, range: &Range<u64>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -195,17 +237,23 @@ mod tests {
         bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
         // 4096 expected, with a standard deviation of 64.
         assert!(counts.iter().all(|count| (3700..4500).contains(count)), "{counts:?}");
-        let blocks: std::collections::BTreeSet<&[u8]> = bytes.chunks(512).collect();
+        let blocks: BTreeSet<&[u8]> = bytes.chunks(512).collect();
         assert_eq!(blocks.len(), 2048);
     }
 
     #[test]
     fn a_file_is_filled_to_the_byte_and_its_holes_again() {
+        for order in [Order::Ascending, Order::Scattered] {
+            is_filled_and_its_holes_again(order);
+        }
+    }
+
+    fn is_filled_and_its_holes_again(order: Order) {
         let file = tempfile::tempfile_in("/var/tmp").unwrap();
         let size_bytes = (9 << 20) + 4096;
         let mut reports = Vec::new();
-        fill(&file, size_bytes, 5, &Stop::default(), &mut |progress| reports.push(progress))
-            .unwrap();
+        let mut report = |progress| reports.push(progress);
+        fill(&file, size_bytes, 5, order, &Stop::default(), &mut report).unwrap();
         assert_eq!(file.metadata().unwrap().len(), size_bytes);
         let done = Progress { done_bytes: size_bytes, total_bytes: size_bytes };
         assert_eq!(reports.last(), Some(&done));
@@ -230,15 +278,32 @@ mod tests {
     }
 
     #[test]
+    fn scattered_parts_of_a_device_are_written_at_like_times() {
+        for chunks in [1, 2, 144, 145, 8192] {
+            let stride = Order::Scattered.stride(chunks);
+            let mut turn = vec![0; chunks as usize];
+            (0..chunks).for_each(|number| turn[(number * stride % chunks) as usize] = number);
+            let of_all: BTreeSet<u64> = turn.iter().copied().collect();
+            assert_eq!(of_all.len() as u64, chunks, "each once");
+            for part in turn.chunks_exact(64) {
+                let mean = part.iter().sum::<u64>() as f64 / part.len() as f64;
+                let expected = (chunks - 1) as f64 / 2.0;
+                assert!((mean / expected - 1.0).abs() < 0.05, "{mean} of {expected}");
+            }
+        }
+    }
+
+    #[test]
     fn a_stop_ends_the_filling_and_an_error_names_the_place() {
         let file = tempfile::tempfile_in("/var/tmp").unwrap();
         let stop = Stop::default();
         stop.raise();
-        let error = fill(&file, 1 << 30, 5, &stop, &mut |_| {}).unwrap_err();
+        let error = fill(&file, 1 << 30, 5, Order::Ascending, &stop, &mut |_| {}).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Interrupted);
         assert!(file.metadata().unwrap().len() < 1 << 30);
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let error = fill(&full, 8 << 20, 5, &Stop::default(), &mut |_| {}).unwrap_err();
+        let error =
+            fill(&full, 8 << 20, 5, Order::Ascending, &Stop::default(), &mut |_| {}).unwrap_err();
         assert!(error.to_string().starts_with("writing at byte "), "{error}");
     }
 }

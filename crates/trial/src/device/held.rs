@@ -40,10 +40,11 @@ impl Held {
         file: File,
         size_bytes: u64,
         backing: Option<BackingFacts>,
+        order: fill::Order,
         making: &mut Making<'_>,
     ) -> io::Result<Box<dyn Prepared>> {
         let started = Instant::now();
-        fill::fill(&file, size_bytes, random_bits(), making.stop, making.report)?;
+        fill::fill(&file, size_bytes, random_bits(), order, making.stop, making.report)?;
         let facts = DeviceFacts {
             request: making.request.clone(),
             size_bytes,

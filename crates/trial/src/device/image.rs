@@ -9,6 +9,7 @@ use lab::quantity::size_text;
 use rustix::fs::{FallocateFlags, IFlags, OFlags};
 use trust::Directory;
 
+use super::fill::Order;
 use super::held::{Held, RESERVE_BYTES, about, free_bytes};
 use super::{BackingFacts, Base, DeviceError, Kind, Making, Prepared, Request};
 
@@ -80,7 +81,8 @@ fn prepare_in(
         let _ = rustix::fs::ioctl_setflags(&file, IFlags::NOCOW);
     }
     allocate(&file, size_bytes).map_err(system("allocating the image in"))?;
-    Held::fill(&LOOP, file, size_bytes, backing, making).map_err(system("filling the image in"))
+    Held::fill(&LOOP, file, size_bytes, backing, Order::Ascending, making)
+        .map_err(system("filling the image in"))
 }
 
 /// Creates the image, which nobody else may read (a load may write secrets) and which has no name

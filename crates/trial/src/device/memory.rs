@@ -5,6 +5,7 @@ use std::fs::File;
 use lab::quantity::size_text;
 use rustix::fs::MemfdFlags;
 
+use super::fill::Order;
 use super::held::{self, Held, RESERVE_BYTES, about, available_memory_bytes};
 use super::{Base, DeviceError, Kind, Making, Prepared, Request};
 
@@ -44,6 +45,7 @@ impl Request for Memory {
             .map_err(|error| system("making the memory of")(error.into()))?;
         let file = File::from(memory);
         file.set_len(size_bytes).map_err(system("sizing the memory of"))?;
-        Held::fill(&MEM, file, size_bytes, None, making).map_err(system("filling the memory of"))
+        Held::fill(&MEM, file, size_bytes, None, Order::Scattered, making)
+            .map_err(system("filling the memory of"))
     }
 }
