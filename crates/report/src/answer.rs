@@ -7,7 +7,7 @@ use lab::record::{Outcome, Record};
 use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, Verdict};
 use lab::warning::{Kind, Warning};
 use lab::watched::Disturbed;
-use lab::words::{TOO_WIDE, is_telling};
+use lab::words::{TOO_WIDE, is_telling, percent_up};
 
 use crate::charts::{View, matrix, ratio};
 use crate::document::Block;
@@ -93,7 +93,7 @@ fn overview(workloads: &[WorkloadAnalysis], plan: &Plan) -> Table {
 /// What the cells of the overview are.
 fn legend(plan: &Plan) -> String {
     format!(
-        "Ratio to {} ± half its interval, or its ends: + faster, - slower, = same within {} %, ~ bounded, ? inconclusive.",
+        "Ratio to {} ± half its interval, or its ends: + faster, - slower, = same within {} %, ~ not told apart, ? inconclusive.",
         plan.baseline_label(),
         text::plain(plan.study.same_within * 100.0)
     )
@@ -152,7 +152,14 @@ fn short_sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
 }
 
 fn short_sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
-    let verdict = |comparison: &Comparison| verdict_text(&comparison.verdict);
+    let baseline = plan.baseline_label();
+    // Those whose gain and loss are bounded are told together: the table has each one's interval.
+    let bounds = by_verdict(workload).into_iter().filter_map(|one| one.verdict.bound());
+    let within = bounds.fold(0.0, f64::max);
+    let verdict = |comparison: &Comparison| match comparison.verdict.bound() {
+        Some(_) => format!("within {} of {baseline}", percent_up(within)),
+        None => verdict_text(&comparison.verdict),
+    };
     let part = |labels: &[String], words: &str| {
         let verb = if labels.len() == 1 { "is" } else { "are" };
         let article = if words.starts_with("same") { "the " } else { "" };

@@ -122,6 +122,15 @@ impl Verdict {
         matches!(self, Verdict::Faster | Verdict::Slower | Verdict::Same { .. })
     }
 
+    /// How far apart the two are at most, where nothing is decided but both a loss and a gain are
+    /// bounded: 0.18 is "within 18 %".
+    pub fn bound(&self) -> Option<f64> {
+        match self {
+            Verdict::AtMost { slower, faster } => slower.zip(*faster).map(|(s, f)| s.max(f)),
+            _ => None,
+        }
+    }
+
     /// Whether one of the two is beyond doubt faster.
     pub fn is_different(&self) -> bool {
         matches!(self, Verdict::Faster | Verdict::Slower)
@@ -267,12 +276,21 @@ pub fn compare_families(
             let all_paired = count(contender) == under.len()
                 && (count(&group.baseline) == under.len() || options.first_look.is_some());
             let tells = all_paired || under.len() >= BLOCKS_MIN_FOR_INTERVAL;
+            let slow = slow(&logs(&under), &logs(&over));
+            let costs = own.filter(|_| slow.iter().any(|slow| slow.trials > 0)).map(|own| {
+                let ratios = log_ratios(&under, &over);
+                [-1.0, 1.0].map(|sign| {
+                    let above = ratios.iter().map(|ratio| (sign * (ratio - own.estimate)).exp());
+                    above.sum::<f64>() / ratios.len() as f64
+                })
+            });
             located.push(Located {
                 pairs: under.len(),
                 location: own.map(finished).filter(|_| tells),
                 grouped: grouped.map(finished),
                 mean_ratio: mean_ratio(&under, &over),
-                slow: slow(&logs(&under), &logs(&over)),
+                slow,
+                costs,
                 unseen_growth: unseen_growth(&under, &over, widening),
             });
         }
@@ -384,6 +402,9 @@ struct Located {
     grouped: Option<Location>,
     mean_ratio: Option<f64>,
     slow: [Slow; 2],
+    /// Where trials are slow: by what factors the means of the inverse ratios and of the ratios are
+    /// above their location.
+    costs: Option<[f64; 2]>,
     /// By what its error may be too small.
     unseen_growth: f64,
 }
@@ -398,6 +419,18 @@ impl Located {
     fn p_value(&self) -> Option<f64> {
         let own = self.told()?.p_value();
         Some(self.grouped.map_or(own, |grouped| own.min(grouped.p_value())))
+    }
+
+    /// The interval, wide enough for the mean ratio where single trials were slow: a trimmed ratio
+    /// leaves out what these cost. Either way round, since slow trials of the baseline count in the
+    /// mean of the inverse ratios.
+    fn with_slow_trials(&self, interval: Interval) -> Interval {
+        let Some([gain, loss]) = self.costs else { return interval };
+        Interval {
+            low: interval.low / gain.max(1.0),
+            high: interval.high * loss.max(1.0),
+            ..interval
+        }
     }
 
     /// Half the width of the narrower interval that misses with probability `alpha`.
@@ -425,11 +458,11 @@ fn judge(family: &[Located], options: &ComparisonOptions) -> Vec<Comparison> {
             let interval = sure.map(|((found, corrected), half_width)| {
                 corrected.around(found.estimate, half_width)
             });
-            // What two modes have in common is no finding about either.
             let verdict = match verdict(interval.as_ref(), options) {
                 verdict if verdict.is_different() => verdict,
+                // What two modes have in common is no finding about either.
                 _ if member.slow.iter().any(Slow::is_mode) => Verdict::Inconclusive,
-                verdict => verdict,
+                _ => verdict(interval.map(|one| member.with_slow_trials(one)).as_ref(), options),
             };
             let is_held = sure.is_some_and(|((found, _), half_width)| {
                 // Ratios that do not differ at all were counted in steps, and tell no scatter.
@@ -681,6 +714,25 @@ mod tests {
         let three = [[Some(2.0), Some(2.1), Some(1.9), None]];
         let found = &compare_family(&four, &three, &ComparisonOptions::default()).unwrap()[0];
         assert!(found.ratio.is_some() && found.interval.is_some(), "{found:?}");
+    }
+
+    #[test]
+    fn what_one_slow_trial_cost_is_in_the_bounds() {
+        let verdict = |slow: f64| {
+            let baseline = [10.0, 10.04, 9.96, 10.0, 10.02, 9.98, 10.01, 9.99];
+            let mut contender = baseline;
+            contender.reverse();
+            contender[3] *= slow;
+            compare(&baseline, &contender, &ComparisonOptions::default()).unwrap().verdict
+        };
+        assert_eq!(verdict(1.0), Verdict::Same { within: 0.05 });
+        // The means differ by 1.5 and by 8 %.
+        assert_eq!(verdict(1.12), Verdict::Same { within: 0.05 });
+        let Verdict::AtMost { slower: Some(slower), .. } = verdict(1.6) else {
+            panic!("{:?}", verdict(1.6));
+        };
+        assert!((0.075..0.1).contains(&slower), "{slower}");
+        assert_eq!(verdict(4.0).to_string(), "at most 0.3 % faster");
     }
 
     #[test]

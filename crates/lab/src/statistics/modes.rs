@@ -1,8 +1,8 @@
 //! Whether the trials of one side fall into two kinds, of which an average tells neither: a share
 //! of them slow, or two modes.
 //!
-//! It takes the logarithms of a comparison and changes no estimate; a comparison of which it finds
-//! something is never called *the same*.
+//! It takes the logarithms of a comparison and changes no estimate; two modes are never called *the
+//! same*, and one slow trial only where the means are the same too.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::{median_sorted, sorted};
 
 /// Smallest distance, as a ratio, at which a trial or a mode is worth a word.
 const FACTOR_MIN: f64 = 1.1;
-/// From this share of slow trials on they are a mode, and not a disturbance.
+/// From this share of slow trials on they are a mode, and not a disturbance; one alone never is.
 const SLOW_SHARE_MIN: f64 = 0.1;
 /// Fewest values of which two modes can be told from a gap that chance left.
 const VALUES_MIN_FOR_MODES: usize = 8;
@@ -30,7 +30,7 @@ pub struct Slow {
 impl Slow {
     /// Whether there are enough of them to be more than a disturbance.
     pub fn is_mode(&self) -> bool {
-        self.trials as f64 >= SLOW_SHARE_MIN * self.of as f64 && self.trials > 0
+        self.trials as f64 >= SLOW_SHARE_MIN * self.of as f64 && self.trials > 1
     }
 }
 

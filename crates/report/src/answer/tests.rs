@@ -254,7 +254,7 @@ fn what_must_be_known_first_is_a_warning_once() {
 fn several_loads_have_one_overview_and_a_line_each() {
     let mut text = study(4);
     let command = |line: &str| Some(CommandText::Line(line.into()));
-    text.workloads = ["one", "two"]
+    text.workloads = ["one", "two", "three"]
         .map(|line| WorkloadText { command: command(line), ..Default::default() })
         .into();
     let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
@@ -262,6 +262,8 @@ fn several_loads_have_one_overview_and_a_line_each() {
         match (record.workload.as_str(), record.contender.label.as_str()) {
             ("two", "xfs") => 1_600_000_000 + u64::from(record.trial) * 1_000_000,
             ("two", "btrfs") => [3, 9, 1, 40][record.block as usize] * 500_000_000,
+            ("three", "btrfs") => [480, 520, 490, 515][record.block as usize] * 2_000_000,
+            ("three", "xfs") => [490, 515, 485, 510][record.block as usize] * 2_000_000,
             _ => 1_000_000_000,
         }
     });
@@ -276,6 +278,12 @@ fn several_loads_have_one_overview_and_a_line_each() {
     ] {
         assert_eq!(shown.matches(said).count(), 1, "{said}: {shown}");
     }
+    // Who is not told apart is told by the wider bound of both.
+    let verdict = |of: usize| row(&shown, "three")[of].starts_with('~');
+    assert!(verdict(2) && verdict(3), "{shown}");
+    let bound = shown.lines().find(|line| line.starts_with("  three: ")).unwrap();
+    assert!(bound.starts_with("  three: xfs and btrfs are within "), "{shown}");
+    assert!(bound.ends_with(" % of ext4."), "{shown}");
     assert_eq!(shown.matches("95 % confidence").count(), 1, "{shown}");
     assert!(shown.lines().count() < 20, "{shown}");
 }
