@@ -4,9 +4,12 @@
 //! their name. Values are checked by their length and first bytes, the same for all.
 
 use std::fs::{self, File};
+use std::hint::black_box;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::Thread;
 
 use block::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
 use cannyls::lump::LumpId;
@@ -60,8 +63,8 @@ pub trait Contender: Send + Sync {
 }
 
 /// The kinds of contenders, as they are named in the output.
-pub const NAMES: [&str; 8] =
-    ["raw", "lump", "cannyls", "cannyls-unsynced", "redb", "fjall", "rocksdb", "files"];
+pub const NAMES: [&str; 9] =
+    ["raw", "group", "lump", "cannyls", "cannyls-unsynced", "redb", "fjall", "rocksdb", "files"];
 
 /// Makes the contender `name` in an empty directory, with room for `bytes`.
 pub fn create(name: &str, directory: &Path, bytes: u64, objects: u64) {
@@ -70,7 +73,7 @@ pub fn create(name: &str, directory: &Path, bytes: u64, objects: u64) {
         let (nvm, _) = FileNvm::create_if_absent(&store, bytes).expect("make a storage");
         drop(StorageBuilder::new().create(nvm).expect("make a storage"));
     }
-    if matches!(name, "raw" | "lump" | "cannyls" | "cannyls-unsynced") {
+    if matches!(name, "raw" | "group" | "lump" | "cannyls" | "cannyls-unsynced") {
         // Whole files, so that none pays for laying one out; all but the storage's header.
         let device = FileDevice::create(&store, bytes).expect("make a file");
         let header = if name.starts_with("cannyls") { 4096 } else { 0 };
@@ -96,6 +99,7 @@ pub fn open(name: &str, directory: &Path) -> Box<dyn Contender> {
     let store = directory.join("store");
     match name {
         "raw" => Box::new(Raw(device(&store))),
+        "group" => Box::new(Group { raw: Raw(device(&store)), commit: Mutex::default() }),
         "lump" => {
             let store = Store::open(Arc::new(device(&store)), &OpenOptions::default());
             Box::new(Lump(store.expect("open a store")))
@@ -147,6 +151,72 @@ impl Contender for Raw {
         let offset = key * memory.plain.len() as u64;
         self.0.read_at(&mut memory.plain, offset).expect("read");
         assert_eq!(memory.plain[..8], key.to_le_bytes());
+    }
+}
+
+/// A raw file with the accesses of lump and nothing else of it: each client writes its value, then
+/// one of them writes a block for all who wait and flushes once; a get looks at every byte.
+struct Group {
+    raw: Raw,
+    commit: Mutex<Commit>,
+}
+
+#[derive(Default)]
+struct Commit {
+    waiting: Vec<(Thread, Arc<AtomicBool>)>,
+    is_led: bool,
+    blocks: u64,
+}
+
+impl Group {
+    fn commit(&self) {
+        let done = Arc::new(AtomicBool::new(false));
+        let lock = || self.commit.lock().expect("no client panicked");
+        lock().waiting.push((std::thread::current(), done.clone()));
+        while !done.load(Ordering::Acquire) {
+            let mut commit = lock();
+            if commit.is_led || commit.waiting.is_empty() {
+                drop(commit);
+                std::thread::park();
+                continue;
+            }
+            commit.is_led = true;
+            commit.blocks += 1;
+            let (batch, block) = (std::mem::take(&mut commit.waiting), commit.blocks);
+            drop(commit);
+            let device = &self.raw.0;
+            // The last quarter of the file has no values.
+            let offset = device.len() / 4 * 3 + block * 4096 % (device.len() / 4);
+            device.write_at(&AlignedBuffer::zeroed(4096), offset).expect("write");
+            device.flush().expect("flush");
+            let mut commit = lock();
+            commit.is_led = false;
+            let next = commit.waiting.first().map(|(thread, _)| thread.clone());
+            drop(commit);
+            for (thread, done) in batch {
+                done.store(true, Ordering::Release);
+                thread.unpark();
+            }
+            next.into_iter().for_each(|thread| thread.unpark());
+        }
+    }
+}
+
+impl Contender for Group {
+    fn put(&self, key: u64, memory: &mut Memory, is_durable: bool) {
+        self.raw.put(key, memory, false);
+        if is_durable {
+            self.commit();
+        }
+    }
+
+    fn get(&self, key: u64, memory: &mut Memory) {
+        self.raw.get(key, memory);
+        let words = memory
+            .plain
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().expect("chunks of 8 bytes")));
+        black_box(words.fold(0, u64::wrapping_add));
     }
 }
 

@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -35,8 +36,8 @@ struct Arguments {
     /// A directory on the file system and device to measure; what is made in it is removed.
     #[arg(long)]
     directory: PathBuf,
-    /// Who is measured, of: raw, fio, fio-unsynced, lump, cannyls, cannyls-unsynced, redb, fjall,
-    /// rocksdb (if built in), files.
+    /// Who is measured, of: raw, fio, fio-unsynced, group, lump, cannyls, cannyls-unsynced, redb,
+    /// fjall, rocksdb (if built in), files.
     #[arg(long, value_delimiter = ',')]
     contenders: Vec<String>,
     /// Sizes of the values in KiB.
@@ -160,11 +161,12 @@ fn turn(
     seed: u64,
 ) -> (f64, Histogram<u64>) {
     let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let (mut all, start) =
-        (Histogram::new(3).expect("3 digits are a valid precision"), Instant::now());
+    let ready = Barrier::new(clients as usize);
+    let mut all = Histogram::new(3).expect("3 digits are a valid precision");
+    let mut times = Vec::new();
     std::thread::scope(|scope| {
         let client = |client: u64| {
-            let (done, stop) = (&done, &stop);
+            let (done, stop, ready) = (&done, &stop, &ready);
             move || {
                 let mut nanoseconds =
                     Histogram::<u64>::new(3).expect("3 digits are a valid precision");
@@ -172,6 +174,9 @@ fn turn(
                 let mut memory = Memory::new(size, seed ^ client);
                 let mut own: Vec<u64> = (client..keys).step_by(clients as usize).collect();
                 own.shuffle(&mut random);
+                // What a client needs is there before the clock runs: it is much beside a few gets.
+                ready.wait();
+                let start = Instant::now();
                 for step in 0.. {
                     let key = match is_put {
                         true => own[random.random_range(0..own.len())],
@@ -192,15 +197,18 @@ fn turn(
                 }
                 // All end together, so that the rate is that of all clients.
                 stop.store(true, Ordering::Relaxed);
-                nanoseconds
+                (nanoseconds, start, Instant::now())
             }
         };
         let threads: Vec<_> = (0..clients).map(|number| scope.spawn(client(number))).collect();
         for thread in threads {
-            all.add(thread.join().expect("no client panicked")).expect("equal histograms");
+            let (nanoseconds, start, end) = thread.join().expect("no client panicked");
+            all.add(nanoseconds).expect("equal histograms");
+            times.extend([start, end]);
         }
     });
-    (done.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64(), all)
+    let elapsed = times.iter().max().zip(times.iter().min()).map(|(end, start)| *end - *start);
+    (done.load(Ordering::Relaxed) as f64 / elapsed.unwrap_or_default().as_secs_f64(), all)
 }
 
 /// fio on the raw contender's file: with flushes as many writers with a flush after each write,
@@ -469,7 +477,7 @@ fn open_only(arguments: &Arguments, name: &str) {
 fn measure_opening(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<Opening> {
     let mut openings = Vec::new();
     for name in names {
-        if ["raw", FIO, FIO_UNSYNCED].contains(&name.as_str()) {
+        if ["raw", "group", FIO, FIO_UNSYNCED].contains(&name.as_str()) {
             continue;
         }
         let directory = root.join(name);
