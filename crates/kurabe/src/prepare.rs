@@ -108,11 +108,14 @@ pub fn run_file(args: &RunArgs) -> Result<u8, Failure> {
             .map_err(Failure::refused)?;
     studies::check_publication(&whole)
         .map_err(|error| Failure::refused(study_file::locate(path, &source.text, &error)))?;
-    let profile = source.profile(args, &mut text).map_err(in_flags)?;
+    let mut profile = source.profile(args, &mut text).map_err(in_flags)?;
     args.study.apply(&mut text);
     args.present.show.apply(&mut text);
     // What was wrong in the file itself was found above; what is wrong now came from a flag.
-    let mut study = text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags)?;
+    let resolved =
+        |text: &StudyText| text.resolve(studies::catalogue(&filesystem::names())).map_err(in_flags);
+    profile.fit_guests(&args.study, &resolved(&text)?, &mut text);
+    let mut study = resolved(&text)?;
     study.reduced = profile.reduces(&whole, &study);
     if !args.print.asked() && args.present.show.style != Some(Style::None) {
         terminal::note(&profile.words);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use lab::condition;
 use lab::contender::{Contender, nearest};
 use lab::quantity::parse_duration;
-use lab::study::{Catalogue, LeftOut, Reduced, Study, StudyError, StudyText};
+use lab::study::{Catalogue, LeftOut, QuickText, Reduced, Study, StudyError, StudyText};
 use lab::study_file;
 use loads::KINDS;
 use publications::Reported;
@@ -18,7 +18,7 @@ use trial::filesystem;
 use vocabulary::load::Load;
 
 use crate::exit::{self, Failure};
-use crate::flags::RunArgs;
+use crate::flags::{RunArgs, StudyArgs};
 use crate::guests;
 use crate::preflight::missing_program;
 use crate::progress::rough;
@@ -164,6 +164,21 @@ impl Profile {
     /// What of the whole study the one that is carried out is.
     pub fn reduces(&self, whole: &Study, here: &Study) -> Option<Reduced> {
         Reduced::between(KINDS, whole, here, self.quick, self.remedy)
+    }
+
+    /// Fits a quick profile to contenders in guests. What it takes at most holds for this machine, and
+    /// each trial there has a boot of its own, mostly of an emulated processor: the fewest blocks are
+    /// carried out, however long they take, but for what the flags say.
+    pub fn fit_guests(&mut self, asked: &StudyArgs, study: &Study, text: &mut StudyText) {
+        let none_there = study.contenders.iter().all(|one| one.place.guest().is_none());
+        if !self.quick || none_there || asked.budget.is_some() {
+            return;
+        }
+        text.budget = None;
+        if asked.runs.or(asked.min_runs).or(asked.max_runs).is_none() {
+            *text = text.with(&QuickText { runs: Some(study.blocks_min), ..Default::default() });
+        }
+        self.words.push_str("; in guests without its time limit");
     }
 }
 

@@ -46,6 +46,24 @@ fn a_scaled_study_says_so_in_what_it_prints() {
 }
 
 #[test]
+fn a_quick_profile_in_guests_has_its_fewest_blocks_and_no_budget_of_this_machine() {
+    let site = Site::new();
+    let quick = |flags: &[&str]| {
+        let words = [&["run", "dbench", "--print-study"], flags].concat();
+        let text = site.run(&words).expect(0).stdout;
+        text.lines().take_while(|line| *line != "[[workload]]").collect::<Vec<_>>().join("\n")
+    };
+    let here = quick(&[]);
+    assert!(here.contains("\nbudget = ") && here.contains("\nmin-runs = 3\n"), "{here}");
+    let guests = quick(&["--on", "debian"]);
+    assert!(!guests.contains("budget") && guests.contains("\nruns = 3\n"), "{guests}");
+    let asked = quick(&["--on", "debian", "--budget", "10m"]);
+    assert!(asked.contains("\nbudget = \"10m\"\n") && asked.contains("\nmin-runs = 3"), "{asked}");
+    let more = quick(&["--on", "debian", "--min-runs", "4"]);
+    assert!(!more.contains("budget") && more.contains("\nmin-runs = 4\n"), "{more}");
+}
+
+#[test]
 fn a_figure_that_no_load_reports_is_refused_at_its_line() {
     let site = Site::new();
     let text = "contenders = ['dir:/tmp']\n[[workload]]\nname = 'load'\ncommand = 'true'\n\
