@@ -175,10 +175,12 @@ impl Image {
         let mut command = program::command(EMULATOR)?;
         let (accelerator, processor) = match machine.acceleration {
             Acceleration::Kvm => ("kvm", "host"),
-            Acceleration::Tcg => ("tcg,thread=multi", "max"),
+            // Where there is "erms" the kernel copies byte by byte, which is slow to emulate.
+            Acceleration::Tcg => ("tcg,thread=multi", "max,-erms"),
         };
         let mut line = String::from(
-            "console=ttyS0 quiet panic=-1 oops=panic mitigations=off init_on_alloc=0 rdinit=/kurabe",
+            "console=ttyS0 quiet panic=-1 oops=panic mitigations=off init_on_alloc=0 \
+             cryptomgr.notests rdinit=/kurabe",
         );
         if let (Acceleration::Tcg, Some(khz)) = (machine.acceleration, sys::counter_khz()) {
             line.push_str(&format!(" tsc=reliable tsc_early_khz={khz}"));
