@@ -35,8 +35,8 @@ pub(crate) const ON_CONSOLE: &str = "kurabe.console";
 pub(crate) const MORE_MODULES: &str = "kurabe.modules=";
 
 /// The directory in the guest that the command can use as its own; everything else there is
-/// somebody's.
-pub const SCRATCH: &str = "/run/guest/scratch";
+/// somebody's. Not below /run, which zfs-fuse has one of its own of.
+pub const SCRATCH: &str = "/guest/scratch";
 /// The disk under test.
 pub const DISK: &str = "/dev/vda";
 
@@ -118,13 +118,11 @@ fn lay_over() -> io::Result<()> {
     for directory in ["dev", "proc", "sys"] {
         mount_bind_recursive(Path::new("/").join(directory), root.join(directory))?;
     }
-    for (directory, mode) in [("run", "755"), ("dev/shm", "1777")] {
+    for (directory, mode) in [("run", "755"), ("guest", "700"), ("dev/shm", "1777")] {
         attach("memory", &root.join(directory), "tmpfs", none, &format!("mode={mode}"))?;
     }
     attach("devpts", &root.join("dev/pts"), "devpts", none, "")?;
-    for directory in ["run/guest", "run/guest/scratch"] {
-        fs::DirBuilder::new().mode(0o700).create(root.join(directory))?;
-    }
+    fs::DirBuilder::new().mode(0o700).create(root.join("guest/scratch"))?;
     // Its commands do without where the kernel has none.
     let _ = attach("groups", &root.join("sys/fs/cgroup"), "cgroup2", none, "");
     Ok(())

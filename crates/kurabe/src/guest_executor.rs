@@ -21,6 +21,9 @@ use crate::runner::{Executor, Schedule};
 /// How long past its own bound a trial may take to give everything back, in a guest that lives.
 const GRACE: Duration = Duration::from_secs(120);
 
+/// What the layers of a device, and file systems in user space, are served by.
+const USER_SPACE_MODULES: [&str; 2] = ["fuse", "loop"];
+
 /// Runs trials in guests.
 pub struct GuestExecutor<'a> {
     /// Those in which the contenders live.
@@ -110,13 +113,16 @@ impl GuestExecutor<'_> {
     fn boot(&self, image: &Image, spec: &TrialSpec) -> Result<Guest, String> {
         let device = self.device.device();
         let path = device.prepared.get("path").and_then(|path| path.as_str());
-        let Some(path) = path.filter(|_| device.layers.is_empty()) else {
+        let Some(path) = path else {
             return Err(format!("a guest's disk cannot stand on a device of kind {}", device.kind));
         };
         // Memory has no way past the page cache: it lies there.
         let disk = Disk { path: path.into(), direct: device.kind != "mem", discard: spec.discard };
         let module = module_of(&spec.contender);
-        let modules: Vec<&str> = module.into_iter().collect();
+        let mut modules: Vec<&str> = module.into_iter().collect();
+        if module.is_none() || !layers_of(spec).is_empty() {
+            modules.extend(USER_SPACE_MODULES);
+        }
         let trusted = trust::owner::words();
         let mut words = vec!["trial", "--parent", "1"];
         words.extend(trusted.iter().map(String::as_str));
@@ -135,7 +141,7 @@ impl GuestExecutor<'_> {
         on_event: &mut dyn FnMut(&Event),
     ) -> Option<u64> {
         let spec = TrialSpec {
-            device: Some(in_guest(guest::inside::DISK.as_ref())),
+            device: Some(in_guest(guest::inside::DISK.as_ref(), layers_of(spec))),
             scratch: guest::inside::SCRATCH.into(),
             ..spec.clone()
         };
@@ -171,6 +177,11 @@ impl GuestExecutor<'_> {
             }
         }
     }
+}
+
+/// The layers under a contender, which stand in its guest.
+fn layers_of(spec: &TrialSpec) -> &[String] {
+    spec.device.as_ref().map_or(&[], |device| &device.layers)
 }
 
 /// The load of this machine over the last minute.

@@ -198,9 +198,11 @@ fn a_trial_in_a_guest_yields_the_same_record_and_leaves_nothing() {
     );
     ran.expect(2).says(&["needs a mounted file system"]);
     let flags = ["--on", "debian", "--style", "basic", "--device", "mem:160M"];
+    let flags = [&flags[..], &["--layers", "slow: delay:write=20ms"]].concat();
     // The kernels of guests have file systems that this machine's may lack.
     let others = ["f2fs", "jfs", "nilfs2"].iter().filter(|name| has(&format!("mkfs.{name}")));
-    let contenders: Vec<&str> = ["ext4", "ext2"].iter().chain(others).copied().collect();
+    let contenders: Vec<&str> =
+        ["ext4", "ext2", "slow: ext2"].iter().chain(others).copied().collect();
     let ran = site.compare(&contenders, &flags, &[&command]).expect(0);
     assert_eq!(ran.stdout.matches("an emulated one (TCG)").count(), 1, "{}", ran.stdout);
     let at = |word| ran.stdout.find(word).unwrap_or_else(|| panic!("no {word} in {}", ran.stdout));
@@ -221,6 +223,9 @@ fn a_trial_in_a_guest_yields_the_same_record_and_leaves_nothing() {
         let phases = record["phases"].to_string();
         assert!(written.is_some() && phases.contains("check"), "{phases}");
     }
+    let notes = |label: &str| site.record_of(label)["notes"].to_string();
+    let below = "below its layers the device had";
+    assert!(notes("slow").contains(below) && !notes("ext2").contains(below), "{}", notes("slow"));
     assert_eq!(site.json("facts.json")["guests"]["images"][0]["id"], lock["id"]);
     assert_eq!(site.processes(), [0; 0]);
 }

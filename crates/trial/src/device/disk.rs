@@ -107,12 +107,12 @@ struct Granted {
     identity: Option<Identity>,
 }
 
-/// What a trial in a guest is told of its disk.
-pub fn in_guest(path: &Path) -> Device {
+/// What a trial in a guest is told of its disk, and of the layers on it.
+pub fn in_guest(path: &Path, layers: &[String]) -> Device {
     let granted = Granted { path: path.into(), identity: None };
     Device {
         kind: DISK.name.into(),
-        layers: Vec::new(),
+        layers: layers.to_vec(),
         part: None,
         prepared: serde_json::to_value(granted).expect("it has a JSON form"),
     }
