@@ -10,6 +10,7 @@
 #include <linux/falloc.h>
 #include <linux/iomap.h>
 #include <linux/pagemap.h>
+#include <linux/rmap.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
 #include "minfs.h"
@@ -42,7 +43,8 @@ static int map(struct inode *inode, u64 at, u64 length, bool writes, struct ioma
 	m->type = IOMAP_MAPPED;
 	m->addr = where;
 	m->length = min(m->length, run);
-	if (writes && (n->is_dirty || at + length > n->now.valid))
+	/* Until its record is durable too, what lies behind the recorded length is not. */
+	if (writes && (n->is_dirty || at + length > min(n->now.valid, n->recorded_valid)))
 		m->flags |= IOMAP_F_DIRTY;
 	if (m->offset >= end)
 		m->flags |= IOMAP_F_NEW;	/* what is not written there becomes zeros */
@@ -267,6 +269,9 @@ static void clear_behind_size(struct inode *inode)
 		return;
 	page = find_lock_page(inode->i_mapping, size / PAGE_SIZE);
 	if (page) {
+		/* The next store through a mapping faults again, so that the valid length rises with it. */
+		if (folio_mkclean(page_folio(page)))
+			set_page_dirty(page);
 		zero_user_segment(page, size % PAGE_SIZE, PAGE_SIZE);
 		unlock_page(page);
 		put_page(page);

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 pub use trust::program::find;
 
 use crate::Error;
+use crate::sys;
 
 /// The packages of programs that are not called as their package.
 const PACKAGES: [(&str, &str); 9] = [
@@ -29,6 +30,8 @@ pub fn command(name: &str) -> Result<Command, Error> {
     })?;
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").env_remove("LANGUAGE").stdin(Stdio::null());
+    // A build takes minutes.
+    sys::die_with_parent(&mut command);
     Ok(command)
 }
 

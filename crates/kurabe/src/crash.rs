@@ -3,6 +3,7 @@
 //! Each contender has a trial of its own. This file says what they found, and keeps the recordings, so
 //! that a failing state can be tried again.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
@@ -136,6 +137,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     let timeout_ns = time("--timeout", &args.timeout)?;
     let workload = workload(Load::of_command(command), setup, Some(check));
     let spec = spec(contenders[0].clone(), cuts, workload, timeout_ns);
+    let laboratory = Laboratory::open()?;
     let path = args.out.clone().unwrap_or_else(|| default_directory("crash"));
     let directory = Directory::open_or_make(&path, 0o755)
         .map_err(|refused| Failure::refused(format!("--out: {refused}")))?;
@@ -145,14 +147,23 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
             path.display()
         )));
     }
-    let laboratory = Laboratory::open()?;
     let result = carry_out(&laboratory, &contenders, &spec, result, &directory)?;
-    let text = serde_json::to_vec(&result).expect("a result has a JSON form");
-    directory.replace(RESULT_FILE, &text, 0o644).map_err(Failure::broken)?;
+    let is_judged = |one: &Judged| one.outcome.as_ref().is_ok_and(|one| one.refused.is_none());
+    if result.contenders.iter().any(is_judged) {
+        let text = serde_json::to_vec(&result).expect("a result has a JSON form");
+        directory.replace(RESULT_FILE, &text, 0o644).map_err(Failure::broken)?;
+        terminal::note(&format!("kurabe: the recordings lie in {}", path.display()));
+    } else {
+        // There is nothing to try again. A directory that holds something else stays.
+        for number in 0..result.contenders.len() {
+            let _ = directory.remove_file(recording_file(number));
+        }
+        let _ = std::fs::remove_dir(&path);
+    }
     if let Some(number) = laboratory.stop.signal() {
         return Ok(SIGNAL_BASE + number as u8);
     }
-    Ok(exit_code(&result, &path))
+    Ok(exit_code(&result))
 }
 
 /// Judges one contender after the other and says what was found.
@@ -218,8 +229,7 @@ pub fn keep(
     directory.replace(RESULT_FILE, &text, 0o644).map_err(io::Error::other)
 }
 
-fn exit_code(result: &CrashResult, path: &Path) -> u8 {
-    terminal::note(&format!("kurabe: the recordings lie in {}", path.display()));
+fn exit_code(result: &CrashResult) -> u8 {
     let verdicts: Vec<Option<CrashVerdict>> = result
         .contenders
         .iter()
@@ -227,9 +237,10 @@ fn exit_code(result: &CrashResult, path: &Path) -> u8 {
         .collect();
     let has = |verdict| verdicts.contains(&verdict);
     match () {
+        // A loss is certain, whatever became of the others.
+        () if has(Some(CrashVerdict::Violated)) => exit::GATE_FAILS,
         () if has(None) => exit::TRIAL_FAILED,
         () if has(Some(CrashVerdict::Refused)) => exit::REFUSED,
-        () if has(Some(CrashVerdict::Violated)) => exit::GATE_FAILS,
         () if has(Some(CrashVerdict::Inconclusive)) => exit::GATE_INCONCLUSIVE,
         () => exit::OK,
     }
@@ -335,7 +346,13 @@ fn case_text(case: &Case, number: usize, result: &Path) -> String {
     if !case.is_minimal {
         text += "    not reduced further\n";
     }
-    text + &format!("    again: kurabe crash --replay {}:{number}\n", result.display())
+    let place = format!("{}:{number}", result.display());
+    text + &format!("    again: kurabe crash --replay {}\n", pasted(&place))
+}
+
+/// A word as a shell reads it.
+fn pasted(word: &str) -> Cow<'_, str> {
+    shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
 }
 
 /// Tries a state of a result once more.
@@ -368,8 +385,10 @@ fn replay(place: &str) -> Result<u8, Failure> {
         .map_err(|error| refused(error.to_string()))?;
     let state = serde_json::to_value(Replay { log, state: case.state.clone() });
     let name = format!("case-{number}.img");
-    let _ = directory.remove_file(&name);
-    let image = directory.create_file(&name, 0o644).and_then(|_| directory.append_file(&name));
+    // The image of an earlier replay stays until there is another.
+    let new = format!("{name}.new");
+    let _ = directory.remove_file(&new);
+    let image = directory.create_file(&new, 0o644).and_then(|_| directory.append_file(&new));
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
         check_directory: result.check_directory.clone(),
@@ -388,20 +407,27 @@ fn replay(place: &str) -> Result<u8, Failure> {
     };
     let workload = workload(load, None, check);
     let spec = TrialSpec { order_seed, ..spec(judged.contender.clone(), cuts, workload, 0) };
-    let report = Laboratory::open()?.carry_out(spec, &data).0.map_err(Failure::broken)?;
+    let report = Laboratory::open()?.carry_out(spec, &data).0.map_err(|problem| {
+        let _ = directory.remove_file(&new);
+        Failure::broken(problem)
+    })?;
     let finding = &report.cases[0].finding;
     terminal::print(&format!("{}: case {number}: {finding}\n", judged.contender.label));
     let code = if *finding == Finding::Held { exit::OK } else { exit::GATE_FAILS };
     let unwritten = match image {
-        Ok(_) => report.notes.first().cloned(),
+        Ok(_) => match report.notes.first() {
+            Some(problem) => Some(problem.clone()),
+            None => directory.rename(&new, &name).err().map(|refused| refused.to_string()),
+        },
         Err(refused) => Some(format!("the disk of the case could not be written: {refused}")),
     };
     if let Some(problem) = unwritten {
-        let _ = directory.remove_file(&name);
+        let _ = directory.remove_file(&new);
         terminal::note(&format!("kurabe: {problem}"));
         return Ok(code);
     }
     let image = path.join(&name).display().to_string();
+    let image = pasted(&image);
     let known = filesystem::by_name(&judged.contender.file_system);
     let look = match known.and_then(|known| known.kernel_name) {
         Some(name) => {

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::study::{CommandText, StudyText, WorkloadText};
 use serde::Serialize;
 
-use crate::load_flags::{LoadKeys, decimal, whole};
+use crate::load_flags::{LoadKeys, decimal, some, whole};
 
 /// Compare file systems under any load, with numbers that can be trusted.
 ///
@@ -163,7 +163,7 @@ pub struct CrashArgs {
     #[arg(short, long, value_name = "CMD")]
     pub setup: Option<String>,
     /// States to try of each contender, and a quarter as many of the control.
-    #[arg(long, value_name = "N", default_value_t = 300)]
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = some::<usize>)]
     pub states: usize,
     /// Size of the device, which is memory.
     #[arg(long, value_name = "SIZE", default_value = "512M")]
@@ -195,7 +195,7 @@ pub struct PromisesArgs {
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
     /// States to try of each program, and a quarter as many of the control.
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = some::<usize>)]
     pub states: usize,
     /// Size of the device, which is memory.
     #[arg(long, value_name = "SIZE", default_value = "320M")]
@@ -343,7 +343,7 @@ pub struct StudyArgs {
     /// Cut the power of each contender at many instants, in trials of their own that are not timed, and
     /// ask --check what is left. So many states each. [default: 300]
     #[arg(long, value_name = "STATES", num_args = 0..=1, require_equals = true,
-        default_missing_value = "300", value_parser = whole::<u32>)]
+        default_missing_value = "300", value_parser = some::<u32>)]
     pub durability: Option<u32>,
     /// Run the load, and what comes before and after it, as this user instead of as root; it is
     /// given the root directory of each fresh file system. sudo and other setuid programs gain

@@ -23,6 +23,14 @@ pub fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
     })
 }
 
+/// How many, and one at least, for clap.
+pub fn some<N: TryFrom<u64> + PartialEq + Default>(text: &str) -> Result<N, String> {
+    match whole::<N>(text)? {
+        number if number == N::default() => Err("expected 1 or more".into()),
+        number => Ok(number),
+    }
+}
+
 /// A number with or without a fraction, for clap.
 pub fn decimal(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite());

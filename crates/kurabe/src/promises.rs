@@ -56,15 +56,17 @@ pub fn promises(args: &PromisesArgs) -> Result<u8, Failure> {
          nothing either. To repeat: --seed {}\n",
         cuts.seed
     ));
-    let is_unjudged =
-        |one: &Result<CrashReport, String>| one.as_ref().map_or(true, |one| one.refused.is_some());
     let of_posix = asked.iter().zip(&found).filter(|(promise, _)| promise.posix);
-    let verdicts: Vec<CrashVerdict> =
-        of_posix.flat_map(|(_, row)| row.iter().flatten().map(CrashReport::verdict)).collect();
+    let verdicts: Vec<CrashVerdict> = of_posix
+        .flat_map(|(_, row)| row)
+        .map(|one| one.as_ref().map_or(CrashVerdict::Refused, CrashReport::verdict))
+        .collect();
+    let has = |verdict| verdicts.contains(&verdict);
     Ok(match () {
-        () if found.iter().flatten().any(is_unjudged) => exit::TRIAL_FAILED,
-        () if verdicts.contains(&CrashVerdict::Violated) => exit::GATE_FAILS,
-        () if verdicts.contains(&CrashVerdict::Inconclusive) => exit::GATE_INCONCLUSIVE,
+        // A promise is broken, whatever else could not be tried.
+        () if has(CrashVerdict::Violated) => exit::GATE_FAILS,
+        () if has(CrashVerdict::Refused) => exit::TRIAL_FAILED,
+        () if has(CrashVerdict::Inconclusive) => exit::GATE_INCONCLUSIVE,
         () => exit::OK,
     })
 }

@@ -303,8 +303,20 @@ fn what_proves_nothing_is_said() {
     assert!(silent.stdout.contains("acknowledged nothing"), "{}", silent.stdout);
     let wrong = crash("exit 1", "echo a", "wrong").expect(2);
     assert!(wrong.stdout.contains("fails before any power cut"), "{}", wrong.stdout);
+    // It holds of what the load leaves, and would blame every cut before the file was there.
+    let early = crash("test -e $1/b", "echo a >b; sync b; echo a", "early").expect(2);
+    assert!(early.stdout.contains("on what the setup left"), "{}", early.stdout);
     let unknown = crash("exit 9", "echo a", "unknown").expect(1);
     assert!(unknown.stdout.contains("exited with code 9"), "{}", unknown.stdout);
+    for refused in ["silent", "wrong", "early", "unknown"] {
+        assert!(!site.work().join(refused).exists(), "{refused} has nothing to try again");
+    }
+    // A loss is told before what could not be tried.
+    let contenders = ["nb: ext4 @ nobarrier", "b: ext4 @ bogus"];
+    let flags = ["--size", "64M", "--states", "20", "--seed", "1", "--out", "both"];
+    let load = ["--setup", SETUP, "--check", CHECK, "--", LOAD];
+    let both = site.run(&[&["crash"], &contenders[..], &flags, &load].concat()).expect(3);
+    assert!(both.stdout.contains("b: could not be judged"), "{}", both.stdout);
     site.expect_nothing_left();
 }
 

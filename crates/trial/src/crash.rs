@@ -352,7 +352,7 @@ impl Trial<'_, '_> {
                 );
             } else if !recording.log.is_cut_short {
                 status("checking what the load left");
-                refused = blamed(&bench.ask(&*instance, &all)?);
+                refused = blamed(&bench.ask(&*instance, &all)?, "on what the load left");
             }
             let places = match bench.file_system()?.access {
                 Access::Mounted => Places::of(&directory),
@@ -377,12 +377,11 @@ impl Trial<'_, '_> {
         // The states stand on another, through which fewer requests reach the server.
         bench.clear()?;
         let log = &recorded.recording.log;
-        if recorded.refused.is_none() && log.is_cut_short {
-            // What the load left is not whole; what it found is.
+        if recorded.refused.is_none() {
             let found = State { instant: recorded.from, lost: Vec::new(), acknowledged: 0 };
             let nothing = Acknowledged::of(log, 0);
             let found = bench.mount_and_ask(&found, Flushes::Kept, &nothing)?;
-            recorded.refused = blamed(&found);
+            recorded.refused = blamed(&found, "on what the setup left, with nothing acknowledged");
         }
         Ok(recorded)
     }
@@ -622,10 +621,10 @@ impl Trial<'_, '_> {
 }
 
 /// Why a check cannot be asked that finds this before any power cut.
-fn blamed(found: &Finding) -> Option<String> {
-    (*found != Finding::Held).then(|| {
+fn blamed(found: &Finding, place: &str) -> Option<String> {
+    found.is_violation().then(|| {
         format!(
-            "the check fails before any power cut ({found}); it would blame the disk: mend the check or the load"
+            "the check fails before any power cut, {place} ({found}); it would blame the disk: mend the check or the load"
         )
     })
 }

@@ -4,7 +4,7 @@
 //! Knows of a load only whether it is kept in, and nothing of its jobs: whatever a job asks for, the kernel keeps
 //! it in. Invariants: in an enclosure everything but the contender's directory (or device) and the
 //! load's own directory is read-only; `/tmp`, `/run` and `/dev` are its own, and `/dev` has no
-//! device but the contender's; there is no network; what was started in it by root ends with its
+//! device but the contender's; there is no network but for a load on other machines; what was started in it by root ends with its
 //! first process, sees no other processes, and has no capability by which any of this is undone.
 
 use std::fs::{self, File};
@@ -34,6 +34,8 @@ pub struct Enclosure {
     pub directories: Vec<PathBuf>,
     /// The block device that can be written.
     pub device: Option<PathBuf>,
+    /// Whether it has the machine's network.
+    pub is_online: bool,
 }
 
 /// What everybody may have of `/dev`.
@@ -46,6 +48,9 @@ const LINKS: [(&str, &str); 4] = [
     ("/dev/stdout", "/proc/self/fd/1"),
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
+
+/// Where the servers are named that know other machines' addresses.
+const RESOLVER: &str = "/etc/resolv.conf";
 
 /// What is covered by an empty directory in memory, with its rights. Sockets lie in `/run`, which
 /// can be written to on a read-only file system.
@@ -72,11 +77,12 @@ impl Enclosure {
         directory: &Path,
         raw_device: Option<&Path>,
     ) -> Option<Enclosure> {
-        KINDS.is_enclosed(load).then(|| match raw_device {
-            Some(device) => {
-                Enclosure { directories: vec![place], device: Some(device.to_path_buf()) }
-            }
-            None => Enclosure { directories: vec![place, directory.to_path_buf()], device: None },
+        let device = raw_device.map(Path::to_path_buf);
+        let directory = device.is_none().then(|| directory.to_path_buf());
+        KINDS.is_enclosed(load).then(|| Enclosure {
+            directories: [place].into_iter().chain(directory).collect(),
+            device,
+            is_online: KINDS.reaches_out(load),
         })
     }
 
@@ -91,7 +97,8 @@ impl Enclosure {
         // Namespaces and capabilities are a thread's: this one has them, and what it starts.
         let started = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                namespaces::enter_enclosure().map_err(failed("entering its namespaces"))?;
+                namespaces::enter_enclosure(self.is_online)
+                    .map_err(failed("entering its namespaces"))?;
                 self.build()?;
                 give_up_capabilities().map_err(failed("giving up capabilities"))?;
                 command.spawn()
@@ -106,7 +113,8 @@ impl Enclosure {
     pub fn enter(&self) -> io::Result<()> {
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
         let directory = std::env::current_dir()?;
-        namespaces::enter_enclosure_of_user().map_err(failed("entering its namespaces"))?;
+        namespaces::enter_enclosure_of_user(self.is_online)
+            .map_err(failed("entering its namespaces"))?;
         let map = |name: &str, text: String| {
             fs::write(format!("/proc/self/{name}"), text).map_err(failed("naming its user"))
         };
@@ -127,7 +135,11 @@ impl Enclosure {
         let kept = self.directories.iter().map(|path| Kept::of(&path.canonicalize()?));
         let kept = kept.collect::<io::Result<Vec<Kept>>>()?;
         let nodes = NODES.iter().map(Path::new).filter(|node| node.exists());
-        let nodes = nodes.chain(self.device.as_deref()).map(Kept::of);
+        // What finds hosts by name may lie where sockets do.
+        let resolver = Path::new(RESOLVER).canonicalize().ok().filter(|_| self.is_online);
+        let nodes = nodes.chain(self.device.as_deref());
+        let nodes = nodes.chain(resolver.as_deref().filter(|path| path.starts_with("/run")));
+        let nodes = nodes.map(Kept::of);
         let nodes = nodes.collect::<io::Result<Vec<Kept>>>()?;
         namespaces::forbid_writes("/", true).map_err(failed("making everything read-only"))?;
         let flags = MountFlags::NOSUID;
@@ -202,4 +214,21 @@ fn give_up_capabilities() -> io::Result<()> {
 fn failed(what: &str) -> impl FnOnce(io::Error) -> io::Error {
     let text = format!("keeping the load in its contender: {what}");
     move |error| io::Error::new(error.kind(), format!("{text}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_on_other_machines_is_kept_in_and_has_the_network() {
+        let enclosure = |nodes: &[&str]| {
+            let load = serde_json::json!({ "kind": "fio", "text": "rw=read", "nodes": nodes });
+            let load: Load = serde_json::from_value(load).unwrap();
+            Enclosure::of_load(&load, "/own".into(), Path::new("/mnt"), None).unwrap()
+        };
+        let (here, there) = (enclosure(&[]), enclosure(&["a", "b"]));
+        assert_eq!(there.directories, here.directories);
+        assert_eq!((here.is_online, there.is_online), (false, true));
+    }
 }

@@ -103,7 +103,9 @@ fn perform() -> Result<ExitCode, String> {
     let task: LoadTask = serde_json::from_slice(&text).map_err(|error| place(&error))?;
     // First of all: a process of several threads cannot.
     let enclosure = task.enclosed.clone();
-    let enclosed = enclosure.map(|directories| Enclosure { directories, device: None }.enter());
+    let is_online = KINDS.reaches_out(&task.load);
+    let enclosed =
+        enclosure.map(|directories| Enclosure { directories, device: None, is_online }.enter());
     // Nothing that a tool of the load prints gets into the report.
     let mut output = io::stdout()
         .as_fd()

@@ -139,7 +139,7 @@ pub trait Generator {
         }
     }
 
-    /// Whether it needs the network and does nothing on this machine that has to be kept in.
+    /// Whether it needs the network.
     fn reaches_out(&self) -> bool {
         false
     }
@@ -511,8 +511,12 @@ impl Kinds {
 
     /// Whether a load is kept in its contender.
     pub fn is_enclosed(self, load: &Load) -> bool {
-        let reaches_out = || self.open(load).is_ok_and(|load| load.reaches_out());
-        self.find(&load.kind).is_some_and(|kind| kind.is_enclosed) && !reaches_out()
+        self.find(&load.kind).is_some_and(|kind| kind.is_enclosed)
+    }
+
+    /// Whether a load needs the network.
+    pub fn reaches_out(self, load: &Load) -> bool {
+        self.open(load).is_ok_and(|load| load.reaches_out())
     }
 
     /// Whether a load can work there.

@@ -103,14 +103,16 @@ fn locate_trimmed(sorted: &[f64], side: usize) -> Location {
 impl Location {
     /// The location where all of its group scatter alike but for chance: `variance` is the square of
     /// the error that their common scatter gives, with its degrees of freedom. Who scatters more than
-    /// that keeps its own error. Not where single values were set aside, nor where none differ.
+    /// that keeps its own error, and the less of these the more it does. Not where single values were set aside, nor where none differ.
     pub(super) fn of_group(self, variance: f64, freedom: f64) -> Location {
         if self.trimmed_per_side > 0 || self.standard_error == 0.0 {
             return self;
         }
+        let own = self.standard_error.powi(2);
+        let likeness = (variance / own).min(1.0);
         Location {
-            standard_error: self.standard_error.max(variance.sqrt()),
-            degrees_of_freedom: self.degrees_of_freedom.max(freedom),
+            standard_error: own.max(variance).sqrt(),
+            degrees_of_freedom: self.degrees_of_freedom.max(freedom * likeness.powi(2)),
             ..self
         }
     }

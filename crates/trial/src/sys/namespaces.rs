@@ -26,18 +26,22 @@ fn unshare(flags: libc::c_int) -> io::Result<()> {
 }
 
 /// What an enclosure parts from the machine.
-const ENCLOSED: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWNET;
+fn enclosed(is_online: bool) -> libc::c_int {
+    let network = if is_online { 0 } else { libc::CLONE_NEWNET };
+    libc::CLONE_NEWNS | libc::CLONE_NEWIPC | network
+}
 
-/// Gives this thread mount, network and System V namespaces of its own, and the next process that it
-/// starts a process namespace, of which it is the init. Needs CAP_SYS_ADMIN.
-pub fn enter_enclosure() -> io::Result<()> {
-    unshare(ENCLOSED | libc::CLONE_NEWPID)
+/// Gives this thread mount and System V namespaces of its own, and one of the network unless it
+/// `is_online`; the next process that it starts has a process namespace, of which it is the init.
+/// Needs CAP_SYS_ADMIN.
+pub fn enter_enclosure(is_online: bool) -> io::Result<()> {
+    unshare(enclosed(is_online) | libc::CLONE_NEWPID)
 }
 
 /// The same for this process, which has one thread and no rights: with a user namespace, and
 /// without one of processes.
-pub fn enter_enclosure_of_user() -> io::Result<()> {
-    unshare(ENCLOSED | libc::CLONE_NEWUSER)
+pub fn enter_enclosure_of_user(is_online: bool) -> io::Result<()> {
+    unshare(enclosed(is_online) | libc::CLONE_NEWUSER)
 }
 
 /// Makes the mount at a path, or all at and below it, read-only and without devices.
