@@ -117,7 +117,7 @@ pub enum GuestAction {
         /// Take the kernel's package from this directory; nothing is fetched.
         #[arg(long, value_name = "DIR")]
         packages: Option<PathBuf>,
-        /// Build these modules for its kernel at once, and not when they are first needed: zfs, ufs.
+        /// Build these modules for its kernel at once, and not when they are first needed: zfs, ufs, minfs.
         #[arg(long, value_name = "MODULES", value_delimiter = ',')]
         with: Vec<String>,
     },

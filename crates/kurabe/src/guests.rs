@@ -28,7 +28,7 @@ pub fn act(action: &GuestAction) -> Result<u8, Failure> {
         GuestAction::Build { guest, packages, with } => {
             if let Some(name) = with.iter().find(|name| !guest::can_build(name)) {
                 return Err(Failure::refused(format!(
-                    "--with {name}: what can be built for a guest is zfs and ufs; all else is in it"
+                    "--with {name}: what can be built for a guest is zfs, ufs and minfs; all else is in it"
                 )));
             }
             let kernel = Kernel::parse(guest)?;

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -133,11 +133,6 @@ pub fn run(
     // The cheap question first: mostly nothing of the group is left.
     let outlived = rustix::process::test_kill_process_group(process).is_ok() && group_runs(process);
     Ok(Ran { elapsed_ns, usage, end, outlived, tail: capture.finish() })
-}
-
-/// The process of a child.
-pub(crate) fn process_of(child: &Child) -> Pid {
-    Pid::from_raw(child.id() as i32).expect("a child's number is positive")
 }
 
 /// Waits for the exit without reaping, so that the accounts can still be read.

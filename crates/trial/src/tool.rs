@@ -17,6 +17,7 @@ use trust::program::is_executable;
 use crate::command::{self, End, Reader};
 use crate::host_proc::HostProc;
 use crate::stop::Stop;
+use crate::sys;
 
 /// Why a step of a trial did not come to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -216,7 +217,7 @@ impl Toolbox {
         let stderr = Reader::begin(stderr, KEPT_BYTES_MAX, false);
         let command = command_text(words.iter().copied());
         let broken = |error: io::Error| Failure::of(format!("waiting for '{command}': {error}"));
-        let (end, _) = command::wait(command::process_of(&child), self.deadline, &self.stop)
+        let (end, _) = command::wait(sys::wait::process_of(&child), self.deadline, &self.stop)
             .map_err(broken)?;
         let status = child.wait().map_err(broken)?;
         match end {

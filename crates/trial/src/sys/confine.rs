@@ -12,7 +12,7 @@ use rustix::process::{Gid, Pid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::command::process_of;
+use super::wait::process_of;
 
 /// As whom a command runs: the numbers of its user, its group and its further groups.
 #[derive(Debug, Clone, PartialEq, Eq)]

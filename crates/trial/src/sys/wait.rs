@@ -1,8 +1,14 @@
 //! wait4(2), which reaps a child and gives its accounts in one call.
 
 use std::io;
+use std::process::Child;
 
 use rustix::process::Pid;
+
+/// The process of a child.
+pub fn process_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id() as i32).expect("a child's number is positive")
+}
 
 /// What a reaped child cost, its own waited-for children included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
