@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::time::Instant;
 
 use block::BlockDevice;
 
@@ -13,7 +14,7 @@ use crate::commit::{Queue, lock};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::index::Index;
-use crate::layout::Root;
+use crate::layout::{BLOCK_BYTES, Root};
 use crate::metrics::{Counters, count};
 use crate::space::{Pins, Space};
 use crate::store::Sabotage;
@@ -119,9 +120,12 @@ impl Engine {
             return Ok(());
         }
         count(&self.counters.flushes, 1);
+        let start = Instant::now();
         self.device.flush().map_err(Error::device("flush the device")).inspect_err(|error| {
             self.refuse(error.to_string());
-        })
+        })?;
+        self.counters.flush_seconds.record(start.elapsed());
+        Ok(())
     }
 
     /// The work of the background thread.
@@ -152,6 +156,7 @@ impl Engine {
         if from.next == root.journal_next.get() {
             return Ok(());
         }
+        let start = Instant::now();
         let generation = root.generation.get() + 1;
         let write = || checkpoint::write(&*self.device, &self.geometry, generation, &self.index);
         let (blocks, objects) = match write()? {
@@ -183,6 +188,8 @@ impl Engine {
         self.journal_start.store(from.next, Ordering::Relaxed);
         *root = new;
         count(&self.counters.checkpoints, 1);
+        count(&self.counters.checkpoint_bytes, blocks * BLOCK_BYTES);
+        self.counters.checkpoint_seconds.record(start.elapsed());
         Ok(())
     }
 

@@ -208,7 +208,7 @@ impl Store {
             reading: Turns::new(in_flight_max),
             writing: Turns::new(in_flight_max),
             trimming: Mutex::new(()),
-            counters: Counters::default(),
+            counters: Counters::new(geometry.uuid()),
             device,
             geometry,
             sabotage: options.sabotage,
@@ -271,10 +271,13 @@ impl Store {
     ) -> Result<()> {
         check_length(value.len())?;
         self.engine.writable()?;
+        let start = Instant::now();
         let reserved = self.engine.objects.fetch_add(1, Ordering::Relaxed);
         let outcome = self.put_reserved(key, value, durability, deadline, reserved);
         if outcome.is_err() {
             self.engine.objects.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            self.engine.counters.put_seconds.record(start.elapsed());
         }
         outcome
     }
@@ -358,6 +361,7 @@ impl Store {
     pub fn get_by(&self, key: u128, value: &mut Value, deadline: Option<Instant>) -> Result<bool> {
         let Some((entry, _pin)) = self.find(key) else { return Ok(false) };
         let extent = Extent { geometry: &self.engine.geometry, entry };
+        let start = Instant::now();
         let turn = self.engine.reading.take(deadline);
         let outcome = extent.read(&*self.engine.device, value);
         drop(turn);
@@ -365,6 +369,7 @@ impl Store {
             Ok(_) => {
                 count(&self.engine.counters.gets, 1);
                 count(&self.engine.counters.get_bytes, u64::from(entry.length));
+                self.engine.counters.get_seconds.record(start.elapsed());
                 Ok(true)
             }
             Err(error @ Error::Corrupt { .. }) => {
@@ -474,6 +479,10 @@ impl Store {
     }
 
     /// What the store holds, and what it has done since it was opened.
+    ///
+    /// The recorder of the facade `metrics` that was installed when the store was opened hears of
+    /// what is done as it is done; the gauges of what the store holds are set by this call, so make
+    /// it before each scrape.
     pub fn metrics(&self) -> Metrics {
         self.engine.counters.read(self.usage())
     }
