@@ -131,6 +131,14 @@ pub fn open(name: &str, directory: &Path) -> Box<dyn Contender> {
     }
 }
 
+/// The smallest transfer that a file in this directory takes, in bytes.
+pub fn block_size(directory: &Path) -> u64 {
+    let path = directory.join("block-size");
+    let device = FileDevice::create(&path, 4096).expect("make a file");
+    fs::remove_file(path).expect("remove a file");
+    device.block_size().into()
+}
+
 fn device(path: &Path) -> FileDevice {
     FileDevice::open(path, &FileDeviceOptions::default()).expect("open a file")
 }

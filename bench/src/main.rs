@@ -27,6 +27,8 @@ use contenders::{Contender, Memory, NAMES};
 
 /// Bytes of an object when stores are filled to be opened.
 const OPENED_BYTES: usize = 100;
+/// Threads that fill a store to be opened.
+const FILLERS: u64 = 16;
 const FIO: &str = "fio";
 const FIO_UNSYNCED: &str = "fio-unsynced";
 
@@ -107,7 +109,11 @@ struct Opening {
     contender: String,
     objects: u64,
     seconds: f64,
+    /// From the device, by all of it.
+    read_bytes: u64,
+    /// After the first get, and the most until then.
     memory_bytes: u64,
+    memory_bytes_max: u64,
 }
 
 /// What the block device under the directory has done: bytes read and written, flushes.
@@ -255,6 +261,22 @@ fn fill(contender: &dyn Contender, size: usize, keys: u64) {
     for key in 0..keys {
         contender.put(key, &mut memory, key + 1 == keys);
     }
+    contender.settle();
+}
+
+/// As [`fill`], with small values and many clients: millions of them take minutes.
+fn fill_at_once(contender: &dyn Contender, keys: u64) {
+    std::thread::scope(|scope| {
+        for client in 0..FILLERS {
+            scope.spawn(move || {
+                let mut memory = Memory::new(OPENED_BYTES, client);
+                for key in (client..keys).step_by(FILLERS as usize) {
+                    contender.put(key, &mut memory, false);
+                }
+            });
+        }
+    });
+    contender.put(0, &mut Memory::new(OPENED_BYTES, 0), true);
     contender.settle();
 }
 
@@ -451,25 +473,35 @@ impl Row {
     }
 }
 
+/// A number that the kernel tells of this process in a file of /proc.
+fn own_number(file: &str, name: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.unwrap_or(0)
+}
+
 /// Memory of this process that no file backs, in bytes.
 fn memory_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
+    own_number("status", "RssAnon") << 10
 }
 
 /// Opens a filled store, gets one value, and says what that took.
 fn open_only(arguments: &Arguments, name: &str) {
     let mut memory = Memory::new(OPENED_BYTES, 7);
-    let (before, start) = (memory_bytes(), Instant::now());
+    let most = || own_number("status", "VmHWM") << 10;
+    let read = || own_number("io", "read_bytes");
+    let before = [memory_bytes(), most(), read()];
+    let start = Instant::now();
     let contender = contenders::open(name, &arguments.directory);
     contender.get(arguments.open / 2, &mut memory);
     let opening = Opening {
         contender: name.into(),
         objects: arguments.open,
         seconds: start.elapsed().as_secs_f64(),
-        memory_bytes: memory_bytes().saturating_sub(before),
+        read_bytes: read() - before[2],
+        memory_bytes: memory_bytes().saturating_sub(before[0]),
+        memory_bytes_max: most() - before[1],
     };
     println!("{}", serde_json::to_string(&opening).expect("plain numbers"));
 }
@@ -482,10 +514,15 @@ fn measure_opening(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<
         }
         let directory = root.join(name);
         fs::create_dir(&directory).expect("make a directory");
-        // A value takes a whole sector or block, and a journal of CannyLS a hundredth.
-        let room = (arguments.open * 5120).max(64 << 20).next_multiple_of(4096);
+        // A value takes a whole sector or block. Of lump two checkpoints take 65 bytes an object,
+        // and the journal of CannyLS a hundredth.
+        let each = match name.as_str() {
+            "lump" => contenders::block_size(&directory) + 80,
+            _ => 5120,
+        };
+        let room = (arguments.open * each).max(32 << 20).next_multiple_of(4096) + (80 << 20);
         contenders::create(name, &directory, room, arguments.open + 1024);
-        fill(&*contenders::open(name, &directory), OPENED_BYTES, arguments.open);
+        fill_at_once(&*contenders::open(name, &directory), arguments.open);
         drop_cache(&directory);
         let own = std::env::current_exe().expect("the path of this program");
         let output = Command::new(own)
@@ -496,12 +533,16 @@ fn measure_opening(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<
         fs::remove_dir_all(&directory).expect("remove a directory");
         match serde_json::from_slice::<Opening>(&output.stdout) {
             Ok(opening) => {
+                let each = |bytes: u64| bytes as f64 / opening.objects as f64;
                 println!(
-                    "{:16} {} objects: open and first get {:.3} s, {:.1} bytes of memory an object",
+                    "{:16} {} objects: open and first get {:.3} s, {:.0} MiB read, {:.1} bytes of \
+                     memory an object, at most {:.1}",
                     opening.contender,
                     opening.objects,
                     opening.seconds,
-                    opening.memory_bytes as f64 / opening.objects as f64
+                    opening.read_bytes as f64 / f64::from(1 << 20),
+                    each(opening.memory_bytes),
+                    each(opening.memory_bytes_max)
                 );
                 openings.push(opening);
             }

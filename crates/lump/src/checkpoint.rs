@@ -8,16 +8,13 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::extent::unit_count;
-use crate::geometry::{Geometry, read_block};
-use crate::index::{Entry, Index};
+use crate::geometry::{Geometry, TRANSFER_BLOCKS, read_ahead, read_block};
+use crate::index::{Entry, Index, Walk};
 use crate::journal::{decode_entry, encode_entry};
 use crate::layout::{
     BLOCK_BYTES, BlockHeader, CHECKPOINT_MAGIC, ENTRIES_PER_BLOCK, EntryOnDisk, NUMBER_END,
     ROOT_MAGIC, ROOTS_BLOCK, Root, VALUE_BYTES_MAX, is_sealed, read, seal,
 };
-
-/// Transfers of a checkpoint, in blocks: 1 MiB.
-const TRANSFER_BLOCKS: usize = 256;
 
 /// Writes the checkpoint of a generation. Returns its blocks and objects, or `None` where the
 /// objects changed so much meanwhile that what was seen of them does not fit the area.
@@ -29,32 +26,24 @@ pub(crate) fn write(
 ) -> Result<Option<(u64, u64)>> {
     let (mut blocks, mut objects) = (0, 0);
     let mut buffer = AlignedBuffer::zeroed(TRANSFER_BLOCKS * BLOCK_BYTES as usize);
-    let mut entries = Vec::new();
-    let mut shards = index.shards();
+    let (mut walk, mut entries) = (Walk::default(), Vec::new());
     loop {
-        // A shard is copied before it is written, so that nobody waits for the device.
-        let shard = shards.next();
-        let is_last = shard.is_none();
-        entries.extend(shard.iter().flat_map(|shard| shard.entries()));
-        drop(shard);
-        let whole = if is_last { 1 } else { TRANSFER_BLOCKS * ENTRIES_PER_BLOCK };
-        while entries.len() >= whole {
-            let part = entries.len().min(TRANSFER_BLOCKS * ENTRIES_PER_BLOCK);
-            let part: Vec<Entry> = entries.drain(..part).collect();
-            let count = part.len().div_ceil(ENTRIES_PER_BLOCK) as u64;
-            if blocks + count > geometry.area_blocks {
-                return Ok(None);
-            }
-            let bytes = &mut buffer[..(count * BLOCK_BYTES) as usize];
-            encode(geometry, generation, blocks, &part, bytes);
-            let offset = geometry.area_offset(generation) + blocks * BLOCK_BYTES;
-            device.write_at(bytes, offset).map_err(Error::device("write a checkpoint"))?;
-            blocks += count;
-            objects += part.len() as u64;
-        }
-        if is_last {
+        // Entries are copied before they are written, so that nobody waits for the device.
+        entries.clear();
+        index.fill(&mut walk, &mut entries, TRANSFER_BLOCKS * ENTRIES_PER_BLOCK);
+        if entries.is_empty() {
             return Ok(Some((blocks, objects)));
         }
+        let count = entries.len().div_ceil(ENTRIES_PER_BLOCK) as u64;
+        if blocks + count > geometry.area_blocks {
+            return Ok(None);
+        }
+        let bytes = &mut buffer[..(count * BLOCK_BYTES) as usize];
+        encode(geometry, generation, blocks, &entries, bytes);
+        let offset = geometry.area_offset(generation) + blocks * BLOCK_BYTES;
+        device.write_at(bytes, offset).map_err(Error::device("write a checkpoint"))?;
+        blocks += count;
+        objects += entries.len() as u64;
     }
 }
 
@@ -106,22 +95,15 @@ pub(crate) fn read_root(
 
 /// Reads the checkpoint that a root speaks of.
 pub(crate) fn load(device: &dyn BlockDevice, geometry: &Geometry, root: &Root) -> Result<Index> {
-    let index = Index::default();
+    let mut index = Index::default();
     let generation = root.generation.get();
-    let mut buffer = AlignedBuffer::zeroed(TRANSFER_BLOCKS * BLOCK_BYTES as usize);
     let mut number = 0;
-    while number < root.checkpoint_blocks.get() {
-        let count = (root.checkpoint_blocks.get() - number).min(TRANSFER_BLOCKS as u64);
-        let offset = geometry.area_offset(generation) + number * BLOCK_BYTES;
-        let bytes = &mut buffer[..(count * BLOCK_BYTES) as usize];
-        device
-            .read_at(bytes, offset)
-            .map_err(Error::device(format!("read the checkpoint at byte {offset}")))?;
-        for block in bytes.chunks(BLOCK_BYTES as usize) {
-            load_block(geometry, generation, number, block, &index)?;
-            number += 1;
-        }
-    }
+    let (start, blocks) = (geometry.area_offset(generation), root.checkpoint_blocks.get());
+    read_ahead(device, "checkpoint", vec![(start, blocks)], |block| {
+        load_block(geometry, generation, number, block, &mut index)?;
+        number += 1;
+        Ok(())
+    })?;
     if index.count() != root.objects.get() {
         return Err(Error::Damaged(format!(
             "checkpoint {generation} has {} objects, and its root states {}",
@@ -137,7 +119,7 @@ fn load_block(
     generation: u64,
     number: u64,
     block: &[u8],
-    index: &Index,
+    index: &mut Index,
 ) -> Result<()> {
     let damaged = |why: &str| {
         let offset = geometry.area_offset(generation) + number * BLOCK_BYTES;
@@ -155,7 +137,7 @@ fn load_block(
     let entries = block[size_of::<BlockHeader>()..].chunks(size_of::<EntryOnDisk>()).take(count);
     for entry in entries.map(decode_entry) {
         check_bounds(geometry, &entry)?;
-        if index.shard_mut(entry.key).insert(entry).is_some() {
+        if !index.add(entry) {
             return Err(damaged(&format!("it has key {:032x} a second time", entry.key)));
         }
     }
@@ -194,7 +176,8 @@ mod tests {
     #[test]
     fn a_store_opens_with_all_objects_of_its_checkpoint() {
         let wanted = std::env::var("LUMP_OPEN_OBJECTS").ok().and_then(|text| text.parse().ok());
-        let count: u64 = wanted.unwrap_or(20_000);
+        // Enough for several transfers.
+        let count: u64 = wanted.unwrap_or(150_000);
         let device = Arc::new(MemoryDevice::new((count + 4096) * 1024 / 4096 * 4096, 512));
         let options = CreateOptions { objects_max: Some(count), ..Default::default() };
         let geometry = Store::create(&*device, &options).unwrap();
@@ -215,7 +198,7 @@ mod tests {
         root.journal_next = 1.into();
         write_root(&*device, &geometry, &root).unwrap();
         let start = Instant::now();
-        let store = Store::open(device, &OpenOptions::default()).unwrap();
+        let store = Store::open(device.clone(), &OpenOptions::default()).unwrap();
         let elapsed = start.elapsed();
         let usage = store.usage();
         assert_eq!(usage.objects, count);
@@ -226,5 +209,16 @@ mod tests {
             elapsed.as_secs_f64(),
             usage.index_bytes as f64 / count as f64
         );
+        drop(store);
+        for damaged in [TRANSFER_BLOCKS as u64 + 5, blocks - 1] {
+            let offset = geometry.area_offset(1) + damaged * BLOCK_BYTES;
+            let mut block = read_block(&*device, offset / BLOCK_BYTES).unwrap();
+            block[100] ^= 1;
+            device.write_at(&block, offset).unwrap();
+            let error = Store::open(device.clone(), &OpenOptions::default()).err().unwrap();
+            assert!(error.to_string().contains(&format!("block {damaged} of the ch")), "{error}");
+            block[100] ^= 1;
+            device.write_at(&block, offset).unwrap();
+        }
     }
 }

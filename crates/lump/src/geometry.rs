@@ -3,6 +3,8 @@
 //! Superblock, two roots, journal, two checkpoint areas, data, and a copy of the superblock in the
 //! last block. Only sizes are stored; all places follow from them.
 
+use std::sync::mpsc;
+
 use block::{AlignedBuffer, BlockDevice};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -16,6 +18,12 @@ use crate::layout::{
 const JOURNAL_BLOCKS_MIN: u64 = 8;
 /// Most blocks of a journal: what an opening reads.
 const JOURNAL_BLOCKS_MAX: u64 = 16_384;
+/// Blocks of a transfer of checkpoint or journal: 1 MiB.
+pub(crate) const TRANSFER_BLOCKS: usize = 256;
+/// From so many transfers on one is under way while the one before is looked at.
+const TRANSFERS_AHEAD_MIN: usize = 4;
+/// Most blocks of a store, and most objects; an opening counts on it.
+pub(crate) const STORE_BLOCKS_MAX: u64 = (1 << 39) - 1;
 /// Puts that replace a value may be under way beyond the limit of objects.
 pub(crate) const OBJECTS_SPARE: u64 = 1024;
 
@@ -85,9 +93,8 @@ impl Geometry {
                 self.journal_blocks
             ));
         }
-        // A device of 2^60 bytes and more would overflow offsets.
-        if self.store_blocks > 1 << 48 || self.objects_max > 1 << 48 {
-            return Err("a store of more than 2^48 blocks or objects".into());
+        if self.store_blocks > STORE_BLOCKS_MAX || self.objects_max > STORE_BLOCKS_MAX {
+            return Err("a store of 2 PiB, or of 2^39 objects, or more".into());
         }
         if self.area_blocks != area_blocks(self.objects_max) {
             return Err(format!(
@@ -267,6 +274,60 @@ impl Geometry {
 
 fn area_blocks(objects_max: u64) -> u64 {
     objects_max.saturating_add(OBJECTS_SPARE).div_ceil(ENTRIES_PER_BLOCK as u64)
+}
+
+/// Gives `visit` the blocks of parts of a device, each its first byte and its blocks, in order;
+/// the next transfer is under way meanwhile.
+pub(crate) fn read_ahead(
+    device: &dyn BlockDevice,
+    name: &str,
+    parts: Vec<(u64, u64)>,
+    mut visit: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let transfers: Vec<(u64, usize)> = parts
+        .into_iter()
+        .flat_map(|(start, blocks)| {
+            (0..blocks).step_by(TRANSFER_BLOCKS).map(move |first| {
+                let count = (blocks - first).min(TRANSFER_BLOCKS as u64);
+                (start + first * BLOCK_BYTES, (count * BLOCK_BYTES) as usize)
+            })
+        })
+        .collect();
+    let read = |buffer: &mut AlignedBuffer, (offset, length): (u64, usize)| {
+        device
+            .read_at(&mut buffer[..length], offset)
+            .map_err(Error::device(format!("read the {name} at byte {offset}")))
+    };
+    let mut visit_all = |bytes: &[u8]| bytes.chunks(BLOCK_BYTES as usize).try_for_each(&mut visit);
+    let buffer = || AlignedBuffer::zeroed(TRANSFER_BLOCKS * BLOCK_BYTES as usize);
+    if transfers.len() < TRANSFERS_AHEAD_MIN {
+        let mut buffer = buffer();
+        return transfers.into_iter().try_for_each(|transfer| {
+            read(&mut buffer, transfer)?;
+            visit_all(&buffer[..transfer.1])
+        });
+    }
+    let (read_one, next) = mpsc::sync_channel(0);
+    let (give_back, spare) = mpsc::channel();
+    (0..2).for_each(|_| drop(give_back.send(buffer())));
+    std::thread::scope(move |scope| {
+        scope.spawn(move || {
+            for transfer in transfers {
+                let Ok(mut buffer) = spare.recv() else { return };
+                let outcome = read(&mut buffer, transfer).map(|()| (buffer, transfer.1));
+                if read_one.send(outcome).is_err() {
+                    return;
+                }
+            }
+        });
+        for outcome in next {
+            let (buffer, length) = outcome?;
+            visit_all(&buffer[..length])?;
+            // The reader may have ended.
+            let _ = give_back.send(buffer);
+        }
+        Ok(())
+    })
 }
 
 /// Reads one block.

@@ -74,6 +74,7 @@ impl Shard {
             self.leaves.insert(leaf + 1, vec![entry]);
         } else {
             let mut upper = entries.split_off(LEAF_ENTRIES / 2);
+            upper.reserve_exact(LEAF_GROWTH);
             match place.checked_sub(LEAF_ENTRIES / 2) {
                 Some(place) => upper.insert(place, entry),
                 None => entries.insert(place, entry),
@@ -82,6 +83,24 @@ impl Shard {
             self.leaves.insert(leaf + 1, upper);
         }
         None
+    }
+
+    /// Enters an object behind all others; returns whether that is its place.
+    fn append(&mut self, entry: Entry) -> bool {
+        if self.leaves.last().and_then(|leaf| leaf.last()).is_some_and(|last| last.key >= entry.key)
+        {
+            return false;
+        }
+        match self.leaves.last_mut() {
+            Some(leaf) if leaf.len() < leaf.capacity() => leaf.push(entry),
+            _ => {
+                let mut leaf = Vec::with_capacity(LEAF_ENTRIES);
+                leaf.push(entry);
+                self.leaves.push(leaf);
+            }
+        }
+        self.count += 1;
+        true
     }
 
     /// Takes an object out.
@@ -125,11 +144,48 @@ pub(crate) struct Index {
     shards: [RwLock<Shard>; SHARDS],
 }
 
+/// Where a walk through all objects stands that goes from shard to shard.
+#[derive(Default)]
+pub(crate) struct Walk {
+    shard: usize,
+    key: u128,
+}
+
+/// The shard that a key belongs to.
+fn place(key: u128) -> usize {
+    // Fibonacci hashing spreads counting keys as well as random ones.
+    let folded = (key as u64 ^ (key >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (folded >> 60) as usize
+}
+
 impl Index {
     fn lock(&self, key: u128) -> &RwLock<Shard> {
-        // Fibonacci hashing spreads counting keys as well as random ones.
-        let folded = (key as u64 ^ (key >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.shards[(folded >> 60) as usize]
+        &self.shards[place(key)]
+    }
+
+    /// Enters an object. Returns whether its key is new; quick where it belongs behind all others
+    /// of its shard.
+    pub fn add(&mut self, entry: Entry) -> bool {
+        let shard = self.shards[place(entry.key)].get_mut();
+        let shard = shard.expect("no thread panics while it holds a shard");
+        shard.append(entry) || shard.insert(entry).is_none()
+    }
+
+    /// Fills `entries` up to `count` with the objects that a walk comes to; it gets fewer at the
+    /// end only. Nobody waits for longer than their copying. An object that is there all the time
+    /// comes once.
+    pub fn fill(&self, walk: &mut Walk, entries: &mut Vec<Entry>, count: usize) {
+        while let Some(shard) = self.shards.get(walk.shard)
+            && entries.len() < count
+        {
+            let wanted = count - entries.len();
+            entries.extend(read_lock(shard).from(walk.key).take(wanted));
+            let next = entries.last().filter(|_| entries.len() == count);
+            *walk = match next.and_then(|last| last.key.checked_add(1)) {
+                Some(key) => Walk { key, ..*walk },
+                None => Walk { shard: walk.shard + 1, key: 0 },
+            };
+        }
     }
 
     /// The shard of a key, for reading.

@@ -7,16 +7,13 @@
 use block::{AlignedBuffer, BlockDevice};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::error::{Error, Result};
-use crate::geometry::Geometry;
+use crate::error::Result;
+use crate::geometry::{Geometry, read_ahead};
 use crate::index::Entry;
 use crate::layout::{
     BLOCK_BYTES, BlockHeader, EntryOnDisk, JOURNAL_MAGIC, KIND_DELETE, KIND_DELETE_RANGE, KIND_PUT,
     NUMBER_END, RECORDS_PER_BLOCK, RecordOnDisk, is_sealed, read, seal,
 };
-
-/// Transfers of a scan of the journal, in bytes.
-const TRANSFER_BYTES: u64 = 1 << 20;
 
 /// A change of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,20 +190,13 @@ pub(crate) fn scan(
     first: u64,
     mut visit: impl FnMut(Block),
 ) -> Result<()> {
-    let mut buffer = AlignedBuffer::zeroed(TRANSFER_BYTES as usize);
-    let mut number = first;
-    let end = first + geometry.journal_blocks;
-    while number < end {
-        let until_wrap = geometry.journal_blocks - number % geometry.journal_blocks;
-        let count = until_wrap.min(end - number).min(TRANSFER_BYTES / BLOCK_BYTES);
-        let bytes = &mut buffer[..(count * BLOCK_BYTES) as usize];
-        device.read_at(bytes, geometry.journal_offset(number)).map_err(Error::device(format!(
-            "read the journal at byte {}",
-            geometry.journal_offset(number)
-        )))?;
-        let blocks = bytes.chunks(BLOCK_BYTES as usize);
-        blocks.filter_map(|bytes| Block::decode(&geometry.uuid, bytes)).for_each(&mut visit);
-        number += count;
-    }
-    Ok(())
+    let until_end = geometry.journal_blocks - first % geometry.journal_blocks;
+    let parts = vec![
+        (geometry.journal_offset(first), until_end),
+        (geometry.journal_offset(0), geometry.journal_blocks - until_end),
+    ];
+    read_ahead(device, "journal", parts, |bytes| {
+        Block::decode(&geometry.uuid, bytes).into_iter().for_each(&mut visit);
+        Ok(())
+    })
 }

@@ -24,6 +24,16 @@ pub(crate) struct Space {
 }
 
 impl Space {
+    /// All that is free: first unit and number of units, which neither overlap nor touch.
+    pub fn new(free: Vec<(u64, u64)>) -> Self {
+        Self {
+            free_units: free.iter().map(|(_, units)| units).sum(),
+            by_length: free.iter().map(|&(start, units)| (units, start)).collect(),
+            free: free.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
     /// Takes the shortest free extent that is long enough, of these the first.
     pub fn allocate(&mut self, units: u64) -> Option<u64> {
         let (length, start) = *self.by_length.range((units, 0)..).next()?;
