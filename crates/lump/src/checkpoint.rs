@@ -1,4 +1,8 @@
-//! Checkpoints: the whole index in one of two areas, and the root that makes it count.
+//! Checkpoints: the whole index in one of two areas, what was added to it since, and the root that
+//! makes both count.
+//!
+//! Additions are records of the journal, close together: so that a checkpoint of many objects need
+//! not be written anew for each journal of few changes.
 //!
 //! Knows nothing of the order in which things must become durable; that is the caller's.
 //! Invariant: what is read back is complete and of one generation, or an error.
@@ -10,13 +14,100 @@ use crate::error::{Error, Result};
 use crate::extent::unit_count;
 use crate::geometry::{Geometry, TRANSFER_BLOCKS, read_ahead, read_block};
 use crate::index::{Entry, Index, Walk};
-use crate::journal::{decode_entry, encode_entry};
+use crate::journal::{self, Block, Position, Record, decode_entry, encode_entry};
 use crate::layout::{
-    BLOCK_BYTES, BlockHeader, CHECKPOINT_MAGIC, ENTRIES_PER_BLOCK, EntryOnDisk, NUMBER_END,
-    ROOT_MAGIC, ROOTS_BLOCK, Root, VALUE_BYTES_MAX, is_sealed, read, seal,
+    ADDITIONS_MAGIC, BLOCK_BYTES, BlockHeader, CHECKPOINT_MAGIC, ENTRIES_PER_BLOCK, EntryOnDisk,
+    NUMBER_END, RECORDS_PER_BLOCK, ROOT_MAGIC, ROOTS_BLOCK, Root, VALUE_BYTES_MAX, is_sealed, read,
+    seal,
 };
 
-/// Writes the checkpoint of a generation. Returns its blocks and objects, or `None` where the
+/// Additions are at most this part of their checkpoint: what an opening reads and applies.
+const ADDITIONS_SHARE: u64 = 8;
+/// So many blocks of additions are few beside any checkpoint.
+const ADDITIONS_BLOCKS_MIN: u64 = 4;
+
+/// The number of the checkpoint that a root names.
+pub(crate) fn number(root: &Root) -> u64 {
+    root.generation.get() - root.additions.get()
+}
+
+/// Where the chain of the additions stands.
+fn additions_end(root: &Root) -> Position {
+    Position {
+        next: root.added_blocks.get() + 1,
+        previous: root.added_checksum.get(),
+        epoch: number(root),
+    }
+}
+
+/// Writes the records of the journal up to `until` behind what a root names. Returns the number of
+/// blocks of all additions and the checksum of the last; or `None` where they would become too many
+/// or the journal does not say what it should.
+pub(crate) fn add(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    root: &Root,
+    until: Position,
+) -> Result<Option<(u64, u32)>> {
+    let blocks = root.checkpoint_blocks.get();
+    let most =
+        (blocks / ADDITIONS_SHARE).max(ADDITIONS_BLOCKS_MIN).min(geometry.area_blocks - blocks);
+    let room = most.saturating_sub(root.added_blocks.get()) as usize * RECORDS_PER_BLOCK;
+    // A first checkpoint is small.
+    if blocks == 0 || room == 0 {
+        return Ok(None);
+    }
+    let Some(records) = journal::records(device, geometry, Position::of(root), until, room) else {
+        return Ok(None);
+    };
+    let (mut end, mut memory) = (additions_end(root), AlignedBuffer::zeroed(0));
+    for part in records.chunks(TRANSFER_BLOCKS * RECORDS_PER_BLOCK) {
+        let first = end.next;
+        journal::encode(geometry, ADDITIONS_MAGIC, &mut end, 0, part, &mut memory);
+        let bytes = &memory[..((end.next - first) * BLOCK_BYTES) as usize];
+        device
+            .write_at(bytes, additions_offset(geometry, root, first))
+            .map_err(Error::device("write to a checkpoint"))?;
+    }
+    Ok(Some((end.next - 1, end.previous)))
+}
+
+/// Where a block of additions lies, in bytes.
+fn additions_offset(geometry: &Geometry, root: &Root, sequence: u64) -> u64 {
+    let block = root.checkpoint_blocks.get() + sequence - 1;
+    geometry.area_offset(number(root)) + block * BLOCK_BYTES
+}
+
+/// Reads the additions that a root names: their records, in order.
+pub(crate) fn load_additions(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    root: &Root,
+) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    let mut end = Position { next: 1, previous: 0, epoch: number(root) };
+    let damaged = |sequence: u64| {
+        let offset = additions_offset(geometry, root, sequence);
+        Error::Damaged(format!(
+            "block {sequence} of what was added to the checkpoint, at byte {offset}"
+        ))
+    };
+    let parts = vec![(additions_offset(geometry, root, 1), root.added_blocks.get())];
+    read_ahead(device, "checkpoint", parts, |bytes| {
+        let block = Block::decode(&geometry.uuid, &ADDITIONS_MAGIC, bytes);
+        let block = block.filter(|block| block.continues(&end) && block.epoch == end.epoch);
+        let block = block.ok_or_else(|| damaged(end.next))?;
+        end = block.end();
+        records.extend(block.records);
+        Ok(())
+    })?;
+    match end == additions_end(root) {
+        true => Ok(records),
+        false => Err(damaged(root.added_blocks.get())),
+    }
+}
+
+/// Writes the checkpoint of a number. Returns its blocks and objects, or `None` where the
 /// objects changed so much meanwhile that what was seen of them does not fit the area.
 pub(crate) fn write(
     device: &dyn BlockDevice,
@@ -87,6 +178,8 @@ pub(crate) fn read_root(
     let is_whole = is_sealed(&geometry.uuid, &ROOT_MAGIC, &block)
         && root.generation.get() % 2 == place
         && root.checkpoint_blocks.get() <= geometry.area_blocks
+        && root.added_blocks.get() <= geometry.area_blocks - root.checkpoint_blocks.get()
+        && root.additions.get() <= root.generation.get()
         && [root.generation, root.journal_next, root.epoch, root.fenced]
             .iter()
             .all(|number| number.get() < NUMBER_END);
@@ -96,7 +189,7 @@ pub(crate) fn read_root(
 /// Reads the checkpoint that a root speaks of.
 pub(crate) fn load(device: &dyn BlockDevice, geometry: &Geometry, root: &Root) -> Result<Index> {
     let mut index = Index::default();
-    let generation = root.generation.get();
+    let generation = number(root);
     let mut number = 0;
     let (start, blocks) = (geometry.area_offset(generation), root.checkpoint_blocks.get());
     read_ahead(device, "checkpoint", vec![(start, blocks)], |block| {

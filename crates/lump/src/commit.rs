@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::extent::unit_count;
 use crate::index::Entry;
 use crate::journal::{self, Position, Record};
-use crate::layout::{BLOCK_BYTES, RECORDS_PER_BLOCK};
+use crate::layout::{BLOCK_BYTES, JOURNAL_MAGIC, RECORDS_PER_BLOCK};
 use crate::metrics::count;
 use crate::store::{Durability, Sabotage};
 use crate::turns::urgency;
@@ -342,7 +342,7 @@ impl Engine {
             })
             .collect();
         let Writer { position, durable, blocks, .. } = writer;
-        journal::encode(&self.geometry, position, *durable, &records, blocks);
+        journal::encode(&self.geometry, JOURNAL_MAGIC, position, *durable, &records, blocks);
         writer.stated = writer.durable;
         writer.ends_with_fence = records.is_empty() && writer.durable + 1 == first;
         let data_bytes = records.iter().map(|record| match record {

@@ -148,22 +148,39 @@ impl Engine {
         used > self.geometry.journal_blocks / 2 && self.refusal.get().is_none()
     }
 
-    /// Writes the index as it is, while it changes, and a root behind it. Every change that is
-    /// made meanwhile is in the journal after the place that the root names, and applied again
-    /// gives the same: so it does not matter which of them the checkpoint shows.
+    /// Adds the changes since the newest checkpoint to it, or writes the index as it is, while it
+    /// changes; and a root behind it. Every change that is made meanwhile is in the journal after
+    /// the place that the root names, and applied again gives the same: so it does not matter which
+    /// of them the checkpoint shows.
     pub fn checkpoint(&self, mut root: MutexGuard<'_, Root>) -> Result<()> {
         let from = lock(&self.queue).applied;
         if from.next == root.journal_next.get() {
             return Ok(());
         }
         let start = Instant::now();
-        let generation = root.generation.get() + 1;
-        let write = || checkpoint::write(&*self.device, &self.geometry, generation, &self.index);
-        let (blocks, objects) = match write()? {
-            Some(written) => written,
+        let mut new = Root { generation: (root.generation.get() + 1).into(), ..*root };
+        let blocks = match checkpoint::add(&*self.device, &self.geometry, &root, from)? {
+            Some((blocks, checksum)) => {
+                new.additions += 1;
+                new.added_blocks = blocks.into();
+                new.added_checksum = checksum.into();
+                blocks - root.added_blocks.get()
+            }
             None => {
-                let _standing_still = lock(&self.applying);
-                write()?.expect("as many objects as the store may hold fit an area")
+                let number = checkpoint::number(&new);
+                let write =
+                    || checkpoint::write(&*self.device, &self.geometry, number, &self.index);
+                let (blocks, objects) = match write()? {
+                    Some(written) => written,
+                    None => {
+                        let _standing_still = lock(&self.applying);
+                        write()?.expect("as many objects as the store may hold fit an area")
+                    }
+                };
+                new.checkpoint_blocks = blocks.into();
+                new.objects = objects.into();
+                (new.added_blocks, new.added_checksum) = (0.into(), 0.into());
+                blocks
             }
         };
         // What the checkpoint shows was written before; the flush makes all of it durable.
@@ -171,16 +188,10 @@ impl Engine {
         if self.sabotage != Sabotage::RootEarly {
             self.flush_device()?;
         }
-        let new = Root {
-            generation: generation.into(),
-            checkpoint_blocks: blocks.into(),
-            objects: objects.into(),
-            journal_next: from.next.into(),
-            journal_previous: from.previous.into(),
-            epoch: from.epoch.into(),
-            fenced: through.into(),
-            ..*root
-        };
+        new.journal_next = from.next.into();
+        new.journal_previous = from.previous.into();
+        new.epoch = from.epoch.into();
+        new.fenced = through.into();
         checkpoint::write_root(&*self.device, &self.geometry, &new)?;
         if self.sabotage != Sabotage::JournalEarly {
             self.flush_device()?;

@@ -96,7 +96,9 @@ impl Geometry {
         if self.store_blocks > STORE_BLOCKS_MAX || self.objects_max > STORE_BLOCKS_MAX {
             return Err("a store of 2 PiB, or of 2^39 objects, or more".into());
         }
-        if self.area_blocks != area_blocks(self.objects_max) {
+        // Earlier stores have no room beside a full checkpoint.
+        let known = [entry_blocks(self.objects_max), area_blocks(self.objects_max)];
+        if !known.contains(&self.area_blocks) {
             return Err(format!(
                 "checkpoints of {} blocks for {} objects",
                 self.area_blocks, self.objects_max
@@ -272,8 +274,14 @@ impl Geometry {
     }
 }
 
-fn area_blocks(objects_max: u64) -> u64 {
+/// Blocks of the largest checkpoint.
+fn entry_blocks(objects_max: u64) -> u64 {
     objects_max.saturating_add(OBJECTS_SPARE).div_ceil(ENTRIES_PER_BLOCK as u64)
+}
+
+/// With room for additions, where they are of use: an eighth, in steps of 8 blocks.
+fn area_blocks(objects_max: u64) -> u64 {
+    entry_blocks(objects_max) + entry_blocks(objects_max) / 64 * 8
 }
 
 /// Gives `visit` the blocks of parts of a device, each its first byte and its blocks, in order;

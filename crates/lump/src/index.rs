@@ -11,6 +11,9 @@ const SHARDS: usize = 16;
 const LEAF_ENTRIES: usize = 256;
 /// A leaf grows by this many entries, so that little of it is empty.
 const LEAF_GROWTH: usize = 32;
+/// Entries of a leaf that is read from a checkpoint: what was added to that seldom splits it, which
+/// would take half as much memory again.
+const LEAF_LOADED: usize = LEAF_ENTRIES / 8 * 7;
 /// How many entries of each shard an ordered walk takes at a time.
 const PAGE_ENTRIES: usize = 64;
 
@@ -92,7 +95,7 @@ impl Shard {
             return false;
         }
         match self.leaves.last_mut() {
-            Some(leaf) if leaf.len() < leaf.capacity() => leaf.push(entry),
+            Some(leaf) if leaf.len() < LEAF_LOADED => leaf.push(entry),
             _ => {
                 let mut leaf = Vec::with_capacity(LEAF_ENTRIES);
                 leaf.push(entry);

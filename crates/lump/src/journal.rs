@@ -12,7 +12,7 @@ use crate::geometry::{Geometry, read_ahead};
 use crate::index::Entry;
 use crate::layout::{
     BLOCK_BYTES, BlockHeader, EntryOnDisk, JOURNAL_MAGIC, KIND_DELETE, KIND_DELETE_RANGE, KIND_PUT,
-    NUMBER_END, RECORDS_PER_BLOCK, RecordOnDisk, is_sealed, read, seal,
+    NUMBER_END, RECORDS_PER_BLOCK, RecordOnDisk, Root, is_sealed, read, seal,
 };
 
 /// A change of the index.
@@ -24,6 +24,14 @@ pub(crate) enum Record {
 }
 
 impl Record {
+    /// The key that it changes, or the first.
+    pub fn key(&self) -> u128 {
+        match *self {
+            Self::Put { entry, .. } => entry.key,
+            Self::Delete(key) | Self::DeleteRange { first: key, .. } => key,
+        }
+    }
+
     fn encode(&self) -> RecordOnDisk {
         let (kind, sequence, key, body) = match *self {
             Self::Put { entry, sequence } => {
@@ -84,6 +92,17 @@ pub(crate) struct Position {
     pub epoch: u64,
 }
 
+impl Position {
+    /// Where the journal starts that is to be applied to what a root names.
+    pub fn of(root: &Root) -> Self {
+        Self {
+            next: root.journal_next.get(),
+            previous: root.journal_previous.get(),
+            epoch: root.epoch.get(),
+        }
+    }
+}
+
 /// A block as it was read.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -96,9 +115,9 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Judges the bytes of a block.
-    pub fn decode(uuid: &[u8; 16], bytes: &[u8]) -> Option<Self> {
-        if !is_sealed(uuid, &JOURNAL_MAGIC, bytes) {
+    /// Judges the bytes of a block that begins with `magic`.
+    pub fn decode(uuid: &[u8; 16], magic: &[u8; 8], bytes: &[u8]) -> Option<Self> {
+        if !is_sealed(uuid, magic, bytes) {
             return None;
         }
         let header: BlockHeader = read(bytes);
@@ -120,6 +139,11 @@ impl Block {
         })
     }
 
+    /// Where the chain stands behind it.
+    pub fn end(&self) -> Position {
+        Position { next: self.sequence + 1, previous: self.checksum, epoch: self.epoch }
+    }
+
     /// Whether it is the block that the chain goes on with.
     pub fn continues(&self, position: &Position) -> bool {
         self.sequence == position.next
@@ -129,9 +153,10 @@ impl Block {
 }
 
 /// Makes the blocks for `records`, at least one, at the start of `memory`, which grows where it
-/// is too small, and moves `position` behind them.
+/// is too small, and moves `position` behind them. They begin with `magic`.
 pub(crate) fn encode(
     geometry: &Geometry,
+    magic: [u8; 8],
     position: &mut Position,
     fenced: u64,
     records: &[Record],
@@ -145,7 +170,7 @@ pub(crate) fn encode(
     for (index, block) in memory[..length].chunks_mut(BLOCK_BYTES as usize).enumerate() {
         let records = records.iter().skip(index * RECORDS_PER_BLOCK).take(RECORDS_PER_BLOCK);
         let header = BlockHeader {
-            magic: JOURNAL_MAGIC,
+            magic,
             count: (records.len() as u32).into(),
             sequence: position.next.into(),
             epoch: position.epoch.into(),
@@ -182,21 +207,43 @@ pub(crate) fn writes<'a>(
         .collect()
 }
 
-/// Reads the whole journal, from the place of block `first` once around, and gives each place's
-/// block to `visit`.
+/// Reads `count` places of the journal, from that of block `first` on and at most once around, and
+/// gives each place's block to `visit`.
 pub(crate) fn scan(
     device: &dyn BlockDevice,
     geometry: &Geometry,
     first: u64,
+    count: u64,
     mut visit: impl FnMut(Block),
 ) -> Result<()> {
-    let until_end = geometry.journal_blocks - first % geometry.journal_blocks;
+    let until_end = count.min(geometry.journal_blocks - first % geometry.journal_blocks);
     let parts = vec![
         (geometry.journal_offset(first), until_end),
-        (geometry.journal_offset(0), geometry.journal_blocks - until_end),
+        (geometry.journal_offset(0), count - until_end),
     ];
     read_ahead(device, "journal", parts, |bytes| {
-        Block::decode(&geometry.uuid, bytes).into_iter().for_each(&mut visit);
+        Block::decode(&geometry.uuid, &JOURNAL_MAGIC, bytes).into_iter().for_each(&mut visit);
         Ok(())
     })
+}
+
+/// The records of the blocks from `start` to `end`; `None` where the journal does not lead there,
+/// or has more than `most` records.
+pub(crate) fn records(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    start: Position,
+    end: Position,
+    most: usize,
+) -> Option<Vec<Record>> {
+    let (mut records, mut position) = (Vec::new(), start);
+    scan(device, geometry, start.next, end.next - start.next, |block| {
+        if block.continues(&position) && records.len() <= most {
+            position = block.end();
+            records.extend(block.records);
+        }
+    })
+    .ok()?;
+    let leads_there = (position.next, position.previous) == (end.next, end.previous);
+    (leads_there && records.len() <= most).then_some(records)
 }

@@ -21,6 +21,8 @@ pub const ROOT_MAGIC: [u8; 8] = *b"lumproot";
 pub const JOURNAL_MAGIC: [u8; 8] = *b"lumpjrnl";
 /// First bytes of a checkpoint block.
 pub const CHECKPOINT_MAGIC: [u8; 8] = *b"lumpckpt";
+/// First bytes of a block of additions to a checkpoint.
+pub const ADDITIONS_MAGIC: [u8; 8] = *b"lumpadds";
 /// First bytes of the trailer of an extent.
 pub const TRAILER_MAGIC: [u8; 8] = *b"lumptail";
 /// Block of the first of the two roots.
@@ -87,42 +89,50 @@ pub struct Root {
     pub checksum: U32,
     /// CRC-32C of the journal block before `journal_next`, or zero.
     pub journal_previous: U32,
-    /// Number of the checkpoint; its area is this modulo 2, and so is the place of its root.
+    /// Number of the root; its place is this modulo 2.
     pub generation: U64,
     /// Blocks of the checkpoint.
     pub checkpoint_blocks: U64,
     /// Objects in the checkpoint.
     pub objects: U64,
-    /// First journal block that is to be applied to the checkpoint.
+    /// First journal block that is to be applied to the checkpoint and its additions.
     pub journal_next: U64,
     /// Epoch of the journal block before that.
     pub epoch: U64,
     /// All journal blocks up to this one, and the data they speak of, were durable before this
     /// root was written.
     pub fenced: U64,
+    /// How many roots only added to a checkpoint: the number of the checkpoint is `generation`
+    /// less this, and its area is that modulo 2.
+    pub additions: U64,
+    /// Blocks of additions, which follow those of the checkpoint.
+    pub added_blocks: U64,
+    /// Checksum of the last of them, or zero.
+    pub added_checksum: U32,
     /// Zero.
-    pub reserved: [u8; 4032],
+    pub reserved: [u8; 4012],
 }
 
-/// The start of a journal block or a checkpoint block.
+/// The start of a block of the journal, of a checkpoint, or of additions to a checkpoint, which
+/// hold records of the journal.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockHeader {
-    /// `JOURNAL_MAGIC` or `CHECKPOINT_MAGIC`.
+    /// `JOURNAL_MAGIC`, `CHECKPOINT_MAGIC` or `ADDITIONS_MAGIC`.
     pub magic: [u8; 8],
     /// CRC-32C of the store's UUID and all other bytes of the block.
     pub checksum: U32,
     /// Records or entries that follow.
     pub count: U32,
     /// Journal: number of the block, from 1 on; it lies at this modulo the journal's length.
-    /// Checkpoint: index of the block.
+    /// Checkpoint: index of the block. Additions: number of the block, from 1 on.
     pub sequence: U64,
-    /// Journal: number of the opening that wrote it. Checkpoint: its generation.
+    /// Journal: number of the opening that wrote it. Otherwise number of the checkpoint.
     pub epoch: U64,
     /// Journal: all blocks up to this one, and the data they speak of, were durable before this
-    /// one was written. Checkpoint: zero.
+    /// one was written. Otherwise zero.
     pub fenced: U64,
-    /// Journal: checksum of the block before. Checkpoint: zero.
+    /// Journal and additions: checksum of the block before, or zero. Checkpoint: zero.
     pub previous: U32,
     /// Zero.
     pub reserved: [u8; 20],

@@ -15,6 +15,7 @@ use crate::index::Index;
 use crate::journal::{self, Block, Position, Record};
 use crate::layout::{BLOCK_BYTES, Root, VALUE_BYTES_MAX};
 use crate::space::Space;
+use crate::store::Sabotage;
 
 /// Bits of the number of units of an extent; the others are enough for its first unit.
 const EXTENT_BITS: u32 = 22;
@@ -33,30 +34,30 @@ pub(crate) struct Recovered {
     pub cut: Option<String>,
 }
 
-/// Reads the state; `trusts_records` is for a canary.
+/// Reads the state; `sabotage` is for the canaries.
 pub(crate) fn recover(
     device: &dyn BlockDevice,
     geometry: &Geometry,
-    trusts_records: bool,
+    sabotage: Sabotage,
 ) -> Result<Recovered> {
     let roots =
         [checkpoint::read_root(device, geometry, 0)?, checkpoint::read_root(device, geometry, 1)?];
     let root = roots.into_iter().flatten().max_by_key(|root| root.generation.get());
     let root = root.ok_or_else(|| Error::Damaged("both roots, in blocks 1 and 2".into()))?;
     let index = checkpoint::load(device, geometry, &root)?;
+    let mut records = checkpoint::load_additions(device, geometry, &root)?;
+    if sabotage == Sabotage::ForgetAdditions {
+        records.clear();
+    }
 
-    let mut position = Position {
-        next: root.journal_next.get(),
-        previous: root.journal_previous.get(),
-        epoch: root.epoch.get(),
-    };
+    let mut position = Position::of(&root);
     let mut chain: Vec<Block> = Vec::new();
     let (mut end, mut fenced, mut epoch) = (position, root.fenced.get(), root.epoch.get());
-    journal::scan(device, geometry, position.next, |block| {
+    journal::scan(device, geometry, position.next, geometry.journal_blocks, |block| {
         fenced = fenced.max(block.fenced);
         epoch = epoch.max(block.epoch);
         if block.continues(&end) {
-            end = Position { next: end.next + 1, previous: block.checksum, epoch: block.epoch };
+            end = block.end();
             chain.push(block);
         }
     })?;
@@ -70,7 +71,7 @@ pub(crate) fn recover(
     }
     let mut cut = None;
     for block in chain {
-        if block.sequence > fenced && !trusts_records {
+        if block.sequence > fenced && sabotage != Sabotage::TrustRecords {
             match verify(device, geometry, &block) {
                 Err(error @ Error::Corrupt { .. }) => {
                     cut = Some(format!(
@@ -83,13 +84,12 @@ pub(crate) fn recover(
                 outcome => outcome?,
             }
         }
-        for record in &block.records {
-            apply(geometry, &index, record)?;
-        }
+        records.extend(block.records);
         position.next += 1;
         position.previous = block.checksum;
     }
     position.epoch = epoch;
+    apply(geometry, &index, &mut records)?;
     if index.count() > geometry.objects_max + crate::geometry::OBJECTS_SPARE {
         return Err(Error::Damaged(format!("{} objects are too many", index.count())));
     }
@@ -119,14 +119,22 @@ fn verify(device: &dyn BlockDevice, geometry: &Geometry, block: &Block) -> Resul
     Ok(())
 }
 
-fn apply(geometry: &Geometry, index: &Index, record: &Record) -> Result<()> {
-    match *record {
-        Record::Put { entry, .. } => {
-            checkpoint::check_bounds(geometry, &entry)?;
-            index.shard_mut(entry.key).insert(entry);
+/// Makes the changes of the index that records tell. Between deletes of ranges only the order of
+/// those of one key matters, and neighbouring keys one after the other are quicker.
+fn apply(geometry: &Geometry, index: &Index, records: &mut [Record]) -> Result<()> {
+    let is_range = |record: &Record| matches!(record, Record::DeleteRange { .. });
+    for run in records.chunk_by_mut(|one, next| !is_range(one) && !is_range(next)) {
+        run.sort_by_key(Record::key);
+        for record in run {
+            match *record {
+                Record::Put { entry, .. } => {
+                    checkpoint::check_bounds(geometry, &entry)?;
+                    index.shard_mut(entry.key).insert(entry);
+                }
+                Record::Delete(key) => drop(index.shard_mut(key).remove(key)),
+                Record::DeleteRange { first, last } => drop(index.remove_range(&(first..=last))),
+            }
         }
-        Record::Delete(key) => drop(index.shard_mut(key).remove(key)),
-        Record::DeleteRange { first, last } => drop(index.remove_range(&(first..=last))),
     }
     Ok(())
 }

@@ -78,6 +78,8 @@ pub enum Sabotage {
     ForgetReaders,
     /// Open with every record of the journal, whether its extent arrived or not.
     TrustRecords,
+    /// Open without what was added to the checkpoint.
+    ForgetAdditions,
     /// Write a root without a flush of its checkpoint before.
     RootEarly,
     /// Reuse journal blocks before the root that frees them is durable.
@@ -188,9 +190,8 @@ impl Store {
         if device.is_read_only() && !options.read_only {
             return Err(Error::ReadOnly("the device is read-only".into()));
         }
-        let trusts_records = options.sabotage == Sabotage::TrustRecords;
         let Recovered { index, space, root, mut position, cut } =
-            recover(&*device, &geometry, trusts_records)?;
+            recover(&*device, &geometry, options.sabotage)?;
         position.epoch += 1;
         let in_flight_max = options.in_flight_max.unwrap_or(IN_FLIGHT_MAX).max(1);
         let engine = Arc::new(Engine {
@@ -392,7 +393,13 @@ impl Store {
     pub fn get_range(&self, key: u128, range: Range<u64>) -> Result<Option<Vec<u8>>> {
         let Some((entry, _pin)) = self.find(key) else { return Ok(None) };
         let extent = Extent { geometry: &self.engine.geometry, entry };
-        extent.read_range(&*self.engine.device, range).map(Some)
+        let turn = self.engine.reading.take(None);
+        let outcome = extent.read_range(&*self.engine.device, range);
+        drop(turn);
+        if let Err(Error::Corrupt { .. }) = outcome {
+            count(&self.engine.counters.corruptions, 1);
+        }
+        outcome.map(Some)
     }
 
     /// What is known of a key without the device; `None` when it has no value.

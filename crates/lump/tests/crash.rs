@@ -319,9 +319,9 @@ fn enumerate(seed: u64, wanted: usize, sabotage: Sabotage) -> Result<usize, Stri
     let mut visited = 0;
     for seed in seed.. {
         let script = record(seed, sabotage);
-        // One canary sits in the recovery; the others must be seen in what they recorded.
+        // Two canaries sit in the recovery; the others must be seen in what they recorded.
         let sabotage = match sabotage {
-            Sabotage::TrustRecords => sabotage,
+            Sabotage::TrustRecords | Sabotage::ForgetAdditions => sabotage,
             _ => Sabotage::None,
         };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -383,6 +383,7 @@ fn canaries_are_caught() {
         Sabotage::ReuseEarly,
         Sabotage::ReuseUnfenced,
         Sabotage::TrustRecords,
+        Sabotage::ForgetAdditions,
         Sabotage::RootEarly,
         Sabotage::JournalEarly,
         Sabotage::LateData,

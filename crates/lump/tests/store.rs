@@ -384,6 +384,56 @@ fn the_recorder_of_the_facade_hears_what_the_text_says() {
 }
 
 #[test]
+fn a_checkpoint_of_few_changes_is_small_and_counts_as_much() {
+    let options = CreateOptions { objects_max: Some(20_000), ..small() };
+    let device = created(CountingDevice::new(MemoryDevice::new(16 * MEBIBYTE, 512)), &options);
+    let mut store = open(device.clone());
+    for key in 0..20_000 {
+        store.put(key, &[], Buffered).unwrap();
+    }
+    store.checkpoint().unwrap();
+    let (mut model, mut written) = (contents(&store), Vec::new());
+    // The 159 blocks of a checkpoint take 19 of additions.
+    for round in 0..60_u64 {
+        for key in [round, 20_000 + round] {
+            store.delete(u128::from(key) * 3 % 20_000, Buffered).unwrap();
+            model.remove(&(u128::from(key) * 3 % 20_000));
+        }
+        store.put(7, &pattern(round, 300), Buffered).unwrap();
+        model.insert(7, pattern(round, 300));
+        store.delete_range(5000..5000 + u128::from(round), Durable).unwrap();
+        model.retain(|key, _| !(5000..5000 + u128::from(round)).contains(key));
+        device.take_counts();
+        store.checkpoint().unwrap();
+        written.push(device.take_counts().written_bytes / BLOCK_BYTES);
+        if round % 7 == 0 {
+            drop(store);
+            store = open(device.clone());
+            assert_eq!(store.usage().objects, model.len() as u64);
+        }
+    }
+    assert!(written.iter().all(|blocks| *blocks == 2 || *blocks > 150), "{written:?}");
+    let large = written.iter().filter(|blocks| **blocks > 150).count();
+    assert!((2..=4).contains(&large), "{written:?}");
+    assert_eq!(contents(&store), model);
+    store.close().unwrap();
+    assert_eq!(contents(&open(device.clone())), model);
+    // What was added is missed.
+    let image = device.inner().image();
+    let is_addition = |block: &[u8]| block.starts_with(&layout::ADDITIONS_MAGIC);
+    let newest = |block: &[u8]| layout::read::<layout::BlockHeader>(block).epoch.get();
+    let blocks = || image.chunks(4096).enumerate().filter(|(_, block)| is_addition(block));
+    let number = blocks().map(|(_, block)| newest(block)).max().unwrap();
+    let (at, _) = blocks().find(|(_, block)| newest(block) == number).unwrap();
+    let mut image = image.clone();
+    image[at * 4096 + 70] ^= 1;
+    let device = Arc::new(MemoryDevice::from_image(&image, 512));
+    let error = Store::open(device, &OpenOptions::default()).err().unwrap().to_string();
+    let expected = format!("block 1 of what was added to the checkpoint, at byte {}", at * 4096);
+    assert!(error.contains(&expected), "{error}");
+}
+
+#[test]
 fn puts_that_wait_for_a_flush_share_the_next_one() {
     const CLIENTS: u64 = 8;
     let device = created(Gate::new(MemoryDevice::new(8 << 20, 512)), &small());
@@ -580,6 +630,8 @@ fn sample() -> (Vec<u8>, BTreeMap<u128, Vec<u8>>) {
             .put(u128::from(step % 13), &pattern(step, 2000 + step as usize * 31), Durable)
             .unwrap();
     }
+    // What follows is too little for another one, which would come when it likes.
+    store.checkpoint().unwrap();
     store.put(u128::MAX, &pattern(77, 300_000), Buffered).unwrap();
     store.put(20, b"", Buffered).unwrap();
     store.delete(3, Buffered).unwrap();
@@ -603,6 +655,7 @@ fn a_flipped_bit_is_named_and_never_given_out() {
     assert!(matches!(error, Error::Corrupt { key: u128::MAX, length_bytes: 300_000, .. }));
     assert!(text.contains("ffffffffffffffff") && text.contains("chunk 1 of 64 KiB"), "{text}");
     assert!(store.get_range(u128::MAX, 70_000..70_001).is_err());
+    assert_eq!(store.metrics().corruptions, 2);
     assert!(store.get_range(u128::MAX, 10..20).is_ok());
     let mut failures = Vec::new();
     let report = store.scrub(Some(1 << 40), |error| failures.push(error.to_string()));
@@ -749,8 +802,13 @@ fn mutated_images_do_no_harm_and_are_never_taken_for_whole() {
 /// `LUMP_WRITE_GOLDEN=1` makes the image anew; that is a change of the format and needs a new
 /// version number. Lines: number of a sector that is not zero, its bytes in hexadecimal.
 #[test]
-fn the_golden_image_reads_and_is_written_as_ever() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/store.txt");
+fn the_golden_images_read_and_are_written_as_ever() {
+    golden("store.txt", false);
+    golden("additions.txt", true);
+}
+
+fn golden(name: &str, has_additions: bool) {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     // So long a journal that no checkpoint is due: the background's would come when it likes.
     let options = CreateOptions { journal_bytes: Some(40 * BLOCK_BYTES), ..small() };
     let device = created(MemoryDevice::new(512 << 10, 512), &options);
@@ -762,6 +820,10 @@ fn the_golden_image_reads_and_is_written_as_ever() {
     store.delete(0, Durable).unwrap();
     store.delete_range(1 << 100..=2 << 100, Buffered).unwrap();
     store.put(5 << 100, &[0xab; 700], Durable).unwrap();
+    if has_additions {
+        store.checkpoint().unwrap();
+        store.put(6 << 100, &[7; 240], Durable).unwrap();
+    }
     let found = contents(&store);
     store.close().unwrap();
     let mut lines = String::new();
@@ -773,9 +835,9 @@ fn the_golden_image_reads_and_is_written_as_ever() {
         }
     }
     if std::env::var_os("LUMP_WRITE_GOLDEN").is_some() {
-        std::fs::write(path, &lines).unwrap();
+        std::fs::write(&path, &lines).unwrap();
     }
-    let golden = std::fs::read_to_string(path).unwrap();
+    let golden = std::fs::read_to_string(&path).unwrap();
     let mut image = vec![0; 512 << 10];
     for line in golden.lines() {
         let (number, digits) = line.split_once(' ').unwrap();
@@ -795,5 +857,7 @@ fn the_golden_image_reads_and_is_written_as_ever() {
     let block = &image[((JOURNAL_BLOCK + 1) * BLOCK_BYTES) as usize..][..4096];
     let parts = [small().uuid.unwrap().as_bytes(), &block[..8], &block[12..]].concat();
     assert_eq!(block[8..12], crc32c::crc32c(&parts).to_le_bytes());
+    let is_addition = |block: &[u8]| block.starts_with(&layout::ADDITIONS_MAGIC);
+    assert_eq!(image.chunks(4096).any(is_addition), has_additions);
     assert!(golden == lines, "the same calls write other bytes than the golden image has");
 }

@@ -17,7 +17,7 @@ fn value(key: u128) -> Vec<u8> {
     vec![key as u8 + 1; 700 * (key as usize % 9)]
 }
 
-/// A store with a checkpoint, a journal after it, and values in one and several chunks.
+/// A store with a checkpoint, additions to it, a journal after it, and values in one and several chunks.
 pub fn base_image() -> Vec<u8> {
     let device = Arc::new(MemoryDevice::new(IMAGE_BYTES, 512));
     let options = CreateOptions {
@@ -31,6 +31,7 @@ pub fn base_image() -> Vec<u8> {
     (0..8).for_each(|key| store.put(key, &value(key), Durability::Durable).unwrap());
     store.checkpoint().unwrap();
     (8..12).for_each(|key| store.put(key, &value(key), Durability::Durable).unwrap());
+    store.checkpoint().unwrap();
     store.delete(3, Durability::Durable).unwrap();
     store.put(200, &vec![201; 100_000], Durability::Buffered).unwrap();
     store.close().unwrap();
