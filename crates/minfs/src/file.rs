@@ -571,6 +571,17 @@ impl BlockDevice for File {
         Ok(self.write(buffer, offset)?)
     }
 
+    fn write_each(&self, writes: &[(&[u8], u64)]) -> Vec<io::Result<()>> {
+        let one = |(bytes, offset): &(&[u8], u64)| self.write_at(bytes, *offset);
+        self.write_each_plain(writes).unwrap_or_else(|| writes.iter().map(one).collect())
+    }
+
+    /// Where the device does, and all writes but those to a tail go straight to it.
+    fn writes_at_once(&self) -> bool {
+        let state = self.inode.state.read().expect(NOT_POISONED);
+        state.size <= state.live().min(state.recorded_valid) && self.shared.device.writes_at_once()
+    }
+
     fn flush(&self) -> io::Result<()> {
         Ok(self.sync()?)
     }
@@ -585,6 +596,30 @@ impl BlockDevice for File {
 }
 
 impl File {
+    /// Hands the device several writes at once, each one that [`File::write`] sends straight to it;
+    /// `None` where one is not.
+    fn write_each_plain(&self, writes: &[(&[u8], u64)]) -> Option<Vec<io::Result<()>>> {
+        self.shared.writable().ok()?;
+        let state = self.inode.state.read().expect(NOT_POISONED);
+        self.check_whole(&state).ok()?;
+        let mut placed = Vec::with_capacity(writes.len());
+        for &(bytes, offset) in writes {
+            let at = self.plain_place(&state, offset, bytes.len())?;
+            let end = offset + bytes.len() as u64;
+            if end > state.recorded_valid || state.touches_tail(offset, end) && !state.is_unlinked {
+                return None;
+            }
+            placed.push((bytes, at));
+        }
+        let outcomes = self.shared.device.write_each(&placed);
+        self.inode.note_write();
+        let told = |(outcome, (bytes, at)): (io::Result<()>, (&[u8], u64))| {
+            let fail = |source| self.shared.fail(failed("write", bytes.len(), at, source));
+            Ok(outcome.map_err(fail)?)
+        };
+        Some(outcomes.into_iter().zip(placed).map(told).collect())
+    }
+
     fn check_device_range(&self, offset: u64, length: u64) -> io::Result<()> {
         let is_inside = offset.checked_add(length).is_some_and(|end| end <= self.len());
         let granule = self.shared.granule;

@@ -1,8 +1,10 @@
 //! What each operation costs, counted by the recording backend: writes, bytes and flushes.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use block::{AlignedBuffer, CountingDevice, MemoryDevice};
+use block::{AlignedBuffer, BlockDevice, CountingDevice, MemoryDevice};
 use minfs::{MkfsOptions, MountOptions, Volume, mkfs};
 
 type Device = Arc<CountingDevice<MemoryDevice>>;
@@ -168,4 +170,68 @@ fn mount_and_unmount_write_only_what_is_new() {
     Volume::mount(device.clone(), &options).unwrap().unmount().unwrap();
     let counts = device.take_counts();
     assert_eq!((counts.writes, counts.flushes), (0, 0));
+}
+
+/// Counts the writes that came with others.
+struct AtOnce(MemoryDevice, AtomicU64);
+
+impl BlockDevice for AtOnce {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn block_size(&self) -> u32 {
+        self.0.block_size()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_at(buffer, offset)
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(buffer, offset)
+    }
+    fn write_each(&self, writes: &[(&[u8], u64)]) -> Vec<io::Result<()>> {
+        self.1.fetch_add(writes.len() as u64, Ordering::Relaxed);
+        self.0.write_each(writes)
+    }
+    fn writes_at_once(&self) -> bool {
+        true
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.0.discard(offset, length)
+    }
+}
+
+#[test]
+fn writes_of_a_store_within_its_reserved_file_reach_the_device_at_once() {
+    let device = Arc::new(AtOnce(MemoryDevice::new(64 << 20, 512), AtomicU64::new(0)));
+    mkfs(&device, &MkfsOptions::default()).unwrap();
+    let volume = Volume::mount(device.clone(), &MountOptions::default()).unwrap();
+    let file = volume.create(b"store", 0o644).unwrap();
+    let at_once = || device.1.swap(0, Ordering::Relaxed);
+    let write = |offsets: [u64; 2]| {
+        let bytes = [[7; 4096], [8; 4096]];
+        let outcomes = file.write_each(&[(&bytes[0], offsets[0]), (&bytes[1], offsets[1])]);
+        let mut found = [0; 4096];
+        for (outcome, (offset, bytes)) in outcomes.into_iter().zip(offsets.into_iter().zip(bytes)) {
+            if outcome.is_ok() {
+                file.read_at(&mut found, offset).unwrap();
+                assert_eq!(found, bytes);
+            } else {
+                assert_eq!(offset, 1 << 20);
+            }
+        }
+    };
+    file.truncate(1 << 20).unwrap();
+    assert!(!file.writes_at_once(), "the file has no space yet");
+    write([8192, 65_536]);
+    assert_eq!(at_once(), 0);
+    file.preallocate(0, 1 << 20, false, true).unwrap();
+    assert!(file.writes_at_once());
+    write([0, 524_288]);
+    assert_eq!(at_once(), 2);
+    // One beyond the end fails, the other goes its way.
+    write([4096, 1 << 20]);
+    assert_eq!(at_once(), 0);
 }
