@@ -11,6 +11,7 @@ use lab::words::{TOO_WIDE, is_telling, percent_up};
 
 use crate::charts::{View, matrix, ratio};
 use crate::document::Block;
+use crate::quotient::{speed_of, speeds};
 use crate::sessions;
 use crate::source::Source;
 use crate::table::{Cell, Table, Tone};
@@ -26,7 +27,8 @@ const WARNINGS_MAX: usize = 6;
 /// The answer of a result.
 pub fn answer(source: &Source) -> Vec<Block> {
     let (plan, analysis) = (&source.plan, &source.analysis);
-    let mut blocks = Vec::new();
+    // What the numbers are of comes before them.
+    let mut blocks: Vec<Block> = profile::line(plan).map(Block::Warning).into_iter().collect();
     for workload in &analysis.workloads {
         if let Some(table) = unchanged(workload) {
             let caption =
@@ -49,7 +51,6 @@ pub fn answer(source: &Source) -> Vec<Block> {
     blocks.extend(pictures(source));
     blocks.push(Block::Text(certainty(source)));
     blocks.extend(analysis.gates.iter().map(|gate| Block::Text(gate_text(gate))));
-    blocks.extend(profile::line(plan).map(Block::Warning));
     blocks.extend(warnings(source));
     blocks.extend(sessions::sentence(&sessions::sessions(source)).map(Block::Note));
     blocks
@@ -93,13 +94,14 @@ fn overview(workloads: &[WorkloadAnalysis], plan: &Plan) -> Table {
 /// What the cells of the overview are.
 fn legend(plan: &Plan) -> String {
     format!(
-        "Ratio to {} ± half its interval, or its ends: + faster, - slower, = same within {} %, ~ not told apart, ? inconclusive.",
+        "Times as fast as {} (the ends of its interval): + surely faster, - surely slower, = the same within {} %, ? not sure.",
         plan.baseline_label(),
         text::plain(plan.study.same_within * 100.0)
     )
 }
 
-/// `+ 1.19 ±12 %`: the sign of who is faster, the ratio and half the width of its interval.
+/// `+ 1.19 (1.06 to 1.34)`: the sign of who is faster, how many times as fast, and the ends of the interval;
+/// the ends alone where nothing is sure.
 fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Cell {
     let Some(contender) = workload.contender(label).filter(|contender| contender.trials > 0) else {
         return "-".into();
@@ -122,24 +124,27 @@ fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Ce
     let compared = primary_comparisons(workload).find(|one| one.contender == label);
     let Some(comparison) = compared else { return "-".into() };
     let mark = verdict_mark(&comparison.verdict);
-    let words = match (comparison.ratio, comparison.low.zip(comparison.high)) {
+    let ratio = comparison.ratio.map(|ratio| text::ratio(speed_of(comparison, ratio)));
+    let words = match (ratio, speeds(comparison)) {
         (Some(ratio), Some((low, high))) if is_telling(low, high) => {
-            format!("{mark} {} {}", text::ratio(ratio), interval_text(low, high))
+            let ends = ends_text(low, high);
+            match comparison.verdict {
+                Verdict::AtMost { .. } | Verdict::Inconclusive => format!("{mark} {ends}"),
+                _ => format!("{mark} {ratio} ({ends})"),
+            }
         }
-        (Some(ratio), None) => format!("{mark} {}", text::ratio(ratio)),
+        (Some(ratio), None) => format!("{mark} {ratio}"),
         _ => mark.into(),
     };
-    Cell::toned(words, tone_of(&comparison.verdict)).valued(comparison.ratio)
+    let valued = comparison.ratio.map(|ratio| speed_of(comparison, ratio));
+    Cell::toned(words, tone_of(&comparison.verdict)).valued(valued)
 }
 
-/// Half the width of an interval of a ratio, which is one of factors; its ends where it is wide, and
-/// one number would say something else.
-fn interval_text(low: f64, high: f64) -> String {
-    let percent = ((high / low).sqrt() - 1.0) * 100.0;
-    match percent {
-        ..9.95 => format!("±{percent:.1} %"),
-        ..25.0 => format!("±{percent:.0} %"),
-        _ => format!("({low:.2} to {high:.2})"),
+/// The ends of an interval, with as many digits as it deserves.
+fn ends_text(low: f64, high: f64) -> String {
+    match high / low < 1.1 {
+        true => format!("{low:.3} to {high:.3}"),
+        false => format!("{low:.2} to {high:.2}"),
     }
 }
 
@@ -154,11 +159,15 @@ fn short_sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
 fn short_sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
     let baseline = plan.baseline_label();
     // Those whose gain and loss are bounded are told together: the table has each one's interval.
-    let bounds = by_verdict(workload).into_iter().filter_map(|one| one.verdict.bound());
-    let within = bounds.fold(0.0, f64::max);
-    let verdict = |comparison: &Comparison| match comparison.verdict.bound() {
-        Some(_) => format!("within {} of {baseline}", percent_up(within)),
-        None => verdict_text(&comparison.verdict),
+    let bounded = by_verdict(workload).into_iter().filter(|one| one.verdict.bound().is_some());
+    let ends = bounded.filter_map(speeds).map(|(low, high)| (high - 1.0).max(1.0 - low));
+    let at_most = ends.fold(0.0, f64::max);
+    let verdict = |comparison: &Comparison| match &comparison.verdict {
+        verdict if verdict.bound().is_some() => {
+            format!("not surely different from {baseline} ({} at most)", percent_up(at_most))
+        }
+        Verdict::AtMost { .. } | Verdict::Inconclusive => "not decided".into(),
+        verdict => verdict_text(verdict),
     };
     let part = |labels: &[String], words: &str| {
         let verb = if labels.len() == 1 { "is" } else { "are" };
@@ -290,7 +299,12 @@ fn certainty(source: &Source) -> String {
     let blocks = all_blocks_text(analysis.workloads.iter());
     let mut said = vec![format!("{blocks} on {}", device_text(plan))];
     if analysis.workloads.iter().any(|workload| !workload.comparisons.is_empty()) {
-        said.push(format!("ratios are taken within each block; {}", confidence(plan)));
+        said.push(match analysis.workloads.len() {
+            // Beside each ratio stands the value of its contender.
+            1 => "ratios are taken within each block, so they are not quotients of the values above",
+            _ => "ratios are taken within each block",
+        }.into());
+        said.push(confidence(plan).into());
     }
     let open = analysis.forecast.filter(|forecast| forecast.open > 0);
     said.extend(open.map(|forecast| match forecast.blocks {

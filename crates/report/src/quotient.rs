@@ -1,6 +1,7 @@
-//! What is said where fewer blocks have a trial of both than a ratio takes.
+//! Ratios as they are shown: as speeds, or why there is none.
 
-use lab::statistics::BLOCKS_MIN_FOR_INTERVAL;
+use lab::analysis::Comparison;
+use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, Verdict};
 
 /// Stands in the place of a ratio that is withheld.
 pub const WITHHELD: &str = "no ratio";
@@ -8,4 +9,27 @@ pub const WITHHELD: &str = "no ratio";
 /// Why something is not told of fewer blocks.
 pub fn too_few_explained() -> String {
     format!("fewer than {BLOCKS_MIN_FOR_INTERVAL} blocks have a completed trial of both")
+}
+
+/// A ratio of this comparison as one of speeds: above 1 is faster.
+pub fn speed_of(comparison: &Comparison, ratio: f64) -> f64 {
+    match comparison.unit.more_is_better() {
+        true => ratio,
+        false => ratio.recip(),
+    }
+}
+
+/// The ends of a comparison's interval as those of a ratio of speeds, as wide as its verdict needs: where
+/// single trials were slow, what it says is wider than the interval of the ratio.
+pub fn speeds(comparison: &Comparison) -> Option<(f64, f64)> {
+    let (one, other) = comparison.low.zip(comparison.high)?;
+    let (one, other) = (speed_of(comparison, one), speed_of(comparison, other));
+    let (low, high) = (one.min(other), one.max(other));
+    Some(match comparison.verdict {
+        Verdict::AtMost { slower, faster } => (
+            slower.map_or(low, |slower| low.min((1.0 + slower).recip())),
+            faster.map_or(high, |faster| high.max(1.0 + faster)),
+        ),
+        _ => (low, high),
+    })
 }

@@ -220,13 +220,12 @@ pub fn verdict_mark(verdict: &Verdict) -> &'static str {
         Verdict::Faster => "+",
         Verdict::Slower => "-",
         Verdict::Same { .. } => "=",
-        Verdict::AtMost { .. } => "~",
-        Verdict::Inconclusive => "?",
+        Verdict::AtMost { .. } | Verdict::Inconclusive => "?",
     }
 }
 
 /// What the marks of [`metrics`] mean.
-pub const METRICS_EXPLAINED: &str = "Median, × ratio to the baseline: + better, - worse, = same within the margin, ~ not told apart, ? inconclusive. All but the first are exploratory.";
+pub const METRICS_EXPLAINED: &str = "Median, × ratio to the baseline: + better, - worse, = same within the margin, ? not sure. All but the first are exploratory.";
 
 /// The contenders, the best median first, those without one last, and those that lost data behind
 /// all others.

@@ -268,22 +268,30 @@ fn several_loads_have_one_overview_and_a_line_each() {
         }
     });
     let shown = screen(&plan, &records);
-    assert_eq!(row(&shown, "one"), ["one", "2.000 s", "= 1.000 ±0.0 %", "= 1.000 ±0.0 %"]);
+    assert_eq!(
+        row(&shown, "one"),
+        ["one", "2.000 s", "= 1.000 (1.000 to 1.000)", "= 1.000 (1.000 to 1.000)"]
+    );
     let two = row(&shown, "two");
-    assert!(two[2].starts_with("- 1.6") && two[2].contains(" ±") && two[3] == "?", "{shown}");
+    assert!(two[2].starts_with("- 0.6") && two[2].ends_with(')') && two[3] == "?", "{shown}");
     for said in [
         "  one: xfs and btrfs are the same within 5 %.\n",
-        "  two: xfs is slower, btrfs is inconclusive.\n",
-        "  Ratio to ext4 ± half its interval",
+        "  two: xfs is slower, btrfs is not decided.\n",
+        "  Times as fast as ext4 (the ends of its interval)",
     ] {
         assert_eq!(shown.matches(said).count(), 1, "{said}: {shown}");
     }
-    // Who is not told apart is told by the wider bound of both.
-    let verdict = |of: usize| row(&shown, "three")[of].starts_with('~');
-    assert!(verdict(2) && verdict(3), "{shown}");
-    let bound = shown.lines().find(|line| line.starts_with("  three: ")).unwrap();
-    assert!(bound.starts_with("  three: xfs and btrfs are within "), "{shown}");
-    assert!(bound.ends_with(" % of ext4."), "{shown}");
+    // Who is not surely different is told by the farthest end of both.
+    let three = row(&shown, "three");
+    let ends = three[2..].iter().flat_map(|cell| {
+        let (low, high) = cell.strip_prefix("? ").and_then(|ends| ends.split_once(" to ")).unwrap();
+        [1.0 - low.parse::<f64>().unwrap(), high.parse::<f64>().unwrap() - 1.0]
+    });
+    let farthest = ends.fold(0.0, f64::max) * 100.0;
+    let (_, said) =
+        shown.split_once("  three: xfs and btrfs are not surely different from ext4 (").unwrap();
+    let (percent, rest) = said.split_once(" % at most).").unwrap();
+    assert!((percent.parse::<f64>().unwrap() - farthest).abs() < 1.0, "{rest}{shown}");
     assert_eq!(shown.matches("95 % confidence").count(), 1, "{shown}");
     assert!(shown.lines().count() < 20, "{shown}");
 }
@@ -405,10 +413,10 @@ fn without_checks_nothing_is_said_of_them() {
 }
 
 #[test]
-fn a_wide_interval_shows_its_ends() {
+fn a_narrow_interval_has_more_digits() {
     let shown =
-        [(1.0, 1.02), (1.0, 1.44), (1.232, 6.06)].map(|(low, high)| interval_text(low, high));
-    assert_eq!(shown, ["±1.0 %", "±20 %", "(1.23 to 6.06)"]);
+        [(1.0, 1.0223), (1.0, 1.444), (1.232, 6.06)].map(|(low, high)| ends_text(low, high));
+    assert_eq!(shown, ["1.000 to 1.022", "1.00 to 1.44", "1.23 to 6.06"]);
 }
 
 #[test]

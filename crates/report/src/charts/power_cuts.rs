@@ -49,14 +49,17 @@ fn strip(view: &View<'_>, key: usize, label: &str, timeline: &Timeline) -> Chart
         });
         series.push(Series { key, mark: *mark, points: points.collect() });
     }
+    // Results of before do not say how many were tried.
+    let cuts = |violated: &[u64], tried| match tried {
+        0 => text::counted(violated.len(), "power cut"),
+        tried => format!("{} of {}", violated.len(), text::counted(tried as usize, "power cut")),
+    };
     let says = format!(
-        "{}, {}. Something was lost after {} of {} power cuts, and after {} of {} on a disk that ignores flushes.",
+        "{}, {}. Something was lost after {}, and after {} on a disk that ignores flushes.",
         text::counted(timeline.acknowledged_ns.len(), "acknowledgement"),
         text::counted(timeline.flushed_ns.len(), "flush request"),
-        timeline.violated_ns.len(),
-        timeline.tried,
-        timeline.control_violated_ns.len(),
-        timeline.control_tried
+        cuts(&timeline.violated_ns, timeline.tried),
+        cuts(&timeline.control_violated_ns, timeline.control_tried),
     );
     let end = std::iter::once(timeline.length_ns as f64 / size);
     Chart {

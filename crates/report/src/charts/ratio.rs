@@ -128,21 +128,13 @@ fn speeds(
             let Some(key) = study.contenders.iter().position(is_it) else { continue };
             let aside = (place as f64 + 0.5) / others as f64 - 0.5;
             let words = format!("{name}, {}: {}", comparison.contender, estimate_text(comparison));
-            let speed = |ratio: f64| match comparison.unit.more_is_better() {
-                true => ratio,
-                false => ratio.recip(),
-            };
-            let ends = comparison.low.zip(comparison.high);
-            let ends = ends.map(|(low, high)| {
-                let (one, other) = (speed(low), speed(high));
-                (one.min(other), one.max(other))
-            });
+            let ends = quotient::speeds(comparison);
             // An interval that tells nothing would press all others together.
             let ends = ends.filter(|(low, high)| is_telling(*low, *high));
             let point = Point {
                 low: ends.map(|ends| ends.0),
                 high: ends.map(|ends| ends.1),
-                ..Point::at(speed(ratio), row as f64 + aside * 0.7, words)
+                ..Point::at(quotient::speed_of(comparison, ratio), row as f64 + aside * 0.7, words)
             };
             let mark = match comparison.verdict {
                 Verdict::Inconclusive => Mark::Hollow,
