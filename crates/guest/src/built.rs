@@ -107,7 +107,7 @@ impl Site<'_> {
             packages::download(name, version, options, self.work)?;
         }
         let Fetched { name, version, file } =
-            packages::in_directory(name, self.packages.unwrap_or(self.work))?;
+            packages::in_directory(name, version, self.packages.unwrap_or(self.work))?;
         program::output(&["dpkg-deb", "-x", text_of(&file)?, text_of(&self.root())?], None)?;
         let sha256 = Some(program::sha256(&[&file])?.remove(0));
         self.used.push(Package { name, version, sha256 });

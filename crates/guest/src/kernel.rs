@@ -103,7 +103,7 @@ impl Kernel {
             None => *self.fitting(&names).first().ok_or_else(|| self.unknown(&names))?,
         };
         packages::download(name, None, &[], directory)?;
-        packages::in_directory(name, directory)
+        packages::in_directory(name, None, directory)
     }
 
     fn find_in(&self, directory: &Path) -> Result<Fetched, Error> {
@@ -112,7 +112,7 @@ impl Kernel {
         let names: Vec<String> =
             kernels.map(|file| file.split('_').next().unwrap_or(file).to_string()).collect();
         let name = *self.fitting(&names).first().ok_or_else(|| self.unknown(&names))?;
-        packages::in_directory(name, directory)
+        packages::in_directory(name, None, directory)
     }
 }
 

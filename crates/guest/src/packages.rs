@@ -37,17 +37,30 @@ pub fn download(
     program::output(&words, Some(directory)).map(drop)
 }
 
-/// The package of this name in a directory.
-pub fn in_directory(name: &str, directory: &Path) -> Result<Fetched, Error> {
+/// The package of this name in a directory, of this version where one is named.
+pub fn in_directory(name: &str, wanted: Option<&str>, directory: &Path) -> Result<Fetched, Error> {
     let begin = format!("{name}_");
-    let file = files_in(directory)?.into_iter().find(|file| file.starts_with(&begin));
-    let file = file.ok_or_else(|| {
-        Error::Refused(format!("{}: there is no package {name}", directory.display()))
-    })?;
-    let file = directory.join(file);
-    let shown = file.display().to_string();
-    let version = program::text(&["dpkg-deb", "-f", &shown, "Version"])?.trim().to_string();
-    Ok(Fetched { name: name.into(), version, file })
+    let mut found = Vec::new();
+    for file in files_in(directory)?.into_iter().filter(|file| file.starts_with(&begin)) {
+        let file = directory.join(file);
+        let shown = file.display().to_string();
+        let version = program::text(&["dpkg-deb", "-f", &shown, "Version"])?.trim().to_string();
+        if wanted.is_none_or(|wanted| wanted == version) {
+            found.push(Fetched { name: name.into(), version, file });
+        }
+    }
+    let wanted = wanted.map(|version| format!(" {version}")).unwrap_or_default();
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Error::Refused(format!(
+            "{}: there is no package {name}{wanted}",
+            directory.display()
+        ))),
+        count => Err(Error::Refused(format!(
+            "{}: there are {count} files of the package {name}{wanted}; keep one",
+            directory.display()
+        ))),
+    }
 }
 
 /// The names of the packages' files in a directory, none of which a stranger can change: a stranger's

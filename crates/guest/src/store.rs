@@ -240,11 +240,13 @@ impl Store {
         }
         let contents = contents(needs)?;
         let _lock = self.lock()?;
-        // What it has it keeps.
-        let mut modules: Vec<String> =
-            lock.built.iter().map(|built| built.module.clone()).collect();
-        let more = needs.modules.iter().filter(|module| !modules.contains(module)).cloned();
-        modules.extend(more.collect::<Vec<_>>());
+        // What it has it keeps, unless that would have to be built anew without anybody's asking.
+        let mut modules = needs.modules.clone();
+        for Built { module, .. } in &lock.built {
+            if !modules.contains(module) && self.built_before(&lock.kernel, module)?.is_some() {
+                modules.push(module.clone());
+            }
+        }
         let built = self.built(kernel, &lock.kernel, &modules, None, say)?;
         self.assemble(kernel, lock.kernel, built, &contents)
     }

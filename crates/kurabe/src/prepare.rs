@@ -226,8 +226,9 @@ fn begin(
     durability::check_loads(&study)?;
     let presentation = Presentation::new(&present.show, text.style.as_deref())?;
     let directories = preflight(&study, args.destroy.as_deref())?;
-    guests::leave_out_missing(&mut study)?;
     let request = device_request(&study, args.destroy.as_deref())?;
+    // They may be built, for minutes: after all that can be refused at once.
+    guests::leave_out_missing(&mut study)?;
     let side_by_side = side_by_side::chosen(&study, &request)?;
     let mut notes = text.notes();
     notes.extend(side_by_side::notes(&study, &request));
