@@ -17,7 +17,7 @@ use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
 use super::{histogram_log, latencies, missing_tools, programs_of};
 use crate::acknowledge::Acknowledger;
 use crate::fio::run::JobSeries;
-use crate::fio::size::need;
+use crate::fio::size::{Need, need};
 use crate::fio::{
     Direction, Fio, FioJob, FioReport, JobFile, Prepared, Target, fio, fio_on, lay_out, lay_out_on,
     output, place, several_write, synced_at_end, understood, unsynced, unwritten, verifies_any,
@@ -62,6 +62,13 @@ const JOB_NAME: &str = "kurabe";
 /// fio's options that say how much is done: sizes, and a time.
 const SIZES: [&str; 3] = ["size", "filesize", "io_size"];
 const RUNTIME: &str = "runtime";
+
+impl FioLoad {
+    /// Bytes of all nodes' files: each has its own.
+    fn bytes(&self, need: &Need) -> u64 {
+        need.bytes.saturating_mul(self.nodes.len().max(1) as u64)
+    }
+}
 
 impl Generator for FioLoad {
     fn parse(written: &Written<'_>) -> Result<FioLoad, KeyError> {
@@ -167,15 +174,24 @@ impl Generator for FioLoad {
                     .into(),
             );
         }
-        check_capacity(need(&job).bytes * self.nodes.len().max(1) as u64, capacity)
+        let need = need(&job);
+        if !self.nodes.is_empty() && need.jobs_without_size > 0 {
+            return Err(
+                "on nodes each job says its size, since the nodes share the space; add 'size='"
+                    .into(),
+            );
+        }
+        check_capacity(self.bytes(&need), capacity)
     }
 
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let job = job(self)?;
         let need = need(&job);
         let names: Vec<&str> = job.jobs().map(|(_, section)| section.name.as_str()).collect();
-        let mut entries =
-            vec![("jobs", names.join(", ")), ("laid out first", capacity::bytes_text(need.bytes))];
+        let mut entries = vec![
+            ("jobs", names.join(", ")),
+            ("laid out first", capacity::bytes_text(self.bytes(&need))),
+        ];
         if need.jobs_without_size > 0 {
             let share = "share a quarter of the free space, each at most 1 GiB; on raw, the device";
             let words = format!("{}: they {share}", need.jobs_without_size);
@@ -198,7 +214,7 @@ impl Generator for FioLoad {
             ));
         }
         entries.extend(note(&job).map(|words| ("caution", words)));
-        Ok(capacity::lines(&entries) + &capacity::verdict(need.bytes, capacity))
+        Ok(capacity::lines(&entries) + &capacity::verdict(self.bytes(&need), capacity))
     }
 
     /// Those that a job can have; one that reads only has no others than those of reading.
