@@ -367,8 +367,11 @@ fn replay(place: &str) -> Result<u8, Failure> {
     let bytes = directory
         .read(RESULT_FILE, RESULT_BYTES_MAX)
         .map_err(|error| refused(format!("{error}; name the directory of a 'kurabe crash'")))?;
-    let result: CrashResult = serde_json::from_slice(&bytes)
-        .map_err(|error| refused(format!("{RESULT_FILE}: {error}")))?;
+    let result: CrashResult = serde_json::from_slice(&bytes).map_err(|error| {
+        refused(format!(
+            "{RESULT_FILE}: {error}; a result can be replayed by the kurabe that made it"
+        ))
+    })?;
     let cases = result.contenders.iter().enumerate().flat_map(|(number, judged)| {
         let report = judged.outcome.as_ref().ok();
         report.into_iter().flat_map(move |report| {

@@ -318,6 +318,7 @@ impl Trial<'_, '_> {
         bench.attach(disk)?;
         let mut tools = bench.tools(None);
         let mut instance = bench.file_system()?.begin(bench.stage());
+        let mut full = "and the load had not begun";
         let recorded = (|| {
             instance.make(&mut tools)?;
             instance.mount(&mut tools)?;
@@ -342,6 +343,7 @@ impl Trial<'_, '_> {
                 Err(Failure::Failed { .. }) if log.is_cut_short && log.end >= from => {}
                 ran => ran?,
             }
+            full = "when what the load left was checked";
             let recording = Arc::new(Recording { log, data: Arc::new(data) });
             let to = recording.log.end;
             let all = Acknowledged::of(&recording.log, recording.log.acknowledgements.len());
@@ -367,7 +369,7 @@ impl Trial<'_, '_> {
                 if bench.disks().log().is_ok_and(|log| log.is_cut_short) =>
             {
                 Err(Failure::of(format!(
-                    "there is no room for a recording of more than {} MiB, and the load had not begun",
+                    "there is no room for a recording of more than {} MiB, {full}",
                     bytes_max >> 20
                 )))
             }
