@@ -446,6 +446,8 @@ again:
 			put = iomap_dio_rw(iocb, from, &ops, NULL, 0, NULL, 0);
 		if (put == -ENOTBLK) {
 			unlock(inode, true);
+			if (iocb->ki_flags & IOCB_NOWAIT)
+				return -EAGAIN;
 			is_shared = false;
 			goto again;
 		}

@@ -377,6 +377,9 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 	sb->s_magic = MINFS_MAGIC;
 	sb->s_maxbytes = MAX_LFS_FILESIZE;
 	sb->s_time_gran = 1;
+	/* Times are 64 bits of nanoseconds: of the years 1677 to 2262. */
+	sb->s_time_min = div_s64(S64_MIN, NSEC_PER_SEC);
+	sb->s_time_max = div_s64(S64_MAX, NSEC_PER_SEC);
 	sb->s_op = &operations;
 	/* Reads change no time. */
 	sb->s_flags |= SB_NOATIME;
