@@ -432,7 +432,7 @@ impl ZfsInstance {
         }
         let daemon = self.daemon.as_ref().ok_or_else(|| Failure::of("zfs-fuse does not run"))?;
         let pid = daemon.pid().as_raw_nonzero().to_string();
-        let mut words = words(&["nsenter", "--target", &pid, "--mount", "--"]);
+        let mut words = words(&["nsenter", "--target", &pid, "--mount", "--root", "--"]);
         words.extend(line.iter().map(|word| word.as_ref().to_string()));
         Ok(words)
     }
