@@ -39,9 +39,13 @@ pub enum Case {
     Discretised,
     /// The first of the others scatters four times as much.
     UnequalSpread,
+    /// The baseline scatters four times as much, and all ratios share it.
+    NoisyBaseline,
+    /// The first of the others does not vary at all.
+    OneConstant,
 }
 
-pub const CASES: [Case; 12] = [
+pub const CASES: [Case; 14] = [
     Case::Normal,
     Case::BlockEffects,
     Case::HeavyTails,
@@ -54,6 +58,8 @@ pub const CASES: [Case; 12] = [
     Case::SlowFirst,
     Case::Discretised,
     Case::UnequalSpread,
+    Case::NoisyBaseline,
+    Case::OneConstant,
 ];
 
 /// How a simulated study ended.
@@ -219,6 +225,8 @@ impl Source {
             Case::CarryOver => plain + if previous == Some(1) { 1.1f64.ln() } else { 0.0 },
             Case::SlowFirst => plain + if first { 1.2f64.ln() } else { 0.0 },
             Case::UnequalSpread => plain * if own == 1 { 4.0 } else { 1.0 },
+            Case::NoisyBaseline => plain * if own == 0 { 4.0 } else { 1.0 },
+            Case::OneConstant => plain * if own == 1 { 0.0 } else { 1.0 },
         }
     }
 }
