@@ -29,7 +29,7 @@ mod unpaired;
 mod wander;
 
 pub use compare::{
-    Comparison, ComparisonOptions, Correction, Group, Interval, Verdict, compare, compare_families,
+    BOUND_MAX, Comparison, ComparisonOptions, Correction, Group, Interval, Verdict, compare, compare_families,
     compare_family, pairs,
 };
 pub use drift::{drift, odd_first_block};

@@ -203,23 +203,19 @@ pub fn summary(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
         Err(_) => return section(plan, records, analysis),
     };
     let judged = publication.judge(plan, records, analysis);
-    let count = |outcome| judged.iter().filter(|one| one.outcome == outcome).count();
-    let told: Vec<String> =
-        [Outcome::Holds, Outcome::Fails, Outcome::Inconclusive, Outcome::NotTested]
-            .into_iter()
-            .filter(|outcome| count(*outcome) > 0)
-            .map(|outcome| format!("{} {}", count(outcome), outcome.words()))
-            .collect();
-    let mut said = format!(
+    let said = format!(
         "{} beside what was measured: in the page, and by --verbose.",
         counted(publication.tables.len(), "published table")
     );
-    if !told.is_empty() {
-        said.push_str(&format!(" Conclusions: {}.", told.join(", ")));
-    }
     let mut blocks = vec![Block::heading(2, "", HEADING), Block::Text(said)];
-    let fails = judged.iter().filter(|one| one.outcome == Outcome::Fails);
-    blocks.extend(fails.map(|one| Block::Note(format!("fails here: “{}”", one.text))));
+    let of = |outcome| judged.iter().filter(move |one| one.outcome == outcome);
+    for outcome in [Outcome::Holds, Outcome::Fails] {
+        let told = of(outcome).map(|one| format!("{} here: “{}”", outcome.words(), one.text));
+        blocks.extend(told.map(Block::Text));
+    }
+    let open = of(Outcome::Inconclusive).count();
+    let told = format!("{} inconclusive here.", counted(open, "published conclusion"));
+    blocks.extend((open > 0).then_some(Block::Text(told)));
     blocks
 }
 

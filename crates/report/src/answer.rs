@@ -1,25 +1,26 @@
 //! What a reader came for: which contender is faster under which load, by how much and how sure, and
 //! what could change the decision. The same blocks for the terminal, Markdown and the page.
 
-use lab::analysis::{Analysis, Comparison, ContenderAnalysis, WorkloadAnalysis};
+use lab::analysis::{Analysis, ContenderAnalysis, WorkloadAnalysis};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
-use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, Verdict};
+use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, BOUND_MAX, Verdict};
+use lab::study::LeftOut;
 use lab::warning::{Kind, Warning};
 use lab::watched::Disturbed;
-use lab::words::{TOO_WIDE, is_telling, percent_up};
+use lab::words::is_telling;
 
 use crate::charts::{View, matrix, ratio};
 use crate::document::Block;
-use crate::quotient::{speed_of, speeds};
+use crate::quotient::{ends_text, speed_of, speeds};
 use crate::sessions;
 use crate::source::Source;
 use crate::table::{Cell, Table, Tone};
 use crate::tables::{
-    all_blocks_text, contenders, device_text, gate_text, has_no_figure, primary_comparisons,
-    tone_of, unchanged, verdict_mark, verdict_text,
+    all_blocks_text, contenders, device_text, gate_text, primary_comparisons, tone_of, unchanged,
+    verdict_mark,
 };
-use crate::{checks, profile, text};
+use crate::{checks, choice, profile, text};
 
 /// Most warnings that are shown unasked.
 const WARNINGS_MAX: usize = 6;
@@ -27,30 +28,33 @@ const WARNINGS_MAX: usize = 6;
 /// The answer of a result.
 pub fn answer(source: &Source) -> Vec<Block> {
     let (plan, analysis) = (&source.plan, &source.analysis);
-    // What the numbers are of comes before them.
-    let mut blocks: Vec<Block> = profile::line(plan).map(Block::Warning).into_iter().collect();
-    for workload in &analysis.workloads {
-        if let Some(table) = unchanged(workload) {
-            let caption =
-                format!("Under {}: what an emulated processor does not change", workload.workload);
-            blocks.push(Block::table(caption, table));
-        }
-    }
-    match analysis.workloads.as_slice() {
+    let loads = analysis.workloads.as_slice();
+    let emulated = unchanged(loads);
+    let is_of_times = emulated.is_none() || choice::is_decided(loads);
+    let said = match is_of_times {
+        true => choice::sentences(loads, plan),
+        false => choice::of_counts(loads),
+    };
+    let mut blocks: Vec<Block> = said.into_iter().map(Block::Answer).collect();
+    blocks.extend((!is_of_times).then(|| Block::Text("Times show no difference.".into())));
+    blocks.push(Block::Text(certainty(source)));
+    let caption = "What an emulated processor does not change";
+    blocks.extend(emulated.map(|table| Block::table(caption, table)));
+    match loads {
+        _ if !is_of_times => {}
         [workload] => {
             let caption = format!("Ranking under {}", workload.workload);
             blocks.push(Block::table(caption, contenders(workload, plan)));
-            blocks.push(Block::Answer(sentence(workload, plan)));
         }
         several => {
             blocks.push(Block::table("Overview", overview(several, plan)));
             blocks.push(Block::Text(legend(plan)));
-            blocks.extend(short_sentences(several, plan).into_iter().map(Block::Answer));
         }
     }
     blocks.extend(pictures(source));
-    blocks.push(Block::Text(certainty(source)));
+    blocks.extend(outlook(source).map(Block::Text));
     blocks.extend(analysis.gates.iter().map(|gate| Block::Text(gate_text(gate))));
+    blocks.extend(profile::line(plan).map(Block::Warning));
     blocks.extend(warnings(source));
     blocks.extend(sessions::sentence(&sessions::sessions(source)).map(Block::Note));
     blocks
@@ -94,9 +98,10 @@ fn overview(workloads: &[WorkloadAnalysis], plan: &Plan) -> Table {
 /// What the cells of the overview are.
 fn legend(plan: &Plan) -> String {
     format!(
-        "Times as fast as {} (the ends of its interval): + surely faster, - surely slower, = the same within {} %, ? not sure.",
+        "Times as fast as {} (the ends of the interval): + faster, - slower, = the same within {} %, ~ no difference above {} %, ? inconclusive.",
         plan.baseline_label(),
-        text::plain(plan.study.same_within * 100.0)
+        text::plain(plan.study.same_within * 100.0),
+        text::plain(BOUND_MAX * 100.0)
     )
 }
 
@@ -134,183 +139,37 @@ fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Ce
             }
         }
         (Some(ratio), None) => format!("{mark} {ratio}"),
-        _ => mark.into(),
+        (Some(_), Some(_)) => format!("{mark} varies too much"),
+        (None, _) => format!("{mark} too few trials"),
     };
     let valued = comparison.ratio.map(|ratio| speed_of(comparison, ratio));
     Cell::toned(words, tone_of(&comparison.verdict)).valued(valued)
 }
 
-/// The ends of an interval, with as many digits as it deserves.
-fn ends_text(low: f64, high: f64) -> String {
-    match high / low < 1.1 {
-        true => format!("{low:.3} to {high:.3}"),
-        false => format!("{low:.2} to {high:.2}"),
-    }
-}
-
-/// The verdicts on each of several loads, without the numbers, which stand above; loads of which the
-/// same is said stand together.
-fn short_sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
-    let said = workloads.iter().map(|one| (short_sentence(one, plan), one.workload.clone()));
-    let said = text::grouped(said).into_iter();
-    said.map(|(said, names)| format!("{}: {said}", text::list(&names))).collect()
-}
-
-fn short_sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
-    let baseline = plan.baseline_label();
-    // Those whose gain and loss are bounded are told together: the table has each one's interval.
-    let bounded = by_verdict(workload).into_iter().filter(|one| one.verdict.bound().is_some());
-    let ends = bounded.filter_map(speeds).map(|(low, high)| (high - 1.0).max(1.0 - low));
-    let at_most = ends.fold(0.0, f64::max);
-    let verdict = |comparison: &Comparison| match &comparison.verdict {
-        verdict if verdict.bound().is_some() => {
-            format!("not surely different from {baseline} ({} at most)", percent_up(at_most))
-        }
-        Verdict::AtMost { .. } | Verdict::Inconclusive => "not decided".into(),
-        verdict => verdict_text(verdict),
-    };
-    let part = |labels: &[String], words: &str| {
-        let verb = if labels.len() == 1 { "is" } else { "are" };
-        let article = if words.starts_with("same") { "the " } else { "" };
-        format!("{} {verb} {article}{words}", text::list(labels))
-    };
-    sentence_of(workload, plan, verdict, part, ", ")
-}
-
-/// Who wins, by how much, how sure, of a result of one load.
-pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
-    let part = |labels: &[String], said: &str| format!("{} {said}", text::list(labels));
-    sentence_of(workload, plan, said, part, "; ")
-}
-
-/// A sentence of parts: what is said of comparisons, those of which the same is said together. Who
-/// lost data is said first: whoever is fast without keeping what was written has won nothing.
-fn sentence_of(
-    workload: &WorkloadAnalysis,
-    plan: &Plan,
-    said: impl Fn(&Comparison) -> String,
-    part: impl Fn(&[String], &str) -> String,
-    between: &str,
-) -> String {
-    let mut sentences = checks::lost(workload);
-    if let Some(why) = nothing_to_compare(workload, plan) {
-        sentences.extend(why);
-        return sentences.join(" ");
-    }
-    let all = by_verdict(workload).into_iter().map(|one| (said(one), one.contender.clone()));
-    let parts = text::grouped(all).into_iter().map(|(said, labels)| part(&labels, &said));
-    let parts: Vec<String> = parts.chain(without_figure(workload)).collect();
-    sentences.extend((!parts.is_empty()).then(|| format!("{}.", parts.join(between))));
-    sentences.join(" ")
-}
-
-/// Why there is no comparison, which may have been said; None where there is one.
-fn nothing_to_compare(workload: &WorkloadAnalysis, plan: &Plan) -> Option<Option<String>> {
-    let baseline = plan.baseline_label();
-    if workload.contenders.iter().all(|contender| contender.metrics.is_empty()) {
-        return Some(match checks::any(workload) {
-            true => checks::sentence(workload),
-            false => Some("No contender completed a trial.".into()),
-        });
-    }
-    if workload.contenders.len() > 1
-        && workload.contender(baseline).is_some_and(|c| c.violation().is_some())
-    {
-        let next = format!("{baseline} is the baseline: choose another with --baseline.");
-        return Some(Some(next));
-    }
-    if workload.contenders.len() == 1 {
-        return Some(Some(format!(
-            "{baseline} is alone: name a second contender to compare it with."
-        )));
-    }
-    if !has_no_figure(workload, baseline) {
-        return None;
-    }
-    let advice = match workload.contender(baseline).is_some_and(|one| one.failed > 0) {
-        true => ": choose another with --baseline",
-        false => "",
-    };
-    Some(Some(format!("{baseline}, the baseline, completed no trial{advice}.")))
-}
-
-/// The comparisons of those that completed a trial: the decided ones first.
-fn by_verdict(workload: &WorkloadAnalysis) -> Vec<&Comparison> {
-    let mut found: Vec<&Comparison> = primary_comparisons(workload)
-        .filter(|comparison| !has_no_figure(workload, &comparison.contender))
-        .collect();
-    found.sort_by_key(|comparison| match comparison.verdict {
-        Verdict::Faster => 0,
-        Verdict::Slower => 1,
-        Verdict::Inconclusive => 3,
-        _ => 2,
-    });
-    found
-}
-
-/// What is said of the contenders that completed no trial.
-fn without_figure(workload: &WorkloadAnalysis) -> Vec<String> {
-    let of = workload.contenders.iter().filter(|contender| contender.metrics.is_empty());
-    of.filter(|contender| contender.checks.is_empty() || contender.failed > 0)
-        .map(|contender| match contender.failed {
-            0 => format!("{} was not tried", contender.label),
-            _ => format!("{} failed in every trial", contender.label),
-        })
-        .collect()
-}
-
-/// What is said of a contender: its ratio and interval as in the table.
-fn said(comparison: &Comparison) -> String {
-    let Comparison { baseline, ratio, low, high, blocks, .. } = comparison;
-    let verdict = verdict_text(&comparison.verdict);
-    let interval = low.zip(*high);
-    match (&comparison.verdict, ratio, interval) {
-        (Verdict::Faster | Verdict::Slower, Some(ratio), Some((low, high))) => {
-            let (verb, words) = match comparison.unit.more_is_better() {
-                true => ("has", format!("times the {} of", comparison.metric)),
-                false => ("takes", "times as long as".to_string()),
-            };
-            format!(
-                "{verb} {} {words} {baseline} ({} to {})",
-                text::ratio(*ratio),
-                text::ratio(low),
-                text::ratio(high)
-            )
-        }
-        (Verdict::Inconclusive, _, Some((low, high))) if is_telling(low, high) => {
-            format!("against {baseline}: {verdict} ({} to {})", text::ratio(low), text::ratio(high))
-        }
-        (Verdict::Inconclusive, _, Some(_)) => {
-            format!("against {baseline}: {verdict} (interval {TOO_WIDE})")
-        }
-        (Verdict::Inconclusive, ..) => format!(
-            "against {baseline}: {verdict} (both completed {}, {BLOCKS_MIN_FOR_INTERVAL} are needed)",
-            text::counted(*blocks, "block")
-        ),
-        (Verdict::AtMost { .. }, ..) => format!("is {verdict} than {baseline}"),
-        _ => format!("against {baseline}: {verdict}"),
-    }
-}
-
-/// What the numbers are, from how many blocks on what, and the promise about errors: once for all
-/// loads.
+/// How sure it is, from how many blocks on what: once for all loads.
 fn certainty(source: &Source) -> String {
     let (plan, analysis) = (&source.plan, &source.analysis);
     let blocks = all_blocks_text(analysis.workloads.iter());
     let mut said = vec![format!("{blocks} on {}", device_text(plan))];
     if analysis.workloads.iter().any(|workload| !workload.comparisons.is_empty()) {
-        said.push(match analysis.workloads.len() {
-            // Beside each ratio stands the value of its contender.
-            1 => "ratios are taken within each block, so they are not quotients of the values above",
-            _ => "ratios are taken within each block",
-        }.into());
-        said.push(confidence(plan).into());
+        said.push(confidence(plan, analysis));
+    }
+    sentences(&said)
+}
+
+/// What the ratios are, and what would decide what is open.
+fn outlook(source: &Source) -> Option<String> {
+    let analysis = &source.analysis;
+    let mut said = Vec::new();
+    // Beside each ratio of one load stands the value of its contender.
+    if let [workload] = analysis.workloads.as_slice()
+        && !workload.comparisons.is_empty()
+    {
+        said.push("ratios are taken within each block, so they are not quotients of the values above".into());
     }
     let open = analysis.forecast.filter(|forecast| forecast.open > 0);
-    said.extend(open.map(|forecast| match forecast.blocks {
-        Some(_) => format!("to decide what is open: {forecast}"),
-        None => forecast.to_string(),
-    }));
+    let told = open.filter(|forecast| forecast.blocks.is_some());
+    said.extend(told.map(|forecast| format!("to decide what is open: {forecast}")));
     said.extend(open.and_then(|_| disturbance(analysis)));
     let pairs = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
     // Who is not ranked has no interval, however many blocks there are.
@@ -319,7 +178,7 @@ fn certainty(source: &Source) -> String {
             "an interval needs {BLOCKS_MIN_FOR_INTERVAL} blocks in which both completed a trial"
         ));
     }
-    sentences(&said)
+    (!said.is_empty()).then(|| sentences(&said))
 }
 
 /// What kept a study from deciding, where the machine did.
@@ -343,12 +202,17 @@ fn sentences(clauses: &[String]) -> String {
     clauses.iter().map(sentence).collect::<Vec<_>>().join(" ")
 }
 
-/// How sure the intervals of the study are, together.
-fn confidence(plan: &Plan) -> &'static str {
+/// How sure the intervals of the study are, together, and on what that rests.
+fn confidence(plan: &Plan, analysis: &Analysis) -> String {
     let study = &plan.study;
-    match study.workloads.len() * study.contenders.len().saturating_sub(1) {
+    let sure = match study.workloads.len() * study.contenders.len().saturating_sub(1) {
         ..=1 => "95 % confidence",
         _ => "95 % confidence for all comparisons of the study together",
+    };
+    let mut warnings = analysis.workloads.iter().flat_map(|workload| &workload.warnings);
+    match warnings.any(|warning| warning.kind == Kind::FewBlocks) {
+        true => format!("{sure}, if the blocks are independent: too few to show that"),
+        false => sure.into(),
     }
 }
 
@@ -403,12 +267,21 @@ fn warnings(source: &Source) -> Vec<Block> {
         let counted = text::counted(more, "more warning");
         blocks.push(Block::Note(format!("{counted}: see the details of each load.")));
     }
-    let left = source.plan.study.left_out.iter();
-    blocks.extend(left.map(|left| {
-        let missing = left.missing.join("; ");
-        Block::Note(format!("left out: {} {}: {missing}", left.what, left.name))
-    }));
+    blocks.extend(left_out(&source.plan));
     blocks
+}
+
+/// What was left out: together where a guest has it, else each with what it lacks.
+fn left_out(plan: &Plan) -> Vec<Block> {
+    let by_guest = |left: &&LeftOut| left.missing.iter().any(|line| line.contains("--on debian"));
+    let (guests, others): (Vec<_>, Vec<_>) = plan.study.left_out.iter().partition(by_guest);
+    let names: Vec<String> = guests.iter().map(|left| left.name.clone()).collect();
+    let of_guests =
+        (!names.is_empty()).then(|| format!("left out here: {} (in guests: --on debian)", text::list(&names)));
+    let of_others = others.into_iter().map(|left| {
+        format!("left out: {} {}: {}", left.what, left.name, left.missing.join("; "))
+    });
+    of_guests.into_iter().chain(of_others).map(Block::Note).collect()
 }
 
 /// The warnings of one load that do not stand with the answer, and the notes.

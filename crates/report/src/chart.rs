@@ -215,7 +215,7 @@ pub fn curve(key: usize, points: Vec<(Point, bool)>) -> Vec<Series> {
 
 /// The legend of what [`curve`] draws in outline; empty where it drew nothing so.
 pub fn undecided_sign(series: &[Series]) -> Vec<Sign> {
-    let text = "in outline without a line: not decided".to_string();
+    let text = "in outline without a line: inconclusive".to_string();
     let has_line =
         |one: &Series| series.iter().any(|other| other.key == one.key && other.mark == Mark::Line);
     let is_undecided = |one: &Series| one.mark == Mark::Hollow && !has_line(one);

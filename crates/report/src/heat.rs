@@ -76,7 +76,7 @@ impl HeatMap {
         14.0 + (words as f64 + 2.0) * LETTER_WIDTH + SCALE_STEPS.len() as f64 * SCALE_WIDTH
     }
 
-    /// The map as a table, where nothing is drawn: `?` behind what is not decided.
+    /// The map as a table, where nothing is drawn: `?` for what is inconclusive.
     pub fn table(&self) -> Table {
         let heads = std::iter::once(self.title.clone()).chain(self.columns.iter().cloned());
         let mut table = Table { heads: heads.collect(), rows: Vec::new() };

@@ -6,6 +6,7 @@ pub mod answer;
 pub mod chart;
 pub mod charts;
 mod checks;
+mod choice;
 pub mod costs;
 pub mod details;
 pub mod document;

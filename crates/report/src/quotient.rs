@@ -33,3 +33,23 @@ pub fn speeds(comparison: &Comparison) -> Option<(f64, f64)> {
         _ => (low, high),
     })
 }
+
+/// The ends of an interval, with as many digits as it deserves.
+pub fn ends_text(low: f64, high: f64) -> String {
+    match high / low < 1.1 {
+        true => format!("{low:.3} to {high:.3}"),
+        false => format!("{low:.2} to {high:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends_text;
+
+    #[test]
+    fn a_narrow_interval_has_more_digits() {
+        let shown =
+            [(1.0, 1.0223), (1.0, 1.444), (1.232, 6.06)].map(|(low, high)| ends_text(low, high));
+        assert_eq!(shown, ["1.000 to 1.022", "1.00 to 1.44", "1.23 to 6.06"]);
+    }
+}

@@ -20,7 +20,7 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     let mut table = Table::new(&[
         "contender",
         &format!("{} [interval]", primary_metric(workload)),
-        &format!("ratio to {baseline} [interval]"),
+        &format!("times as fast as {baseline} [interval]"),
         "verdict",
         "checks",
     ]);
@@ -32,15 +32,18 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     table.without_empty_columns()
 }
 
-/// What an emulated processor does not change; none where the processor was a real one.
-pub fn unchanged(workload: &WorkloadAnalysis) -> Option<Table> {
-    if !workload.warnings.iter().any(|warning| warning.kind == Kind::Emulated) {
-        return None;
-    }
-    let mut table = Table::new(&["contender", "written", "flushes", "amplification"]);
-    for contender in ranked(workload) {
+/// What an emulated processor does not change, of each load and contender; none where the processor
+/// was a real one.
+pub fn unchanged(workloads: &[WorkloadAnalysis]) -> Option<Table> {
+    let is_emulated =
+        |one: &&WorkloadAnalysis| one.warnings.iter().any(|warning| warning.kind == Kind::Emulated);
+    let of = || workloads.iter().filter(is_emulated);
+    of().next()?;
+    let mut table = Table::new(&["load", "contender", "written", "flushes", "amplification"]);
+    for (workload, contender) in of().flat_map(|one| one.contenders.iter().map(move |c| (one, c))) {
         let cost = &contender.cost;
         table.rows.push(vec![
+            workload.workload.as_str().into(),
             contender.label.as_str().into(),
             Cell::maybe(cost.device_written_bytes, text::bytes),
             Cell::maybe(cost.device_flushes, text::count),
@@ -220,12 +223,13 @@ pub fn verdict_mark(verdict: &Verdict) -> &'static str {
         Verdict::Faster => "+",
         Verdict::Slower => "-",
         Verdict::Same { .. } => "=",
+        verdict if verdict.bound().is_some() => "~",
         Verdict::AtMost { .. } | Verdict::Inconclusive => "?",
     }
 }
 
 /// What the marks of [`metrics`] mean.
-pub const METRICS_EXPLAINED: &str = "Median, × ratio to the baseline: + better, - worse, = same within the margin, ? not sure. All but the first are exploratory.";
+pub const METRICS_EXPLAINED: &str = "Median, × ratio to the baseline: + better, - worse, = same within the margin, ~ no difference above 25 %, ? inconclusive. All but the first are exploratory.";
 
 /// The contenders, the best median first, those without one last, and those that lost data behind
 /// all others.
@@ -242,10 +246,11 @@ pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
     contenders
 }
 
-/// `1.025 [0.993, 1.059]`.
-fn ratio_text(comparison: &Comparison) -> String {
-    let ends = comparison.low.zip(comparison.high);
-    comparison.ratio.map_or("-".into(), |ratio| ratio_with_interval(ratio, ends))
+/// How many times as fast: `1.025 [0.993, 1.059]`.
+fn speed_text(comparison: &Comparison) -> String {
+    let ends = quotient::speeds(comparison);
+    let speed = comparison.ratio.map(|ratio| quotient::speed_of(comparison, ratio));
+    speed.map_or("-".into(), |speed| ratio_with_interval(speed, ends))
 }
 
 /// Ratio and verdict. Where one of the two completed no trial there is nothing to compare, and the
@@ -275,11 +280,11 @@ fn comparison_cells(
     let Some(comparison) = comparison else { return none("-", Tone::Plain) };
     let verdict = &comparison.verdict;
     let ratio = match comparison.ratio {
-        Some(_) => ratio_text(comparison),
+        Some(_) => speed_text(comparison),
         None => quotient::WITHHELD.into(),
     };
     [
-        Cell::from(ratio).valued(comparison.ratio),
+        Cell::from(ratio).valued(comparison.ratio.map(|ratio| quotient::speed_of(comparison, ratio))),
         Cell::toned(verdict_text(verdict), tone_of(verdict)),
     ]
 }
@@ -302,8 +307,9 @@ pub fn tone_of(verdict: &Verdict) -> Tone {
     match verdict {
         Verdict::Faster => Tone::Good,
         Verdict::Slower => Tone::Bad,
-        Verdict::Same { .. } | Verdict::AtMost { .. } => Tone::Plain,
-        Verdict::Inconclusive => Tone::Uncertain,
+        Verdict::Same { .. } => Tone::Plain,
+        verdict if verdict.bound().is_some() => Tone::Plain,
+        Verdict::AtMost { .. } | Verdict::Inconclusive => Tone::Uncertain,
     }
 }
 

@@ -191,7 +191,7 @@ impl fmt::Display for Forecast {
     /// `about 12 to 25 more blocks, 6 to 13 min`, or how many comparisons are open.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((least, most)) = self.blocks else {
-            return write!(f, "not decided: {} of {} comparisons", self.open, self.comparisons);
+            return write!(f, "open: {} of {} comparisons", self.open, self.comparisons);
         };
         match least == most {
             true => write!(f, "about {most} more block{}", if most == 1 { "" } else { "s" })?,
@@ -303,7 +303,7 @@ mod tests {
         assert!(long <= u64::from(most) * 2_400_000_000, "{forecast:?}");
         assert!(forecast.to_string().starts_with("about "), "{forecast}");
         let none = Forecast { blocks: None, ..forecast };
-        assert_eq!(none.to_string(), "not decided: 1 of 2 comparisons");
+        assert_eq!(none.to_string(), "open: 1 of 2 comparisons");
         let minutes = Forecast {
             blocks: Some((12, 25)),
             time_ns: Some((360_000_000_000, 770_000_000_000)),

@@ -107,7 +107,7 @@ pub(super) fn of_comparisons(
                 Kind::Modes,
                 contender,
                 format!(
-                    "{trials} of {of} trials cost {factor} times as much as the others ({metric}), so no single ratio describes it and it is not called the same as another; look for what sets them apart in records.jsonl"
+                    "{trials} of {of} trials cost {factor} times as much as the others ({metric}), so its ratio is a mean of two groups; look for what sets them apart in records.jsonl"
                 ),
             ));
         }

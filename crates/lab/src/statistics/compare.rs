@@ -114,7 +114,7 @@ pub enum Verdict {
 
 /// The largest bound that is worth saying: beyond it, "at most 60 % slower" would pass for an
 /// answer.
-const BOUND_MAX: f64 = 0.25;
+pub const BOUND_MAX: f64 = 0.25;
 
 impl Verdict {
     /// Whether the question is answered: which is faster, or that both are the same.

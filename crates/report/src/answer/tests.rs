@@ -413,13 +413,6 @@ fn without_checks_nothing_is_said_of_them() {
 }
 
 #[test]
-fn a_narrow_interval_has_more_digits() {
-    let shown =
-        [(1.0, 1.0223), (1.0, 1.444), (1.232, 6.06)].map(|(low, high)| ends_text(low, high));
-    assert_eq!(shown, ["1.000 to 1.022", "1.00 to 1.44", "1.23 to 6.06"]);
-}
-
-#[test]
 fn a_study_that_does_not_decide_says_what_the_machine_did() {
     let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
     let shaken = |record: &Record| 1_000_000_000 + u64::from(record.trial) * 300_000_000;

@@ -80,7 +80,8 @@ fn map(
             line.push(entry.map(|entry| HeatCell {
                 value: entry.percent.unwrap_or(0.0),
                 // Plus zero, so that a little less than nothing is not a negative zero.
-                text: entry.percent.map_or(String::new(), |p| format!("{:.0}", p.round() + 0.0)),
+                text: (entry.percent.filter(|_| entry.is_decided()))
+                    .map_or(String::new(), |p| format!("{:.0}", p.round() + 0.0)),
                 decided: entry.is_decided(),
                 says: format!("{row}, {head}: {}", in_words(entry, &overhead.raw)),
             }));
@@ -111,7 +112,7 @@ fn in_words(entry: &CellOverhead, raw: &str) -> String {
         Some(ends) => format!("interval {}", loss_interval(ends)),
         None => "no interval".into(),
     };
-    let decided = if entry.is_decided() { "" } else { ", not decided" };
+    let decided = if entry.is_decided() { "" } else { ", inconclusive" };
     let blocks = counted(entry.blocks, "block");
     format!("{}, {interval}, {blocks}{decided}", less_or_more(percent, raw))
 }
@@ -170,13 +171,8 @@ fn row_name(cell: &MatrixCell) -> String {
 /// What the numbers of the maps are.
 pub fn explained(workload: &WorkloadAnalysis) -> String {
     let raw = workload.overhead.first().map_or("raw", |overhead| overhead.raw.as_str());
-    let cells = || workload.overhead.iter().flat_map(|overhead| &overhead.cells);
-    let withheld = match cells().any(|entry| entry.percent.is_none()) {
-        true => format!(" ? without a number: {}.", too_few_explained()),
-        false => String::new(),
-    };
     format!(
-        "Operations a second lost against {raw}, in %; below 0: faster than {raw}; ?: not decided at 95 % confidence for each cell.{withheld}"
+        "Operations a second lost against {raw}, in %; below 0: faster than {raw}; ?: inconclusive, 95 % confidence for each cell."
     )
 }
 

@@ -3,13 +3,13 @@
 use lab::analysis::Comparison;
 use lab::contender::Contender;
 use lab::record::Record;
-use lab::statistics::Verdict;
 use lab::words::{TOO_WIDE, is_telling};
 
-use super::{View, better, scale_of};
+use super::{View, scale_of};
 use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Sign};
 use crate::source::{Source, value_of};
-use crate::table::{Cell, Table};
+use crate::quotient::{speed_of, speeds};
+use crate::table::{Cell, Table, Tone};
 use crate::{quotient, tables, text};
 
 /// Most metrics that are shown in one chart.
@@ -27,7 +27,7 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         return None;
     }
     let mut series = Vec::new();
-    let mut numbers = Table::new(&["contender", "ratio", "from", "to", "verdict", "blocks"]);
+    let mut numbers = Table::new(&["contender", "times as fast", "from", "to", "verdict", "blocks"]);
     let mut said = Vec::new();
     for (row, contender) in rows.iter().enumerate() {
         let label = view.analysis.contenders[*contender].label.as_str();
@@ -45,33 +45,34 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         let dots = pairs.iter().enumerate().map(|(place, (block, ratio))| {
             // Spread a little, so that equal ratios do not hide one another.
             let aside = ((place * 7 % 11) as f64 - 5.0) * 0.022;
-            let text = format!("{label}, block {}: {}", block + 1, text::ratio(*ratio));
-            Point::at(*ratio, row as f64 + aside + 0.2, text)
+            let speed = if unit.more_is_better() { *ratio } else { ratio.recip() };
+            let text = format!("{label}, block {}: {}", block + 1, text::ratio(speed));
+            Point::at(speed, row as f64 + aside + 0.2, text)
         });
         series.push(Series { key: *contender, mark: Mark::Dots, points: dots.collect() });
         if let Some(comparison) = found
             && let Some(ratio) = comparison.ratio
         {
             let words = format!("{label}: {}", estimate_text(comparison));
+            let ends = speeds(comparison);
             series.push(Series {
                 key: *contender,
                 mark: Mark::Interval,
                 points: vec![Point {
-                    low: comparison.low,
-                    high: comparison.high,
-                    ..Point::at(ratio, row as f64 - 0.14, words.clone())
+                    low: ends.map(|ends| ends.0),
+                    high: ends.map(|ends| ends.1),
+                    ..Point::at(speed_of(comparison, ratio), row as f64 - 0.14, words.clone())
                 }],
             });
             said.push(words);
             numbers.rows.push(comparison_row(label, comparison));
         }
     }
-    let title = format!("{metric}, as a ratio to {baseline} ({})", better(unit));
-    let x = Axis::of_ratios(title, &series)?;
+    let x = Axis::of_ratios(format!("times as fast as {baseline}, by {metric}"), &series)?;
     let y = Axis::rows(rows.iter().map(|row| view.analysis.contenders[*row].label.as_str()));
     Some(Chart {
         says: format!(
-            "{}. Each dot is one block: the contender's trial over {baseline}'s. The large symbol is the estimate with its interval; the band is the margin of {} % within which two count as the same.",
+            "{}. Each dot is one block: the contender's trial against {baseline}'s. The large symbol is the estimate with its interval; the band is the margin of {} % within which two count as the same.",
             said.join("; "),
             text::plain(study.same_within * 100.0)
         ),
@@ -81,7 +82,7 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         series,
         guides: Guide::of_ratios(baseline, study.same_within),
         numbers,
-        ..Chart::new(view.id("ratio"), format!("Ratio to {baseline}"), x, y)
+        ..Chart::new(view.id("ratio"), format!("Times as fast as {baseline}"), x, y)
     })
 }
 
@@ -91,7 +92,7 @@ pub fn overview(source: &Source) -> Option<Chart> {
         let compared = tables::primary_comparisons(workload).collect();
         (workload.workload.as_str(), compared)
     });
-    speeds(source, "overview".into(), "load", rows.collect())
+    speed_chart(source, "overview".into(), "load", rows.collect())
 }
 
 /// The metrics of a load that has several.
@@ -105,12 +106,12 @@ pub fn every_metric(view: &View<'_>) -> Option<Chart> {
     let all = &view.analysis.comparisons;
     let of = |name| all.iter().filter(|one| one.metric == name).collect();
     let rows = names.into_iter().map(|name| (name, of(name))).collect();
-    speeds(view.source, view.id("metrics"), "metric", rows)
+    speed_chart(view.source, view.id("metrics"), "metric", rows)
 }
 
 /// How many times as fast as the baseline each contender is, with its interval: a row for each load
 /// or metric, whether of it less is better or more.
-fn speeds(
+fn speed_chart(
     source: &Source,
     id: String,
     what: &str,
@@ -120,7 +121,7 @@ fn speeds(
     let baseline = study.contenders[study.baseline].label.as_str();
     let others = study.contenders.len().saturating_sub(1).max(1);
     let mut series: Vec<Series> = Vec::new();
-    let mut numbers = Table::new(&[what, "contender", "ratio", "from", "to", "verdict", "blocks"]);
+    let mut numbers = Table::new(&[what, "contender", "times as fast", "from", "to", "verdict", "blocks"]);
     for (row, (name, compared)) in rows.iter().enumerate() {
         for (place, comparison) in compared.iter().enumerate() {
             let Some(ratio) = comparison.ratio else { continue };
@@ -128,16 +129,16 @@ fn speeds(
             let Some(key) = study.contenders.iter().position(is_it) else { continue };
             let aside = (place as f64 + 0.5) / others as f64 - 0.5;
             let words = format!("{name}, {}: {}", comparison.contender, estimate_text(comparison));
-            let ends = quotient::speeds(comparison);
+            let ends = speeds(comparison);
             // An interval that tells nothing would press all others together.
             let ends = ends.filter(|(low, high)| is_telling(*low, *high));
             let point = Point {
                 low: ends.map(|ends| ends.0),
                 high: ends.map(|ends| ends.1),
-                ..Point::at(quotient::speed_of(comparison, ratio), row as f64 + aside * 0.7, words)
+                ..Point::at(speed_of(comparison, ratio), row as f64 + aside * 0.7, words)
             };
-            let mark = match comparison.verdict {
-                Verdict::Inconclusive => Mark::Hollow,
+            let mark = match tables::tone_of(&comparison.verdict) {
+                Tone::Uncertain => Mark::Hollow,
                 _ => Mark::Interval,
             };
             let is_like = |one: &Series| {
@@ -252,9 +253,10 @@ fn paired(baseline: &[&Record], contender: &[&Record], metric: &str) -> Vec<(u32
 
 /// `1.18, between 0.84 and 1.65: inconclusive`.
 fn estimate_text(comparison: &Comparison) -> String {
-    let ratio = comparison.ratio.map_or("-".into(), text::ratio);
+    let ratio = comparison.ratio.map(|ratio| speed_of(comparison, ratio));
+    let ratio = ratio.map_or("-".into(), text::ratio);
     let verdict = tables::verdict_text(&comparison.verdict);
-    match comparison.low.zip(comparison.high) {
+    match speeds(comparison) {
         Some((low, high)) if !is_telling(low, high) => {
             format!("{ratio}, {TOO_WIDE}: {verdict}")
         }
@@ -267,12 +269,13 @@ fn estimate_text(comparison: &Comparison) -> String {
 
 fn comparison_row(label: &str, comparison: &Comparison) -> Vec<Cell> {
     let number = |value: Option<f64>| Cell::maybe(value, text::ratio);
+    let ends = speeds(comparison);
     let tone = tables::tone_of(&comparison.verdict);
     vec![
         label.into(),
-        number(comparison.ratio),
-        number(comparison.low),
-        number(comparison.high),
+        number(comparison.ratio.map(|ratio| speed_of(comparison, ratio))),
+        number(ends.map(|ends| ends.0)),
+        number(ends.map(|ends| ends.1)),
         Cell::toned(tables::verdict_text(&comparison.verdict), tone),
         Cell::whole(comparison.blocks as u64),
     ]
