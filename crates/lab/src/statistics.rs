@@ -29,8 +29,8 @@ mod unpaired;
 mod wander;
 
 pub use compare::{
-    BOUND_MAX, Comparison, ComparisonOptions, Correction, Group, Interval, Verdict, compare, compare_families,
-    compare_family, pairs,
+    BOUND_MAX, Comparison, ComparisonOptions, Correction, Group, Interval, Verdict, compare,
+    compare_families, compare_family, pairs,
 };
 pub use drift::{drift, odd_first_block};
 pub use events::{NONE_OF_CONFIDENCE, none_of};

@@ -13,7 +13,7 @@ use lab::judgement::Result as Measurements;
 use lab::plan::Plan;
 use lab::record::Record;
 use lab::study::{Study, StudyError};
-use lab::words::counted;
+use lab::words::{counted, list};
 use report::document::Block;
 use report::tables;
 use serde::Deserialize;
@@ -203,20 +203,22 @@ pub fn summary(plan: &Plan, records: &[Record], analysis: &Analysis) -> Vec<Bloc
         Err(_) => return section(plan, records, analysis),
     };
     let judged = publication.judge(plan, records, analysis);
-    let said = format!(
+    let mut said = format!(
         "{} beside what was measured: in the page, and by --verbose.",
         counted(publication.tables.len(), "published table")
     );
-    let mut blocks = vec![Block::heading(2, "", HEADING), Block::Text(said)];
     let of = |outcome| judged.iter().filter(move |one| one.outcome == outcome);
-    for outcome in [Outcome::Holds, Outcome::Fails] {
-        let told = of(outcome).map(|one| format!("{} here: “{}”", outcome.words(), one.text));
-        blocks.extend(told.map(Block::Text));
+    for (outcome, words) in [(Outcome::Holds, "Holds"), (Outcome::Fails, "Fails")] {
+        let texts: Vec<String> = of(outcome).map(|one| format!("“{}”", one.text)).collect();
+        if !texts.is_empty() {
+            said.push_str(&format!(" {words} here: {}.", list(&texts)));
+        }
     }
     let open = of(Outcome::Inconclusive).count();
-    let told = format!("{} inconclusive here.", counted(open, "published conclusion"));
-    blocks.extend((open > 0).then_some(Block::Text(told)));
-    blocks
+    if open > 0 {
+        said.push_str(&format!(" Inconclusive here: {}.", counted(open, "conclusion")));
+    }
+    vec![Block::heading(2, "", HEADING), Block::Text(said)]
 }
 
 impl Publication {

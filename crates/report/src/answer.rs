@@ -165,7 +165,10 @@ fn outlook(source: &Source) -> Option<String> {
     if let [workload] = analysis.workloads.as_slice()
         && !workload.comparisons.is_empty()
     {
-        said.push("ratios are taken within each block, so they are not quotients of the values above".into());
+        said.push(
+            "ratios are taken within each block, so they are not quotients of the values above"
+                .into(),
+        );
     }
     let open = analysis.forecast.filter(|forecast| forecast.open > 0);
     let told = open.filter(|forecast| forecast.blocks.is_some());
@@ -276,11 +279,11 @@ fn left_out(plan: &Plan) -> Vec<Block> {
     let by_guest = |left: &&LeftOut| left.missing.iter().any(|line| line.contains("--on debian"));
     let (guests, others): (Vec<_>, Vec<_>) = plan.study.left_out.iter().partition(by_guest);
     let names: Vec<String> = guests.iter().map(|left| left.name.clone()).collect();
-    let of_guests =
-        (!names.is_empty()).then(|| format!("left out here: {} (in guests: --on debian)", text::list(&names)));
-    let of_others = others.into_iter().map(|left| {
-        format!("left out: {} {}: {}", left.what, left.name, left.missing.join("; "))
-    });
+    let of_guests = (!names.is_empty())
+        .then(|| format!("left out here: {} (in guests: --on debian)", text::list(&names)));
+    let of_others = others
+        .into_iter()
+        .map(|left| format!("left out: {} {}: {}", left.what, left.name, left.missing.join("; ")));
     of_guests.into_iter().chain(of_others).map(Block::Note).collect()
 }
 

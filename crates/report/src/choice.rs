@@ -107,10 +107,10 @@ struct Standing {
 
 fn standings(workload: &WorkloadAnalysis, plan: &Plan) -> Standings {
     let baseline = plan.baseline_label();
-    let mut ranked =
-        vec![Standing { label: baseline.into(), speed: (1.0, 1.0), verdict: None }];
+    let mut ranked = vec![Standing { label: baseline.into(), speed: (1.0, 1.0), verdict: None }];
     let mut unknown = Vec::new();
-    for one in primary_comparisons(workload).filter(|one| !has_no_figure(workload, &one.contender)) {
+    for one in primary_comparisons(workload).filter(|one| !has_no_figure(workload, &one.contender))
+    {
         let (label, verdict) = (one.contender.clone(), Some(one.verdict));
         match speeds(one) {
             Some(speed) if is_telling(speed.0, speed.1) => {
@@ -153,7 +153,8 @@ impl Standings {
         let mut open = self.unknown.clone();
         if beaten.is_empty() {
             parts.extend((leaders.len() > 1).then(|| self.level(&leaders)));
-            let is_open = |one: &&Standing| one.verdict.is_some_and(|verdict| verdict_mark(&verdict) == "?");
+            let is_open =
+                |one: &&Standing| one.verdict.is_some_and(|verdict| verdict_mark(&verdict) == "?");
             open.extend(leaders.iter().copied().filter(is_open).map(|one| one.label.clone()));
         } else {
             let names: Vec<&str> = leaders.iter().map(|one| one.label.as_str()).collect();
@@ -176,7 +177,11 @@ impl Standings {
         let others = || leaders.iter().filter_map(|one| one.verdict);
         let names: Vec<String> = leaders.iter().map(|one| one.label.clone()).collect();
         if others().all(|verdict| matches!(verdict, Verdict::Same { .. })) {
-            return format!("{} are the same within {}", text::list(&names), percent(self.same_within));
+            return format!(
+                "{} are the same within {}",
+                text::list(&names),
+                percent(self.same_within)
+            );
         }
         match self.unknown.is_empty() && others().all(|verdict| verdict_mark(&verdict) != "?") {
             true => format!("no difference above {}", percent(BOUND_MAX)),

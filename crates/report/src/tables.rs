@@ -284,7 +284,8 @@ fn comparison_cells(
         None => quotient::WITHHELD.into(),
     };
     [
-        Cell::from(ratio).valued(comparison.ratio.map(|ratio| quotient::speed_of(comparison, ratio))),
+        Cell::from(ratio)
+            .valued(comparison.ratio.map(|ratio| quotient::speed_of(comparison, ratio))),
         Cell::toned(verdict_text(verdict), tone_of(verdict)),
     ]
 }

@@ -236,15 +236,16 @@ fn the_numbers_in_the_page_are_those_of_the_records() {
         let device = record.run_device().unwrap();
         assert_eq!((value(8), value(9)), (device.written_bytes as f64, device.flushes as f64));
     }
-    // What was compared, to the last bit.
+    // What was compared, to the last bit: of times as speeds.
     let analysis = Source::read(&made.directory()).unwrap().analysis;
     let comparisons = &analysis.workloads[0].comparisons;
-    let rows = table(&dom, "Ratio to ext4");
+    let rows = table(&dom, "Times as fast as ext4");
     assert_eq!(rows.len(), comparisons.len());
     for row in rows {
         let found = comparisons.iter().find(|comparison| comparison.contender == row[0]).unwrap();
         let shown: Vec<Option<f64>> = row[1..4].iter().map(|text| text.parse().ok()).collect();
-        assert_eq!(shown, [found.ratio, found.low, found.high]);
+        let ends = [found.ratio, found.high, found.low];
+        assert_eq!(shown, ends.map(|end| end.map(f64::recip)));
     }
     // The ranking shows the medians.
     for row in table(&dom, "Ranking under first") {

@@ -77,13 +77,15 @@ fn map(
                 numbers_row.extend(number_cells(entry));
                 numbers.rows.push(numbers_row);
             }
-            line.push(entry.map(|entry| HeatCell {
-                value: entry.percent.unwrap_or(0.0),
-                // Plus zero, so that a little less than nothing is not a negative zero.
-                text: (entry.percent.filter(|_| entry.is_decided()))
-                    .map_or(String::new(), |p| format!("{:.0}", p.round() + 0.0)),
-                decided: entry.is_decided(),
-                says: format!("{row}, {head}: {}", in_words(entry, &overhead.raw)),
+            line.push(entry.map(|entry| {
+                HeatCell {
+                    value: entry.percent.unwrap_or(0.0),
+                    // Plus zero, so that a little less than nothing is not a negative zero.
+                    text: (entry.percent.filter(|_| entry.is_decided()))
+                        .map_or(String::new(), |p| format!("{:.0}", p.round() + 0.0)),
+                    decided: entry.is_decided(),
+                    says: format!("{row}, {head}: {}", in_words(entry, &overhead.raw)),
+                }
             }));
         }
         cells.push(line);

@@ -7,8 +7,8 @@ use lab::words::{TOO_WIDE, is_telling};
 
 use super::{View, scale_of};
 use crate::chart::{Axis, Chart, Guide, Key, Mark, Point, Series, Sign};
-use crate::source::{Source, value_of};
 use crate::quotient::{speed_of, speeds};
+use crate::source::{Source, value_of};
 use crate::table::{Cell, Table, Tone};
 use crate::{quotient, tables, text};
 
@@ -27,7 +27,8 @@ pub fn against_baseline(view: &View<'_>) -> Option<Chart> {
         return None;
     }
     let mut series = Vec::new();
-    let mut numbers = Table::new(&["contender", "times as fast", "from", "to", "verdict", "blocks"]);
+    let mut numbers =
+        Table::new(&["contender", "times as fast", "from", "to", "verdict", "blocks"]);
     let mut said = Vec::new();
     for (row, contender) in rows.iter().enumerate() {
         let label = view.analysis.contenders[*contender].label.as_str();
@@ -121,7 +122,8 @@ fn speed_chart(
     let baseline = study.contenders[study.baseline].label.as_str();
     let others = study.contenders.len().saturating_sub(1).max(1);
     let mut series: Vec<Series> = Vec::new();
-    let mut numbers = Table::new(&[what, "contender", "times as fast", "from", "to", "verdict", "blocks"]);
+    let mut numbers =
+        Table::new(&[what, "contender", "times as fast", "from", "to", "verdict", "blocks"]);
     for (row, (name, compared)) in rows.iter().enumerate() {
         for (place, comparison) in compared.iter().enumerate() {
             let Some(ratio) = comparison.ratio else { continue };
