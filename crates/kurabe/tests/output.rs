@@ -436,7 +436,7 @@ fn results_of_an_older_kurabe_open() {
         (
             "dbench",
             [
-                "xfs                    180 MiB/s                     0.341",
+                "xfs                    180 MiB/s                             0.341",
                 "throughput  530 MiB/s",
                 "NTCreateX       ext4              35.1k  4.487 µs  6.199 µs  19.95 µs  23.14 µs",
             ],
@@ -444,7 +444,7 @@ fn results_of_an_older_kurabe_open() {
         (
             "matrix",
             [
-                "xfs                                       61.2k/s                     1.026",
+                "xfs                                       61.2k/s                             1.026",
                 "randrw-70-30-psync-1-4k       66.1k/s",
                 "randread-psync-1-4k-read               xfs              30.3k  12.36 µs  14.79 µs",
             ],
