@@ -31,9 +31,9 @@ pub fn answer(source: &Source) -> Vec<Block> {
     let loads = analysis.workloads.as_slice();
     let emulated = unchanged(loads);
     let is_of_times = emulated.is_none() || choice::is_decided(loads);
-    let said = match is_of_times {
-        true => choice::sentences(loads, plan),
-        false => choice::of_counts(loads),
+    let said = match &emulated {
+        None => choice::sentences(loads, plan),
+        Some(_) => choice::of_counts(loads),
     };
     let mut blocks: Vec<Block> = said.into_iter().map(Block::Answer).collect();
     blocks.extend((!is_of_times).then(|| Block::Text("Times show no difference.".into())));

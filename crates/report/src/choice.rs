@@ -24,18 +24,22 @@ pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     said.map(|(said, names)| format!("{}: {said}", text::list(&names))).collect()
 }
 
-/// What the counts of each load say, which an emulated processor does not change.
+/// What the counts of each load say, which an emulated processor does not change: who writes least and
+/// most, and flushes least and most.
 pub fn of_counts(workloads: &[WorkloadAnalysis]) -> Vec<String> {
     let said = |workload: &WorkloadAnalysis| {
-        let written = ends(workload, |cost| cost.device_written_bytes, text::bytes)?;
+        let written = ends(workload, |cost| cost.device_written_bytes, text::bytes);
         let flushes = ends(workload, |cost| cost.device_flushes, text::count);
-        let flushes = flushes.map_or(String::new(), |flushes| format!("; flushes: {flushes}"));
-        Some(format!("{}: written: {written}{flushes}.", workload.workload))
+        let parts = [("written", written), ("flushes", flushes)].into_iter();
+        let parts = parts.filter_map(|(what, ends)| Some(format!("{what}: {}", ends?)));
+        let parts: Vec<String> = parts.collect();
+        (!parts.is_empty()).then(|| (parts.join("; "), workload.workload.clone()))
     };
-    workloads.iter().filter_map(said).collect()
+    let said = text::grouped(workloads.iter().filter_map(said)).into_iter();
+    said.map(|(said, names)| format!("{}: {said}.", text::list(&names))).collect()
 }
 
-/// `least xfs (16 MiB), most zfs (42 MiB)`; none where all are alike.
+/// `least xfs and ext4 (16 MiB), most zfs (42 MiB)`; none where all read alike.
 fn ends(
     workload: &WorkloadAnalysis,
     of: impl Fn(&Cost) -> Option<f64>,
@@ -44,10 +48,13 @@ fn ends(
     let known = workload.contenders.iter().filter_map(|one| Some((of(&one.cost)?, &one.label)));
     let mut known: Vec<(f64, &String)> = known.collect();
     known.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let (least, most) = (known.first()?, known.last()?);
-    (least.0 < most.0).then(|| {
-        format!("least {} ({}), most {} ({})", least.1, words(least.0), most.1, words(most.0))
-    })
+    let said = known.into_iter().map(|(value, label)| (words(value), label.clone()));
+    match text::grouped(said).as_slice() {
+        [(least, few), .., (most, many)] => {
+            Some(format!("least {} ({least}), most {} ({most})", text::list(few), text::list(many)))
+        }
+        _ => None,
+    }
 }
 
 /// Whether any two contenders are told apart, or surely the same, under any load.
@@ -128,7 +135,9 @@ impl Standing {
     /// `3 to 78 % `: how much less it does than the baseline, rounded outwards.
     fn loss(&self) -> String {
         let (least, most) = (1.0 - self.speed.1, 1.0 - self.speed.0);
-        format!("{:.0} to {:.0} % ", (least * 100.0).floor(), (most * 100.0).ceil())
+        let digits = if least < 0.01 { 10.0 } else { 1.0 };
+        let least = (least * 100.0 * digits).floor() / digits;
+        format!("{least} to {:.0} % ", (most * 100.0).ceil())
     }
 }
 

@@ -430,3 +430,53 @@ fn a_study_that_does_not_decide_says_what_the_machine_did() {
     let expected = "The machine disturbed 3 of 3 runs, steal: 3; a quiet one decides sooner.";
     assert!(text.contains(expected), "{text}");
 }
+
+#[test]
+fn the_answer_names_who_is_fastest_and_than_whom_others_are_slower() {
+    // Of ext4 = 1000 each block; the rest in ms.
+    let said = |xfs: &[u64], btrfs: &[u64]| {
+        let plan =
+            Plan::new(study(xfs.len() as u32).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+        let all = records(&plan, |record| {
+            let block = record.block as usize;
+            500_000
+                * match record.contender.label.as_str() {
+                    "xfs" => xfs[block],
+                    "btrfs" => btrfs[block],
+                    _ => 1000,
+                }
+        });
+        let source = source(&plan, &all);
+        choice::sentences(&source.analysis.workloads, &plan).join(" ")
+    };
+    let (half, twice) = ([500, 501, 499, 500, 502, 498], [2000, 2002, 1999, 2001, 1998, 2000]);
+    assert_eq!(
+        said(&twice, &twice.map(|ms| ms * 2)),
+        "ext4 is fastest; xfs is 49 to 51 % slower; btrfs is 74 to 76 % slower."
+    );
+    // Two that beat the baseline are told apart where their intervals do not touch.
+    assert_eq!(said(&half, &half.map(|ms| ms / 2)), "btrfs is fastest; xfs and ext4 are slower.");
+    // Who varies is told apart from neither, and says so.
+    let wild = [700, 1500, 900, 1300, 600, 1250];
+    assert_eq!(said(&half, &wild), "xfs is fastest; btrfs and ext4 are slower.");
+    let mild = [900, 1100, 950, 1080, 930, 1060];
+    assert_eq!(said(&mild, &mild), "no difference above 25 %.");
+}
+
+#[test]
+fn under_an_emulated_processor_the_answer_is_what_it_does_not_change() {
+    use lab::record::DeviceDelta;
+    let plan = Plan::new(study(3).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let mut all = records(&plan, |record| 1_000_000_000 + u64::from(record.trial) * 300_000_000);
+    for record in &mut all {
+        let written_bytes = if record.contender.label == "btrfs" { 9 << 20 } else { 4 << 20 };
+        let delta = DeviceDelta { written_bytes, flushes: 2, ..DeviceDelta::default() };
+        record.phases[0].device = Some(delta);
+    }
+    let mut source = source(&plan, &all);
+    source.analysis.workloads[0].warnings.push(Warning::new(Kind::Emulated, "TCG"));
+    let shown = document::terminal(&answer(&source), false).to_string();
+    let first = shown.lines().next().unwrap();
+    assert!(first.contains("written: least ext4 and xfs (4.00 MiB), most btrfs (9.00 MiB)."));
+    assert!(shown.contains("Times show no difference.") && !shown.contains("times as fast"));
+}
