@@ -30,7 +30,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
     let (plan, analysis) = (&source.plan, &source.analysis);
     let loads = analysis.workloads.as_slice();
     let emulated = unchanged(loads);
-    let is_of_times = emulated.is_none() || choice::is_decided(loads);
+    let is_of_times = shows_times(loads);
     let said = match &emulated {
         None => choice::sentences(loads, plan),
         Some(_) => choice::of_counts(loads),
@@ -58,6 +58,11 @@ pub fn answer(source: &Source) -> Vec<Block> {
     blocks.extend(warnings(source));
     blocks.extend(sessions::sentence(&sessions::sessions(source)).map(Block::Note));
     blocks
+}
+
+/// Whether times are shown: not those of an emulated processor that decide nothing.
+fn shows_times(loads: &[WorkloadAnalysis]) -> bool {
+    unchanged(loads).is_none() || choice::is_decided(loads)
 }
 
 /// The pictures that belong to the answer.
@@ -162,8 +167,10 @@ fn outlook(source: &Source) -> Option<String> {
     let analysis = &source.analysis;
     let mut said = Vec::new();
     // Beside each ratio of one load stands the value of its contender.
-    if let [workload] = analysis.workloads.as_slice()
+    let loads = analysis.workloads.as_slice();
+    if let [workload] = loads
         && !workload.comparisons.is_empty()
+        && shows_times(loads)
     {
         said.push(
             "ratios are taken within each block, so they are not quotients of the values above"

@@ -36,7 +36,12 @@ pub fn of_counts(workloads: &[WorkloadAnalysis]) -> Vec<String> {
         (!parts.is_empty()).then(|| (parts.join("; "), workload.workload.clone()))
     };
     let said = text::grouped(workloads.iter().filter_map(said)).into_iter();
-    said.map(|(said, names)| format!("{}: {said}.", text::list(&names))).collect()
+    let of_one = workloads.len() == 1;
+    said.map(|(said, names)| match of_one {
+        true => format!("{said}."),
+        false => format!("{}: {said}.", text::list(&names)),
+    })
+    .collect()
 }
 
 /// `least xfs and ext4 (16 MiB), most zfs (42 MiB)`; none where all read alike.
