@@ -7,8 +7,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::files::{files_below, names_in, text_of};
+use crate::packages::Package;
 use crate::packages::{self, Fetched};
-use crate::store::{Built, Package, files_below, names_in, text_of};
+use crate::store::Built;
 use crate::{Error, program};
 
 /// Where the tools of ZFS lie in a guest: zfs-fuse's have the same names.

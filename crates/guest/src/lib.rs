@@ -15,10 +15,12 @@ mod boot_image;
 mod built;
 mod console;
 mod end;
+mod files;
 pub mod inside;
 mod kernel;
 mod machine;
 mod packages;
+mod packed;
 mod program;
 mod store;
 #[allow(unsafe_code)]
@@ -28,7 +30,9 @@ pub use built::{ZFS_TOOLS, can_build};
 pub use end::End;
 pub use kernel::{Kernel, available};
 pub use machine::{Acceleration, Disk, Ended, Guest, Machine, emulator_version};
-pub use store::{Built, Image, KernelFacts, Lock, Needs, Package, Store};
+pub use packages::Package;
+pub use packed::{Needs, PackedFile};
+pub use store::{Built, Image, KernelFacts, Lock, Store};
 
 use std::io;
 use std::path::Path;

@@ -4,7 +4,21 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, program};
+
+/// A Debian package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of its file; absent of one that is installed on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
 
 /// A package as it lies somewhere, verified by whoever put it there.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,6 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,10 +17,12 @@ use trust::Directory;
 
 use crate::archive::Contents;
 use crate::built::{LIBRARIES, Site, can_build, is_current};
+use crate::files::{files_below, names_in, sums_below, text_of};
 use crate::inside::MODULES;
 use crate::kernel::Kernel;
 use crate::machine::{Acceleration, Machine};
-use crate::packages::Fetched;
+use crate::packages::{Fetched, Package};
+use crate::packed::{self, Needs, OWN, PackedFile};
 use crate::{Error, boot_image, program};
 
 /// Modules of file systems and what carries them, taken where the kernel has them.
@@ -40,11 +41,6 @@ const FILE_SYSTEMS: &[&str] = &[
     "crc32c_intel",
 ];
 
-/// Programs that every guest needs besides those that it was asked to have.
-const PROGRAMS: &[&str] = &["modprobe", "sh", "mount", "umount"];
-
-/// Where kurabe itself lies in a guest.
-const OWN: &str = "kurabe";
 const KERNELS: &str = "kernels";
 const BUILT: &str = "built";
 const IMAGES: &str = "images";
@@ -64,18 +60,6 @@ const BUILD_BYTES: u64 = 1 << 30;
 const BUILDER_WAIT_MAX: Duration = Duration::from_secs(900);
 /// Bytes of a kernel that is read into memory.
 const KERNEL_BYTES_MAX: u64 = 256 << 20;
-
-/// A Debian package.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Package {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// SHA-256 of its file; absent of one that is installed on this machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sha256: Option<String>,
-}
 
 /// What the kernel's part was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,19 +100,6 @@ pub struct Built {
     pub packages: Vec<Package>,
 }
 
-/// A file of this machine in an image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PackedFile {
-    /// Where it lies in the guest.
-    pub path: PathBuf,
-    /// Size in bytes of the host's.
-    pub size_bytes: u64,
-    /// When the host's was changed last, in ns; with the size it tells whether it still is the same.
-    pub changed_ns: i64,
-    /// SHA-256 of the host's.
-    pub sha256: String,
-}
-
 /// What an image was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lock {
@@ -145,17 +116,6 @@ pub struct Lock {
     pub packages: Vec<Package>,
     /// The files of this machine in it.
     pub files: Vec<PackedFile>,
-}
-
-/// What an image is to hold.
-#[derive(Debug, Clone, Default)]
-pub struct Needs {
-    /// Programs by their names or paths; what is not installed is left out.
-    pub programs: Vec<String>,
-    /// Other files.
-    pub files: Vec<PathBuf>,
-    /// Modules to be built for its kernel, see [`can_build`].
-    pub modules: Vec<String>,
 }
 
 /// An image that can be booted.
@@ -229,7 +189,7 @@ impl Store {
         let has = |module: &String| {
             lock.built.iter().any(|built| built.module == *module && is_current(built))
         };
-        let is_unchanged = is_as_locked(needs, &lock)?;
+        let is_unchanged = packed::is_unchanged(needs, &lock.files)?;
         if is_unchanged && needs.modules.iter().all(has) {
             return self.image(lock);
         }
@@ -238,7 +198,7 @@ impl Store {
                 "{kernel}: this machine's programs have changed, so the guest is built anew"
             ));
         }
-        let contents = contents(needs)?;
+        let contents = packed::contents(needs)?;
         let _lock = self.lock()?;
         // What it has it keeps, unless that would have to be built anew without anybody's asking.
         let mut modules = needs.modules.clone();
@@ -261,7 +221,7 @@ impl Store {
     ) -> Result<Image, Error> {
         // Before 70 MB are fetched for nothing.
         program::command("qemu-system-x86_64")?;
-        let contents = contents(needs)?;
+        let contents = packed::contents(needs)?;
         let _lock = self.lock()?;
         let statvfs = rustix::fs::fstatvfs(self.directory.descriptor())
             .map_err(|error| Error::at(self.path())(error.into()))?;
@@ -603,9 +563,9 @@ impl Store {
         let work = self.work_directory()?;
         let part = work.path.join("image");
         fs::create_dir(&part).map_err(Error::at(&part))?;
-        let files = locked_files(contents)?;
-        let packages = packages_of(&files);
-        let own = own_program()?;
+        let files = packed::packed_files(contents)?;
+        let packages = packed::packages_of(&files);
+        let own = packed::own_program()?;
         let small = work.path.join("kurabe");
         let mut packed = contents.clone();
         // Its debugging information is of no use in a guest, and most of its size.
@@ -753,144 +713,6 @@ fn add_tree(contents: &mut Contents, source: &Path, below: &Path) -> Result<(), 
         contents.add_file(&below.join(path), &from).map_err(Error::at(&from))?;
     }
     Ok(())
-}
-
-/// The files below a directory, by their paths in it, in order.
-pub(crate) fn files_below(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let mut files = Vec::new();
-    for name in names_in(directory)? {
-        let path = directory.join(&name);
-        match path.is_dir() && !path.is_symlink() {
-            true => files
-                .extend(files_below(&path)?.into_iter().map(|below| Path::new(&name).join(below))),
-            false => files.push(name.into()),
-        }
-    }
-    Ok(files)
-}
-
-/// The files below a directory with their SHA-256, a line each.
-fn sums_below(directory: &Path) -> Result<Vec<String>, Error> {
-    let files = files_below(directory)?;
-    let paths: Vec<PathBuf> = files.iter().map(|file| directory.join(file)).collect();
-    let sums = program::sha256(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
-    let line = |(sum, file): (String, PathBuf)| format!("{sum}  {}", file.display());
-    Ok(sums.into_iter().zip(files).map(line).collect())
-}
-
-pub(crate) fn names_in(directory: &Path) -> Result<Vec<String>, Error> {
-    let entries = fs::read_dir(directory).map_err(Error::at(directory))?;
-    let mut names: Vec<String> =
-        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    Ok(names)
-}
-
-pub(crate) fn text_of(path: &Path) -> Result<&str, Error> {
-    path.to_str().ok_or_else(|| Error::Refused(format!("{} is no text", path.display())))
-}
-
-fn own_program() -> Result<PathBuf, Error> {
-    std::env::current_exe().map_err(Error::system("this program"))
-}
-
-/// The programs that a guest is to hold and that are here, by their paths.
-fn programs(needs: &Needs) -> impl Iterator<Item = PathBuf> {
-    let all = PROGRAMS.iter().copied().chain(needs.programs.iter().map(String::as_str));
-    let path = |name: &str| match name.contains('/') {
-        true => Some(PathBuf::from(name)),
-        false => program::find(name),
-    };
-    // The kernel itself calls the last one by this name.
-    all.filter_map(path).chain(["/sbin/modprobe".into()])
-}
-
-/// What the guest holds of this machine.
-fn contents(needs: &Needs) -> Result<Contents, Error> {
-    let mut contents = Contents::default();
-    for directory in ["dev", "proc", "sys", "run", "tmp"] {
-        contents.add_directory(directory);
-    }
-    for name in PROGRAMS {
-        program::command(name)?;
-    }
-    for path in programs(needs) {
-        contents.add_program(&path)?;
-    }
-    for file in needs.files.iter().filter(|file| file.exists()) {
-        contents.add(file).map_err(Error::at(file))?;
-    }
-    let own = own_program()?;
-    // With its libraries; once more where nothing of the host's has its place.
-    contents.add_program(&own)?;
-    contents.remove(&own);
-    contents.add_file(Path::new(OWN), &own).map_err(Error::at(&own))?;
-    Ok(contents)
-}
-
-fn stat_of(source: &Path) -> Result<(u64, i64), Error> {
-    let facts = fs::metadata(source).map_err(Error::at(source))?;
-    Ok((facts.len(), facts.mtime().saturating_mul(1_000_000_000) + facts.mtime_nsec()))
-}
-
-/// Whether an image has what a guest is to hold, as it is on this machine now.
-fn is_as_locked(needs: &Needs, lock: &Lock) -> Result<bool, Error> {
-    let own = own_program()?;
-    let is_same = |locked: &PackedFile| {
-        let host = Path::new("/").join(&locked.path);
-        let source = if locked.path == Path::new(OWN) { &own } else { &host };
-        stat_of(source).is_ok_and(|stat| stat == (locked.size_bytes, locked.changed_ns))
-    };
-    // What was installed since then.
-    let files = needs.files.iter().filter(|file| file.exists()).cloned();
-    let mut wanted = programs(needs).chain(files);
-    let is_in = |path: PathBuf| {
-        let path = path.canonicalize().unwrap_or(path);
-        lock.files.iter().any(|locked| Path::new("/").join(&locked.path) == path)
-    };
-    Ok(lock.files.iter().all(is_same) && wanted.all(is_in))
-}
-
-fn locked_files(contents: &Contents) -> Result<Vec<PackedFile>, Error> {
-    let files: Vec<(&Path, &Path)> = contents.files().collect();
-    let sources: Vec<&Path> = files.iter().map(|(_, source)| *source).collect();
-    let sums = program::sha256(&sources)?;
-    let packed = files.iter().zip(sums).map(|((path, source), sha256)| {
-        let (size_bytes, changed_ns) = stat_of(source)?;
-        Ok(PackedFile { path: path.to_path_buf(), size_bytes, changed_ns, sha256 })
-    });
-    packed.collect()
-}
-
-/// The installed packages that files are of; empty where the machine has no dpkg.
-fn packages_of(files: &[PackedFile]) -> Vec<Package> {
-    let Ok(mut search) = program::command("dpkg-query") else { return Vec::new() };
-    search.arg("-S");
-    for file in files {
-        // Packages name their files also by where they lay before /bin and /lib became links.
-        let path = Path::new("/").join(&file.path);
-        if let Ok(below) = file.path.strip_prefix("usr") {
-            search.arg(Path::new("/").join(below));
-        }
-        search.arg(path);
-    }
-    let Ok(found) = search.output() else { return Vec::new() };
-    let found = String::from_utf8_lossy(&found.stdout);
-    let mut names: Vec<&str> =
-        found.lines().filter_map(|line| line.split(": ").next()?.split(", ").next()).collect();
-    names.sort_unstable();
-    names.dedup();
-    if names.is_empty() {
-        return Vec::new();
-    }
-    let words = ["dpkg-query", "-W", "-f", "${Package} ${Version}\\n"];
-    let words: Vec<&str> = words.into_iter().chain(names).collect();
-    let text = program::text(&words).unwrap_or_default();
-    let package = |line: &str| {
-        let (name, version) = line.split_once(' ')?;
-        Some(Package { name: name.into(), version: version.into(), sha256: None })
-    };
-    text.lines().filter_map(package).collect()
 }
 
 fn write_archive(contents: &Contents, path: &Path) -> Result<(), Error> {
