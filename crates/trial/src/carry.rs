@@ -139,7 +139,7 @@ impl Trial<'_> {
         let mut stage =
             Stage::new(&spec.contender, &node, size_bytes, self.discards(), &self.scratch);
         stage.directory_identity = spec.directory_identity;
-        stage.takes_turns = spec.side_by_side.is_some();
+        stage.made_at_once |= spec.side_by_side.is_some();
         if let Some(user) = &self.user {
             let (user, group) = user.numbers();
             stage.mount_options.extend((file_system.owner_options)(user, group));

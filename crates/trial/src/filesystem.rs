@@ -192,8 +192,9 @@ pub struct Stage {
     pub directory_identity: Option<(u64, u64)>,
     /// Whether mkfs and mount may discard.
     pub discard: bool,
-    /// Whether others wait for this one's end, so that mkfs is to leave nothing for later.
-    pub takes_turns: bool,
+    /// Whether mkfs is to leave nothing for later: others take turns with this trial, or a guest was booted
+    /// for it alone.
+    pub made_at_once: bool,
     /// The trial's own directory, in whose room the mount point is made.
     pub scratch: Arc<Occupied>,
 }
@@ -215,7 +216,7 @@ impl Stage {
             directory: contender.place.directory().map(Path::to_path_buf),
             directory_identity: None,
             discard: discard || asks_for_discard(contender),
-            takes_turns: false,
+            made_at_once: contender.place.guest().is_some(),
             scratch: scratch.clone(),
         }
     }

@@ -66,11 +66,11 @@ fn complete(options: &mut Vec<String>, stage: &Stage) {
     if !stage.discard {
         add_extended_option(options, "nodiscard");
     }
-    // What a thread of the kernel would do seconds after the mount, with others waiting.
+    // What a thread of the kernel would do seconds after the mount.
     let is_said = |option: &str| options.iter().any(|word| word.contains(option));
     let at_once: Vec<String> = ["lazy_itable_init", "lazy_journal_init"]
         .into_iter()
-        .filter(|option| stage.takes_turns && !is_said(option))
+        .filter(|option| stage.made_at_once && !is_said(option))
         .map(|option| format!("{option}=0"))
         .collect();
     if !at_once.is_empty() {
@@ -153,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_for_later_where_others_wait() {
+    fn nothing_is_left_for_later_where_it_would_be_waited_for() {
         let with = |text: &str| {
-            let stage = Stage { takes_turns: true, ..stage(text, false) };
+            let stage = Stage { made_at_once: true, ..stage(text, false) };
             made(&stage)
         };
         assert_eq!(
@@ -165,6 +165,10 @@ mod tests {
         assert_eq!(
             with("ext4 -E lazy_itable_init=1"),
             "mkfs.ext4 -q -F -E lazy_itable_init=1,nodiscard,lazy_journal_init=0 /dev/loop7"
+        );
+        assert_eq!(
+            command("ext4 on debian", true),
+            "mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 /dev/loop7"
         );
     }
 

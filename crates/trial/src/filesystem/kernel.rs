@@ -202,7 +202,7 @@ impl Instance for KernelInstance {
         // Where mkfs left nothing for later, the thread only reads a few maps, seconds after each
         // mount.
         let made = self.kernel.make(&self.stage);
-        if self.stage.takes_turns && made.iter().any(|word| word.contains(MADE_AT_ONCE)) {
+        if self.stage.made_at_once && made.iter().any(|word| word.contains(MADE_AT_ONCE)) {
             return None;
         }
         self.kernel.background_threads.iter().find(|name| host.runs(name)).map(ToString::to_string)
