@@ -229,7 +229,7 @@ impl Publication {
     }
 }
 
-/// What "here" is: the device, the blocks, and how much of each load.
+/// What "here" is: the device, the trials, and how much of each load.
 fn here(result: Measurements<'_>) -> String {
     let amounts = result
         .plan
@@ -240,7 +240,7 @@ fn here(result: Measurements<'_>) -> String {
     format!(
         "Here: {}, {}{}",
         tables::device_text(result.plan),
-        tables::all_blocks_text(result.analysis.workloads.iter()),
+        tables::trials_text(&result.analysis.workloads),
         amounts.collect::<String>()
     )
 }

@@ -182,7 +182,7 @@ fn conclusions_are_judged_and_told_with_their_numbers() {
         "- Note: as it was",
         "- Note: no Linux makes it",
         "- Note: another disk",
-        "Here: memory (mem:1G), 5 blocks",
+        "Here: memory, not a disk (mem:1G), 5 trials of each contender",
     ] {
         assert!(text.contains(part), "no '{part}' in {text}");
     }

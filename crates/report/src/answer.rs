@@ -4,7 +4,7 @@
 use lab::analysis::{Analysis, ContenderAnalysis, WorkloadAnalysis};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
-use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, BOUND_MAX, Verdict};
+use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, BOUND_MAX};
 use lab::study::LeftOut;
 use lab::warning::{Kind, Warning};
 use lab::watched::Disturbed;
@@ -17,7 +17,7 @@ use crate::sessions;
 use crate::source::Source;
 use crate::table::{Cell, Table, Tone};
 use crate::tables::{
-    all_blocks_text, contenders, device_text, gate_text, primary_comparisons, tone_of, unchanged,
+    contenders, device_text, gate_text, primary_comparisons, tone_of, trials_text, unchanged,
     verdict_mark,
 };
 use crate::{checks, choice, profile, text};
@@ -36,7 +36,9 @@ pub fn answer(source: &Source) -> Vec<Block> {
         Some(_) => choice::of_counts(loads),
     };
     let mut blocks: Vec<Block> = said.into_iter().map(Block::Answer).collect();
-    blocks.extend((!is_of_times).then(|| Block::Text("Times show no difference.".into())));
+    let is_compared = loads.iter().any(|workload| !workload.comparisons.is_empty());
+    let times = "Times show no difference.";
+    blocks.extend((is_compared && !is_of_times).then(|| Block::Text(times.into())));
     blocks.push(Block::Text(certainty(source)));
     let caption = "What an emulated processor does not change";
     blocks.extend(emulated.map(|table| Block::table(caption, table)));
@@ -92,7 +94,8 @@ fn overview(workloads: &[WorkloadAnalysis], plan: &Plan) -> Table {
     let others = plan.study.contenders.iter().map(|contender| contender.label.as_str());
     labels.extend(others.filter(|label| *label != baseline));
     let mut table = Table::new(&["load"]);
-    table.heads.extend(labels.iter().map(|label| label.to_string()));
+    table.heads.push(format!("{baseline} (= 1)"));
+    table.heads.extend(labels[1..].iter().map(|label| label.to_string()));
     for workload in workloads {
         let cells = labels.iter().map(|label| overview_cell(workload, label, baseline));
         table.rows.push(std::iter::once(workload.workload.as_str().into()).chain(cells).collect());
@@ -110,8 +113,7 @@ fn legend(plan: &Plan) -> String {
     )
 }
 
-/// `+ 1.19 (1.06 to 1.34)`: the sign of who is faster, how many times as fast, and the ends of the interval;
-/// the ends alone where nothing is sure.
+/// `+ 1.19 (1.06 to 1.34)`: the sign of who is faster, how many times as fast, and the ends of the interval.
 fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Cell {
     let Some(contender) = workload.contender(label).filter(|contender| contender.trials > 0) else {
         return "-".into();
@@ -137,11 +139,7 @@ fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Ce
     let ratio = comparison.ratio.map(|ratio| text::ratio(speed_of(comparison, ratio)));
     let words = match (ratio, speeds(comparison)) {
         (Some(ratio), Some((low, high))) if is_telling(low, high) => {
-            let ends = ends_text(low, high);
-            match comparison.verdict {
-                Verdict::AtMost { .. } | Verdict::Inconclusive => format!("{mark} {ends}"),
-                _ => format!("{mark} {ratio} ({ends})"),
-            }
+            format!("{mark} {ratio} ({})", ends_text(low, high))
         }
         (Some(ratio), None) => format!("{mark} {ratio}"),
         (Some(_), Some(_)) => format!("{mark} varies too much"),
@@ -151,13 +149,15 @@ fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Ce
     Cell::toned(words, tone_of(&comparison.verdict)).valued(valued)
 }
 
-/// How sure it is, from how many blocks on what: once for all loads.
+/// How sure it is, from how many trials on what: once for all loads.
 fn certainty(source: &Source) -> String {
     let (plan, analysis) = (&source.plan, &source.analysis);
-    let blocks = all_blocks_text(analysis.workloads.iter());
-    let mut said = vec![format!("{blocks} on {}", device_text(plan))];
+    let trials = trials_text(&analysis.workloads);
+    let mut said = vec![format!("{trials} on {}", device_text(plan))];
     if analysis.workloads.iter().any(|workload| !workload.comparisons.is_empty()) {
-        said.push(confidence(plan, analysis));
+        let pairs = plan.study.workloads.len() * plan.study.contenders.len().saturating_sub(1);
+        let together = if pairs > 1 { " for all comparisons together" } else { "" };
+        said.push(format!("95 % confidence{together}"));
     }
     sentences(&said)
 }
@@ -212,20 +212,6 @@ fn sentences(clauses: &[String]) -> String {
     clauses.iter().map(sentence).collect::<Vec<_>>().join(" ")
 }
 
-/// How sure the intervals of the study are, together, and on what that rests.
-fn confidence(plan: &Plan, analysis: &Analysis) -> String {
-    let study = &plan.study;
-    let sure = match study.workloads.len() * study.contenders.len().saturating_sub(1) {
-        ..=1 => "95 % confidence",
-        _ => "95 % confidence for all comparisons of the study together",
-    };
-    let mut warnings = analysis.workloads.iter().flat_map(|workload| &workload.warnings);
-    match warnings.any(|warning| warning.kind == Kind::FewBlocks) {
-        true => format!("{sure}, if the blocks are independent: too few to show that"),
-        false => sure.into(),
-    }
-}
-
 /// A warning with the loads that it is about.
 struct Told {
     text: String,
@@ -235,7 +221,7 @@ struct Told {
 /// What may change the decision, each once, the gravest first.
 fn told(source: &Source) -> Vec<Told> {
     let of = |workload: &WorkloadAnalysis| {
-        let grave = workload.warnings.iter().filter(|warning| warning.is_grave());
+        let grave = workload.warnings.iter().filter(|warning| may_decide(workload, warning));
         let of_lab = grave.map(|warning| (rank(warning), warning_text(source, workload, warning)));
         let notes = notes(workload).into_iter().map(|text| (1, text));
         let all: Vec<(usize, String)> = of_lab.chain(notes).collect();
@@ -250,14 +236,22 @@ fn told(source: &Source) -> Vec<Told> {
 fn rank(warning: &Warning) -> usize {
     match warning.kind {
         Kind::Failures | Kind::UnequalWork => 0,
-        // These make intervals wide, which says what they do to the decision.
-        Kind::SlowFirstBlock
-        | Kind::FastFirstBlock
-        | Kind::Drift
-        | Kind::Spread
-        | Kind::SplitBlock => 2,
+        _ if widens(warning) => 2,
         _ => 1,
     }
+}
+
+/// Whether all that it says is why intervals are wide.
+fn widens(warning: &Warning) -> bool {
+    use Kind::{Drift, FastFirstBlock, SlowFirstBlock, SplitBlock, Spread};
+    matches!(warning.kind, SlowFirstBlock | FastFirstBlock | Drift | Spread | SplitBlock)
+}
+
+/// Whether it may change a decision: why an interval is wide is asked where nothing is sure.
+fn may_decide(workload: &WorkloadAnalysis, warning: &Warning) -> bool {
+    let mut comparisons = primary_comparisons(workload);
+    warning.is_grave()
+        && (!widens(warning) || comparisons.any(|one| verdict_mark(&one.verdict) == "?"))
 }
 
 /// The warnings that stand with the answer.
@@ -301,7 +295,7 @@ pub fn other_remarks(source: &Source, workload: &WorkloadAnalysis) -> Vec<Block>
     let rest =
         all.iter().skip(WARNINGS_MAX).filter(|told| told.workloads.contains(&workload.workload));
     let mut blocks: Vec<Block> = rest.map(|told| Block::Warning(told.text.clone())).collect();
-    let notes = workload.warnings.iter().filter(|warning| !warning.is_grave());
+    let notes = workload.warnings.iter().filter(|warning| !may_decide(workload, warning));
     let notes = notes.map(|warning| warning.to_string()).filter(|text| !shown(text));
     blocks.extend(notes.map(Block::Note));
     blocks

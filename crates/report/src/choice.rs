@@ -102,48 +102,70 @@ fn with_checks(
 
 /// Where contenders stand under a load.
 struct Standings {
+    /// The fastest first.
     ranked: Vec<Standing>,
     /// Labels of those whose interval tells nothing.
     unknown: Vec<String>,
+    baseline: String,
     same_within: f64,
 }
 
 /// One whose interval tells something.
 struct Standing {
     label: String,
-    /// Ends of the interval of its speed over the baseline's; 1 and 1 for the baseline itself.
-    speed: (f64, f64),
+    /// Its speed over the baseline's, and the ends of its interval; all 1 for the baseline.
+    speed: f64,
+    ends: (f64, f64),
     /// None for the baseline.
     verdict: Option<Verdict>,
 }
 
 fn standings(workload: &WorkloadAnalysis, plan: &Plan) -> Standings {
-    let baseline = plan.baseline_label();
-    let mut ranked = vec![Standing { label: baseline.into(), speed: (1.0, 1.0), verdict: None }];
-    let mut unknown = Vec::new();
+    let baseline = plan.baseline_label().to_string();
+    let first = Standing { label: baseline.clone(), speed: 1.0, ends: (1.0, 1.0), verdict: None };
+    let (mut ranked, mut unknown) = (vec![first], Vec::new());
     for one in primary_comparisons(workload).filter(|one| !has_no_figure(workload, &one.contender))
     {
         let (label, verdict) = (one.contender.clone(), Some(one.verdict));
-        match speeds(one) {
-            Some(speed) if is_telling(speed.0, speed.1) => {
-                ranked.push(Standing { label, speed, verdict });
+        match speeds(one).zip(one.ratio) {
+            Some((ends, ratio)) if is_telling(ends.0, ends.1) => {
+                ranked.push(Standing { label, speed: speed_of(one, ratio), ends, verdict });
             }
             _ => unknown.push(label),
         }
     }
-    let middle = |one: &Standing| one.speed.0 * one.speed.1;
-    ranked.sort_by(|one, other| middle(other).total_cmp(&middle(one)));
-    Standings { ranked, unknown, same_within: plan.study.same_within }
+    ranked.sort_by(|one, other| other.speed.total_cmp(&one.speed));
+    Standings { ranked, unknown, baseline, same_within: plan.study.same_within }
 }
 
 impl Standing {
-    /// `3 to 78 % `: how much less it does than the baseline, rounded outwards.
+    /// `3 to 78 % slower`: how much less it does than the baseline, rounded outwards.
     fn loss(&self) -> String {
-        let (least, most) = (1.0 - self.speed.1, 1.0 - self.speed.0);
-        let digits = if least < 0.01 { 10.0 } else { 1.0 };
-        let least = (least * 100.0 * digits).floor() / digits;
-        format!("{least} to {:.0} % ", (most * 100.0).ceil())
+        let (low, high) = self.ends;
+        format!("{} to {:.0} % slower", percent_down(1.0 - high), (100.0 - low * 100.0).ceil())
     }
+
+    /// `3 to 78 % faster than ext4`, `2.1 to 3.4 times as fast as ext4`, rounded outwards.
+    fn gain(&self, baseline: &str) -> String {
+        let (low, high) = self.ends;
+        if high < 2.0 {
+            let (least, most) = (percent_down(low - 1.0), (high * 100.0 - 100.0).ceil());
+            return format!("{least} to {most:.0} % faster than {baseline}");
+        }
+        let (least, most) = ((low * 10.0).floor() / 10.0, (high * 10.0).ceil() / 10.0);
+        format!("{least:.1} to {most:.1} times as fast as {baseline}")
+    }
+
+    /// Whether its verdict against the baseline has this mark.
+    fn is_marked(&self, mark: &str) -> bool {
+        self.verdict.as_ref().is_some_and(|verdict| verdict_mark(verdict) == mark)
+    }
+}
+
+/// A share in percent, rounded down: `3`, `0.4`.
+fn percent_down(share: f64) -> f64 {
+    let digits = if share < 0.01 { 10.0 } else { 1.0 };
+    (share * 100.0 * digits).floor() / digits
 }
 
 impl Standings {
@@ -154,64 +176,125 @@ impl Standings {
             (Some(verdict), None) => verdict == Verdict::Faster,
             _ => {
                 let margin = 1.0 + self.same_within;
-                one.speed.0 > other.speed.1 && one.speed.1 > other.speed.0 * margin
+                one.ends.0 > other.ends.1 && one.ends.1 > other.ends.0 * margin
             }
         }
     }
 
-    /// The parts of a sentence. `how_much`: by how much, of those whom the baseline beats.
+    /// The parts of a sentence: who beats whom, who is like the baseline, and of whom nothing is sure.
+    /// `how_much`: with figures.
     fn said(&self, how_much: bool) -> Vec<String> {
         let is_beaten = |one: &&Standing| self.ranked.iter().any(|other| self.beats(other, one));
-        let (beaten, leaders): (Vec<_>, Vec<_>) = self.ranked.iter().partition(is_beaten);
-        let mut parts: Vec<String> = Vec::new();
-        let mut open = self.unknown.clone();
-        if beaten.is_empty() {
-            parts.extend((leaders.len() > 1).then(|| self.level(&leaders)));
-            let is_open =
-                |one: &&Standing| one.verdict.is_some_and(|verdict| verdict_mark(&verdict) == "?");
-            open.extend(leaders.iter().copied().filter(is_open).map(|one| one.label.clone()));
-        } else {
-            let names: Vec<&str> = leaders.iter().map(|one| one.label.as_str()).collect();
-            parts.push(format!("{} is fastest", text::either(&names)));
+        let (beaten, others): (Vec<_>, Vec<_>) = self.ranked.iter().partition(is_beaten);
+        let beats_one = |one: &&Standing| beaten.iter().any(|other| self.beats(one, other));
+        let (winners, others): (Vec<_>, Vec<_>) = others.into_iter().partition(beats_one);
+        if let [winner] = winners.as_slice()
+            && others.is_empty()
+            && self.unknown.is_empty()
+        {
+            return self.all_behind(winner, &beaten, how_much);
         }
-        let slower = beaten.iter().map(|one| {
-            let loss = (how_much && one.verdict == Some(Verdict::Slower)).then(|| one.loss());
-            (format!("{}slower{}", loss.unwrap_or_default(), self.than(one, &leaders)), one)
-        });
-        for (slower, all) in text::grouped(slower) {
-            let labels: Vec<String> = all.iter().map(|one| one.label.clone()).collect();
-            parts.push(format!("{} {} {slower}", text::list(&labels), verb(&labels)));
-        }
-        parts.extend((!open.is_empty()).then(|| format!("inconclusive: {}", text::list(&open))));
+        let mut parts = self.some_behind(&winners, &beaten, how_much);
+        parts.extend(self.level(how_much));
+        parts.extend(self.open(how_much));
         parts
     }
 
-    /// What is said where nobody is surely slower: the same, or by how much they may differ.
-    fn level(&self, leaders: &[&Standing]) -> String {
-        let others = || leaders.iter().filter_map(|one| one.verdict);
-        let names: Vec<String> = leaders.iter().map(|one| one.label.clone()).collect();
-        if others().all(|verdict| matches!(verdict, Verdict::Same { .. })) {
-            return format!(
-                "{} are the same within {}",
-                text::list(&names),
-                percent(self.same_within)
-            );
-        }
-        match self.unknown.is_empty() && others().all(|verdict| verdict_mark(&verdict) != "?") {
-            true => format!("no difference above {}", percent(BOUND_MAX)),
-            false => "no difference shown".into(),
-        }
+    /// What is said where one beats all others.
+    fn all_behind(&self, winner: &Standing, beaten: &[&Standing], how_much: bool) -> Vec<String> {
+        let label = &winner.label;
+        let first = match how_much && winner.verdict.is_some() {
+            true => format!("{label} is fastest, {}", winner.gain(&self.baseline)),
+            false => format!("{label} is fastest"),
+        };
+        let slower = beaten.iter().map(|one| {
+            let is_sized = how_much && winner.verdict.is_none();
+            (if is_sized { one.loss() } else { "slower".into() }, one.label.clone())
+        });
+        let slower = text::grouped(slower).into_iter();
+        let slower = slower.map(|(how, all)| format!("{} {} {how}", text::list(&all), verb(&all)));
+        std::iter::once(first).chain(slower).collect()
     }
 
-    /// Than whom it is surely slower: nothing where than each of the fastest.
-    fn than(&self, one: &Standing, leaders: &[&Standing]) -> String {
-        let faster = leaders.iter().filter(|leader| self.beats(leader, one));
-        let faster: Vec<String> = faster.map(|leader| leader.label.clone()).collect();
-        match faster.len() == leaders.len() || faster.is_empty() {
-            true => String::new(),
-            false => format!(" than {}", text::list(&faster)),
+    /// What is said where some beat some others.
+    fn some_behind(
+        &self,
+        winners: &[&Standing],
+        beaten: &[&Standing],
+        how_much: bool,
+    ) -> Vec<String> {
+        let ahead = |one: &Standing| -> Vec<&Standing> {
+            winners.iter().copied().filter(|winner| self.beats(winner, one)).collect()
+        };
+        let sized = |one: &Standing| match ahead(one).as_slice() {
+            [winner] if winner.verdict.is_none() => {
+                Some(format!("{} is {} than {}", one.label, one.loss(), winner.label))
+            }
+            [winner] if one.verdict.is_none() => {
+                Some(format!("{} is {}", winner.label, winner.gain(&one.label)))
+            }
+            _ => None,
+        };
+        let (mut parts, mut rest) = (Vec::new(), Vec::new());
+        for one in beaten {
+            match sized(one).filter(|_| how_much) {
+                Some(said) => parts.push(said),
+                None => rest.push((labels(&ahead(one)), one.label.clone())),
+            }
         }
+        parts.extend(text::grouped(rest).into_iter().map(|(fast, slow)| {
+            format!("{} {} faster than {}", text::list(&fast), verb(&fast), text::list(&slow))
+        }));
+        parts
     }
+
+    /// Who is surely like the baseline: the same, or apart by no more than so much.
+    fn level(&self, how_much: bool) -> Vec<String> {
+        let of = |mark: &str| -> Vec<&Standing> {
+            self.ranked.iter().filter(|one| one.is_marked(mark)).collect()
+        };
+        let (same, near) = (of("="), of("~"));
+        let mut parts = Vec::new();
+        if !same.is_empty() {
+            let mut names = vec![self.baseline.clone()];
+            names.extend(labels(&same));
+            let within = percent(self.same_within);
+            parts.push(format!("{} are the same within {within}", text::list(&names)));
+        }
+        let bounds = near.iter().filter_map(|one| one.verdict?.bound());
+        let most = bounds.fold(0.0, f64::max);
+        let most = if how_much { (most * 100.0).ceil() / 100.0 } else { BOUND_MAX };
+        let names = labels(&near);
+        parts.extend((!near.is_empty()).then(|| {
+            let verb = if names.len() == 1 { "differs" } else { "differ" };
+            format!(
+                "{} {verb} from {} by at most {}",
+                text::list(&names),
+                self.baseline,
+                percent(most)
+            )
+        }));
+        parts
+    }
+
+    /// Of whom nothing is sure, and how it looks where a large difference is likely.
+    fn open(&self, how_much: bool) -> Option<String> {
+        let looks = |one: &Standing| {
+            let is_far = one.speed.max(one.speed.recip()) > 1.0 + BOUND_MAX;
+            match how_much && is_far {
+                true => format!("{} (looks {} times as fast)", one.label, text::ratio(one.speed)),
+                false => one.label.clone(),
+            }
+        };
+        let open = self.ranked.iter().filter(|one| one.is_marked("?")).map(looks);
+        let open: Vec<String> = open.chain(self.unknown.iter().cloned()).collect();
+        let against = &self.baseline;
+        (!open.is_empty()).then(|| format!("inconclusive against {against}: {}", text::list(&open)))
+    }
+}
+
+fn labels(standings: &[&Standing]) -> Vec<String> {
+    standings.iter().map(|one| one.label.clone()).collect()
 }
 
 fn verb(labels: &[String]) -> &'static str {
@@ -270,7 +353,9 @@ fn against(comparison: &Comparison) -> String {
             ends_text(low, high)
         ),
         (Verdict::Same { .. }, ..) => format!("{contender} and {baseline} are the {verdict}"),
-        (Verdict::AtMost { .. }, ..) => format!("{contender} is {verdict} than {baseline}"),
+        (bounded, ..) if bounded.bound().is_some() => {
+            format!("{contender} is {verdict} than {baseline}")
+        }
         (_, _, Some((low, high))) if is_telling(low, high) => format!(
             "{contender} against {baseline}: {verdict} ({} times as fast)",
             ends_text(low, high)

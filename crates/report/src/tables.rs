@@ -331,28 +331,18 @@ pub fn phases(workload: &WorkloadAnalysis) -> Table {
     table.without_empty_columns()
 }
 
-/// The blocks of workloads: `3 blocks`, `3 to 4 blocks` where they have not the same number, and
-/// `3 whole blocks and a part of another` where a block was begun and not finished.
-pub fn all_blocks_text<'a>(
-    workloads: impl Iterator<Item = &'a WorkloadAnalysis> + Clone,
-) -> String {
-    let whole = || workloads.clone().map(|workload| workload.blocks_whole);
-    let range = (whole().min().unwrap_or(0), whole().max().unwrap_or(0));
-    let mut parted = workloads.clone().filter(|one| one.blocks > one.blocks_whole);
-    let begun = parted.next().map_or(range.1, |_| range.1 + 1);
-    blocks_words(range, begun)
-}
-
-fn blocks_words((least, most): (u32, u32), begun: u32) -> String {
-    let whole = if begun > most { "whole block" } else { "block" };
+/// How often was measured: `3 to 7 trials of each contender`. Failed ones do not count, nor those of a
+/// block that was not finished.
+pub fn trials_text(workloads: &[WorkloadAnalysis]) -> String {
+    let contenders = workloads.iter().flat_map(|workload| &workload.contenders);
+    let counts =
+        || contenders.clone().map(|one| one.trials - one.failed).filter(|count| *count > 0);
+    let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
     let count = match least == most {
-        true => text::counted(most as usize, whole),
-        false => format!("{least} to {most} {whole}s"),
+        true => text::counted(most, "trial"),
+        false => format!("{least} to {most} trials"),
     };
-    match begun > most {
-        true => format!("{count} and a part of another"),
-        false => count,
-    }
+    format!("{count} of each contender")
 }
 
 /// What the trials stood on, in words.
@@ -363,7 +353,7 @@ pub fn device_text(plan: &Plan) -> String {
     let device = &plan.study.device;
     match DeviceName::parse(device).as_ref().map(DeviceName::kind) {
         Ok(Some("loop")) => format!("an image file ({device})"),
-        Ok(Some("mem")) => format!("memory ({device})"),
+        Ok(Some("mem")) => format!("memory, not a disk ({device})"),
         _ => device.clone(),
     }
 }

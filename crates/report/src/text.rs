@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use lab::load::Unit;
-pub use lab::words::{counted, distinct, either, grouped, list, ratio};
+pub use lab::words::{counted, distinct, grouped, list, ratio};
 
 /// Text that is safe between tags and inside quoted attributes.
 pub fn escape(text: &str) -> String {

@@ -50,7 +50,7 @@ fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
             "<p class=\"answer\">ext4",
             "is fastest",
             "btrfs is ",
-            "6 blocks on an image file",
+            "6 trials of each contender on an image file",
             "<caption>Ranking under tar xf x.tar",
             "slower",
             "Times as fast as ext4",
@@ -333,7 +333,7 @@ fn what_a_block_left_that_was_not_finished_stands_among_all_trials_only() {
     let source = Source::read(&made.directory()).unwrap();
     let text = own(&page(&source, &[]));
     let (figures, trials) = text.split_once("All 10 trials").unwrap();
-    assert!(figures.contains("3 whole blocks and a part of another"), "{figures}");
+    assert!(figures.contains("3 trials of each contender"), "{figures}");
     let end = trials.find("</table>").unwrap();
     assert!(trials[..end].contains("completed; its block was not"), "{trials}");
     assert!(trials[..end].contains("77.70 s") && !figures.contains("77.7"), "{figures}");

@@ -27,15 +27,6 @@ pub fn list(words: &[String]) -> String {
     }
 }
 
-/// `a`, `a or b`, `a, b or c`.
-pub fn either(words: &[&str]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => one.to_string(),
-        [rest @ .., last] => format!("{} or {last}", rest.join(", ")),
-    }
-}
-
 /// A share in percent with two digits that count: `0.4 %`, `6.7 %`, `22 %`.
 pub fn share_text(share: f64) -> String {
     let value = share * 100.0;

@@ -138,18 +138,19 @@ impl Verdict {
 }
 
 impl fmt::Display for Verdict {
-    /// `faster`, `same within 5 %`, `at most 4 % slower`.
+    /// `faster`, `same within 5 %`, `at most 4 % slower, at most 9 % faster`, `inconclusive, at most 4 % slower`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Verdict::Faster => f.write_str("faster"),
             Verdict::Slower => f.write_str("slower"),
             Verdict::Same { within } => write!(f, "same within {}", percent(*within)),
             Verdict::AtMost { slower, faster } => {
+                let open = self.bound().is_none().then(|| "inconclusive".to_string());
                 let bounds = [(slower, "slower"), (faster, "faster")].into_iter();
-                let said = bounds.filter_map(|(by, word)| {
+                let bounds = bounds.filter_map(|(by, word)| {
                     Some(format!("at most {} {word}", percent_up((*by)?)))
                 });
-                f.write_str(&said.collect::<Vec<_>>().join(", "))
+                f.write_str(&open.into_iter().chain(bounds).collect::<Vec<_>>().join(", "))
             }
             Verdict::Inconclusive => f.write_str("inconclusive"),
         }
@@ -586,8 +587,8 @@ mod tests {
             verdict(Some(&interval), &ComparisonOptions::default()).to_string()
         };
         assert_eq!(said(0.879, 1.168), "at most 17 % slower, at most 14 % faster");
-        assert_eq!(said(0.7, 1.168), "at most 17 % slower");
-        assert_eq!(said(0.879, 1.3), "at most 14 % faster");
+        assert_eq!(said(0.7, 1.168), "inconclusive, at most 17 % slower");
+        assert_eq!(said(0.879, 1.3), "inconclusive, at most 14 % faster");
         assert_eq!(said(0.7, 1.3), "inconclusive");
     }
 
@@ -732,7 +733,7 @@ mod tests {
             panic!("{:?}", verdict(1.6));
         };
         assert!((0.075..0.1).contains(&slower), "{slower}");
-        assert_eq!(verdict(4.0).to_string(), "at most 0.3 % faster");
+        assert_eq!(verdict(4.0).to_string(), "inconclusive, at most 0.3 % faster");
     }
 
     #[test]

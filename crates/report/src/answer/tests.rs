@@ -6,6 +6,7 @@ use crate::document;
 use crate::tables::latencies;
 use lab::analysis::analyse;
 use lab::record::{Check, Phase, PhaseRecord};
+use lab::statistics::Verdict;
 use lab::study::{CommandText, StudyText, WorkloadText};
 use lab::watched::Watched;
 
@@ -88,7 +89,7 @@ fn a_contender_that_failed_is_called_failed_and_not_inconclusive() {
     let (table, sentence) = shown(&["xfs"], "");
     assert_eq!(row(&table, "xfs"), ["xfs", "failed 3×", "-", "failed"]);
     assert_eq!(row(&table, "ext4")[2..], ["1", "baseline"]);
-    assert_eq!(sentence, "btrfs and ext4 are the same within 5 %; xfs failed in every trial.");
+    assert_eq!(sentence, "ext4 and btrfs are the same within 5 %; xfs failed in every trial.");
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn the_sentence_has_the_ratio_of_the_table_in_its_direction() {
     // As a speed: less time is more.
     let ends = [comparison.ratio, comparison.high, comparison.low];
     let [ratio, low, high] = ends.map(|value| text::ratio(value.unwrap().recip()));
-    assert_eq!(said, "xfs is fastest; ext4 and btrfs are slower.");
+    assert_eq!(said, "xfs is fastest, 24 to 26 % faster than ext4; ext4 and btrfs are slower.");
     let table = contenders(&workload, &plan).terminal(false);
     assert!(table.contains(&format!("{ratio} [{low}, {high}]")), "{table}");
 }
@@ -138,22 +139,22 @@ fn an_interval_that_says_nothing_keeps_no_digits() {
     let widest = said.map(|line| line.chars().count()).max().unwrap();
     assert!((60..=text::PROSE_COLUMNS).contains(&widest), "{shown}");
     let said = sentence(&workload, &plan);
-    assert_eq!(said, "ext4 and btrfs are the same within 5 %; inconclusive: xfs.");
+    assert_eq!(said, "ext4 and btrfs are the same within 5 %; inconclusive against ext4: xfs.");
     assert!(workload.comparisons[0].low.is_some(), "the numbers stay in the analysis");
 }
 
 #[test]
-fn blocks_are_counted_alike_in_text_and_tables() {
+fn only_completed_trials_of_whole_blocks_are_counted() {
     let plan = Plan::new(study(4).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
     let mut records = records(&plan, |_| 1_000_000_000);
-    assert!(screen(&plan, &records).contains("  4 blocks on an image"));
+    assert!(screen(&plan, &records).contains("  4 trials of each contender on an image"));
     // The budget ended in the last block, after the trial of ext4 alone.
     records.retain(|record| record.block < 3 || record.contender.label == "ext4");
-    let analysis = analyse(&plan, &records, None);
-    let expected = "3 whole blocks and a part of another";
-    assert_eq!(all_blocks_text(analysis.workloads.iter()), expected);
-    assert!(analysis.workloads[0].contenders.iter().all(|contender| contender.trials == 3));
-    assert!(screen(&plan, &records).contains(&format!("  {expected} on an image")));
+    assert!(screen(&plan, &records).contains("  3 trials of each contender on an image"));
+    let (message, output) = ("it broke".into(), String::new());
+    let xfs = records.iter_mut().find(|record| record.contender.label == "xfs");
+    xfs.unwrap().outcome = Outcome::Failed { phase: Phase::Run, message, output };
+    assert!(screen(&plan, &records).contains("  2 to 3 trials of each contender on an image"));
 }
 
 #[test]
@@ -284,15 +285,21 @@ fn several_loads_have_one_overview_and_a_line_each() {
     );
     for said in [
         "  one: ext4, xfs and btrfs are the same within 5 %.\n",
-        "  two: ext4 is fastest; xfs is slower; inconclusive: btrfs.\n",
+        "  two: ext4 is faster than xfs; inconclusive against ext4: btrfs.\n",
         "  Times as fast as ext4 (the ends of the interval)",
     ] {
         assert_eq!(shown.matches(said).count(), 1, "{said}: {shown}");
     }
-    // Who is not surely different has the ends of its interval, and a mark that says how far.
+    // Who is not surely different has a mark that says how far.
     let three = row(&shown, "three");
-    assert!(three[2..].iter().all(|cell| cell.starts_with("~ 0.") && cell.contains(" to 1.")));
-    assert!(shown.contains("  three: no difference above 25 %.\n"), "{shown}");
+    assert!(
+        three[2..].iter().all(|cell| cell.starts_with("~ ") && cell.contains("(0.")),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("  three: xfs and btrfs differ from ext4 by at most 25 %.\n"),
+        "{shown}"
+    );
     assert_eq!(shown.matches("95 % confidence").count(), 1, "{shown}");
     assert!(shown.lines().count() < 20, "{shown}");
 }
@@ -319,7 +326,7 @@ fn one_pair_beside_another_trial_of_the_baseline_has_no_ratio() {
     let table = contenders(&workload, &plan).terminal(false);
     assert_eq!(row(&table, "xfs")[2..], ["no ratio", "inconclusive"], "{table}");
     let said = sentence(&workload, &plan);
-    assert_eq!(said, "inconclusive: xfs and btrfs.");
+    assert_eq!(said, "inconclusive against ext4: xfs and btrfs.");
     // A pair alone is what stands beside it.
     let (plan, workload) = of_times(&[1000], &[1300]);
     let table = contenders(&workload, &plan).terminal(false);
@@ -455,12 +462,18 @@ fn the_answer_names_who_is_fastest_and_than_whom_others_are_slower() {
         "ext4 is fastest; xfs is 49 to 51 % slower; btrfs is 74 to 76 % slower."
     );
     // Two that beat the baseline are told apart where their intervals do not touch.
-    assert_eq!(said(&half, &half.map(|ms| ms / 2)), "btrfs is fastest; xfs and ext4 are slower.");
+    assert_eq!(
+        said(&half, &half.map(|ms| ms / 2)),
+        "btrfs is fastest, 3.9 to 4.1 times as fast as ext4; xfs and ext4 are slower."
+    );
     // Who varies is told apart from neither, and says so.
     let wild = [700, 1500, 900, 1300, 600, 1250];
-    assert_eq!(said(&half, &wild), "xfs is fastest; btrfs and ext4 are slower.");
+    assert_eq!(
+        said(&half, &wild),
+        "xfs is fastest, 1.9 to 2.1 times as fast as ext4; btrfs and ext4 are slower."
+    );
     let mild = [900, 1100, 950, 1080, 930, 1060];
-    assert_eq!(said(&mild, &mild), "no difference above 25 %.");
+    assert_eq!(said(&mild, &mild), "xfs and btrfs differ from ext4 by at most 11 %.");
 }
 
 #[test]
