@@ -33,7 +33,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
     let is_of_times = shows_times(loads);
     let said = match &emulated {
         None => choice::sentences(loads, plan),
-        Some(_) => choice::of_counts(loads),
+        Some(_) => choice::of_counts(loads, plan),
     };
     let mut blocks: Vec<Block> = said.into_iter().map(Block::Answer).collect();
     let is_compared = loads.iter().any(|workload| !workload.comparisons.is_empty());

@@ -24,16 +24,23 @@ pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     said.map(|(said, names)| format!("{}: {said}", text::list(&names))).collect()
 }
 
-/// What the counts of each load say, which an emulated processor does not change: who writes least and
-/// most, and flushes least and most.
-pub fn of_counts(workloads: &[WorkloadAnalysis]) -> Vec<String> {
+/// What the counts of each load say, which an emulated processor does not change: who surely writes and
+/// flushes less than the baseline, and who more.
+pub fn of_counts(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     let said = |workload: &WorkloadAnalysis| {
-        let written = ends(workload, |cost| cost.device_written_bytes, text::bytes);
-        let flushes = ends(workload, |cost| cost.device_flushes, text::count);
-        let parts = [("written", written), ("flushes", flushes)].into_iter();
-        let parts = parts.filter_map(|(what, ends)| Some(format!("{what}: {}", ends?)));
-        let parts: Vec<String> = parts.collect();
-        (!parts.is_empty()).then(|| (parts.join("; "), workload.workload.clone()))
+        let written = apart(workload, plan, "bytes written", |cost| cost.device_written_bytes);
+        let flushes = apart(workload, plan, "flushes", |cost| cost.device_flushes);
+        let of = |apart: Option<Apart<'_>>, words: fn(f64) -> String| {
+            apart.map_or_else(|| "no sure difference".to_string(), |apart| apart.said(words))
+        };
+        let parts = [
+            (of(written, text::bytes), "written".into()),
+            (of(flushes, text::count), "flushes".into()),
+        ];
+        let parts = text::grouped(parts).into_iter();
+        let parts: Vec<String> =
+            parts.map(|(said, whats)| format!("{}: {said}", text::list(&whats))).collect();
+        (!workload.comparisons.is_empty()).then(|| (parts.join("; "), workload.workload.clone()))
     };
     let said = text::grouped(workloads.iter().filter_map(said)).into_iter();
     let of_one = workloads.len() == 1;
@@ -44,21 +51,47 @@ pub fn of_counts(workloads: &[WorkloadAnalysis]) -> Vec<String> {
     .collect()
 }
 
-/// `least xfs and ext4 (16 MiB), most zfs (42 MiB)`; none where all read alike.
-fn ends(
-    workload: &WorkloadAnalysis,
+/// Who has surely less or more of something than the baseline.
+struct Apart<'a> {
+    baseline: (&'a str, f64),
+    less: Vec<(&'a str, f64)>,
+    more: Vec<(&'a str, f64)>,
+}
+
+/// None where all are like the baseline, or nothing is sure.
+fn apart<'a>(
+    workload: &'a WorkloadAnalysis,
+    plan: &'a Plan,
+    metric: &str,
     of: impl Fn(&Cost) -> Option<f64>,
-    words: impl Fn(f64) -> String,
-) -> Option<String> {
-    let known = workload.contenders.iter().filter_map(|one| Some((of(&one.cost)?, &one.label)));
-    let mut known: Vec<(f64, &String)> = known.collect();
-    known.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let said = known.into_iter().map(|(value, label)| (words(value), label.clone()));
-    match text::grouped(said).as_slice() {
-        [(least, few), .., (most, many)] => {
-            Some(format!("least {} ({least}), most {} ({most})", text::list(few), text::list(many)))
-        }
-        _ => None,
+) -> Option<Apart<'a>> {
+    let value = |label: &str| of(&workload.contender(label)?.cost);
+    let baseline = plan.baseline_label();
+    let with = |verdict: Verdict| -> Vec<(&'a str, f64)> {
+        let all = workload.exploratory.iter().filter(|one| one.metric == metric);
+        let all = all.filter(|one| one.verdict == verdict);
+        let valued = all.filter_map(|one| Some((one.contender.as_str(), value(&one.contender)?)));
+        valued.collect()
+    };
+    let (less, more) = (with(Verdict::Faster), with(Verdict::Slower));
+    let is_apart = !(less.is_empty() && more.is_empty());
+    is_apart.then_some(())?;
+    Some(Apart { baseline: (baseline, value(baseline)?), less, more })
+}
+
+impl Apart<'_> {
+    /// `xfs less (4 MiB), zfs more (42 MiB) than ext4 (16 MiB)`.
+    fn said(&self, words: fn(f64) -> String) -> String {
+        let side = |all: &[(&str, f64)], how: &str| {
+            let values = all.iter().map(|(label, value)| (words(*value), label.to_string()));
+            let values = text::grouped(values).into_iter();
+            let values =
+                values.map(|(value, labels)| format!("{} {how} ({value})", text::list(&labels)));
+            values.collect::<Vec<_>>()
+        };
+        let parts = [side(&self.less, "less"), side(&self.more, "more")].concat();
+        let (baseline, value) = self.baseline;
+        format!("{} than {baseline} ({})", parts.join(", "), words(value))
     }
 }
 
