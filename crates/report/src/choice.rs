@@ -227,7 +227,7 @@ impl Standings {
         {
             return self.all_behind(winner, &beaten, how_much);
         }
-        let mut parts = self.some_behind(&winners, &beaten, how_much);
+        let mut parts = self.some_behind(&beaten, how_much);
         parts.extend(self.level(how_much));
         parts.extend(self.open(how_much));
         parts
@@ -250,14 +250,9 @@ impl Standings {
     }
 
     /// What is said where some beat some others.
-    fn some_behind(
-        &self,
-        winners: &[&Standing],
-        beaten: &[&Standing],
-        how_much: bool,
-    ) -> Vec<String> {
+    fn some_behind(&self, beaten: &[&Standing], how_much: bool) -> Vec<String> {
         let ahead = |one: &Standing| -> Vec<&Standing> {
-            winners.iter().copied().filter(|winner| self.beats(winner, one)).collect()
+            self.ranked.iter().filter(|winner| self.beats(winner, one)).collect()
         };
         let sized = |one: &Standing| match ahead(one).as_slice() {
             [winner] if winner.verdict.is_none() => {
