@@ -1,5 +1,5 @@
-//! Which contender to choose under which load, in sentences: who is fastest as far as the intervals
-//! tell, who is surely slower, and of whom nothing is known.
+//! Which contender to choose under which load, in sentences: who beats whom, who is like the baseline,
+//! and of whom nothing is known.
 //!
 //! The baseline is told apart from another by the verdict on the two. Two others are told apart where
 //! their intervals do not touch: all intervals of a study hold together, so this errs no more often.
@@ -28,19 +28,17 @@ pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
 /// flushes less than the baseline, and who more.
 pub fn of_counts(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     let said = |workload: &WorkloadAnalysis| {
-        let written = apart(workload, plan, "bytes written", |cost| cost.device_written_bytes);
-        let flushes = apart(workload, plan, "flushes", |cost| cost.device_flushes);
-        let of = |apart: Option<Apart<'_>>, words: fn(f64) -> String| {
-            apart.map_or_else(|| "no sure difference".to_string(), |apart| apart.said(words))
-        };
+        let bytes = |cost: &Cost| cost.device_written_bytes.map(text::bytes);
+        let flushes = |cost: &Cost| cost.device_flushes.map(text::count);
         let parts = [
-            (of(written, text::bytes), "written".into()),
-            (of(flushes, text::count), "flushes".into()),
+            (apart(workload, plan, "bytes written", bytes), "written".to_string()),
+            (apart(workload, plan, "flushes", flushes), "flushes".to_string()),
         ];
+        let parts = parts.into_iter().filter_map(|(said, what)| Some((said?, what)));
         let parts = text::grouped(parts).into_iter();
         let parts: Vec<String> =
             parts.map(|(said, whats)| format!("{}: {said}", text::list(&whats))).collect();
-        (!workload.comparisons.is_empty()).then(|| (parts.join("; "), workload.workload.clone()))
+        (!parts.is_empty()).then(|| (parts.join("; "), workload.workload.clone()))
     };
     let said = text::grouped(workloads.iter().filter_map(said)).into_iter();
     let of_one = workloads.len() == 1;
@@ -51,48 +49,29 @@ pub fn of_counts(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     .collect()
 }
 
-/// Who has surely less or more of something than the baseline.
-struct Apart<'a> {
-    baseline: (&'a str, f64),
-    less: Vec<(&'a str, f64)>,
-    more: Vec<(&'a str, f64)>,
-}
-
-/// None where all are like the baseline, or nothing is sure.
-fn apart<'a>(
-    workload: &'a WorkloadAnalysis,
-    plan: &'a Plan,
+/// `xfs less (4 MiB), zfs more (42 MiB) than ext4 (16 MiB)`: who surely has less or more of something than the
+/// baseline. None where it was not counted.
+fn apart(
+    workload: &WorkloadAnalysis,
+    plan: &Plan,
     metric: &str,
-    of: impl Fn(&Cost) -> Option<f64>,
-) -> Option<Apart<'a>> {
-    let value = |label: &str| of(&workload.contender(label)?.cost);
-    let baseline = plan.baseline_label();
-    let with = |verdict: Verdict| -> Vec<(&'a str, f64)> {
-        let all = workload.exploratory.iter().filter(|one| one.metric == metric);
-        let all = all.filter(|one| one.verdict == verdict);
-        let valued = all.filter_map(|one| Some((one.contender.as_str(), value(&one.contender)?)));
-        valued.collect()
+    value: impl Fn(&Cost) -> Option<String>,
+) -> Option<String> {
+    let value = |label: &str| value(&workload.contender(label)?.cost);
+    let all = || workload.exploratory.iter().filter(|one| one.metric == metric);
+    all().next()?;
+    let with = |verdict: Verdict, how: &str| -> Vec<String> {
+        let found = all().filter(|one| one.verdict == verdict);
+        let found = found.filter_map(|one| Some((value(&one.contender)?, one.contender.clone())));
+        let found = text::grouped(found).into_iter();
+        found.map(|(value, who)| format!("{} {how} ({value})", text::list(&who))).collect()
     };
-    let (less, more) = (with(Verdict::Faster), with(Verdict::Slower));
-    let is_apart = !(less.is_empty() && more.is_empty());
-    is_apart.then_some(())?;
-    Some(Apart { baseline: (baseline, value(baseline)?), less, more })
-}
-
-impl Apart<'_> {
-    /// `xfs less (4 MiB), zfs more (42 MiB) than ext4 (16 MiB)`.
-    fn said(&self, words: fn(f64) -> String) -> String {
-        let side = |all: &[(&str, f64)], how: &str| {
-            let values = all.iter().map(|(label, value)| (words(*value), label.to_string()));
-            let values = text::grouped(values).into_iter();
-            let values =
-                values.map(|(value, labels)| format!("{} {how} ({value})", text::list(&labels)));
-            values.collect::<Vec<_>>()
-        };
-        let parts = [side(&self.less, "less"), side(&self.more, "more")].concat();
-        let (baseline, value) = self.baseline;
-        format!("{} than {baseline} ({})", parts.join(", "), words(value))
-    }
+    let parts = [with(Verdict::Faster, "less"), with(Verdict::Slower, "more")].concat();
+    let baseline = plan.baseline_label();
+    Some(match parts.is_empty() {
+        true => "no sure difference".into(),
+        false => format!("{} than {baseline} ({})", parts.join(", "), value(baseline)?),
+    })
 }
 
 /// Whether any two contenders are told apart, or surely the same, under any load.
@@ -217,24 +196,21 @@ impl Standings {
     /// The parts of a sentence: who beats whom, who is like the baseline, and of whom nothing is sure.
     /// `how_much`: with figures.
     fn said(&self, how_much: bool) -> Vec<String> {
-        let is_beaten = |one: &&Standing| self.ranked.iter().any(|other| self.beats(other, one));
-        let (beaten, others): (Vec<_>, Vec<_>) = self.ranked.iter().partition(is_beaten);
-        let beats_one = |one: &&Standing| beaten.iter().any(|other| self.beats(one, other));
-        let (winners, others): (Vec<_>, Vec<_>) = others.into_iter().partition(beats_one);
-        if let [winner] = winners.as_slice()
-            && others.is_empty()
+        if let [first, rest @ ..] = self.ranked.as_slice()
+            && !rest.is_empty()
             && self.unknown.is_empty()
+            && rest.iter().all(|one| self.beats(first, one))
         {
-            return self.all_behind(winner, &beaten, how_much);
+            return self.all_behind(first, rest, how_much);
         }
-        let mut parts = self.some_behind(&beaten, how_much);
+        let mut parts = self.some_behind(how_much);
         parts.extend(self.level(how_much));
         parts.extend(self.open(how_much));
         parts
     }
 
     /// What is said where one beats all others.
-    fn all_behind(&self, winner: &Standing, beaten: &[&Standing], how_much: bool) -> Vec<String> {
+    fn all_behind(&self, winner: &Standing, beaten: &[Standing], how_much: bool) -> Vec<String> {
         let label = &winner.label;
         let first = match how_much && winner.verdict.is_some() {
             true => format!("{label} is fastest, {}", winner.gain(&self.baseline)),
@@ -250,24 +226,20 @@ impl Standings {
     }
 
     /// What is said where some beat some others.
-    fn some_behind(&self, beaten: &[&Standing], how_much: bool) -> Vec<String> {
-        let ahead = |one: &Standing| -> Vec<&Standing> {
-            self.ranked.iter().filter(|winner| self.beats(winner, one)).collect()
-        };
-        let sized = |one: &Standing| match ahead(one).as_slice() {
-            [winner] if winner.verdict.is_none() => {
-                Some(format!("{} is {} than {}", one.label, one.loss(), winner.label))
-            }
-            [winner] if one.verdict.is_none() => {
-                Some(format!("{} is {}", winner.label, winner.gain(&one.label)))
-            }
-            _ => None,
-        };
+    fn some_behind(&self, how_much: bool) -> Vec<String> {
         let (mut parts, mut rest) = (Vec::new(), Vec::new());
-        for one in beaten {
-            match sized(one).filter(|_| how_much) {
-                Some(said) => parts.push(said),
-                None => rest.push((labels(&ahead(one)), one.label.clone())),
+        for one in &self.ranked {
+            let ahead: Vec<&Standing> =
+                self.ranked.iter().filter(|other| self.beats(other, one)).collect();
+            match ahead.as_slice() {
+                [] => {}
+                [other] if how_much && other.verdict.is_none() => {
+                    parts.push(format!("{} is {} than {}", one.label, one.loss(), other.label));
+                }
+                [other] if how_much && one.verdict.is_none() => {
+                    parts.push(format!("{} is {}", other.label, other.gain(&one.label)));
+                }
+                several => rest.push((labels(several), one.label.clone())),
             }
         }
         parts.extend(text::grouped(rest).into_iter().map(|(fast, slow)| {

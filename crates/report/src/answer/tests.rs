@@ -472,6 +472,15 @@ fn the_answer_names_who_is_fastest_and_than_whom_others_are_slower() {
         said(&half, &wild),
         "xfs is fastest, 1.9 to 2.1 times as fast as ext4; btrfs and ext4 are slower."
     );
+    let wilder = [100, 4500, 900, 2300, 200, 1250];
+    assert_eq!(
+        said(&twice, &wilder),
+        "xfs is 49 to 51 % slower than ext4; inconclusive against ext4: btrfs."
+    );
+    assert_eq!(
+        said(&half, &wilder),
+        "xfs is 1.9 to 2.1 times as fast as ext4; inconclusive against ext4: btrfs."
+    );
     let mild = [900, 1100, 950, 1080, 930, 1060];
     assert_eq!(said(&mild, &mild), "xfs and btrfs differ from ext4 by at most 11 %.");
 }
