@@ -3,7 +3,7 @@
 //! Invariant: what is printed of an interval depends on the interval alone, so that one comparison
 //! reads alike wherever it stands.
 
-pub use vocabulary::words::{counted, list, share_text, thousands};
+pub use vocabulary::words::{any_of, counted, list, share_text, thousands};
 
 /// What stands in the place of an interval that says nothing.
 pub const TOO_WIDE: &str = "too wide to tell";

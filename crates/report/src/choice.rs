@@ -4,7 +4,7 @@
 //! The baseline is told apart from another by the verdict on the two. Two others are told apart where
 //! their intervals do not touch: all intervals of a study hold together, so this errs no more often.
 
-use lab::analysis::{Comparison, Cost, WorkloadAnalysis};
+use lab::analysis::{Comparison, Cost, RAW, WorkloadAnalysis};
 use lab::plan::Plan;
 use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, BOUND_MAX, Verdict};
 use lab::words::{TOO_WIDE, is_telling, percent};
@@ -119,6 +119,8 @@ struct Standings {
     /// Labels of those whose interval tells nothing.
     unknown: Vec<String>,
     baseline: String,
+    /// Labels of the bare device.
+    raw: Vec<String>,
     same_within: f64,
 }
 
@@ -147,7 +149,9 @@ fn standings(workload: &WorkloadAnalysis, plan: &Plan) -> Standings {
         }
     }
     ranked.sort_by(|one, other| other.speed.total_cmp(&one.speed));
-    Standings { ranked, unknown, baseline, same_within: plan.study.same_within }
+    let raw = plan.study.contenders.iter().filter(|one| one.file_system == RAW);
+    let raw = raw.map(|one| one.label.clone()).collect();
+    Standings { ranked, unknown, baseline, raw, same_within: plan.study.same_within }
 }
 
 impl Standing {
@@ -193,24 +197,82 @@ impl Standings {
         }
     }
 
-    /// The parts of a sentence: who beats whom, who is like the baseline, and of whom nothing is sure.
-    /// `how_much`: with figures.
+    /// The parts of a sentence: who is fastest, who beats whom, who is like the baseline, and of whom
+    /// nothing is sure. `how_much`: with figures.
     fn said(&self, how_much: bool) -> Vec<String> {
-        if let [first, rest @ ..] = self.ranked.as_slice()
+        let all: Vec<&Standing> = self.ranked.iter().collect();
+        let best = self.unbeaten(&all);
+        if let ([first], [_, rest @ ..], []) =
+            (best.as_slice(), all.as_slice(), self.unknown.as_slice())
             && !rest.is_empty()
-            && self.unknown.is_empty()
-            && rest.iter().all(|one| self.beats(first, one))
         {
-            return self.all_behind(first, rest, how_much);
+            let mut parts = self.all_behind(first, rest, how_much);
+            parts.extend(self.best_file_system(first, rest));
+            return parts;
         }
-        let mut parts = self.some_behind(how_much);
-        parts.extend(self.level(how_much));
-        parts.extend(self.open(how_much));
+        let (mut parts, mut told) = (Vec::new(), Vec::new());
+        if best.len() < all.len() {
+            told = [labels(&best), self.unknown.clone()].concat();
+            let names = best.iter().map(|one| self.looks(one, how_much));
+            let names: Vec<String> = names.chain(self.unknown.iter().cloned()).collect();
+            let how = self.how_near(&best, how_much);
+            parts.push(format!("{} is fastest ({how})", text::any_of(&names)));
+        }
+        parts.extend(self.some_behind(how_much));
+        parts.extend(self.level(how_much, &told));
+        parts.extend(self.open(how_much, &told));
         parts
     }
 
+    /// Those of `standings` whom none of the others surely beats.
+    fn unbeaten<'a>(&self, standings: &[&'a Standing]) -> Vec<&'a Standing> {
+        let is_beaten = |one: &Standing| standings.iter().any(|other| self.beats(other, one));
+        standings.iter().copied().filter(|one| !is_beaten(one)).collect()
+    }
+
+    /// Which file system is best where the bare device beats them all: nobody can choose that one.
+    fn best_file_system(&self, winner: &Standing, rest: &[&Standing]) -> Option<String> {
+        if !self.raw.contains(&winner.label) || rest.len() < 2 {
+            return None;
+        }
+        Some(match self.unbeaten(rest).as_slice() {
+            [one] => format!("of the file systems {} is fastest", one.label),
+            all if all.len() == rest.len() => "the file systems are not told apart".into(),
+            some => format!(
+                "of the file systems {} is fastest (not told apart)",
+                text::any_of(&labels(some))
+            ),
+        })
+    }
+
+    /// How near to each other those are who may be fastest.
+    fn how_near(&self, best: &[&Standing], how_much: bool) -> String {
+        let all = |marks: &[&str]| {
+            let is = |one: &&Standing| {
+                one.verdict.is_none() || marks.iter().any(|mark| one.is_marked(mark))
+            };
+            self.unknown.is_empty()
+                && best.iter().all(is)
+                && best.iter().any(|one| one.verdict.is_none())
+        };
+        if all(&["="]) {
+            return format!("the same within {}", percent(self.same_within));
+        }
+        match all(&["=", "~"]) {
+            true => format!("within {} of {}", self.bound(best, how_much), self.baseline),
+            false => "not told apart".into(),
+        }
+    }
+
+    /// How far from the baseline these are at the most.
+    fn bound(&self, near: &[&Standing], how_much: bool) -> String {
+        let bounds = near.iter().filter_map(|one| one.verdict?.bound());
+        let most = bounds.fold(self.same_within, f64::max);
+        percent(if how_much { (most * 100.0).ceil() / 100.0 } else { BOUND_MAX })
+    }
+
     /// What is said where one beats all others.
-    fn all_behind(&self, winner: &Standing, beaten: &[Standing], how_much: bool) -> Vec<String> {
+    fn all_behind(&self, winner: &Standing, beaten: &[&Standing], how_much: bool) -> Vec<String> {
         let label = &winner.label;
         let first = match how_much && winner.verdict.is_some() {
             true => format!("{label} is fastest, {}", winner.gain(&self.baseline)),
@@ -248,10 +310,12 @@ impl Standings {
         parts
     }
 
-    /// Who is surely like the baseline: the same, or apart by no more than so much.
-    fn level(&self, how_much: bool) -> Vec<String> {
+    /// Who is surely like the baseline, the same or apart by no more than so much, of those who are not
+    /// `told` of.
+    fn level(&self, how_much: bool, told: &[String]) -> Vec<String> {
         let of = |mark: &str| -> Vec<&Standing> {
-            self.ranked.iter().filter(|one| one.is_marked(mark)).collect()
+            let is = |one: &&Standing| one.is_marked(mark) && !told.contains(&one.label);
+            self.ranked.iter().filter(is).collect()
         };
         let (same, near) = (of("="), of("~"));
         let mut parts = Vec::new();
@@ -261,35 +325,33 @@ impl Standings {
             let within = percent(self.same_within);
             parts.push(format!("{} are the same within {within}", text::list(&names)));
         }
-        let bounds = near.iter().filter_map(|one| one.verdict?.bound());
-        let most = bounds.fold(0.0, f64::max);
-        let most = if how_much { (most * 100.0).ceil() / 100.0 } else { BOUND_MAX };
         let names = labels(&near);
         parts.extend((!near.is_empty()).then(|| {
             let verb = if names.len() == 1 { "differs" } else { "differ" };
-            format!(
-                "{} {verb} from {} by at most {}",
-                text::list(&names),
-                self.baseline,
-                percent(most)
-            )
+            let most = self.bound(&near, how_much);
+            format!("{} {verb} from {} by at most {most}", text::list(&names), self.baseline)
         }));
         parts
     }
 
-    /// Of whom nothing is sure, and how it looks where a large difference is likely.
-    fn open(&self, how_much: bool) -> Option<String> {
-        let looks = |one: &Standing| {
-            let is_far = one.speed.max(one.speed.recip()) > 1.0 + BOUND_MAX;
-            match how_much && is_far {
-                true => format!("{} (looks {} times as fast)", one.label, text::ratio(one.speed)),
-                false => one.label.clone(),
-            }
-        };
-        let open = self.ranked.iter().filter(|one| one.is_marked("?")).map(looks);
-        let open: Vec<String> = open.chain(self.unknown.iter().cloned()).collect();
+    /// Of whom nothing is sure, of those who are not `told` of.
+    fn open(&self, how_much: bool, told: &[String]) -> Option<String> {
+        let open = self.ranked.iter().filter(|one| one.is_marked("?"));
+        let open = open.map(|one| (&one.label, self.looks(one, how_much)));
+        let open = open.chain(self.unknown.iter().map(|label| (label, label.clone())));
+        let open = open.filter(|(label, _)| !told.contains(label));
+        let open: Vec<String> = open.map(|(_, said)| said).collect();
         let against = &self.baseline;
         (!open.is_empty()).then(|| format!("inconclusive against {against}: {}", text::list(&open)))
+    }
+
+    /// The label; where a large difference is likely and not sure, with how it looks.
+    fn looks(&self, one: &Standing, how_much: bool) -> String {
+        let is_far = one.speed.max(one.speed.recip()) > 1.0 + BOUND_MAX;
+        match how_much && is_far && one.is_marked("?") {
+            true => format!("{} (looks {} times as fast)", one.label, text::ratio(one.speed)),
+            false => one.label.clone(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use lab::load::Unit;
-pub use lab::words::{counted, distinct, grouped, list, ratio};
+pub use lab::words::{any_of, counted, distinct, grouped, list, ratio};
 
 /// Text that is safe between tags and inside quoted attributes.
 pub fn escape(text: &str) -> String {
@@ -204,6 +204,7 @@ mod tests {
         assert_eq!([1.0834, 12.44, 2.0, 250.0].map(ratio), ["1.083", "12.4", "2.00", "250"]);
         assert_eq!([1, 2].map(|count| counted(count, "block")), ["1 block", "2 blocks"]);
         assert_eq!(list(&["a".into(), "b".into(), "c".into()]), "a, b and c");
+        assert_eq!(any_of(&["a".into(), "b".into(), "c".into()]), "a, b or c");
     }
 
     #[test]

@@ -20,10 +20,19 @@ pub fn thousands(number: u64) -> String {
 
 /// `a`, `a and b`, `a, b and c`.
 pub fn list(words: &[String]) -> String {
+    joined(words, "and")
+}
+
+/// `a`, `a or b`, `a, b or c`.
+pub fn any_of(words: &[String]) -> String {
+    joined(words, "or")
+}
+
+fn joined(words: &[String], last_by: &str) -> String {
     match words {
         [] => String::new(),
         [one] => one.clone(),
-        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+        [rest @ .., last] => format!("{} {last_by} {last}", rest.join(", ")),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::statistics::{self, BLOCKS_MIN_FOR_INTERVAL, ComparisonOptions};
 
 /// Name of the contender that is the device itself.
-const RAW: &str = "raw";
+pub const RAW: &str = "raw";
 
 /// The cells of one contender against the bare device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
