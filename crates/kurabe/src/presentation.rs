@@ -51,7 +51,11 @@ impl Presentation {
 
     /// A result as the terminal shows it: the answer, or all that there is.
     pub fn screen(&self, source: &Source) -> Screen {
-        let mut blocks = report::answer::answer(source);
+        // Who runs somebody else's study sees what it asks.
+        let study = &source.plan.study;
+        let why = study.why.clone().filter(|_| study.source.is_some());
+        let mut blocks: Vec<Block> = why.map(Block::Text).into_iter().collect();
+        blocks.extend(report::answer::answer(source));
         if self.verbose {
             blocks.extend(report::details::details(source));
             blocks.extend(reporting::publication(source));

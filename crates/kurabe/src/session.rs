@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lab::analysis::{Analysis, control_words};
+use lab::analysis::Analysis;
 use lab::condition;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
@@ -108,26 +108,12 @@ impl Session {
             terminal::note("");
         }
         terminal::show(&self.presentation.screen(&source));
-        for words in control_words(&source.analysis) {
-            progress.say(&words);
-        }
-        if let Some(words) = self.outlook(&source.analysis) {
-            progress.say(&words);
-        }
         // The records are safe; a page that cannot be written can be made again.
         match reporting::write_page(&directory, &source) {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
             Err(error) => progress.say(&format!("the report could not be written: {error}")),
         }
         Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&source.analysis, all_given_back)))
-    }
-
-    /// What is open, how much more it may take, and how to go on.
-    fn outlook(&self, analysis: &Analysis) -> Option<String> {
-        let forecast = analysis.forecast.filter(|forecast| forecast.open > 0)?;
-        let directory = self.writer.directory().path().display().to_string();
-        let more = forecast.more().unwrap_or(self.plan.stop_rule.max_blocks);
-        Some(format!("to decide what is open: kurabe resume {directory} --more {more}"))
     }
 
     /// What is about to be compared.
@@ -301,7 +287,7 @@ impl Session {
         match end {
             End::Complete => None,
             End::Budget => Some(format!(
-                "the budget of {} ended the study; to go on: {resume} --more BLOCKS",
+                "the budget of {} ended the study",
                 rough(self.budget().unwrap_or_default())
             )),
             End::Stopped if all_given_back => {

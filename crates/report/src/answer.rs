@@ -1,7 +1,7 @@
 //! What a reader came for: which contender is faster under which load, by how much and how sure, and
 //! what could change the decision. The same blocks for the terminal, Markdown and the page.
 
-use lab::analysis::{Analysis, ContenderAnalysis, WorkloadAnalysis};
+use lab::analysis::{Analysis, ContenderAnalysis, Forecast, WorkloadAnalysis, control_words};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, BOUND_MAX};
@@ -20,7 +20,7 @@ use crate::tables::{
     contenders, device_text, gate_text, primary_comparisons, tone_of, trials_text, unchanged,
     verdict_mark,
 };
-use crate::{checks, choice, profile, text};
+use crate::{checks, choice, overview, profile, text};
 
 /// Most warnings that are shown unasked.
 const WARNINGS_MAX: usize = 6;
@@ -36,6 +36,9 @@ pub fn answer(source: &Source) -> Vec<Block> {
         Some(_) => choice::of_counts(loads, plan),
     };
     let mut blocks: Vec<Block> = said.into_iter().map(Block::Answer).collect();
+    if emulated.is_none() {
+        blocks.extend(choice::of_sure_counts(loads, plan).into_iter().map(Block::Text));
+    }
     let is_compared = loads.iter().any(|workload| !workload.comparisons.is_empty());
     let times = "Times show no difference.";
     blocks.extend((is_compared && !is_of_times).then(|| Block::Text(times.into())));
@@ -47,24 +50,23 @@ pub fn answer(source: &Source) -> Vec<Block> {
         [workload] => {
             let caption = format!("Ranking under {}", workload.workload);
             blocks.push(Block::table(caption, contenders(workload, plan)));
+            blocks.extend(overview::parts(workload, plan));
         }
-        several => {
-            blocks.push(Block::table("Overview", overview(several, plan)));
-            blocks.push(Block::Text(legend(plan)));
-        }
+        several => blocks.extend(overview::of(several, plan)),
     }
     blocks.extend(pictures(source));
     blocks.extend(outlook(source).map(Block::Text));
     blocks.extend(analysis.gates.iter().map(|gate| Block::Text(gate_text(gate))));
     blocks.extend(profile::line(plan).map(Block::Warning));
     blocks.extend(warnings(source));
+    blocks.extend(control_words(analysis).into_iter().map(Block::Note));
     blocks.extend(sessions::sentence(&sessions::sessions(source)).map(Block::Note));
     blocks
 }
 
 /// Whether times are shown: not those of an emulated processor that decide nothing.
 fn shows_times(loads: &[WorkloadAnalysis]) -> bool {
-    unchanged(loads).is_none() || choice::is_decided(loads)
+    unchanged(loads).is_none() || loads.iter().any(choice::is_decided)
 }
 
 /// The pictures that belong to the answer.
@@ -87,68 +89,6 @@ pub fn maps(view: &View<'_>) -> Vec<Block> {
     }
 }
 
-/// The loads down, the contenders across: the baseline's value and the ratios of the others to it.
-fn overview(workloads: &[WorkloadAnalysis], plan: &Plan) -> Table {
-    let baseline = plan.baseline_label();
-    let mut labels = vec![baseline];
-    let others = plan.study.contenders.iter().map(|contender| contender.label.as_str());
-    labels.extend(others.filter(|label| *label != baseline));
-    let mut table = Table::new(&["load"]);
-    table.heads.push(format!("{baseline} (= 1)"));
-    table.heads.extend(labels[1..].iter().map(|label| label.to_string()));
-    for workload in workloads {
-        let cells = labels.iter().map(|label| overview_cell(workload, label, baseline));
-        table.rows.push(std::iter::once(workload.workload.as_str().into()).chain(cells).collect());
-    }
-    table
-}
-
-/// What the cells of the overview are.
-fn legend(plan: &Plan) -> String {
-    format!(
-        "Times as fast as {} (the ends of the interval): + faster, - slower, = the same within {} %, ~ no difference above {} %, ? inconclusive.",
-        plan.baseline_label(),
-        text::plain(plan.study.same_within * 100.0),
-        text::plain(BOUND_MAX * 100.0)
-    )
-}
-
-/// `+ 1.19 (1.06 to 1.34)`: the sign of who is faster, how many times as fast, and the ends of the interval.
-fn overview_cell(workload: &WorkloadAnalysis, label: &str, baseline: &str) -> Cell {
-    let Some(contender) = workload.contender(label).filter(|contender| contender.trials > 0) else {
-        return "-".into();
-    };
-    if contender.violation().is_some() {
-        return checks::mark(contender).unwrap_or_default();
-    }
-    let Some(metric) = contender.metrics.first() else {
-        if contender.failed == 0 {
-            return checks::mark(contender).unwrap_or_else(|| "-".into());
-        }
-        return Cell::toned(format!("failed {}×", contender.failed), Tone::Bad);
-    };
-    if label == baseline {
-        return Cell::number(
-            metric.summary.median,
-            text::figure(metric.summary.median, metric.unit),
-        );
-    }
-    let compared = primary_comparisons(workload).find(|one| one.contender == label);
-    let Some(comparison) = compared else { return "-".into() };
-    let mark = verdict_mark(&comparison.verdict);
-    let ratio = comparison.ratio.map(|ratio| text::ratio(speed_of(comparison, ratio)));
-    let words = match (ratio, speeds(comparison)) {
-        (Some(ratio), Some((low, high))) if is_telling(low, high) => {
-            format!("{mark} {ratio} ({})", ends_text(low, high))
-        }
-        (Some(ratio), None) => format!("{mark} {ratio}"),
-        (Some(_), Some(_)) => format!("{mark} varies too much"),
-        (None, _) => format!("{mark} too few trials"),
-    };
-    let valued = comparison.ratio.map(|ratio| speed_of(comparison, ratio));
-    Cell::toned(words, tone_of(&comparison.verdict)).valued(valued)
-}
-
 /// How sure it is, from how many trials on what: once for all loads.
 fn certainty(source: &Source) -> String {
     let (plan, analysis) = (&source.plan, &source.analysis);
@@ -157,7 +97,13 @@ fn certainty(source: &Source) -> String {
     if analysis.workloads.iter().any(|workload| !workload.comparisons.is_empty()) {
         let pairs = plan.study.workloads.len() * plan.study.contenders.len().saturating_sub(1);
         let together = if pairs > 1 { " for all comparisons together" } else { "" };
-        said.push(format!("95 % confidence{together}"));
+        let is_unsure = |one: &Warning| matches!(one.kind, Kind::Wander | Kind::FewBlocks);
+        let all = analysis.workloads.iter().flat_map(|workload| &workload.warnings);
+        let only_if = match all.filter(|one| is_unsure(one)).count() {
+            0 => "",
+            _ => ", if the blocks are independent",
+        };
+        said.push(format!("95 % confidence{together}{only_if}"));
     }
     sentences(&said)
 }
@@ -178,8 +124,6 @@ fn outlook(source: &Source) -> Option<String> {
         );
     }
     let open = analysis.forecast.filter(|forecast| forecast.open > 0);
-    let told = open.filter(|forecast| forecast.blocks.is_some());
-    said.extend(told.map(|forecast| format!("to decide what is open: {forecast}")));
     said.extend(open.and_then(|_| disturbance(analysis)));
     let pairs = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
     // Who is not ranked has no interval, however many blocks there are.
@@ -188,7 +132,16 @@ fn outlook(source: &Source) -> Option<String> {
             "an interval needs {BLOCKS_MIN_FOR_INTERVAL} blocks in which both completed a trial"
         ));
     }
+    said.extend(open.map(|forecast| how_to_go_on(source, &forecast)));
     (!said.is_empty()).then(|| sentences(&said))
+}
+
+/// How much more it takes to decide what is open, where that can be told, and by which command.
+fn how_to_go_on(source: &Source, forecast: &Forecast) -> String {
+    let much = forecast.blocks.map_or(String::new(), |_| format!(" ({forecast})"));
+    let name = shlex::try_quote(&source.name).unwrap_or_default();
+    let more = forecast.more().unwrap_or(source.plan.stop_rule.max_blocks);
+    format!("to decide what is open{much}: kurabe resume {name} --more {more}")
 }
 
 /// What kept a study from deciding, where the machine did.

@@ -27,12 +27,31 @@ pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
 /// What the counts of each load say, which an emulated processor does not change: who surely writes and
 /// flushes less than the baseline, and who more.
 pub fn of_counts(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
+    counts(workloads, plan, |_| true)
+}
+
+/// The same of loads whose times decide nothing, where a count does.
+pub fn of_sure_counts(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
+    let differs =
+        |one: &Comparison| COUNTED.contains(&one.metric.as_str()) && one.verdict.is_different();
+    counts(workloads, plan, |one| !is_decided(one) && one.exploratory.iter().any(differs))
+}
+
+/// The counts of the device that are told of.
+const COUNTED: [&str; 2] = ["bytes written", "flushes"];
+
+fn counts(
+    workloads: &[WorkloadAnalysis],
+    plan: &Plan,
+    is_told: impl Fn(&WorkloadAnalysis) -> bool,
+) -> Vec<String> {
     let said = |workload: &WorkloadAnalysis| {
+        let [written, flushes] = COUNTED;
         let bytes = |cost: &Cost| cost.device_written_bytes.map(text::bytes);
-        let flushes = |cost: &Cost| cost.device_flushes.map(text::count);
+        let count = |cost: &Cost| cost.device_flushes.map(text::count);
         let parts = [
-            (apart(workload, plan, "bytes written", bytes), "written".to_string()),
-            (apart(workload, plan, "flushes", flushes), "flushes".to_string()),
+            (apart(workload, plan, written, bytes), "written".to_string()),
+            (apart(workload, plan, flushes, count), flushes.to_string()),
         ];
         let parts = parts.into_iter().filter_map(|(said, what)| Some((said?, what)));
         let parts = text::grouped(parts).into_iter();
@@ -40,7 +59,8 @@ pub fn of_counts(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
             parts.map(|(said, whats)| format!("{}: {said}", text::list(&whats))).collect();
         (!parts.is_empty()).then(|| (parts.join("; "), workload.workload.clone()))
     };
-    let said = text::grouped(workloads.iter().filter_map(said)).into_iter();
+    let told = workloads.iter().filter(|one| is_told(one));
+    let said = text::grouped(told.filter_map(said)).into_iter();
     let of_one = workloads.len() == 1;
     said.map(|(said, names)| match of_one {
         true => format!("{said}."),
@@ -68,15 +88,17 @@ fn apart(
     };
     let parts = [with(Verdict::Faster, "less"), with(Verdict::Slower, "more")].concat();
     let baseline = plan.baseline_label();
+    let is_same = all().all(|one| matches!(one.verdict, Verdict::Same { .. }));
     Some(match parts.is_empty() {
+        true if is_same => format!("the same ({})", value(baseline)?),
         true => "no sure difference".into(),
         false => format!("{} than {baseline} ({})", parts.join(", "), value(baseline)?),
     })
 }
 
-/// Whether any two contenders are told apart, or surely the same, under any load.
-pub fn is_decided(workloads: &[WorkloadAnalysis]) -> bool {
-    workloads.iter().flat_map(primary_comparisons).any(|one| one.verdict.is_decided())
+/// Whether any two contenders are told apart, or surely the same, under a load.
+pub fn is_decided(workload: &WorkloadAnalysis) -> bool {
+    primary_comparisons(workload).any(|one| one.verdict.is_decided())
 }
 
 /// Who wins under one load: of two contenders by how much.
@@ -266,9 +288,11 @@ impl Standings {
 
     /// How far from the baseline these are at the most.
     fn bound(&self, near: &[&Standing], how_much: bool) -> String {
-        let bounds = near.iter().filter_map(|one| one.verdict?.bound());
+        let bounds = near.iter().map(|one| (1.0 - one.ends.0).max(one.ends.1 - 1.0));
         let most = bounds.fold(self.same_within, f64::max);
-        percent(if how_much { (most * 100.0).ceil() / 100.0 } else { BOUND_MAX })
+        // Of several loads in steps of 5 %, so that those of which the same is said stand together.
+        let step = if how_much { 0.01 } else { 0.05 };
+        percent(((most - 1e-9) / step).ceil() * step)
     }
 
     /// What is said where one beats all others.

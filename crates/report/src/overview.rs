@@ -1,0 +1,123 @@
+//! The table of the answer: loads down, contenders across, and below a load its parts (the steps of a
+//! tree) in which somebody is surely faster or slower.
+
+use lab::analysis::{Comparison, WorkloadAnalysis};
+use lab::load::Unit;
+use lab::plan::Plan;
+use lab::statistics::BOUND_MAX;
+use lab::words::is_telling;
+
+use crate::checks;
+use crate::document::Block;
+use crate::quotient::{ends_text, speed_of, speeds};
+use crate::table::{Cell, Table, Tone};
+use crate::tables::{primary_metric, tone_of, verdict_mark};
+use crate::text;
+
+/// The overview of several loads, and what its cells are.
+pub fn of(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<Block> {
+    let mut table = empty("load", plan);
+    for workload in workloads {
+        table.rows.push(row(workload, primary_metric(workload), &workload.workload, plan));
+        let parts = parts_of(workload);
+        table.rows.extend(parts.iter().map(|part| row(workload, part, &format!("- {part}"), plan)));
+    }
+    let has_parts = table.rows.len() > workloads.len();
+    vec![Block::table("Overview", table), Block::Text(legend(plan, has_parts))]
+}
+
+/// The parts of the only load; nothing where nobody is surely different in one.
+pub fn parts(workload: &WorkloadAnalysis, plan: &Plan) -> Vec<Block> {
+    let mut table = empty("part of the load", plan);
+    table.rows = parts_of(workload).iter().map(|part| row(workload, part, part, plan)).collect();
+    match table.rows.is_empty() {
+        true => Vec::new(),
+        false => vec![Block::table("Its parts", table), Block::Text(legend(plan, true))],
+    }
+}
+
+/// Labels, the baseline's first.
+fn labels(plan: &Plan) -> Vec<&str> {
+    let baseline = plan.baseline_label();
+    let others = plan.study.contenders.iter().map(|contender| contender.label.as_str());
+    std::iter::once(baseline).chain(others.filter(|label| *label != baseline)).collect()
+}
+
+fn empty(first: &str, plan: &Plan) -> Table {
+    let labels = labels(plan);
+    let mut table = Table::new(&[first]);
+    table.heads.push(format!("{} (= 1)", labels[0]));
+    table.heads.extend(labels[1..].iter().map(|label| label.to_string()));
+    table
+}
+
+/// The times beside the most important figure, of the steps of a tree, in which somebody is surely
+/// faster or slower.
+fn parts_of(workload: &WorkloadAnalysis) -> Vec<&str> {
+    let primary = primary_metric(workload);
+    let parts = workload.comparisons.iter().filter(|one| {
+        one.metric != primary && one.unit == Unit::Nanoseconds && one.verdict.is_different()
+    });
+    text::distinct(parts.map(|one| one.metric.as_str()))
+}
+
+/// The baseline's value of a metric, and the ratios of the others to it.
+fn row(workload: &WorkloadAnalysis, metric: &str, head: &str, plan: &Plan) -> Vec<Cell> {
+    let cells = labels(plan).into_iter().map(|label| cell(workload, metric, label, plan));
+    std::iter::once(head.into()).chain(cells).collect()
+}
+
+/// What the cells of the overview are.
+fn legend(plan: &Plan, has_parts: bool) -> String {
+    let parts =
+        "Parts of a load have 95 % confidence of their own, all those of the load together.";
+    format!(
+        "Times as fast as {} (the ends of the interval): + faster, - slower, = the same within {} %, ~ no difference above {} %, ? inconclusive.{}{}",
+        plan.baseline_label(),
+        text::plain(plan.study.same_within * 100.0),
+        text::plain(BOUND_MAX * 100.0),
+        if has_parts { " " } else { "" },
+        if has_parts { parts } else { "" },
+    )
+}
+
+/// `+ 1.19 (1.06 to 1.34)`: the sign of who is faster, how many times as fast, and the ends of the interval.
+fn cell(workload: &WorkloadAnalysis, metric: &str, label: &str, plan: &Plan) -> Cell {
+    let Some(contender) = workload.contender(label).filter(|contender| contender.trials > 0) else {
+        return "-".into();
+    };
+    if contender.violation().is_some() {
+        return checks::mark(contender).unwrap_or_default();
+    }
+    if contender.metrics.is_empty() {
+        if contender.failed == 0 {
+            return checks::mark(contender).unwrap_or_else(|| "-".into());
+        }
+        return Cell::toned(format!("failed {}×", contender.failed), Tone::Bad);
+    }
+    if label == plan.baseline_label() {
+        let found = contender.metrics.iter().find(|one| one.name == metric);
+        return found.map_or_else(Cell::default, |one| {
+            Cell::number(one.summary.median, text::figure(one.summary.median, one.unit))
+        });
+    }
+    let mut comparisons = workload.comparisons.iter();
+    match comparisons.find(|one| one.metric == metric && one.contender == label) {
+        Some(comparison) => ratio(comparison),
+        None => "-".into(),
+    }
+}
+
+fn ratio(comparison: &Comparison) -> Cell {
+    let mark = verdict_mark(&comparison.verdict);
+    let ratio = comparison.ratio.map(|ratio| speed_of(comparison, ratio));
+    let words = match (ratio.map(text::ratio), speeds(comparison)) {
+        (Some(ratio), Some((low, high))) if is_telling(low, high) => {
+            format!("{mark} {ratio} ({})", ends_text(low, high))
+        }
+        (Some(ratio), None) => format!("{mark} {ratio}"),
+        (Some(_), Some(_)) => format!("{mark} varies too much"),
+        (None, _) => format!("{mark} too few trials"),
+    };
+    Cell::toned(words, tone_of(&comparison.verdict)).valued(ratio)
+}
