@@ -1,7 +1,7 @@
 //! What a reader came for: which contender is faster under which load, by how much and how sure, and
 //! what could change the decision. The same blocks for the terminal, Markdown and the page.
 
-use lab::analysis::{Analysis, ContenderAnalysis, Forecast, WorkloadAnalysis, control_words};
+use lab::analysis::{Analysis, ContenderAnalysis, WorkloadAnalysis, control_words};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, BOUND_MAX};
@@ -35,14 +35,14 @@ pub fn answer(source: &Source) -> Vec<Block> {
         None => choice::sentences(loads, plan),
         Some(_) => choice::of_counts(loads, plan),
     };
-    let mut blocks: Vec<Block> = said.into_iter().map(Block::Answer).collect();
+    let mut blocks = vec![Block::Text(certainty(source))];
+    blocks.extend(said.into_iter().map(Block::Answer));
     if emulated.is_none() {
         blocks.extend(choice::of_sure_counts(loads, plan).into_iter().map(Block::Text));
     }
     let is_compared = loads.iter().any(|workload| !workload.comparisons.is_empty());
     let times = "Times show no difference.";
     blocks.extend((is_compared && !is_of_times).then(|| Block::Text(times.into())));
-    blocks.push(Block::Text(certainty(source)));
     let caption = "What an emulated processor does not change";
     blocks.extend(emulated.map(|table| Block::table(caption, table)));
     match loads {
@@ -55,7 +55,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
         several => blocks.extend(overview::of(several, plan)),
     }
     blocks.extend(pictures(source));
-    blocks.extend(outlook(source).map(Block::Text));
+    blocks.extend(outlook(source));
     blocks.extend(analysis.gates.iter().map(|gate| Block::Text(gate_text(gate))));
     blocks.extend(profile::line(plan).map(Block::Warning));
     blocks.extend(warnings(source));
@@ -92,24 +92,23 @@ pub fn maps(view: &View<'_>) -> Vec<Block> {
 /// How sure it is, from how many trials on what: once for all loads.
 fn certainty(source: &Source) -> String {
     let (plan, analysis) = (&source.plan, &source.analysis);
-    let trials = trials_text(&analysis.workloads);
-    let mut said = vec![format!("{trials} on {}", device_text(plan))];
-    if analysis.workloads.iter().any(|workload| !workload.comparisons.is_empty()) {
-        let pairs = plan.study.workloads.len() * plan.study.contenders.len().saturating_sub(1);
-        let together = if pairs > 1 { " for all comparisons together" } else { "" };
-        let is_unsure = |one: &Warning| matches!(one.kind, Kind::Wander | Kind::FewBlocks);
-        let all = analysis.workloads.iter().flat_map(|workload| &workload.warnings);
-        let only_if = match all.filter(|one| is_unsure(one)).count() {
-            0 => "",
-            _ => ", if the blocks are independent",
-        };
-        said.push(format!("95 % confidence{together}{only_if}"));
+    let trials = format!("{} on {}", trials_text(&analysis.workloads), device_text(plan));
+    let loads = || analysis.workloads.iter();
+    if loads().all(|workload| workload.comparisons.is_empty()) {
+        return sentences(&[trials]);
     }
-    sentences(&said)
+    let pairs = plan.study.workloads.len() * plan.study.contenders.len().saturating_sub(1);
+    let together = if pairs > 1 { " for all comparisons together" } else { "" };
+    let is_unsure = |one: &Warning| matches!(one.kind, Kind::Wander | Kind::FewBlocks);
+    let only_if = match loads().flat_map(|workload| &workload.warnings).any(is_unsure) {
+        true => ", if the blocks are independent",
+        false => "",
+    };
+    format!("95 % confidence{together}{only_if}; {trials}.")
 }
 
 /// What the ratios are, and what would decide what is open.
-fn outlook(source: &Source) -> Option<String> {
+fn outlook(source: &Source) -> Vec<Block> {
     let analysis = &source.analysis;
     let mut said = Vec::new();
     // Beside each ratio of one load stands the value of its contender.
@@ -119,7 +118,7 @@ fn outlook(source: &Source) -> Option<String> {
         && shows_times(loads)
     {
         said.push(
-            "ratios are taken within each block, so they are not quotients of the values above"
+            "ratios are taken within each block, so they are not quotients of the values above; 50 % slower is twice the time"
                 .into(),
         );
     }
@@ -132,16 +131,17 @@ fn outlook(source: &Source) -> Option<String> {
             "an interval needs {BLOCKS_MIN_FOR_INTERVAL} blocks in which both completed a trial"
         ));
     }
-    said.extend(open.map(|forecast| how_to_go_on(source, &forecast)));
-    (!said.is_empty()).then(|| sentences(&said))
-}
-
-/// How much more it takes to decide what is open, where that can be told, and by which command.
-fn how_to_go_on(source: &Source, forecast: &Forecast) -> String {
-    let much = forecast.blocks.map_or(String::new(), |_| format!(" ({forecast})"));
-    let name = shlex::try_quote(&source.name).unwrap_or_default();
-    let more = forecast.more().unwrap_or(source.plan.stop_rule.max_blocks);
-    format!("to decide what is open{much}: kurabe resume {name} --more {more}")
+    let mut blocks = Vec::new();
+    blocks.extend((!said.is_empty()).then(|| Block::Text(sentences(&said))));
+    // How much more it takes, where that can be told, and the command.
+    if let Some(forecast) = open {
+        let much = forecast.blocks.map_or(String::new(), |_| format!(" ({forecast})"));
+        let name = shlex::try_quote(&source.name).unwrap_or_default();
+        let more = forecast.more().unwrap_or(source.plan.stop_rule.max_blocks);
+        blocks.push(Block::Text(format!("To decide what is open{much}:")));
+        blocks.push(Block::Code(format!("kurabe resume {name} --more {more}")));
+    }
+    blocks
 }
 
 /// What kept a study from deciding, where the machine did.

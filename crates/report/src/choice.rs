@@ -5,21 +5,23 @@
 //! their intervals do not touch: all intervals of a study hold together, so this errs no more often.
 
 use lab::analysis::{Comparison, Cost, RAW, WorkloadAnalysis};
+use lab::load::ALL_CELLS;
 use lab::plan::Plan;
 use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, BOUND_MAX, Verdict};
 use lab::words::{TOO_WIDE, is_telling, percent};
 
 use crate::quotient::{ends_text, speed_of, speeds};
-use crate::tables::{has_no_figure, primary_comparisons, verdict_mark, verdict_text};
+use crate::tables::{
+    has_no_figure, primary_comparisons, primary_metric, verdict_mark, verdict_text,
+};
 use crate::{checks, text};
 
-/// What to choose: a sentence for each load, loads of which the same is said together; of one load
-/// with two contenders by how much.
+/// What to choose: a sentence for each load, loads of which the same is said together.
 pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
     if let [workload] = workloads {
         return vec![sentence(workload, plan)];
     }
-    let said = workloads.iter().map(|one| (said_of(one, plan), one.workload.clone()));
+    let said = workloads.iter().map(|one| (sentence(one, plan), one.workload.clone()));
     let said = text::grouped(said).into_iter();
     said.map(|(said, names)| format!("{}: {said}", text::list(&names))).collect()
 }
@@ -101,20 +103,21 @@ pub fn is_decided(workload: &WorkloadAnalysis) -> bool {
     primary_comparisons(workload).any(|one| one.verdict.is_decided())
 }
 
-/// Who wins under one load: of two contenders by how much.
+/// Who is fastest under a load, who is slower, and what is not known; of two contenders the ratio.
 pub fn sentence(workload: &WorkloadAnalysis, plan: &Plan) -> String {
-    match primary_comparisons(workload).collect::<Vec<_>>().as_slice() {
-        [one] => with_checks(workload, plan, || match has_no_figure(workload, &one.contender) {
-            true => Vec::new(),
-            false => vec![against(one)],
-        }),
-        _ => with_checks(workload, plan, || standings(workload, plan).said(true)),
-    }
-}
-
-/// Who is fastest under a load, who is slower, and what is not known.
-fn said_of(workload: &WorkloadAnalysis, plan: &Plan) -> String {
-    with_checks(workload, plan, || standings(workload, plan).said(false))
+    with_checks(workload, plan, || {
+        let mut parts = match primary_comparisons(workload).collect::<Vec<_>>().as_slice() {
+            [one] if has_no_figure(workload, &one.contender) => Vec::new(),
+            [one] => vec![against(one)],
+            _ => standings(workload, plan).said(),
+        };
+        if let Some(first) = parts.first_mut()
+            && primary_metric(workload) == ALL_CELLS
+        {
+            first.push_str(", on average over all cells");
+        }
+        parts
+    })
 }
 
 /// Who lost data is said first: whoever is fast without keeping what was written has won nothing. Then
@@ -219,30 +222,39 @@ impl Standings {
         }
     }
 
-    /// The parts of a sentence: who is fastest, who beats whom, who is like the baseline, and of whom
-    /// nothing is sure. `how_much`: with figures.
-    fn said(&self, how_much: bool) -> Vec<String> {
-        let all: Vec<&Standing> = self.ranked.iter().collect();
-        let best = self.unbeaten(&all);
-        if let ([first], [_, rest @ ..], []) =
-            (best.as_slice(), all.as_slice(), self.unknown.as_slice())
-            && !rest.is_empty()
-        {
-            let mut parts = self.all_behind(first, rest, how_much);
-            parts.extend(self.best_file_system(first, rest));
-            return parts;
-        }
+    /// The parts of a sentence: which file system is fastest, how far others are from the baseline, who
+    /// else beats whom, and of whom nothing is sure.
+    fn said(&self) -> Vec<String> {
+        // Nobody can choose the bare device.
+        let is_choice = |label: &String| !self.raw.contains(label);
+        let choice: Vec<&Standing> =
+            self.ranked.iter().filter(|one| is_choice(&one.label)).collect();
+        let unknown: Vec<String> =
+            self.unknown.iter().filter(|label| is_choice(label)).cloned().collect();
+        let of = if self.raw.is_empty() { "" } else { " of the file systems" };
+        let best = self.unbeaten(&choice);
         let (mut parts, mut told) = (Vec::new(), Vec::new());
-        if best.len() < all.len() {
-            told = [labels(&best), self.unknown.clone()].concat();
-            let names = best.iter().map(|one| self.looks(one, how_much));
-            let names: Vec<String> = names.chain(self.unknown.iter().cloned()).collect();
-            let how = self.how_near(&best, how_much);
-            parts.push(format!("{} is fastest ({how})", text::any_of(&names)));
+        let winner = match best.as_slice() {
+            [one] if choice.len() > 1 && unknown.is_empty() => Some(*one),
+            _ => None,
+        };
+        if let Some(winner) = winner {
+            let much = match winner.verdict {
+                Some(Verdict::Faster) => format!(", {}", winner.gain(&self.baseline)),
+                _ => String::new(),
+            };
+            parts.push(format!("{} is fastest{of}{much}", winner.label));
+        } else if best.len() < choice.len() {
+            told = [labels(&best), unknown.clone()].concat();
+            let names = best.iter().map(|one| self.looks(one)).chain(unknown);
+            let names: Vec<String> = names.collect();
+            let how = self.how_near(&best);
+            parts.push(format!("{} is fastest{of} ({how})", text::any_of(&names)));
         }
-        parts.extend(self.some_behind(how_much));
-        parts.extend(self.level(how_much, &told));
-        parts.extend(self.open(how_much, &told));
+        parts.extend(self.against_baseline(winner));
+        parts.extend(self.others(winner));
+        parts.extend(self.level(&told));
+        parts.extend(self.open(&told));
         parts
     }
 
@@ -252,23 +264,8 @@ impl Standings {
         standings.iter().copied().filter(|one| !is_beaten(one)).collect()
     }
 
-    /// Which file system is best where the bare device beats them all: nobody can choose that one.
-    fn best_file_system(&self, winner: &Standing, rest: &[&Standing]) -> Option<String> {
-        if !self.raw.contains(&winner.label) || rest.len() < 2 {
-            return None;
-        }
-        Some(match self.unbeaten(rest).as_slice() {
-            [one] => format!("of the file systems {} is fastest", one.label),
-            all if all.len() == rest.len() => "the file systems are not told apart".into(),
-            some => format!(
-                "of the file systems {} is fastest (not told apart)",
-                text::any_of(&labels(some))
-            ),
-        })
-    }
-
     /// How near to each other those are who may be fastest.
-    fn how_near(&self, best: &[&Standing], how_much: bool) -> String {
+    fn how_near(&self, best: &[&Standing]) -> String {
         let all = |marks: &[&str]| {
             let is = |one: &&Standing| {
                 one.verdict.is_none() || marks.iter().any(|mark| one.is_marked(mark))
@@ -277,66 +274,63 @@ impl Standings {
                 && best.iter().all(is)
                 && best.iter().any(|one| one.verdict.is_none())
         };
-        if all(&["="]) {
-            return format!("the same within {}", percent(self.same_within));
-        }
-        match all(&["=", "~"]) {
-            true => format!("within {} of {}", self.bound(best, how_much), self.baseline),
-            false => "not told apart".into(),
+        match () {
+            () if all(&["="]) => format!("the same within {}", percent(self.same_within)),
+            () if !all(&["=", "~"]) => "not told apart".into(),
+            () if best.len() == 2 => format!("at most {} apart", self.bound(best)),
+            () => format!("within {} of {}", self.bound(best), self.baseline),
         }
     }
 
     /// How far from the baseline these are at the most.
-    fn bound(&self, near: &[&Standing], how_much: bool) -> String {
+    fn bound(&self, near: &[&Standing]) -> String {
         let bounds = near.iter().map(|one| (1.0 - one.ends.0).max(one.ends.1 - 1.0));
-        let most = bounds.fold(self.same_within, f64::max);
-        // Of several loads in steps of 5 %, so that those of which the same is said stand together.
-        let step = if how_much { 0.01 } else { 0.05 };
-        percent(((most - 1e-9) / step).ceil() * step)
+        percent((bounds.fold(self.same_within, f64::max) * 100.0 - 1e-9).ceil() / 100.0)
     }
 
-    /// What is said where one beats all others.
-    fn all_behind(&self, winner: &Standing, beaten: &[&Standing], how_much: bool) -> Vec<String> {
-        let label = &winner.label;
-        let first = match how_much && winner.verdict.is_some() {
-            true => format!("{label} is fastest, {}", winner.gain(&self.baseline)),
-            false => format!("{label} is fastest"),
-        };
-        let slower = beaten.iter().map(|one| {
-            let is_sized = how_much && winner.verdict.is_none();
-            (if is_sized { one.loss() } else { "slower".into() }, one.label.clone())
-        });
-        let slower = text::grouped(slower).into_iter();
-        let slower = slower.map(|(how, all)| format!("{} {} {how}", text::list(&all), verb(&all)));
-        std::iter::once(first).chain(slower).collect()
-    }
-
-    /// What is said where some beat some others.
-    fn some_behind(&self, how_much: bool) -> Vec<String> {
-        let (mut parts, mut rest) = (Vec::new(), Vec::new());
-        for one in &self.ranked {
-            let ahead: Vec<&Standing> =
-                self.ranked.iter().filter(|other| self.beats(other, one)).collect();
-            match ahead.as_slice() {
-                [] => {}
-                [other] if how_much && other.verdict.is_none() => {
-                    parts.push(format!("{} is {} than {}", one.label, one.loss(), other.label));
-                }
-                [other] if how_much && one.verdict.is_none() => {
-                    parts.push(format!("{} is {}", other.label, other.gain(&one.label)));
-                }
-                several => rest.push((labels(several), one.label.clone())),
+    /// Who is surely faster or slower than the baseline, and by how much.
+    fn against_baseline(&self, winner: Option<&Standing>) -> Vec<String> {
+        let is_best = winner.is_some_and(|winner| winner.verdict.is_none());
+        let than = if is_best { String::new() } else { format!(" than {}", self.baseline) };
+        let size = |one: &Standing| match one.verdict {
+            Some(Verdict::Faster) if winner.is_none_or(|winner| winner.label != one.label) => {
+                Some(one.gain(&self.baseline))
             }
-        }
-        parts.extend(text::grouped(rest).into_iter().map(|(fast, slow)| {
+            Some(Verdict::Slower) => Some(format!("{}{than}", one.loss())),
+            _ => None,
+        };
+        let sized = self.ranked.iter().filter_map(|one| Some((size(one)?, one.label.clone())));
+        let sized = text::grouped(sized).into_iter();
+        sized.map(|(how, all)| format!("{} {} {how}", text::list(&all), verb(&all))).collect()
+    }
+
+    /// Which two that are not the baseline are told apart, where nothing else says so.
+    fn others(&self, winner: Option<&Standing>) -> Vec<String> {
+        let is_told = |one: &Standing, other: &Standing| {
+            winner.is_some_and(|winner| winner.label == one.label)
+                || one.verdict == Some(Verdict::Faster) && other.verdict == Some(Verdict::Slower)
+        };
+        let ahead = |slow: &Standing| {
+            let beats = |one: &&Standing| {
+                one.verdict.is_some()
+                    && !self.raw.contains(&one.label)
+                    && self.beats(one, slow)
+                    && !is_told(one, slow)
+            };
+            labels(&self.ranked.iter().filter(beats).collect::<Vec<_>>())
+        };
+        let slow = self.ranked.iter().filter(|one| one.verdict.is_some());
+        let pairs = slow.map(|one| (ahead(one), one.label.clone()));
+        let pairs = text::grouped(pairs.filter(|(ahead, _)| !ahead.is_empty())).into_iter();
+        let said = pairs.map(|(fast, slow)| {
             format!("{} {} faster than {}", text::list(&fast), verb(&fast), text::list(&slow))
-        }));
-        parts
+        });
+        said.collect()
     }
 
     /// Who is surely like the baseline, the same or apart by no more than so much, of those who are not
     /// `told` of.
-    fn level(&self, how_much: bool, told: &[String]) -> Vec<String> {
+    fn level(&self, told: &[String]) -> Vec<String> {
         let of = |mark: &str| -> Vec<&Standing> {
             let is = |one: &&Standing| one.is_marked(mark) && !told.contains(&one.label);
             self.ranked.iter().filter(is).collect()
@@ -352,16 +346,16 @@ impl Standings {
         let names = labels(&near);
         parts.extend((!near.is_empty()).then(|| {
             let verb = if names.len() == 1 { "differs" } else { "differ" };
-            let most = self.bound(&near, how_much);
+            let most = self.bound(&near);
             format!("{} {verb} from {} by at most {most}", text::list(&names), self.baseline)
         }));
         parts
     }
 
     /// Of whom nothing is sure, of those who are not `told` of.
-    fn open(&self, how_much: bool, told: &[String]) -> Option<String> {
+    fn open(&self, told: &[String]) -> Option<String> {
         let open = self.ranked.iter().filter(|one| one.is_marked("?"));
-        let open = open.map(|one| (&one.label, self.looks(one, how_much)));
+        let open = open.map(|one| (&one.label, self.looks(one)));
         let open = open.chain(self.unknown.iter().map(|label| (label, label.clone())));
         let open = open.filter(|(label, _)| !told.contains(label));
         let open: Vec<String> = open.map(|(_, said)| said).collect();
@@ -370,9 +364,9 @@ impl Standings {
     }
 
     /// The label; where a large difference is likely and not sure, with how it looks.
-    fn looks(&self, one: &Standing, how_much: bool) -> String {
+    fn looks(&self, one: &Standing) -> String {
         let is_far = one.speed.max(one.speed.recip()) > 1.0 + BOUND_MAX;
-        match how_much && is_far && one.is_marked("?") {
+        match is_far && one.is_marked("?") {
             true => format!("{} (looks {} times as fast)", one.label, text::ratio(one.speed)),
             false => one.label.clone(),
         }

@@ -20,7 +20,7 @@ pub fn of(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<Block> {
     for workload in workloads {
         table.rows.push(row(workload, primary_metric(workload), &workload.workload, plan));
         let parts = parts_of(workload);
-        table.rows.extend(parts.iter().map(|part| row(workload, part, &format!("- {part}"), plan)));
+        table.rows.extend(parts.iter().map(|part| row(workload, part, &format!("· {part}"), plan)));
     }
     let has_parts = table.rows.len() > workloads.len();
     vec![Block::table("Overview", table), Block::Text(legend(plan, has_parts))]

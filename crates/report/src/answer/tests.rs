@@ -118,7 +118,10 @@ fn the_sentence_has_the_ratio_of_the_table_in_its_direction() {
     // As a speed: less time is more.
     let ends = [comparison.ratio, comparison.high, comparison.low];
     let [ratio, low, high] = ends.map(|value| text::ratio(value.unwrap().recip()));
-    assert_eq!(said, "xfs is fastest, 24 to 26 % faster than ext4; ext4 and btrfs are slower.");
+    assert_eq!(
+        said,
+        "xfs is fastest, 24 to 26 % faster than ext4; ext4 and btrfs are the same within 5 %."
+    );
     let table = contenders(&workload, &plan).terminal(false);
     assert!(table.contains(&format!("{ratio} [{low}, {high}]")), "{table}");
 }
@@ -285,7 +288,7 @@ fn several_loads_have_one_overview_and_a_line_each() {
     );
     for said in [
         "  one: ext4, xfs and btrfs are the same within 5 %.\n",
-        "  two: ext4 or btrfs is fastest (not told apart); ext4 is faster than xfs.\n",
+        "  two: ext4 or btrfs is fastest (not told apart); xfs is 36 to 40 % slower than ext4.\n",
         "  Times as fast as ext4 (the ends of the interval)",
     ] {
         assert_eq!(shown.matches(said).count(), 1, "{said}: {shown}");
@@ -297,7 +300,7 @@ fn several_loads_have_one_overview_and_a_line_each() {
         "{shown}"
     );
     assert!(
-        shown.contains("  three: xfs and btrfs differ from ext4 by at most 15 %.\n"),
+        shown.contains("  three: xfs and btrfs differ from ext4 by at most 13 %.\n"),
         "{shown}"
     );
     assert_eq!(shown.matches("95 % confidence").count(), 1, "{shown}");
@@ -464,13 +467,13 @@ fn the_answer_names_who_is_fastest_and_than_whom_others_are_slower() {
     // Two that beat the baseline are told apart where their intervals do not touch.
     assert_eq!(
         said(&half, &half.map(|ms| ms / 2)),
-        "btrfs is fastest, 3.9 to 4.1 times as fast as ext4; xfs and ext4 are slower."
+        "btrfs is fastest, 3.9 to 4.1 times as fast as ext4; xfs is 1.9 to 2.1 times as fast as ext4."
     );
     // Who varies is told apart from neither, and says so.
     let wild = [700, 1500, 900, 1300, 600, 1250];
     assert_eq!(
         said(&half, &wild),
-        "xfs is fastest, 1.9 to 2.1 times as fast as ext4; btrfs and ext4 are slower."
+        "xfs is fastest, 1.9 to 2.1 times as fast as ext4; inconclusive against ext4: btrfs."
     );
     let wilder = [100, 4500, 900, 2300, 200, 1250];
     assert_eq!(
@@ -506,13 +509,12 @@ fn where_the_bare_device_wins_the_best_of_the_file_systems_is_named() {
     };
     let one = said(700);
     assert!(
-        one.starts_with("raw is fastest; ")
-            && one.ends_with("; of the file systems xfs is fastest."),
+        one.starts_with("xfs is fastest of the file systems; xfs is 28 to 30 % slower than raw;"),
         "{one}"
     );
     let two = said(1000);
     assert!(
-        two.ends_with("; of the file systems xfs or ext4 is fastest (not told apart)."),
+        two.starts_with("xfs or ext4 is fastest of the file systems (not told apart); "),
         "{two}"
     );
 }
@@ -581,7 +583,7 @@ fn under_an_emulated_processor_the_answer_is_what_it_does_not_change() {
     };
     let more = shown(9 << 20, |_| 2);
     let said = "  written: btrfs more (9.00 MiB) than ext4 (4.00 MiB); flushes: the same (2).";
-    assert!(more.starts_with(said), "{more}");
+    assert!(more.contains(said), "{more}");
     assert!(more.contains("Times show no difference.") && !more.contains("times as fast"));
     // As equal contenders were seen to differ: two of three medians are another.
     let chance = shown(4 << 20, |record| 2 + 2 * u64::from(record.trial % 2));
