@@ -14,7 +14,7 @@ use publications::measure;
 fn a_bundled_study_can_be_printed_saved_and_run_from_its_file() {
     let site = Site::new();
     let list = site.run(&["studies"]).expect(0).stdout;
-    for name in ["cannyls", "operating-systems", "flash-overhead", "dbench"] {
+    for name in ["cannyls", "operating-systems", "flash-overhead", "dbench", "durable-puts"] {
         assert!(list.contains(&format!("\n{name}\n")) || list.starts_with(name), "{list}");
         let file = site.run(&["studies", name]).expect(0).stdout;
         let path = site.work().join("mine.toml");
