@@ -46,6 +46,19 @@ fn a_scaled_study_says_so_in_what_it_prints() {
 }
 
 #[test]
+fn a_plan_is_of_what_this_machine_can_carry_out() {
+    let site = Site::new();
+    let text = "contenders = ['dir:/tmp', 'zfs']\nleave-out-missing = true\n\
+                [[workload]]\nname = 'gone'\ncommand = ['/no/such/program']\n\
+                [[workload]]\nname = 'there'\ncommand = 'true'\n";
+    fs::write(site.work().join("s.toml"), text).unwrap();
+    let ran = site.run(&["run", "s.toml", "--print-plan"]).expect(0);
+    let ran = ran.says(&["left out here: zfs: ", "left out here: gone: "]);
+    assert!(ran.stdout.starts_with("there\n") && !ran.stdout.contains("gone\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("there is one contender"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_quick_profile_in_guests_has_its_fewest_blocks_and_no_budget_of_this_machine() {
     let site = Site::new();
     let quick = |flags: &[&str]| {
