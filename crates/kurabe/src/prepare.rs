@@ -82,6 +82,10 @@ fn check_gates(study: &Study) -> Result<(), Failure> {
 
 /// What the loads are going to do, without doing it.
 fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
+    studies::leave_out_missing(&mut study)?;
+    for left in &study.left_out {
+        terminal::note(&format!("left out here: {}: {}", left.name, left.missing.join("; ")));
+    }
     read_files(&mut study)?;
     check_gates(&study)?;
     durability::check_loads(&study)?;

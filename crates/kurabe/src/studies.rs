@@ -1,4 +1,5 @@
-//! The bundled studies: four publications, each as one study file of this program.
+//! The bundled studies: four publications and a question that one of them left open, each as one
+//! study file of this program.
 //!
 //! What a study of either kind needs before it is carried out stands here too: which profile is
 //! taken, what is left out because this machine lacks it, and whether what is said of a publication
@@ -33,7 +34,7 @@ pub struct Bundled {
 }
 
 /// The bundled studies.
-pub const BUNDLED: [Bundled; 4] = [
+pub const BUNDLED: [Bundled; 5] = [
     Bundled { name: "cannyls", text: include_str!("../../../studies/cannyls.toml") },
     Bundled {
         name: "operating-systems",
@@ -41,6 +42,7 @@ pub const BUNDLED: [Bundled; 4] = [
     },
     Bundled { name: "flash-overhead", text: include_str!("../../../studies/flash-overhead.toml") },
     Bundled { name: "dbench", text: include_str!("../../../studies/dbench.toml") },
+    Bundled { name: "durable-puts", text: include_str!("../../../studies/durable-puts.toml") },
 ];
 
 /// What a study can name.

@@ -14,7 +14,7 @@ use publications::measure;
 fn a_bundled_study_can_be_printed_saved_and_run_from_its_file() {
     let site = Site::new();
     let list = site.run(&["studies"]).expect(0).stdout;
-    for name in ["cannyls", "operating-systems", "flash-overhead", "dbench"] {
+    for name in ["cannyls", "operating-systems", "flash-overhead", "dbench", "durable-puts"] {
         assert!(list.contains(&format!("\n{name}\n")) || list.starts_with(name), "{list}");
         let file = site.run(&["studies", name]).expect(0).stdout;
         let path = site.work().join("mine.toml");
@@ -43,6 +43,19 @@ fn a_scaled_study_says_so_in_what_it_prints() {
     let device = ["run", "dbench", "--device", "mem:1G", "--print-study"];
     let given = site.run(&device).expect(0).stdout;
     assert!(given.contains("time = \"600s\"") && given.contains("mem:1G"), "{given}");
+}
+
+#[test]
+fn a_plan_is_of_what_this_machine_can_carry_out() {
+    let site = Site::new();
+    let text = "contenders = ['dir:/tmp', 'zfs']\nleave-out-missing = true\n\
+                [[workload]]\nname = 'gone'\ncommand = ['/no/such/program']\n\
+                [[workload]]\nname = 'there'\ncommand = 'true'\n";
+    fs::write(site.work().join("s.toml"), text).unwrap();
+    let ran = site.run(&["run", "s.toml", "--print-plan"]).expect(0);
+    let ran = ran.says(&["left out here: zfs: ", "left out here: gone: "]);
+    assert!(ran.stdout.starts_with("there\n") && !ran.stdout.contains("gone\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("there is one contender"), "{}", ran.stdout);
 }
 
 #[test]

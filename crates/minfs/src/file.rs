@@ -576,10 +576,11 @@ impl BlockDevice for File {
         self.write_each_plain(writes).unwrap_or_else(|| writes.iter().map(one).collect())
     }
 
-    /// Where the device does, and all writes but those to a tail go straight to it.
+    /// Where the device does, and some of the file is valid: a store that takes only the first part of
+    /// a long file writes there straight to the device.
     fn writes_at_once(&self) -> bool {
         let state = self.inode.state.read().expect(NOT_POISONED);
-        state.size <= state.live().min(state.recorded_valid) && self.shared.device.writes_at_once()
+        state.live().min(state.recorded_valid) > 0 && self.shared.device.writes_at_once()
     }
 
     fn flush(&self) -> io::Result<()> {

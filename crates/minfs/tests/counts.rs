@@ -234,4 +234,11 @@ fn writes_of_a_store_within_its_reserved_file_reach_the_device_at_once() {
     // One beyond the end fails, the other goes its way.
     write([4096, 1 << 20]);
     assert_eq!(at_once(), 0);
+    // A store need not take the whole file.
+    file.truncate(2 << 20).unwrap();
+    assert!(file.writes_at_once());
+    write([0, 524_288]);
+    assert_eq!(at_once(), 2);
+    write([4096, 3 << 19]);
+    assert_eq!(at_once(), 0, "beyond what is valid they go one after the other");
 }

@@ -258,6 +258,10 @@ fn every_load_says_what_of_it_ran() {
     // What was left out on a machine is not spoken of; of one load no name is needed.
     let only = Study { workloads: here.workloads[5..6].to_vec(), ..here.clone() };
     assert_eq!(reduced.shares(&only), "0.5 % of the counted time (3 s of 600 s)");
+    // What the profile itself leaves out is.
+    let fewer = Reduced::between(KINDS, &whole, &only, true, "").unwrap();
+    let words = "1 of the 7 loads, 0.5 % of the counted time (3 s of 600 s)";
+    assert_eq!(fewer.shares(&only), words);
     // The whole study is reduced by nothing.
     assert_eq!(Reduced::between(KINDS, &whole, &whole, false, ""), None);
 }

@@ -130,6 +130,8 @@ fn every_published_number_is_there() {
     // 16 averages of two once more.
     let all = 5 * (2 + 4 * 3 + 16 * 4) + 2 * 16;
     assert_eq!(counted("dbench"), (all, all));
+    // A device and two file systems x 3 sizes, of which the quick profile leaves one out.
+    assert_eq!(counted("durable-puts"), (9, 6));
 }
 
 #[test]
@@ -268,6 +270,7 @@ fn a_quick_profile_says_what_of_every_bundled_study_runs() {
         let shares = reduced.shares(&quick);
         let expected = match bundled.name {
             "cannyls" => "0.8 % of the program's counts",
+            "durable-puts" => "6 of the 16 loads, 4 % of the program's counts",
             "operating-systems" => {
                 "tree: 0.5 % of the files (300 of 60000); fio randrw: 20 % of fio's size (20M of 100M); fio read: all of it"
             }

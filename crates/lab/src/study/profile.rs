@@ -8,6 +8,7 @@ use serde_with_macros::skip_serializing_none;
 use vocabulary::kind::Kinds;
 
 use super::{StudyError, StudyText, error};
+use crate::contender::nearest;
 use crate::device::{DEFAULT_DEVICE, DeviceName};
 
 /// What a quick profile changes of its study. The field names are keys of the study file.
@@ -35,6 +36,9 @@ pub struct QuickText {
     pub block_time: Option<String>,
     /// Factor on every load, as `--scale`.
     pub scale: Option<f64>,
+    /// Names of the workloads that it keeps; all of them where it names none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<String>,
 }
 
 /// Greatest and least factor that is believed.
@@ -49,8 +53,12 @@ impl StudyText {
                 "the study has no quick profile; write [quick] in its file, or give --scale",
             ));
         };
-        let mut text = self.with(&QuickText { scale: None, ..quick.clone() });
+        let mut text =
+            self.with(&QuickText { scale: None, workloads: Vec::new(), ..quick.clone() });
         text.quick = None;
+        if !quick.workloads.is_empty() {
+            text.keep_workloads(&quick.workloads)?;
+        }
         for workload in &mut text.workloads {
             let Some(quick) = workload.quick.take() else { continue };
             workload.load.extend(quick);
@@ -59,6 +67,19 @@ impl StudyText {
             text.scale_loads(kinds, factor).map_err(|found| error("quick.scale", found.problem))?;
         }
         Ok(text)
+    }
+
+    /// Takes all workloads out but those of these names.
+    fn keep_workloads(&mut self, names: &[String]) -> Result<(), StudyError> {
+        let known: Vec<&str> = self.workloads.iter().filter_map(|w| w.name.as_deref()).collect();
+        for (index, name) in names.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                let field = format!("quick.workloads[{index}]");
+                return Err(error(field, unknown_workload(name, &known)));
+            }
+        }
+        self.workloads.retain(|workload| workload.name.as_ref().is_some_and(|n| names.contains(n)));
+        Ok(())
     }
 
     /// The study with these keys in the place of its own; what is blank leaves the study's. One number
@@ -107,9 +128,17 @@ impl StudyText {
     }
 }
 
+fn unknown_workload(name: &str, known: &[&str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!("no workload is called '{name}'; did you mean '{near}'?"),
+        None => format!("no workload is called '{name}'; named are {}", known.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::{CommandText, WorkloadText};
     use std::path::Path;
 
     const KNOWN: &[&str] = &["ext4", "xfs"];
@@ -145,6 +174,28 @@ mod tests {
         assert_eq!(quick.workloads, text.workloads);
         let study = quick.resolve(KNOWN).unwrap();
         assert_eq!((study.blocks_min, study.blocks_max), (3, 3));
+    }
+
+    #[test]
+    fn the_quick_profile_keeps_the_workloads_that_it_names() {
+        let mut text = study();
+        let named = |name: &str| WorkloadText {
+            name: Some(name.into()),
+            command: Some(CommandText::Line("true".into())),
+            ..Default::default()
+        };
+        text.workloads.extend([named("small"), named("large")]);
+        text.quick.as_mut().unwrap().workloads = vec!["large".into()];
+        let names = |text: &StudyText| {
+            let study = text.resolve(KNOWN).unwrap();
+            study.workloads.into_iter().map(|workload| workload.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&text), ["tar xf x.tar", "small", "large"]);
+        assert_eq!(names(&text.quickened(NONE).unwrap()), ["large"]);
+        text.quick.as_mut().unwrap().workloads = vec!["large".into(), "smal".into()];
+        let found = text.resolve(KNOWN).unwrap_err();
+        assert_eq!(found.field, "quick.workloads[1]");
+        assert!(found.problem.contains("did you mean 'small'"), "{found}");
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Reduced {
     pub device: Option<String>,
     /// The loads of which another amount was done, or in whose place another was.
     pub loads: Vec<ReducedLoad>,
+    /// How many loads the whole study has, where not all of them were carried out.
+    pub of_loads: Option<usize>,
 }
 
 /// A load of which another amount was done, or in whose place another was.
@@ -70,11 +72,14 @@ impl Reduced {
             })
             .collect();
         let device = (whole.device != here.device).then(|| whole.device.clone());
+        let of_loads =
+            (whole.workloads.len() > here.workloads.len()).then_some(whole.workloads.len());
         (quick || !loads.is_empty()).then(|| Reduced {
             quick,
             remedy: remedy.into(),
             device,
             loads,
+            of_loads,
         })
     }
 
@@ -88,13 +93,17 @@ impl Reduced {
             });
             (words, workload.name.clone())
         }));
-        match alike.as_slice() {
+        let shares = match alike.as_slice() {
             [(words, _)] => words.clone(),
             _ => alike
                 .iter()
                 .map(|(words, names)| format!("{}: {words}", list(names)))
                 .collect::<Vec<_>>()
                 .join("; "),
+        };
+        match self.of_loads {
+            Some(all) => format!("{} of the {all} loads, {shares}", study.workloads.len()),
+            None => shares,
         }
     }
 }

@@ -30,25 +30,45 @@ const FILE_NAME: &str = "objects.lump";
 
 const MEBIBYTE: u64 = 1 << 20;
 
+/// A block of the journal, one for each put that shares it with no other.
+const JOURNAL_BLOCK_BYTES: u64 = 4096;
+/// The largest journal of a store, what a large one has.
+const JOURNAL_BYTES_MAX: u64 = 64 * MEBIBYTE;
+
 /// A value takes whole units, a trailer among them; half as much again keeps the free space from
-/// scattering; a 16th is journal and checkpoints, at the most.
+/// scattering; a 16th is journal and checkpoints, at the most. A store of a small program gets a
+/// longer journal, for twice as many records as there are live objects, as CannyLS's has: a 64th of
+/// it, the default, would have it write a checkpoint every few puts, which no store of an ordinary
+/// size does.
 fn space(_: &StoreOptions, demand: &Demand) -> Space {
     let data_bytes = demand.bytes.saturating_add(demand.objects.saturating_mul(2 * 4096));
     let sum = data_bytes.saturating_add(data_bytes / 2);
-    let sum = sum.saturating_add(sum / 16).saturating_add(MEBIBYTE);
+    let records_bytes = demand.objects.saturating_mul(2 * JOURNAL_BLOCK_BYTES);
+    let journal_bytes = records_bytes.saturating_add(2 * MEBIBYTE).min(JOURNAL_BYTES_MAX);
+    let sum = sum.saturating_add(sum / 16).saturating_add(MEBIBYTE).saturating_add(journal_bytes);
     Space {
         least_bytes: demand.bytes,
         comfortable_bytes: sum.div_ceil(MEBIBYTE).saturating_mul(MEBIBYTE),
-        journal_bytes: 0,
+        journal_bytes,
     }
+}
+
+/// The journal that was asked for, unless the store is so small that it would take a quarter of it;
+/// lump's own share where that is more.
+fn journal_bytes(store_bytes: u64, asked_bytes: u64) -> Option<u64> {
+    let bytes = asked_bytes.min(store_bytes / 4).min(JOURNAL_BYTES_MAX) / JOURNAL_BLOCK_BYTES
+        * JOURNAL_BLOCK_BYTES;
+    (bytes > store_bytes / 64).then_some(bytes)
 }
 
 fn create(place: &Place, options: &StoreOptions) -> Result<Box<dyn Store>, StoreError> {
     let below = device(place, options.capacity_bytes)?;
     let unit_bytes = (options.block_size_bytes == 4096).then_some(4096);
+    let store_bytes = options.capacity_bytes.unwrap_or(u64::MAX).min(below.len());
     let options_of_lump = CreateOptions {
         unit_bytes,
         store_bytes: options.capacity_bytes,
+        journal_bytes: journal_bytes(store_bytes, options.journal_bytes),
         ..CreateOptions::default()
     };
     let geometry =
