@@ -93,6 +93,8 @@ const COMPLAINT_BYTES: u64 = 400;
 /// The connection to another machine, on which kurabe runs.
 pub struct Host {
     name: String,
+    /// What ssh is told.
+    to: String,
     ssh: Child,
     /// Until there is nothing more to ask.
     input: Option<ChildStdin>,
@@ -102,7 +104,8 @@ pub struct Host {
     /// The stop of this side; raised when the connection is lost.
     stop: Stop,
     stop_asked: Option<Instant>,
-    is_lost: bool,
+    /// Why the connection is no more; empty where nobody said.
+    lost: Option<String>,
 }
 
 impl Host {
@@ -147,6 +150,7 @@ impl Host {
         let complaint = ssh.stderr.take().expect("the errors are a pipe");
         Ok(Host {
             name: name.into(),
+            to,
             input: ssh.stdin.take(),
             ssh,
             lines,
@@ -154,7 +158,7 @@ impl Host {
             last_said: Instant::now(),
             stop: Stop::default(),
             stop_asked: None,
-            is_lost: false,
+            lost: None,
         })
     }
 
@@ -166,7 +170,8 @@ impl Host {
             let line = match self.lines.recv_timeout(SILENCE_MAX) {
                 Ok((_, Some(line))) => line,
                 Err(RecvTimeoutError::Timeout) => {
-                    return refused(format!("{name} is silent for {SILENCE_MAX:?}; try: ssh {name}"));
+                    let to = &self.to;
+                    return refused(format!("{name} is silent for {SILENCE_MAX:?}; try: ssh {to}"));
                 }
                 Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => {
                     return refused(self.why_not_there());
@@ -189,7 +194,9 @@ impl Host {
                     ));
                 }
                 "open" => {
-                    return refused(format!("{name}: {rest} is not root's alone; chmod 700 {rest}"));
+                    return refused(format!(
+                        "{name}: {rest} is not root's alone; chmod 700 {rest}"
+                    ));
                 }
                 "damaged" => {
                     return refused(format!("{name}: kurabe came there damaged; try again"));
@@ -215,10 +222,10 @@ impl Host {
             Reply::Examined { examined } => Some(*examined),
             _ => None,
         });
-        examined.map_err(|failure| match self.is_lost {
-            // As long as it has said nothing it has not run.
-            true => Failure::refused(format!("kurabe does not start on {}", failure.message)),
-            false => failure,
+        examined.map_err(|failure| match &self.lost {
+            // As long as it has said nothing it has touched nothing.
+            Some(why) => Failure::refused(format!("kurabe does not start on {}: {why}", self.name)),
+            None => failure,
         })
     }
 
@@ -250,25 +257,25 @@ impl Host {
     /// Errors: nobody can say any more what is left there, and what the user can do.
     pub fn end(mut self) -> Result<Vec<String>, String> {
         self.input = None;
-        let ended = match self.is_lost {
-            true => Err(Failure::broken("")),
-            false => self.until(|reply| match reply {
-                Reply::Ended { left } => Some(left),
-                _ => None,
-            }),
-        };
+        let ended = self.until(|reply| match reply {
+            Reply::Ended { left } => Some(left),
+            _ => None,
+        });
         let name = &self.name;
-        match ended {
-            Ok(left) => Ok(left.into_iter().map(|left| format!("{name}: {left}")).collect()),
-            Err(_) => Err(format!(
-                "{name}: kurabe stops there and gives everything back by itself; the next study there looks for what is left"
-            )),
-        }
+        let left = ended.map_err(|_| {
+            format!("{name}: kurabe gives back there by itself what it took, or the next study there does")
+        })?;
+        Ok(left.into_iter().map(|left| format!("{name}: {left}")).collect())
     }
 
     /// Hears replies until `take` has what was asked for.
     fn until<T>(&mut self, mut take: impl FnMut(Reply) -> Option<T>) -> Result<T, Failure> {
         loop {
+            if let Some(why) = &self.lost {
+                let colon = if why.is_empty() { "" } else { ": " };
+                let text = format!("the connection to {} was lost{colon}{why}", self.name);
+                return Err(Failure::broken(text));
+            }
             if self.stop.raised() {
                 self.ask_to_stop();
             }
@@ -279,9 +286,8 @@ impl Host {
                 Ok((_, Some(line))) => line,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => {
-                    self.is_lost = true;
-                    let why = self.why_ended();
-                    return Err(Failure::broken(format!("{}: {why}", self.name)));
+                    self.lost = Some(self.why_ended());
+                    continue;
                 }
             };
             match serde_json::from_str(&line) {
@@ -294,9 +300,8 @@ impl Host {
                     }
                 }
                 Err(error) => {
-                    self.is_lost = true;
-                    let text = format!("{} said something unexpected ({error})", self.name);
-                    return Err(Failure::broken(text));
+                    self.input = None;
+                    self.lost = Some(format!("something unexpected came ({error})"));
                 }
             }
         }
@@ -337,20 +342,21 @@ impl Host {
 
     /// Why there is no kurabe running.
     fn why_not_there(&mut self) -> String {
-        let name = self.name.clone();
+        let (name, to) = (self.name.clone(), self.to.clone());
         let (complaint, status) = self.last_words();
         // By this code ssh says that there was no connection.
         if status.and_then(|status| status.code()) != Some(255) {
             return format!("kurabe cannot be started on {name}: {complaint}");
         }
         let next = if complaint.contains("Host key verification failed") {
-            format!("log in once by hand, and compare its key: ssh {name}")
+            format!("log in once by hand, and compare its key: ssh {to}")
         } else if !complaint.contains("Permission denied") {
-            format!("try: ssh {name}")
+            format!("try: ssh {to}")
         } else if std::env::var_os("SUDO_UID").is_some() {
-            "these were root's keys; here kurabe needs no root, and without sudo ssh uses yours".into()
+            "these were root's keys; here kurabe needs no root, and without sudo ssh uses yours"
+                .into()
         } else {
-            format!("it has to let you in without a question; try: ssh -o BatchMode=yes {name}")
+            format!("it has to let you in without a question; try: ssh -o BatchMode=yes {to}")
         };
         format!("{name} cannot be reached: {complaint}; {next}")
     }
@@ -358,14 +364,12 @@ impl Host {
     /// Why kurabe runs there no more.
     fn why_ended(&mut self) -> String {
         let (complaint, status) = self.last_words();
-        let old_libc = "; its C library is older than the one here: build kurabe on the older machine";
+        let old_libc =
+            "; its C library is older than the one here: build kurabe on the older machine";
         let hint = if complaint.contains("GLIBC_") { old_libc } else { "" };
-        match (complaint.is_empty(), status) {
-            (false, _) => format!("{complaint}{hint}"),
-            (true, Some(status)) if status.signal().is_some() => {
-                "ssh was killed, or the machine did not answer any more".into()
-            }
-            (true, _) => "the connection ended".into(),
+        match status.and_then(|status| status.signal()) {
+            Some(signal) => format!("ssh was killed by signal {signal}"),
+            None => format!("{complaint}{hint}"),
         }
     }
 }
@@ -400,7 +404,7 @@ impl Executor for Host {
         let failure = heard.err().map(|failure| {
             // Nothing can follow: the device went with the connection.
             self.stop.raise();
-            format!("the connection was lost: {}", failure.message)
+            failure.message
         });
         let mut records = records.into_iter();
         let record_of = |spec: &TrialSpec| {
@@ -456,7 +460,10 @@ fn last_lines(errors: ChildStderr) -> String {
     let mut last = VecDeque::new();
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();
-    while (&mut errors).take(COMPLAINT_BYTES).read_until(b'\n', &mut line).is_ok_and(|read| read > 0)
+    while (&mut errors)
+        .take(COMPLAINT_BYTES)
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|read| read > 0)
     {
         if last.len() == COMPLAINT_LINES {
             last.pop_front();
@@ -464,5 +471,5 @@ fn last_lines(errors: ChildStderr) -> String {
         last.push_back(String::from_utf8_lossy(&line).trim_end().to_string());
         line.clear();
     }
-    Vec::from(last).join("; ")
+    Vec::from(last).join("; ").trim_end_matches('.').to_string()
 }

@@ -336,7 +336,9 @@ mod tests {
             let json = serde_json::to_string(&contender).unwrap();
             assert_eq!(serde_json::from_str::<Contender>(&json).unwrap(), contender, "{json}");
         }
-        for host in ["", "-oProxyCommand=x", "root@-x", "//-x", "a b", "a;b", "$(a)", "a\n", "@", "a'"] {
+        for host in
+            ["", "-oProxyCommand=x", "root@-x", "//-x", "a b", "a;b", "$(a)", "a\n", "@", "a'"]
+        {
             let said = check_host(host).unwrap_err();
             assert!(said.contains("names no machine; write ssh:HOST"), "{said}");
         }

@@ -469,8 +469,14 @@ impl StudyText {
                         ),
                     ));
                 }
-                if let (Place::ThisHost, Some(on)) = (&contender.place, &on) {
-                    contender.place = on.clone();
+                match (&contender.place, &on) {
+                    (Place::ThisHost, Some(on)) => contender.place = on.clone(),
+                    (Place::Directory(_), Some(_)) => {
+                        let problem =
+                            format!("'{text}' is a directory of this machine; leave it out");
+                        return Err(error("on", problem));
+                    }
+                    _ => {}
                 }
                 contenders.push(contender);
             }
