@@ -338,9 +338,9 @@ pub struct StudyArgs {
     #[arg(long, value_name = "NAME_OR_SERIAL")]
     #[serde(skip)]
     pub destroy: Option<String>,
-    /// Place of the contenders that name none: a guest that is booted afresh for each trial (debian,
-    /// linux-VERSION or the path of a kernel), or another machine, ssh:HOST, whose device and files are
-    /// meant by all that is named (docs/places.md). [default: this machine]
+    /// Place of the contenders that name none: a guest, booted afresh for each trial (debian,
+    /// linux-VERSION or the path of a kernel), or another machine, ssh:HOST, on which the device and the
+    /// command are looked for (docs/places.md). [default: this machine]
     #[arg(long, value_name = "PLACE")]
     pub on: Option<String>,
     /// Let mkfs and mount discard; by default the device stays fully allocated.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lab::condition::{self, Condition};
+use lab::device::DeviceName;
 use lab::plan::Plan;
 use lab::result::{PLAN_FILE, ResultError, ResultWriter, STUDY_FILE, StoredResult, read_plan};
 use lab::spec::{CommandLine, Output, Workload};
@@ -90,7 +91,10 @@ fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     durability::check_loads(&study)?;
     check_options(&study)?;
     let request = device_request(&study, destroy)?;
-    let capacity = capacity(&study, &request);
+    // What is called so here is another device there.
+    let exists = DeviceName::parse(&study.device).is_ok_and(|name| name.kind().is_none());
+    let is_there = study.host().is_some() && exists;
+    let capacity = if is_there { None } else { capacity(&study, &request) };
     for workload in &study.workloads {
         let refused =
             |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));

@@ -89,8 +89,8 @@ pub enum Reply {
     },
     /// It cannot go on; everything was given back.
     Failed {
-        /// The exit code for it.
-        code: u8,
+        /// Whether nothing was touched.
+        is_refused: bool,
         /// Why.
         message: String,
     },
@@ -107,7 +107,9 @@ pub fn main() -> Result<u8, Failure> {
     let asks = listen(&stop);
     say(&match serve(&asks, &stop) {
         Ok(left) => Reply::Ended { left },
-        Err(Failure { code, message }) => Reply::Failed { code, message },
+        Err(Failure { code, message }) => {
+            Reply::Failed { is_refused: code == exit::REFUSED, message }
+        }
     });
     Ok(exit::OK)
 }

@@ -33,7 +33,7 @@ use crate::terminal::note;
 
 /// Options of ssh(1), before the machine: it asks nothing, forwards nothing, shares no connection, and
 /// notices within half a minute that a machine is gone.
-const OPTIONS: [&str; 10] = [
+const OPTIONS: [&str; 11] = [
     "-T",
     "-oBatchMode=yes",
     "-oConnectTimeout=10",
@@ -43,6 +43,7 @@ const OPTIONS: [&str; 10] = [
     "-oForwardAgent=no",
     "-oForwardX11=no",
     "-oPermitLocalCommand=no",
+    "-oRemoteCommand=none",
     "-oControlPath=none",
 ];
 
@@ -64,10 +65,12 @@ bin=$own/bin
 program=$bin/kurabe-$1
 new=$bin/kurabe-new.$$
 is() { [ "$(sha256sum <"$1")" = "$2  -" ]; }
+shut() { case "$(stat -c %u:%A "$1")" in 0:d????-??-?) ;; *) echo "kurabe: open $1"; exit ;; esac; }
 if [ "$(uname -sm)" != "$3" ]; then echo "kurabe: machine $(uname -sm)"; exit; fi
 mkdir -p "$own"
+shut "$own"
 mkdir -p "$bin"
-if [ "$(stat -c %u:%a "$bin")" != 0:700 ]; then echo "kurabe: open $bin"; exit; fi
+shut "$bin"
 if ! [ -f "$program" ] || ! is "$program" "$1"; then
     rm -f "$bin"/kurabe-*
     echo "kurabe: send"
@@ -195,7 +198,7 @@ impl Host {
                 }
                 "open" => {
                     return refused(format!(
-                        "{name}: {rest} is not root's alone; chmod 700 {rest}"
+                        "{name}: {rest} is no directory that root alone can change; chown root and chmod 700 {rest}"
                     ));
                 }
                 "damaged" => {
@@ -217,16 +220,21 @@ impl Host {
     /// Has the study examined there: nothing is touched.
     pub fn examine(&mut self, study: &Study, destroy: Option<&str>) -> Result<Examined, Failure> {
         let (study, destroy) = (Box::new(study.clone()), destroy.map(String::from));
-        self.say(&Ask::Examine { study, destroy });
+        self.say(&Ask::Examine { study: study.clone(), destroy });
         let examined = self.until(|reply| match reply {
             Reply::Examined { examined } => Some(*examined),
             _ => None,
         });
-        examined.map_err(|failure| match &self.lost {
+        let examined = examined.map_err(|failure| match &self.lost {
             // As long as it has said nothing it has touched nothing.
             Some(why) => Failure::refused(format!("kurabe does not start on {}: {why}", self.name)),
             None => failure,
-        })
+        })?;
+        // The study is kept here, and what is kept can be gone on with.
+        match is_part(&examined.study, &study) {
+            true => Ok(examined),
+            false => Err(Failure::refused(format!("{} answered with another study", self.name))),
+        }
     }
 
     /// Has the device made there; gives what trials are told of it, and the facts of that machine. From
@@ -291,8 +299,12 @@ impl Host {
                 }
             };
             match serde_json::from_str(&line) {
-                Ok(Reply::Failed { code, message }) => {
-                    return Err(Failure { code, message: format!("{}: {message}", self.name) });
+                Ok(Reply::Failed { is_refused, message }) => {
+                    let message = format!("{}: {message}", self.name);
+                    return Err(match is_refused {
+                        true => Failure::refused(message),
+                        false => Failure::broken(message),
+                    });
                 }
                 Ok(reply) => {
                     if let Some(found) = take(reply) {
@@ -434,7 +446,8 @@ impl Drop for Host {
     /// The end of its input ends the other side, and that ends ssh.
     fn drop(&mut self) {
         self.input = None;
-        let until = Instant::now() + STOP_GRACE;
+        let grace = if self.lost.is_none() { STOP_GRACE } else { END_GRACE };
+        let until = Instant::now() + grace;
         while matches!(self.ssh.try_wait(), Ok(None)) && Instant::now() < until {
             std::thread::sleep(LOOK_INTERVAL);
         }
@@ -442,6 +455,16 @@ impl Drop for Host {
         let _ = self.ssh.kill();
         let _ = self.ssh.wait();
     }
+}
+
+/// Whether a study is the one that was asked for, but for what a machine lacks.
+fn is_part(study: &Study, asked: &Study) -> bool {
+    let mut asked = asked.clone();
+    asked.contenders.retain(|one| study.contenders.contains(one));
+    asked.workloads.retain(|one| study.workloads.contains(one));
+    asked.left_out.clone_from(&study.left_out);
+    asked.baseline = study.baseline;
+    asked == *study && study.baseline < study.contenders.len() && !study.workloads.is_empty()
 }
 
 /// This very program, also after another was installed in its place.

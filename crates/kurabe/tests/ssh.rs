@@ -169,7 +169,8 @@ fn a_study_is_carried_out_on_another_machine_and_leaves_there_one_copy_of_kurabe
         let load = "test \"$PWD\" != / && head -c 3000000 /dev/urandom >x";
         there.compare(&near, &["ext4", "j: ext4 -O ^has_journal"], &flags, &[load]).expect(0)
     };
-    runs(&["--side-by-side"]).says(&["copying kurabe to box", " on mem:128M of box"]);
+    let ran = runs(&["--side-by-side"]).says(&["copying kurabe to box", " on mem:128M of box"]);
+    assert!(ran.stdout.contains("not a disk (mem:128M) of box"), "{}", ran.stdout);
     let records = near.records();
     assert_eq!(kinds(&records), ["completed"; 4]);
     for record in &records {
@@ -257,11 +258,24 @@ fn machines_that_are_none_and_machines_that_do_not_fit_are_named() {
         near.expect_untouched(&["bin"]);
     };
     said("echo 'kurabe: user joe'", &["x@far lets in joe", "write ssh:root@far"]);
-    said("echo kurabe: open /x", &["/x is not root's alone"]);
+    said("echo kurabe: open /x", &["/x is no directory that root alone can change"]);
     said("echo motd; exit 3", &["kurabe cannot be started on x@far"]);
     let old = "echo 'kurabe: start'; echo \"libc.so.6: version GLIBC_2.99 not found\" >&2";
     said(old, &["kurabe does not start on x@far", "its C library is older"]);
     said("echo 'kurabe: start'; echo '{'; cat", &["x@far", "something unexpected"]);
+    // It may not have another study carried out when this one is gone on with here.
+    let study = "read -r ask; study=${ask#*study\\\":}; study=${study%,\\\"destroy*}";
+    let examined =
+        r#"printf '{"reply":"examined","examined":{"study":%s,"side_by_side":[],"notes":[]}}\n'"#;
+    let other = r#"$(echo "$study" | sed 's/{"ssh":"x@far"}/"this-host"/')"#;
+    let answer = format!("echo 'kurabe: start'; {study}; {examined} \"{other}\"");
+    said(&answer, &["x@far answered with another study"]);
+    let same = answer.replace(other, "$study");
+    program(&bin, "ssh", &same);
+    let mut command = near.compare_command(&["ext4"], &["--on", "ssh:x@far"], &["true"]);
+    command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    near.finish(command).expect(1).says(&["the connection to x@far was lost"]);
+    fs::remove_dir_all(near.work().join("result")).unwrap();
     said("printf '\\033[31mno\\n' >&2; exit 255", &["\\u{1b}[31mno"]);
 }
 
@@ -282,6 +296,13 @@ fn the_other_machine_says_itself_why_kurabe_cannot_run_there() {
     program(&fakes.work(), "id", "[ \"$1\" = -u ] && echo 1000 || echo joe");
     program(&fakes.work(), "sudo", "exit 1");
     is_refused(&there, &["box lets in joe, who is not root"]);
+    program(&fakes.work(), "sudo", "[ \"$1\" = -n ] && shift && exec \"$@\"");
+    let flags = ["--device", "/dev/no-such", "--destroy", "x"];
+    there.compare(&near, &["ext4"], &flags, &["true"]).expect(2).says(&["box: --device /dev/no"]);
+    assert_eq!(there.copies().len(), 1, "it ran as root, by sudo");
+    // Whoever may write there could put another kurabe in its place.
+    fs::set_permissions(there.site.own(), fs::Permissions::from_mode(0o770)).unwrap();
+    there.compare(&near, &["ext4"], &[], &["true"]).expect(2).says(&["that root alone can change"]);
     let full = "mkdir $own/bin && mount -t tmpfs -o size=1m,mode=700 bin $own/bin && ";
     let Some(there) = There::start("", full) else { return };
     is_refused(&there, &["kurabe cannot be started on box", "No space left on device"]);
