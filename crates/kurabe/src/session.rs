@@ -203,7 +203,7 @@ impl Session {
             let percent = fill.done_bytes.saturating_mul(100) / fill.total_bytes.max(1);
             progress.step(&format!("filling {} with random data: {percent} %", study.device));
         };
-        let too_late = |failure| match is_spent() {
+        let too_late = |failure| match stop.raised() && is_spent() {
             false => failure,
             true => Failure::broken(format!(
                 "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",
