@@ -32,6 +32,7 @@ pub use kernel::{Kernel, available};
 pub use machine::{Acceleration, Disk, Ended, Guest, Machine, emulator_version};
 pub use packages::Package;
 pub use packed::{Needs, PackedFile};
+pub use program::sha256;
 pub use store::{Built, Image, KernelFacts, Lock, Store};
 
 use std::io;

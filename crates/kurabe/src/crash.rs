@@ -9,7 +9,7 @@ use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use lab::contender::Contender;
+use lab::contender::{Contender, Place};
 use lab::event::Event;
 use lab::quantity::{parse_duration, parse_size};
 use lab::record::{Check, Outcome};
@@ -568,6 +568,11 @@ pub fn contenders(texts: &[String]) -> Result<Vec<Contender>, Failure> {
         if !known.needs_device {
             return Err(refused(
                 "an existing directory stands on a device that no recorder can stand under; name a file system".into(),
+            ));
+        }
+        if contender.place != Place::ThisHost {
+            return Err(refused(
+                "a load of 'kurabe crash' runs on this machine; leave 'on' out".into(),
             ));
         }
         if known.access != Access::Mounted {

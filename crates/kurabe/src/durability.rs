@@ -185,6 +185,9 @@ fn why_not(spec: &TrialSpec) -> Option<String> {
     if contender.place.guest().is_some() {
         return Some("the power of a guest is not cut".into());
     }
+    if contender.place.host().is_some() {
+        return Some("on another machine the power is not cut".into());
+    }
     unjudged(workload, known.access == Access::RawDevice)
 }
 

@@ -6,7 +6,7 @@
 //! asks the child to stop and waits until it has given everything back; the child dies with the
 //! runner.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
@@ -27,7 +27,7 @@ use crate::runner::{Executor, Schedule};
 
 /// How long a stopped trial may take to unmount and detach before it is killed; the kernel gives
 /// back what it then still holds.
-const STOP_GRACE: Duration = Duration::from_secs(90);
+pub const STOP_GRACE: Duration = Duration::from_secs(90);
 
 /// Runs trials as child processes of this one.
 pub struct ProcessExecutor<'a> {
@@ -391,12 +391,19 @@ impl Heard {
     }
 }
 
-/// Reads what a trial says, line by line; its end is no line.
+/// No record is as long as this.
+const LINE_BYTES_MAX: u64 = 1 << 30;
+
+/// Reads what a trial says, line by line; its end is no line, and what is none ends it.
 pub fn read_lines(output: ChildStdout, number: usize, lines: &Sender<(usize, Option<String>)>) {
     let lines = lines.clone();
     std::thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if lines.send((number, Some(line))).is_err() {
+        let mut output = BufReader::new(output);
+        let mut line = String::new();
+        while (&mut output).take(LINE_BYTES_MAX).read_line(&mut line).is_ok()
+            && line.pop() == Some('\n')
+        {
+            if lines.send((number, Some(std::mem::take(&mut line)))).is_err() {
                 return;
             }
         }

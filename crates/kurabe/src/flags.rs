@@ -88,6 +88,10 @@ pub enum Action {
     /// Carry out one part of a load: a task comes in, a report goes out, as JSON.
     #[command(hide = true)]
     Load,
+    /// Carry trials out for the kurabe of another machine: requests come in, replies go out, as lines of
+    /// JSON.
+    #[command(hide = true)]
+    Remote,
     /// Serve, as a file, layers of a device or the disks of power cuts: what they need comes in.
     #[command(hide = true)]
     Serve {
@@ -227,18 +231,19 @@ pub struct AckArgs {
 }
 
 const COMPARE_EXAMPLES: &str = "\
-Contenders are written [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on GUEST]; `kurabe file-systems` lists FS.
+Contenders are written [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on PLACE]; `kurabe file-systems` lists FS.
 
 Examples:
   sudo kurabe compare ext4 xfs btrfs -- tar xf \"$PWD/linux-source-6.1.tar.xz\"
   sudo kurabe compare ext4 'nj: ext4 -O ^has_journal @ noatime' --setup 'cp -r /usr/share/doc .' -- rm -rf doc
-  kurabe compare dir:/home/me dir:/mnt/data -- 'dd if=/dev/zero of=x bs=1M count=500'";
+  kurabe compare dir:/home/me dir:/mnt/data -- 'dd if=/dev/zero of=x bs=1M count=500'
+  kurabe compare ext4 xfs --on ssh:root@box --device /dev/sdb --destroy SERIAL -- tar xf /root/x.tar";
 
 /// `kurabe compare`.
 #[derive(Debug, Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub struct CompareArgs {
-    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on GUEST], one argument each.
+    /// Contenders: [LABEL: ]FS [MKFS OPTIONS] [@ MOUNT OPTIONS] [on PLACE], one argument each.
     #[arg(required = true, value_name = "CONTENDER")]
     pub contenders: Vec<String>,
 
@@ -333,8 +338,9 @@ pub struct StudyArgs {
     #[arg(long, value_name = "NAME_OR_SERIAL")]
     #[serde(skip)]
     pub destroy: Option<String>,
-    /// Guest of the contenders that name none, booted afresh for each trial: debian, linux-VERSION,
-    /// or the path of a kernel (docs/places.md). [default: this machine]
+    /// Place of the contenders that name none: a guest, booted afresh for each trial (debian,
+    /// linux-VERSION or the path of a kernel), or another machine, ssh:HOST, on which the device and the
+    /// command are looked for (docs/places.md). [default: this machine]
     #[arg(long, value_name = "PLACE")]
     pub on: Option<String>,
     /// Let mkfs and mount discard; by default the device stays fully allocated.

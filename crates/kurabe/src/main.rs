@@ -17,10 +17,12 @@ mod prepare;
 mod presentation;
 mod progress;
 mod promises;
+mod remote;
 mod reporting;
 mod runner;
 mod session;
 mod side_by_side;
+mod ssh;
 mod studies;
 mod terminal;
 
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
     let result = match cli.action {
         Action::Inside { words } => return guest::inside::main(&words),
         Action::Trial { parent, inside } => return trial::process::main(parent, inside),
+        Action::Remote => remote::main(),
         Action::Load => return trial::workload::main(),
         Action::Serve { point } => return trial::device::served::main(&point),
         Action::Compare(args) => prepare::compare(&args),

@@ -1,16 +1,19 @@
 //! From what the user asked to a session: resolves the study, refuses what cannot be done before
 //! anything is touched, and opens the result.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lab::condition::{self, Condition};
+use lab::device::DeviceName;
 use lab::plan::Plan;
 use lab::result::{PLAN_FILE, ResultError, ResultWriter, STUDY_FILE, StoredResult, read_plan};
 use lab::spec::{CommandLine, Output, Workload};
 use lab::study::{Study, StudyError, StudyText};
 use lab::study_file;
 use loads::KINDS;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trial::filesystem;
 use trust::Refused;
@@ -24,10 +27,11 @@ use crate::flags::{
 };
 use crate::guests;
 use crate::load_flags;
-use crate::preflight::{capacity, device_request, preflight, read_files};
+use crate::preflight::{Pinned, capacity, device_request, preflight, read_files};
 use crate::presentation::Presentation;
 use crate::session::Session;
 use crate::side_by_side;
+use crate::ssh::Host;
 use crate::studies;
 use crate::terminal;
 
@@ -91,7 +95,10 @@ fn print_plan(mut study: Study, destroy: Option<&str>) -> Result<u8, Failure> {
     durability::check_loads(&study)?;
     check_options(&study)?;
     let request = device_request(&study, destroy)?;
-    let capacity = capacity(&study, &request);
+    // What is called so here is another device there.
+    let exists = DeviceName::parse(&study.device).is_ok_and(|name| name.kind().is_none());
+    let is_there = study.host().is_some() && exists;
+    let capacity = if is_there { None } else { capacity(&study, &request) };
     for workload in &study.workloads {
         let refused =
             |problem| Failure::refused(format!("workload '{}': {problem}", workload.name));
@@ -149,7 +156,16 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     }
     let style = style_before(&stored).and_then(|text| text.style);
     let presentation = Presentation::new(&args.present, style.as_deref())?;
-    let directories = preflight(&stored.plan.study, args.destroy.as_deref())?;
+    let destroy = args.destroy.as_deref();
+    let mut host = Host::of(&stored.plan.study)?;
+    let directories = match &mut host {
+        None => preflight(&stored.plan.study, destroy)?,
+        // What was planned is carried out, or refused.
+        Some(host) => {
+            let study = Study { leave_out_missing: false, ..stored.plan.study.clone() };
+            host.examine(&study, destroy).map(|_| Vec::new())?
+        }
+    };
     let spent_before = Duration::from_nanos(stored.spent_ns());
     let mut plan = stored.plan;
     if let Some(more) = args.more {
@@ -162,6 +178,7 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         plan,
         destroy: args.destroy.clone(),
         directories,
+        host,
         records: stored.records,
         writer,
         presentation,
@@ -206,6 +223,34 @@ fn commands(workload: &Workload) -> Vec<String> {
     lines
 }
 
+/// A study that can be carried out where it was examined.
+#[derive(Serialize, Deserialize)]
+pub struct Examined {
+    /// What is left of it there.
+    pub study: Study,
+    /// The workloads under which its contenders take turns.
+    pub side_by_side: BTreeSet<String>,
+    /// What the user is told of it.
+    pub notes: Vec<String>,
+}
+
+/// Refuses what this machine cannot carry out; builds guests that are missing. Gives the directories
+/// of `dir:` contenders beside.
+pub fn examine(
+    mut study: Study,
+    destroy: Option<&str>,
+) -> Result<(Examined, Vec<Pinned>), Failure> {
+    let directories = preflight(&study, destroy)?;
+    let request = device_request(&study, destroy)?;
+    // They may be built, for minutes: after all that can be refused at once.
+    guests::leave_out_missing(&mut study)?;
+    let side_by_side = side_by_side::chosen(&study, &request)?;
+    let mut notes = side_by_side::notes(&study, &request);
+    notes.extend(side_by_side::small(&study, &request));
+    notes.extend(side_by_side::parts(&study, &side_by_side, &request));
+    Ok((Examined { study, side_by_side, notes }, directories))
+}
+
 fn begin(
     text: &StudyText,
     mut study: Study,
@@ -224,20 +269,23 @@ fn begin(
     if let Some(file) = args.output_file() {
         study.output = Output::File(file.into());
     }
-    studies::leave_out_missing(&mut study)?;
+    if study.host().is_none() {
+        studies::leave_out_missing(&mut study)?;
+    }
     read_files(&mut study)?;
     check_gates(&study)?;
     durability::check_loads(&study)?;
     let presentation = Presentation::new(&present.show, text.style.as_deref())?;
-    let directories = preflight(&study, args.destroy.as_deref())?;
-    let request = device_request(&study, args.destroy.as_deref())?;
-    // They may be built, for minutes: after all that can be refused at once.
-    guests::leave_out_missing(&mut study)?;
-    let side_by_side = side_by_side::chosen(&study, &request)?;
+    let destroy = args.destroy.as_deref();
+    device_request(&study, destroy)?;
+    let mut host = Host::of(&study)?;
+    let (examined, directories) = match &mut host {
+        Some(host) => (host.examine(&study, destroy)?, Vec::new()),
+        None => examine(study, destroy)?,
+    };
+    let Examined { study, side_by_side, notes: examined_notes } = examined;
     let mut notes = text.notes();
-    notes.extend(side_by_side::notes(&study, &request));
-    notes.extend(side_by_side::small(&study, &request));
-    notes.extend(side_by_side::parts(&study, &side_by_side, &request));
+    notes.extend(examined_notes);
     // Short enough to be typed again by hand.
     let seed = study.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let out = present.out.clone().unwrap_or_else(|| default_directory(&study.name));
@@ -248,6 +296,7 @@ fn begin(
         plan,
         destroy: args.destroy.clone(),
         directories,
+        host,
         records: Vec::new(),
         spent_before: Duration::ZERO,
         facts: Value::Null,

@@ -20,7 +20,7 @@ use loads::KINDS;
 
 mod schedule;
 
-pub use schedule::{Length, Schedule, Share};
+pub use schedule::{Length, Schedule, Share, Terms};
 
 /// Carries trials out, somewhere.
 pub trait Executor {
@@ -196,7 +196,8 @@ pub fn run(
                 let mut schedule = is_together.then(|| {
                     let length = so_far.length(block, budget_left);
                     let parts = KINDS.open(&specs[0].workload.load).map_or(1, |load| load.parts());
-                    Schedule::new(specs[0].order_seed, length, parts, surroundings.elapsed)
+                    let terms = Terms { seed: specs[0].order_seed, length, parts };
+                    Schedule::new(terms, surroundings.elapsed)
                 });
                 let on_event = &mut |event: &Event| observer.event(event);
                 let mut carried = executor.carry_out(&specs, schedule.as_mut(), on_event);

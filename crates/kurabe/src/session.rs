@@ -12,8 +12,8 @@ use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
 use lab::study::Study;
 use report::source::{Source, memory_bytes};
-use serde_json::{Value, json};
-use trial::device::{DeviceError, Prepared};
+use serde_json::{Map, Value, json};
+use trial::device::{self, DeviceError, Prepared};
 use trial::facts::Machine;
 use trial::filesystem;
 use trial::ledger::{self, Ledger};
@@ -30,6 +30,7 @@ use crate::presentation::Presentation;
 use crate::progress::{Progress, rough};
 use crate::reporting;
 use crate::runner::{self, End, Surroundings};
+use crate::ssh::Host;
 use crate::terminal;
 
 /// A session that is about to begin.
@@ -40,6 +41,8 @@ pub struct Session {
     pub destroy: Option<String>,
     /// The directories of `dir:` contenders as they are now, each with its device and inode.
     pub directories: Vec<Pinned>,
+    /// The other machine that carries it out, where one does.
+    pub host: Option<Host>,
     /// The records of earlier sessions that stand.
     pub records: Vec<Record>,
     /// Time that earlier sessions took.
@@ -76,7 +79,7 @@ impl Session {
                     return Err(Failure::refused(format!("kurabe's own directory: {refused}")));
                 }
             };
-            clean_first(&own, &progress);
+            clean_first(&own, |line| progress.say(&line));
             let ledger = Ledger::start(&own).map_err(|error| {
                 let place = own.path().display();
                 Failure::broken(format!("the ledger in {place} cannot be written: {error}"))
@@ -125,8 +128,9 @@ impl Session {
             (least, most) if least == most => format!("{least} blocks"),
             (least, most) => format!("{least} to {most} blocks"),
         };
-        let device =
+        let mut device =
             if needs_device(study) { format!(" on {}", study.device) } else { String::new() };
+        device.extend(study.host().map(|host| format!(" of {host}")));
         let user = study.user.as_ref().map_or(String::new(), |user| format!(" as user {user}"));
         format!(
             "{}: {} under {}{user}{device}, {blocks}, seed {}",
@@ -191,29 +195,54 @@ impl Session {
         let study = &self.plan.study;
         // Before the device is touched: a kernel may be missing.
         let guests = Guests::of(study, own)?;
-        let prepared = match needs_device(study) {
-            false => None,
-            true => {
+        let mut filled = |fill: device::Progress| {
+            // The budget is a bound on everything, and the filling alone can take longer.
+            if is_spent() && fill.done_bytes < fill.total_bytes {
+                stop.raise();
+            }
+            let percent = fill.done_bytes.saturating_mul(100) / fill.total_bytes.max(1);
+            progress.step(&format!("filling {} with random data: {percent} %", study.device));
+        };
+        let too_late = |failure| match stop.raised() && is_spent() {
+            false => failure,
+            true => Failure::broken(format!(
+                "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",
+                study.device
+            )),
+        };
+        let mut prepared = None;
+        let there = match &mut self.host {
+            Some(host) => {
+                let say = |text: &str| progress.say(text);
+                Some(host.prepare(stop, &mut filled, &say).map_err(too_late)?)
+            }
+            None if needs_device(study) => {
                 let destroy = self.destroy.as_deref();
-                Some(prepare_device(study, destroy, own, &is_spent, stop, progress)?)
+                let here = prepare_device(study, destroy, own, stop, &mut filled);
+                prepared = Some(here.map_err(too_late)?);
+                None
+            }
+            None => None,
+        };
+        let (device, mut facts) = match there {
+            Some((device, facts)) => (Some(device), facts),
+            None => {
+                let prepared = prepared.as_deref();
+                (prepared.map(|here| here.device().clone()), facts(study, prepared))
             }
         };
-        self.facts = json!({
-            "schema": self.plan.schema,
-            "started_unix_ns": started.as_nanos() as u64,
-            "machine": Machine::read(),
-            "device": prepared.as_ref().map(|prepared| prepared.facts()),
-            "tools": tool_versions(study),
-            "guests": guests.as_ref().map(Guests::facts),
-            "load": study.user.as_ref().map(|user| json!({ "user": user })),
-            "command_line": std::env::args().collect::<Vec<_>>(),
-        });
+        facts.insert("schema".into(), self.plan.schema.into());
+        facts.insert("started_unix_ns".into(), (started.as_nanos() as u64).into());
+        facts.insert("guests".into(), json!(guests.as_ref().map(Guests::facts)));
+        facts.insert("ssh".into(), json!(study.host().map(|host| json!({ "host": host }))));
+        facts.insert("command_line".into(), std::env::args().collect::<Vec<_>>().into());
+        self.facts = Value::Object(facts);
         let session = self.writer.begin_session(&self.facts).map_err(Failure::broken)?;
         // Not before the device is there: what is refused leaves no result.
         progress.say(&format!("result: {}", self.writer.directory().path().display()));
-        let stopped = || stop.signal().is_some();
+        let stopped = || stop.raised();
         let surroundings = Surroundings {
-            device: prepared.as_ref().map(|prepared| prepared.device().clone()),
+            device,
             session,
             elapsed: &elapsed,
             stopped: &stopped,
@@ -230,9 +259,10 @@ impl Session {
             &self.plan,
             &mut self.records,
             &surroundings,
-            match &mut guest_executor {
-                Some(in_guests) => in_guests,
-                None => &mut executor,
+            match (&mut self.host, &mut guest_executor) {
+                (Some(host), _) => host,
+                (None, Some(in_guests)) => in_guests,
+                (None, None) => &mut executor,
             },
             &mut self.writer,
             progress,
@@ -252,18 +282,29 @@ impl Session {
                 &stopped,
             );
         }
-        let left = executor.give_back();
+        let mut left = executor.give_back();
         drop(executor);
         drop(prepared);
+        let mut all_given_back = true;
+        if let Some(host) = self.host.take() {
+            match host.end() {
+                Ok(there) => left.extend(there),
+                Err(lost) => {
+                    all_given_back = false;
+                    progress.say(&lost);
+                }
+            }
+        }
+        all_given_back &= left.is_empty();
         if !left.is_empty() {
             progress
                 .say(&format!("could not be given back: {}; run 'kurabe clean'", left.join("; ")));
         }
         cut?;
-        if let Some(words) = self.words_of(end.map_err(Failure::broken)?, left.is_empty()) {
+        if let Some(words) = self.words_of(end.map_err(Failure::broken)?, all_given_back) {
             progress.say(&words);
         }
-        Ok(left.is_empty())
+        Ok(all_given_back)
     }
 
     /// Writes the exports from the result directory, which has everything; one that cannot be written
@@ -344,46 +385,45 @@ fn signal_code(stop: &Stop) -> Option<u8> {
     stop.signal().map(|number| SIGNAL_BASE + number as u8)
 }
 
-/// Gives back what an earlier kurabe left when it was killed.
-fn clean_first(own: &Directory, progress: &Progress) {
+/// Gives back what an earlier kurabe left when it was killed, and says so.
+pub fn clean_first(own: &Directory, say: impl Fn(String)) {
     match ledger::clean(own) {
         Ok(report) => {
             for line in report.done {
-                progress.say(&format!("left by an earlier run: {line}"));
+                say(format!("left by an earlier run: {line}"));
             }
             for line in report.left {
-                progress.say(&format!("left by an earlier run and still there: {line}"));
+                say(format!("left by an earlier run and still there: {line}"));
             }
         }
-        Err(error) => progress.say(&format!("looking for what earlier runs left: {error}")),
+        Err(error) => say(format!("looking for what earlier runs left: {error}")),
     }
 }
 
-fn prepare_device(
+/// Makes the study's device on this machine; `filled` hears how far it is.
+pub fn prepare_device(
     study: &Study,
     destroy: Option<&str>,
     own: &Directory,
-    is_spent: &dyn Fn() -> bool,
     stop: &Stop,
-    progress: &Progress,
+    filled: &mut dyn FnMut(device::Progress),
 ) -> Result<Box<dyn Prepared>, Failure> {
     let request = device_request(study, destroy)?;
-    let mut filled = |fill: trial::device::Progress| {
-        // The budget is a bound on everything, and the filling alone can take longer.
-        if is_spent() && fill.done_bytes < fill.total_bytes {
-            stop.raise();
-        }
-        let percent = fill.done_bytes * 100 / fill.total_bytes.max(1);
-        progress.step(&format!("filling {} with random data: {percent} %", study.device));
-    };
-    request.prepare(own, stop, &mut filled).map_err(|error| match error {
+    request.prepare(own, stop, filled).map_err(|error| match error {
         DeviceError::Refused(_) => Failure::refused(format!("--device {}: {error}", study.device)),
-        DeviceError::Stopped if is_spent() => Failure::broken(format!(
-            "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",
-            study.device
-        )),
         other => Failure::broken(format!("--device {}: {other}", study.device)),
     })
+}
+
+/// What a result says of this machine when the study is carried out on it.
+pub fn facts(study: &Study, prepared: Option<&dyn Prepared>) -> Map<String, Value> {
+    let facts = [
+        ("machine", json!(Machine::read())),
+        ("device", json!(prepared.map(|prepared| prepared.facts()))),
+        ("tools", tool_versions(study)),
+        ("load", json!(study.user.as_ref().map(|user| json!({ "user": user })))),
+    ];
+    facts.map(|(name, facts)| (name.to_string(), facts)).into_iter().collect()
 }
 
 /// Versions of the tools that the contenders need, as they print them.

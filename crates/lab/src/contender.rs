@@ -42,12 +42,43 @@ pub enum Place {
     ThisHost,
     /// A guest, by its notation, which is booted for each trial.
     Guest(String),
+    /// Another machine, as ssh(1) is told it.
+    Ssh(String),
     /// An existing directory of this host, as it is; written as its path.
     #[serde(untagged)]
     Directory(PathBuf),
 }
 
+/// What the notation of another machine begins with.
+const SSH: &str = "ssh:";
+
 impl Place {
+    /// Reads what follows `on`: `ssh:HOST`, or a guest.
+    pub fn parse(text: &str) -> Result<Place, String> {
+        match text.strip_prefix(SSH) {
+            None => Ok(Place::Guest(text.into())),
+            Some(host) => check_host(host).map(|()| Place::Ssh(host.into())),
+        }
+    }
+
+    /// What follows `on`; nothing does for a place on this machine.
+    fn on(&self) -> Option<String> {
+        match self {
+            Place::Guest(guest) => Some(guest.clone()),
+            Place::Ssh(host) => Some(format!("{SSH}{host}")),
+            Place::ThisHost | Place::Directory(_) => None,
+        }
+    }
+
+    /// Where a contender lives, in words. What lives at places of different words is not compared.
+    pub fn words(&self) -> String {
+        match self {
+            Place::Guest(_) => "in a guest".into(),
+            Place::Ssh(host) => format!("on {host}"),
+            Place::ThisHost | Place::Directory(_) => "on this machine".into(),
+        }
+    }
+
     fn is_this_host(&self) -> bool {
         *self == Place::ThisHost
     }
@@ -55,8 +86,8 @@ impl Place {
     /// The existing directory.
     pub fn directory(&self) -> Option<&Path> {
         match self {
-            Place::ThisHost | Place::Guest(_) => None,
             Place::Directory(path) => Some(path),
+            Place::ThisHost | Place::Guest(_) | Place::Ssh(_) => None,
         }
     }
 
@@ -64,8 +95,30 @@ impl Place {
     pub fn guest(&self) -> Option<&str> {
         match self {
             Place::Guest(guest) => Some(guest),
-            Place::ThisHost | Place::Directory(_) => None,
+            Place::ThisHost | Place::Ssh(_) | Place::Directory(_) => None,
         }
+    }
+
+    /// The other machine.
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Place::Ssh(host) => Some(host),
+            Place::ThisHost | Place::Guest(_) | Place::Directory(_) => None,
+        }
+    }
+}
+
+/// Refuses what is no name of a machine: `HOST`, `USER@HOST` or `//USER@HOST:PORT`. Nothing in it can
+/// be an option of ssh or of a program that its configuration names, or mean something to a shell.
+pub fn check_host(host: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._-:[]%".contains(c);
+    let is_name = |part: &str| !part.is_empty() && !part.starts_with('-');
+    let parts = host.strip_prefix("//").unwrap_or(host).split('@');
+    match host.chars().all(is_plain) && parts.into_iter().all(is_name) {
+        true => Ok(()),
+        false => Err(format!(
+            "'{SSH}{host}' names no machine; write {SSH}HOST, {SSH}USER@HOST or {SSH}//USER@HOST:PORT"
+        )),
     }
 }
 
@@ -87,8 +140,10 @@ impl Contender {
         let (label, rest) = split_label(text);
         let words = shlex::split(rest)
             .ok_or_else(|| fail("a quote is not closed; close it or escape it".into()))?;
-        let (words, guest) = match words.as_slice() {
-            [rest @ .., on, guest] if on == "on" && !rest.is_empty() => (rest, Some(guest)),
+        let (words, on) = match words.as_slice() {
+            [rest @ .., on, place] if on == "on" && !rest.is_empty() => {
+                (rest, Some(Place::parse(place).map_err(fail)?))
+            }
             [.., on] if on == "on" => {
                 return Err(fail("'on' is followed by no place; leave 'on' out".into()));
             }
@@ -122,8 +177,8 @@ impl Contender {
                 "a dir: contender is never formatted or mounted, so it takes no options; leave them out".into(),
             ));
         }
-        let place = match (place, guest) {
-            (Place::ThisHost, Some(guest)) => Place::Guest(guest.clone()),
+        let place = match (place, on) {
+            (Place::ThisHost, Some(on)) => on,
             (Place::Directory(_), Some(_)) => {
                 return Err(fail(
                     "a dir: contender is a directory of this machine; leave 'on' out".into(),
@@ -161,7 +216,7 @@ impl Contender {
     pub fn notation(&self) -> String {
         let mut words = vec![match &self.place {
             Place::Directory(path) => format!("dir:{}", path.display()),
-            Place::ThisHost | Place::Guest(_) => self.file_system.clone(),
+            Place::ThisHost | Place::Guest(_) | Place::Ssh(_) => self.file_system.clone(),
         }];
         words.extend(self.mkfs_options.iter().cloned());
         let mut rest =
@@ -170,9 +225,9 @@ impl Contender {
             rest.push_str(" @ ");
             rest.push_str(&self.mount_options.join(","));
         }
-        if let Place::Guest(guest) = &self.place {
+        if let Some(on) = self.place.on() {
             rest.push_str(" on ");
-            rest.push_str(&shlex::try_quote(guest).unwrap_or_else(|_| guest.into()));
+            rest.push_str(&shlex::try_quote(&on).unwrap_or_else(|_| on.as_str().into()));
         }
         if self.label == rest { rest } else { format!("{}: {rest}", self.label) }
     }
@@ -270,6 +325,25 @@ mod tests {
         let message = |text: &str| Contender::parse(text, KNOWN).unwrap_err().to_string();
         assert!(message("xfs on").contains("no place"), "{}", message("xfs on"));
         assert!(message("dir:/x on debian").contains("directory of this machine"));
+    }
+
+    #[test]
+    fn another_machine_is_named_and_is_no_option() {
+        for host in ["box", "root@box.example", "//root@[fe80::1%eth0]:2222", "10.0.0.1"] {
+            let contender = parse(&format!("a: xfs on ssh:{host}"));
+            assert_eq!((contender.place.host(), contender.place.guest()), (Some(host), None));
+            assert_eq!(parse(&contender.notation()), contender);
+            let json = serde_json::to_string(&contender).unwrap();
+            assert_eq!(serde_json::from_str::<Contender>(&json).unwrap(), contender, "{json}");
+        }
+        for host in
+            ["", "-oProxyCommand=x", "root@-x", "//-x", "a b", "a;b", "$(a)", "a\n", "@", "a'"]
+        {
+            let said = check_host(host).unwrap_err();
+            assert!(said.contains("names no machine; write ssh:HOST"), "{said}");
+        }
+        let said = Contender::parse("xfs on ssh:-x", KNOWN).unwrap_err().to_string();
+        assert!(said.contains("'ssh:-x' names no machine"), "{said}");
     }
 
     #[test]

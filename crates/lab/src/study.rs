@@ -61,7 +61,7 @@ pub struct StudyText {
     /// named, instead of refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leave_out_missing: bool,
-    /// The guest of the contenders that name none.
+    /// The guest, or `ssh:HOST`, of the contenders that name none.
     pub on: Option<String>,
     /// `loop:SIZE[@DIR]`, `mem:SIZE` or `/dev/X`.
     pub device: Option<String>,
@@ -203,6 +203,13 @@ pub struct LeftOut {
     pub name: String,
     /// What is missing and how to get it, a line each.
     pub missing: Vec<String>,
+}
+
+impl Study {
+    /// The other machine on which it is carried out, all of it.
+    pub fn host(&self) -> Option<&str> {
+        self.contenders.first()?.place.host()
+    }
 }
 
 /// Least number of blocks by default: below it no interval is worth its name.
@@ -432,6 +439,8 @@ impl StudyText {
                 format!("none is named; name at least one of {}", known.join(", ")),
             ));
         }
+        let on = self.on.as_deref().map(Place::parse).transpose();
+        let on = on.map_err(|problem| error("on", problem))?;
         let mut contenders: Vec<Contender> = Vec::new();
         for (index, text) in self.contenders.iter().enumerate() {
             let field = format!("contenders[{index}]");
@@ -460,23 +469,31 @@ impl StudyText {
                         ),
                     ));
                 }
-                if let (Place::ThisHost, Some(guest)) = (&contender.place, &self.on) {
-                    contender.place = Place::Guest(guest.clone());
+                match (&contender.place, &on) {
+                    (Place::ThisHost, Some(on)) => contender.place = on.clone(),
+                    (Place::Directory(_), Some(_)) => {
+                        let problem =
+                            format!("'{text}' is a directory of this machine; leave it out");
+                        return Err(error("on", problem));
+                    }
+                    _ => {}
                 }
                 contenders.push(contender);
             }
         }
         self.resolve_layers(&mut contenders)?;
-        // The processor of a guest may be an emulated one, and its disk has another way to go.
-        let here = contenders.iter().find(|contender| contender.place.guest().is_none());
-        let away = contenders.iter().find(|contender| contender.place.guest().is_some());
-        if let (Some(here), Some(away)) = (here, away) {
+        // The processor of a guest may be an emulated one, another machine is another, and the disk of
+        // either has another way to go.
+        let here = &contenders[0];
+        let (first, of_first) = (&here.label, here.place.words());
+        if let Some(other) = contenders.iter().find(|one| one.place.words() != of_first) {
             return Err(error(
                 "contenders",
                 format!(
-                    "'{}' lives in a guest and '{}' on this machine, and their numbers say nothing \
-                     of each other; put all into guests, as by --on debian, or none",
-                    away.label, here.label
+                    "'{first}' lives {of_first} and '{}' {}, and their numbers say nothing of each \
+                     other; put all into one place, as by --on debian, or none",
+                    other.label,
+                    other.place.words()
                 ),
             ));
         }

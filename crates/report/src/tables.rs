@@ -351,11 +351,12 @@ pub fn device_text(plan: &Plan) -> String {
         return "existing directories".into();
     }
     let device = &plan.study.device;
-    match DeviceName::parse(device).as_ref().map(DeviceName::kind) {
+    let text = match DeviceName::parse(device).as_ref().map(DeviceName::kind) {
         Ok(Some("loop")) => format!("an image file ({device})"),
         Ok(Some("mem")) => format!("memory, not a disk ({device})"),
         _ => device.clone(),
-    }
+    };
+    plan.study.host().map_or(text.clone(), |host| format!("{text} of {host}"))
 }
 
 /// What became of a gate, with its numbers where no table has them.

@@ -14,6 +14,7 @@ use lab::slice::Slice;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 
 /// The share of a block's time that is to be measured: run and sync of its slices.
 pub const MEASURED_SHARE: f64 = 0.75;
@@ -25,8 +26,19 @@ const ROUNDS_TO_SETUP_MAX: f64 = 6.0;
 /// What unmounting and checking takes, as a share of what came before the first round.
 const TEARDOWN_TO_SETUP: f64 = 0.5;
 
+/// What a schedule comes from, wherever it is followed.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Terms {
+    /// Seed of the order.
+    pub seed: u64,
+    /// How long the block goes on.
+    pub length: Length,
+    /// In how many parts a run of the load is carried out.
+    pub parts: u32,
+}
+
 /// How long a block goes on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Length {
     /// Time of its rounds, when the study names one.
     pub rounds: Option<Duration>,
@@ -40,7 +52,7 @@ pub struct Length {
 ///
 /// Under the stop rule the interval of five blocks is one and a half times as wide as that of ten with
 /// the same rounds in all. So there are more blocks, until their set-up takes the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// With the least number of blocks.
     pub least: Duration,
@@ -55,7 +67,7 @@ const SETUPS_PER_BLOCK: f64 = 3.5;
 pub struct Schedule<'a> {
     clock: &'a dyn Fn() -> Duration,
     random: ChaCha8Rng,
-    length: Length,
+    terms: Terms,
     begun: Duration,
     /// When all stood ready.
     ready: Option<Duration>,
@@ -73,26 +85,26 @@ pub struct Schedule<'a> {
 }
 
 impl<'a> Schedule<'a> {
-    /// A block that begins now, of a load that is run in so many parts.
-    pub fn new(
-        seed: u64,
-        length: Length,
-        parts: u32,
-        clock: &'a dyn Fn() -> Duration,
-    ) -> Schedule<'a> {
+    /// A block that begins now.
+    pub fn new(terms: Terms, clock: &'a dyn Fn() -> Duration) -> Schedule<'a> {
         Schedule {
             clock,
-            random: ChaCha8Rng::seed_from_u64(seed),
-            length,
+            random: ChaCha8Rng::seed_from_u64(terms.seed),
+            terms,
             begun: clock(),
             ready: None,
             measured: Duration::ZERO,
             rounds: 0,
             is_last: false,
-            parts: (0..parts.max(1)).collect(),
+            parts: (0..terms.parts.max(1)).collect(),
             to_come: Vec::new(),
             position: 0,
         }
+    }
+
+    /// What it comes from.
+    pub fn terms(&self) -> Terms {
+        self.terms
     }
 
     /// Whose turn is next among the contenders that still take turns; nobody's when there were
@@ -138,7 +150,7 @@ impl<'a> Schedule<'a> {
     /// Whether the block has to be broken off.
     pub fn is_over(&self) -> bool {
         let spent = (self.clock)().saturating_sub(self.begun);
-        self.length.limit.is_some_and(|limit| spent >= limit)
+        self.terms.length.limit.is_some_and(|limit| spent >= limit)
     }
 
     /// Whether the round that begins now, which ends a run, should be the last one. What the first
@@ -152,7 +164,7 @@ impl<'a> Schedule<'a> {
         let setup = (self.ready.unwrap_or_default().saturating_sub(self.begun)).as_secs_f64();
         let around = setup * (1.0 + TEARDOWN_TO_SETUP);
         let share = self.measured.as_secs_f64() / spent.max(1e-9);
-        let wanted = match self.length.rounds {
+        let wanted = match self.terms.length.rounds {
             Some(rounds) => rounds.as_secs_f64(),
             None if self.rounds == 0 => f64::INFINITY,
             // measured / (around + rounds) is the share wanted when rounds are
@@ -162,11 +174,11 @@ impl<'a> Schedule<'a> {
                 if share > MEASURED_SHARE { needed.min(most) } else { most }
             }
         };
-        let allowed = self.length.share.map_or(f64::INFINITY, |share| {
+        let allowed = self.terms.length.share.map_or(f64::INFINITY, |share| {
             let enough = share.twice.as_secs_f64().max(SETUPS_PER_BLOCK * around);
             let least = share.least.as_secs_f64();
             // Who names a time for the turns gets it as long as it can be.
-            self.length.rounds.map_or(enough.min(least), |_| least) - around
+            self.terms.length.rounds.map_or(enough.min(least), |_| least) - around
         });
         // With this round and the half of another run, on average as often above as below.
         spent + round * (1.0 + 0.5 * self.parts.len() as f64) >= wanted.min(allowed)
@@ -193,7 +205,7 @@ mod tests {
         let time = Cell::new(Duration::ZERO);
         let clock = || time.get();
         let pass = |by: Duration| time.set(time.get() + by);
-        let mut schedule = Schedule::new(7, length, 1, &clock);
+        let mut schedule = Schedule::new(Terms { seed: 7, length, parts: 1 }, &clock);
         pass(setup);
         let live: Vec<usize> = (0..turns.len()).collect();
         let (mut order, mut measured) = (Vec::new(), Duration::ZERO);
@@ -292,7 +304,7 @@ mod tests {
             let time = Cell::new(Duration::ZERO);
             let clock = || time.get();
             let length = Length { rounds: Some(rounds_ms * MILLISECOND), ..Length::default() };
-            let mut schedule = Schedule::new(5, length, 4, &clock);
+            let mut schedule = Schedule::new(Terms { seed: 5, length, parts: 4 }, &clock);
             let mut turns = Vec::new();
             while let Some((contender, turn)) = schedule.next(&[0, 1]) {
                 let Turn::Slice { round, part, last, .. } = turn else { panic!("{turn:?}") };
@@ -318,7 +330,7 @@ mod tests {
         let time = Cell::new(Duration::ZERO);
         let clock = || time.get();
         let length = Length { rounds: Some(100 * MILLISECOND), ..Length::default() };
-        let mut schedule = Schedule::new(1, length, 1, &clock);
+        let mut schedule = Schedule::new(Terms { seed: 1, length, parts: 1 }, &clock);
         let (first, _) = schedule.next(&[0, 1, 2]).unwrap();
         let left: Vec<usize> = (0..3).filter(|contender| *contender != first).collect();
         let mut seen = Vec::new();

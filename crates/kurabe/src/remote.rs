@@ -1,0 +1,187 @@
+//! `kurabe remote`: carries a study's trials out for the kurabe of another machine, which started it
+//! over ssh. Requests come in, replies go out, as lines of JSON.
+//!
+//! Knows nothing of connections: whoever asks is at the other end of standard input. Invariants:
+//! nothing is touched before the study was examined; when the input ends, or is silent for
+//! [`SILENCE_MAX`], the trial is stopped and everything is given back.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use lab::event::Event;
+use lab::spec::{Device, TrialSpec};
+use lab::study::Study;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use trial::ledger::Ledger;
+use trial::stop::Stop;
+use trust::Directory;
+
+use crate::executor::{LOOK_INTERVAL, ProcessExecutor};
+use crate::exit::{self, Failure};
+use crate::prepare::{Examined, examine};
+use crate::runner::{Executor, Schedule, Terms};
+use crate::session::{clean_first, facts, prepare_device};
+use crate::studies;
+
+/// Who asks says something more often than this, or the connection is dead.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+
+/// A request.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum Ask {
+    /// Say whether this can be carried out, and touch nothing. The first request.
+    Examine {
+        /// The study.
+        study: Box<Study>,
+        /// What may be destroyed here.
+        destroy: Option<String>,
+    },
+    /// Make the device of it. The second one.
+    Prepare,
+    /// Carry trials out: one record each.
+    CarryOut {
+        /// The trials.
+        specs: Vec<TrialSpec>,
+        /// How they take turns.
+        terms: Option<Terms>,
+    },
+    /// Nothing: who asks is still there.
+    Live,
+    /// Stop what goes on. The last one.
+    Stop,
+}
+
+/// A reply.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "kebab-case")]
+pub enum Reply {
+    /// The study can be carried out.
+    Examined {
+        /// As what.
+        examined: Box<Examined>,
+    },
+    /// What the user must know.
+    Note {
+        /// A line.
+        text: String,
+    },
+    /// How far the device is filled.
+    Filled {
+        /// Bytes that are written.
+        done_bytes: u64,
+        /// Bytes in all.
+        total_bytes: u64,
+    },
+    /// The device is there.
+    Prepared {
+        /// What trials are told of it.
+        device: Box<Device>,
+        /// The facts of this machine.
+        facts: Map<String, Value>,
+    },
+    /// A trial said something; of each one its record is the last.
+    Said {
+        /// What.
+        event: Event,
+    },
+    /// It cannot go on; everything was given back.
+    Failed {
+        /// Whether nothing was touched.
+        is_refused: bool,
+        /// Why.
+        message: String,
+    },
+    /// All is over, everything was given back but this.
+    Ended {
+        /// What is left, a line each.
+        left: Vec<String>,
+    },
+}
+
+/// `kurabe remote`.
+pub fn main() -> Result<u8, Failure> {
+    let stop = Stop::on_signals().map_err(Failure::broken)?;
+    let asks = listen(&stop);
+    say(&match serve(&asks, &stop) {
+        Ok(left) => Reply::Ended { left },
+        Err(Failure { code, message }) => {
+            Reply::Failed { is_refused: code == exit::REFUSED, message }
+        }
+    });
+    Ok(exit::OK)
+}
+
+/// What could not be given back.
+fn serve(asks: &Receiver<Ask>, stop: &Stop) -> Result<Vec<String>, Failure> {
+    let Ok(Ask::Examine { mut study, destroy }) = asks.recv() else { return Ok(Vec::new()) };
+    studies::leave_out_missing(&mut study)?;
+    let (examined, _) = examine(*study, destroy.as_deref())?;
+    let study = examined.study.clone();
+    say(&Reply::Examined { examined: Box::new(examined) });
+
+    let Ok(Ask::Prepare) = asks.recv() else { return Ok(Vec::new()) };
+    let own = Directory::own().map_err(Failure::refused)?;
+    clean_first(&own, |text| say(&Reply::Note { text }));
+    let ledger = Ledger::start(&own).map_err(Failure::broken)?;
+    let mut filled = |fill: trial::device::Progress| {
+        say(&Reply::Filled { done_bytes: fill.done_bytes, total_bytes: fill.total_bytes });
+    };
+    let prepared = prepare_device(&study, destroy.as_deref(), &own, stop, &mut filled)?;
+    let facts = facts(&study, Some(&*prepared));
+    say(&Reply::Prepared { device: Box::new(prepared.device().clone()), facts });
+
+    let stopped = || stop.raised();
+    let mut executor = ProcessExecutor::new(&own, &ledger, Some(&*prepared), &[], &stopped);
+    // Ends with whoever asks, and with a stop.
+    while let Ok(Ask::CarryOut { specs, terms }) = asks.recv() {
+        let begun = Instant::now();
+        let clock = || begun.elapsed();
+        let mut schedule = terms.map(|terms| Schedule::new(terms, &clock));
+        let mut on_event = |event: &Event| say(&Reply::Said { event: event.clone() });
+        for record in executor.carry_out(&specs, schedule.as_mut(), &mut on_event) {
+            say(&Reply::Said { event: Event::Record { record: Box::new(record) } });
+        }
+    }
+    Ok(executor.give_back())
+}
+
+/// The requests as they come in. There are no more, and the stop is raised, once who asks said so, is
+/// gone or is silent.
+fn listen(stop: &Stop) -> Receiver<Ask> {
+    let (heard, lines) = channel();
+    std::thread::spawn(move || {
+        let all = io::stdin().lines().map_while(Result::ok);
+        all.map_while(|line| heard.send(line).ok()).for_each(drop);
+    });
+    let (sender, asks) = channel();
+    let stop = stop.clone();
+    std::thread::spawn(move || {
+        let mut last = Instant::now();
+        while !stop.raised() && last.elapsed() < SILENCE_MAX {
+            let line = match lines.recv_timeout(LOOK_INTERVAL) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            last = Instant::now();
+            match serde_json::from_str(&line) {
+                Ok(Ask::Live) => {}
+                Ok(Ask::Stop) | Err(_) => break,
+                Ok(ask) => sender.send(ask).unwrap_or(()),
+            }
+        }
+        stop.raise();
+    });
+    asks
+}
+
+/// Says something to whoever asks. One that is gone hears nothing; the end of its input says so.
+fn say(reply: &Reply) {
+    let mut line = serde_json::to_vec(reply).expect("a reply has a JSON form");
+    line.push(b'\n');
+    let mut output = io::stdout().lock();
+    let _ = output.write_all(&line).and_then(|()| output.flush());
+}

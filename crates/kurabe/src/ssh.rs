@@ -1,0 +1,498 @@
+//! Another machine: starts this kurabe there, by ssh(1), and has it carry the trials out.
+//!
+//! Knows how to get there and what to ask; what is done there is `remote`'s business. One connection
+//! lasts as long as the study, and its end, however it comes, is all that the other side needs to stop
+//! and give back. Invariants: every record begins by this machine's clock, and no other time of the
+//! two is set side by side; what that machine says is foreign text.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use lab::contender::check_host;
+use lab::event::Event;
+use lab::record::{Outcome, Phase, Record};
+use lab::spec::{Device, Output, TrialSpec};
+use lab::study::Study;
+use serde_json::{Map, Value};
+use trial::device::Progress;
+use trial::stop::Stop;
+
+use crate::executor::{LOOK_INTERVAL, STOP_GRACE, read_lines};
+use crate::exit::Failure;
+use crate::prepare::Examined;
+use crate::remote::{Ask, Reply};
+use crate::runner::{Executor, Schedule};
+use crate::terminal::note;
+
+/// Options of ssh(1), before the machine: it asks nothing, forwards nothing, shares no connection, and
+/// notices within half a minute that a machine is gone.
+const OPTIONS: [&str; 11] = [
+    "-T",
+    "-oBatchMode=yes",
+    "-oConnectTimeout=10",
+    "-oServerAliveInterval=10",
+    "-oServerAliveCountMax=3",
+    "-oClearAllForwardings=yes",
+    "-oForwardAgent=no",
+    "-oForwardX11=no",
+    "-oPermitLocalCommand=no",
+    "-oRemoteCommand=none",
+    "-oControlPath=none",
+];
+
+/// Becomes root there, and hands over to [`INSTALL`]. Neither holds a single quote or a backslash:
+/// every login shell passes them on as they are.
+const ENTER: &str = r#"
+if [ "$(id -u)" = 0 ]; then exec sh -c "$0" kurabe "$@"; fi
+if sudo -n true 2>/dev/null; then exec sudo -n sh -c "$0" kurabe "$@"; fi
+echo "kurabe: user $(id -un)"
+"#;
+
+/// Starts kurabe there. It gets the SHA-256 of the program, its size and the machine that it is for,
+/// and is sent the program when it is not there as it should be.
+const INSTALL: &str = r#"
+set -eu
+umask 077
+own=${KURABE_HOME:-/var/lib/kurabe}
+bin=$own/bin
+program=$bin/kurabe-$1
+new=$bin/kurabe-new.$$
+is() { [ "$(sha256sum <"$1")" = "$2  -" ]; }
+shut() { case "$(stat -c %u:%A "$1")" in 0:d????-??-?) ;; *) echo "kurabe: open $1"; exit ;; esac; }
+if [ "$(uname -sm)" != "$3" ]; then echo "kurabe: machine $(uname -sm)"; exit; fi
+mkdir -p "$own"
+shut "$own"
+mkdir -p "$bin"
+shut "$bin"
+if ! [ -f "$program" ] || ! is "$program" "$1"; then
+    rm -f "$bin"/kurabe-*
+    echo "kurabe: send"
+    head -c "$2" >"$new" || { rm -f "$new"; exit 1; }
+    if ! is "$new" "$1"; then rm -f "$new"; echo "kurabe: damaged"; exit; fi
+    chmod 700 "$new"
+    mv "$new" "$program"
+fi
+echo "kurabe: start"
+exec "$program" remote
+"#;
+
+/// How long that machine may be silent before kurabe runs there.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How often that machine is told that this one is still there.
+const LIVE_INTERVAL: Duration = Duration::from_secs(20);
+/// How long ssh may take to end once its connection did.
+const END_GRACE: Duration = Duration::from_secs(5);
+/// Lines of ssh's complaint that are kept, and how much of each.
+const COMPLAINT_LINES: usize = 4;
+const COMPLAINT_BYTES: u64 = 400;
+
+/// The connection to another machine, on which kurabe runs.
+pub struct Host {
+    name: String,
+    /// What ssh is told.
+    to: String,
+    ssh: Child,
+    /// Until there is nothing more to ask.
+    input: Option<ChildStdin>,
+    lines: Receiver<(usize, Option<String>)>,
+    complaint: Option<JoinHandle<String>>,
+    last_said: Instant,
+    /// The stop of this side; raised when the connection is lost.
+    stop: Stop,
+    stop_asked: Option<Instant>,
+    /// Why the connection is no more; empty where nobody said.
+    lost: Option<String>,
+}
+
+impl Host {
+    /// The machine on which the study is carried out, when it is another one, with kurabe running there.
+    pub fn of(study: &Study) -> Result<Option<Host>, Failure> {
+        let Some(name) = study.host() else { return Ok(None) };
+        // It may come from a file.
+        check_host(name).map_err(Failure::refused)?;
+        if !matches!(study.output, Output::Null | Output::Pipe) {
+            return Err(Failure::refused(format!(
+                "--output: a load on {name} shows and writes nothing here; leave it out"
+            )));
+        }
+        let mut host = Host::start(name)?;
+        host.install()?;
+        Ok(Some(host))
+    }
+
+    fn start(name: &str) -> Result<Host, Failure> {
+        let ssh = trust::program::find("ssh").ok_or_else(|| {
+            Failure::refused("'ssh' is not installed; apt-get install openssh-client")
+        })?;
+        let path = own_program();
+        let sum = guest::sha256(&[&path])?.remove(0);
+        let size_bytes = path.metadata().map_err(Failure::refused)?.len();
+        let machine = machine();
+        // A URI is one with its scheme.
+        let to = if name.starts_with("//") { format!("ssh:{name}") } else { name.into() };
+        // In a group of its own: Ctrl-C is for this process, which then asks the other side to stop.
+        let mut ssh = Command::new(ssh)
+            .args(OPTIONS)
+            .args(["--", &to])
+            .arg(format!("exec sh -c '{ENTER}' '{INSTALL}' {sum} {size_bytes} '{machine}'"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| Failure::refused(format!("ssh: {error}")))?;
+        let (sender, lines) = channel();
+        read_lines(ssh.stdout.take().expect("the output is a pipe"), 0, &sender);
+        let complaint = ssh.stderr.take().expect("the errors are a pipe");
+        Ok(Host {
+            name: name.into(),
+            to,
+            input: ssh.stdin.take(),
+            ssh,
+            lines,
+            complaint: Some(std::thread::spawn(|| last_lines(complaint))),
+            last_said: Instant::now(),
+            stop: Stop::default(),
+            stop_asked: None,
+            lost: None,
+        })
+    }
+
+    /// Brings kurabe there, if need be, and starts it.
+    fn install(&mut self) -> Result<(), Failure> {
+        let refused = |what: String| Err(Failure::refused(what));
+        let name = self.name.clone();
+        loop {
+            let line = match self.lines.recv_timeout(SILENCE_MAX) {
+                Ok((_, Some(line))) => line,
+                Err(RecvTimeoutError::Timeout) => {
+                    let to = &self.to;
+                    return refused(format!("{name} is silent for {SILENCE_MAX:?}; try: ssh {to}"));
+                }
+                Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => {
+                    return refused(self.why_not_there());
+                }
+            };
+            // What else a login says is passed over.
+            let Some(said) = line.strip_prefix("kurabe: ") else { continue };
+            let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+            match word {
+                "user" => {
+                    return refused(format!(
+                        "{name} lets in {rest}, who is not root and has no 'sudo -n'; write ssh:root@{}, or allow sudo without a password there",
+                        name.rsplit('@').next().unwrap_or_default()
+                    ));
+                }
+                "machine" => {
+                    return refused(format!(
+                        "{name} is a {rest} and this kurabe is for {}; run a kurabe that was built for {rest} there",
+                        machine()
+                    ));
+                }
+                "open" => {
+                    return refused(format!(
+                        "{name}: {rest} is no directory that root alone can change; chown root and chmod 700 {rest}"
+                    ));
+                }
+                "damaged" => {
+                    return refused(format!("{name}: kurabe came there damaged; try again"));
+                }
+                "send" => {
+                    note(&format!("copying kurabe to {name}"));
+                    let mut program = File::open(own_program()).map_err(Failure::refused)?;
+                    let input = self.input.as_mut().expect("it is connected");
+                    // Where there is no room the end of the connection says so.
+                    let _ = io::copy(&mut program, input).and_then(|_| input.flush());
+                }
+                "start" => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Has the study examined there: nothing is touched.
+    pub fn examine(&mut self, study: &Study, destroy: Option<&str>) -> Result<Examined, Failure> {
+        let (study, destroy) = (Box::new(study.clone()), destroy.map(String::from));
+        self.say(&Ask::Examine { study: study.clone(), destroy });
+        let examined = self.until(|reply| match reply {
+            Reply::Examined { examined } => Some(*examined),
+            _ => None,
+        });
+        let examined = examined.map_err(|failure| match &self.lost {
+            // As long as it has said nothing it has touched nothing.
+            Some(why) => Failure::refused(format!("kurabe does not start on {}: {why}", self.name)),
+            None => failure,
+        })?;
+        // The study is kept here, and what is kept can be gone on with.
+        match is_part(&examined.study, &study) {
+            true => Ok(examined),
+            false => Err(Failure::refused(format!("{} answered with another study", self.name))),
+        }
+    }
+
+    /// Has the device made there; gives what trials are told of it, and the facts of that machine. From
+    /// now on all ends with `stop`. `filled` hears how far the device is, `note` what the user must know.
+    pub fn prepare(
+        &mut self,
+        stop: &Stop,
+        filled: &mut dyn FnMut(Progress),
+        note: &dyn Fn(&str),
+    ) -> Result<(Device, Map<String, Value>), Failure> {
+        self.stop = stop.clone();
+        self.say(&Ask::Prepare);
+        let name = self.name.clone();
+        self.until(|reply| {
+            match reply {
+                Reply::Prepared { device, facts } => return Some((*device, facts)),
+                Reply::Note { text } => note(&format!("{name}: {text}")),
+                Reply::Filled { done_bytes, total_bytes } => {
+                    filled(Progress { done_bytes, total_bytes });
+                }
+                _ => {}
+            }
+            None
+        })
+    }
+
+    /// Ends kurabe there. Gives what it could not give back, a line each.
+    /// Errors: nobody can say any more what is left there, and what the user can do.
+    pub fn end(mut self) -> Result<Vec<String>, String> {
+        self.input = None;
+        let ended = self.until(|reply| match reply {
+            Reply::Ended { left } => Some(left),
+            _ => None,
+        });
+        let name = &self.name;
+        let left = ended.map_err(|_| {
+            format!("{name}: kurabe gives back there by itself what it took, or the next study there does")
+        })?;
+        Ok(left.into_iter().map(|left| format!("{name}: {left}")).collect())
+    }
+
+    /// Hears replies until `take` has what was asked for.
+    fn until<T>(&mut self, mut take: impl FnMut(Reply) -> Option<T>) -> Result<T, Failure> {
+        loop {
+            if let Some(why) = &self.lost {
+                let colon = if why.is_empty() { "" } else { ": " };
+                let text = format!("the connection to {} was lost{colon}{why}", self.name);
+                return Err(Failure::broken(text));
+            }
+            if self.stop.raised() {
+                self.ask_to_stop();
+            }
+            if self.last_said.elapsed() > LIVE_INTERVAL {
+                self.say(&Ask::Live);
+            }
+            let line = match self.lines.recv_timeout(LOOK_INTERVAL) {
+                Ok((_, Some(line))) => line,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => {
+                    self.lost = Some(self.why_ended());
+                    continue;
+                }
+            };
+            match serde_json::from_str(&line) {
+                Ok(Reply::Failed { is_refused, message }) => {
+                    let message = format!("{}: {message}", self.name);
+                    return Err(match is_refused {
+                        true => Failure::refused(message),
+                        false => Failure::broken(message),
+                    });
+                }
+                Ok(reply) => {
+                    if let Some(found) = take(reply) {
+                        return Ok(found);
+                    }
+                }
+                Err(error) => {
+                    self.input = None;
+                    self.lost = Some(format!("something unexpected came ({error})"));
+                }
+            }
+        }
+    }
+
+    /// Says something to the other side. One that is gone hears nothing; the end of its output says so.
+    fn say(&mut self, ask: &Ask) {
+        self.last_said = Instant::now();
+        let Some(input) = &mut self.input else { return };
+        let text = serde_json::to_string(ask).expect("a request has a JSON form");
+        let _ = writeln!(input, "{text}").and_then(|()| input.flush());
+    }
+
+    /// Asks the other side to stop, and leaves it to itself when it does not.
+    fn ask_to_stop(&mut self) {
+        match self.stop_asked {
+            None => {
+                self.say(&Ask::Stop);
+                self.stop_asked = Some(Instant::now());
+            }
+            Some(asked) if asked.elapsed() > STOP_GRACE + END_GRACE => drop(self.ssh.kill()),
+            Some(_) => {}
+        }
+    }
+
+    /// Waits for the end of ssh; its last words, if it had any, and how it ended.
+    fn last_words(&mut self) -> (String, Option<ExitStatus>) {
+        self.input = None;
+        let until = Instant::now() + END_GRACE;
+        while matches!(self.ssh.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        let _ = self.ssh.kill();
+        let status = self.ssh.wait().ok();
+        let complaint = self.complaint.take().and_then(|thread| thread.join().ok());
+        (complaint.unwrap_or_default(), status)
+    }
+
+    /// Why there is no kurabe running.
+    fn why_not_there(&mut self) -> String {
+        let (name, to) = (self.name.clone(), self.to.clone());
+        let (complaint, status) = self.last_words();
+        // By this code ssh says that there was no connection.
+        if status.and_then(|status| status.code()) != Some(255) {
+            return format!("kurabe cannot be started on {name}: {complaint}");
+        }
+        let next = if complaint.contains("Host key verification failed") {
+            format!("log in once by hand, and compare its key: ssh {to}")
+        } else if !complaint.contains("Permission denied") {
+            format!("try: ssh {to}")
+        } else if std::env::var_os("SUDO_UID").is_some() {
+            "these were root's keys; here kurabe needs no root, and without sudo ssh uses yours"
+                .into()
+        } else {
+            format!("it has to let you in without a question; try: ssh -o BatchMode=yes {to}")
+        };
+        format!("{name} cannot be reached: {complaint}; {next}")
+    }
+
+    /// Why kurabe runs there no more.
+    fn why_ended(&mut self) -> String {
+        let (complaint, status) = self.last_words();
+        let old_libc =
+            "; its C library is older than the one here: build kurabe on the older machine";
+        let hint = if complaint.contains("GLIBC_") { old_libc } else { "" };
+        match status.and_then(|status| status.signal()) {
+            Some(signal) => format!("ssh was killed by signal {signal}"),
+            None => format!("{complaint}{hint}"),
+        }
+    }
+}
+
+impl Executor for Host {
+    fn carry_out(
+        &mut self,
+        specs: &[TrialSpec],
+        schedule: Option<&mut Schedule<'_>>,
+        on_event: &mut dyn FnMut(&Event),
+    ) -> Vec<Record> {
+        let started = Instant::now();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let terms = schedule.map(|schedule| schedule.terms());
+        self.say(&Ask::CarryOut { specs: specs.to_vec(), terms });
+        let mut phase = Phase::Mkfs;
+        let mut records = Vec::new();
+        let heard = self.until(|reply| {
+            match reply {
+                Reply::Said { event: Event::Record { record } } => records.push(*record),
+                Reply::Said { event } => {
+                    if let Event::Phase { phase: begun } = &event {
+                        phase = *begun;
+                    }
+                    on_event(&event);
+                }
+                _ => {}
+            }
+            (records.len() == specs.len()).then_some(())
+        });
+        let was_stopped = self.stop.raised();
+        let failure = heard.err().map(|failure| {
+            // Nothing can follow: the device went with the connection.
+            self.stop.raise();
+            failure.message
+        });
+        let mut records = records.into_iter();
+        let record_of = |spec: &TrialSpec| {
+            let is_of = |record: &Record| {
+                (record.trial, &record.workload) == (spec.trial, &spec.workload.name)
+                    && record.contender == spec.contender
+            };
+            let mut record = records.next().filter(is_of).unwrap_or_else(|| {
+                let mut record = Record::begun(spec, 0);
+                record.elapsed_ns = started.elapsed().as_nanos() as u64;
+                let other = || format!("{} sent the record of another trial", self.name);
+                let message = failure.clone().unwrap_or_else(other);
+                record.outcome = match was_stopped {
+                    true => Outcome::Interrupted { phase },
+                    false => Outcome::Failed { phase, message, output: String::new() },
+                };
+                record
+            });
+            record.started_unix_ns = unix.as_nanos() as u64;
+            record
+        };
+        specs.iter().map(record_of).collect()
+    }
+}
+
+impl Drop for Host {
+    /// The end of its input ends the other side, and that ends ssh.
+    fn drop(&mut self) {
+        self.input = None;
+        let grace = if self.lost.is_none() { STOP_GRACE } else { END_GRACE };
+        let until = Instant::now() + grace;
+        while matches!(self.ssh.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        // It has ended, or answers no more.
+        let _ = self.ssh.kill();
+        let _ = self.ssh.wait();
+    }
+}
+
+/// Whether a study is the one that was asked for, but for what a machine lacks.
+fn is_part(study: &Study, asked: &Study) -> bool {
+    let mut asked = asked.clone();
+    asked.contenders.retain(|one| study.contenders.contains(one));
+    asked.workloads.retain(|one| study.workloads.contains(one));
+    asked.left_out.clone_from(&study.left_out);
+    asked.baseline = study.baseline;
+    asked == *study && study.baseline < study.contenders.len() && !study.workloads.is_empty()
+}
+
+/// This very program, also after another was installed in its place.
+fn own_program() -> PathBuf {
+    Path::new("/proc").join(std::process::id().to_string()).join("exe")
+}
+
+/// The kernel and the instruction set that this program is for.
+fn machine() -> String {
+    let name = rustix::system::uname();
+    format!("{} {}", name.sysname().to_string_lossy(), name.machine().to_string_lossy())
+}
+
+/// The last lines of what ssh, or a program over there, says beside its output.
+fn last_lines(errors: ChildStderr) -> String {
+    let mut last = VecDeque::new();
+    let mut errors = BufReader::new(errors);
+    let mut line = Vec::new();
+    while (&mut errors)
+        .take(COMPLAINT_BYTES)
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|read| read > 0)
+    {
+        if last.len() == COMPLAINT_LINES {
+            last.pop_front();
+        }
+        last.push_back(String::from_utf8_lossy(&line).trim_end().to_string());
+        line.clear();
+    }
+    Vec::from(last).join("; ").trim_end_matches('.').to_string()
+}
