@@ -119,6 +119,7 @@ static void lose_name(struct minfs_volume *v, struct minfs_node *n)
 	hash_del(&n->by_name);
 	v->file_count--;
 	n->is_unlinked = true;
+	minfs_forget_tail(v, n);
 }
 
 static int unlink(struct inode *dir, struct dentry *dentry)
@@ -172,7 +173,8 @@ static int rename(struct mnt_idmap *idmap, struct inode *from_dir, struct dentry
 	/* A program that replaces a file this way expects the new content under the name. */
 	if (!error) {
 		minfs_set_time(inode, ctime, current_time(inode));
-		error = minfs_store_as(v, n, inode, &to->d_name, victim ? (s64)victim->number : -1);
+		error = minfs_store_as(v, n, inode, &to->d_name,
+				       victim ? (s64)victim->number : -1, false);
 	}
 	if (!error) {
 		if (victim) {
@@ -265,10 +267,11 @@ static int sync_fs(struct super_block *sb, int wait)
 {
 	struct minfs_volume *v = minfs_of(sb);
 	u32 i;
-	int error = 0;
+	int error;
 
 	if (!wait || sb_rdonly(sb))
 		return 0;
+	error = minfs_bound_tails(v);
 	for (i = 0; i < v->inode_count && error >= 0; i++) {
 		struct inode *inode = NULL;
 		struct minfs_node *n;
@@ -289,7 +292,7 @@ static int sync_fs(struct super_block *sb, int wait)
 	return error < 0 ? error : minfs_flush(v);
 }
 
-/* The end of a mount: what sync_fs left, times that no record states. */
+/* The end of a mount: what sync_fs left, tails and times that no record states. */
 static void put_super(struct super_block *sb)
 {
 	struct minfs_volume *v = minfs_of(sb);
@@ -306,11 +309,10 @@ static void put_super(struct super_block *sb)
 		if (!n)
 			continue;
 		error = minfs_store_if_dirty(v, n, NULL);
-		if (error || !n->has_times)
+		if (error || !(n->has_times || n->tail_bytes))
 			continue;
 		/* Nothing follows that could be written to the other slot before the flush. */
-		n->now.valid = n->recorded_valid;
-		error = minfs_write_record(v, &n->now, -1, &then);
+		error = minfs_write_settled(v, n, &then);
 		any = true;
 	}
 	if (any && error >= 0)
@@ -418,12 +420,19 @@ static int get_tree(struct fs_context *fc)
 	return get_tree_bdev(fc, fill_super);
 }
 
-/* From read-only to writing would need the flush and the records of a writing mount. */
+/* Only a mount that once was for writing may become so again: others lack its flush and records. */
 static int reconfigure(struct fs_context *fc)
 {
-	if (sb_rdonly(fc->root->d_sb) && !(fc->sb_flags & SB_RDONLY))
-		return -EROFS;
-	return sync_filesystem(fc->root->d_sb);
+	struct super_block *sb = fc->root->d_sb;
+	struct minfs_volume *v = minfs_of(sb);
+	int error;
+
+	if (sb_rdonly(sb) && !(fc->sb_flags & SB_RDONLY))
+		return v->is_durable && !v->has_failed ? 0 : -EROFS;
+	error = sync_filesystem(sb);
+	if (!error && !sb_rdonly(sb) && (fc->sb_flags & SB_RDONLY))
+		error = minfs_settle_all(v);
+	return error;
 }
 
 static const struct fs_context_operations context_operations = {
