@@ -260,6 +260,9 @@ static void evict_inode(struct inode *inode)
 	struct minfs_volume *v = minfs_of(inode->i_sb);
 	struct minfs_node *n = inode->i_private;
 
+	/* A later record would vouch for bytes that are not there, and nobody could tell any more. */
+	if (n && !n->is_unlinked && filemap_check_errors(&inode->i_data))
+		minfs_fail(v, "a write of data", -EIO);
 	truncate_inode_pages_final(&inode->i_data);
 	if (n) {
 		down_write(&n->space);

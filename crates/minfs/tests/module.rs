@@ -3,7 +3,8 @@
 //!
 //! `MINFS_MODULE_GUEST` names a program (`module/guest.sh`) that boots a guest with the disk that it is
 //! given, and lets `module/agent.py` there read its input and write its output. `MINFS_MODULE_SCRIPTS`
-//! sets how many scripts are played, `MINFS_MODULE_SEED` the first seed.
+//! sets how many scripts are played, `MINFS_MODULE_SEED` the first seed, `MINFS_MODULE_SCHEDULES` how
+//! often threads share a file.
 
 #[path = "common/script.rs"]
 mod script;
@@ -15,25 +16,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice, Server};
-use crash::Recorder;
+use crash::{Instant, Loss, Recorder};
+use minfs::{MkfsOptions, MountOptions, Volume, fsck, mkfs};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use script::{OPERATIONS, Script, Target, enumerate, new_image, play, states};
 
 const BLOCK_BYTES: u32 = 512;
+/// Of the disk on which threads share a file.
+const SHARED_DISK_BYTES: usize = 3 << 20;
+const THREADS: usize = 4;
+const ROUNDS: usize = 12;
 
 /// A disk whose content is another one for each script.
 struct Disk {
     recorder: RwLock<Arc<Recorder<MemoryDevice>>>,
     ignores_flushes: AtomicBool,
+    /// What a write and a flush take at least, so that threads meet in them.
+    delay: Duration,
 }
 
 impl Disk {
-    fn new() -> Self {
-        let recorder = RwLock::new(recorder_of(&new_image(BLOCK_BYTES)));
-        Self { recorder, ignores_flushes: AtomicBool::new(false) }
+    fn new(image: &[u8], delay: Duration) -> Self {
+        let recorder = RwLock::new(recorder_of(image));
+        Self { recorder, ignores_flushes: AtomicBool::new(false), delay }
     }
 
     fn recorder(&self) -> Arc<Recorder<MemoryDevice>> {
@@ -59,11 +68,18 @@ impl BlockDevice for Disk {
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        std::thread::sleep(self.delay);
         self.recorder().write_at(buffer, offset)
     }
 
     fn flush(&self) -> io::Result<()> {
-        if self.ignores_flushes.load(Ordering::SeqCst) { Ok(()) } else { self.recorder().flush() }
+        if self.ignores_flushes.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        // What completes from here on is not covered.
+        let covered = self.recorder().flush();
+        std::thread::sleep(self.delay);
+        covered
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -99,13 +115,21 @@ impl Guest {
         Self { child, point: point.to_path_buf(), input, output: BufReader::new(output) }
     }
 
-    /// Sends a line, and says whether it was done.
-    fn ask(&mut self, line: &str) -> bool {
+    fn send(&mut self, line: &str) {
         writeln!(self.input, "{line}").unwrap();
         self.input.flush().unwrap();
+    }
+
+    fn receive(&mut self) -> String {
         let mut answer = String::new();
         self.output.read_line(&mut answer).unwrap();
-        match answer.trim() {
+        answer.trim().to_string()
+    }
+
+    /// Sends a line, and says whether it was done.
+    fn ask(&mut self, line: &str) -> bool {
+        self.send(line);
+        match self.receive().as_str() {
             "done" => true,
             // What a full volume or a name answers; everything else is a fault.
             "ENOENT" | "EEXIST" | "ENOSPC" | "EFBIG" => false,
@@ -174,8 +198,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-#[test]
-fn the_module_keeps_what_it_acknowledged() {
+/// Boots a guest with this disk and has `test` use it.
+fn in_guest(disk: &Arc<Disk>, test: impl FnOnce(&mut Guest)) {
     let Ok(program) = std::env::var("MINFS_MODULE_GUEST") else {
         eprintln!("SKIPPED: MINFS_MODULE_GUEST names no guest");
         return;
@@ -183,23 +207,120 @@ fn the_module_keeps_what_it_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let point = directory.path().join("disk");
     File::create(&point).unwrap();
-    let disk = Arc::new(Disk::new());
     let server = Arc::new(Server::mount(Box::new(disk.clone()), &point).unwrap());
     for _ in 0..4 {
         let server = server.clone();
         std::thread::spawn(move || server.serve());
     }
-    let mut guest = Guest::boot(&program, &point);
-    let first = number("MINFS_MODULE_SEED", 1);
-    let scripts = number("MINFS_MODULE_SCRIPTS", 3);
-    let mut tried = 0;
-    for seed in first..first + scripts {
-        tried += play_in(&mut guest, &disk, seed).unwrap_or_else(|why| panic!("{why}"));
+    test(&mut Guest::boot(&program, &point));
+}
+
+#[test]
+fn the_module_keeps_what_it_acknowledged() {
+    let disk = Arc::new(Disk::new(&new_image(BLOCK_BYTES), Duration::ZERO));
+    in_guest(&disk, |guest| {
+        let first = number("MINFS_MODULE_SEED", 1);
+        let scripts = number("MINFS_MODULE_SCRIPTS", 3);
+        let mut tried = 0;
+        for seed in first..first + scripts {
+            tried += play_in(guest, &disk, seed).unwrap_or_else(|why| panic!("{why}"));
+        }
+        println!("{tried} states of {scripts} scripts, the first of seed {first}");
+        disk.ignores_flushes.store(true, Ordering::SeqCst);
+        let caught = (0..20).find_map(|seed| play_in(guest, &disk, seed).err());
+        println!("a disk that ignores flushes: {}", caught.expect("it is caught"));
+    });
+}
+
+#[test]
+fn what_threads_that_share_a_file_were_told_survives() {
+    let image = shared_image();
+    let disk = Arc::new(Disk::new(&image, Duration::from_micros(500)));
+    in_guest(&disk, |guest| {
+        let first = number("MINFS_MODULE_SEED", 1);
+        let schedules = number("MINFS_MODULE_SCHEDULES", 2);
+        let mut tried = 0;
+        for seed in first..first + schedules {
+            tried += share_in(guest, &disk, &image, seed).unwrap_or_else(|why| panic!("{why}"));
+        }
+        println!("{tried} states of {schedules} schedules, the first of seed {first}");
+        disk.ignores_flushes.store(true, Ordering::SeqCst);
+        let caught = (0..20).find_map(|seed| share_in(guest, &disk, &image, seed).err());
+        println!("a disk that ignores flushes: {}", caught.expect("it is caught"));
+    });
+}
+
+fn shared_image() -> Vec<u8> {
+    let device = MemoryDevice::from_image(&vec![0xee; SHARED_DISK_BYTES], BLOCK_BYTES);
+    mkfs(&device, &MkfsOptions::default()).unwrap();
+    device.image()
+}
+
+/// What a thread was told: from this instant on these bytes are in the file.
+struct Told {
+    number: u64,
+    instant: Instant,
+    /// From here on they may be others: the thread has begun to overwrite them.
+    until: Instant,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// Lets threads of the guest append to one file, overwrite there and sync, and says how many states of
+/// what a power cut could leave were tried.
+fn share_in(guest: &mut Guest, disk: &Disk, image: &[u8], seed: u64) -> Result<u64, String> {
+    let recorder = recorder_of(image);
+    *disk.recorder.write().unwrap() = recorder.clone();
+    assert!(guest.ask("mount"), "seed {seed}: it cannot be mounted");
+    let mut log: Vec<Told> = Vec::new();
+    guest.send(&format!("threads {seed} {THREADS} {ROUNDS}"));
+    loop {
+        let line = guest.receive();
+        let now = recorder.now();
+        let words: Vec<_> = line.split(' ').collect();
+        let field = |index: usize| words[index].parse::<u64>().unwrap();
+        match words[0] {
+            "begin" => log.iter_mut().find(|told| told.number == field(1)).unwrap().until = now,
+            "told" => log.push(Told {
+                number: field(1),
+                instant: now,
+                until: Instant::MAX,
+                offset: field(2),
+                bytes: vec![field(4) as u8; field(3) as usize],
+            }),
+            "done" => break,
+            _ => panic!("seed {seed}: '{line}'"),
+        }
+        guest.send("");
     }
-    println!("{tried} states of {scripts} scripts, the first of seed {first}");
-    disk.ignores_flushes.store(true, Ordering::SeqCst);
-    let caught = (0..20).find_map(|seed| play_in(&mut guest, &disk, seed).err());
-    println!("a disk that ignores flushes: {}", caught.expect("it is caught"));
+    assert!(guest.ask("unmount"));
+    assert_eq!(log.len(), THREADS * ROUNDS);
+    let states = states(image, &recorder);
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut tried = 0;
+    for instant in log.iter().map(|told| told.instant) {
+        for loss in [Loss::All, Loss::AllButOne, Loss::Half, Loss::Sectors] {
+            let device = Arc::new(states.disk(&states.state(instant, loss, &mut random)));
+            let wrong = |what: &str| format!("seed {seed}, instant {instant}, {loss:?}: {what}");
+            let report = fsck(&device, false).map_err(|error| wrong(&error.to_string()))?;
+            if !report.is_clean() {
+                return Err(wrong(&format!("{:?}", report.findings)));
+            }
+            let volume = Volume::mount(device, &MountOptions::default())
+                .map_err(|error| wrong(&error.to_string()))?;
+            let file = volume.open(b"shared").map_err(|error| wrong(&error.to_string()))?;
+            let stands = |told: &&Told| told.instant <= instant && instant <= told.until;
+            for told in log.iter().filter(stands) {
+                let mut found = vec![0; told.bytes.len()];
+                file.read(&mut found, told.offset).map_err(|error| wrong(&error.to_string()))?;
+                if found != told.bytes {
+                    return Err(wrong(&format!("lost: {} at {}", told.number, told.offset)));
+                }
+            }
+            tried += 1;
+        }
+    }
+    Ok(tried)
 }
 
 /// Plays a script, and says how many states were tried.

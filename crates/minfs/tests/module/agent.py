@@ -4,11 +4,14 @@ import ctypes
 import errno
 import mmap
 import os
+import random
 import subprocess
 import sys
+import threading
 
 KEEP_SIZE, ZERO_RANGE = 1, 16
 libc = ctypes.CDLL(None, use_errno=True)
+port_lock = threading.Lock()
 held = []
 # Mappings stay, so that later stores may find pages that need no fault.
 mappings = {}
@@ -65,6 +68,47 @@ def write(name, offset, data):
         os.close(file)
 
 
+def ask(line):
+    """A line to the other side, which answers with one."""
+    with port_lock:
+        port.write(f"{line}\n".encode())
+        while port.read(1) != b"\n":
+            pass
+
+
+def work(seed, thread, rounds):
+    """Appends to a file that all threads share and overwrites what it appended there, a sync after each."""
+    chance = random.Random(f"{seed} {thread}")
+    # Who writes a page directly and through the page cache at once gets what he deserves.
+    is_direct = seed % 2 and thread % 2
+    flags = os.O_DIRECT if is_direct else 0
+    end = os.open("shared", os.O_RDWR | os.O_APPEND | flags)
+    place = os.open("shared", os.O_RDWR | flags)
+    own = []
+    for round in range(rounds):
+        number, byte = thread * 1000 + round, chance.randrange(1, 256)
+        if own and chance.randrange(2):
+            earlier, offset, length = own.pop(chance.randrange(len(own)))
+            ask(f"begin {earlier}")
+        else:
+            length = 4096 * chance.randrange(1, 4) if seed % 2 else chance.randrange(1, 6000)
+            offset = None
+        data = mmap.mmap(-1, length)
+        data[:] = bytes([byte]) * length
+        if offset is None:
+            os.write(end, data)
+            offset = os.lseek(end, 0, os.SEEK_CUR) - length
+        elif is_direct or chance.randrange(2):
+            os.pwrite(place, data, offset)
+        else:
+            mmap.mmap(place, offset + length)[offset:] = data[:]
+        os.fsync(place)
+        ask(f"told {number} {offset} {length} {byte}")
+        own.append((number, offset, length))
+    os.close(end)
+    os.close(place)
+
+
 def carry_out(words):
     match words:
         case ["mount"]:
@@ -99,6 +143,14 @@ def carry_out(words):
             with_file(name, os.fsync)
         case ["write", name, offset, data]:
             write(name, int(offset), bytes.fromhex(data))
+        case ["threads", seed, count, rounds]:
+            os.close(os.open("shared", os.O_CREAT | os.O_EXCL, 0o600))
+            threads = [threading.Thread(target=work, args=(int(seed), thread, int(rounds)))
+                       for thread in range(int(count))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
         case _:
             raise OSError(errno.EINVAL, "unknown")
 
