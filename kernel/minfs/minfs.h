@@ -73,8 +73,8 @@ struct minfs_slot_state {
 
 /*
  * A file; lives as long as its name or its VFS inode. While it has an inode, size, owner, mode and
- * times are the inode's, and `now` has those of the newest record. Locks are taken in the order inode, invalidation of pages, names, turn, gap,
- * folio, space; two turns only under the names.
+ * times are the inode's, and `now` has those of the newest record. Locks are taken in the order
+ * inode, invalidation of pages, names, turn, gap, folio, space; two turns only under the names.
  */
 struct minfs_node {
 	struct hlist_node by_name;

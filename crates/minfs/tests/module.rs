@@ -9,12 +9,13 @@
 #[path = "common/script.rs"]
 mod script;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -23,11 +24,12 @@ use crash::{Instant, Loss, Recorder};
 use minfs::{MkfsOptions, MountOptions, Volume, fsck, mkfs};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use script::{OPERATIONS, Script, Target, enumerate, new_image, play, states};
+use script::{OPERATIONS, Script, Target, contents, enumerate, new_image, play, states};
 
 const BLOCK_BYTES: u32 = 512;
 /// Of the disk on which threads share a file.
 const SHARED_DISK_BYTES: usize = 3 << 20;
+const NEVER: u64 = u64::MAX;
 const THREADS: usize = 4;
 const ROUNDS: usize = 12;
 
@@ -35,6 +37,8 @@ const ROUNDS: usize = 12;
 struct Disk {
     recorder: RwLock<Arc<Recorder<MemoryDevice>>>,
     ignores_flushes: AtomicBool,
+    /// So many writes and flushes succeed, and the next one fails.
+    succeeds: AtomicU64,
     /// What a write and a flush take at least, so that threads meet in them.
     delay: Duration,
 }
@@ -42,7 +46,16 @@ struct Disk {
 impl Disk {
     fn new(image: &[u8], delay: Duration) -> Self {
         let recorder = RwLock::new(recorder_of(image));
-        Self { recorder, ignores_flushes: AtomicBool::new(false), delay }
+        let (ignores_flushes, succeeds) = (AtomicBool::new(false), AtomicU64::new(NEVER));
+        Self { recorder, ignores_flushes, succeeds, delay }
+    }
+
+    fn fail_in_turn(&self) -> io::Result<()> {
+        if self.succeeds.fetch_sub(1, Ordering::SeqCst) == 0 {
+            self.succeeds.store(NEVER, Ordering::SeqCst);
+            return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
+        }
+        Ok(())
     }
 
     fn recorder(&self) -> Arc<Recorder<MemoryDevice>> {
@@ -69,6 +82,7 @@ impl BlockDevice for Disk {
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         std::thread::sleep(self.delay);
+        self.fail_in_turn()?;
         self.recorder().write_at(buffer, offset)
     }
 
@@ -76,6 +90,7 @@ impl BlockDevice for Disk {
         if self.ignores_flushes.load(Ordering::SeqCst) {
             return Ok(());
         }
+        self.fail_in_turn()?;
         // What completes from here on is not covered.
         let covered = self.recorder().flush();
         std::thread::sleep(self.delay);
@@ -248,6 +263,110 @@ fn what_threads_that_share_a_file_were_told_survives() {
         let caught = (0..20).find_map(|seed| share_in(guest, &disk, &image, seed).err());
         println!("a disk that ignores flushes: {}", caught.expect("it is caught"));
     });
+}
+
+#[test]
+fn an_error_of_the_device_is_told_and_ends_the_writing() {
+    let disk = Arc::new(Disk::new(&new_image(BLOCK_BYTES), Duration::ZERO));
+    in_guest(&disk, |guest| {
+        let faults = (0..).take_while(|nth| fail_in(guest, &disk, *nth)).count();
+        println!("{faults} writes and flushes failed, each in a mount of its own");
+        assert!(faults > 20, "only {faults} writes and flushes");
+    });
+}
+
+/// As the agent takes the last byte.
+const CACHED: u8 = 3;
+const CACHED_AGAIN: u8 = 6;
+const DIRECT: u8 = 2;
+
+/// A line for the agent, what it makes of the files, and whether it is durable then.
+type Act = (String, fn(&mut Files), bool);
+type Files = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn acts() -> Vec<Act> {
+    fn name(files: &mut Files, name: &str) -> Vec<u8> {
+        files.remove(name.as_bytes()).unwrap_or_default()
+    }
+    let write = |name: &str, offset: usize, byte: u8, length: usize| {
+        format!("write {name} {offset} {}", format!("{byte:02x}").repeat(length))
+    };
+    fn put(files: &mut Files, name: &[u8], offset: usize, byte: u8, length: usize) {
+        let file = files.get_mut(name).unwrap();
+        file.resize(file.len().max(offset + length), 0);
+        file[offset..offset + length].fill(byte);
+    }
+    vec![
+        ("create a".into(), |files| drop(files.insert(b"a".to_vec(), Vec::new())), true),
+        (write("a", 0, CACHED, 5000), |files| put(files, b"a", 0, CACHED, 5000), false),
+        ("sync a".into(), |_| (), true),
+        (write("a", 5000, CACHED, 3192), |files| put(files, b"a", 5000, CACHED, 3192), false),
+        ("sync a".into(), |_| (), true),
+        (write("a", 8192, DIRECT, 8192), |files| put(files, b"a", 8192, DIRECT, 8192), false),
+        ("sync a".into(), |_| (), true),
+        (write("a", 8192, CACHED_AGAIN, 4096), |files| put(files, b"a", 8192, CACHED_AGAIN, 4096), false),
+        ("sync a".into(), |_| (), true),
+        (write("a", 12288, DIRECT, 4096), |files| put(files, b"a", 12288, DIRECT, 4096), false),
+        ("sync a".into(), |_| (), true),
+        (
+            "rename a b".into(),
+            |files| {
+                let file = name(files, "a");
+                files.insert(b"b".to_vec(), file);
+            },
+            true,
+        ),
+        ("truncate b 3000".into(), |files| files.get_mut(b"b".as_slice()).unwrap().truncate(3000), true),
+        ("create c".into(), |files| drop(files.insert(b"c".to_vec(), Vec::new())), true),
+        (write("c", 0, DIRECT, 4096), |files| put(files, b"c", 0, DIRECT, 4096), false),
+        ("sync c".into(), |_| (), true),
+        ("unlink b".into(), |files| drop(name(files, "b")), true),
+    ]
+}
+
+/// Lets the request that comes after so many fail. False: there were fewer.
+fn fail_in(guest: &mut Guest, disk: &Disk, nth: u64) -> bool {
+    let base = new_image(BLOCK_BYTES);
+    let recorder = recorder_of(&base);
+    *disk.recorder.write().unwrap() = recorder.clone();
+    assert!(guest.ask("mount"));
+    disk.succeeds.store(nth, Ordering::SeqCst);
+    // What a power cut may leave: all that was made durable, and with or without what came after.
+    let mut admitted = vec![Files::new()];
+    let mut has_failed = false;
+    for (line, act, is_durable) in acts() {
+        let mut files = admitted.last().unwrap().clone();
+        act(&mut files);
+        let shown = &line[..line.len().min(20)];
+        guest.send(&line);
+        match guest.receive().as_str() {
+            "done" => {
+                assert!(!has_failed, "fault {nth}: done after an error: {shown}");
+                if is_durable {
+                    admitted.clear();
+                }
+            }
+            "EIO" | "EROFS" => has_failed = true,
+            // Of a file that could not be made or renamed.
+            "ENOENT" if has_failed => {}
+            other => panic!("fault {nth}: {shown}: {other}"),
+        }
+        admitted.push(files);
+    }
+    let was_hit = disk.succeeds.swap(NEVER, Ordering::SeqCst) > NEVER / 2;
+    assert!(guest.ask("unmount"));
+    let states = states(&base, &recorder);
+    for loss in [Loss::All, Loss::Nothing] {
+        let mut random = ChaCha8Rng::seed_from_u64(nth);
+        let device = Arc::new(states.disk(&states.state(recorder.now(), loss, &mut random)));
+        assert!(fsck(&device, false).unwrap().is_clean());
+        let volume = Volume::mount(device, &MountOptions::default()).unwrap();
+        let found = contents(&volume).unwrap();
+        let sizes: Vec<_> = found.iter().map(|(name, file)| (text(name), file.len())).collect();
+        assert!(admitted.contains(&found), "fault {nth}, {loss:?}: {sizes:?}");
+    }
+    assert_eq!(was_hit, has_failed, "fault {nth} was not told");
+    was_hit
 }
 
 fn shared_image() -> Vec<u8> {
