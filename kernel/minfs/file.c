@@ -3,9 +3,10 @@
  * The bytes of files. `now.valid` is the end of what was written: below it each block is in the page
  * cache or on the device, above it only zeros are read. It grows with a page held, so that nobody
  * takes a page that was just written for one of zeros; it shrinks only where inode and pages are
- * locked. A record states a valid length only after a flush that covers the bytes below it, so this
- * module writes no tails.
+ * locked. What is added to a file is summed up as it is added, for the tail of the next record; who
+ * then changes such bytes says so first (before_change), and so does a mapping that takes a page.
  */
+#include <linux/crc32.h>
 #include <linux/fs.h>
 #include <linux/falloc.h>
 #include <linux/iomap.h>
@@ -23,17 +24,19 @@ static struct minfs_node *node_of(struct inode *inode)
 static const struct iomap_ops ops;
 
 /* `length` of 0: as much as lies there in one piece. */
-static int map(struct inode *inode, u64 at, u64 length, bool writes, struct iomap *m)
+static int map(struct inode *inode, u64 at, u64 length, unsigned int flags, struct iomap *m)
 {
+	bool writes = flags & (IOMAP_WRITE | IOMAP_ZERO);
 	struct minfs_volume *v = minfs_of(inode->i_sb);
 	struct minfs_node *n = node_of(inode);
-	u64 end = round_up(n->now.valid, MINFS_BLOCK), where, run;
+	u64 end = round_up(n->now.valid, MINFS_BLOCK), kept = n->kept_units << v->unit_shift;
+	u64 where, run;
 
 	m->bdev = inode->i_sb->s_bdev;
 	m->offset = round_down(at, MINFS_BLOCK);
 	m->length = length ? round_up(at + length, MINFS_BLOCK) - m->offset : U64_MAX;
 	m->flags = 0;
-	if (!writes && m->offset >= end) {
+	if (!writes && m->offset >= end && !((flags & IOMAP_REPORT) && m->offset < kept)) {
 		m->type = IOMAP_HOLE;
 		m->addr = IOMAP_NULL_ADDR;
 		return 0;
@@ -43,6 +46,11 @@ static int map(struct inode *inode, u64 at, u64 length, bool writes, struct ioma
 	m->type = IOMAP_MAPPED;
 	m->addr = where;
 	m->length = min(m->length, run);
+	if (!writes && m->offset >= end) {
+		m->type = IOMAP_UNWRITTEN;
+		m->length = min(m->length, kept - m->offset);
+		return 0;
+	}
 	/* Until its record is durable too, what lies behind the recorded length is not. */
 	if (writes && (n->is_dirty || at + length > min(n->now.valid, n->recorded_valid)))
 		m->flags |= IOMAP_F_DIRTY;
@@ -53,26 +61,85 @@ static int map(struct inode *inode, u64 at, u64 length, bool writes, struct ioma
 	return 0;
 }
 
-/* Bytes below `to` were written, and so was everything before them. */
-static void raise_valid(struct inode *inode, u64 to)
+/*
+ * Bytes below `to` were written, and so was everything before them: to this folio, or where a direct
+ * write announced it. Under the file's space lock.
+ */
+static void raise_locked(struct minfs_node *n, u64 to, struct folio *folio)
+{
+	u64 from = n->now.valid;
+
+	if (to <= from)
+		return;
+	/* While a mapping holds a page nobody knows what it stores there. */
+	if (n->lent != n->returned || to - n->sum_start > MINFS_TAIL_BYTES_MAX)
+		n->has_sum = false;
+	if (!n->has_sum) {
+		/* Nothing to sum up. */
+	} else if (folio && from >= folio_pos(folio)) {
+		u8 *bytes = kmap_local_folio(folio, offset_in_folio(folio, from));
+
+		n->sum = minfs_crc(n->sum, bytes, to - from);
+		kunmap_local(bytes);
+	} else if (!folio && n->added_start == from && n->added_end == to) {
+		n->sum = __crc32c_le_combine(n->sum, n->added_sum, to - from);
+	} else {
+		n->has_sum = false;
+	}
+	WRITE_ONCE(n->now.valid, to);
+	n->is_dirty = true;
+	minfs_update_plain_end(n);
+}
+
+static void raise_valid(struct inode *inode, u64 to, struct folio *folio)
 {
 	struct minfs_node *n = node_of(inode);
 
 	if (to <= READ_ONCE(n->now.valid))
 		return;
 	down_write(&n->space);
-	if (to > n->now.valid) {
-		WRITE_ONCE(n->now.valid, to);
-		n->is_dirty = true;
-	}
+	raise_locked(n, to, folio);
 	up_write(&n->space);
+}
+
+static bool is_in_tail(const struct minfs_node *n, u64 from, u64 to)
+{
+	return n->tail_start < n->tail_end && from < n->tail_end && to > n->tail_start;
+}
+
+/*
+ * Before bytes are changed that are in the file: a record that vouches for them is settled, and the
+ * next one will not. The inode is locked, or a mapping wants the page.
+ */
+static int before_change(struct inode *inode, u64 from, u64 to)
+{
+	struct minfs_node *n = node_of(inode);
+	bool is_vouched;
+	int error = 0;
+
+	do {
+		down_write(&n->space);
+		is_vouched = is_in_tail(n, from, to);
+		if (!is_vouched && from < n->now.valid && to > n->sum_start &&
+		    n->sum_start < n->now.valid) {
+			n->has_sum = false;
+			minfs_update_plain_end(n);
+		}
+		up_write(&n->space);
+		if (is_vouched) {
+			mutex_lock(&n->turn);
+			error = minfs_settle(minfs_of(inode->i_sb), n);
+			mutex_unlock(&n->turn);
+		}
+	} while (is_vouched && !error);
+	return error;
 }
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
 static void page_done(struct inode *inode, loff_t at, unsigned int copied, struct page *page)
 {
 	if (page && copied)
-		raise_valid(inode, at + copied);
+		raise_valid(inode, at + copied, page_folio(page));
 }
 
 static const struct iomap_page_ops page_ops = { .page_done = page_done };
@@ -81,7 +148,7 @@ static const struct iomap_page_ops page_ops = { .page_done = page_done };
 static void put_written(struct inode *inode, loff_t at, unsigned int copied, struct folio *folio)
 {
 	if (copied)
-		raise_valid(inode, at + copied);
+		raise_valid(inode, at + copied, folio);
 	folio_unlock(folio);
 	folio_put(folio);
 }
@@ -100,7 +167,7 @@ static int begin(struct inode *inode, loff_t at, loff_t length, unsigned int fla
 		down_read(&n->space);
 	else if (!down_read_trylock(&n->space))
 		return -EAGAIN;
-	error = map(inode, at, length, flags & (IOMAP_WRITE | IOMAP_ZERO), m);
+	error = map(inode, at, length, flags, m);
 	up_read(&n->space);
 	if ((flags & IOMAP_WRITE) && !(flags & (IOMAP_DIRECT | IOMAP_FAULT)))
 		set_page_ops(m);
@@ -178,7 +245,7 @@ static int map_blocks(struct iomap_writepage_ctx *wpc, struct inode *inode, loff
 	down_read(&n->space);
 	/* The page is locked: whoever cuts its space off waits for it. */
 	if (w->cuts != n->cuts || at < m->offset || at >= m->offset + m->length) {
-		error = map(inode, at, 0, true, m);
+		error = map(inode, at, 0, IOMAP_WRITE, m);
 		w->cuts = n->cuts;
 	}
 	up_read(&n->space);
@@ -222,9 +289,9 @@ static int grow(struct inode *inode, u64 to, bool ahead)
 /*
  * Makes what lies between the valid length and `to` a part of the file, which holds space there.
  * Pages are read, as zeros or as what another thread has just written, and become dirty: nothing is
- * overwritten. Beyond the size only with the inode locked.
+ * overwritten. Beyond the size, and summed up, only with the inode locked.
  */
-static int fill_gap(struct inode *inode, u64 to)
+static int fill_gap(struct inode *inode, u64 to, bool sums)
 {
 	struct address_space *mapping = inode->i_mapping;
 	struct minfs_node *n = node_of(inode);
@@ -247,7 +314,10 @@ static int fill_gap(struct inode *inode, u64 to)
 			if (next > i_size_read(inode))
 				i_size_write(inode, next);
 			filemap_dirty_folio(mapping, folio);
-			raise_valid(inode, next);
+			down_write(&n->space);
+			n->has_sum &= sums;
+			raise_locked(n, next, folio);
+			up_write(&n->space);
 		}
 		folio_unlock(folio);
 		folio_put(folio);
@@ -362,17 +432,90 @@ static ssize_t write_cached(struct kiocb *iocb, struct iov_iter *from)
 static int end_direct(struct kiocb *iocb, ssize_t size, int error, unsigned int flags)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
+	struct minfs_node *n = node_of(inode);
 	loff_t to = iocb->ki_pos + size;
 
 	if (error || !size)
 		return error;
-	raise_valid(inode, to);
+	down_write(&n->space);
+	raise_locked(n, to, NULL);
 	if (to > i_size_read(inode))
 		i_size_write(inode, to);
+	up_write(&n->space);
 	return 0;
 }
 
 static const struct iomap_dio_ops direct_ops = { .end_io = end_direct };
+
+/* Pages of the kernel with what a direct write adds to a file. */
+struct added {
+	struct bio_vec *pages;
+	u32 count;
+};
+
+static void free_added(struct added *a)
+{
+	while (a->count)
+		__free_page(a->pages[--a->count].bv_page);
+	kvfree(a->pages);
+}
+
+/*
+ * Copies and sums up what is about to be written, so that a program which changes its buffer
+ * meanwhile changes neither the bytes nor their checksum. False: there is no memory, or no buffer.
+ */
+static bool copy_added(struct minfs_node *n, u64 at, struct iov_iter *from, struct added *a)
+{
+	size_t left = iov_iter_count(from), length = left;
+	u64 valid = n->now.valid;
+	u32 sum = 0;
+
+	a->count = 0;
+	a->pages = kvmalloc_array(DIV_ROUND_UP(length, PAGE_SIZE), sizeof(*a->pages), GFP_KERNEL);
+	while (a->pages && left) {
+		struct page *page = alloc_page(GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN);
+		size_t step = min_t(size_t, left, PAGE_SIZE), skip;
+
+		if (!page)
+			break;
+		a->pages[a->count++] = (struct bio_vec){ .bv_page = page, .bv_len = step };
+		if (copy_page_from_iter(page, 0, step, from) != step)
+			break;
+		skip = valid > at ? min_t(u64, valid - at, step) : 0;
+		sum = minfs_crc(sum, page_address(page) + skip, step - skip);
+		at += step;
+		left -= step;
+	}
+	if (left || !a->pages) {
+		iov_iter_revert(from, length - iov_iter_count(from));
+		free_added(a);
+		return false;
+	}
+	n->added_sum = sum;
+	n->added_start = valid;
+	n->added_end = at;
+	return true;
+}
+
+static ssize_t write_direct(struct kiocb *iocb, struct iov_iter *from)
+{
+	struct minfs_node *n = node_of(file_inode(iocb->ki_filp));
+	u64 at = iocb->ki_pos, last = at + iov_iter_count(from);
+	size_t length = iov_iter_count(from);
+	struct iov_iter copy;
+	struct added a;
+	ssize_t put;
+
+	if (last <= n->now.valid || !n->has_sum || last - n->sum_start > MINFS_TAIL_BYTES_MAX ||
+	    !copy_added(n, at, from, &a))
+		return iomap_dio_rw(iocb, from, &ops, &direct_ops, IOMAP_DIO_FORCE_WAIT, NULL, 0);
+	iov_iter_bvec(&copy, WRITE, a.pages, a.count, length);
+	put = iomap_dio_rw(iocb, &copy, &ops, &direct_ops, IOMAP_DIO_FORCE_WAIT, NULL, 0);
+	iov_iter_revert(from, length - max_t(ssize_t, put, 0));
+	n->added_start = n->added_end = 0;
+	free_added(&a);
+	return put;
+}
 
 /* A write that makes the file longer, or that goes through the page cache. The inode is locked. */
 static ssize_t write_alone(struct kiocb *iocb, struct iov_iter *from)
@@ -383,16 +526,18 @@ static ssize_t write_alone(struct kiocb *iocb, struct iov_iter *from)
 	ssize_t put = kiocb_modified(iocb);
 
 	if (!put)
+		put = before_change(inode, at, last);
+	if (!put)
 		put = grow(inode, last, last > n->now.valid);
 	if (put)
 		return put;
 	if (last > i_size_read(inode))
 		clear_behind_size(inode);
-	put = fill_gap(inode, at);
+	put = fill_gap(inode, at, true);
 	if (put)
 		return put;
 	if (iocb->ki_flags & IOCB_DIRECT) {
-		put = iomap_dio_rw(iocb, from, &ops, &direct_ops, IOMAP_DIO_FORCE_WAIT, NULL, 0);
+		put = write_direct(iocb, from);
 		if (put != -ENOTBLK)
 			return put;
 		/* Its pages could not be dropped: it goes through them. */
@@ -433,14 +578,15 @@ again:
 	if (is_shared) {
 		u64 last = iocb->ki_pos + iov_iter_count(from);
 
-		if (!IS_NOSEC(inode) || last > min_t(u64, n->now.valid, i_size_read(inode))) {
+		if (!IS_NOSEC(inode) ||
+		    last > min_t(u64, READ_ONCE(n->plain_end), i_size_read(inode))) {
 			unlock(inode, true);
 			if (iocb->ki_flags & IOCB_NOWAIT)
 				return -EAGAIN;
 			is_shared = false;
 			goto again;
 		}
-		/* In place: no metadata, and others may do the same beside it. */
+		/* In place and in no tail: no metadata, and others may do the same beside it. */
 		put = kiocb_modified(iocb);
 		if (!put)
 			put = iomap_dio_rw(iocb, from, &ops, NULL, 0, NULL, 0);
@@ -473,8 +619,26 @@ static int fsync(struct file *file, loff_t start, loff_t last, int datasync)
 	error = file_write_and_wait_range(file, start, last);
 	if (error)
 		return minfs_fail(v, "a write of data", error);
-	error = minfs_store_if_dirty(v, node_of(inode), inode);
+	error = minfs_bound_tails(v);
+	if (!error)
+		error = minfs_store_if_dirty(v, node_of(inode), inode);
 	return error ? min(error, 0) : minfs_flush(v);
+}
+
+/* A mapping may store to this page, which is locked, until it is written; false: it is in a tail. */
+static bool lend(struct minfs_node *n, u64 at)
+{
+	bool is_vouched;
+
+	down_write(&n->space);
+	is_vouched = is_in_tail(n, at, at + PAGE_SIZE);
+	if (!is_vouched) {
+		n->lent++;
+		n->has_sum = false;
+		minfs_update_plain_end(n);
+	}
+	up_write(&n->space);
+	return !is_vouched;
 }
 
 static vm_fault_t page_mkwrite(struct vm_fault *vmf)
@@ -493,12 +657,20 @@ static vm_fault_t page_mkwrite(struct vm_fault *vmf)
 	if (to > READ_ONCE(node_of(inode)->now.valid)) {
 		error = grow(inode, to, false);
 		if (!error)
-			error = fill_gap(inode, to);
+			error = fill_gap(inode, to, false);
 	}
 	if (!error)
-		result = iomap_page_mkwrite(vmf, &ops);
-	else if (error == -ENOMEM)
-		result = VM_FAULT_OOM;
+		error = before_change(inode, at, at + PAGE_SIZE);
+	if (error) {
+		result = error == -ENOMEM ? VM_FAULT_OOM : VM_FAULT_SIGBUS;
+		goto out;
+	}
+	result = iomap_page_mkwrite(vmf, &ops);
+	if ((result & VM_FAULT_LOCKED) && !lend(node_of(inode), at)) {
+		/* Another thread's sync was faster. */
+		unlock_page(vmf->page);
+		result = VM_FAULT_NOPAGE;
+	}
 out:
 	filemap_invalidate_unlock_shared(inode->i_mapping);
 	sb_end_pagefault(inode->i_sb);
@@ -536,12 +708,20 @@ static int truncate(struct inode *inode, u64 size)
 	inode_dio_wait(inode);
 	filemap_invalidate_lock(inode->i_mapping);
 	mutex_lock(&n->turn);
+	/* A page that is cut may be written before the record. */
+	if (shrinks && size < n->tail_end)
+		error = minfs_settle(v, n);
+	if (error)
+		goto out;
 	if (!shrinks)
 		clear_behind_size(inode);
 	/* Pages behind the size are dropped, and those under way waited for. */
 	truncate_setsize(inode, size);
 	down_write(&n->space);
 	WRITE_ONCE(n->now.valid, min(n->now.valid, size));
+	n->sum_start = min(n->sum_start, n->now.valid);
+	n->has_sum &= !shrinks;
+	minfs_update_plain_end(n);
 	if (shrinks) {
 		u64 units = (size + v->unit_bytes - 1) >> v->unit_shift;
 
@@ -552,7 +732,8 @@ static int truncate(struct inode *inode, u64 size)
 	n->is_dirty = true;
 	up_write(&n->space);
 	if (!n->is_unlinked)
-		error = minfs_store_as(v, n, inode, NULL, -1);
+		error = minfs_store_as(v, n, inode, NULL, -1, !shrinks);
+out:
 	mutex_unlock(&n->turn);
 	filemap_invalidate_unlock(inode->i_mapping);
 	/* After a failure nothing is written any more, so nobody can be given the space. */
@@ -635,7 +816,9 @@ static long fallocate(struct file *file, int mode, loff_t at, loff_t length)
 	if (zeroes) {
 		inode_dio_wait(inode);
 		end = min(end, size);
-		error = fill_gap(inode, end);
+		error = fill_gap(inode, end, true);
+		if (!error)
+			error = before_change(inode, at, end);
 		if (!error && at < end && at < valid) {
 			cut = hold_cut(inode, at, end);
 			error = PTR_ERR_OR_ZERO(cut);
@@ -708,4 +891,19 @@ const struct file_operations minfs_file_operations = {
 #endif
 };
 
-const struct inode_operations minfs_file_inode_operations = { .setattr = setattr };
+static int fiemap(struct inode *inode, struct fiemap_extent_info *info, u64 start, u64 length)
+{
+	int error;
+
+	if (node_of(inode)->is_damaged)
+		return -EUCLEAN;
+	inode_lock_shared(inode);
+	error = iomap_fiemap(inode, info, start, length, &ops);
+	inode_unlock_shared(inode);
+	return error;
+}
+
+const struct inode_operations minfs_file_inode_operations = {
+	.setattr = setattr,
+	.fiemap = fiemap,
+};

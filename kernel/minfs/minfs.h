@@ -32,6 +32,8 @@
 /* Two leaps of a repair (2^48 each) below the end of the range. */
 #define MINFS_GENERATION_WRITABLE_MAX (MINFS_GENERATION_END - (1ULL << 49))
 #define MINFS_MAGIC 0x6d696e66
+/* When the tails of all files exceed this they are settled: it bounds what a mount reads. */
+#define MINFS_TAILS_BYTES_MAX (64ULL << 20)
 
 struct minfs_run {
 	u32 start, count;
@@ -71,8 +73,8 @@ struct minfs_slot_state {
 
 /*
  * A file; lives as long as its name or its VFS inode. While it has an inode, size, owner, mode and
- * times are the inode's. Locks are taken in the order inode, invalidation of pages, names, turn, gap,
- * folio, space; two turns only under the names.
+ * times are the inode's, and `now` has those of the newest record. Locks are taken in the order
+ * inode, invalidation of pages, names, turn, gap, folio, space; two turns only under the names.
  */
 struct minfs_node {
 	struct hlist_node by_name;
@@ -81,7 +83,16 @@ struct minfs_node {
 	struct mutex gap;		/* to make zeros out of what lies behind the valid length */
 	struct rw_semaphore space;	/* everything below */
 	struct minfs_record now;	/* extents: room for MINFS_EXTENTS_MAX */
-	u64 recorded_valid;		/* that of the newest record */
+	u64 recorded_valid;		/* that of the newest durable record */
+	u64 sum_start;			/* from here to the valid length bytes have this checksum, */
+	u32 sum;
+	bool has_sum;			/* unless some were changed since they were added */
+	u32 added_sum;			/* the same of what a direct write is about to add */
+	u64 added_start, added_end;
+	u64 tail_start, tail_end;	/* records that may count vouch for these; equal: nothing */
+	u64 tail_bytes;			/* of the durable record */
+	u64 plain_end;			/* bytes below it are in no tail, and will be in none */
+	u32 lent, returned;		/* pages lent to mappings for stores, and surely taken back */
 	u64 kept_units;			/* the file's even beyond the valid length */
 	u64 busy_units;			/* where somebody may be writing */
 	u32 cuts;			/* how often space was taken away */
@@ -96,6 +107,7 @@ struct minfs_volume {
 	u64 slots_block[2], data_block, volume_blocks, backup_block;
 	u32 unit_bytes, unit_shift, unit_count, inode_count;
 	bool has_unknown_read_only, has_failed, is_error;
+	bool is_durable;		/* what the mount found is, and void records are replaced */
 	struct mutex names;
 	DECLARE_HASHTABLE(by_name, 10);
 	u32 file_count;
@@ -107,11 +119,20 @@ struct minfs_volume {
 	u64 free_units;
 	struct mutex flush_lock;
 	u64 flush_begun, flush_done;
+	atomic64_t tail_bytes;		/* of all files */
 };
 
 static inline struct minfs_volume *minfs_of(struct super_block *sb)
 {
 	return sb->s_fs_info;
+}
+
+/* After any of the above has changed. */
+static inline void minfs_update_plain_end(struct minfs_node *n)
+{
+	u64 end = n->has_sum ? n->sum_start : n->now.valid;
+
+	WRITE_ONCE(n->plain_end, n->tail_start < n->tail_end ? min(end, n->tail_start) : end);
 }
 
 static inline u64 minfs_unit_offset(const struct minfs_volume *v, u32 unit)
@@ -158,8 +179,14 @@ void minfs_link(struct minfs_volume *v, struct minfs_node *n);
 void minfs_release(struct minfs_volume *v, struct minfs_node *n);
 void minfs_take_inode(struct minfs_node *n, struct inode *inode);
 int minfs_store_as(struct minfs_volume *v, struct minfs_node *n, struct inode *inode,
-		   const struct qstr *name, s64 buries);
+		   const struct qstr *name, s64 buries, bool may_have_tail);
 int minfs_store_if_dirty(struct minfs_volume *v, struct minfs_node *n, struct inode *inode);
+int minfs_write_settled(struct minfs_volume *v, struct minfs_node *n,
+			struct minfs_slot_state *then);
+int minfs_settle(struct minfs_volume *v, struct minfs_node *n);
+int minfs_settle_all(struct minfs_volume *v);
+int minfs_bound_tails(struct minfs_volume *v);
+void minfs_forget_tail(struct minfs_volume *v, struct minfs_node *n);
 
 /* file.c */
 extern const struct file_operations minfs_file_operations;

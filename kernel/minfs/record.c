@@ -231,6 +231,11 @@ int minfs_encode(const struct minfs_volume *v, const struct minfs_record *r, int
 	if (r->is_file) {
 		h->kind = cpu_to_le16(MINFS_KIND_FILE);
 		h->extent_count = cpu_to_le32(r->extent_count);
+		if (r->has_tail) {
+			h->flags = cpu_to_le16(MINFS_FLAG_TAIL);
+			h->tail_checksum = cpu_to_le32(r->tail_checksum);
+			h->tail_start = cpu_to_le64(r->tail_start);
+		}
 		h->size_bytes = cpu_to_le64(r->size);
 		h->valid_bytes = cpu_to_le64(r->valid);
 		h->mode = cpu_to_le32(r->mode);

@@ -2,8 +2,10 @@
 /* Mounts, names and VFS inodes of minfs. Every change of a name is one durable record. */
 #include <linux/blkdev.h>
 #include <linux/fs_context.h>
+#include <linux/fs_parser.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
 #include "minfs.h"
@@ -119,6 +121,7 @@ static void lose_name(struct minfs_volume *v, struct minfs_node *n)
 	hash_del(&n->by_name);
 	v->file_count--;
 	n->is_unlinked = true;
+	minfs_forget_tail(v, n);
 }
 
 static int unlink(struct inode *dir, struct dentry *dentry)
@@ -172,7 +175,8 @@ static int rename(struct mnt_idmap *idmap, struct inode *from_dir, struct dentry
 	/* A program that replaces a file this way expects the new content under the name. */
 	if (!error) {
 		minfs_set_time(inode, ctime, current_time(inode));
-		error = minfs_store_as(v, n, inode, &to->d_name, victim ? (s64)victim->number : -1);
+		error = minfs_store_as(v, n, inode, &to->d_name,
+				       victim ? (s64)victim->number : -1, false);
 	}
 	if (!error) {
 		if (victim) {
@@ -231,7 +235,20 @@ static const struct file_operations root_file_operations = {
 	.fsync = noop_fsync,
 };
 
+/* No record states owner and mode of the root directory: they are options of the mount. */
+static int root_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr)
+{
+	const struct inode *root = d_inode(dentry);
+
+	if (((attr->ia_valid & ATTR_MODE) && (attr->ia_mode ^ root->i_mode) & 07777) ||
+	    ((attr->ia_valid & ATTR_UID) && !uid_eq(attr->ia_uid, root->i_uid)) ||
+	    ((attr->ia_valid & ATTR_GID) && !gid_eq(attr->ia_gid, root->i_gid)))
+		return -EPERM;
+	return simple_setattr(idmap, dentry, attr);
+}
+
 static const struct inode_operations root_operations = {
+	.setattr = root_setattr,
 	.lookup = lookup,
 	.create = create,
 	.unlink = unlink,
@@ -243,6 +260,9 @@ static void evict_inode(struct inode *inode)
 	struct minfs_volume *v = minfs_of(inode->i_sb);
 	struct minfs_node *n = inode->i_private;
 
+	/* A later record would vouch for bytes that are not there, and nobody could tell any more. */
+	if (n && !n->is_unlinked && filemap_check_errors(&inode->i_data))
+		minfs_fail(v, "a write of data", -EIO);
 	truncate_inode_pages_final(&inode->i_data);
 	if (n) {
 		down_write(&n->space);
@@ -265,10 +285,11 @@ static int sync_fs(struct super_block *sb, int wait)
 {
 	struct minfs_volume *v = minfs_of(sb);
 	u32 i;
-	int error = 0;
+	int error;
 
 	if (!wait || sb_rdonly(sb))
 		return 0;
+	error = minfs_bound_tails(v);
 	for (i = 0; i < v->inode_count && error >= 0; i++) {
 		struct inode *inode = NULL;
 		struct minfs_node *n;
@@ -289,7 +310,7 @@ static int sync_fs(struct super_block *sb, int wait)
 	return error < 0 ? error : minfs_flush(v);
 }
 
-/* The end of a mount: what sync_fs left, times that no record states. */
+/* The end of a mount: what sync_fs left, tails and times that no record states. */
 static void put_super(struct super_block *sb)
 {
 	struct minfs_volume *v = minfs_of(sb);
@@ -306,11 +327,10 @@ static void put_super(struct super_block *sb)
 		if (!n)
 			continue;
 		error = minfs_store_if_dirty(v, n, NULL);
-		if (error || !n->has_times)
+		if (error || !(n->has_times || n->tail_bytes))
 			continue;
 		/* Nothing follows that could be written to the other slot before the flush. */
-		n->now.valid = n->recorded_valid;
-		error = minfs_write_record(v, &n->now, -1, &then);
+		error = minfs_write_settled(v, n, &then);
 		any = true;
 	}
 	if (any && error >= 0)
@@ -350,12 +370,39 @@ static void kill_sb(struct super_block *sb)
 	free_volume(v);
 }
 
+static int show_options(struct seq_file *to, struct dentry *root)
+{
+	struct inode *inode = d_inode(root);
+
+	if ((inode->i_mode & 07777) != 0755)
+		seq_printf(to, ",root_mode=%o", inode->i_mode & 07777);
+	if (i_uid_read(inode))
+		seq_printf(to, ",root_user=%u", i_uid_read(inode));
+	if (i_gid_read(inode))
+		seq_printf(to, ",root_group=%u", i_gid_read(inode));
+	return 0;
+}
+
 static const struct super_operations operations = {
+	.show_options = show_options,
 	.evict_inode = evict_inode,
 	.put_super = put_super,
 	.sync_fs = sync_fs,
 	.statfs = statfs,
 };
+
+/* What a mount says of the root directory. */
+struct root_options {
+	umode_t mode;
+	u32 user, group;
+};
+
+static void set_root(struct inode *root, const struct root_options *options)
+{
+	root->i_mode = S_IFDIR | options->mode;
+	i_uid_write(root, options->user);
+	i_gid_write(root, options->group);
+}
 
 static int fill_super(struct super_block *sb, struct fs_context *fc)
 {
@@ -403,7 +450,7 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 	if (!root)
 		return -ENOMEM;
 	root->i_ino = MINFS_ROOT_INO;
-	root->i_mode = S_IFDIR | 0755;
+	set_root(root, fc->fs_private);
 	set_nlink(root, 2);
 	minfs_set_time(root, atime, current_time(root));
 	touch_root(root);
@@ -418,21 +465,78 @@ static int get_tree(struct fs_context *fc)
 	return get_tree_bdev(fc, fill_super);
 }
 
-/* From read-only to writing would need the flush and the records of a writing mount. */
+/* Only a mount that once was for writing may become so again: others lack its flush and records. */
 static int reconfigure(struct fs_context *fc)
 {
-	if (sb_rdonly(fc->root->d_sb) && !(fc->sb_flags & SB_RDONLY))
+	struct super_block *sb = fc->root->d_sb;
+	struct minfs_volume *v = minfs_of(sb);
+	int error;
+
+	if (sb_rdonly(sb) && !(fc->sb_flags & SB_RDONLY) && (!v->is_durable || v->has_failed))
 		return -EROFS;
-	return sync_filesystem(fc->root->d_sb);
+	error = sync_filesystem(sb);
+	if (!error && !sb_rdonly(sb) && (fc->sb_flags & SB_RDONLY))
+		error = minfs_settle_all(v);
+	if (!error)
+		set_root(d_inode(fc->root), fc->fs_private);
+	return error;
+}
+
+enum { ROOT_MODE, ROOT_USER, ROOT_GROUP };
+
+static const struct fs_parameter_spec parameters[] = {
+	fsparam_u32oct("root_mode", ROOT_MODE),
+	fsparam_u32("root_user", ROOT_USER),
+	fsparam_u32("root_group", ROOT_GROUP),
+	{}
+};
+
+static int parse_param(struct fs_context *fc, struct fs_parameter *given)
+{
+	struct root_options *options = fc->fs_private;
+	struct fs_parse_result result;
+	int which = fs_parse(fc, parameters, given, &result);
+
+	if (which < 0)
+		return which;
+	if (which == ROOT_MODE ? result.uint_32 > 07777 : result.uint_32 == U32_MAX)
+		return invalfc(fc, "%s: %s is out of range", given->key, given->string);
+	if (which == ROOT_MODE)
+		options->mode = result.uint_32;
+	else if (which == ROOT_USER)
+		options->user = result.uint_32;
+	else
+		options->group = result.uint_32;
+	return 0;
+}
+
+static void free_context(struct fs_context *fc)
+{
+	kfree(fc->fs_private);
 }
 
 static const struct fs_context_operations context_operations = {
+	.parse_param = parse_param,
+	.free = free_context,
 	.get_tree = get_tree,
 	.reconfigure = reconfigure,
 };
 
 static int init_fs_context(struct fs_context *fc)
 {
+	struct root_options *options = kzalloc(sizeof(*options), GFP_KERNEL);
+
+	if (!options)
+		return -ENOMEM;
+	options->mode = 0755;
+	if (fc->root) {
+		const struct inode *root = d_inode(fc->root);
+
+		options->mode = root->i_mode & 07777;
+		options->user = i_uid_read(root);
+		options->group = i_gid_read(root);
+	}
+	fc->fs_private = options;
 	fc->ops = &context_operations;
 	return 0;
 }

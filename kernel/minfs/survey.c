@@ -253,7 +253,9 @@ static int build(struct minfs_volume *v, struct judged *all)
 		n->kept_units = minfs_held_units(n);
 		n->is_damaged = j->is_barred;
 		/* Beyond the size there may be bytes that were never synced. */
-		n->now.valid = n->recorded_valid = min(r->valid, r->size);
+		n->now.valid = n->recorded_valid = n->sum_start = min(r->valid, r->size);
+		n->now.has_tail = false;
+		minfs_update_plain_end(n);
 		v->nodes[r->inode] = n;
 		minfs_link(v, n);
 	}
@@ -355,8 +357,10 @@ int minfs_survey(struct minfs_volume *v)
 	if (newest > MINFS_GENERATION_WRITABLE_MAX)
 		v->is_error = true;
 	atomic64_set(&v->next_generation, newest + 1);
-	if (!error && !v->is_error && !v->has_unknown_read_only && !sb_rdonly(v->sb))
+	if (!error && !v->is_error && !v->has_unknown_read_only && !sb_rdonly(v->sb)) {
 		error = make_durable(v, all);
+		v->is_durable = !error;
+	}
 	for (i = 0; all && i < v->inode_count; i++) {
 		minfs_free_record(all[i].record);
 		minfs_free_record(all[i].previous);

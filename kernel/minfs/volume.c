@@ -3,7 +3,8 @@
  * Records and flushes in their order, as crates/minfs/src/shared.rs has it:
  * a record goes to the slot that does not hold the durable one, an operation returns after a flush
  * that covers its record, and space is handed out again only after that flush. After an error of a
- * write of metadata or of a flush nothing more is written.
+ * write of metadata or of a flush nothing more is written. A record that moves the valid length names
+ * the checksum of the bytes that it adds (their tail), or is written after a flush that covers them.
  */
 #include <linux/bio.h>
 #include <linux/blkdev.h>
@@ -77,7 +78,6 @@ int minfs_write_record(struct minfs_volume *v, struct minfs_record *r, s64 burie
 	block = (u8 *)__get_free_page(GFP_NOFS | __GFP_NOFAIL);
 	r->generation = atomic64_fetch_inc(&v->next_generation);
 	r->previous_generation = now->durable_generation;
-	r->has_tail = false;
 	r->buried_inode = MINFS_NO_INODE;
 	r->buried_generation = 0;
 	if (buries >= 0) {
@@ -132,7 +132,7 @@ struct minfs_node *minfs_new_node(u32 number)
 		return NULL;
 	}
 	n->number = n->now.inode = number;
-	n->now.is_file = true;
+	n->now.is_file = n->has_sum = true;
 	mutex_init(&n->turn);
 	mutex_init(&n->gap);
 	init_rwsem(&n->space);
@@ -170,55 +170,105 @@ void minfs_take_inode(struct minfs_node *n, struct inode *inode)
 	r->changed_ns = changed;
 }
 
+/* What a record says of a file with this valid length; `extents` has room for MINFS_EXTENTS_MAX. */
+static struct minfs_record describe(struct minfs_volume *v, struct minfs_node *n, u64 valid,
+				    struct minfs_run *extents)
+{
+	struct minfs_record r = n->now;
+	u64 units = minfs_needed_units(v, n, valid);
+	u32 i;
+
+	r.valid = valid;
+	r.extents = extents;
+	r.extent_count = 0;
+	for (i = 0; units && i < n->now.extent_count; i++) {
+		struct minfs_run run = n->now.extents[i];
+
+		run.count = min_t(u64, run.count, units);
+		units -= run.count;
+		extents[r.extent_count++] = run;
+	}
+	return r;
+}
+
+static struct minfs_run *new_extents(void)
+{
+	return kcalloc(MINFS_EXTENTS_MAX, sizeof(struct minfs_run), GFP_NOFS | __GFP_NOFAIL);
+}
+
+/* The durable record has this tail. The caller has the turn. */
+static void set_tail(struct minfs_volume *v, struct minfs_node *n, u64 start, u64 end)
+{
+	atomic64_add(end - start - n->tail_bytes, &v->tail_bytes);
+	n->tail_bytes = end - start;
+	n->tail_start = start;
+	n->tail_end = end;
+	minfs_update_plain_end(n);
+}
+
+void minfs_forget_tail(struct minfs_volume *v, struct minfs_node *n)
+{
+	down_write(&n->space);
+	set_tail(v, n, 0, 0);
+	up_write(&n->space);
+}
+
 /*
  * Makes the file durable: its pages, then a record of it, under another name and burying another
- * file if so asked. `inode` is absent of a file that the VFS has forgotten. The caller has the turn.
+ * file if so asked. One flush if the record may have a tail and what was added to the file is no
+ * more than a tail holds and was changed by nobody since. `inode` is absent of a file that the VFS
+ * has forgotten. The caller has the turn.
  */
 int minfs_store_as(struct minfs_volume *v, struct minfs_node *n, struct inode *inode,
-		   const struct qstr *name, s64 buries)
+		   const struct qstr *name, s64 buries, bool may_have_tail)
 {
 	struct minfs_run *extents;
 	struct minfs_slot_state then;
 	struct minfs_record copy;
-	u64 valid, size, units;
-	bool was_dirty;
-	u32 i;
+	u64 valid, size, start = n->recorded_valid;
+	bool was_dirty, has_tail;
+	u32 sum, lent;
 	int error = 0;
 
 	down_write(&n->space);
-	valid = n->now.valid;
+	size = inode ? i_size_read(inode) : n->now.size;
+	valid = min(n->now.valid, size);
+	has_tail = may_have_tail && n->has_sum && n->sum_start == start && valid > start &&
+		valid == n->now.valid && valid - start <= MINFS_TAIL_BYTES_MAX &&
+		atomic64_read(&v->tail_bytes) <= MINFS_TAILS_BYTES_MAX;
+	sum = n->sum;
+	lent = n->lent;
 	was_dirty = n->is_dirty;
 	n->is_dirty = false;
+	n->sum_start = valid;
+	n->sum = 0;
+	n->has_sum = valid == n->now.valid;
+	/* Whoever changes these bytes from here on waits; until the flush the record before counts too. */
+	if (has_tail && !n->tail_bytes)
+		n->tail_start = start;
+	if (has_tail)
+		n->tail_end = valid;
+	minfs_update_plain_end(n);
 	up_write(&n->space);
-	size = inode ? i_size_read(inode) : n->now.size;
-	/* Another writer may have moved the valid length and not yet the size. */
-	valid = min(valid, size);
 	if (inode)
 		error = filemap_write_and_wait(inode->i_mapping);
 	if (error)
 		minfs_fail(v, "a write of data", error);
-	/* The record vouches for these bytes, so they come first. */
-	if (!error && valid > n->recorded_valid)
+	/* A record that vouches for these bytes without their checksum comes after them. */
+	if (!error && valid > start && !has_tail)
 		error = minfs_flush(v);
 	if (!error) {
-		extents = kcalloc(MINFS_EXTENTS_MAX, sizeof(*extents), GFP_NOFS | __GFP_NOFAIL);
+		extents = new_extents();
 		down_write(&n->space);
+		n->returned = lent;
 		if (inode)
 			minfs_take_inode(n, inode);
-		copy = n->now;
-		copy.extents = extents;
-		copy.extent_count = 0;
-		copy.valid = valid;
-		copy.size = size;
-		units = minfs_needed_units(v, n, valid);
-		for (i = 0; units && i < n->now.extent_count; i++) {
-			struct minfs_run run = n->now.extents[i];
-
-			run.count = min_t(u64, run.count, units);
-			units -= run.count;
-			extents[copy.extent_count++] = run;
-		}
+		n->now.size = size;
+		copy = describe(v, n, valid, extents);
 		up_write(&n->space);
+		copy.has_tail = has_tail;
+		copy.tail_start = start;
+		copy.tail_checksum = sum;
 		if (name) {
 			memset(copy.name, 0, sizeof(copy.name));
 			memcpy(copy.name, name->name, name->len);
@@ -229,14 +279,96 @@ int minfs_store_as(struct minfs_volume *v, struct minfs_node *n, struct inode *i
 	}
 	if (!error)
 		error = minfs_flush(v);
+	down_write(&n->space);
 	if (!error) {
 		v->slots[n->number] = then;
 		n->recorded_valid = valid;
 		n->has_times = false;
+		set_tail(v, n, has_tail ? start : valid, valid);
 	} else {
 		n->is_dirty |= was_dirty;
 	}
+	up_write(&n->space);
 	return error;
+}
+
+/* Writes the newest record again, without its tail. The caller has the turn. */
+int minfs_write_settled(struct minfs_volume *v, struct minfs_node *n,
+			struct minfs_slot_state *then)
+{
+	struct minfs_run *extents = new_extents();
+	struct minfs_record copy;
+	int error;
+
+	down_read(&n->space);
+	copy = describe(v, n, n->recorded_valid, extents);
+	up_read(&n->space);
+	error = minfs_write_record(v, &copy, -1, then);
+	kfree(extents);
+	return error;
+}
+
+/* Before bytes of a tail are changed: one record and one flush. The caller has the turn. */
+int minfs_settle(struct minfs_volume *v, struct minfs_node *n)
+{
+	struct minfs_slot_state then;
+	int error;
+
+	if (!n->tail_bytes)
+		return 0;
+	error = minfs_write_settled(v, n, &then);
+	if (!error)
+		error = minfs_flush(v);
+	if (!error) {
+		v->slots[n->number] = then;
+		minfs_forget_tail(v, n);
+	}
+	return error;
+}
+
+/* Settles the tails of all files that nobody records just now, many with one flush. */
+int minfs_settle_all(struct minfs_volume *v)
+{
+	struct settled {
+		struct minfs_node *n;
+		struct minfs_slot_state then;
+	} *written;
+	const u32 at_once = 64;
+	u32 i, k, count = 0;
+	int error = 0;
+
+	written = kcalloc(at_once, sizeof(*written), GFP_KERNEL);
+	if (!written)
+		return -ENOMEM;
+	mutex_lock(&v->names);
+	for (i = 0; i < v->inode_count && !error; i++) {
+		struct minfs_node *n = v->nodes[i];
+
+		if (n && READ_ONCE(n->tail_bytes) && mutex_trylock(&n->turn)) {
+			written[count].n = n;
+			error = minfs_write_settled(v, n, &written[count++].then);
+		}
+		if (!count || (count < at_once && i + 1 < v->inode_count && !error))
+			continue;
+		if (!error)
+			error = minfs_flush(v);
+		for (k = 0; k < count; k++) {
+			if (!error) {
+				v->slots[written[k].n->number] = written[k].then;
+				minfs_forget_tail(v, written[k].n);
+			}
+			mutex_unlock(&written[k].n->turn);
+		}
+		count = 0;
+	}
+	mutex_unlock(&v->names);
+	kfree(written);
+	return error;
+}
+
+int minfs_bound_tails(struct minfs_volume *v)
+{
+	return atomic64_read(&v->tail_bytes) > MINFS_TAILS_BYTES_MAX ? minfs_settle_all(v) : 0;
 }
 
 /* Makes the file durable if more than its bytes is new; 0 leaves the flush to the caller, else 1. */
@@ -246,7 +378,7 @@ int minfs_store_if_dirty(struct minfs_volume *v, struct minfs_node *n, struct in
 
 	mutex_lock(&n->turn);
 	if (n->is_dirty && !n->is_unlinked)
-		error = minfs_store_as(v, n, inode, NULL, -1) ?: 1;
+		error = minfs_store_as(v, n, inode, NULL, -1, true) ?: 1;
 	mutex_unlock(&n->turn);
 	return error;
 }

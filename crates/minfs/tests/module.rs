@@ -3,37 +3,59 @@
 //!
 //! `MINFS_MODULE_GUEST` names a program (`module/guest.sh`) that boots a guest with the disk that it is
 //! given, and lets `module/agent.py` there read its input and write its output. `MINFS_MODULE_SCRIPTS`
-//! sets how many scripts are played, `MINFS_MODULE_SEED` the first seed.
+//! sets how many scripts are played, `MINFS_MODULE_SEED` the first seed, `MINFS_MODULE_SCHEDULES` how
+//! often threads share a file.
 
 #[path = "common/script.rs"]
 mod script;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice, Server};
-use crash::Recorder;
+use crash::{Instant, Loss, Recorder};
+use minfs::{MkfsOptions, MountOptions, Volume, fsck, mkfs};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use script::{OPERATIONS, Script, Target, enumerate, new_image, play, states};
+use script::{OPERATIONS, Script, Target, contents, enumerate, new_image, play, states};
 
 const BLOCK_BYTES: u32 = 512;
+/// Of the disk on which threads share a file.
+const SHARED_DISK_BYTES: usize = 3 << 20;
+const NEVER: u64 = u64::MAX;
+const THREADS: usize = 4;
+const ROUNDS: usize = 12;
 
 /// A disk whose content is another one for each script.
 struct Disk {
     recorder: RwLock<Arc<Recorder<MemoryDevice>>>,
     ignores_flushes: AtomicBool,
+    /// So many writes and flushes succeed, and the next one fails.
+    succeeds: AtomicU64,
+    /// What a write and a flush take at least, so that threads meet in them.
+    delay: Duration,
 }
 
 impl Disk {
-    fn new() -> Self {
-        let recorder = RwLock::new(recorder_of(&new_image(BLOCK_BYTES)));
-        Self { recorder, ignores_flushes: AtomicBool::new(false) }
+    fn new(image: &[u8], delay: Duration) -> Self {
+        let recorder = RwLock::new(recorder_of(image));
+        let (ignores_flushes, succeeds) = (AtomicBool::new(false), AtomicU64::new(NEVER));
+        Self { recorder, ignores_flushes, succeeds, delay }
+    }
+
+    fn fail_in_turn(&self) -> io::Result<()> {
+        if self.succeeds.fetch_sub(1, Ordering::SeqCst) == 0 {
+            self.succeeds.store(NEVER, Ordering::SeqCst);
+            return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
+        }
+        Ok(())
     }
 
     fn recorder(&self) -> Arc<Recorder<MemoryDevice>> {
@@ -59,11 +81,20 @@ impl BlockDevice for Disk {
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        std::thread::sleep(self.delay);
+        self.fail_in_turn()?;
         self.recorder().write_at(buffer, offset)
     }
 
     fn flush(&self) -> io::Result<()> {
-        if self.ignores_flushes.load(Ordering::SeqCst) { Ok(()) } else { self.recorder().flush() }
+        if self.ignores_flushes.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.fail_in_turn()?;
+        // What completes from here on is not covered.
+        let covered = self.recorder().flush();
+        std::thread::sleep(self.delay);
+        covered
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -99,13 +130,21 @@ impl Guest {
         Self { child, point: point.to_path_buf(), input, output: BufReader::new(output) }
     }
 
-    /// Sends a line, and says whether it was done.
-    fn ask(&mut self, line: &str) -> bool {
+    fn send(&mut self, line: &str) {
         writeln!(self.input, "{line}").unwrap();
         self.input.flush().unwrap();
+    }
+
+    fn receive(&mut self) -> String {
         let mut answer = String::new();
         self.output.read_line(&mut answer).unwrap();
-        match answer.trim() {
+        answer.trim().to_string()
+    }
+
+    /// Sends a line, and says whether it was done.
+    fn ask(&mut self, line: &str) -> bool {
+        self.send(line);
+        match self.receive().as_str() {
             "done" => true,
             // What a full volume or a name answers; everything else is a fault.
             "ENOENT" | "EEXIST" | "ENOSPC" | "EFBIG" => false,
@@ -174,8 +213,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-#[test]
-fn the_module_keeps_what_it_acknowledged() {
+/// Boots a guest with this disk and has `test` use it.
+fn in_guest(disk: &Arc<Disk>, test: impl FnOnce(&mut Guest)) {
     let Ok(program) = std::env::var("MINFS_MODULE_GUEST") else {
         eprintln!("SKIPPED: MINFS_MODULE_GUEST names no guest");
         return;
@@ -183,23 +222,224 @@ fn the_module_keeps_what_it_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let point = directory.path().join("disk");
     File::create(&point).unwrap();
-    let disk = Arc::new(Disk::new());
     let server = Arc::new(Server::mount(Box::new(disk.clone()), &point).unwrap());
     for _ in 0..4 {
         let server = server.clone();
         std::thread::spawn(move || server.serve());
     }
-    let mut guest = Guest::boot(&program, &point);
-    let first = number("MINFS_MODULE_SEED", 1);
-    let scripts = number("MINFS_MODULE_SCRIPTS", 3);
-    let mut tried = 0;
-    for seed in first..first + scripts {
-        tried += play_in(&mut guest, &disk, seed).unwrap_or_else(|why| panic!("{why}"));
+    test(&mut Guest::boot(&program, &point));
+}
+
+#[test]
+fn the_module_keeps_what_it_acknowledged() {
+    let disk = Arc::new(Disk::new(&new_image(BLOCK_BYTES), Duration::ZERO));
+    in_guest(&disk, |guest| {
+        let first = number("MINFS_MODULE_SEED", 1);
+        let scripts = number("MINFS_MODULE_SCRIPTS", 3);
+        let mut tried = 0;
+        for seed in first..first + scripts {
+            tried += play_in(guest, &disk, seed).unwrap_or_else(|why| panic!("{why}"));
+        }
+        println!("{tried} states of {scripts} scripts, the first of seed {first}");
+        disk.ignores_flushes.store(true, Ordering::SeqCst);
+        let caught = (0..20).find_map(|seed| play_in(guest, &disk, seed).err());
+        println!("a disk that ignores flushes: {}", caught.expect("it is caught"));
+    });
+}
+
+#[test]
+fn what_threads_that_share_a_file_were_told_survives() {
+    let image = shared_image();
+    let disk = Arc::new(Disk::new(&image, Duration::from_micros(500)));
+    in_guest(&disk, |guest| {
+        let first = number("MINFS_MODULE_SEED", 1);
+        let schedules = number("MINFS_MODULE_SCHEDULES", 2);
+        let mut tried = 0;
+        for seed in first..first + schedules {
+            tried += share_in(guest, &disk, &image, seed).unwrap_or_else(|why| panic!("{why}"));
+        }
+        println!("{tried} states of {schedules} schedules, the first of seed {first}");
+        disk.ignores_flushes.store(true, Ordering::SeqCst);
+        let caught = (0..20).find_map(|seed| share_in(guest, &disk, &image, seed).err());
+        println!("a disk that ignores flushes: {}", caught.expect("it is caught"));
+    });
+}
+
+#[test]
+fn an_error_of_the_device_is_told_and_ends_the_writing() {
+    let disk = Arc::new(Disk::new(&new_image(BLOCK_BYTES), Duration::ZERO));
+    in_guest(&disk, |guest| {
+        let faults = (0..).take_while(|nth| fail_in(guest, &disk, *nth)).count();
+        println!("{faults} writes and flushes failed, each in a mount of its own");
+        assert!(faults > 20, "only {faults} writes and flushes");
+    });
+}
+
+/// As the agent takes the last byte.
+const CACHED: u8 = 3;
+const CACHED_AGAIN: u8 = 6;
+const DIRECT: u8 = 2;
+
+/// A line for the agent, what it makes of the files, and whether it is durable then.
+type Act = (String, fn(&mut Files), bool);
+type Files = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn acts() -> Vec<Act> {
+    fn name(files: &mut Files, name: &str) -> Vec<u8> {
+        files.remove(name.as_bytes()).unwrap_or_default()
     }
-    println!("{tried} states of {scripts} scripts, the first of seed {first}");
-    disk.ignores_flushes.store(true, Ordering::SeqCst);
-    let caught = (0..20).find_map(|seed| play_in(&mut guest, &disk, seed).err());
-    println!("a disk that ignores flushes: {}", caught.expect("it is caught"));
+    let write = |name: &str, offset: usize, byte: u8, length: usize| {
+        format!("write {name} {offset} {}", format!("{byte:02x}").repeat(length))
+    };
+    fn put(files: &mut Files, name: &[u8], offset: usize, byte: u8, length: usize) {
+        let file = files.get_mut(name).unwrap();
+        file.resize(file.len().max(offset + length), 0);
+        file[offset..offset + length].fill(byte);
+    }
+    vec![
+        ("create a".into(), |files| drop(files.insert(b"a".to_vec(), Vec::new())), true),
+        (write("a", 0, CACHED, 5000), |files| put(files, b"a", 0, CACHED, 5000), false),
+        ("sync a".into(), |_| (), true),
+        (write("a", 5000, CACHED, 3192), |files| put(files, b"a", 5000, CACHED, 3192), false),
+        ("sync a".into(), |_| (), true),
+        (write("a", 8192, DIRECT, 8192), |files| put(files, b"a", 8192, DIRECT, 8192), false),
+        ("sync a".into(), |_| (), true),
+        (write("a", 8192, CACHED_AGAIN, 4096), |files| put(files, b"a", 8192, CACHED_AGAIN, 4096), false),
+        ("sync a".into(), |_| (), true),
+        (write("a", 12288, DIRECT, 4096), |files| put(files, b"a", 12288, DIRECT, 4096), false),
+        ("sync a".into(), |_| (), true),
+        (
+            "rename a b".into(),
+            |files| {
+                let file = name(files, "a");
+                files.insert(b"b".to_vec(), file);
+            },
+            true,
+        ),
+        ("truncate b 3000".into(), |files| files.get_mut(b"b".as_slice()).unwrap().truncate(3000), true),
+        ("create c".into(), |files| drop(files.insert(b"c".to_vec(), Vec::new())), true),
+        (write("c", 0, DIRECT, 4096), |files| put(files, b"c", 0, DIRECT, 4096), false),
+        ("sync c".into(), |_| (), true),
+        ("unlink b".into(), |files| drop(name(files, "b")), true),
+    ]
+}
+
+/// Lets the request that comes after so many fail. False: there were fewer.
+fn fail_in(guest: &mut Guest, disk: &Disk, nth: u64) -> bool {
+    let base = new_image(BLOCK_BYTES);
+    let recorder = recorder_of(&base);
+    *disk.recorder.write().unwrap() = recorder.clone();
+    assert!(guest.ask("mount"));
+    disk.succeeds.store(nth, Ordering::SeqCst);
+    // What a power cut may leave: all that was made durable, and with or without what came after.
+    let mut admitted = vec![Files::new()];
+    let mut has_failed = false;
+    for (line, act, is_durable) in acts() {
+        let mut files = admitted.last().unwrap().clone();
+        act(&mut files);
+        let shown = &line[..line.len().min(20)];
+        guest.send(&line);
+        match guest.receive().as_str() {
+            "done" => {
+                assert!(!has_failed, "fault {nth}: done after an error: {shown}");
+                if is_durable {
+                    admitted.clear();
+                }
+            }
+            "EIO" | "EROFS" => has_failed = true,
+            // Of a file that could not be made or renamed.
+            "ENOENT" if has_failed => {}
+            other => panic!("fault {nth}: {shown}: {other}"),
+        }
+        admitted.push(files);
+    }
+    let was_hit = disk.succeeds.swap(NEVER, Ordering::SeqCst) > NEVER / 2;
+    assert!(guest.ask("unmount"));
+    let states = states(&base, &recorder);
+    for loss in [Loss::All, Loss::Nothing] {
+        let mut random = ChaCha8Rng::seed_from_u64(nth);
+        let device = Arc::new(states.disk(&states.state(recorder.now(), loss, &mut random)));
+        assert!(fsck(&device, false).unwrap().is_clean());
+        let volume = Volume::mount(device, &MountOptions::default()).unwrap();
+        let found = contents(&volume).unwrap();
+        let sizes: Vec<_> = found.iter().map(|(name, file)| (text(name), file.len())).collect();
+        assert!(admitted.contains(&found), "fault {nth}, {loss:?}: {sizes:?}");
+    }
+    assert_eq!(was_hit, has_failed, "fault {nth} was not told");
+    was_hit
+}
+
+fn shared_image() -> Vec<u8> {
+    let device = MemoryDevice::from_image(&vec![0xee; SHARED_DISK_BYTES], BLOCK_BYTES);
+    mkfs(&device, &MkfsOptions::default()).unwrap();
+    device.image()
+}
+
+/// What a thread was told: from this instant on these bytes are in the file.
+struct Told {
+    number: u64,
+    instant: Instant,
+    /// From here on they may be others: the thread has begun to overwrite them.
+    until: Instant,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// Lets threads of the guest append to one file, overwrite there and sync, and says how many states of
+/// what a power cut could leave were tried.
+fn share_in(guest: &mut Guest, disk: &Disk, image: &[u8], seed: u64) -> Result<u64, String> {
+    let recorder = recorder_of(image);
+    *disk.recorder.write().unwrap() = recorder.clone();
+    assert!(guest.ask("mount"), "seed {seed}: it cannot be mounted");
+    let mut log: Vec<Told> = Vec::new();
+    guest.send(&format!("threads {seed} {THREADS} {ROUNDS}"));
+    loop {
+        let line = guest.receive();
+        let now = recorder.now();
+        let words: Vec<_> = line.split(' ').collect();
+        let field = |index: usize| words[index].parse::<u64>().unwrap();
+        match words[0] {
+            "begin" => log.iter_mut().find(|told| told.number == field(1)).unwrap().until = now,
+            "told" => log.push(Told {
+                number: field(1),
+                instant: now,
+                until: Instant::MAX,
+                offset: field(2),
+                bytes: vec![field(4) as u8; field(3) as usize],
+            }),
+            "done" => break,
+            _ => panic!("seed {seed}: '{line}'"),
+        }
+        guest.send("");
+    }
+    assert!(guest.ask("unmount"));
+    assert_eq!(log.len(), THREADS * ROUNDS);
+    let states = states(image, &recorder);
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut tried = 0;
+    for instant in log.iter().map(|told| told.instant) {
+        for loss in [Loss::All, Loss::AllButOne, Loss::Half, Loss::Sectors] {
+            let device = Arc::new(states.disk(&states.state(instant, loss, &mut random)));
+            let wrong = |what: &str| format!("seed {seed}, instant {instant}, {loss:?}: {what}");
+            let report = fsck(&device, false).map_err(|error| wrong(&error.to_string()))?;
+            if !report.is_clean() {
+                return Err(wrong(&format!("{:?}", report.findings)));
+            }
+            let volume = Volume::mount(device, &MountOptions::default())
+                .map_err(|error| wrong(&error.to_string()))?;
+            let file = volume.open(b"shared").map_err(|error| wrong(&error.to_string()))?;
+            let stands = |told: &&Told| told.instant <= instant && instant <= told.until;
+            for told in log.iter().filter(stands) {
+                let mut found = vec![0; told.bytes.len()];
+                file.read(&mut found, told.offset).map_err(|error| wrong(&error.to_string()))?;
+                if found != told.bytes {
+                    return Err(wrong(&format!("lost: {} at {}", told.number, told.offset)));
+                }
+            }
+            tried += 1;
+        }
+    }
+    Ok(tried)
 }
 
 /// Plays a script, and says how many states were tried.

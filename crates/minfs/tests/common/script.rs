@@ -256,7 +256,8 @@ pub fn states(base: &[u8], recorder: &Recorder<MemoryDevice>) -> States {
     States::new(Arc::new(recorder.recording()), before, Flushes::Kept)
 }
 
-fn contents(volume: &Volume) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, String> {
+/// All files of a volume.
+pub fn contents(volume: &Volume) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, String> {
     let mut found = BTreeMap::new();
     for facts in volume.list() {
         let file = volume.open(&facts.name).map_err(|error| error.to_string())?;

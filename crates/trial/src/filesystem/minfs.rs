@@ -18,8 +18,7 @@ pub static MINFS_FUSE: FileSystem = FileSystem {
     has_copies: true,
     size_bytes_min: SIZE_BYTES_MIN,
     counts_write_bytes: false,
-    // A volume keeps no owners.
-    owner_options: |user, group| vec![format!("root_user={user}"), format!("root_group={group}")],
+    owner_options,
     ..FileSystem::new(
         "minfs-fuse",
         "minfs mounted through FUSE: one flat directory of few large files",
@@ -48,6 +47,7 @@ pub static MINFS_KERNEL: FileSystem = FileSystem {
     // It has no directories to begin each turn in.
     takes_turns: false,
     size_bytes_min: SIZE_BYTES_MIN,
+    owner_options,
     ..FileSystem::of_kernel(
         "minfs-kernel",
         "minfs mounted by its kernel module, which guests get built (--on debian)",
@@ -62,6 +62,11 @@ pub static MINFS_KERNEL: FileSystem = FileSystem {
         },
     )
 };
+
+/// A volume keeps no owner of its root directory.
+fn owner_options(user: u32, group: u32) -> Vec<String> {
+    vec![format!("root_user={user}"), format!("root_group={group}")]
+}
 
 const TOOLS: &[Tool] = &[Tool::new("minfs", super::OWN_PACKAGE, "--version")];
 const SIZE_BYTES_MIN: u64 = 16 << 20;
