@@ -3,17 +3,17 @@
 //! the tables of `docs/statistics.md` (`cargo run --release -p lab --example calibrate`).
 
 use lab::statistics::{
-    Comparison, ComparisonOptions, StatisticsError, StopRule, Verdict, compare, compare_family,
-    drift, is_tight, odd_first_block, summarize,
+    Comparison, ComparisonOptions, Group, StatisticsError, StopRule, Verdict, compare,
+    compare_families, compare_family, drift, instances, is_tight, odd_first_block, summarize,
 };
 
 mod simulation;
 
 use simulation::sequential::{CASES, Case, Studies};
-use simulation::{Laboratory, NOISES, Noise, count_max};
+use simulation::{Laboratory, NOISES, Noise, count_max, side_by_side};
 
 const OPTIONS: ComparisonOptions =
-    ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None };
+    ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None, fixed: false };
 /// Under these, every interval that excludes 1 is a difference.
 const WITHOUT_MARGIN: ComparisonOptions = ComparisonOptions { same_within: 0.0, ..OPTIONS };
 
@@ -415,4 +415,81 @@ fn effects_of_the_order_are_named() {
         let warned = (0..STUDIES).filter(|_| shape.run(&mut laboratory, case, 0.05).warned).count();
         assert!(warned >= 43, "{case:?}, {contenders}: {warned} of {STUDIES}");
     }
+}
+
+/// A fifth of a contender's turns twice as slow, in every block alike: the means do not show it.
+#[test]
+fn slow_turns_within_blocks_are_never_called_the_same() {
+    const STUDIES: usize = 200;
+    let mut laboratory = Laboratory::new(14);
+    let is_same = |group: Group| {
+        let found = compare_families(&[group], &OPTIONS).unwrap()[0][0];
+        usize::from(matches!(found.verdict, Verdict::Same { .. }))
+    };
+    // By the means alone, and with the turns.
+    let mut same = |shares: [f64; 2]| {
+        let mut counts = (0, 0);
+        for _ in 0..STUDIES {
+            let group = side_by_side(&mut laboratory, shares, 10, 100);
+            counts.0 += is_same(Group { slow_turns: Vec::new(), ..group.clone() });
+            counts.1 += is_same(group);
+        }
+        counts
+    };
+    for shares in [[0.0, 0.2], [0.2, 0.0]] {
+        let (by_means, with_turns) = same(shares);
+        assert!(by_means > STUDIES / 2 && with_turns == 0, "{by_means} {with_turns}");
+    }
+    // Two that have no such turns, or the same share of them, are the same as before.
+    for share in [0.0, 0.2] {
+        let (by_means, with_turns) = same([share; 2]);
+        assert!(by_means > STUDIES / 4 && with_turns == by_means, "{by_means} {with_turns}");
+    }
+}
+
+/// Fresh file systems that are alike are called different in one study of a hundred.
+#[test]
+fn fresh_file_systems_that_are_alike_are_seldom_told() {
+    const STUDIES: usize = 1000;
+    let mut laboratory = Laboratory::new(15);
+    for (deviation, least, most) in
+        [(0.0, 0, count_max(STUDIES, 0.01)), (0.05, STUDIES * 9 / 10, STUDIES)]
+    {
+        let mut told = 0;
+        for _ in 0..STUDIES {
+            let mut block = || -> Vec<f64> {
+                let level = deviation * laboratory.normal();
+                (0..40).map(|_| level + 0.05 * laboratory.normal()).collect()
+            };
+            let blocks: Vec<Vec<f64>> = (0..8).map(|_| block()).collect();
+            told += usize::from(instances(&blocks).is_some());
+        }
+        assert!((least..=most).contains(&told), "{deviation}: {told} of {STUDIES}");
+    }
+}
+
+/// `--runs 5`, then `resume --more` and a look after every block: all looks together, the fixed one
+/// among them, keep within the promise.
+#[test]
+fn going_on_after_a_fixed_number_of_blocks_keeps_the_promise() {
+    const STUDIES: usize = 4000;
+    let rule = StopRule::deciding(5, 5);
+    let on = rule.up_to(20);
+    let of = |rule: StopRule| ComparisonOptions {
+        first_look: rule.first_look,
+        fixed: rule.fixed,
+        ..WITHOUT_MARGIN
+    };
+    let mut laboratory = Laboratory::new(16);
+    let mut wrong = 0;
+    for _ in 0..STUDIES {
+        let samples = laboratory.samples(Noise::Normal, 0.05, &[1.0, 1.0], 20);
+        let is_wrong = |blocks: usize| {
+            let options = if blocks == 5 { of(rule) } else { of(on) };
+            let until = [&samples[0][..blocks], &samples[1][..blocks]];
+            different(&compare_family(until[0], &[until[1]], &options).unwrap()[0])
+        };
+        wrong += usize::from((5..=20).any(is_wrong));
+    }
+    assert!(wrong <= count_max(STUDIES, 0.05), "{wrong} of {STUDIES}");
 }
