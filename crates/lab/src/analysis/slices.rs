@@ -15,7 +15,7 @@ use crate::warning::{Kind, Warning};
 use crate::words;
 
 /// Fewest rounds of a block in which the order is looked at.
-const ROUNDS_MIN: usize = 8;
+const ROUNDS_MIN: usize = 4;
 /// An order that bends a ratio by less than this leaves it as good as it was.
 const BENT_MAX: f64 = 0.01;
 /// Idle work above this share of what a contender does in its own turns is told.
@@ -121,7 +121,10 @@ fn order(plan: &Plan, samples: &Samples<'_>, (metric, unit): &Figure) -> Option<
             // Fresh file systems differ, and their turns are of one.
             let mean = costs.iter().map(|(_, cost)| cost).sum::<f64>() / costs.len().max(1) as f64;
             if costs.len() >= ROUNDS_MIN {
-                own.extend(costs.into_iter().map(|(slice, cost)| (slice, contender, cost - mean)));
+                // The mean has its share of each effect.
+                let whole = costs.len() as f64 / (costs.len() - 1) as f64;
+                let freed = |(slice, cost)| (slice, contender, (cost - mean) * whole);
+                own.extend(costs.into_iter().map(freed));
             }
         }
         own.sort_by_key(|(slice, ..)| (slice.round, slice.position));

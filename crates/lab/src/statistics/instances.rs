@@ -7,8 +7,8 @@ use super::distribution::fisher_tail;
 
 /// Level at which a difference is believed.
 const LEVEL: f64 = 0.01;
-/// Into so many batches the turns of a block are put: turns that follow each other are alike.
-const BATCHES: usize = 5;
+/// Into at most so many batches the turns of a block are put: turns that follow each other are alike.
+const BATCHES_MAX: usize = 5;
 /// Fewest blocks that tell.
 const BLOCKS_MIN: usize = 3;
 /// Differences below this are not worth a word.
@@ -17,26 +17,29 @@ const DIFFERENCE_MIN: f64 = 0.01;
 /// The standard deviation among blocks that the scatter within them does not explain, as a share;
 /// None where it is not significant (F test on the means of batches of turns in their order).
 pub fn instances(blocks: &[Vec<f64>]) -> Option<f64> {
-    let batched: Vec<Vec<f64>> = blocks
-        .iter()
-        .filter(|turns| turns.len() >= BATCHES)
-        .map(|turns| {
-            let end = |batch: usize| batch * turns.len() / BATCHES;
-            (0..BATCHES).map(|batch| mean(&turns[end(batch)..end(batch + 1)])).collect()
-        })
-        .collect();
-    if batched.len() < BLOCKS_MIN {
+    let blocks: Vec<&Vec<f64>> = blocks.iter().filter(|turns| turns.len() > 1).collect();
+    if blocks.len() < BLOCKS_MIN {
         return None;
     }
+    let shortest = blocks.iter().map(|turns| turns.len()).min();
+    let batches = shortest.map_or(BATCHES_MAX, |turns| turns.min(BATCHES_MAX));
+    let batched: Vec<Vec<f64>> = blocks
+        .iter()
+        .map(|turns| {
+            let end = |batch: usize| batch * turns.len() / batches;
+            (0..batches).map(|batch| mean(&turns[end(batch)..end(batch + 1)])).collect()
+        })
+        .collect();
+    let batches = batches as f64;
     let count = batched.len() as f64;
-    let means: Vec<f64> = batched.iter().map(|batches| mean(batches)).collect();
-    let within = batched.iter().map(|batches| variance(batches)).sum::<f64>() / count;
-    let between = BATCHES as f64 * variance(&means);
-    let freedom = (count - 1.0, count * (BATCHES as f64 - 1.0));
+    let means: Vec<f64> = batched.iter().map(|own| mean(own)).collect();
+    let within = batched.iter().map(|own| variance(own)).sum::<f64>() / count;
+    let between = batches * variance(&means);
+    let freedom = (count - 1.0, count * (batches - 1.0));
     if within <= 0.0 || fisher_tail(between / within, freedom.0, freedom.1) >= LEVEL {
         return None;
     }
-    let share = ((between - within).max(0.0) / BATCHES as f64).sqrt().exp_m1();
+    let share = ((between - within).max(0.0) / batches).sqrt().exp_m1();
     (share >= DIFFERENCE_MIN).then_some(share)
 }
 
@@ -68,8 +71,9 @@ mod tests {
         assert_eq!(instances(&blocks([0.1; 6])), None);
         let found = instances(&blocks([0.06, -0.06, 0.06, -0.06, 0.06, -0.06])).unwrap();
         assert!((0.05..0.08).contains(&found), "{found}");
-        // Two blocks tell nothing, and neither do blocks of four turns.
+        // Two blocks tell nothing, and neither do blocks of one turn.
         assert_eq!(instances(&blocks([0.5, -0.5, 0.5, -0.5, 0.5, -0.5])[..2]), None);
-        assert_eq!(instances(&[vec![1.0, 1.1, 1.0, 1.1], vec![2.0; 4], vec![3.0; 4]]), None);
+        assert_eq!(instances(&[vec![1.0], vec![2.0], vec![3.0]]), None);
+        assert!(instances(&[vec![1.0, 1.1], vec![2.0, 2.1], vec![3.0, 3.1]]).is_some());
     }
 }
