@@ -123,8 +123,11 @@ fn order(plan: &Plan, samples: &Samples<'_>, (metric, unit): &Figure) -> Option<
             if costs.len() >= ROUNDS_MIN {
                 // The mean has its share of each effect.
                 let whole = costs.len() as f64 / (costs.len() - 1) as f64;
-                let freed = |(slice, cost)| (slice, contender, (cost - mean) * whole);
-                own.extend(costs.into_iter().map(freed));
+                own.extend(
+                    costs
+                        .into_iter()
+                        .map(|(slice, cost)| (slice, contender, (cost - mean) * whole)),
+                );
             }
         }
         own.sort_by_key(|(slice, ..)| (slice.round, slice.position));

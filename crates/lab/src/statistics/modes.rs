@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(found(&[(1, 2.0)], &[]), [(8, true), (0, false)]);
         // Both have a fifth that is as slow.
         assert_eq!(found(&[(1, 2.0)], &[(2, 2.0)]), [(0, false), (0, false)]);
-        // Three of ten turns may be slow by chance.
+        // Two of ten turns may be slow by chance.
         let few = [(turns(&[], 0.0)[..10].to_vec(), turns(&[(2, 2.0)], 0.0)[..10].to_vec())];
         assert_eq!(slow_turns(&few)[1].trials, 0);
         let short = [(vec![0.0; 2], vec![0.0, 0.7])];
