@@ -1,21 +1,22 @@
 //! Measures the error rates and the power of the statistics on simulated trials, and prints the
 //! tables of `docs/statistics.md`. Everything is seeded: the same program prints the same tables.
 //!
-//!     cargo run --release -p lab --example calibrate [SAMPLES [CONTENDERS]]
+//!     cargo run --release -p lab --example calibrate [SAMPLES [CONTENDERS | within]]
 //!
 //! SAMPLES is the number of simulated studies a cell, 10000 unless given. With CONTENDERS (2 to 8) only
-//! studies under the stop rule are simulated, of so many contenders.
+//! studies under the stop rule are simulated, of so many contenders; with `within` only turns within
+//! blocks, a slow first trial, and studies that go on.
 
 use lab::statistics::{
-    ComparisonOptions, Verdict, compare_family, compare_unpaired_family, drift, odd_first_block,
-    summarize,
+    ComparisonOptions, StopRule, Verdict, compare_families, compare_family,
+    compare_unpaired_family, drift, odd_first_block, summarize,
 };
 
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 
 use simulation::sequential::{CASES, Case, Studies};
-use simulation::{Laboratory, NOISES, Noise};
+use simulation::{Laboratory, NOISES, Noise, side_by_side};
 
 /// Where the seeds of all tables start.
 const SEED: u64 = 20_260_101;
@@ -31,6 +32,7 @@ fn main() {
     };
     println!("{studies} simulated studies a cell, seed {SEED}\n");
     match std::env::args().nth(2) {
+        Some(word) if word == "within" => return within(studies),
         // Only this, for so many contenders: a minute or two each.
         Some(contenders) => {
             return deciding(studies, &contenders.parse().into_iter().collect::<Vec<usize>>());
@@ -44,6 +46,7 @@ fn main() {
     power(studies);
     false_sameness(studies);
     warnings(studies);
+    within(studies / 5);
 }
 
 /// Options under which every interval that excludes 1 is a difference.
@@ -357,6 +360,73 @@ fn deciding(studies: usize, contenders: &[usize]) {
         row(&format!("{case:?}, {count}"), &cells);
     }
     println!();
+}
+
+/// What lies within blocks, what a slow first trial costs, and what going on does.
+fn within(studies: usize) {
+    println!("\n### Called the same, % of {studies} studies (equal means, turns 5 %, 10 blocks)\n");
+    header("slow turns, rounds", &["by the means alone", "with the turns"].map(String::from));
+    for shares in [[0.0, 0.0], [0.0, 0.2], [0.2, 0.2]] {
+        for rounds in [100, 400] {
+            let mut laboratory = Laboratory::new(SEED);
+            let mut same = [0; 2];
+            for _ in 0..studies {
+                let with = side_by_side(&mut laboratory, shares, 10, rounds);
+                let mut without = with.clone();
+                without.slow_turns.clear();
+                for (count, group) in same.iter_mut().zip([without, with]) {
+                    let found = compare_families(&[group], &ComparisonOptions::default())
+                        .expect("simulated turns are positive");
+                    *count += usize::from(matches!(found[0][0].verdict, Verdict::Same { .. }));
+                }
+            }
+            let head = shares.map(|share| format!("{:.0} %", 100.0 * share)).join(" and ");
+            row(&format!("{head}, {rounds}"), &same.map(|count| percent(count, studies)));
+        }
+    }
+    println!("\n### Half width with a first trial 20 % slower, 20 blocks, median, %\n");
+    header("contenders", &["left in", "taken out"].map(String::from));
+    for contenders in [2, 3, 5] {
+        let cells = [false, true].map(|takes_order_out| {
+            let mut shape = Studies::new(&vec![1.0; contenders], 20, 20, 0.05);
+            shape.takes_order_out = takes_order_out;
+            let mut laboratory = Laboratory::new(SEED);
+            let mut widths: Vec<f64> = (0..studies)
+                .map(|_| shape.run(&mut laboratory, Case::SlowFirst, 0.01).compared[0])
+                .map(|one| {
+                    one.interval.map_or(f64::NAN, |ends| (ends.high / ends.low).sqrt() - 1.0)
+                })
+                .collect();
+            widths.sort_by(f64::total_cmp);
+            format!("{:.1}", 100.0 * widths[widths.len() / 2])
+        });
+        row(&contenders.to_string(), &cells);
+    }
+    println!("\n### False at any look, %: so many blocks fixed, then each until 20 (noise 5 %)\n");
+    header("fixed blocks", &["all spent at once", "a fifth left"].map(String::from));
+    for fixed in [5, 10] {
+        let mut laboratory = Laboratory::new(SEED);
+        let mut wrong = [0; 2];
+        for _ in 0..studies {
+            let samples = laboratory.samples(Noise::Normal, 0.05, &[1.0, 1.0], 20);
+            for (count, leaves) in wrong.iter_mut().zip([false, true]) {
+                let first = StopRule { fixed: leaves, ..StopRule::deciding(fixed, fixed) };
+                let later = StopRule { fixed: leaves, ..first.up_to(20) };
+                *count += usize::from((fixed..=20).any(|blocks| {
+                    let rule = if blocks == fixed { first } else { later };
+                    let options = ComparisonOptions {
+                        first_look: rule.first_look,
+                        fixed: rule.fixed,
+                        ..without_margin()
+                    };
+                    let until = |place: usize| &samples[place][..blocks as usize];
+                    let found = compare_family(until(0), &[until(1)], &options);
+                    different(found.expect("simulated samples are positive")[0].verdict)
+                }));
+            }
+        }
+        row(&fixed.to_string(), &wrong.map(|count| percent(count, studies)));
+    }
 }
 
 fn power(studies: usize) {

@@ -21,6 +21,7 @@ mod exploratory;
 mod overhead;
 mod primary;
 mod samples;
+mod slices;
 mod spread;
 mod step;
 mod warnings;
@@ -280,6 +281,7 @@ pub fn options(plan: &Plan) -> ComparisonOptions {
     ComparisonOptions {
         same_within: plan.study.same_within,
         first_look: plan.stop_rule.first_look,
+        fixed: plan.stop_rule.fixed,
         ..Default::default()
     }
 }
@@ -352,7 +354,7 @@ fn compare(
         .map(|(metric, unit)| statistics::Group {
             baseline: samples.costs(plan.study.baseline, metric, *unit),
             contenders: others.iter().map(|other| samples.costs(*other, metric, *unit)).collect(),
-            corrections: Vec::new(),
+            ..statistics::Group::default()
         })
         .collect();
     let explored = statistics::compare_families(&groups, &options(plan))

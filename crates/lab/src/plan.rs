@@ -461,6 +461,7 @@ mod tests {
         assert_eq!(fixed.stop_rule.first_look, None);
         fixed.go_on(&[], 20);
         assert_eq!((fixed.stop_rule.first_look, fixed.stop_rule.max_blocks), (Some(6), 20));
+        assert!(fixed.stop_rule.fixed && !plan.stop_rule.fixed);
     }
 
     const FROZEN: [(usize, usize); 6] = [(1, 2), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)];

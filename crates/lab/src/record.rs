@@ -16,7 +16,7 @@ use crate::load::{Aside, LoadReport, Metric, Unit};
 use crate::name;
 use crate::slice::Slice;
 use crate::spec::{SCHEMA_VERSION, SideBySide, TrialSpec};
-use crate::watched::Watched;
+use crate::watched::{Processors, Watched};
 
 /// What one trial yielded.
 #[skip_serializing_none]
@@ -111,6 +111,8 @@ pub struct Record {
     pub slices: Vec<Slice>,
     /// What the machine did beside its run; each slice has its own.
     pub watched: Option<Watched>,
+    /// Governors and frequencies of the processors over the trial; absent where the machine tells none.
+    pub processors: Option<Processors>,
     /// The guest that the trial ran in; absent of this machine.
     pub guest: Option<GuestFacts>,
 }

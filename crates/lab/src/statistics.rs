@@ -18,6 +18,7 @@ mod compare;
 mod distribution;
 mod drift;
 mod events;
+mod instances;
 mod location;
 mod looks;
 mod modes;
@@ -34,7 +35,8 @@ pub use compare::{
 };
 pub use drift::{drift, odd_first_block};
 pub use events::{NONE_OF_CONFIDENCE, none_of};
-pub use modes::Slow;
+pub use instances::instances;
+pub use modes::{Slow, slow_turns};
 pub use order::{Order, OrderEffect, Turn, order};
 pub use steady_state::{STEADY_ROUNDS, steady_from};
 pub use stop::{StopRule, TIGHT, is_tight};

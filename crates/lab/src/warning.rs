@@ -46,6 +46,13 @@ pub enum Kind {
     FirstOfBlock,
     /// What runs after one contender costs more.
     CarriedOver,
+    /// A turn costs more for its place in a round or for what came before it, and orders fell so
+    /// evenly that no ratio is bent by it.
+    TurnOrder,
+    /// Fresh file systems of a contender differ by more than its turns do.
+    Instances,
+    /// A contender's device worked while others had their turn.
+    IdleWork,
     /// The ratios follow the ones before them, so that the blocks are no independent trials.
     Wander,
     /// A difference that so few blocks show only if they are independent.
@@ -93,8 +100,19 @@ impl Warning {
     /// Whether the warning casts doubt on the numbers themselves, rather than on what they can be
     /// taken to mean.
     pub fn is_grave(&self) -> bool {
-        use Kind::{FewBlocks, FirstOfBlock, NotIoBound, Outliers, SmallData, Wander};
-        !matches!(self.kind, SmallData | Outliers | NotIoBound | FirstOfBlock | Wander | FewBlocks)
+        use Kind::{FewBlocks, FirstOfBlock, Instances, NotIoBound, Outliers};
+        use Kind::{SmallData, TurnOrder, Wander};
+        !matches!(
+            self.kind,
+            SmallData
+                | Outliers
+                | NotIoBound
+                | FirstOfBlock
+                | Wander
+                | FewBlocks
+                | TurnOrder
+                | Instances
+        )
     }
 }
 

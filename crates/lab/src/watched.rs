@@ -35,6 +35,38 @@ pub struct Watched {
     pub others_bytes: Option<u64>,
 }
 
+/// The processors over one trial, as far as the machine tells.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Processors {
+    /// The governors of all of them, each once.
+    pub governors: Vec<String>,
+    /// Whether the governor of one changed meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub governor_changed: bool,
+    /// The lowest frequency that any was seen at, in kHz.
+    pub frequency_khz_min: Option<u64>,
+    /// The highest one.
+    pub frequency_khz_max: Option<u64>,
+}
+
+impl Processors {
+    /// What they did to a trial of a contender whose trials usually have this highest frequency. Its
+    /// own trials, since a load that waits for its device keeps processors slow by itself.
+    pub fn cause(&self, usual_khz: Option<f64>) -> Option<Cause> {
+        let share = |usual: f64| Some(self.frequency_khz_max? as f64 / usual);
+        let is_slow = usual_khz.and_then(share).is_some_and(|share| share < FREQUENCY_SHARE_MIN);
+        match () {
+            () if self.governor_changed => Some(Cause::Governor),
+            () if is_slow => Some(Cause::Frequency),
+            () => None,
+        }
+    }
+}
+
+/// A trial whose fastest processor stays below this share of what is usual was slowed.
+const FREQUENCY_SHARE_MIN: f64 = 0.8;
+
 /// What disturbed a run, in the order in which causes are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,6 +77,10 @@ pub enum Cause {
     Throttling,
     /// Others used the disk that holds the image.
     OthersOnDisk,
+    /// The governor of a processor was changed during the trial.
+    Governor,
+    /// The processors were slower than in the contender's other trials.
+    Frequency,
 }
 
 impl Cause {
@@ -54,6 +90,8 @@ impl Cause {
             Cause::Steal => "steal",
             Cause::Throttling => "throttling",
             Cause::OthersOnDisk => "others on the image's disk",
+            Cause::Governor => "governor changed",
+            Cause::Frequency => "slower processors",
         }
     }
 }

@@ -3,17 +3,18 @@
 //! the tables of `docs/statistics.md` (`cargo run --release -p lab --example calibrate`).
 
 use lab::statistics::{
-    Comparison, ComparisonOptions, StatisticsError, StopRule, Verdict, compare, compare_family,
-    drift, is_tight, odd_first_block, summarize,
+    Comparison, ComparisonOptions, Group, StatisticsError, StopRule, Turn, Verdict, compare,
+    compare_families, compare_family, drift, instances, is_tight, odd_first_block, order,
+    summarize,
 };
 
 mod simulation;
 
 use simulation::sequential::{CASES, Case, Studies};
-use simulation::{Laboratory, NOISES, Noise, count_max};
+use simulation::{Laboratory, NOISES, Noise, count_max, side_by_side};
 
 const OPTIONS: ComparisonOptions =
-    ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None };
+    ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None, fixed: false };
 /// Under these, every interval that excludes 1 is a difference.
 const WITHOUT_MARGIN: ComparisonOptions = ComparisonOptions { same_within: 0.0, ..OPTIONS };
 
@@ -414,5 +415,127 @@ fn effects_of_the_order_are_named() {
         let shape = Studies::new(&vec![1.0; contenders], 5, 20, 0.05);
         let warned = (0..STUDIES).filter(|_| shape.run(&mut laboratory, case, 0.05).warned).count();
         assert!(warned >= 43, "{case:?}, {contenders}: {warned} of {STUDIES}");
+    }
+}
+
+/// A fifth of a contender's turns twice as slow, in every block alike: the means do not show it.
+#[test]
+fn slow_turns_within_blocks_are_never_called_the_same() {
+    const STUDIES: usize = 200;
+    let mut laboratory = Laboratory::new(14);
+    let is_same = |group: Group| {
+        let found = compare_families(&[group], &OPTIONS).unwrap()[0][0];
+        usize::from(matches!(found.verdict, Verdict::Same { .. }))
+    };
+    // By the means alone, and with the turns.
+    let mut same = |shares: [f64; 2]| {
+        let mut counts = (0, 0);
+        for _ in 0..STUDIES {
+            let group = side_by_side(&mut laboratory, shares, 10, 100);
+            counts.0 += is_same(Group { slow_turns: Vec::new(), ..group.clone() });
+            counts.1 += is_same(group);
+        }
+        counts
+    };
+    for shares in [[0.0, 0.2], [0.2, 0.0]] {
+        let (by_means, with_turns) = same(shares);
+        assert!(by_means > STUDIES / 2 && with_turns == 0, "{by_means} {with_turns}");
+    }
+    // Two that have no such turns, or the same share of them, are the same as before.
+    for share in [0.0, 0.2] {
+        let (by_means, with_turns) = same([share; 2]);
+        assert!(by_means > STUDIES / 4 && with_turns == by_means, "{by_means} {with_turns}");
+    }
+}
+
+/// Fresh file systems that are alike are called different in one study of a hundred.
+#[test]
+fn fresh_file_systems_that_are_alike_are_seldom_told() {
+    const STUDIES: usize = 1000;
+    let mut laboratory = Laboratory::new(15);
+    for (deviation, least, most) in
+        [(0.0, 0, count_max(STUDIES, 0.01)), (0.05, STUDIES * 9 / 10, STUDIES)]
+    {
+        let mut told = 0;
+        for _ in 0..STUDIES {
+            let mut block = || -> Vec<f64> {
+                let level = deviation * laboratory.normal();
+                (0..40).map(|_| level + 0.05 * laboratory.normal()).collect()
+            };
+            let blocks: Vec<Vec<f64>> = (0..8).map(|_| block()).collect();
+            told += usize::from(instances(&blocks).is_some());
+        }
+        assert!((least..=most).contains(&told), "{deviation}: {told} of {STUDIES}");
+    }
+}
+
+/// `--runs 5`, then `resume --more` and a look after every block: all looks together, the fixed one
+/// among them, keep within the promise.
+#[test]
+fn going_on_after_a_fixed_number_of_blocks_keeps_the_promise() {
+    const STUDIES: usize = 4000;
+    let rule = StopRule::deciding(5, 5);
+    let on = rule.up_to(20);
+    let of = |rule: StopRule| ComparisonOptions {
+        first_look: rule.first_look,
+        fixed: rule.fixed,
+        ..WITHOUT_MARGIN
+    };
+    let mut laboratory = Laboratory::new(16);
+    let mut wrong = 0;
+    for _ in 0..STUDIES {
+        let samples = laboratory.samples(Noise::Normal, 0.05, &[1.0, 1.0], 20);
+        let is_wrong = |blocks: usize| {
+            let options = if blocks == 5 { of(rule) } else { of(on) };
+            let until = [&samples[0][..blocks], &samples[1][..blocks]];
+            different(&compare_family(until[0], &[until[1]], &options).unwrap()[0])
+        };
+        wrong += usize::from((5..=20).any(is_wrong));
+    }
+    assert!(wrong <= count_max(STUDIES, 0.05), "{wrong} of {STUDIES}");
+}
+
+/// Two contenders that take turns, each round begun by who ended the last: an order that does nothing
+/// is seldom named (two tests at 1 %), and one turn that slows the next burdens both alike.
+#[test]
+fn the_order_of_turns_is_seldom_named_for_nothing_and_bends_little() {
+    const STUDIES: usize = 500;
+    const ROUNDS: usize = 4;
+    let mut laboratory = Laboratory::new(17);
+    for after_one in [0.0, 0.1] {
+        let (mut named, mut bent) = (0, 0.0f64);
+        for _ in 0..STUDIES {
+            let mut turns: Vec<Turn> = Vec::new();
+            for block in 0..5 {
+                let mut previous = None;
+                let begins = laboratory.index(2);
+                let mut own: Vec<Turn> = Vec::new();
+                for round in 0..2 * ROUNDS {
+                    let contender = (begins + (round + 1) / 2) % 2;
+                    let left = if previous == Some(1) { after_one } else { 0.0 };
+                    let value = left + 0.05 * laboratory.normal();
+                    let (block, first) = (block * ROUNDS + round / 2, round % 2 == 0);
+                    own.push(Turn { block, contender, first, previous, value });
+                    previous = Some(contender);
+                }
+                let sum = |contender: usize| -> f64 {
+                    own.iter().filter(|turn| turn.contender == contender).map(|t| t.value).sum()
+                };
+                bent += (sum(1) - sum(0)).abs() / ROUNDS as f64 / 5.0 / STUDIES as f64;
+                let means = [sum(0), sum(1)].map(|sum| sum / ROUNDS as f64);
+                let whole = ROUNDS as f64 / (ROUNDS - 1) as f64;
+                let freed =
+                    |turn: &mut Turn| turn.value = (turn.value - means[turn.contender]) * whole;
+                own.iter_mut().for_each(freed);
+                turns.extend(own);
+            }
+            named += usize::from(!order(&turns, 2, 0).effects.is_empty());
+        }
+        match after_one > 0.0 {
+            true => assert!(named >= STUDIES / 2, "{named}"),
+            false => assert!(named <= count_max(STUDIES, 0.03), "{named}"),
+        }
+        // Noise alone makes 0.028 of it, and a plain draw would add half of what is left behind.
+        assert!(bent < 0.035, "{bent}");
     }
 }

@@ -8,7 +8,7 @@ mod simulation;
 use simulation::{Laboratory, NOISES, Noise, count_max};
 
 const OPTIONS: ComparisonOptions =
-    ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None };
+    ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None, fixed: false };
 /// Under these, every interval that excludes 1 is a difference.
 const WITHOUT_MARGIN: ComparisonOptions = ComparisonOptions { same_within: 0.0, ..OPTIONS };
 

@@ -82,6 +82,7 @@ pub fn carry_out(
         Ok(()) => Outcome::Completed,
         Err(failure) => trial.outcome_of(failure),
     };
+    trial.record.processors = trial.watch.processors();
     trial.record.commands = tools.commands().to_vec();
     trial.record.notes.extend_from_slice(tools.notes());
     trial.record.elapsed_ns = started.elapsed().as_nanos() as u64;

@@ -1,5 +1,6 @@
 //! Looks at the machine at the boundaries of a run, outside of its timed part: what a hypervisor took,
-//! who waited for processors, I/O and memory, throttling, and what the disk that holds the image did.
+//! who waited for processors, I/O and memory, throttling, and what the disk that holds the image did;
+//! over the whole trial also at governors and frequencies.
 //!
 //! The files stay open: a slice may take 15 ms, and looking twice must not cost a hundredth of that.
 //! What this machine does not have is left out.
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lab::record::DeviceDelta;
-use lab::watched::Watched;
+use lab::watched::{Processors, Watched};
 
 /// The files to look at.
 pub struct Watch {
@@ -20,8 +21,17 @@ pub struct Watch {
     /// Of cpu, io and memory.
     pressure: [Option<File>; 3],
     throttles: Vec<File>,
+    /// Of each processor that has a governor: its file, what it said first, and the file of its
+    /// frequency.
+    clocks: Vec<(File, String, Option<File>)>,
+    seen: Processors,
+    /// When the clocks were looked at last.
+    looked: Option<Instant>,
     disk: Option<File>,
 }
+
+/// The clocks are looked at no more often than this: there may be hundreds.
+const CLOCKS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What they said at one moment. Everything only grows.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +75,9 @@ impl Watch {
             stat: open("proc/stat"),
             pressure: ["cpu", "io", "memory"].map(|what| open(&format!("proc/pressure/{what}"))),
             throttles: throttles.collect(),
+            clocks: processors(root).iter().filter_map(|processor| clock(processor)).collect(),
+            seen: Processors::default(),
+            looked: None,
             disk: None,
             root: root.to_path_buf(),
         }
@@ -79,8 +92,33 @@ impl Watch {
         self.disk = File::open(whole.join("stat")).ok();
     }
 
+    /// The processors over all readings; absent where they have no governors.
+    pub fn processors(&self) -> Option<Processors> {
+        (!self.seen.governors.is_empty()).then(|| self.seen.clone())
+    }
+
+    fn look_at_clocks(&mut self) {
+        if self.looked.is_some_and(|then| then.elapsed() < CLOCKS_INTERVAL) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let seen = &mut self.seen;
+        for (governor, first, frequency) in &self.clocks {
+            let Some(now) = text(governor) else { continue };
+            seen.governor_changed |= now != *first;
+            let name = now.trim().to_string();
+            if !seen.governors.contains(&name) {
+                seen.governors.push(name);
+            }
+            let khz = frequency.as_ref().and_then(|file| text(file)?.trim().parse::<u64>().ok());
+            seen.frequency_khz_min = seen.frequency_khz_min.into_iter().chain(khz).min();
+            seen.frequency_khz_max = seen.frequency_khz_max.into_iter().chain(khz).max();
+        }
+    }
+
     /// Looks now.
-    pub fn read(&self) -> Reading {
+    pub fn read(&mut self) -> Reading {
+        self.look_at_clocks();
         let counts =
             self.throttles.iter().filter_map(|file| text(file)?.trim().parse::<u64>().ok());
         let waits_ns = [0, 1, 2].map(|place| waited_ns(&text(self.pressure[place].as_ref()?)?));
@@ -133,6 +171,14 @@ fn processors(root: &Path) -> Vec<PathBuf> {
         number.is_some_and(|number| number.parse::<u32>().is_ok())
     };
     entries.filter(is_processor).map(|entry| entry.path()).collect()
+}
+
+/// A processor's governor and what it is now, and its frequency.
+fn clock(processor: &Path) -> Option<(File, String, Option<File>)> {
+    let of = |name: &str| File::open(processor.join("cpufreq").join(name)).ok();
+    let governor = of("scaling_governor")?;
+    let first = text(&governor)?;
+    Some((governor, first, of("scaling_cur_freq")))
 }
 
 /// The beginning of a file of the kernel, made anew for every reading from its start.
@@ -231,12 +277,45 @@ mod tests {
     }
 
     #[test]
+    fn governors_and_frequencies_of_all_processors_are_those_of_the_trial() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let state = |cpu: u32, governor: &str, khz: u64| {
+            let place = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq");
+            machine.put(&format!("{place}/scaling_governor"), &format!("{governor}\n"));
+            machine.put(&format!("{place}/scaling_cur_freq"), &format!("{khz}\n"));
+        };
+        state(0, "powersave", 1_200_000);
+        state(1, "powersave", 3_400_000);
+        fs::create_dir_all(machine.0.path().join("sys/devices/system/cpu/cpu2")).unwrap();
+        let mut watch = Watch::begin(machine.0.path());
+        assert_eq!(watch.processors(), None, "nothing was looked at");
+        watch.read();
+        let mut expected = Processors {
+            governors: vec!["powersave".into()],
+            governor_changed: false,
+            frequency_khz_min: Some(1_200_000),
+            frequency_khz_max: Some(3_400_000),
+        };
+        assert_eq!(watch.processors(), Some(expected.clone()));
+        state(0, "performance", 3_900_000);
+        // Slices may be short.
+        watch.read();
+        assert_eq!(watch.processors(), Some(expected.clone()));
+        std::thread::sleep(CLOCKS_INTERVAL);
+        watch.read();
+        expected.governors = vec!["powersave".into(), "performance".into()];
+        (expected.governor_changed, expected.frequency_khz_max) = (true, Some(3_900_000));
+        assert_eq!(watch.processors(), Some(expected));
+    }
+
+    #[test]
     fn a_machine_that_tells_nothing_is_watched_without_a_word() {
         let empty = tempfile::tempdir().unwrap();
         let mut watch = Watch::begin(empty.path());
         watch.disk(rustix::fs::makedev(8, 1));
         let seen = watch.read().since(&watch.read(), None);
         assert_eq!(Watched { elapsed_ns: 0, ..seen }, Watched::default());
+        assert_eq!(watch.processors(), None);
     }
 
     #[test]

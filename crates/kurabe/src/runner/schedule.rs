@@ -2,7 +2,8 @@
 //! that it is given.
 //!
 //! In each round every contender that is still there has one turn, in an order drawn from the
-//! study's seed. The block is the replicate of the statistics and its set-up is time in which
+//! study's seed. Who ended a round begins the next one: so each contender follows each, itself
+//! included, equally often, and what a turn leaves behind burdens all alike. The block is the replicate of the statistics and its set-up is time in which
 //! nothing is measured, so by default rounds go on until [`MEASURED_SHARE`] of the block's time was
 //! measured; not longer than the budget leaves for each of the blocks that are wanted. Where a
 //! run of the load is carried out in parts, a round is a part, and the block ends with a whole run.
@@ -82,6 +83,8 @@ pub struct Schedule<'a> {
     /// Who is still to come in this round, the next one last.
     to_come: Vec<usize>,
     position: u32,
+    /// Who had the turn before.
+    previous: Option<usize>,
 }
 
 impl<'a> Schedule<'a> {
@@ -99,6 +102,7 @@ impl<'a> Schedule<'a> {
             parts: (0..terms.parts.max(1)).collect(),
             to_come: Vec::new(),
             position: 0,
+            previous: None,
         }
     }
 
@@ -123,6 +127,10 @@ impl<'a> Schedule<'a> {
             self.position = 0;
             self.to_come = live.to_vec();
             self.to_come.shuffle(&mut self.random);
+            if let Some(place) = self.to_come.iter().position(|own| Some(*own) == self.previous) {
+                let own = self.to_come.remove(place);
+                self.to_come.push(own);
+            }
             if self.place() == 0 && self.parts.len() > 1 {
                 self.parts.shuffle(&mut self.random);
             }
@@ -131,6 +139,7 @@ impl<'a> Schedule<'a> {
             self.is_last = ends_run && self.is_last_round(now.saturating_sub(ready));
         }
         let contender = self.to_come.pop()?;
+        self.previous = Some(contender);
         let (round, position) = (self.rounds, self.position);
         self.position += 1;
         let part = self.parts[self.place()];
@@ -247,6 +256,14 @@ mod tests {
             orders.insert(contenders);
         }
         assert_eq!(orders.len(), 6, "every order occurs");
+        let mut followed = [[0; 3]; 3];
+        order.windows(2).for_each(|pair| followed[pair[0].0][pair[1].0] += 1);
+        assert!(followed.iter().flatten().all(|count| (20..=46).contains(count)), "{followed:?}");
+        let firsts = order.iter().step_by(3).fold([0; 3], |mut firsts, turn| {
+            firsts[turn.0] += 1;
+            firsts
+        });
+        assert!(firsts.iter().all(|count| (20..=46).contains(count)), "{firsts:?}");
         assert!(order[297..].iter().all(|turn| turn.2) && !order[296].2, "the last is told so");
     }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vocabulary::cell;
 
-use super::WorkloadAnalysis;
 use super::primary::{Primary, others, primary};
 use super::samples::{Samples, blocks_reached};
+use super::{WorkloadAnalysis, median};
 use crate::plan::Plan;
 use crate::record::{Outcome, Phase, Record};
 use crate::slice::Slice;
@@ -37,8 +37,13 @@ fn marks(plan: &Plan, records: &[Record]) -> (Vec<Marks>, BTreeMap<(usize, usize
             };
             let own: Vec<usize> =
                 (0..records.len()).filter(|place| is_own(&records[*place])).collect();
+            let processors = |place: &usize| records[*place].processors.as_ref();
+            let highest = own.iter().filter_map(|place| processors(place)?.frequency_khz_max);
+            let usual_khz = median(highest.map(|khz| khz as f64));
             for place in &own {
-                marks[*place] = causes(&runs(&records[*place]));
+                let of_trial = processors(place).and_then(|one| one.cause(usual_khz));
+                let found = causes(&runs(&records[*place])).into_iter();
+                marks[*place] = found.map(|mark| mark.or(of_trial)).collect();
             }
             let found = || own.iter().flat_map(|place| &marks[*place]);
             let mut disturbed = Disturbed { of: found().count(), ..Disturbed::default() };
@@ -133,6 +138,7 @@ fn without(records: &[Record], marks: &[Marks]) -> Vec<Record> {
             kept.outcome = Outcome::Failed { phase: Phase::Run, message, output: String::new() };
         } else if !left.is_empty() {
             take_means(&mut kept, &left, lost);
+            kept.slices = left.into_iter().cloned().collect();
         }
         kept
     };
@@ -188,6 +194,7 @@ mod tests {
     use crate::analysis::{Analysis, analyse};
     use crate::fixture;
     use crate::load::{LoadReport, Metric, Unit};
+    use crate::watched::Processors;
 
     const BLOCKS: u32 = 8;
     const HIT: Watched = Watched {
@@ -223,9 +230,12 @@ mod tests {
         for block in 0..BLOCKS {
             for contender in 0..2 {
                 let time_ns = 15_000_000 + u64::from(block * 7 % 5) * 20_000 + contender * 10_000;
-                let of_slice = |number: usize| match contender == 1 && number < hit {
-                    true => slice((time_ns as f64 * factor) as u64, HIT),
-                    false => slice(time_ns, QUIET),
+                let of_slice = |number: usize| {
+                    let (time_ns, watched) = match contender == 1 && number < hit {
+                        true => ((time_ns as f64 * factor) as u64, HIT),
+                        false => (time_ns, QUIET),
+                    };
+                    Slice { round: number as u32, ..slice(time_ns, watched) }
                 };
                 let slices: Vec<Slice> = (0..10).map(of_slice).collect();
                 let mean_ns = slices.iter().map(Slice::time_ns).sum::<u64>() / 10;
@@ -287,6 +297,36 @@ mod tests {
         let told = told(&analyse(&plan, &records, None));
         assert!(told.len() == 1 && told[0].contains("2 of 8 runs"), "{told:?}");
         assert!(told[0].contains("runs: same within 5 %"), "{told:?}");
+    }
+
+    #[test]
+    fn a_trial_under_slower_processors_or_another_governor_is_disturbed() {
+        let plan = fixture::plan(&["ext4", "xfs"], BLOCKS);
+        let times = [1003, 997, 1001, 999, 1002, 998, 1000, 1000];
+        let mut records = fixture::records(&plan, &[&times, &times]);
+        let of = |khz: u64, governor_changed: bool| Processors {
+            governors: vec!["powersave".into()],
+            governor_changed,
+            frequency_khz_min: Some(800_000),
+            frequency_khz_max: Some(khz),
+        };
+        let found = |records: &[Record]| {
+            let found = analyse(&plan, records, None).workloads.remove(0).contenders;
+            found.into_iter().map(|one| one.disturbed).collect::<Vec<_>>()
+        };
+        for record in &mut records {
+            // Whoever waits for its device keeps processors slow by itself, in all of its trials.
+            let usual_khz = if record.contender.label == "xfs" { 1_500_000 } else { 3_000_000 };
+            record.processors = Some(of(usual_khz, false));
+        }
+        assert_eq!(found(&records), [None, None]);
+        let is_hit = |record: &&mut Record| record.contender.label == "xfs" && record.block < 3;
+        for record in records.iter_mut().filter(is_hit) {
+            let is_first = record.block == 0;
+            record.processors = Some(of(if is_first { 1_500_000 } else { 1_100_000 }, is_first));
+        }
+        let causes = vec![(Cause::Frequency, 2), (Cause::Governor, 1)];
+        assert_eq!(found(&records), [None, Some(Disturbed { causes, of: 8 })]);
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Ve
         .map(|values| Group {
             baseline: positive(&values[plan.study.baseline]),
             contenders: others.iter().map(|place| positive(&values[*place])).collect(),
-            corrections: Vec::new(),
+            ..Group::default()
         })
         .collect();
     let compared = statistics::compare_families(&groups, &options(plan))

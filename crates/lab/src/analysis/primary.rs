@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::options;
 use super::samples::Samples;
+use super::slices;
 use crate::load::Unit;
 use crate::plan::Plan;
 use crate::record::{Record, TIME_METRIC};
@@ -67,7 +68,7 @@ fn group(
     let blocks = costs.iter().map(Vec::len).max().unwrap_or(0);
     let mut turns: Vec<Turn> = Vec::new();
     for block in 0..blocks {
-        // Trials that took turns came in another order in every round.
+        // Trials that took turns came in another order in every round: see `slices`.
         let came = |record: &&&Record| record.side_by_side.is_none();
         let numbers = |contender: &usize| {
             samples.records[*contender][block].as_ref().filter(came).map(|record| record.trial)
@@ -92,7 +93,9 @@ fn group(
     }
     let others = others(plan);
     let of_others = |place: &usize| order.corrections.get(*place).copied().unwrap_or_default();
+    let turns = |place: &usize| slices::slow(samples, [plan.study.baseline, *place], metric, *unit);
     let group = Group {
+        slow_turns: others.iter().map(turns).collect(),
         corrections: others.iter().map(of_others).collect(),
         contenders: others.iter().map(|place| costs[*place].clone()).collect(),
         baseline: costs[plan.study.baseline].clone(),

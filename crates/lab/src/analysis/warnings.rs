@@ -1,6 +1,7 @@
 //! Which warnings a workload's records earn, and their words.
 
 use super::primary::Primary;
+use super::slices;
 use super::spread::spread;
 use super::{Comparison, ContenderAnalysis, Samples, median};
 use crate::load::Unit;
@@ -68,6 +69,7 @@ pub(super) fn collect(
     }
     not_io_bound(contenders, &mut warnings);
     small_data(samples, memory_bytes, &mut warnings);
+    slices::tell(plan, samples, &mut warnings);
     warnings
 }
 
@@ -101,13 +103,14 @@ pub(super) fn of_comparisons(
                 continue;
             };
             baseline_told |= is_baseline;
-            let (Slow { trials, of, factor, .. }, metric) = (slow, &one.metric);
+            let (Slow { trials, of, factor, of_turns }, metric) = (slow, &one.metric);
             let factor = words::ratio(factor);
+            let what = if of_turns { "turns" } else { "trials" };
             warnings.push(Warning::of(
                 Kind::Modes,
                 contender,
                 format!(
-                    "{trials} of {of} trials cost {factor} times as much as the others ({metric}), so its ratio is a mean of two groups; look for what sets them apart in records.jsonl"
+                    "{trials} of {of} {what} cost {factor} times as much as the others ({metric}), so its ratio is a mean of two groups; look for what sets them apart in records.jsonl"
                 ),
             ));
         }
@@ -270,30 +273,47 @@ fn numbers(mut blocks: Vec<u32>) -> String {
 /// Less than this is noise of the file system's own: a few blocks of metadata, a read-ahead.
 const WARM_DIFFERENCE_BYTES_MIN: u64 = 64 << 10;
 
+/// Of many runs, fewer than this share read what they did by chance: an inode table's block more.
+const WARM_SHARE_MIN: f64 = 0.05;
+
 /// Whether what the cold runs read from the device falls apart in two: some read less than half of
-/// the others. Where others use the device too, or caches were kept, nothing follows from it; nor of
-/// loads that do as much as they can in a time.
+/// the others. The turns of a trial are looked at one by one, since a mean hides them. Where others
+/// use the device too, or caches were kept, nothing follows from it; nor of loads that do as much as
+/// they can in a time, or another part of a run in each turn.
 fn warm_runs(label: &str, records: &[&Record]) -> Option<Warning> {
-    let read_bytes = |record: &&Record| {
-        let is_own = !record.device_shared && record.caches_kept.is_none();
-        let is_told = is_own && record.load.is_none();
-        let device = record.phase(Phase::Run)?.device.as_ref().filter(|_| is_told)?;
-        Some((device.read_bytes, record.block))
-    };
-    let mut runs: Vec<(u64, u32)> = records.iter().filter_map(read_bytes).collect();
+    let mut runs: Vec<(u64, u32)> = Vec::new();
+    for record in records.iter().filter(|one| !one.device_shared && one.caches_kept.is_none()) {
+        let is_proved = record.load.as_ref().is_none_or(|load| load.proof.is_some());
+        if slices::are_whole_runs(record) {
+            let devices = record.slices.iter().filter_map(|slice| slice.device);
+            runs.extend(devices.map(|device| (device.read_bytes, record.block)));
+        } else if let Some(device) = record.phase(Phase::Run).and_then(|run| run.device)
+            && record.slices.is_empty()
+            && is_proved
+        {
+            runs.push((device.read_bytes, record.block));
+        }
+    }
     runs.sort();
     let is_gap = |pair: &[(u64, u32)]| {
         let difference_bytes = pair[1].0 - pair[0].0;
         difference_bytes > pair[0].0 && difference_bytes > WARM_DIFFERENCE_BYTES_MIN
     };
-    let last_warm = runs.windows(2).rposition(is_gap)?;
-    let blocks = numbers(runs[..=last_warm].iter().map(|(_, block)| *block).collect());
+    let few = (WARM_SHARE_MIN * runs.len() as f64) as usize;
+    let among = runs.get(few..runs.len() - few)?;
+    let last_warm = few + among.windows(2).rposition(is_gap)?;
+    let warm = &runs[..=last_warm];
+    let blocks = numbers(words::distinct(warm.iter().map(|(_, block)| *block)));
     let (most, least) = (runs[last_warm].0 >> 10, runs[last_warm + 1].0 >> 10);
+    let which = match runs.len() > records.len() {
+        true => format!("{} of {} runs, in block {blocks},", warm.len(), runs.len()),
+        false => format!("the runs of block {blocks}"),
+    };
     Some(Warning::of(
         Kind::WarmRuns,
         label,
         format!(
-            "the runs of block {blocks} read at most {most} KiB from the device, the others at least {least} KiB, so not all began with equally cold caches or did the same work; see 'notes' and 'phases' in records.jsonl, and repeat"
+            "{which} read at most {most} KiB from the device, the others at least {least} KiB, so not all began with equally cold caches or did the same work; see 'notes' and 'phases' in records.jsonl, and repeat"
         ),
     ))
 }

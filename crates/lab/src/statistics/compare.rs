@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::words::{percent, percent_up};
 
 use super::location::{Location, locate};
-use super::looks::level_at;
+use super::looks::{Spending, level_at};
 use super::modes::{Slow, slow};
 use super::wander::{unseen_growth, widening};
 use super::{BLOCKS_MIN_FOR_INTERVAL, StatisticsError, check_samples};
@@ -29,11 +29,15 @@ pub struct ComparisonOptions {
     /// on what was seen.
     #[serde(default)]
     pub first_look: Option<u32>,
+    /// Whether the first look, or the only one, is after a number of blocks that was fixed: it spends
+    /// most of the error and leaves some for a study that goes on.
+    #[serde(default)]
+    pub fixed: bool,
 }
 
 impl Default for ComparisonOptions {
     fn default() -> Self {
-        ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None }
+        ComparisonOptions { confidence: 0.95, same_within: 0.05, first_look: None, fixed: false }
     }
 }
 
@@ -61,7 +65,11 @@ impl ComparisonOptions {
     /// together.
     pub(super) fn level(&self, alpha: f64, blocks: usize) -> f64 {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-        self.first_look.map_or(alpha, |first| level_at(alpha, first, blocks))
+        match (self.first_look, self.fixed) {
+            (Some(first), fixed) => level_at(alpha, Spending { first, fixed }, blocks),
+            (None, true) => level_at(alpha, Spending { first: blocks, fixed: true }, blocks),
+            (None, false) => alpha,
+        }
     }
 
     /// Whether the whole interval lies inside the margin.
@@ -179,8 +187,8 @@ pub struct Comparison {
     /// The contender's arithmetic mean over the baseline's, of the pairs: what a slow trial costs is
     /// in it, whatever was set aside. None without a pair.
     pub mean_ratio: Option<f64>,
-    /// Trials of the baseline and of the contender that are far slower than the others of their
-    /// side. Where they are a mode of their own, nothing is called the same.
+    /// Trials, or turns within the blocks, of the baseline and of the contender that are far slower
+    /// than the others of their side. Where they are a mode of their own, nothing is called the same.
     pub slow: [Slow; 2],
     /// Whether a difference rests on the blocks being independent: if each ratio followed the one
     /// before as closely as so few blocks do not exclude, it would not be certain.
@@ -217,6 +225,9 @@ pub struct Group {
     /// Of each other contender, what it costs in certainty that effects of the order were taken out;
     /// empty where none were.
     pub corrections: Vec<Correction>,
+    /// Of each other contender, the slow turns within the blocks, the baseline's first
+    /// ([`super::slow_turns`]); empty where there were no turns.
+    pub slow_turns: Vec<[Slow; 2]>,
 }
 
 /// What a comparison's error gains where estimated effects were taken out of its samples.
@@ -238,7 +249,7 @@ pub fn compare_family<S: AsRef<[Option<f64>]>>(
     let group = Group {
         baseline: baseline.to_vec(),
         contenders: contenders.iter().map(|samples| samples.as_ref().to_vec()).collect(),
-        corrections: Vec::new(),
+        ..Group::default()
     };
     Ok(compare_families(&[group], options)?.remove(0))
 }
@@ -285,12 +296,17 @@ pub fn compare_families(
                     above.sum::<f64>() / ratios.len() as f64
                 })
             });
+            // What the means of the blocks do not show, the turns within them may.
+            let of_turns = group
+                .slow_turns
+                .get(index)
+                .filter(|turns| !slow.iter().any(Slow::is_mode) && turns.iter().any(Slow::is_mode));
             located.push(Located {
                 pairs: under.len(),
                 location: own.map(finished).filter(|_| tells),
                 grouped: grouped.map(finished),
                 mean_ratio: mean_ratio(&under, &over),
-                slow,
+                slow: of_turns.copied().unwrap_or(slow),
                 costs,
                 unseen_growth: unseen_growth(&under, &over, widening),
             });

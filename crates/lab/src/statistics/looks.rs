@@ -13,6 +13,8 @@ use std::collections::HashMap;
 
 /// Share of the error that the first look leaves.
 const LEFT_AT_FIRST_LOOK: f64 = 0.75;
+/// The same of a fixed number of blocks, after which few studies go on.
+const LEFT_BY_FIXED: f64 = 0.2;
 /// Width of the grid's steps, in standard deviations of an increment.
 const STEP: f64 = 0.2;
 /// Beyond so many standard deviations the density of an increment is nothing.
@@ -20,32 +22,44 @@ const REACH: f64 = 8.0;
 /// Up to so many blocks every block is a look; later looks are a twentieth of the blocks apart.
 const EVERY_BLOCK_MAX: u32 = 20;
 
-/// The share of the error that is spent by the look at `blocks`.
-fn spent(first_look: u32, blocks: u32) -> f64 {
-    1.0 - LEFT_AT_FIRST_LOOK * f64::from(first_look) / f64::from(blocks)
+/// How the error is spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Spending {
+    /// Number of blocks at the first look.
+    pub first: u32,
+    /// Whether that number was fixed, and the look was to be the only one.
+    pub fixed: bool,
+}
+
+impl Spending {
+    /// The share of the error that is spent by the look at `blocks`.
+    fn until(&self, blocks: u32) -> f64 {
+        let left = if self.fixed { LEFT_BY_FIXED } else { LEFT_AT_FIRST_LOOK };
+        1.0 - left * f64::from(self.first) / f64::from(blocks)
+    }
 }
 
 /// The two-sided level at which a test after `blocks` blocks may err, so that all looks from
-/// `first_look` on together err with probability `alpha` at most. Before the first look there is
+/// the first one on together err with probability `alpha` at most. Before the first look there is
 /// nothing to spend: its level stands for all that come earlier.
-pub(super) fn level_at(alpha: f64, first_look: u32, blocks: u32) -> f64 {
+pub(super) fn level_at(alpha: f64, spending: Spending, blocks: u32) -> f64 {
     thread_local! {
         /// What was computed once; the levels depend on nothing but their key.
-        static BOUNDARIES: RefCell<HashMap<(u64, u32), Boundary>> = RefCell::default();
+        static BOUNDARIES: RefCell<HashMap<(u64, Spending), Boundary>> = RefCell::default();
     }
-    let first_look = first_look.max(1);
+    let spending = Spending { first: spending.first.max(1), ..spending };
     BOUNDARIES.with_borrow_mut(|known| {
         let boundary = known
-            .entry((alpha.to_bits(), first_look))
-            .or_insert_with(|| Boundary::new(alpha, first_look));
-        boundary.level(blocks.max(first_look))
+            .entry((alpha.to_bits(), spending))
+            .or_insert_with(|| Boundary::new(alpha, spending));
+        boundary.level(blocks.max(spending.first))
     })
 }
 
 /// The levels of the looks so far, and where the sums lie that have not crossed.
 struct Boundary {
     alpha: f64,
-    first_look: u32,
+    spending: Spending,
     /// Number of blocks and level of each look.
     levels: Vec<(u32, f64)>,
     /// Sums on a symmetric grid, each with its density times its share of the integral.
@@ -53,12 +67,13 @@ struct Boundary {
 }
 
 impl Boundary {
-    fn new(alpha: f64, first_look: u32) -> Boundary {
-        let level = alpha * spent(first_look, first_look);
+    fn new(alpha: f64, spending: Spending) -> Boundary {
+        let first_look = spending.first;
+        let level = alpha * spending.until(first_look);
         let deviation = f64::from(first_look).sqrt();
         let end = quantile_two_sided(level) * deviation;
         let grid = weighted(end, 1.0, |sum| density(sum / deviation) / deviation);
-        Boundary { alpha, first_look, levels: vec![(first_look, level)], grid }
+        Boundary { alpha, spending, levels: vec![(first_look, level)], grid }
     }
 
     /// The level of the last look that is not after `blocks`.
@@ -83,7 +98,7 @@ impl Boundary {
     fn look(&mut self) {
         let (last, next) = (self.last(), self.next_look());
         let deviation = f64::from(next - last).sqrt();
-        let spend = self.alpha * (spent(self.first_look, next) - spent(self.first_look, last));
+        let spend = self.alpha * (self.spending.until(next) - self.spending.until(last));
         let crossed = |end: f64| -> f64 {
             let beyond = |distance: f64| tail(distance / deviation);
             let near = self.grid.iter().filter(|(sum, _)| end - sum.abs() < REACH * deviation);
@@ -164,6 +179,8 @@ fn density(z: f64) -> f64 {
 mod tests {
     use super::*;
 
+    const FROM_5: Spending = Spending { first: 5, fixed: false };
+
     #[test]
     fn the_normal_tail_agrees_with_the_tables() {
         for (z, expected) in
@@ -177,16 +194,17 @@ mod tests {
 
     #[test]
     fn what_is_spent_never_exceeds_the_budget_and_never_ends() {
-        assert_eq!(spent(5, 5), 0.25);
-        assert_eq!(spent(5, 10), 0.625);
-        assert!(spent(5, 100_000) < 1.0);
+        assert_eq!(FROM_5.until(5), 0.25);
+        assert_eq!(FROM_5.until(10), 0.625);
+        assert!(FROM_5.until(100_000) < 1.0);
         for alpha in [0.05, 0.003] {
-            let levels: Vec<f64> = (5..=200).map(|blocks| level_at(alpha, 5, blocks)).collect();
+            let levels: Vec<f64> =
+                (5..=200).map(|blocks| level_at(alpha, FROM_5, blocks)).collect();
             assert!((levels[0] - alpha / 4.0).abs() < 1e-12);
             // Each look may spend its own share at least, and all of them less than the whole.
             assert!(levels.iter().all(|level| (0.0..alpha).contains(level)), "{levels:?}");
         }
-        assert_eq!(level_at(0.05, 5, 3), level_at(0.05, 5, 5));
+        assert_eq!(level_at(0.05, FROM_5, 3), level_at(0.05, FROM_5, 5));
     }
 
     /// The recursion against counting: walks that cross somewhere are as many as was promised.
@@ -203,7 +221,7 @@ mod tests {
             radius * (2.0 * std::f64::consts::PI * uniform()).cos()
         };
         let bounds: Vec<f64> = (5..=20)
-            .map(|n| quantile_two_sided(level_at(0.2, 5, n)) * f64::from(n).sqrt())
+            .map(|n| quantile_two_sided(level_at(0.2, FROM_5, n)) * f64::from(n).sqrt())
             .collect();
         let mut crossed = 0;
         for _ in 0..WALKS {
@@ -214,7 +232,7 @@ mod tests {
             });
             crossed += u32::from(crosses);
         }
-        let expected = 0.2 * spent(5, 20);
+        let expected = 0.2 * FROM_5.until(20);
         let found = f64::from(crossed) / f64::from(WALKS);
         assert!((found - expected).abs() < 0.006, "{found} instead of {expected}");
     }

@@ -13,6 +13,8 @@ use super::{median_sorted, sorted};
 const FACTOR_MIN: f64 = 1.1;
 /// From this share of slow trials on they are a mode, and not a disturbance; one alone never is.
 const SLOW_SHARE_MIN: f64 = 0.1;
+/// Fewest turns of a block from which the middle of its ratios is known.
+const TURNS_MIN: usize = 3;
 /// Fewest values of which two modes can be told from a gap that chance left.
 const VALUES_MIN_FOR_MODES: usize = 8;
 
@@ -25,12 +27,45 @@ pub struct Slow {
     pub of: usize,
     /// How many times as long they take as the others; 1 where there are none.
     pub factor: f64,
+    /// Whether they are turns within the blocks, and not trials.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_turns: bool,
 }
 
 impl Slow {
     /// Whether there are enough of them to be more than a disturbance.
     pub fn is_mode(&self) -> bool {
         self.trials as f64 >= SLOW_SHARE_MIN * self.of as f64 && self.trials > 1
+    }
+
+    fn none(of: usize) -> Slow {
+        Slow { trials: 0, of, factor: 1.0, of_turns: false }
+    }
+}
+
+/// The slow turns of the baseline and of the contender, from the logarithms of their costs in the
+/// same rounds, by block; each block by itself, since fresh file systems differ.
+///
+/// A block's mean hides them: one turn in five may be slow in every block. Turns are many, so here the
+/// two sides can be told apart: slow turns of which both have about as many are how the load is, and
+/// none are told.
+pub fn slow_turns(blocks: &[(Vec<f64>, Vec<f64>)]) -> [Slow; 2] {
+    let (mut under, mut over) = (Vec::new(), Vec::new());
+    for (baseline, contender) in blocks.iter().filter(|(own, _)| own.len() >= TURNS_MIN) {
+        let ratios: Vec<f64> =
+            contender.iter().zip(baseline).map(|(over, under)| over - under).collect();
+        let middle = median_sorted(&sorted(&ratios));
+        under.extend_from_slice(baseline);
+        over.extend(contender.iter().map(|value| value - middle));
+    }
+    let found = slow(&under, &over);
+    let [of_under, of_over] = found.map(|slow| slow.trials as f64);
+    let (apart, all) = ((of_over - of_under).abs(), of_over + of_under);
+    // By more than two standard deviations of what chance does to their number.
+    let is_told = apart >= SLOW_SHARE_MIN * under.len() as f64 && apart.powi(2) >= 4.0 * all;
+    match is_told && all > 0.0 {
+        true => found.map(|slow| Slow { of_turns: true, ..slow }),
+        false => [Slow::none(under.len()); 2],
     }
 }
 
@@ -41,10 +76,10 @@ pub(super) fn slow(baseline: &[f64], contender: &[f64]) -> [Slow; 2] {
     let ratios: Vec<f64> =
         contender.iter().zip(baseline).map(|(over, under)| over - under).collect();
     if ratios.is_empty() {
-        return [Slow { trials: 0, of, factor: 1.0 }; 2];
+        return [Slow::none(of); 2];
     }
     let sides = two_modes(&ratios).unwrap_or_else(|| outlying(&ratios));
-    sides.map(|(trials, distance)| Slow { trials, of, factor: distance.exp() })
+    sides.map(|(trials, distance)| Slow { trials, factor: distance.exp(), ..Slow::none(of) })
 }
 
 /// How many values lie far below and far above the others, and how far on average.
@@ -103,6 +138,32 @@ mod tests {
         assert!(contender.is_mode() && !baseline.is_mode());
         assert!((contender.factor - 2.0).abs() < 0.05, "{contender:?}");
         assert_eq!(slow(&fifth, &steady)[0].trials, 2);
+    }
+
+    #[test]
+    fn slow_turns_are_told_where_one_side_has_more_of_them() {
+        let turns = |slow: &[(usize, f64)], level: f64| -> Vec<f64> {
+            let of = |turn: usize| {
+                let slow = slow.iter().find(|(place, _)| turn % 5 == *place);
+                level + 0.01 * ((turn * 7 % 11) as f64 - 5.0) + slow.map_or(0.0, |(_, by)| by.ln())
+            };
+            (0..20).map(of).collect()
+        };
+        let found = |under: &[(usize, f64)], over: &[(usize, f64)]| {
+            // Fresh file systems of the second block are half as fast, and that is no mode.
+            let block = |level: f64| (turns(under, level), turns(over, 2.0 * level));
+            slow_turns(&[block(0.0), block(0.7)]).map(|slow| (slow.trials, slow.is_mode()))
+        };
+        assert_eq!(found(&[], &[]), [(0, false), (0, false)]);
+        assert_eq!(found(&[], &[(2, 2.0)]), [(0, false), (8, true)]);
+        assert_eq!(found(&[(1, 2.0)], &[]), [(8, true), (0, false)]);
+        // Both have a fifth that is as slow.
+        assert_eq!(found(&[(1, 2.0)], &[(2, 2.0)]), [(0, false), (0, false)]);
+        // Two of ten turns may be slow by chance.
+        let few = [(turns(&[], 0.0)[..10].to_vec(), turns(&[(2, 2.0)], 0.0)[..10].to_vec())];
+        assert_eq!(slow_turns(&few)[1].trials, 0);
+        let short = [(vec![0.0; 2], vec![0.0, 0.7])];
+        assert_eq!(slow_turns(&short)[1].of, 0);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Whether a trial's place in its block, or what ran before it, changed its value; and the values
-//! without that.
+//! without that. The same of turns in their rounds.
 //!
 //! It takes logarithms of trials with their place and their predecessor. An effect is taken out only
 //! where it is significant: the orders of a plan are balanced, so that what is not taken out widens
@@ -211,13 +211,12 @@ impl Fit {
         baseline: usize,
         contenders: usize,
     ) -> Correction {
-        let of = |block: usize, contender: usize| {
-            turns.iter().find(|turn| (turn.block, turn.contender) == (block, contender))
-        };
-        let pairs: Vec<(&Turn, &Turn)> = turns
-            .iter()
-            .filter(|turn| turn.contender == contender)
-            .filter_map(|turn| Some((turn, of(turn.block, baseline)?)))
+        let blocks = turns.chunk_by(|one, other| one.block == other.block);
+        let pairs: Vec<(&Turn, &Turn)> = blocks
+            .filter_map(|block| {
+                let of = |contender| block.iter().find(|turn| turn.contender == contender);
+                of(contender).zip(of(baseline))
+            })
             .collect();
         let lean: Vec<f64> = columns
             .iter()

@@ -21,6 +21,10 @@ pub struct StopRule {
     /// Of a study that stops when its questions are answered, the number of blocks of its first
     /// look. None fixes the number of blocks at the greatest.
     pub first_look: Option<u32>,
+    /// Whether the first look is that of a number of blocks that was fixed. False in plans of older
+    /// versions, whose fixed numbers left nothing for later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fixed: bool,
 }
 
 impl StopRule {
@@ -29,15 +33,16 @@ impl StopRule {
     pub fn deciding(min_blocks: u32, max_blocks: u32) -> StopRule {
         let first_look = min_blocks.max(BLOCKS_MIN_FOR_INTERVAL as u32);
         let first_look = (first_look < max_blocks).then_some(first_look);
-        StopRule { min_blocks, max_blocks, first_look }
+        StopRule { min_blocks, max_blocks, first_look, fixed: first_look.is_none() }
     }
 
     /// The rule once `max_blocks` may be done. The error that is left is spent, and none anew; a
     /// number of blocks that was fixed counts as the first look.
     pub fn up_to(&self, max_blocks: u32) -> StopRule {
+        let fixed = self.fixed || self.first_look.is_none();
         let first_look = self.first_look.unwrap_or(self.max_blocks);
         let first_look = Some(first_look.max(BLOCKS_MIN_FOR_INTERVAL as u32));
-        StopRule { max_blocks, min_blocks: self.min_blocks.min(max_blocks), first_look }
+        StopRule { max_blocks, min_blocks: self.min_blocks.min(max_blocks), first_look, fixed }
     }
 
     /// Refuses a rule that cannot be followed.

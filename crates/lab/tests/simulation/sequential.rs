@@ -3,8 +3,8 @@
 
 use lab::plan::Plan;
 use lab::statistics::{
-    Comparison, ComparisonOptions, Group, Slow, StopRule, TIGHT, Turn, compare_families, order,
-    wander,
+    Comparison, ComparisonOptions, Group, Order, Slow, StopRule, TIGHT, Turn, compare_families,
+    order, wander,
 };
 use lab::study::{CommandText, StudyText, WorkloadText};
 
@@ -78,6 +78,8 @@ pub struct Studies {
     truth: Vec<f64>,
     options: ComparisonOptions,
     rule: StopRule,
+    /// Whether effects of the order are taken out, as in earnest.
+    pub takes_order_out: bool,
 }
 
 impl Studies {
@@ -97,7 +99,7 @@ impl Studies {
         let rule = plan.stop_rule;
         let first_look = rule.first_look;
         let options = ComparisonOptions { same_within, first_look, ..ComparisonOptions::default() };
-        Studies { plan, truth: truth.to_vec(), options, rule }
+        Studies { plan, truth: truth.to_vec(), options, rule, takes_order_out: true }
     }
 
     /// One study.
@@ -130,7 +132,13 @@ impl Studies {
             if blocks < self.rule.min_blocks {
                 continue;
             }
-            let found = order(&turns, count, 0);
+            let found = match self.takes_order_out {
+                true => order(&turns, count, 0),
+                false => Order {
+                    values: turns.iter().map(|turn| turn.value).collect(),
+                    ..Order::default()
+                },
+            };
             let mut adjusted = samples.clone();
             for (turn, value) in turns.iter().zip(&found.values) {
                 adjusted[turn.contender][turn.block] = Some(value.exp());
@@ -140,6 +148,7 @@ impl Studies {
                 baseline: adjusted[0].clone(),
                 contenders: adjusted[1..].to_vec(),
                 corrections: corrections.collect(),
+                slow_turns: Vec::new(),
             };
             compared = compare_families(&[group], &self.options)
                 .expect("simulated samples are positive")
