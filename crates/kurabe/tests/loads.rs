@@ -143,8 +143,7 @@ fn trees_are_proved_equal() {
     let proof = load_of(&ext4)["proof"].as_str().unwrap();
     assert!(proof.starts_with("tree ") && proof.len() > 30, "{proof}");
     assert_eq!(proof, load_of(&ext2)["proof"]);
-    let phases =
-        ["all phases", "copy", "unpack", "walk", "stat", "rewrite", "delete each", "delete all"];
+    let phases = ["all phases", "copy", "unpack", "rewrite", "delete each", "delete all"];
     assert_eq!(metric_names(load_of(&ext4)), phases);
     assert!(slices_of(&ext4) > 1 && slices_of(&ext4) == slices_of(&ext2));
     assert_eq!(latency(load_of(&ext4), "rewrite")["count"], 60 * slices_of(&ext4));

@@ -3,11 +3,17 @@
 mod harness;
 
 use std::fs;
+use std::path::Path;
 
-use harness::{Site, root};
+use harness::{Random, Site, root};
 use lab::judgement::Result as Measurements;
-use lab::result::StoredResult;
-use lab::study::LeftOut;
+use lab::load::{LoadReport, Metric, Unit};
+use lab::plan::Plan;
+use lab::record::{Outcome, Phase, PhaseRecord, Record};
+use lab::result::{ResultWriter, StoredResult};
+use lab::study::{Catalogue, LeftOut};
+use lab::study_file;
+use loads::kind::KINDS;
 use publications::measure;
 
 #[test]
@@ -150,6 +156,54 @@ fn every_number_of_a_study_gets_its_counterpart() {
     for text in [&ran.stdout, &again] {
         assert!(text.contains("9 published tables beside what was measured"), "{text}");
         assert!(text.contains("Inconclusive here: "), "{text}");
-        assert!(text.lines().count() <= 60, "longer than a terminal's page or two:\n{text}");
+    }
+    let lines = ran.stdout.lines().count() + ran.stderr.lines().count();
+    assert!(lines <= LINES_MAX, "{lines} lines:\n{}\n{}", ran.stdout, ran.stderr);
+}
+
+/// What a terminal shows of a study without being asked for more.
+const LINES_MAX: usize = 60;
+
+/// Records made by hand, of contenders that vary as much as they differ, so that every kind of verdict
+/// is there.
+#[test]
+fn no_bundled_study_is_longer_than_a_page_or_two_of_a_terminal() {
+    let site = Site::new();
+    let mut random = Random(1);
+    for name in ["cannyls", "operating-systems", "flash-overhead", "dbench"] {
+        let text = site.run(&["run", name, "--print-study"]).expect(0).stdout;
+        let file_systems = trial::filesystem::names();
+        let known = Catalogue { file_systems: &file_systems, kinds: KINDS };
+        let (_, study) = study_file::load(Path::new("study.toml"), &text, known).unwrap();
+        let labels: Vec<String> = study.contenders.iter().map(|one| one.label.clone()).collect();
+        let plan = Plan::new(study, 1);
+        let mut writer = ResultWriter::create(&site.work().join(name), &plan, &text).unwrap();
+        for block in plan.blocks.iter().take(5 * plan.study.workloads.len()) {
+            for trial in &block.trials {
+                let spec = plan.spec(block, *trial, None, "/nowhere".into());
+                let mut record = Record::begun(&spec, 1);
+                let place = labels.iter().position(|label| *label == spec.contender.label).unwrap();
+                let noise = (random.next() % 1000) as f64 / 1000.0;
+                let value = 1e9 * (1.0 + 0.3 * place as f64 + noise * (place % 3) as f64);
+                record.outcome = Outcome::Completed;
+                record.phases = [Phase::Run, Phase::Sync]
+                    .map(|phase| PhaseRecord {
+                        phase,
+                        elapsed_ns: value as u64,
+                        device: None,
+                        machine_cpu_ns: None,
+                    })
+                    .into();
+                let metric = |name| Metric { name, value, unit: Unit::OperationsPerSecond };
+                let metrics = KINDS.open(&spec.workload.load).unwrap().metrics();
+                let metrics = metrics.into_iter().map(metric).collect();
+                record.load = Some(LoadReport { metrics, ..LoadReport::default() });
+                writer.append(record).unwrap();
+            }
+        }
+        drop(writer);
+        let shown = site.run(&["report", name]).expect(0);
+        let lines = shown.stdout.lines().count() + shown.stderr.lines().count();
+        assert!((10..=LINES_MAX).contains(&lines), "{name}: {lines} lines:\n{}", shown.stdout);
     }
 }

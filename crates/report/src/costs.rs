@@ -9,8 +9,9 @@ use crate::source::Source;
 use crate::table::{Cell, Table};
 use crate::{tables, text};
 
-/// The costs of a workload: one row a cost, one column a contender, the best first; medians over
-/// the trials. A cost that nobody has is left out.
+/// The costs of a workload, and what else was compared besides its metrics: one row a cost, one column
+/// a contender, the best first; medians over the trials, and the ratio to the baseline's. A cost that
+/// nobody has is left out.
 pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
     let ranked = tables::ranked(workload);
     let records = source.completed(&workload.workload);
@@ -21,28 +22,52 @@ pub fn table(source: &Source, workload: &WorkloadAnalysis) -> Table {
     let amplification = |value: f64| format!("{value:.2}");
     type Words = fn(f64) -> String;
     type Value<'a> = &'a dyn Fn(&ContenderAnalysis) -> Option<f64>;
-    let rows: [(&str, Words, Value<'_>); 11] = [
-        ("CPU time of the load", text::time, &|c| c.cost.command_cpu_ns),
-        ("CPU time of the whole machine", text::time, &|c| c.cost.machine_cpu_ns),
-        ("memory of its largest process", text::bytes, &|c| c.cost.memory_bytes_max),
-        ("read by the device", text::bytes, &|c| c.cost.device_read_bytes),
-        ("written by the device", text::bytes, &|c| c.cost.device_written_bytes),
-        ("writes of the device", text::count, &|c| c.cost.device_writes),
-        ("flushes of the device", text::count, &|c| c.cost.device_flushes),
-        ("flushes per operation", text::small, &per_operation),
-        ("written by the load", text::bytes, &|c| c.cost.command_written_bytes),
-        ("write amplification", amplification, &|c| c.cost.write_amplification),
-        ("space taken", text::bytes, &|c| c.cost.space_taken_bytes),
+    let rows: [(&str, &str, Words, Value<'_>); 11] = [
+        ("CPU time of the load", "CPU time", text::time, &|c| c.cost.command_cpu_ns),
+        ("CPU time of the whole machine", "", text::time, &|c| c.cost.machine_cpu_ns),
+        ("memory of its largest process", "", text::bytes, &|c| c.cost.memory_bytes_max),
+        ("read by the device", "bytes read", text::bytes, &|c| c.cost.device_read_bytes),
+        ("written by the device", "bytes written", text::bytes, &|c| c.cost.device_written_bytes),
+        ("writes of the device", "", text::count, &|c| c.cost.device_writes),
+        ("flushes of the device", "flushes", text::count, &|c| c.cost.device_flushes),
+        ("flushes per operation", "", text::small, &per_operation),
+        ("written by the load", "", text::bytes, &|c| c.cost.command_written_bytes),
+        ("write amplification", "", amplification, &|c| c.cost.write_amplification),
+        ("space taken", "space", text::bytes, &|c| c.cost.space_taken_bytes),
     ];
     let mut heads = vec!["median of the trials".to_string()];
     heads.extend(ranked.iter().map(|contender| contender.label.clone()));
     let mut table = Table { heads, rows: Vec::new() };
-    for (name, words, value) in rows {
-        let values: Vec<Option<f64>> = ranked.iter().map(|contender| value(contender)).collect();
-        if values.iter().all(Option::is_none) {
-            continue;
+    let all = &workload.exploratory;
+    let compared = |metric: &str, contender: &ContenderAnalysis| {
+        all.iter().find(|one| one.metric == metric && one.contender == contender.label)
+    };
+    for (name, metric, words, value) in rows {
+        let cells: Vec<Cell> = ranked
+            .iter()
+            .map(|contender| match (value(contender), compared(metric, contender)) {
+                (Some(value), Some(one)) => tables::against(words(value), one).valued(Some(value)),
+                (value, _) => Cell::maybe(value, words),
+            })
+            .collect();
+        if cells.iter().any(|cell| cell.value.is_some()) {
+            table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
         }
-        let cells = values.into_iter().map(|value| Cell::maybe(value, words));
+    }
+    // The values of the others stand elsewhere, or are sums of what stands elsewhere.
+    let is_shown = |name: &&str| {
+        rows.iter().all(|row| row.1 != *name)
+            && (workload.contenders.iter()).all(|one| {
+                one.latencies.len() <= tables::LATENCY_KINDS_MAX || !name.contains(" of ")
+            })
+    };
+    let names = text::distinct(all.iter().map(|one| one.metric.as_str()));
+    for name in names.into_iter().filter(is_shown) {
+        let cells = ranked.iter().map(|contender| match compared(name, contender) {
+            Some(one) => tables::against(String::new(), one),
+            None if all.iter().any(|one| one.baseline == contender.label) => "1".into(),
+            None => "-".into(),
+        });
         table.rows.push(std::iter::once(Cell::from(name)).chain(cells).collect());
     }
     table

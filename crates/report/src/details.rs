@@ -15,9 +15,11 @@ pub fn details(source: &Source) -> Vec<Block> {
     match views.as_slice() {
         [view] => workload(view, false),
         _ => {
-            let fold =
-                |view: &View<'_>| Block::fold(view.analysis.workload.clone(), workload(view, true));
-            views.iter().map(fold).collect()
+            let load = |view: &View<'_>| (view.analysis.workload.clone(), workload(view, true));
+            let mut loads: Vec<_> = views.iter().map(load).collect();
+            let mut blocks = document::said_once(&mut loads);
+            blocks.extend(loads.into_iter().map(|(name, blocks)| Block::fold(name, blocks)));
+            blocks
         }
     }
 }
@@ -44,6 +46,9 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     blocks.extend(checks::blocks(workload, view.id("checks")));
     blocks.push(Block::heading(3, view.id("cost"), "What it cost, in the run and its sync"));
     blocks.push(Block::table("What it cost", costs::table(source, workload)));
+    if !workload.exploratory.is_empty() || workload.comparisons.iter().any(|one| !one.primary) {
+        blocks.push(Block::Text(tables::METRICS_EXPLAINED.into()));
+    }
     if workload.contenders.iter().any(is_by_calls) {
         blocks.push(Block::Note("write amplification here: device bytes over bytes passed to write calls, pipes included.".into()));
     }
@@ -51,8 +56,7 @@ fn workload(view: &View<'_>, several: bool) -> Vec<Block> {
     let metrics = tables::metrics(workload, plan);
     if !metrics.rows.is_empty() {
         let summary = format!("All {} metrics", metrics.rows.len());
-        let explained = Block::Text(tables::METRICS_EXPLAINED.into());
-        blocks.push(Block::fold(summary, vec![Block::table("All metrics", metrics), explained]));
+        blocks.push(Block::fold(summary, vec![Block::table("All metrics", metrics)]));
     }
     let latencies = tables::latencies(workload, plan);
     if !latencies.rows.is_empty() {

@@ -11,7 +11,7 @@ use trust::text;
 use crate::chart::Chart;
 use crate::heat::HeatMap;
 use crate::table::{Screen, Table, Tone};
-use crate::text::prose;
+use crate::text::{distinct, grouped, list, prose};
 
 /// One piece of a document.
 #[derive(Debug, Clone)]
@@ -94,6 +94,62 @@ pub fn charts(charts: Vec<Chart>) -> Vec<Block> {
 fn fold_of(folded: &mut Vec<Block>) -> Option<Block> {
     let blocks = std::mem::take(folded);
     (!blocks.is_empty()).then(|| Block::fold("More charts of this kind", blocks))
+}
+
+/// Takes what several parts say alike out of them, and says it once, with the names of the parts where
+/// it is not all.
+pub fn said_once(parts: &mut [(String, Vec<Block>)]) -> Vec<Block> {
+    let of = |(name, blocks): &(String, Vec<Block>)| {
+        let mut said = Vec::new();
+        paragraphs(blocks, &mut said);
+        distinct(said).into_iter().map(|said| (said, name.clone())).collect::<Vec<_>>()
+    };
+    let mut shared = grouped(parts.iter().flat_map(of));
+    shared.retain(|(_, names)| names.len() > 1);
+    for (_, blocks) in &mut *parts {
+        take_out(blocks, &|block| {
+            shared.iter().any(|(said, _)| paragraph(block).as_ref() == Some(said))
+        });
+    }
+    let all = parts.len();
+    let one = |((kind, text), names): ((usize, String), Vec<String>)| {
+        PARAGRAPHS[kind](match names.len() == all {
+            true => text,
+            false => format!("{}: {text}", list(&names)),
+        })
+    };
+    shared.into_iter().map(one).collect()
+}
+
+/// The kinds of paragraphs.
+const PARAGRAPHS: [fn(String) -> Block; 3] = [Block::Text, Block::Warning, Block::Note];
+
+/// The kind and the text of a paragraph.
+fn paragraph(block: &Block) -> Option<(usize, String)> {
+    match block {
+        Block::Text(text) => Some((0, text.clone())),
+        Block::Warning(text) => Some((1, text.clone())),
+        Block::Note(text) => Some((2, text.clone())),
+        _ => None,
+    }
+}
+
+fn paragraphs(blocks: &[Block], said: &mut Vec<(usize, String)>) {
+    for block in blocks {
+        said.extend(paragraph(block));
+        if let Block::Fold { blocks, .. } = block {
+            paragraphs(blocks, said);
+        }
+    }
+}
+
+fn take_out(blocks: &mut Vec<Block>, is_out: &dyn Fn(&Block) -> bool) {
+    blocks.retain(|block| !is_out(block));
+    for block in blocks {
+        if let Block::Fold { blocks, .. } = block {
+            take_out(blocks, is_out);
+        }
+    }
 }
 
 /// The document as text for a terminal, without its charts.

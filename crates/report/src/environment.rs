@@ -1,10 +1,11 @@
 //! The end of the page: on what it was measured, by which commands, from which seed, and how to
 //! measure it again.
 
+use lab::contender::Contender;
 use lab::record::Record;
 use serde_json::Value;
 
-use crate::document::Block;
+use crate::document::{self, Block};
 use crate::sessions::{differences, sessions};
 use crate::source::Source;
 use crate::table::Table;
@@ -25,15 +26,18 @@ pub fn environment(source: &Source) -> Vec<Block> {
     blocks.extend(disturbed(source).map(Block::Text));
     blocks.push(Block::heading(3, "commands", "Exact commands"));
     blocks.push(Block::Text("Of each contender's first completed trial.".into()));
-    for contender in &source.plan.study.contenders {
+    let of_contender = |contender: &Contender| {
         let mut records = source.records.iter().filter(|r| r.contender.label == contender.label);
         let first = records.clone().find(|record| record.time_ns().is_some());
         let commands = match first.or_else(|| records.next()) {
             Some(record) => commands(record),
             None => vec![Block::Text("No trial of it has a record.".into())],
         };
-        blocks.push(Block::fold(contender.label.clone(), commands));
-    }
+        (contender.label.clone(), commands)
+    };
+    let mut all: Vec<_> = source.plan.study.contenders.iter().map(of_contender).collect();
+    blocks.extend(document::said_once(&mut all));
+    blocks.extend(all.into_iter().map(|(label, commands)| Block::fold(label, commands)));
     blocks.push(Block::heading(3, "loads", "Loads"));
     for workload in &source.plan.study.workloads {
         let value = serde_json::to_value(workload).expect("a workload has a JSON form");

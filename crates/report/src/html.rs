@@ -1,6 +1,7 @@
 //! A document as HTML, whose cells carry their exact values, JSON that can stand in a page, and names
 //! of elements. Text is escaped by [`trust::text`]. It knows nothing of results.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde::Serialize;
@@ -19,6 +20,8 @@ pub struct Rendered<'a> {
     pub body: String,
     /// The charts that it holds figures of, in order: the script of the page draws them.
     pub charts: Vec<&'a Chart>,
+    /// The sentences of its captions: charts of a kind are read alike, and that is said once.
+    said: BTreeSet<&'a str>,
 }
 
 /// Renders a document.
@@ -46,7 +49,10 @@ pub(crate) fn write_blocks<'a>(out: &mut Rendered<'a>, blocks: &'a [Block]) {
                 Ok(())
             }
             Block::Chart(chart) => {
-                out.body.push_str(&figure(chart, out.charts.len()));
+                let sentences = chart.says.split_inclusive(". ");
+                let caption: String =
+                    sentences.filter(|sentence| out.said.insert(sentence.trim_end())).collect();
+                out.body.push_str(&figure(chart, &caption, out.charts.len()));
                 out.charts.push(chart);
                 Ok(())
             }
@@ -75,12 +81,12 @@ pub(crate) fn write_blocks<'a>(out: &mut Rendered<'a>, blocks: &'a [Block]) {
 }
 
 /// A chart with its words, its legend, its still picture and its numbers.
-pub(crate) fn figure(chart: &Chart, index: usize) -> String {
+fn figure(chart: &Chart, caption: &str, index: usize) -> String {
     let id = &chart.id;
     let mut out = format!(
         "<figure id=\"{id}\" data-chart=\"{index}\" aria-labelledby=\"{id}-title\">\n<figcaption><h4 id=\"{id}-title\">{}</h4><p>{}</p></figcaption>\n",
         escape(&chart.title),
-        escape(&chart.says)
+        escape(caption)
     );
     if chart.legend {
         out.push_str("<div class=\"legend\" role=\"group\" aria-label=\"Legend\">");

@@ -76,7 +76,7 @@ pub fn pictures(source: &Source, beside: &[Block]) -> Vec<(String, String)> {
 
 /// A page around a body. The charts are those that the body holds figures of, in order.
 pub(crate) fn document(title: &str, rendered: &Rendered<'_>) -> String {
-    let Rendered { body, charts } = rendered;
+    let Rendered { body, charts, .. } = rendered;
     let scripts = if charts.is_empty() {
         String::new()
     } else {

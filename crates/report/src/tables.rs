@@ -5,9 +5,10 @@ use lab::condition::Gate;
 use lab::device::DeviceName;
 use lab::load::{Load, MatrixCell, OVERALL_OPERATION, QUANTILES};
 use lab::plan::Plan;
-use lab::record::{Outcome, Phase, TIME_METRIC, unfinished_block};
-use lab::statistics::Verdict;
+use lab::record::{Outcome, Phase, Record, TIME_METRIC, unfinished_block};
+use lab::statistics::{Slow, Verdict};
 use lab::warning::Kind;
+use lab::watched::{Cause, Watched, causes};
 use lab::words::ratio_with_interval;
 
 use crate::source::Source;
@@ -22,11 +23,12 @@ pub fn contenders(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
         &format!("{} [interval]", primary_metric(workload)),
         &format!("times as fast as {baseline} [interval]"),
         "verdict",
+        "slow trials",
         "checks",
     ]);
     for contender in ranked(workload) {
         let cells = answer_cells(workload, contender, baseline).into_iter();
-        let cells = cells.chain([checks::cell(contender)]);
+        let cells = cells.chain([slow_cell(workload, contender), checks::cell(contender)]);
         table.rows.push(std::iter::once(contender.label.as_str().into()).chain(cells).collect());
     }
     table.without_empty_columns()
@@ -67,6 +69,30 @@ fn answer_cells(
     };
     let [ratio, verdict] = comparison_cells(workload, contender, baseline);
     [figure, ratio, verdict]
+}
+
+/// `mean 1.24; 3 of 15 trials slow`: what the ratio beside it, of which slow trials are set aside, does
+/// not tell.
+fn slow_cell(workload: &WorkloadAnalysis, contender: &ContenderAnalysis) -> Cell {
+    let of = |slow: Slow| format!("{} of {} trials slow", slow.trials, slow.of);
+    let own = primary_comparisons(workload).find(|one| one.contender == contender.label);
+    let words: Vec<String> = match own {
+        None => primary_comparisons(workload)
+            .filter(|one| one.baseline == contender.label)
+            .find_map(|one| one.baseline_slow.map(of))
+            .into_iter()
+            .collect(),
+        Some(one) => {
+            let mean = one.mean_ratio.filter(|_| one.slow.or(one.baseline_slow).is_some());
+            let mean =
+                mean.map(|mean| format!("mean {}", text::ratio(quotient::speed_of(one, mean))));
+            mean.into_iter().chain(one.slow.map(of)).collect()
+        }
+    };
+    match words.is_empty() {
+        true => "-".into(),
+        false => Cell::toned(words.join("; "), Tone::Uncertain),
+    }
 }
 
 /// Name of the most important figure of a workload.
@@ -118,14 +144,7 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
                 (None, _) => "-".into(),
                 (Some(metric), None) => text::figure(metric.summary.median, metric.unit).into(),
                 (Some(metric), Some(comparison)) => {
-                    let ratio = match comparison.ratio {
-                        Some(ratio) => {
-                            format!("×{} {}", text::ratio(ratio), verdict_mark(&comparison.verdict))
-                        }
-                        None => quotient::WITHHELD.into(),
-                    };
-                    let figure = text::figure(metric.summary.median, metric.unit);
-                    Cell::toned(format!("{figure} {ratio}"), tone_of(&comparison.verdict))
+                    against(text::figure(metric.summary.median, metric.unit), comparison)
                 }
             });
         }
@@ -134,11 +153,23 @@ pub fn metrics(workload: &WorkloadAnalysis, plan: &Plan) -> Table {
     table
 }
 
+/// A figure with its ratio to the baseline's and the mark of the verdict.
+pub(crate) fn against(figure: String, comparison: &Comparison) -> Cell {
+    let mark = verdict_mark(&comparison.verdict);
+    let ratio = match comparison.ratio {
+        Some(ratio) => format!("×{} {mark}", text::ratio(ratio)),
+        // Against nothing at all.
+        None if comparison.verdict.is_decided() => mark.into(),
+        None => quotient::WITHHELD.into(),
+    };
+    Cell::toned(format!("{figure} {ratio}").trim_start(), tone_of(&comparison.verdict))
+}
+
 /// Bytes in a MiB, the unit of every rate here; published numbers keep their own.
 const MEBIBYTE: f64 = 1_048_576.0;
 
 /// More kinds of operation than these (those of a fio matrix) are not shown as a table.
-const LATENCY_KINDS_MAX: usize = 40;
+pub(crate) const LATENCY_KINDS_MAX: usize = 40;
 
 /// Latencies by kind of operation and contender; empty for loads that record none, and for those
 /// of too many kinds, of which [`latencies_left_out`] tells.
@@ -229,8 +260,8 @@ pub fn verdict_mark(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// What the marks of [`metrics`] mean.
-pub const METRICS_EXPLAINED: &str = "Median, × ratio to the baseline: + better, - worse, = same within the margin, ~ no difference above 25 %, ? inconclusive. All but the first are exploratory.";
+/// What the marks of [`metrics`] and of the costs mean.
+pub const METRICS_EXPLAINED: &str = "Medians, × ratio to the baseline: + better, - worse, = same within the margin, ~ no difference above 25 %, ? inconclusive. All but a load's first metric are exploratory: their verdicts have a correction of their own, apart from the answer's.";
 
 /// The contenders, the best median first, those without one last, and those that lost data behind
 /// all others.
@@ -379,6 +410,7 @@ pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
         "block",
         "contender",
         "outcome",
+        "disturbed by",
         primary.map_or("metric", |(name, _)| name),
         "run",
         "sync",
@@ -415,6 +447,7 @@ pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
             Cell::whole((record.block + 1).into()),
             record.contender.label.as_str().into(),
             Cell::toned(outcome, tone),
+            disturbance(record),
             figure.unwrap_or_else(|| "-".into()),
             Cell::maybe(phase(Phase::Run), text::time),
             Cell::maybe(phase(Phase::Sync), text::time),
@@ -424,5 +457,20 @@ pub fn trials(source: &Source, workload: &WorkloadAnalysis) -> Table {
             text::clock(record.started_unix_ns).into(),
         ]);
     }
-    table
+    table.without_empty_columns()
+}
+
+/// What disturbed a trial: `steal`, or of its turns `3 of 40 turns: steal`.
+fn disturbance(record: &Record) -> Cell {
+    let runs: Vec<Option<Watched>> = match record.slices.is_empty() {
+        true => vec![record.watched],
+        false => record.slices.iter().map(|slice| slice.watched).collect(),
+    };
+    let marks: Vec<Cause> = causes(&runs).into_iter().flatten().collect();
+    let words = text::list(&text::distinct(marks.iter().map(|cause| cause.words().to_string())));
+    match (marks.len(), runs.len()) {
+        (0, _) => "-".into(),
+        (_, 1) => Cell::toned(words, Tone::Uncertain),
+        (some, all) => Cell::toned(format!("{some} of {all} turns: {words}"), Tone::Uncertain),
+    }
 }

@@ -255,11 +255,11 @@ fn the_numbers_in_the_page_are_those_of_the_records() {
     }
 }
 
-/// What a script of this value says of a page in a frame as wide as a phone; `page` is its document.
-fn on_a_phone(browser: &Path, place: &Path, html: &str, value: &str) -> String {
+/// What a script of this value says of a page in a frame of this width; `page` is its document.
+fn in_a_frame(browser: &Path, place: &Path, html: &str, width_px: u32, value: &str) -> String {
     let inner = html.replace('&', "&amp;").replace('"', "&quot;");
     let outer = format!(
-        "<!doctype html><title>x</title><iframe style=\"width:390px;height:900px;border:0\" srcdoc=\"{inner}\"></iframe><script>setTimeout(() => {{ const page = frames[0].document; document.title = {value}; }}, 7000)</script>"
+        "<!doctype html><title>x</title><iframe style=\"width:{width_px}px;height:900px;border:0\" srcdoc=\"{inner}\"></iframe><script>setTimeout(() => {{ const page = frames[0].document; document.title = {value}; }}, 7000)</script>"
     );
     let dom = open_and_note(browser, place, &outer).dom;
     dom.split("<title>").nth(1).unwrap().split("</title>").next().unwrap().to_string()
@@ -279,11 +279,29 @@ fn a_phone_shows_the_whole_page_and_what_is_uncertain_in_it() {
     });
     let html = rendered(&made);
     let widths = "page.documentElement.scrollWidth - page.documentElement.clientWidth";
-    let beyond = on_a_phone(&browser, place.path(), &html, widths);
+    let beyond = in_a_frame(&browser, place.path(), &html, 390, widths);
     assert_eq!(beyond, "0", "px of the page are beyond the screen");
     let gap = "(() => { const side = (name) => page.querySelector('#w1-load-amplification ' + name).getBoundingClientRect(); return side('.modebar').left - side('.annotation-text').right; })()";
-    let gap_px: f64 = on_a_phone(&browser, place.path(), &html, gap).parse().unwrap();
+    let gap_px: f64 = in_a_frame(&browser, place.path(), &html, 390, gap).parse().unwrap();
     assert!(gap_px >= 0.0, "the buttons lie {gap_px} px over the name of the line");
+}
+
+#[test]
+fn the_answer_and_its_pictures_fit_the_first_two_screens() {
+    let Some(browser) = browser() else { return };
+    let place = tempfile::Builder::new().prefix("test-of-kurabe-browser-").tempdir().unwrap();
+    let made = make(&study(&LABELS, &["one", "two", "three", "four", "five"], 5), |record| {
+        // Who wins depends on the load, so that the sentences are several.
+        let place = LABELS.iter().position(|label| *label == record.contender.label).unwrap();
+        let best = usize::from(record.workload == "two" || record.workload == "four");
+        let slower = (place + best) as u64 % 3 * 150_000_000;
+        complete(record, 1_000_000_000 + slower + u64::from(record.trial * 7919 % 97) * 900_000);
+        true
+    });
+    let value = "page.querySelector('#overview').getBoundingClientRect().bottom";
+    let html = rendered(&made);
+    let bottom_px: f64 = in_a_frame(&browser, place.path(), &html, 1280, value).parse().unwrap();
+    assert!(bottom_px > 300.0 && bottom_px <= 1800.0, "{bottom_px}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use harness::{Made, complete, damage, load_report, make, study, time_ns};
 use lab::load::{LoadReport, Metric, Unit};
 use lab::record::{Outcome, Phase};
 use lab::study::WorkloadText;
+use lab::watched::Watched;
 use report::chart::Mark;
 use report::charts::{View, matrix};
 use report::document::Block;
@@ -401,6 +402,113 @@ fn several_loads_have_an_overview_and_a_fold_each() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), count);
+}
+
+/// The sentences of at least five words that a reader of the page sees: not those of tables, headings,
+/// legends, pictures and what was typed or printed.
+fn sentences(page: &str) -> Vec<String> {
+    let (_, text) = page.split_once("<main>").unwrap();
+    let mut text = text.split_once("</main>").unwrap().0.to_string();
+    for element in
+        ["table", "svg", "h1", "h2", "h3", "h4", "pre", "summary", "div class=\"legend\""]
+    {
+        let name = element.split(' ').next().unwrap();
+        let (start, end) = (format!("<{element}"), format!("</{name}>"));
+        while let Some(from) = text.find(&start) {
+            let to = from + text[from..].find(&end).unwrap() + end.len();
+            text.replace_range(from..to, "\n");
+        }
+    }
+    let words = text.split('<').map(|part| part.split_once('>').map_or(part, |(_, words)| words));
+    let lines = words.collect::<Vec<_>>().join("\n");
+    let all = lines.lines().flat_map(|line| line.split_inclusive(". ")).map(str::trim);
+    all.filter(|said| said.split(' ').count() >= 5).map(str::to_string).collect()
+}
+
+#[test]
+fn no_sentence_stands_twice_on_a_page() {
+    let mut text = study(&LABELS, &["first", "second", "third"], 5);
+    text.workloads.iter_mut().for_each(|load| load.why = Some("a tenth of what it was".into()));
+    let made = make(&text, |record| {
+        let time = time_ns(record, &LABELS);
+        complete(record, time);
+        record.notes = vec!["its journal lies on the same device".into()];
+        if record.workload != "third" {
+            record.load = Some(load_report(1e17 / time as f64));
+        }
+        record.workload != "second" || record.trial % 7 != 0
+    });
+    let text = own(&rendered(&made));
+    let all = sentences(&text);
+    assert!(all.len() > 30, "{all:?}");
+    for (place, said) in all.iter().enumerate() {
+        assert!(!all[..place].contains(said), "twice: {said}\n{text}");
+    }
+    // What is said of some only is said with their names.
+    for said in ["a tenth of", "first and second: All trials together:", "p>Medians, ×"] {
+        assert_eq!(text.matches(said).count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn what_is_compared_besides_the_metrics_stands_with_the_costs() {
+    let made = make(&study(&LABELS, &["first", "second"], 5), |record| {
+        complete(record, time_ns(record, &LABELS));
+        let flushes = if record.contender.label == "xfs" { 4 } else { 1 };
+        let run = record.phases.iter_mut().find(|entry| entry.phase == Phase::Run).unwrap();
+        run.device.as_mut().unwrap().flushes = flushes;
+        if record.workload == "first" {
+            record.load = Some(load_report(1e17 / record.time_ns().unwrap() as f64));
+        }
+        true
+    });
+    let source = Source::read(&made.directory()).unwrap();
+    let text = report::export::markdown(&source);
+    for row in [
+        "| flushes of the device | 3 | 6 ×2.00 - | 3 ×1.000 = |",
+        "| CPU time of the load | 3.000 ms | 3.000 ms ×1.000 = | 3.000 ms ×1.000 = |",
+        "| p99 of Put | 1 | ×1.000 = | ×1.000 = |",
+        "| time until unmounted | 1 | ×1.",
+    ] {
+        assert!(text.contains(row), "{row}\n{text}");
+    }
+    assert_eq!(text.matches("a correction of their own").count(), 1, "{text}");
+}
+
+#[test]
+fn slow_trials_stand_beside_the_ratio_that_sets_them_aside() {
+    let made = make(&study(&LABELS, &["true"], 15), |record| {
+        let slow = if record.contender.label == "xfs" && record.block % 5 == 0 { 3 } else { 1 };
+        complete(record, time_ns(record, &LABELS) * slow);
+        true
+    });
+    let source = Source::read(&made.directory()).unwrap();
+    let table = report::tables::contenders(&source.analysis.workloads[0], &source.plan);
+    let text = table.terminal(false).to_string();
+    let row = text.lines().find(|line| line.starts_with("  xfs")).unwrap();
+    assert!(row.contains("mean 0.5") && row.contains("; 3 of 15 trials slow"), "{text}");
+    let row = text.lines().find(|line| line.starts_with("  btrfs")).unwrap();
+    assert!(row.ends_with(" -"), "{text}");
+}
+
+#[test]
+fn a_trial_that_the_machine_disturbed_is_marked() {
+    let made = make(&study(&LABELS, &["true"], 4), |record| {
+        complete(record, time_ns(record, &LABELS));
+        let of =
+            |throttled| Watched { elapsed_ns: 1, throttled: Some(throttled), ..Default::default() };
+        record.watched = Some(of(u64::from(record.trial == 5)));
+        true
+    });
+    let source = Source::read(&made.directory()).unwrap();
+    let table = report::tables::trials(&source, &source.analysis.workloads[0]);
+    let column = table.heads.iter().position(|head| head == "disturbed by").unwrap();
+    let marked: Vec<(&str, &str)> =
+        table.rows.iter().map(|row| (&*row[0].text, &*row[column].text)).collect();
+    assert!(
+        marked.iter().all(|(trial, by)| (*by == "throttling") == (*trial == "5")),
+        "{marked:?}"
+    );
 }
 
 #[test]

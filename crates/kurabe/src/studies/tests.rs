@@ -188,6 +188,12 @@ fn without_records_nothing_is_tested_and_each_study_has_conclusions_that_can_be(
             _ => 2,
         };
         assert_eq!(tested, expected, "{name}");
+        // What is not tested names the system that is missing.
+        let missing = ["VxFS", "CFS", "HAMMER"];
+        for claim in publication.claims.iter().filter(|claim| claim.condition.is_none()) {
+            let note = claim.note.as_deref().unwrap_or_default();
+            assert!(missing.iter().any(|system| note.contains(system)), "{name}: {claim:?}");
+        }
         let plan = lab::plan::Plan::new(study, 1);
         let analysis = lab::judgement::analyse(&plan, &[], None);
         for judged in publication.judge(&plan, &[], &analysis) {

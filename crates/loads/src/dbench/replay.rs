@@ -88,6 +88,8 @@ pub struct ReplayReport {
     pub opened_unexpectedly: u64,
     /// Reads that returned less than the load file says, both phases; dbench prints these too.
     pub reads_short: u64,
+    /// Bytes of WriteX, both phases.
+    pub written_bytes: u64,
     /// Both phases, second by second.
     pub seconds: Vec<Second>,
     /// The counters at the start and at the end of each second.
@@ -143,6 +145,7 @@ struct Tally {
     passes: u64,
     opened_unexpectedly: u64,
     reads_short: u64,
+    written_bytes: u64,
 }
 
 /// Replays a load; with its report come the latencies of the counted phase.
@@ -205,6 +208,7 @@ pub fn replay(plan: &Replay<'_>, stop: &AtomicBool) -> Result<(ReplayReport, Rec
         passes: sum(|tally| tally.passes),
         opened_unexpectedly: sum(|tally| tally.opened_unexpectedly),
         reads_short: sum(|tally| tally.reads_short),
+        written_bytes: sum(|tally| tally.written_bytes),
         drift: drift::drift_of(&intervals, &counters),
         seconds,
         counters,
@@ -301,6 +305,9 @@ impl<'a> ClientRun<'a> {
             |to: &AtomicU64, more| to.store(to.load(Ordering::Relaxed) + more, Ordering::Relaxed);
         add(&visible.bytes, operation.bytes());
         add(&visible.operations, 1);
+        if operation.kind == Kind::WriteX {
+            self.tally.written_bytes += operation.bytes();
+        }
         if elapsed_ns > visible.slowest_ns.load(Ordering::Relaxed) {
             visible.slowest_ns.store(elapsed_ns, Ordering::Relaxed);
         }

@@ -89,6 +89,10 @@ fn all_operations_run_and_are_counted_in_proportion() {
     // monitor at the end of the phase: the clients may be one operation on.
     let apart = latencies.overall.bytes.abs_diff(bytes(&report));
     assert!(apart <= 20 * 65_536, "{apart} bytes apart");
+    // What both phases wrote is more than what the counted one did.
+    let writes = latencies.kinds.iter().find(|entry| entry.operation == Kind::WriteX.to_string());
+    let counted = writes.unwrap().bytes;
+    assert!(counted > 0 && report.written_bytes > counted, "{} {counted}", report.written_bytes);
     assert_eq!(report.counters.len(), report.seconds.len() + 1);
     let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
     assert!(left.is_empty(), "the replay left {left:?}");

@@ -162,6 +162,11 @@ fn parse_log_line(line: &str) -> Option<(u64, u64, u32)> {
     Some((end_ms, rate_kib, fields.next()?.parse().ok()?))
 }
 
+/// Bytes that the jobs wrote.
+pub fn written_bytes(jobs: &[FioJob]) -> u64 {
+    jobs.iter().map(|job| job.write.io_bytes).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +219,7 @@ Trailing words
         assert!((14_784..=14_800).contains(&write.at(0.5)), "{}", write.at(0.5));
         assert!((19_300..=19_360).contains(&write.at(0.999)), "{}", write.at(0.999));
         assert_eq!(of("sync").count, 4);
+        assert_eq!(written_bytes(&output.jobs), 4_096_512);
         // Without buckets of the whole latency those of the completion are taken.
         assert_eq!(of("read").count, 2);
         assert!((495..=505).contains(&of("read").at(0.5)));

@@ -359,6 +359,7 @@ fn of_replay(report: &ReplayReport, recording: &Recording) -> Result<LoadReport,
         latencies: super::latencies(&recording.summary()),
         series,
         findings,
+        written_bytes: Some(report.written_bytes),
         histogram_log: Some(histogram_log(recording, length_ns)?),
         details: serde_json::to_value(report).expect("a report has a JSON form"),
         ..LoadReport::default()

@@ -267,6 +267,7 @@ impl Generator for FioLoad {
             series: throughput(&report),
             findings: report.notes.iter().cloned().chain(falsified(&report)).collect(),
             note: note(&job),
+            written_bytes: Some(output::written_bytes(&report.jobs)),
             histogram_log: Some(histogram_log(&recording, report.finished.elapsed_ns)?),
             details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
@@ -444,6 +445,7 @@ fn run_on_nodes(
                 report.skew() * 100.0
             )
         }),
+        written_bytes: Some(output::written_bytes(&jobs)),
         histogram_log: Some(histogram_log(&recording, last_ns)?),
         details: serde_json::to_value(&report).expect("a report has a JSON form"),
         ..LoadReport::default()

@@ -21,7 +21,7 @@ use vocabulary::words::counted;
 use super::fio::{check_capacity, falsified, lay_out_job, run_job, target};
 use super::merged::distributions;
 use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
-use crate::counters::DeviceCounters;
+use crate::counters::{DeviceCounters, DeviceReading};
 use crate::fio::matrix::{FILES, Matrix, PATTERNS, QUEUE_ENGINES};
 use crate::fio::output;
 use crate::tool::Tool;
@@ -207,14 +207,9 @@ impl Generator for FioMatrixLoad {
             return run_cell(&matrix, cell, task, stop);
         }
         let counters = task.device.as_deref().and_then(|node| DeviceCounters::of_node(node).ok());
-        let mut reports = Vec::new();
-        for cell in matrix.cells_shuffled(task.order_seed) {
-            if !reports.is_empty() {
-                settle(task, counters.as_ref(), stop)?;
-            }
-            reports.push(run_cell(&matrix, &cell, task, stop)?);
-        }
-        self.whole(reports)
+        let settle = || settle(task, counters.as_ref(), stop);
+        let cells = matrix.cells_shuffled(task.order_seed);
+        self.whole(apart(&cells, settle, |cell| run_cell(&matrix, cell, task, stop))?)
     }
 
     /// Each cell's operations a second are a metric of their own, told in the matrix's order after
@@ -242,6 +237,7 @@ impl Generator for FioMatrixLoad {
             latencies,
             histogram_log,
             findings: cells.iter().flat_map(|report| report.findings.clone()).collect(),
+            written_bytes: cells.iter().map(|report| report.written_bytes).sum(),
             details: serde_json::json!({
                 "matrix": matrix,
                 "order": order.collect::<Vec<_>>(),
@@ -249,6 +245,22 @@ impl Generator for FioMatrixLoad {
             ..LoadReport::default()
         })
     }
+}
+
+/// Runs one cell after the other, each after the first one only when what came before has settled.
+fn apart<C, R>(
+    cells: &[C],
+    settle: impl Fn() -> Result<(), String>,
+    run: impl Fn(&C) -> Result<R, String>,
+) -> Result<Vec<R>, String> {
+    let mut reports = Vec::with_capacity(cells.len());
+    for cell in cells {
+        if !reports.is_empty() {
+            settle()?;
+        }
+        reports.push(run(cell)?);
+    }
+    Ok(reports)
 }
 
 fn run_cell(
@@ -268,6 +280,7 @@ fn run_cell(
         latencies: latencies(&recording.summary()),
         histogram_log: Some(histogram_log(&recording, report.finished.elapsed_ns)?),
         findings: findings.into_iter().collect(),
+        written_bytes: Some(output::written_bytes(&report.jobs)),
         ..LoadReport::default()
     })
 }
@@ -316,23 +329,99 @@ fn settle(
         Place::Device(node) | Place::Minfs(node) => File::open(node).and_then(|n| n.sync_all()),
     }
     .map_err(|error| format!("the sync after a cell: {error}"))?;
-    let read = || counters.and_then(|counters| counters.read().ok());
+    let stopped = || stop.load(Ordering::Relaxed);
+    wait_until_quiet(QUIET_INTERVAL, stopped, || {
+        counters.and_then(|counters| counters.read().ok())
+    });
+    Ok(())
+}
+
+/// Waits until two readings of the device, this far apart, show that nothing went on between them.
+fn wait_until_quiet(
+    interval: Duration,
+    stopped: impl Fn() -> bool,
+    read: impl Fn() -> Option<DeviceReading>,
+) {
     let mut last = read();
     for _ in 0..QUIET_POLLS_MAX {
-        if last.is_none() || stop.load(Ordering::Relaxed) {
+        if last.is_none() || stopped() {
             break;
         }
-        std::thread::sleep(QUIET_INTERVAL);
+        std::thread::sleep(interval);
         let now = read();
         if now.zip(last).is_none_or(|(now, last)| now.quiet_since(&last)) {
             break;
         }
         last = now;
     }
-    Ok(())
 }
 
 /// How long the device has to be quiet after a cell, and how often that is looked at: a device
 /// that is never quiet costs a second.
 const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 const QUIET_POLLS_MAX: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_cell_begins_only_when_the_device_is_quiet_after_the_one_before() {
+        // The device goes on writing for three looks after each cell.
+        let left = Cell::new(0_u64);
+        let read = || {
+            left.set(left.get().saturating_sub(1));
+            let mut reading = DeviceReading::default();
+            reading.in_flight = left.get();
+            Some(reading)
+        };
+        let settle = || {
+            wait_until_quiet(Duration::ZERO, || false, read);
+            Ok(())
+        };
+        let run = |cell: &u32| {
+            assert_eq!(left.get(), 0, "cell {cell} begins before the device is quiet");
+            left.set(3);
+            Ok(*cell)
+        };
+        assert_eq!(apart(&[1, 2, 3], settle, run).unwrap(), [1, 2, 3]);
+        // A device that is never quiet holds nothing up for ever.
+        let looks = Cell::new(0);
+        wait_until_quiet(
+            Duration::ZERO,
+            || false,
+            || {
+                looks.set(looks.get() + 1);
+                let mut busy = DeviceReading::default();
+                busy.in_flight = 1;
+                Some(busy)
+            },
+        );
+        assert_eq!(looks.get(), u64::from(QUIET_POLLS_MAX) + 1);
+    }
+
+    #[test]
+    fn all_cells_together_wrote_what_each_wrote() {
+        let load = FioMatrixLoad {
+            size_bytes: 1 << 20,
+            cell_ns: 1_000_000,
+            block_sizes_bytes: vec![4096],
+            engines: vec![QUEUE_ENGINES[0].into()],
+        };
+        let mut parts: Vec<LoadReport> = load
+            .cells()
+            .iter()
+            .map(|cell| LoadReport {
+                metrics: vec![operations_a_second(&cell.to_string(), 1.0)],
+                written_bytes: Some(4096),
+                ..LoadReport::default()
+            })
+            .collect();
+        let all = parts.len() as u64;
+        assert_eq!(load.whole(parts.clone()).unwrap().written_bytes, Some(all * 4096));
+        parts[0].written_bytes = None;
+        assert_eq!(load.whole(parts).unwrap().written_bytes, None);
+    }
+}

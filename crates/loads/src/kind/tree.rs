@@ -174,8 +174,8 @@ impl Generator for TreeLoad {
     }
 
     fn metrics(&self) -> Vec<String> {
-        let phases = Phase::ALL.into_iter().map(metric_name);
-        std::iter::once(ALL_PHASES.to_string()).chain(phases).collect()
+        let phases = Phase::ALL.into_iter().filter(|phase| is_metric(*phase, self.facts.as_ref()));
+        std::iter::once(ALL_PHASES.to_string()).chain(phases.map(metric_name)).collect()
     }
 
     /// The phases of which each operation is timed.
@@ -252,10 +252,19 @@ impl Generator for TreeLoad {
         let phases = || report.phases.iter().map(|phase| (phase, phase.elapsed_ns + phase.sync_ns));
         let total_ns = phases().map(|(_, ns)| ns).sum();
         let metrics = std::iter::once(metric(ALL_PHASES.into(), total_ns))
-            .chain(phases().map(|(phase, ns)| metric(metric_name(phase.phase), ns)))
+            .chain(
+                phases()
+                    .filter(|(phase, _)| is_metric(phase.phase, Some(&facts)))
+                    .map(|(phase, ns)| metric(metric_name(phase.phase), ns)),
+            )
             .collect();
         let proof = format!("tree {}", report.hash);
         let mut findings = vec![proof.clone()];
+        if !is_metric(Phase::Walk, Some(&facts)) {
+            findings.push(format!(
+                "walk and stat are no metrics: below {ENTRIES_MIN} entries they take too few milliseconds to tell contenders apart"
+            ));
+        }
         findings.extend(kept.map(|error| format!("caches were kept between the phases: {error}")));
         let elapsed_ns = report.phases.iter().map(|phase| phase.elapsed_ns).sum();
         Ok(LoadReport {
@@ -263,6 +272,7 @@ impl Generator for TreeLoad {
             latencies: latencies(&recording.summary()),
             findings,
             proof: Some(proof),
+            written_bytes: Some(report.written_bytes(&facts)),
             histogram_log: Some(histogram_log(&recording, elapsed_ns)?),
             details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
@@ -297,6 +307,15 @@ const NOTABLE_ARCHIVE_BYTES: u64 = 16 << 20;
 /// The metric of all phases together.
 const ALL_PHASES: &str = "all phases";
 
+/// Entries from which on walk and stat, which only read names and facts, are long enough to compare.
+const ENTRIES_MIN: u64 = 2_000;
+
+/// Whether the time of a phase is a metric under a tree; of an unknown tree it may be.
+fn is_metric(phase: Phase, facts: Option<&ArchiveFacts>) -> bool {
+    let is_small = facts.is_some_and(|facts| facts.files + facts.others < ENTRIES_MIN);
+    !(is_small && matches!(phase, Phase::Walk | Phase::Stat))
+}
+
 fn metric_name(phase: Phase) -> String {
     phase.name().replace('_', " ")
 }
@@ -319,5 +338,21 @@ impl Opened {
     fn name(&self, error: impl std::fmt::Display) -> String {
         let path = self.path.display().to_string();
         error.to_string().replace(&path, &self.named.display().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_over_before_a_clock_can_tell_is_no_metric() {
+        let metrics = |files| {
+            let facts = Some(ArchiveFacts { files, others: 10, ..ArchiveFacts::default() });
+            TreeLoad { source: Source::Synthetic { files, seed: 1 }, facts }.metrics()
+        };
+        let small = ["all phases", "copy", "unpack", "rewrite", "delete each", "delete all"];
+        assert_eq!(metrics(300), small);
+        assert_eq!(metrics(2_000).len(), small.len() + 2);
     }
 }

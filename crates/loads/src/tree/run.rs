@@ -101,6 +101,13 @@ pub struct TreeReport {
     pub hash: TreeHash,
 }
 
+impl TreeReport {
+    /// Bytes handed to the file system: the copy, what tar unpacked of it, and the rewriting.
+    pub fn written_bytes(&self, facts: &ArchiveFacts) -> u64 {
+        self.phases.iter().map(|phase| phase.bytes).sum::<u64>() + facts.file_bytes
+    }
+}
+
 /// Runs the phases; with the report come the latencies of all, each kind named after its phase.
 /// `begin` is told each phase before its clock starts, so that the caller can drop caches.
 ///
@@ -333,6 +340,17 @@ type Listed = (PathBuf, fs::Metadata);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_tar_unpacked_is_handed_over_too() {
+        let phase =
+            |phase, bytes| PhaseReport { phase, elapsed_ns: 1, sync_ns: 1, operations: 1, bytes };
+        let phases =
+            vec![phase(Phase::Copy, 1000), phase(Phase::Unpack, 0), phase(Phase::Rewrite, 700)];
+        let facts = ArchiveFacts { file_bytes: 700, ..ArchiveFacts::default() };
+        let report = TreeReport { phases, hash: TreeHash::default() };
+        assert_eq!(report.written_bytes(&facts), 2400);
+    }
 
     #[test]
     fn names_are_those_of_the_json() {

@@ -233,7 +233,7 @@ fn curve(view: &View<'_>, sizes: &[u64], row: &str, index: usize) -> Option<Char
     };
     Some(Chart {
         says: format!(
-            "Percent fewer operations a second than {raw}; at 0 as many, below it more. Decided: {decided} of {all} points.{beyond}"
+            "Percent fewer operations a second than {raw}; at 0 as many, below it more. Decided: {decided} of {all}.{beyond}"
         ),
         height: 280,
         keys,
