@@ -162,6 +162,7 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         writer,
         presentation,
         notes: Vec::new(),
+        closing: None,
     };
     session.carry_out()
 }
@@ -250,6 +251,7 @@ fn begin(
         writer,
         presentation,
         notes,
+        closing: None,
     };
     session.carry_out()
 }

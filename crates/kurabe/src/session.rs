@@ -3,6 +3,7 @@
 //!
 //! Invariant: whatever ends it, what was taken is given back, or said to be still there.
 
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::analysis::{Analysis, control_words};
@@ -10,6 +11,7 @@ use lab::condition;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
+use lab::spec::Device;
 use lab::study::Study;
 use report::source::{Source, memory_bytes};
 use serde_json::{Value, json};
@@ -23,7 +25,7 @@ use trust::Directory;
 use crate::durability;
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
-use crate::guest_executor::GuestExecutor;
+use crate::guest_executor::{Early, GuestExecutor};
 use crate::guests::Guests;
 use crate::preflight::{Pinned, device_request, needs_device};
 use crate::presentation::Presentation;
@@ -52,6 +54,8 @@ pub struct Session {
     pub presentation: Presentation,
     /// What the user is told before the first trial.
     pub notes: Vec<String>,
+    /// Gives the device back while the result is already being shown.
+    pub closing: Option<JoinHandle<()>>,
 }
 
 impl Session {
@@ -118,6 +122,9 @@ impl Session {
         match reporting::write_page(&directory, &source) {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
             Err(error) => progress.say(&format!("the report could not be written: {error}")),
+        }
+        if let Some(closing) = self.closing.take() {
+            closing.join().expect("giving a device back does not panic");
         }
         Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&source.analysis, all_given_back)))
     }
@@ -205,11 +212,19 @@ impl Session {
         let study = &self.plan.study;
         // Before the device is touched: a kernel may be missing.
         let guests = Guests::of(study, own)?;
+        let mut early = None;
         let prepared = match needs_device(study) {
             false => None,
             true => {
                 let destroy = self.destroy.as_deref();
-                Some(prepare_device(study, destroy, own, &is_spent, stop, progress)?)
+                let made = &mut |device: &Device| {
+                    let next = runner::next_spec(&self.plan, &self.records, device);
+                    early = guests
+                        .as_ref()
+                        .zip(next)
+                        .and_then(|(guests, spec)| Early::begin(guests, &spec, device));
+                };
+                Some(prepare_device(study, destroy, own, &is_spent, stop, made, progress)?)
             }
         };
         self.facts = json!({
@@ -238,7 +253,7 @@ impl Session {
         let mut guest_executor = guests
             .as_ref()
             .zip(prepared.as_deref())
-            .map(|(guests, device)| GuestExecutor { guests, device, stopped: &stopped });
+            .map(|(guests, device)| GuestExecutor { guests, device, stopped: &stopped, early });
         progress.after_each_block(self.exporting());
         let end = runner::run(
             &self.plan,
@@ -268,7 +283,9 @@ impl Session {
         }
         let left = executor.give_back();
         drop(executor);
-        drop(prepared);
+        drop(guest_executor);
+        // A large image takes its file system a second to give back.
+        self.closing = prepared.map(|prepared| std::thread::spawn(move || drop(prepared)));
         if !left.is_empty() {
             progress
                 .say(&format!("could not be given back: {}; run 'kurabe clean'", left.join("; ")));
@@ -379,6 +396,7 @@ fn prepare_device(
     own: &Directory,
     is_spent: &dyn Fn() -> bool,
     stop: &Stop,
+    made: &mut dyn FnMut(&Device),
     progress: &Progress,
 ) -> Result<Box<dyn Prepared>, Failure> {
     let request = device_request(study, destroy)?;
@@ -390,7 +408,7 @@ fn prepare_device(
         let percent = fill.done_bytes * 100 / fill.total_bytes.max(1);
         progress.step(&format!("filling {} with random data: {percent} %", study.device));
     };
-    request.prepare(own, stop, &mut filled).map_err(|error| match error {
+    request.prepare_telling(own, stop, &mut filled, made).map_err(|error| match error {
         DeviceError::Refused(_) => Failure::refused(format!("--device {}: {error}", study.device)),
         DeviceError::Stopped if is_spent() => Failure::broken(format!(
             "the budget ended while {} was being filled, before the first trial; raise --budget or take a smaller --device",
