@@ -196,11 +196,16 @@ fn libraries(program: &Path, own: Option<&Path>) -> Result<Vec<PathBuf>, Error> 
             line.trim()
         )));
     }
+    Ok(paths_in(&text))
+}
+
+/// The libraries in what the loader lists.
+pub fn paths_in(listed: &str) -> Vec<PathBuf> {
     let path = |line: &str| {
         let path = line.split("=>").last()?.trim().split(" (").next()?;
         path.starts_with('/').then(|| PathBuf::from(path))
     };
-    Ok(text.lines().filter_map(path).collect())
+    listed.lines().filter_map(path).collect()
 }
 
 /// `c_magic` to `c_check`, thirteen numbers of eight hexadecimal digits, and the name.

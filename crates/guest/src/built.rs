@@ -1,12 +1,14 @@
-//! Modules that no package of a kernel has, built for a guest's kernel out of packages, with their
-//! tools: one recipe each.
+//! What no package of a kernel and no program of this machine has: modules built for a guest's kernel out
+//! of packages, and tools: one recipe each.
 //!
 //! Must not know: images, and where what was built is kept. Invariants: nothing is installed on this
 //! machine; all that is written lies in the site's directories.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::archive::paths_in;
 use crate::files::{files_below, names_in, text_of};
 use crate::packages::Package;
 use crate::packages::{self, Fetched};
@@ -18,13 +20,18 @@ pub const ZFS_TOOLS: &str = "/usr/lib/openzfs";
 /// Where its libraries lie.
 pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
+/// Where programs lie in a guest with a loader and libraries of their own, which need nothing of this
+/// machine.
+pub(crate) const CLOSED: &str = "usr/lib/bcachefs";
+
 /// What is built, by the module's name.
 struct Recipe {
     module: &'static str,
     build: fn(&mut Site<'_>) -> Result<(), Error>,
 }
 
-const RECIPES: [Recipe; 3] = [
+const RECIPES: [Recipe; 4] = [
+    Recipe { module: "bcachefs", build: bcachefs },
     Recipe { module: "zfs", build: zfs },
     Recipe { module: "ufs", build: ufs },
     Recipe { module: MINFS, build: minfs },
@@ -86,10 +93,6 @@ pub(crate) struct Site<'a> {
 impl Site<'_> {
     /// Builds a module.
     pub fn build(&mut self, module: &str) -> Result<(), Error> {
-        // Before anything is fetched for nothing.
-        for tool in ["gcc", "make", "strip", "tar", "xz"] {
-            program::command(tool)?;
-        }
         let recipe = RECIPES.iter().find(|recipe| recipe.module == module);
         (recipe.expect("what cannot be built is not asked for").build)(self)
     }
@@ -118,6 +121,10 @@ impl Site<'_> {
 
     /// The kernel's headers, ready to build modules with: those of its own, and those of all flavours.
     fn headers(&mut self) -> Result<(PathBuf, PathBuf), Error> {
+        // Before anything is fetched for nothing.
+        for tool in ["gcc", "make", "strip", "tar", "xz"] {
+            program::command(tool)?;
+        }
         let (name, version) =
             (format!("linux-headers-{}", self.release), self.kernel.version.clone());
         let file = self.add(&name, Some(&version), &[])?;
@@ -252,6 +259,46 @@ fn ufs(site: &mut Site<'_>) -> Result<(), Error> {
     run(&words.collect::<Vec<_>>(), &directory)?;
     site.take_modules(&directory)?;
     site.take(&site.root().join("usr/sbin/makefs"), "usr/sbin")
+}
+
+/// Debian's suites with bcachefs-tools of the age of Linux 6.12, and with the libraries that these need.
+const BCACHEFS_SUITES: [&str; 2] = ["experimental", "trixie"];
+const BCACHEFS_SCRIPT: &str = "#!/bin/sh
+exec /usr/lib/bcachefs/ld-linux-x86-64.so.2 --library-path /usr/lib/bcachefs /usr/lib/bcachefs/bcachefs \"$@\"
+";
+
+/// The tools of bcachefs, whose module the kernel has. They need a newer C library than this machine may
+/// have, so they come with their own.
+fn bcachefs(site: &mut Site<'_>) -> Result<(), Error> {
+    let lists = match site.packages {
+        Some(_) => Vec::new(),
+        None => packages::with_suites(&BCACHEFS_SUITES, site.work)?,
+    };
+    let mut names = vec!["bcachefs-tools".to_string()];
+    let mut at = 0;
+    while let Some(name) = names.get(at).cloned() {
+        let file = site.add(&name, None, &lists)?;
+        let more = packages::dependencies(&file)?.into_iter().map(|needed| needed.name);
+        for name in more.filter(|name| name.starts_with("lib") || name == "zlib1g") {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        at += 1;
+    }
+    let libraries = site.root().join(LIBRARIES);
+    let loader = libraries.join("ld-linux-x86-64.so.2");
+    let program = site.root().join("usr/sbin/bcachefs");
+    let words = [&loader, Path::new("--library-path"), &libraries, Path::new("--list"), &program];
+    let words: Vec<&str> = words.into_iter().map(text_of).collect::<Result<_, _>>()?;
+    let listed = program::text(&words)?;
+    for path in [&loader, &program].into_iter().chain(&paths_in(&listed)) {
+        site.take(path, CLOSED)?;
+    }
+    let script = site.files.join("usr/sbin/bcachefs");
+    fs::create_dir_all(script.parent().expect("it has one")).map_err(Error::at(&script))?;
+    fs::write(&script, BCACHEFS_SCRIPT).map_err(Error::at(&script))?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(Error::at(&script))
 }
 
 /// minfs as a kernel module, of the source in this program; its tools are this program's.

@@ -106,33 +106,68 @@ fn dependency(text: &str) -> Option<Dependency> {
 }
 
 /// apt's options by which it reads a component of the package source that may not be listed there, such
-/// as `contrib`: with lists of its own below `directory`, signed as the source's others are.
+/// as `contrib`.
 pub fn with_component(component: &str, directory: &Path) -> Result<Vec<String>, Error> {
-    let format = "$(ORIGIN) $(COMPONENT) $(REPO_URI) $(RELEASE)";
-    let words = ["apt-get", "indextargets", "--format", format, "Identifier: Packages"];
-    let targets = program::text(&words)?;
-    let targets: Vec<Vec<&str>> =
-        targets.lines().map(|line| line.split_whitespace().collect()).collect();
-    if targets.iter().any(|target| target.get(1) == Some(&component)) {
+    let sources = sources()?;
+    if sources.iter().any(|source| source.component == component) {
         return Ok(Vec::new());
     }
+    let wanted =
+        sources.iter().map(|source| format!("{} {} {component}", source.uri, source.suite));
+    with_lists(wanted.collect(), component, directory)
+}
+
+/// apt's options by which it reads other suites of Debian, from where this machine's come from. What is
+/// installed here counts for nothing then: it may be newer.
+pub fn with_suites(suites: &[&str], directory: &Path) -> Result<Vec<String>, Error> {
+    let wanted = suites_from(&sources()?, suites);
+    let mut options = with_lists(wanted, &suites.join(" and "), directory)?;
+    options.extend(["-o".into(), "Dir::State::status=/dev/null".into()]);
+    Ok(options)
+}
+
+/// One of Debian's lists that apt reads here.
+#[derive(Debug, PartialEq, Eq)]
+struct Source {
+    component: String,
+    uri: String,
+    suite: String,
+}
+
+fn sources() -> Result<Vec<Source>, Error> {
+    let format = "$(ORIGIN) $(COMPONENT) $(REPO_URI) $(RELEASE)";
+    let words = ["apt-get", "indextargets", "--format", format, "Identifier: Packages"];
+    Ok(sources_in(&program::text(&words)?))
+}
+
+fn sources_in(targets: &str) -> Vec<Source> {
+    let source = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [origin, component, uri, suite] if origin.starts_with("Debian") => {
+            Some(Source { component: component.into(), uri: uri.into(), suite: suite.into() })
+        }
+        _ => None,
+    };
+    targets.lines().filter_map(source).collect()
+}
+
+/// The lines of other suites, from where the first of these comes that is no archive of security fixes.
+fn suites_from(sources: &[Source], suites: &[&str]) -> Vec<String> {
+    let main = sources.iter().find(|source| !source.suite.ends_with("-security"));
+    let lines = main.map(|main| suites.iter().map(|suite| format!("{} {suite} main", main.uri)));
+    lines.into_iter().flatten().collect()
+}
+
+/// Reads lists of our own below `directory`, signed as Debian's others are: `URI SUITE COMPONENT` each.
+fn with_lists(mut wanted: Vec<String>, what: &str, directory: &Path) -> Result<Vec<String>, Error> {
     let key = KEYS.iter().find(|key| Path::new(key).exists());
     let signed = key.map_or_else(String::new, |key| format!("[signed-by={key}] "));
-    let mut lines: Vec<String> = targets
-        .iter()
-        .filter_map(|target| match target[..] {
-            [origin, _, uri, release] if origin.starts_with("Debian") => {
-                Some(format!("deb {signed}{uri} {release} {component}\n"))
-            }
-            _ => None,
-        })
-        .collect();
-    lines.dedup();
-    if lines.is_empty() {
+    wanted.dedup();
+    if wanted.is_empty() {
         return Err(Error::Refused(format!(
-            "the package source has no component {component}, and is not Debian's"
+            "the package source has no {what}, and is not Debian's"
         )));
     }
+    let lines: Vec<String> = wanted.iter().map(|one| format!("deb {signed}{one}\n")).collect();
     let list = directory.join("sources.list");
     std::fs::write(&list, lines.concat()).map_err(Error::at(&list))?;
     let own = |what: &str, name: &str| {
@@ -177,5 +212,19 @@ mod tests {
         is("linux-image-6 (= 6-1) | linux-image-6-unsigned (= 6-1)", "linux-image-6", Some("6-1"));
         is("perl:any", "perl", None);
         assert_eq!(dependency(" "), None);
+    }
+
+    #[test]
+    fn other_suites_come_from_where_this_machines_do_and_only_of_debian() {
+        let targets = "Debian main http://security/debian bookworm-security\n\
+                       Other main http://other/x stable\nDebian main http://mirror/debian bookworm\n";
+        let sources = sources_in(targets);
+        let suites = suites_from(&sources, &["experimental", "trixie"]);
+        let expected =
+            ["http://mirror/debian experimental main", "http://mirror/debian trixie main"];
+        assert_eq!(suites, expected);
+        assert!(
+            suites_from(&sources_in("Other main http://other/x stable\n"), &["trixie"]).is_empty()
+        );
     }
 }

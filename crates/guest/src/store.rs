@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use trust::Directory;
 
 use crate::archive::Contents;
-use crate::built::{LIBRARIES, Site, can_build, is_current};
+use crate::built::{CLOSED, LIBRARIES, Site, can_build, is_current};
 use crate::files::{files_below, names_in, sums_below, text_of};
 use crate::inside::MODULES;
 use crate::kernel::Kernel;
@@ -446,11 +446,16 @@ impl Store {
         module: &str,
         packages: Option<&Path>,
     ) -> Result<Built, Error> {
+        let release = &kernel.release;
+        if kernel.lacks(module) {
+            return Err(Error::Refused(format!(
+                "the kernel {release} has no {module}; take another kernel"
+            )));
+        }
         let Some(package) = kernel.package.as_ref().filter(|_| can_build(module)) else {
             return Err(Error::Refused(format!(
-                "{module} cannot be built for the kernel {}: that is done for the kernels of \
-                 packages, and zfs, ufs and minfs can be built",
-                kernel.release
+                "{module} cannot be built for the kernel {release}: that is done for the kernels of \
+                 packages, and zfs, ufs, minfs and the tools of bcachefs can be built"
             )));
         };
         let work = self.work_directory()?;
@@ -461,7 +466,7 @@ impl Store {
             fs::create_dir_all(directory).map_err(Error::at(directory))?;
         }
         let mut site = Site {
-            release: &kernel.release,
+            release,
             kernel: package,
             packages,
             work: &room,
@@ -612,8 +617,9 @@ impl Store {
                 fs::copy(modules.join(&name), updates.join(&name)).map_err(Error::at(&modules))?;
             }
             add_tree(packed, &files, Path::new(""))?;
-            for path in files_below(&files)?.into_iter().filter(|path| !path.starts_with(LIBRARIES))
-            {
+            let is_open =
+                |path: &PathBuf| !path.starts_with(LIBRARIES) && !path.starts_with(CLOSED);
+            for path in files_below(&files)?.into_iter().filter(is_open) {
                 packed.add_libraries(&files.join(path), Some(&files.join(LIBRARIES)))?;
             }
         }

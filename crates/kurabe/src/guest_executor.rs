@@ -1,6 +1,8 @@
 //! Runs a trial in a guest that is booted for it: the same spec goes in, the same events and record
 //! come out, by pipes.
 //!
+//! The first guest boots while its disk is being filled; it hears of its trial when that is done.
+//!
 //! Invariants: one guest at a time; the runner has claimed what the guest's disk stands on; whatever
 //! becomes of the guest, a record is yielded, and nothing of the guest is left.
 
@@ -8,10 +10,10 @@ use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use guest::{Disk, End, Guest, Image};
+use guest::{Disk, End, Guest};
 use lab::event::Event;
 use lab::record::{GuestFacts, Outcome, Record};
-use lab::spec::TrialSpec;
+use lab::spec::{Device, TrialSpec};
 use trial::device::{Prepared, in_guest};
 
 use crate::executor::{Heard, LOOK_INTERVAL, read_lines};
@@ -32,6 +34,59 @@ pub struct GuestExecutor<'a> {
     pub device: &'a dyn Prepared,
     /// Whether the user wants to stop.
     pub stopped: &'a dyn Fn() -> bool,
+    /// A guest that was started for the trial that comes first.
+    pub early: Option<Early>,
+}
+
+/// A guest that was started before its disk was filled.
+pub struct Early {
+    boot: Boot,
+    guest: Guest,
+}
+
+/// What a guest is booted with.
+#[derive(PartialEq, Eq)]
+struct Boot {
+    place: String,
+    disk: Disk,
+    modules: Vec<&'static str>,
+}
+
+impl Boot {
+    /// What a trial needs.
+    fn of(spec: &TrialSpec, device: &Device) -> Result<Boot, String> {
+        let path = device.prepared.get("path").and_then(|path| path.as_str());
+        let Some(path) = path else {
+            return Err(format!("a guest's disk cannot stand on a device of kind {}", device.kind));
+        };
+        // Memory has no way past the page cache: it lies there.
+        let disk = Disk { path: path.into(), direct: device.kind != "mem", discard: spec.discard };
+        let module = module_of(&spec.contender);
+        let mut modules: Vec<&str> = module.into_iter().collect();
+        if module.is_none() || !layers_of(spec).is_empty() {
+            modules.extend(USER_SPACE_MODULES);
+        }
+        Ok(Boot { place: place_of(spec).into(), disk, modules })
+    }
+
+    fn begin(&self, guests: &Guests) -> Result<Guest, String> {
+        let trusted = trust::owner::words();
+        let mut words = vec!["trial", "--parent", "1"];
+        words.extend(trusted.iter().map(String::as_str));
+        guests
+            .image(&self.place)
+            .boot(&guests.machine, Some(&self.disk), &self.modules, &words)
+            .map_err(|error| error.to_string())
+    }
+}
+
+impl Early {
+    /// Starts the guest of a trial. Where that fails, the trial itself will say why.
+    pub fn begin(guests: &Guests, spec: &TrialSpec, device: &Device) -> Option<Early> {
+        let boot = Boot::of(spec, device).ok()?;
+        let guest = boot.begin(guests).ok()?;
+        Some(Early { boot, guest })
+    }
 }
 
 impl Executor for GuestExecutor<'_> {
@@ -48,16 +103,16 @@ impl Executor for GuestExecutor<'_> {
 }
 
 impl GuestExecutor<'_> {
-    fn run(&self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
+    fn run(&mut self, spec: &TrialSpec, on_event: &mut dyn FnMut(&Event)) -> Record {
         let started = Instant::now();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let host_load = host_load();
         let mut heard = Heard::new();
         let mut timed_out = None;
-        let place = spec.contender.place.guest().expect("it lives in a guest");
+        let place = place_of(spec);
         let image = self.guests.image(place);
         let begun = self.device.claim_again().map_err(|error| error.to_string());
-        let booted = begun.and_then(|()| self.boot(image, spec));
+        let booted = begun.and_then(|()| self.boot(spec));
         let failure;
         let mut facts = None;
         match booted {
@@ -110,25 +165,16 @@ impl GuestExecutor<'_> {
         record
     }
 
-    fn boot(&self, image: &Image, spec: &TrialSpec) -> Result<Guest, String> {
-        let device = self.device.device();
-        let path = device.prepared.get("path").and_then(|path| path.as_str());
-        let Some(path) = path else {
-            return Err(format!("a guest's disk cannot stand on a device of kind {}", device.kind));
-        };
-        // Memory has no way past the page cache: it lies there.
-        let disk = Disk { path: path.into(), direct: device.kind != "mem", discard: spec.discard };
-        let module = module_of(&spec.contender);
-        let mut modules: Vec<&str> = module.into_iter().collect();
-        if module.is_none() || !layers_of(spec).is_empty() {
-            modules.extend(USER_SPACE_MODULES);
+    fn boot(&mut self, spec: &TrialSpec) -> Result<Guest, String> {
+        let boot = Boot::of(spec, self.device.device())?;
+        match self.early.take() {
+            Some(early) if early.boot == boot => Ok(early.guest),
+            // Killed before another one is started.
+            early => {
+                drop(early);
+                boot.begin(self.guests)
+            }
         }
-        let trusted = trust::owner::words();
-        let mut words = vec!["trial", "--parent", "1"];
-        words.extend(trusted.iter().map(String::as_str));
-        image
-            .boot(&self.guests.machine, Some(&disk), &modules, &words)
-            .map_err(|error| error.to_string())
     }
 
     /// Hears the trial until its record is there or the guest is gone. Gives the bound in ns, where that
@@ -177,6 +223,10 @@ impl GuestExecutor<'_> {
             }
         }
     }
+}
+
+fn place_of(spec: &TrialSpec) -> &str {
+    spec.contender.place.guest().expect("it lives in a guest")
 }
 
 /// The layers under a contender, which stand in its guest.

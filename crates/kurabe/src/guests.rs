@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use guest::{Error, Image, Kernel, Lock, Machine, Needs, Store};
 use lab::contender::Contender;
 use lab::study::Study;
-use loads::tool::Tool;
 use serde_json::{Value, json};
 use trial::filesystem;
 use trust::Directory;
@@ -15,8 +14,9 @@ use crate::flags::GuestAction;
 use crate::studies;
 use crate::terminal::{note, print};
 
-/// What tar starts; what else a command needs, a guest reads from this machine.
-const PACKERS: [&str; 2] = ["gzip", "xz"];
+/// What many commands need; what else a command or a load needs, a guest reads from this machine. fio's
+/// libraries alone would be two thirds of an image, and each boot would unpack them.
+const PACKERS: [&str; 4] = ["tar", "rm", "gzip", "xz"];
 /// What programs that are packed read.
 const FILES: &[&str] = &["/etc/mke2fs.conf"];
 
@@ -28,7 +28,7 @@ pub fn act(action: &GuestAction) -> Result<u8, Failure> {
         GuestAction::Build { guest, packages, with } => {
             if let Some(name) = with.iter().find(|name| !guest::can_build(name)) {
                 return Err(Failure::refused(format!(
-                    "--with {name}: what can be built for a guest is zfs, ufs and minfs; all else is in it"
+                    "--with {name}: what can be built for a guest is zfs, ufs, minfs and bcachefs; all else is in it"
                 )));
             }
             let kernel = Kernel::parse(guest)?;
@@ -176,8 +176,7 @@ impl From<Error> for Failure {
 /// What a guest holds of this machine, and what is built for it.
 fn needs(built: &[String]) -> Needs {
     let tools = filesystem::all().iter().flat_map(|file_system| file_system.tools);
-    let loads = Tool::ALL.iter().map(|tool| tool.program());
-    let programs = tools.map(|tool| tool.name).chain(loads).chain(PACKERS);
+    let programs = tools.map(|tool| tool.name).chain(PACKERS);
     Needs {
         programs: programs.map(str::to_string).collect(),
         files: FILES.iter().map(Into::into).collect(),

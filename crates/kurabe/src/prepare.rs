@@ -183,6 +183,7 @@ pub fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         writer,
         presentation,
         notes: Vec::new(),
+        closing: None,
     };
     session.carry_out()
 }
@@ -303,6 +304,7 @@ fn begin(
         writer,
         presentation,
         notes,
+        closing: None,
     };
     session.carry_out()
 }

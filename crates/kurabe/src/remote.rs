@@ -129,7 +129,8 @@ fn serve(asks: &Receiver<Ask>, stop: &Stop) -> Result<Vec<String>, Failure> {
     let mut filled = |fill: trial::device::Progress| {
         say(&Reply::Filled { done_bytes: fill.done_bytes, total_bytes: fill.total_bytes });
     };
-    let prepared = prepare_device(&study, destroy.as_deref(), &own, stop, &mut filled)?;
+    let prepared =
+        prepare_device(&study, destroy.as_deref(), &own, stop, &mut |_| {}, &mut filled)?;
     let facts = facts(&study, Some(&*prepared));
     say(&Reply::Prepared { device: Box::new(prepared.device().clone()), facts });
 

@@ -275,6 +275,13 @@ pub fn is_complete(plan: &Plan, records: &[Record]) -> bool {
     SoFar::before_the_next_session(plan, records).next_trial().is_none()
 }
 
+/// The next trial, on a device that is not filled yet; absent when none is wanted.
+pub fn next_spec(plan: &Plan, records: &[Record], device: &Device) -> Option<TrialSpec> {
+    let trial = SoFar::before_the_next_session(plan, records).next_trial()?;
+    let block = plan.blocks.iter().find(|block| block.trials.contains(&trial))?;
+    Some(plan.spec(block, trial, Some(device), PathBuf::new()))
+}
+
 /// Whether the budget leaves time for the next trial that is wanted, once `elapsed` of it is spent.
 pub fn next_fits(plan: &Plan, records: &[Record], elapsed: Duration) -> bool {
     let so_far = SoFar::before_the_next_session(plan, records);

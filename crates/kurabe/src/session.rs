@@ -3,6 +3,7 @@
 //!
 //! Invariant: whatever ends it, what was taken is given back, or said to be still there.
 
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::analysis::Analysis;
@@ -10,6 +11,7 @@ use lab::condition;
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::result::{COMPARISONS_FILE, ResultWriter, StoredResult};
+use lab::spec::Device;
 use lab::study::Study;
 use report::source::{Source, memory_bytes};
 use serde_json::{Map, Value, json};
@@ -23,7 +25,7 @@ use trust::Directory;
 use crate::durability;
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
-use crate::guest_executor::GuestExecutor;
+use crate::guest_executor::{Early, GuestExecutor};
 use crate::guests::Guests;
 use crate::preflight::{Pinned, device_request, needs_device};
 use crate::presentation::Presentation;
@@ -55,6 +57,8 @@ pub struct Session {
     pub presentation: Presentation,
     /// What the user is told before the first trial.
     pub notes: Vec<String>,
+    /// Gives the device back while the result is already being shown.
+    pub closing: Option<JoinHandle<()>>,
 }
 
 impl Session {
@@ -115,6 +119,9 @@ impl Session {
         match reporting::write_page(&directory, &source) {
             Ok(path) => progress.say(&format!("report: {}", path.display())),
             Err(error) => progress.say(&format!("the report could not be written: {error}")),
+        }
+        if let Some(closing) = self.closing.take() {
+            closing.join().expect("giving a device back does not panic");
         }
         Ok(signal_code(&stop).unwrap_or_else(|| self.exit_code(&source.analysis, all_given_back)))
     }
@@ -210,7 +217,7 @@ impl Session {
                 study.device
             )),
         };
-        let mut prepared = None;
+        let (mut prepared, mut early) = (None, None);
         let there = match &mut self.host {
             Some(host) => {
                 let say = |text: &str| progress.say(text);
@@ -218,7 +225,14 @@ impl Session {
             }
             None if needs_device(study) => {
                 let destroy = self.destroy.as_deref();
-                let here = prepare_device(study, destroy, own, stop, &mut filled);
+                let made = &mut |device: &Device| {
+                    let next = runner::next_spec(&self.plan, &self.records, device);
+                    early = guests
+                        .as_ref()
+                        .zip(next)
+                        .and_then(|(guests, spec)| Early::begin(guests, &spec, device));
+                };
+                let here = prepare_device(study, destroy, own, stop, made, &mut filled);
                 prepared = Some(here.map_err(too_late)?);
                 None
             }
@@ -253,7 +267,7 @@ impl Session {
         let mut guest_executor = guests
             .as_ref()
             .zip(prepared.as_deref())
-            .map(|(guests, device)| GuestExecutor { guests, device, stopped: &stopped });
+            .map(|(guests, device)| GuestExecutor { guests, device, stopped: &stopped, early });
         progress.after_each_block(self.exporting());
         let end = runner::run(
             &self.plan,
@@ -284,7 +298,9 @@ impl Session {
         }
         let mut left = executor.give_back();
         drop(executor);
-        drop(prepared);
+        drop(guest_executor);
+        // A large image takes its file system a second to give back.
+        self.closing = prepared.map(|prepared| std::thread::spawn(move || drop(prepared)));
         let mut all_given_back = true;
         if let Some(host) = self.host.take() {
             match host.end() {
@@ -406,10 +422,11 @@ pub fn prepare_device(
     destroy: Option<&str>,
     own: &Directory,
     stop: &Stop,
+    made: &mut dyn FnMut(&Device),
     filled: &mut dyn FnMut(device::Progress),
 ) -> Result<Box<dyn Prepared>, Failure> {
     let request = device_request(study, destroy)?;
-    request.prepare(own, stop, filled).map_err(|error| match error {
+    request.prepare_telling(own, stop, filled, made).map_err(|error| match error {
         DeviceError::Refused(_) => Failure::refused(format!("--device {}: {error}", study.device)),
         other => Failure::broken(format!("--device {}: {other}", study.device)),
     })

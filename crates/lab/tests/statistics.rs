@@ -511,7 +511,7 @@ fn the_order_of_turns_is_seldom_named_for_nothing_and_bends_little() {
                 let begins = laboratory.index(2);
                 let mut own: Vec<Turn> = Vec::new();
                 for round in 0..2 * ROUNDS {
-                    let contender = (begins + (round + 1) / 2) % 2;
+                    let contender = (begins + round.div_ceil(2)) % 2;
                     let left = if previous == Some(1) { after_one } else { 0.0 };
                     let value = left + 0.05 * laboratory.normal();
                     let (block, first) = (block * ROUNDS + round / 2, round % 2 == 0);

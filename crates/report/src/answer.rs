@@ -4,23 +4,19 @@
 use lab::analysis::{Analysis, ContenderAnalysis, WorkloadAnalysis, control_words};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
-use lab::statistics::{BLOCKS_MIN_FOR_INTERVAL, BOUND_MAX};
+use lab::statistics::BLOCKS_MIN_FOR_INTERVAL;
 use lab::study::LeftOut;
 use lab::warning::{Kind, Warning};
 use lab::watched::Disturbed;
-use lab::words::is_telling;
 
 use crate::charts::{View, matrix, ratio};
 use crate::document::Block;
-use crate::quotient::{ends_text, speed_of, speeds};
 use crate::sessions;
 use crate::source::Source;
-use crate::table::{Cell, Table, Tone};
 use crate::tables::{
-    contenders, device_text, gate_text, primary_comparisons, tone_of, trials_text, unchanged,
-    verdict_mark,
+    contenders, device_text, gate_text, primary_comparisons, trials_text, unchanged, verdict_mark,
 };
-use crate::{checks, choice, overview, profile, text};
+use crate::{choice, overview, profile, text};
 
 /// Most warnings that are shown unasked.
 const WARNINGS_MAX: usize = 6;

@@ -75,7 +75,7 @@ pub trait Request {
 
 /// A device that is ready for any number of trials, in the runner. Dropping it gives everything
 /// back.
-pub trait Prepared {
+pub trait Prepared: Send {
     /// What a trial is told.
     fn device(&self) -> &Device;
 
@@ -162,6 +162,8 @@ pub struct Making<'a> {
     pub stop: &'a Stop,
     /// Hears how far the filling has come, several times a second.
     pub report: &'a mut dyn FnMut(Progress),
+    /// Hears what trials will be told of what was made for them, before it is filled.
+    pub made: &'a mut dyn FnMut(&Device),
     layers: Vec<String>,
 }
 
@@ -256,8 +258,20 @@ impl DeviceRequest {
         stop: &Stop,
         report: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Prepared>, DeviceError> {
+        self.prepare_telling(own, stop, report, &mut |_| {})
+    }
+
+    /// The same; `made` is called with what trials will be told of an image or memory, once it is there and
+    /// before it is filled.
+    pub fn prepare_telling(
+        &self,
+        own: &Directory,
+        stop: &Stop,
+        report: &mut dyn FnMut(Progress),
+        made: &mut dyn FnMut(&Device),
+    ) -> Result<Box<dyn Prepared>, DeviceError> {
         let (request, layers) = (self.name.to_string(), self.name.layers.clone());
-        self.request.prepare(&mut Making { request, own, stop, report, layers })
+        self.request.prepare(&mut Making { request, own, stop, report, made, layers })
     }
 }
 

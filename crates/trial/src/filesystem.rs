@@ -5,6 +5,7 @@
 //! its file and add a line to [`all`]. Nothing here knows phases, clocks or records: the trial
 //! calls the hooks in their order and measures around them.
 
+mod bcachefs;
 mod btrfs;
 mod directory;
 mod ext;
@@ -349,11 +350,12 @@ pub trait Instance: Send {
     }
 }
 
-static ALL: [&FileSystem; 16] = [
+static ALL: [&FileSystem; 17] = [
     &ext::EXT2,
     &ext::EXT3,
     &ext::EXT4,
     &xfs::XFS,
+    &bcachefs::BCACHEFS,
     &btrfs::BTRFS,
     &f2fs::F2FS,
     &jfs::JFS,

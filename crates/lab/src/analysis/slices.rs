@@ -324,7 +324,7 @@ mod tests {
         // One in five twice as slow, the others so much faster that the means agree.
         let fifth = |contender: usize| {
             move |at: &At| match at.contender == contender {
-                true if (at.round + at.block) % 5 == 0 => 2f64.ln() - 1.2f64.ln(),
+                true if (at.round + at.block).is_multiple_of(5) => 2f64.ln() - 1.2f64.ln(),
                 true => -1.2f64.ln(),
                 false => 0.0,
             }
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn fresh_file_systems_that_differ_are_told() {
         let plan = fixture::plan(&["ext4", "xfs"], BLOCKS);
-        let shared = |at: &At| if at.contender == 1 && at.block % 2 == 0 { 0.05 } else { 0.0 };
+        let shared = |at: &At| if at.contender == 1 && at.block.is_multiple_of(2) { 0.05 } else { 0.0 };
         let found = analyse(&plan, &records(&plan, shared), None);
         let said = told(&found, Kind::Instances);
         let expected = "xfs: fresh file systems differ by about ";

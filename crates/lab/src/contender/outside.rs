@@ -15,13 +15,14 @@ struct Options {
     paths: &'static str,
 }
 
-const KNOWN: [Options; 8] = [
+const KNOWN: [Options; 9] = [
     Options { file_systems: &["ext2", "ext3", "ext4"], flags: "cjnqvDFKSV", paths: "dlz" },
     Options { file_systems: &["xfs"], flags: "fNqVK", paths: "cp" },
     Options { file_systems: &["btrfs"], flags: "fMKqvV", paths: "ru" },
     Options { file_systems: &["f2fs"], flags: "fimqrSV", paths: "c" },
     Options { file_systems: &["jfs"], flags: "cOqV", paths: "j" },
     Options { file_systems: &["nilfs2"], flags: "cfhKnqvV", paths: "" },
+    Options { file_systems: &["bcachefs"], flags: "fhqv", paths: "" },
     Options { file_systems: &["zfs", "zfs-fuse"], flags: "dfn", paths: "R" },
     Options { file_systems: &["ufs"], flags: "x", paths: "FN" },
 ];

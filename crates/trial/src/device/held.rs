@@ -43,6 +43,10 @@ impl Held {
         order: fill::Order,
         making: &mut Making<'_>,
     ) -> io::Result<Box<dyn Prepared>> {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let found = Found { path: path.into(), backing: Backing::of(&file)?, size_bytes };
+        let device = making.device(kind, &found);
+        (making.made)(&device);
         let started = Instant::now();
         fill::fill(&file, size_bytes, random_bits(), order, making.stop, making.report)?;
         let facts = DeviceFacts {
@@ -52,9 +56,6 @@ impl Held {
             block_device: None,
             fill_ns: started.elapsed().as_nanos() as u64,
         };
-        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let found = Found { path: path.into(), backing: Backing::of(&file)?, size_bytes };
-        let device = making.device(kind, &found);
         Ok(Box::new(Held { device, facts, _file: file }))
     }
 }
