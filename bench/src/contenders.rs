@@ -17,6 +17,8 @@ use cannyls::nvm::FileNvm;
 use cannyls::storage::{Storage, StorageBuilder};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
 use lump::{CreateOptions, Durability, OpenOptions, Store, Value};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use redb::{ReadableDatabase, TableDefinition};
 
 /// Memory of redb and fjall for what they have read, in bytes: about what RocksDB takes.
@@ -33,12 +35,8 @@ pub struct Memory {
 impl Memory {
     /// For values of `size` bytes that do not compress.
     pub fn new(size: usize, seed: u64) -> Self {
-        let mut state = seed | 1;
         let mut bytes = vec![0; size];
-        for byte in &mut bytes {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            *byte = (state >> 56) as u8;
-        }
+        ChaCha8Rng::seed_from_u64(seed).fill(&mut bytes[..]);
         Self { plain: AlignedBuffer::copied_from(&bytes), value: Value::from(&bytes[..]) }
     }
 
@@ -73,7 +71,8 @@ pub fn create(name: &str, directory: &Path, bytes: u64, objects: u64) {
         let (nvm, _) = FileNvm::create_if_absent(&store, bytes).expect("make a storage");
         drop(StorageBuilder::new().create(nvm).expect("make a storage"));
     }
-    if matches!(name, "raw" | "group" | "lump" | "cannyls" | "cannyls-unsynced") {
+    let is_whole = matches!(name, "raw" | "group" | "lump" | "cannyls" | "cannyls-unsynced");
+    if is_whole || name.starts_with("fio") {
         // Whole files, so that none pays for laying one out; all but the storage's header.
         let device = FileDevice::create(&store, bytes).expect("make a file");
         let header = if name.starts_with("cannyls") { 4096 } else { 0 };

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use hdrhistogram::Histogram;
+use lab::statistics::{ComparisonOptions, compare};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -49,13 +50,13 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', default_value = "1,8,32")]
     depths: Vec<u64>,
     /// Seconds of one turn.
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, default_value_t = 0.1)]
     seconds: f64,
     /// Turns of each contender in each cell.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 12)]
     rounds: usize,
     /// Bytes of values that are live at once, in MiB; files have four times as much room.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 128)]
     live: u64,
     /// Fills each store with so many objects of 100 bytes, and opens it in a process of its own.
     #[arg(long, default_value_t = 0)]
@@ -94,7 +95,8 @@ struct Row {
     /// One number a turn.
     operations_per_second: Vec<f64>,
     median_operations_per_second: f64,
-    ratio_to_raw: Option<f64>,
+    /// How many times as many lump does.
+    lump_ratio: Option<Ratio>,
     p50_ns: Option<u64>,
     p90_ns: Option<u64>,
     p99_ns: Option<u64>,
@@ -102,6 +104,23 @@ struct Row {
     device_read_bytes_per_operation: f64,
     device_written_bytes_per_operation: f64,
     device_flushes_per_operation: f64,
+}
+
+/// A geometric mean over the rounds, with its interval of 95 %.
+#[derive(Clone, Copy, Serialize)]
+struct Ratio {
+    ratio: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Ratio {
+    /// Of rates that were measured in the same rounds.
+    fn of(over: &[f64], under: &[f64]) -> Option<Self> {
+        let found = compare(under, over, &ComparisonOptions::default()).ok()?;
+        let (ratio, interval) = found.ratio.zip(found.interval)?;
+        Some(Self { ratio, low: interval.low, high: interval.high })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -217,7 +236,12 @@ fn turn(
     (done.load(Ordering::Relaxed) as f64 / elapsed.unwrap_or_default().as_secs_f64(), all)
 }
 
-/// fio on the raw contender's file: with flushes as many writers with a flush after each write,
+/// Who fills the file of a contender: that of fio is like that of `raw`.
+fn filler(name: &str) -> &str {
+    if name.starts_with(FIO) { "raw" } else { name }
+}
+
+/// fio on a file like that of `raw`: with flushes as many writers with a flush after each write,
 /// otherwise one queue of that depth.
 fn fio(
     name: &str,
@@ -229,6 +253,8 @@ fn fio(
     is_put: bool,
 ) -> (f64, f64, Option<BTreeMap<String, u64>>) {
     let mut command = Command::new("fio");
+    // Huge pages where its memory is large, as the others have.
+    command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
     command.args(["--name=raw", "--output-format=json", "--direct=1", "--thread", "--norandommap"]);
     command.args(["--group_reporting", "--time_based", "--percentile_list=50:90:99:99.9"]);
     command.arg(format!("--filename={}", file.display()));
@@ -252,7 +278,9 @@ fn fio(
     let side = &report["jobs"][0][if is_put { "write" } else { "read" }];
     let latencies = serde_json::from_value(side["clat_ns"]["percentile"].clone()).ok();
     let number = |key: &str| side[key].as_f64().expect("fio counts its requests");
-    (number("iops"), number("total_ios"), latencies.filter(|_| !flushes))
+    // It gives the time in whole milliseconds, rounded up.
+    let seconds = (number("runtime") - 0.5) / 1e3;
+    (number("total_ios") / seconds, number("total_ios"), latencies.filter(|_| !flushes))
 }
 
 /// Puts every key once, not durably, and then one durably.
@@ -286,13 +314,14 @@ fn measure(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<Row> {
     let limit = Duration::from_secs_f64(arguments.seconds);
     let mut rows = Vec::new();
     println!(
-        "{:>8} {:>3} {:3} {:16} {:>9} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>7}",
+        "{:>8} {:>3} {:3} {:16} {:>9} {:>5} {:>13} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>7}",
         "bytes",
         "n",
         "",
         "",
         "op/s",
-        "/raw",
+        "lump/",
+        "of 95 %",
         "p50 us",
         "p90",
         "p99",
@@ -305,11 +334,11 @@ fn measure(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<Row> {
         let size = size << 10;
         let keys = (arguments.live << 20) / size;
         let room = (arguments.live << 22).max(64 << 20);
-        for name in names.iter().filter(|name| !name.starts_with(FIO)) {
+        for name in names {
             let directory = root.join(name);
             fs::create_dir(&directory).expect("make a directory");
             contenders::create(name, &directory, room, 4 * keys + 1024);
-            fill(&*contenders::open(name, &directory), size as usize, keys);
+            fill(&*contenders::open(filler(name), &directory), size as usize, keys);
         }
         for &clients in &arguments.depths {
             if clients > keys || clients > 8 && size > 64 << 10 {
@@ -333,16 +362,16 @@ fn measure(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<Row> {
                         }
                     }
                 }
-                let raw = turns.get("raw").map(|turn| median(&turn.operations_per_second));
+                let lump = turns.get("lump").map(|turn| turn.operations_per_second.clone());
                 for name in names {
                     let Some(turn) = turns.get(name.as_str()) else { continue };
-                    let row = turn.row(name, size, clients, is_put, raw);
+                    let row = turn.row(name, size, clients, is_put, lump.as_deref());
                     row.print();
                     rows.push(row);
                 }
             }
         }
-        for name in names.iter().filter(|name| !name.starts_with(FIO)) {
+        for name in names {
             fs::remove_dir_all(root.join(name)).expect("remove a directory");
         }
     }
@@ -362,16 +391,11 @@ fn one_turn(
     counts: &DeviceCounts,
 ) -> Turn {
     if name.starts_with(FIO) {
-        let file = root.join("raw/store");
+        let file = root.join(name).join("store");
         let before = counts.now();
         let (rate, operations, fio_ns) =
             fio(name, &file, size, clients, keys * size, limit, is_put);
-        // fio leaves its own bytes, and gets look for their key.
-        let turn = Turn::new(rate, None, fio_ns, operations, before, counts.now());
-        if is_put {
-            fill(&*contenders::open("raw", &root.join("raw")), size as usize, keys);
-        }
-        return turn;
+        return Turn::new(rate, None, fio_ns, operations, before, counts.now());
     }
     let directory = root.join(name);
     if !is_put {
@@ -421,7 +445,7 @@ impl Turn {
         self.flushes += other.flushes;
     }
 
-    fn row(&self, name: &str, size: u64, clients: u64, is_put: bool, raw: Option<f64>) -> Row {
+    fn row(&self, name: &str, size: u64, clients: u64, is_put: bool, lump: Option<&[f64]>) -> Row {
         let quantile = |percent: f64| {
             let own = self.nanoseconds.as_ref();
             let own = own.map(|nanoseconds| nanoseconds.value_at_quantile(percent / 100.0));
@@ -437,7 +461,7 @@ impl Turn {
             contender: name.into(),
             operations_per_second: self.operations_per_second.clone(),
             median_operations_per_second: rate,
-            ratio_to_raw: raw.map(|raw| rate / raw),
+            lump_ratio: lump.and_then(|lump| Ratio::of(lump, &self.operations_per_second)),
             p50_ns: quantile(50.0),
             p90_ns: quantile(90.0),
             p99_ns: quantile(99.0),
@@ -455,13 +479,14 @@ impl Row {
             nanoseconds.map_or("-".into(), |value| format!("{:.0}", value as f64 / 1e3))
         };
         println!(
-            "{:>8} {:>3} {:3} {:16} {:9.0} {:>6} {:>8} {:>8} {:>8} {:>8} {:9.0} {:9.0} {:7.3}",
+            "{:>8} {:>3} {:3} {:16} {:9.0} {:>5} {:>13} {:>8} {:>8} {:>8} {:>8} {:9.0} {:9.0} {:7.3}",
             self.size_bytes,
             self.clients,
             self.action,
             self.contender,
             self.median_operations_per_second,
-            self.ratio_to_raw.map_or("-".into(), |ratio| format!("{ratio:.2}")),
+            self.lump_ratio.map_or("-".into(), |of| format!("{:.2}", of.ratio)),
+            self.lump_ratio.map_or("-".into(), |of| format!("{:.3}-{:.3}", of.low, of.high)),
             us(self.p50_ns),
             us(self.p90_ns),
             us(self.p99_ns),
@@ -578,10 +603,6 @@ fn main() {
         arguments.contenders = known.filter(is_there).map(String::from).collect();
     }
     let names = arguments.contenders.clone();
-    assert!(
-        names.iter().any(|name| name == "raw") || !names.iter().any(|name| name.starts_with(FIO)),
-        "fio writes to the file of `raw`, which is not among the contenders"
-    );
     let root = arguments.directory.join(format!("lump-bench-{}", std::process::id()));
     fs::create_dir(&root).expect("make a directory");
     let guard = Removed(root.clone());

@@ -6,7 +6,7 @@
 
 pub(crate) mod ring;
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -28,6 +28,12 @@ const BLKGETDISKSEQ: libc::Ioctl = 0x8008_1280_u32 as libc::Ioctl;
 /// `KCMP_FILES` of `linux/kcmp.h`: compare the tables of open files.
 const KCMP_FILES: libc::c_int = 2;
 
+/// Memory from this size on asks for huge pages: the kernel need not look each page of 4 KiB up,
+/// and a direct transfer of 1 MiB and more is not split for having too many of them.
+const LARGE_BYTES: usize = 1 << 20;
+/// Size of a huge page.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
 /// Zeroed heap memory at an alignment of the caller's choice.
 pub(crate) struct AlignedMemory {
     pointer: NonNull<u8>,
@@ -42,14 +48,25 @@ unsafe impl Sync for AlignedMemory {}
 impl AlignedMemory {
     /// Allocates `length` zero bytes at a multiple of `alignment`, a power of two.
     pub(crate) fn zeroed(length: usize, alignment: usize) -> Self {
-        let layout = Layout::from_size_align(length.max(1), alignment)
+        let is_large = length >= LARGE_BYTES;
+        let (length, alignment) = match is_large {
+            true => (length.next_multiple_of(HUGE_PAGE_BYTES), alignment.max(HUGE_PAGE_BYTES)),
+            false => (length.max(1), alignment),
+        };
+        let layout = Layout::from_size_align(length, alignment)
             .expect("the alignment is a power of two and the length fits the address space");
         // SAFETY: the layout's size is at least one byte.
-        let pointer = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(pointer) {
-            Some(pointer) => Self { pointer, layout },
-            None => handle_alloc_error(layout),
+        let pointer = unsafe { if is_large { alloc(layout) } else { alloc_zeroed(layout) } };
+        let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
+        if is_large {
+            // SAFETY: the allocation covers the whole range; the advice changes none of its bytes,
+            // and a kernel without huge pages refuses it.
+            unsafe {
+                libc::madvise(pointer.as_ptr().cast(), length, libc::MADV_HUGEPAGE);
+                pointer.write_bytes(0, length);
+            }
         }
+        Self { pointer, layout }
     }
 
     /// The first `length` bytes, at most the allocation.

@@ -35,8 +35,9 @@ const BATCH_BLOCKS_MAX: u64 = 64;
 /// writer waits for its turn: to let these join too was not faster.
 const JOINED_BYTES_MAX: usize = 64 << 10;
 /// Extents up to this many bytes are written together with the journal if nobody leads.
-/// Above, the journal's share of the time is too small to have others wait for the data.
-const LEADING_BYTES_MAX: usize = 1 << 20;
+/// A value of 1 MiB and its trailer fit; above, the journal's share of the time is too small to have
+/// others wait for the data.
+const LEADING_BYTES_MAX: usize = (1 << 20) + 4096;
 /// Most bytes of data that a leader writes for others.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
