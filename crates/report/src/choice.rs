@@ -304,11 +304,11 @@ impl Standings {
         sized.map(|(how, all)| format!("{} {} {how}", text::list(&all), verb(&all))).collect()
     }
 
-    /// Which two that are not the baseline are told apart, where nothing else says so.
+    /// Which two that are not the baseline are told apart, where the sizes of both do not say so.
     fn others(&self, winner: Option<&Standing>) -> Vec<String> {
         let is_told = |one: &Standing, other: &Standing| {
             winner.is_some_and(|winner| winner.label == one.label)
-                || one.verdict == Some(Verdict::Faster) && other.verdict == Some(Verdict::Slower)
+                || [one, other].iter().all(|one| one.verdict.is_some_and(|it| it.is_different()))
         };
         let ahead = |slow: &Standing| {
             let beats = |one: &&Standing| {

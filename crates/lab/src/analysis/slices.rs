@@ -390,7 +390,7 @@ mod tests {
         let found = analyse(&plan, &records(&plan, first), None);
         let said = [told(&found, Kind::TurnOrder), told(&found, Kind::CarriedOver)].concat();
         let [said] = said[..] else { panic!("{said:?}") };
-        assert!(said.contains("the first of a round costs 1.09"), "{said}");
+        assert!(said.contains("the first of a round costs 1.1"), "{said}");
         // What runs after xfs suffers, and here xfs itself never runs after itself.
         let after = |at: &At| if at.previous == Some(1) { 1.2f64.ln() } else { 0.0 };
         let found = analyse(&plan, &records(&plan, after), None);
@@ -407,7 +407,8 @@ mod tests {
     #[test]
     fn fresh_file_systems_that_differ_are_told() {
         let plan = fixture::plan(&["ext4", "xfs"], BLOCKS);
-        let shared = |at: &At| if at.contender == 1 && at.block.is_multiple_of(2) { 0.05 } else { 0.0 };
+        let shared =
+            |at: &At| if at.contender == 1 && at.block.is_multiple_of(2) { 0.05 } else { 0.0 };
         let found = analyse(&plan, &records(&plan, shared), None);
         let said = told(&found, Kind::Instances);
         let expected = "xfs: fresh file systems differ by about ";
