@@ -390,7 +390,7 @@ mod tests {
         let found = analyse(&plan, &records(&plan, first), None);
         let said = [told(&found, Kind::TurnOrder), told(&found, Kind::CarriedOver)].concat();
         let [said] = said[..] else { panic!("{said:?}") };
-        assert!(said.contains("the first of a round costs 1.1"), "{said}");
+        assert!(said.contains("the first of a round costs 1.10"), "{said}");
         // What runs after xfs suffers, and here xfs itself never runs after itself.
         let after = |at: &At| if at.previous == Some(1) { 1.2f64.ln() } else { 0.0 };
         let found = analyse(&plan, &records(&plan, after), None);
