@@ -612,6 +612,7 @@ static int fsync(struct file *file, loff_t start, loff_t last, int datasync)
 {
 	struct inode *inode = file_inode(file);
 	struct minfs_volume *v = minfs_of(inode->i_sb);
+	u64 mark;
 	int error;
 
 	if (sb_rdonly(inode->i_sb))
@@ -619,10 +620,12 @@ static int fsync(struct file *file, loff_t start, loff_t last, int datasync)
 	error = file_write_and_wait_range(file, start, last);
 	if (error)
 		return minfs_fail(v, "a write of data", error);
+	mark = minfs_flush_mark(v);
 	error = minfs_bound_tails(v);
 	if (!error)
 		error = minfs_store_if_dirty(v, node_of(inode), inode);
-	return error ? min(error, 0) : minfs_flush(v);
+	/* While this thread waited for its turn, another's flush may have covered all of it. */
+	return error ? min(error, 0) : minfs_flush_since(v, mark);
 }
 
 /* A mapping may store to this page, which is locked, until it is written; false: it is in a tail. */

@@ -168,6 +168,8 @@ bool minfs_place(const struct minfs_volume *v, const struct minfs_node *n, u64 a
 int minfs_io(struct minfs_volume *v, blk_opf_t op, u64 block, void *bytes);
 int minfs_writable(struct minfs_volume *v);
 int minfs_fail(struct minfs_volume *v, const char *what, int error);
+u64 minfs_flush_mark(const struct minfs_volume *v);
+int minfs_flush_since(struct minfs_volume *v, u64 mark);
 int minfs_flush(struct minfs_volume *v);
 int minfs_write_record(struct minfs_volume *v, struct minfs_record *r, s64 buries,
 		       struct minfs_slot_state *then);

@@ -39,29 +39,38 @@ int minfs_fail(struct minfs_volume *v, const char *what, int error)
 	return error;
 }
 
-/* Covers what was written before it began; callers that wait share one. */
-int minfs_flush(struct minfs_volume *v)
+/* A flush that begins after this covers what was written before. */
+u64 minfs_flush_mark(const struct minfs_volume *v)
 {
-	u64 mark = READ_ONCE(v->flush_begun);
+	smp_mb();
+	return READ_ONCE(v->flush_begun);
+}
+
+/* Flushes, unless a flush that began after the mark has succeeded. */
+int minfs_flush_since(struct minfs_volume *v, u64 mark)
+{
 	int error = 0;
 
-	smp_mb();
 	mutex_lock(&v->flush_lock);
-	if (v->flush_done <= mark) {
-		if (v->has_failed) {
-			error = -EROFS;
-		} else {
-			WRITE_ONCE(v->flush_begun, v->flush_begun + 1);
-			smp_mb();
-			error = blkdev_issue_flush(v->sb->s_bdev);
-			if (error)
-				minfs_fail(v, "a flush", error);
-			else
-				v->flush_done = v->flush_begun;
-		}
+	if (v->has_failed) {
+		error = -EROFS;
+	} else if (v->flush_done <= mark) {
+		WRITE_ONCE(v->flush_begun, v->flush_begun + 1);
+		smp_mb();
+		error = blkdev_issue_flush(v->sb->s_bdev);
+		if (error)
+			minfs_fail(v, "a flush", error);
+		else
+			v->flush_done = v->flush_begun;
 	}
 	mutex_unlock(&v->flush_lock);
 	return error;
+}
+
+/* Covers what was written before it began; callers that wait share one. */
+int minfs_flush(struct minfs_volume *v)
+{
+	return minfs_flush_since(v, minfs_flush_mark(v));
 }
 
 /* Writes a record, not yet durable; `then` becomes the inode's slot state after the next flush. */

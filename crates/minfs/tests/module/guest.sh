@@ -1,7 +1,8 @@
 #!/bin/sh
 # Boots a guest of `kurabe guest build debian` with DISK (and MINFS_MODULE_MEMORY, 1G), and runs a program
 # there with this one's input and output: guest.sh DISK [PROGRAM ARGUMENT...]. Without one, it loads
-# kernel/minfs/minfs.ko (or what MINFS_MODULE names) and runs agent.py.
+# kernel/minfs/minfs.ko (or what MINFS_MODULE names) and runs agent.py. With MINFS_MODULE_COUNTS=1 the
+# guest's clock counts the instructions of its one processor, one a nanosecond, whatever else runs here.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 guests=${KURABE_HOME:-/var/lib/kurabe}/guests
@@ -12,8 +13,13 @@ shift
 [ $# -gt 0 ] || set -- sh "$here/inside.sh" "${MINFS_MODULE:-$here/../../../../kernel/minfs/minfs.ko}"
 # A clock that needs no device, and copies that are not byte by byte, which is slow to emulate.
 khz=$(awk '/cpu MHz/ { printf "%d", $4 * 1000; exit }' /proc/cpuinfo)
+processor="-accel tcg,thread=multi -smp 2"
+if [ "${MINFS_MODULE_COUNTS:-0}" = 1 ]; then
+	khz=1000000
+	processor="-accel tcg,thread=single -smp 1 -icount shift=0,sleep=off"
+fi
 exec qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -nic none \
-	-M q35 -accel tcg,thread=multi -cpu max,-erms -smp 2 -m "${MINFS_MODULE_MEMORY:-1G}" \
+	-M q35 $processor -cpu max,-erms -m "${MINFS_MODULE_MEMORY:-1G}" \
 	-kernel "$kernel" -initrd "$image" \
 	-append "console=ttyS0 quiet panic=-1 oops=panic tsc=reliable tsc_early_khz=$khz mitigations=off init_on_alloc=0 cryptomgr.notests rdinit=/kurabe kurabe.console -- inside $*" \
 	-fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
