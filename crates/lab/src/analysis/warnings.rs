@@ -87,12 +87,17 @@ pub(super) fn of_comparisons(
             (one.trimmed_per_side, one.ratio.zip(one.mean_ratio))
         {
             let (per_side, blocks) = (one.trimmed_per_side, one.blocks);
-            let (ratio, mean_ratio) = (words::ratio(ratio), words::ratio(mean_ratio));
+            // As everywhere in a report, ratios of speeds.
+            let speed = |ratio: f64| match one.unit.more_is_better() {
+                true => words::ratio(ratio),
+                false => words::ratio(ratio.recip()),
+            };
+            let (ratio, mean_ratio) = (speed(ratio), speed(mean_ratio));
             warnings.push(Warning::of(
                 Kind::Trimmed,
                 &one.contender,
                 format!(
-                    "single ratios lie far out, so the {per_side} largest and the {per_side} smallest of {blocks} were set aside for the ratio of {ratio}; by the means, with all trials, it is {mean_ratio}"
+                    "single ratios lie far out, so the {per_side} largest and the {per_side} smallest of {blocks} were set aside: {ratio} times as fast; {mean_ratio} times by the means of all trials"
                 ),
             ));
         }
@@ -110,7 +115,8 @@ pub(super) fn of_comparisons(
                 Kind::Modes,
                 contender,
                 format!(
-                    "{trials} of {of} {what} cost {factor} times as much as the others ({metric}), so its ratio is a mean of two groups; look for what sets them apart in records.jsonl"
+                    "{trials} of {of} {what} cost {factor} times as much as the others ({metric}), so {} of two groups; look for what sets them apart in records.jsonl",
+                    if is_baseline { "all ratios are means" } else { "its ratio is a mean" }
                 ),
             ));
         }

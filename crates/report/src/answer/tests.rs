@@ -153,7 +153,7 @@ fn only_completed_trials_of_whole_blocks_are_counted() {
     assert!(screen(&plan, &records).contains("; 4 trials of each contender on an image"));
     // The budget ended in the last block, after the trial of ext4 alone.
     records.retain(|record| record.block < 3 || record.contender.label == "ext4");
-    assert!(screen(&plan, &records).contains("  3 trials of each contender on an image"));
+    assert!(screen(&plan, &records).contains("; 3 trials of each contender on an image"));
     let (message, output) = ("it broke".into(), String::new());
     let xfs = records.iter_mut().find(|record| record.contender.label == "xfs");
     xfs.unwrap().outcome = Outcome::Failed { phase: Phase::Run, message, output };
