@@ -1,6 +1,8 @@
 #!/bin/sh
 # In the guest, with a volume of `minfs mkfs` as its disk: fsx.sh FSX SEED OPERATIONS (`cargo install fsx`)
 set -eu
+# fsx says there how it went.
+exec 2>&1
 cat >/tmp/fsx.toml <<'END'
 flen = 65536
 [opsize]

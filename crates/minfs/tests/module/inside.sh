@@ -5,5 +5,6 @@ modprobe libcrc32c
 insmod "$1" || exit 1
 shift
 mkdir -p /tmp/volume
-[ $# -gt 0 ] || exec python3 "$(dirname "$0")/agent.py" /dev/vport*p1 /dev/vda /tmp/volume
-exec "$@" >/dev/vport*p1
+port=$(echo /dev/vport*p1)
+[ $# -gt 0 ] || exec python3 "$(dirname "$0")/agent.py" "$port" /dev/vda /tmp/volume
+exec "$@" >"$port"
