@@ -8,7 +8,8 @@ use lump::Durability::{Buffered, Durable};
 use lump::{CreateOptions, OpenOptions, Store};
 
 fn created() -> Arc<MemoryDevice> {
-    let device = Arc::new(MemoryDevice::new(2 << 20, 512));
+    // With a journal of which these tests use less than half: no checkpoint comes by itself.
+    let device = Arc::new(MemoryDevice::new(8 << 20, 512));
     let uuid = Some(uuid::Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff));
     let options = CreateOptions { objects_max: Some(200), uuid, ..CreateOptions::default() };
     Store::create(&device, &options).unwrap();

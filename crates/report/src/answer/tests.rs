@@ -157,7 +157,7 @@ fn only_completed_trials_of_whole_blocks_are_counted() {
     let (message, output) = ("it broke".into(), String::new());
     let xfs = records.iter_mut().find(|record| record.contender.label == "xfs");
     xfs.unwrap().outcome = Outcome::Failed { phase: Phase::Run, message, output };
-    assert!(screen(&plan, &records).contains("  2 to 3 trials of each contender on an image"));
+    assert!(screen(&plan, &records).contains("; 2 to 3 trials of each contender on an image"));
 }
 
 #[test]
