@@ -1,7 +1,7 @@
 //! What a reader came for: which contender is faster under which load, by how much and how sure, and
 //! what could change the decision. The same blocks for the terminal, Markdown and the page.
 
-use lab::analysis::{Analysis, ContenderAnalysis, WorkloadAnalysis, control_words};
+use lab::analysis::{Analysis, ContenderAnalysis, Forecast, WorkloadAnalysis, control_words};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::statistics::BLOCKS_MIN_FOR_INTERVAL;
@@ -130,7 +130,9 @@ fn outlook(source: &Source) -> Vec<Block> {
     let mut blocks = Vec::new();
     blocks.extend((!said.is_empty()).then(|| Block::Text(sentences(&said))));
     // How much more it takes, where that can be told, and the command.
-    if let Some(forecast) = open {
+    let is_worth =
+        |forecast: &Forecast| forecast.blocks.is_none_or(|(_, most)| most <= BLOCKS_TOLD);
+    if let Some(forecast) = open.filter(is_worth) {
         let much = forecast.blocks.map_or(String::new(), |_| format!(" ({forecast})"));
         let name = shlex::try_quote(&source.name).unwrap_or_default();
         let more = forecast.more().unwrap_or(source.plan.stop_rule.max_blocks);
@@ -139,6 +141,9 @@ fn outlook(source: &Source) -> Vec<Block> {
     }
     blocks
 }
+
+/// Nobody waits for more blocks than these.
+const BLOCKS_TOLD: u32 = 100;
 
 /// What kept a study from deciding, where the machine did.
 fn disturbance(analysis: &Analysis) -> Option<String> {

@@ -92,7 +92,7 @@ fn apart(
     let baseline = plan.baseline_label();
     let is_same = all().all(|one| matches!(one.verdict, Verdict::Same { .. }));
     Some(match parts.is_empty() {
-        true if is_same => format!("the same ({})", value(baseline)?),
+        true if is_same => "the same".into(),
         true => "no sure difference".into(),
         false => format!("{} than {baseline} ({})", parts.join(", "), value(baseline)?),
     })

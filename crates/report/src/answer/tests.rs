@@ -536,7 +536,7 @@ fn counts_are_told_where_times_decide_nothing() {
         }
         screen(&plan, &all)
     };
-    let said = "written: the same (4.00 MiB); flushes: xfs more (4) than ext4 (2).";
+    let said = "written: the same; flushes: xfs more (4) than ext4 (2).";
     let (open, decided) = (shown(400_000_000), shown(0));
     assert!(open.contains(said) && !decided.contains(said), "{open}\n{decided}");
 }
@@ -582,7 +582,7 @@ fn under_an_emulated_processor_the_answer_is_what_it_does_not_change() {
         document::terminal(&answer(&source), false).to_string()
     };
     let more = shown(9 << 20, |_| 2);
-    let said = "  written: btrfs more (9.00 MiB) than ext4 (4.00 MiB); flushes: the same (2).";
+    let said = "  written: btrfs more (9.00 MiB) than ext4 (4.00 MiB); flushes: the same.";
     assert!(more.contains(said), "{more}");
     assert!(more.contains("Times show no difference.") && !more.contains("times as fast"));
     // As equal contenders were seen to differ: two of three medians are another.
