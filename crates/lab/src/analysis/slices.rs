@@ -360,6 +360,12 @@ mod tests {
             said.len() == 1
         };
         assert!(is_told(&records));
+        // Beside what the load writes it is little.
+        let mut writing = records.clone();
+        for slice in writing.iter_mut().flat_map(|record| &mut record.slices) {
+            slice.device.iter_mut().for_each(|device| device.written_bytes = 200 << 20);
+        }
+        assert!(!is_told(&writing));
         // A load of kurabe's own is no exception, but the cells of a matrix each read what they do.
         let metric = |name: &str| Metric { name: name.into(), value: 1.0, unit: Unit::Nanoseconds };
         let mut loads = records.clone();

@@ -6,7 +6,7 @@ use super::spread::spread;
 use super::{Comparison, ContenderAnalysis, Samples, median};
 use crate::load::Unit;
 use crate::plan::Plan;
-use crate::record::{CommandUsage, GuestFacts, Outcome, Phase, Record, TIME_METRIC};
+use crate::record::{CommandUsage, DeviceDelta, GuestFacts, Outcome, Phase, Record, TIME_METRIC};
 use crate::spec::Cache;
 use crate::statistics::{self, OrderEffect, Slow};
 use crate::warning::{Kind, Warning};
@@ -288,22 +288,30 @@ const WARM_SHARE_MIN: f64 = 0.05;
 /// they can in a time, or another part of a run in each turn.
 fn warm_runs(label: &str, records: &[&Record]) -> Option<Warning> {
     let mut runs: Vec<(u64, u32)> = Vec::new();
+    let mut moved_bytes_max = 0;
+    let mut add = |device: DeviceDelta, block: u32| {
+        moved_bytes_max = moved_bytes_max.max(device.read_bytes + device.written_bytes);
+        runs.push((device.read_bytes, block));
+    };
     for record in records.iter().filter(|one| !one.device_shared && one.caches_kept.is_none()) {
         let is_proved = record.load.as_ref().is_none_or(|load| load.proof.is_some());
         if slices::are_whole_runs(record) {
             let devices = record.slices.iter().filter_map(|slice| slice.device);
-            runs.extend(devices.map(|device| (device.read_bytes, record.block)));
+            devices.for_each(|device| add(device, record.block));
         } else if let Some(device) = record.phase(Phase::Run).and_then(|run| run.device)
             && record.slices.is_empty()
             && is_proved
         {
-            runs.push((device.read_bytes, record.block));
+            add(device, record.block);
         }
     }
     runs.sort();
     let is_gap = |pair: &[(u64, u32)]| {
         let difference_bytes = pair[1].0 - pair[0].0;
-        difference_bytes > pair[0].0 && difference_bytes > WARM_DIFFERENCE_BYTES_MIN
+        difference_bytes > pair[0].0
+            && difference_bytes > WARM_DIFFERENCE_BYTES_MIN
+            // Of a load that writes, some reads are what its file system happened to look up.
+            && difference_bytes > moved_bytes_max / 100
     };
     let few = (WARM_SHARE_MIN * runs.len() as f64) as usize;
     let among = runs.get(few..runs.len() - few)?;
