@@ -62,7 +62,7 @@ pub struct Share {
 }
 
 /// A block that lasts so many times as long as its set-up and its end is long enough.
-const SETUPS_PER_BLOCK: f64 = 3.5;
+const SETUPS_PER_BLOCK: f64 = 5.0;
 
 /// The course of one block.
 pub struct Schedule<'a> {
@@ -298,7 +298,7 @@ mod tests {
             // The set-up and the end of a block take 1.5 s.
             (12_000, 9000, 7500),
             // More blocks would do little but set up.
-            (8000, 4000, 3750),
+            (8000, 4000, 6000),
             // There have to be so many.
             (4000, 2000, 2500),
         ] {
