@@ -1,7 +1,9 @@
 //! What a reader came for: which contender is faster under which load, by how much and how sure, and
 //! what could change the decision. The same blocks for the terminal, Markdown and the page.
 
-use lab::analysis::{Analysis, ContenderAnalysis, Forecast, WorkloadAnalysis, control_words};
+use lab::analysis::{
+    Analysis, Comparison, ContenderAnalysis, Forecast, WorkloadAnalysis, control_words,
+};
 use lab::plan::Plan;
 use lab::record::{Outcome, Record};
 use lab::statistics::BLOCKS_MIN_FOR_INTERVAL;
@@ -97,7 +99,7 @@ fn certainty(source: &Source) -> String {
     let together = if pairs > 1 { " for all comparisons together" } else { "" };
     let is_unsure = |one: &Warning| matches!(one.kind, Kind::Wander | Kind::FewBlocks);
     let only_if = match loads().flat_map(|workload| &workload.warnings).any(is_unsure) {
-        true => ", if the blocks are independent",
+        true => ", if the repetitions are independent",
         false => "",
     };
     format!("95 % confidence{together}{only_if}; {trials}.")
@@ -133,14 +135,36 @@ fn outlook(source: &Source) -> Vec<Block> {
     let is_worth =
         |forecast: &Forecast| forecast.blocks.is_none_or(|(_, most)| most <= BLOCKS_TOLD);
     if let Some(forecast) = open.filter(is_worth) {
-        let much = forecast.blocks.map_or(String::new(), |_| format!(" ({forecast})"));
+        let much = forecast.blocks.map_or(String::new(), |_| format!("; {forecast}"));
+        let which = open_pairs(source).unwrap_or_else(|| {
+            format!("{} of {} comparisons", forecast.open, forecast.comparisons)
+        });
         let name = shlex::try_quote(&source.name).unwrap_or_default();
         let more = forecast.more().unwrap_or(source.plan.stop_rule.max_blocks);
-        blocks.push(Block::Text(format!("To decide what is open{much}:")));
+        blocks.push(Block::Text(format!("To decide what is open ({which}{much}):")));
         blocks.push(Block::Code(format!("kurabe resume {name} --more {more}")));
     }
     blocks
 }
+
+/// Who is not told apart from the baseline yet, under which loads, where that is short.
+fn open_pairs(source: &Source) -> Option<String> {
+    let loads = source.analysis.workloads.as_slice();
+    let is_open = |one: &&Comparison| ["?", "~"].contains(&verdict_mark(&one.verdict));
+    let of = |load: &WorkloadAnalysis| {
+        let open = primary_comparisons(load).filter(is_open).map(|one| one.contender.clone());
+        let open = text::list(&open.collect::<Vec<_>>());
+        (!open.is_empty()).then(|| match loads.len() {
+            1 => open,
+            _ => format!("{open} under {}", load.workload),
+        })
+    };
+    let open: Vec<String> = loads.iter().filter_map(of).collect();
+    (1..=OPEN_TOLD).contains(&open.len()).then(|| open.join("; "))
+}
+
+/// So many loads in which something is open are named.
+const OPEN_TOLD: usize = 2;
 
 /// Nobody waits for more blocks than these.
 const BLOCKS_TOLD: u32 = 100;

@@ -186,7 +186,7 @@ pub fn table(table: &Table, caption: &str) -> String {
                 class_of(cell.tone).map(|name| format!(" class=\"{name}\"")).unwrap_or_default();
             let text = escape(&cell.text);
             let content = match cell.value {
-                Some(value) => format!("<data value=\"{value}\">{text}</data>"),
+                Some(value) => format!("<data value=\"{value}\">{}</data>", in_two_lines(&text)),
                 None if text.contains('\n') => format!("<pre>{}</pre>", text.trim_end()),
                 None => text,
             };
@@ -199,6 +199,16 @@ pub fn table(table: &Table, caption: &str) -> String {
     }
     out.push_str("</tbody>\n</table>\n</div>\n");
     out
+}
+
+/// A figure and its interval, which may break between the two and nowhere else.
+fn in_two_lines(text: &str) -> String {
+    match text.split_once(" (") {
+        Some((figure, ends)) if ends.contains(" to ") => {
+            [figure, ends].map(|part| part.replace(' ', "\u{a0}")).join(" (")
+        }
+        _ => text.into(),
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub mod profile;
 pub mod quotient;
 pub mod sessions;
 pub mod source;
+mod standings;
 pub mod svg;
 pub mod table;
 pub mod tables;

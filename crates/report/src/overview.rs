@@ -1,5 +1,5 @@
 //! The table of the answer: loads down, contenders across, and below a load its parts (the steps of a
-//! tree) in which somebody is surely faster or slower.
+//! tree), where somebody is surely faster or slower in one.
 
 use lab::analysis::{Comparison, WorkloadAnalysis};
 use lab::load::Unit;
@@ -51,14 +51,16 @@ fn empty(first: &str, plan: &Plan) -> Table {
     table
 }
 
-/// The times beside the most important figure, of the steps of a tree, in which somebody is surely
-/// faster or slower.
+/// The times beside the most important figure, of the steps of a tree; none where nobody is surely
+/// faster or slower in one.
 fn parts_of(workload: &WorkloadAnalysis) -> Vec<&str> {
     let primary = primary_metric(workload);
-    let parts = workload.comparisons.iter().filter(|one| {
-        one.metric != primary && one.unit == Unit::Nanoseconds && one.verdict.is_different()
-    });
-    text::distinct(parts.map(|one| one.metric.as_str()))
+    let is_part = |one: &&Comparison| one.metric != primary && one.unit == Unit::Nanoseconds;
+    let parts = || workload.comparisons.iter().filter(is_part);
+    match parts().any(|one| one.verdict.is_different()) {
+        true => text::distinct(parts().map(|one| one.metric.as_str())),
+        false => Vec::new(),
+    }
 }
 
 /// The baseline's value of a metric, and the ratios of the others to it.
@@ -72,7 +74,7 @@ fn legend(plan: &Plan, has_parts: bool) -> String {
     let parts =
         "Parts of a load have 95 % confidence of their own, all those of the load together.";
     format!(
-        "Times as fast as {} (the ends of the interval): + faster, - slower, = the same within {} %, ~ no difference above {} %, ? inconclusive.{}{}",
+        "Times as fast as {} (the ends of the interval; 0.5 is 50 % slower, twice the time): + faster, - slower, = the same within {} %, ~ no difference above {} %, ? inconclusive.{}{}",
         plan.baseline_label(),
         text::plain(plan.study.same_within * 100.0),
         text::plain(BOUND_MAX * 100.0),

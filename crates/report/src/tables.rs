@@ -263,8 +263,8 @@ pub fn verdict_mark(verdict: &Verdict) -> &'static str {
 /// What the marks of [`metrics`] and of the costs mean.
 pub const METRICS_EXPLAINED: &str = "Medians, × ratio to the baseline: + better, - worse, = same within the margin, ~ no difference above 25 %, ? inconclusive. All but a load's first metric are exploratory: their verdicts have a correction of their own, apart from the answer's.";
 
-/// The contenders, the best median first, those without one last, and those that lost data behind
-/// all others.
+/// The contenders, the fastest by their ratios first (by their medians where one has no ratio), those
+/// without a figure last, and those that lost data behind all others.
 pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
     let mut contenders: Vec<_> = workload.contenders.iter().collect();
     let key = |contender: &ContenderAnalysis| {
@@ -274,6 +274,18 @@ pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
         })
     };
     contenders.sort_by(|one, other| key(one).total_cmp(&key(other)));
+    // The ratios of the blocks may have another order than the medians.
+    let speed = |contender: &ContenderAnalysis| {
+        let one = primary_comparisons(workload).find(|one| one.contender == contender.label);
+        one.map_or(Some(1.0), |one| Some(quotient::speed_of(one, one.ratio?)))
+    };
+    if contenders.iter().all(|one| one.metrics.is_empty() || speed(one).is_some()) {
+        let loss = |one: &ContenderAnalysis| match one.metrics.is_empty() {
+            true => f64::INFINITY,
+            false => -speed(one).unwrap_or(1.0),
+        };
+        contenders.sort_by(|one, other| loss(one).total_cmp(&loss(other)));
+    }
     contenders.sort_by_key(|contender| contender.violation().is_some());
     contenders
 }

@@ -288,8 +288,8 @@ fn several_loads_have_one_overview_and_a_line_each() {
     );
     for said in [
         "  one: ext4, xfs and btrfs are the same within 5 %.\n",
-        "  two: ext4 or btrfs is fastest (not told apart); xfs is 36 to 40 % slower than ext4.\n",
-        "  Times as fast as ext4 (the ends of the interval)",
+        "  two: ext4 or btrfs is fastest (which is open); xfs is 36 to 40 % slower than ext4.\n",
+        "  Times as fast as ext4 (the ends of the interval; 0.5 is 50 % slower",
     ] {
         assert_eq!(shown.matches(said).count(), 1, "{said}: {shown}");
     }
@@ -300,7 +300,7 @@ fn several_loads_have_one_overview_and_a_line_each() {
         "{shown}"
     );
     assert!(
-        shown.contains("  three: xfs and btrfs differ from ext4 by at most 13 %.\n"),
+        shown.contains("  three: none is surely faster: xfs and btrfs are within 13 % of ext4.\n"),
         "{shown}"
     );
     assert_eq!(shown.matches("95 % confidence").count(), 1, "{shown}");
@@ -478,14 +478,14 @@ fn the_answer_names_who_is_fastest_and_than_whom_others_are_slower() {
     let wilder = [100, 4500, 900, 2300, 200, 1250];
     assert_eq!(
         said(&twice, &wilder),
-        "ext4 or btrfs is fastest (not told apart); xfs is 49 to 51 % slower than ext4."
+        "ext4 or btrfs is fastest (which is open); xfs is 49 to 51 % slower than ext4."
     );
     assert_eq!(
         said(&half, &wilder),
-        "xfs or btrfs is fastest (not told apart); xfs is 1.9 to 2.1 times as fast as ext4."
+        "xfs or btrfs is fastest (which is open); xfs is 1.9 to 2.1 times as fast as ext4."
     );
     let mild = [900, 1100, 950, 1080, 930, 1060];
-    assert_eq!(said(&mild, &mild), "xfs and btrfs differ from ext4 by at most 11 %.");
+    assert_eq!(said(&mild, &mild), "none is surely faster: xfs and btrfs are within 11 % of ext4.");
 }
 
 #[test]
@@ -514,7 +514,9 @@ fn where_the_bare_device_wins_the_best_of_the_file_systems_is_named() {
     );
     let two = said(1000);
     assert!(
-        two.starts_with("xfs or ext4 is fastest of the file systems (not told apart); "),
+        two.starts_with(
+            "xfs or ext4 is fastest of the file systems (which is open: at most 5 % apart); "
+        ),
         "{two}"
     );
 }
@@ -560,7 +562,7 @@ fn a_part_that_is_told_apart_stands_below_its_load() {
     let shown = screen(&plan, &all);
     assert!(row(&shown, "unpack")[2].starts_with("- 0.50"), "{shown}");
     assert!(row(&shown, "delete")[2].starts_with("+ 2.00"), "{shown}");
-    assert!(!shown.contains("walk"), "nobody is different in it: {shown}");
+    assert!(row(&shown, "walk")[2].starts_with("= 1.000"), "the parts make the whole: {shown}");
 }
 
 #[test]
@@ -588,4 +590,33 @@ fn under_an_emulated_processor_the_answer_is_what_it_does_not_change() {
     // As equal contenders were seen to differ: two of three medians are another.
     let chance = shown(4 << 20, |record| 2 + 2 * u64::from(record.trial % 2));
     assert!(chance.contains("; flushes: no sure difference."), "{chance}");
+}
+
+#[test]
+fn loads_in_which_contenders_stand_alike_have_one_sentence_with_room_for_all() {
+    let mut text = study(4);
+    let load = text.workloads.remove(0);
+    let names = ["one", "two", "three", "four", "five"];
+    let named = |name: &&str| WorkloadText { name: Some(name.to_string()), ..load.clone() };
+    text.workloads = names.iter().map(named).collect();
+    let plan = Plan::new(text.resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let records = records(&plan, |record| {
+        let number = names.iter().position(|name| *name == record.workload).unwrap() as u64;
+        1_000_000
+            * match record.contender.label.as_str() {
+                // Under the last load it is another story.
+                "xfs" if number == 4 => 500,
+                "xfs" => 2000 + 100 * number,
+                _ => 1000,
+            }
+            + u64::from(record.block)
+    });
+    let said = choice::sentences(&analyse(&plan, &records, None).workloads, &plan);
+    assert_eq!(
+        said,
+        [
+            "4 of 5 loads: ext4 or btrfs is fastest (the same within 5 %); xfs is 49 to 57 % slower than ext4; btrfs is faster than xfs.",
+            "five: xfs is fastest, 1.9 to 2.1 times as fast as ext4; ext4 and btrfs are the same within 5 %.",
+        ]
+    );
 }

@@ -173,8 +173,11 @@ fn row_name(cell: &MatrixCell) -> String {
 /// What the numbers of the maps are.
 pub fn explained(workload: &WorkloadAnalysis) -> String {
     let raw = workload.overhead.first().map_or("raw", |overhead| overhead.raw.as_str());
+    let cells = || workload.overhead.iter().flat_map(|overhead| &overhead.cells);
+    let open = cells().filter(|cell| !cell.is_decided()).count();
     format!(
-        "Operations a second lost against {raw}, in %; below 0: faster than {raw}; ?: inconclusive, 95 % confidence for each cell."
+        "Operations a second lost against {raw}, in %; below 0: faster than {raw}; ?: inconclusive ({open} of {} cells), 95 % confidence for each cell.",
+        cells().count()
     )
 }
 
