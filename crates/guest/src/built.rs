@@ -337,7 +337,8 @@ mod tests {
 
     #[test]
     fn the_module_of_minfs_is_built_anew_of_another_source() {
-        let objects = MINFS_SOURCE[0].1.split_whitespace().filter_map(|word| word.strip_suffix(".o"));
+        let objects =
+            MINFS_SOURCE[0].1.split_whitespace().filter_map(|word| word.strip_suffix(".o"));
         let mut objects: Vec<&str> = objects.filter(|name| *name != MINFS).collect();
         objects.sort_unstable();
         let sources = MINFS_SOURCE.iter().filter_map(|(name, _)| name.strip_suffix(".c"));
