@@ -5,6 +5,7 @@
 
 #include <linux/blk_types.h>
 #include <linux/fs.h>
+#include <linux/iomap.h>
 #include <linux/pagemap.h>
 #include <linux/writeback.h>
 #include <linux/mutex.h>
@@ -127,6 +128,12 @@ static inline struct minfs_volume *minfs_of(struct super_block *sb)
 	return sb->s_fs_info;
 }
 
+/* Of a file; the root has none. */
+static inline struct minfs_node *minfs_node_of(struct inode *inode)
+{
+	return inode->i_private;
+}
+
 /* After any of the above has changed. */
 static inline void minfs_update_plain_end(struct minfs_node *n)
 {
@@ -190,9 +197,20 @@ int minfs_settle_all(struct minfs_volume *v);
 int minfs_bound_tails(struct minfs_volume *v);
 void minfs_forget_tail(struct minfs_volume *v, struct minfs_node *n);
 
-/* file.c */
+/* data.c: the bytes of files. */
+extern const struct iomap_ops minfs_iomap_ops;
+extern const struct address_space_operations minfs_aops;
+int minfs_before_change(struct inode *inode, u64 from, u64 to);
+int minfs_reserve(struct inode *inode, u64 to, bool ahead);
+int minfs_fill_gap(struct inode *inode, u64 to, bool sums);
+void minfs_clear_behind_size(struct inode *inode);
+struct folio *minfs_hold_cut(struct inode *inode, u64 from, u64 to);
+ssize_t minfs_read_iter(struct kiocb *iocb, struct iov_iter *to);
+ssize_t minfs_write_iter(struct kiocb *iocb, struct iov_iter *from);
+int minfs_mmap(struct file *file, struct vm_area_struct *vma);
+
+/* file.c: what is asked of a file as a whole. */
 extern const struct file_operations minfs_file_operations;
 extern const struct inode_operations minfs_file_inode_operations;
-extern const struct address_space_operations minfs_aops;
 
 #endif

@@ -1,5 +1,6 @@
 #!/bin/sh
-# In the guest, with a volume of `minfs mkfs` as its disk: fsx.sh FSX SEED OPERATIONS (`cargo install fsx`)
+# In the guest, with a volume of `minfs mkfs` as its disk: fsx.sh FSX SEED OPERATIONS [UNMAP] (`cargo install fsx`);
+# UNMAP is fsx-unmap.c compiled.
 set -eu
 # fsx says there how it went.
 exec 2>&1
@@ -25,5 +26,5 @@ posix_fadvise = 2
 copy_file_range = 2
 END
 mount -i -t minfs /dev/vda /tmp/volume
-"$1" -f /tmp/fsx.toml -S "$2" -N "$3" -P /tmp /tmp/volume/file
+LD_PRELOAD=${4:-} "$1" -f /tmp/fsx.toml -S "$2" -N "$3" -P /tmp /tmp/volume/file
 umount /tmp/volume

@@ -122,6 +122,33 @@ impl KernelInstance {
         words
     }
 
+    /// Mounts it as mount(8) does, but without starting a program, where no time is taken of it.
+    fn mount_by_call(&mut self, more: &[&str], tools: &mut Toolbox) -> Result<(), Failure> {
+        let point = self.stage.mount_point();
+        let further = self.further_options().into_iter().chain(more.iter().copied());
+        let options = self.stage.mount_options.iter().map(String::as_str).chain(further);
+        let (flags, data) = mount_flags(options);
+        let data = std::ffi::CString::new(data).ok();
+        let mount =
+            || rustix::mount::mount(&self.stage.node, &point, self.name, flags, data.as_deref());
+        let until = Instant::now() + BUSY_WAIT_MAX;
+        let mounted = loop {
+            match mount() {
+                // A program that another thread is starting has, until its exec, what this one had open.
+                Err(rustix::io::Errno::BUSY) if Instant::now() < until => {
+                    tools.pause(Duration::from_millis(1))?;
+                }
+                mounted => break mounted,
+            }
+        };
+        if mounted.is_err() {
+            // mount(8) may know an option that the kernel does not, and says best what is wrong.
+            tools.expect(&self.mount_words(more), "mount failed")?;
+        }
+        self.mounted = true;
+        Ok(())
+    }
+
     /// Unmounts it and mounts it again, the device's pages dropped in between if so asked; leaves it
     /// mounted, with a remark, where somebody uses it.
     fn mount_again(&mut self, drop_pages: bool, tools: &mut Toolbox) -> Result<(), Failure> {
@@ -135,9 +162,8 @@ impl KernelInstance {
         if drop_pages {
             drop_pages_of(&self.stage.node)?;
         }
-        tools.expect(&self.mount_words(&[]), "mounting anew before the run failed")?;
-        self.mounted = true;
-        Ok(())
+        tools.log_command(&self.mount_words(&[]));
+        self.mount_by_call(&[], tools)
     }
 }
 
@@ -167,31 +193,8 @@ impl Instance for KernelInstance {
     }
 
     fn mount_untimed(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
-        let point = self.stage.mount_point();
-        make_mount_point(&point)?;
-        let of_copy = self.kernel.mount_options_of_copy.unwrap_or_default();
-        let further = self.further_options().into_iter().chain(of_copy.iter().copied());
-        let options = self.stage.mount_options.iter().map(String::as_str).chain(further);
-        let (flags, data) = mount_flags(options);
-        let data = std::ffi::CString::new(data).ok();
-        let mount =
-            || rustix::mount::mount(&self.stage.node, &point, self.name, flags, data.as_deref());
-        let until = Instant::now() + BUSY_WAIT_MAX;
-        let mounted = loop {
-            match mount() {
-                // A program that another thread is starting has, until its exec, what this one had open.
-                Err(rustix::io::Errno::BUSY) if Instant::now() < until => {
-                    tools.pause(Duration::from_millis(1))?;
-                }
-                mounted => break mounted,
-            }
-        };
-        if mounted.is_err() {
-            // mount(8) may know an option that the kernel does not, and says best what is wrong.
-            tools.expect(&self.mount_words(of_copy), "mount failed")?;
-        }
-        self.mounted = true;
-        Ok(())
+        make_mount_point(&self.stage.mount_point())?;
+        self.mount_by_call(self.kernel.mount_options_of_copy.unwrap_or_default(), tools)
     }
 
     fn directory(&self) -> PathBuf {
