@@ -317,6 +317,12 @@ impl BlockDevice for FileDevice {
         self.file.sync_data()
     }
 
+    /// The kernel joins the flushes of a device. It tells only one thread of a page of its cache that
+    /// could not be written, so this holds past the cache only.
+    fn merges_flushes(&self) -> bool {
+        self.is_direct
+    }
+
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.give_up(offset, length, sys::block_device_discard).map(drop)
     }

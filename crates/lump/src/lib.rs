@@ -43,6 +43,7 @@ mod recovery;
 mod space;
 mod store;
 mod turns;
+mod window;
 
 pub use check::{CheckReport, ScrubReport, check};
 pub use error::{Error, Result};

@@ -199,8 +199,9 @@ fn record(seed: u64, sabotage: Sabotage) -> Script {
     // The canary that writes too late does not hear of failures.
     device.failing = if sabotage == Sabotage::LateData { 0.0 } else { 0.06 };
     let device = Arc::new(device);
-    let store =
-        Store::open(device.clone(), &OpenOptions { sabotage, ..Default::default() }).unwrap();
+    let own_flushes = Some(random.random_bool(0.7));
+    let options = OpenOptions { sabotage, own_flushes, ..Default::default() };
+    let store = Store::open(device.clone(), &options).unwrap();
     let clients: usize = if random.random() { 1 } else { 3 };
     let buffered = [0.0, 0.4, 0.9][random.random_range(0..3)];
     let seeds: Vec<u64> = (0..clients).map(|_| random.random()).collect();
@@ -250,8 +251,8 @@ fn contents(store: &Store) -> Result<Content, String> {
 }
 
 fn open(device: Arc<dyn BlockDevice>, sabotage: Sabotage) -> Result<Store, String> {
-    Store::open(device, &OpenOptions { sabotage, ..Default::default() })
-        .map_err(|error| format!("open: {error}"))
+    let options = OpenOptions { sabotage, own_flushes: Some(true), ..Default::default() };
+    Store::open(device, &options).map_err(|error| format!("open: {error}"))
 }
 
 /// Opens and judges one image, which a cut after `instant` left.
@@ -288,6 +289,10 @@ fn check_image(
     }
     if !goes_on {
         return Ok(());
+    }
+    for length in [100, 3000, 5000] {
+        // The first of them announces a window, and others go into it.
+        let _ = store.put(FILLER_KEY, &vec![0xfa; length], Durability::Durable);
     }
     let free = store.usage().longest_free_bytes as usize;
     let _ = store.put(FILLER_KEY, &vec![0xfb; free.saturating_sub(4096)], Durability::Durable);
@@ -388,6 +393,11 @@ fn canaries_are_caught() {
         Sabotage::JournalEarly,
         Sabotage::LateData,
         Sabotage::KeepFailed,
+        Sabotage::UseUnannounced,
+        Sabotage::RecordLate,
+        Sabotage::LeaveFailed,
+        Sabotage::DropWindow,
+        Sabotage::ReuseInWindow,
     ] {
         match enumerate(1, 20_000, sabotage) {
             Ok(visited) => panic!("{sabotage:?} was not caught in {visited} states"),
