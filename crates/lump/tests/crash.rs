@@ -379,6 +379,42 @@ fn no_power_cut_loses_or_forges_anything() {
     println!("{visited} states from seed {seed}");
 }
 
+/// Clients who put the same keys at once agree with what an opening finds after a power cut.
+#[test]
+fn the_order_of_puts_of_one_key_survives() {
+    for seed in 1..=environment("LUMP_CRASH_ORDERS", 40) {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let base = MemoryDevice::new(1 << 20, 512);
+        Store::create(&base, &CreateOptions::default()).unwrap();
+        let base = base.image();
+        let device = Arc::new(Scripted::new(&base, 512, true));
+        let options = OpenOptions { own_flushes: Some(true), ..Default::default() };
+        let store = Store::open(device.clone(), &options).unwrap();
+        for round in 0..12 {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    let (store, seed) = (&store, random.next_u64());
+                    scope.spawn(move || {
+                        let mut random = ChaCha8Rng::seed_from_u64(seed);
+                        for _ in 0..5 {
+                            let (key, length) =
+                                (random.random_range(0..2), 1 + seed as usize % 900);
+                            let value = bytes(&mut random, length);
+                            store.put(key, &value, Durability::Durable).unwrap();
+                        }
+                    });
+                }
+            });
+            let states = states(&base, Arc::new(device.recorder.recording()));
+            let state = states.state(device.recorder.now(), Loss::All, &mut random);
+            let image = states.disk(&state).image().unwrap();
+            let again = Arc::new(MemoryDevice::from_image(&image, 512));
+            let found = contents(&open(again, Sabotage::None).unwrap()).unwrap();
+            assert!(found == contents(&store).unwrap(), "seed {seed}, round {round}");
+        }
+    }
+}
+
 /// Each rule that is broken must be caught within a bounded number of states.
 #[test]
 fn canaries_are_caught() {
