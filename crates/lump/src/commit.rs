@@ -32,6 +32,8 @@ use crate::window::{Closed, Pending};
 const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
 /// Most journal blocks that share a flush.
 const BATCH_BLOCKS_MAX: u64 = 64;
+/// Most journal blocks of puts that were made in a window: as many of 4 KiB as it has room for.
+const PENDING_BLOCKS_MAX: u64 = 88;
 /// Extents up to this many bytes are written by the leader, together with others' and the journal.
 /// Larger ones, as that of a value of 64 KiB and its trailer, are on their way already while their
 /// writer waits for its turn: to let these join too was not faster.
@@ -165,7 +167,8 @@ fn batch_blocks(geometry: &Geometry) -> u64 {
 /// announces a window stays in it until the next one. A commit has the blocks of a batch and twice
 /// the blocks of this, since a further record says how many ranges there are.
 pub(crate) fn pending_max(geometry: &Geometry) -> usize {
-    (batch_blocks(geometry) * 3 / 8).max(1) as usize * RECORDS_PER_BLOCK - 1
+    let blocks = (geometry.journal_blocks / 2 - batch_blocks(geometry)) / 2;
+    blocks.min(PENDING_BLOCKS_MAX) as usize * RECORDS_PER_BLOCK - 1
 }
 
 /// What a commit writes besides what waits.
@@ -375,10 +378,12 @@ impl Engine {
         let has_changes = batch.iter().any(|request| matches!(request.act, Act::Change(_)));
         let (mut given_up, mut ranges) = (Vec::new(), Vec::new());
         if is_fence_due || has_changes {
-            let needs = self.window_needs(batch);
-            let closed = self.window.close(needs.is_some());
+            ranges = self.next_window(batch);
+            let closed = self.window.close(!ranges.is_empty());
             given_up.extend(closed.pending.iter().filter_map(|put| put.given_up));
-            ranges = self.next_window(&closed, needs);
+            let mut space = lock(&self.space);
+            closed.rest.iter().for_each(|&(start, units)| space.free(start, units));
+            drop(space);
             let mut others = self.others(&closed, &ranges);
             if is_fence_due {
                 if closed.is_live {
@@ -404,9 +409,9 @@ impl Engine {
         Ok(counts)
     }
 
-    /// Units of the largest extent of a batch after which there shall be a window: one of puts only
-    /// that could have gone into it. Among others a window would be closed as soon as it is open.
-    fn window_needs(&self, batch: &[Request]) -> Option<u64> {
+    /// Takes space for the window that follows a batch of puts only that could have gone into it. Among
+    /// other changes a window would be closed as soon as it is open.
+    fn next_window(&self, batch: &[Request]) -> Vec<(u64, u64)> {
         let units = |request: &Request| match request.act {
             Act::Change(Record::Put { entry, .. }) if request.durability == Durability::Durable => {
                 let units = unit_count(&self.geometry, u64::from(entry.length));
@@ -414,17 +419,14 @@ impl Engine {
             }
             _ => None,
         };
-        let all = batch.iter().map(units).collect::<Option<Vec<_>>>()?;
-        all.into_iter().max().filter(|_| self.window.seekers.load(Ordering::SeqCst) == 0)
-    }
-
-    /// Gives back what is left of the window that was closed, and takes space for the next one.
-    fn next_window(&self, closed: &Closed, needs: Option<u64>) -> Vec<(u64, u64)> {
+        let all: Option<Vec<u64>> = batch.iter().map(units).collect();
+        let Some(largest) = all.and_then(|all| all.into_iter().max()) else { return Vec::new() };
+        if self.window.seekers.load(Ordering::SeqCst) > 0 {
+            return Vec::new();
+        }
         let mut space = lock(&self.space);
-        closed.rest.iter().for_each(|&(start, units)| space.free(start, units));
-        let Some(units) = needs else { return Vec::new() };
         let most = (WINDOW_BYTES_MAX / self.geometry.unit_bytes).min(space.free_units() / 4);
-        space.take_some(units, most, self.window.pending_max)
+        space.take_some(largest, most, self.window.pending_max)
     }
 
     /// What the journal has to be told of a window that was closed and the one that follows.

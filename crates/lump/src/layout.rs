@@ -38,7 +38,7 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 /// Longest value in bytes.
 pub const VALUE_BYTES_MAX: u64 = 1 << 30;
 /// All ranges of a window have at most this many bytes: an opening reads them.
-pub const WINDOW_BYTES_MAX: u64 = 16 << 20;
+pub const WINDOW_BYTES_MAX: u64 = 32 << 20;
 /// Journal blocks, epochs and generations are below this, so that no sum of them overflows.
 pub const NUMBER_END: u64 = 1 << 62;
 /// Bytes of a block after its header.

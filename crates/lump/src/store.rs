@@ -311,7 +311,8 @@ impl Store {
         let length = value.len() as u64;
         let units = unit_count(&self.engine.geometry, length);
         let is_fit = durability == Durability::Durable && self.engine.fits_window(units);
-        let place = is_fit.then(|| self.engine.window.enter(units)).flatten();
+        let mut renewal = None;
+        let place = is_fit.then(|| self.engine.window.enter(units, &mut renewal)).flatten();
         let start = match place {
             Some(start) => start,
             None => self.allocate(units)?,

@@ -47,7 +47,7 @@ pub(crate) struct Closed {
 struct State {
     is_live: bool,
     is_open: bool,
-    /// Whether it is closed only for the time of a commit.
+    /// Whether it is full, or closed, and a commit is to come or under way that opens the next one.
     is_renewed: bool,
     ranges: VecDeque<(u64, u64)>,
     /// Puts under way.
@@ -86,13 +86,20 @@ impl Window {
         state.expect("no thread panics while it holds the window")
     }
 
-    /// Takes units; `None` where the window has none. Whoever got some is inside until it leaves.
-    pub fn enter(&self, units: u64) -> Option<u64> {
+    /// Takes units; `None` where the window has none. Whoever got some is inside until it leaves. The
+    /// first who finds it full goes to the commit, and holds others up with its `renewal`.
+    pub fn enter<'a>(&'a self, units: u64, renewal: &mut Option<Renewal<'a>>) -> Option<u64> {
         let mut state = self.wait(lock(&self.state), |state| state.is_renewed);
-        if !state.is_open || state.pending.len() + state.inside >= self.pending_max {
+        if !state.is_open {
             return None;
         }
-        let place = state.ranges.iter().take(PROBES).position(|(_, length)| *length >= units)?;
+        let has_room = state.pending.len() + state.inside < self.pending_max;
+        let fits = |(_, length): &(u64, u64)| has_room && *length >= units;
+        let Some(place) = state.ranges.iter().take(PROBES).position(fits) else {
+            state.is_renewed = true;
+            *renewal = Some(Renewal(self));
+            return None;
+        };
         let (start, length) = state.ranges[place];
         match length - units {
             0 => drop(state.ranges.remove(place)),
@@ -140,8 +147,11 @@ impl Window {
     /// [`Window::go_on`].
     pub fn close(&self, is_renewed: bool) -> Closed {
         let mut state = lock(&self.state);
-        state.is_renewed = is_renewed && state.is_live;
         state.is_open = false;
+        let is_renewed = is_renewed && state.is_live;
+        if std::mem::replace(&mut state.is_renewed, is_renewed) && !is_renewed {
+            self.changed.notify_all();
+        }
         let mut state = self.wait(state, |state| state.inside > 0);
         state.newest.clear();
         let mut pending = std::mem::take(&mut state.pending);
@@ -170,6 +180,15 @@ impl Window {
         let state = lock(&self.state);
         let given_up = state.pending.iter().filter_map(|put| put.given_up).collect();
         (state.ranges.iter().map(|(_, units)| units).sum(), given_up)
+    }
+}
+
+/// Others wait for the next window until this is dropped.
+pub(crate) struct Renewal<'a>(&'a Window);
+
+impl Drop for Renewal<'_> {
+    fn drop(&mut self) {
+        self.0.go_on();
     }
 }
 
