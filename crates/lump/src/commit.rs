@@ -42,6 +42,8 @@ const JOINED_BYTES_MAX: usize = 64 << 10;
 /// A value of 1 MiB and its trailer fit; above, the journal's share of the time is too small to have
 /// others wait for the data.
 const LEADING_BYTES_MAX: usize = (1 << 20) + 4096;
+/// Extents up to this many bytes go into windows; of larger ones a window has too few.
+const WINDOW_EXTENT_BYTES_MAX: u64 = (256 << 10) + 4096;
 /// Most bytes of data that a leader writes for others.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
@@ -230,7 +232,7 @@ impl Engine {
 
     /// Whether an extent may go into a window.
     pub(crate) fn fits_window(&self, units: u64) -> bool {
-        self.has_window && units * self.geometry.unit_bytes <= LEADING_BYTES_MAX as u64
+        self.has_window && units * self.geometry.unit_bytes <= WINDOW_EXTENT_BYTES_MAX
     }
 
     /// Makes a put whose extent has its place in the window: no journal, and a flush of its own.

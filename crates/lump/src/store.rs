@@ -54,7 +54,7 @@ pub struct OpenOptions {
     /// Most reads, and most writes of large values, that are with the device at a time; 64 unless
     /// given. What comes beyond waits and is served by deadline.
     pub in_flight_max: Option<usize>,
-    /// Whether durable puts of up to 1 MiB flush for themselves, as far as there is space for it, or
+    /// Whether durable puts of up to 256 KiB flush for themselves, as far as there is space for it, or
     /// share their flushes; as the device says unless given. A store without windows always shares.
     pub own_flushes: Option<bool>,
     /// For the canaries of the tests only.
