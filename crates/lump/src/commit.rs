@@ -423,7 +423,7 @@ impl Engine {
         };
         let all: Option<Vec<u64>> = batch.iter().map(units).collect();
         let Some(largest) = all.and_then(|all| all.into_iter().max()) else { return Vec::new() };
-        if self.window.seekers.load(Ordering::SeqCst) > 0 {
+        if self.window.seekers.load(Ordering::SeqCst) > 0 || !self.window.is_due() {
             return Vec::new();
         }
         let mut space = lock(&self.space);

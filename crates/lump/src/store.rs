@@ -55,7 +55,8 @@ pub struct OpenOptions {
     /// given. What comes beyond waits and is served by deadline.
     pub in_flight_max: Option<usize>,
     /// Whether durable puts of up to 256 KiB flush for themselves, as far as there is space for it, or
-    /// share their flushes; as the device says unless given. A store without windows always shares.
+    /// share their flushes. Unless given, as the device says, and if other changes do not come between
+    /// them too often. A store without windows always shares.
     pub own_flushes: Option<bool>,
     /// For the canaries of the tests only.
     #[doc(hidden)]
@@ -214,7 +215,7 @@ impl Store {
             space: Mutex::new(space),
             pins: Pins::default(),
             queue: Mutex::new(Queue::new(position, announced)),
-            window: Window::new(pending_max(&geometry)),
+            window: Window::new(pending_max(&geometry), options.own_flushes.is_none()),
             has_window: merges && geometry.has_windows,
             sequence: AtomicU64::new(0),
             applying: Mutex::new(()),

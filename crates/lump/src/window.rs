@@ -16,6 +16,10 @@ use crate::journal::{Block, Position, Record};
 
 /// Ranges that a put looks at, at the most.
 const PROBES: usize = 8;
+/// A window of which each client that was in it at once had fewer puts was not worth its end.
+const PUTS_MIN: usize = 8;
+/// Most commits after which there is no window, when there could be one.
+const WAIT_MAX: u32 = 63;
 
 /// A put that was made, and of which the journal knows nothing yet.
 pub(crate) struct Pending {
@@ -50,11 +54,15 @@ struct State {
     /// Whether it is full, or closed, and a commit is to come or under way that opens the next one.
     is_renewed: bool,
     ranges: VecDeque<(u64, u64)>,
-    /// Puts under way.
+    /// Puts under way, and the most that were at once.
     inside: usize,
+    inside_most: usize,
     pending: Vec<Pending>,
     /// The newest put of each key that has one in the window.
     newest: HashMap<u128, u64>,
+    /// Commits until the next window, and how many they were after the one before.
+    wait: u32,
+    waited: u32,
 }
 
 /// The window of a store.
@@ -65,16 +73,25 @@ pub(crate) struct Window {
     pub pending_max: usize,
     /// How many look for space: none of it goes to a window meanwhile.
     pub seekers: AtomicUsize,
+    /// Whether windows become rare where other changes end them early.
+    is_patient: bool,
 }
 
 impl Window {
-    pub fn new(pending_max: usize) -> Self {
+    pub fn new(pending_max: usize, is_patient: bool) -> Self {
         Self {
             state: Mutex::default(),
             changed: Condvar::new(),
             pending_max,
             seekers: AtomicUsize::new(0),
+            is_patient,
         }
+    }
+
+    /// Whether there shall be a window behind a commit after which there could be one.
+    pub fn is_due(&self) -> bool {
+        let wait = &mut lock(&self.state).wait;
+        std::mem::replace(wait, wait.saturating_sub(1)) == 0
     }
 
     fn wait<'a>(
@@ -106,6 +123,7 @@ impl Window {
             rest => state.ranges[place] = (start + units, rest),
         }
         state.inside += 1;
+        state.inside_most = state.inside_most.max(state.inside);
         Some(start)
     }
 
@@ -154,6 +172,12 @@ impl Window {
         }
         let mut state = self.wait(state, |state| state.inside > 0);
         state.newest.clear();
+        let most = std::mem::take(&mut state.inside_most);
+        if self.is_patient && state.is_live && !is_renewed {
+            let was_worth_it = state.pending.len() >= PUTS_MIN * most;
+            state.waited = if was_worth_it { 0 } else { (2 * state.waited + 1).min(WAIT_MAX) };
+            state.wait = state.waited;
+        }
         let mut pending = std::mem::take(&mut state.pending);
         pending.sort_unstable_by_key(|put| put.sequence);
         let rest = std::mem::take(&mut state.ranges).into();
@@ -235,5 +259,55 @@ impl Announced {
                 *self = *next;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients who are in a window at once, each with so many puts, until another change ends it.
+    fn live(window: &Window, clients: usize, puts: usize) -> usize {
+        let most = clients * puts;
+        window.open(vec![(0, most as u64)]);
+        for put in 0..puts {
+            for _ in 0..clients {
+                assert!(window.enter(1, &mut None).is_some());
+            }
+            for client in 0..clients {
+                let entry = Entry { key: client as u128, start: 0, length: 0, checksum: 0 };
+                window.finish(entry, put as u64, || None);
+            }
+        }
+        assert_eq!(window.close(false).pending.len(), most);
+        (0..).find(|_| window.is_due()).unwrap()
+    }
+
+    #[test]
+    fn windows_that_end_early_become_rare() {
+        let window = Window::new(1000, true);
+        let waits: Vec<usize> = (0..8).map(|_| live(&window, 3, 7)).collect();
+        assert_eq!(waits, [1, 3, 7, 15, 31, 63, 63, 63]);
+        assert_eq!((live(&window, 3, 8), live(&window, 3, 7)), (0, 1));
+        assert_eq!(live(&Window::new(1000, false), 3, 7), 0);
+    }
+
+    #[test]
+    fn the_first_who_finds_the_window_full_holds_the_others_up() {
+        let window = Window::new(1000, true);
+        window.open(vec![(5, 3)]);
+        let (mut first, mut second) = (None, None);
+        assert_eq!(window.enter(3, &mut first), Some(5));
+        window.leave();
+        assert!(first.is_none() && window.enter(1, &mut first).is_none() && first.is_some());
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| window.enter(2, &mut second));
+            // Full, and for the other one too, if it did not wait.
+            window.close(true);
+            window.open(vec![(9, 2)]);
+            drop(first);
+            assert_eq!(other.join().unwrap(), Some(9));
+        });
+        assert!(second.is_none());
     }
 }

@@ -72,6 +72,9 @@ impl BlockDevice for Scripted {
     fn writes_at_once(&self) -> bool {
         self.at_once
     }
+    fn merges_flushes(&self) -> bool {
+        true
+    }
     fn flush(&self) -> io::Result<()> {
         // Long enough for others to come meanwhile: their data are written under this flush.
         (0..3).for_each(|_| std::thread::yield_now());
@@ -199,7 +202,7 @@ fn record(seed: u64, sabotage: Sabotage) -> Script {
     // The canary that writes too late does not hear of failures.
     device.failing = if sabotage == Sabotage::LateData { 0.0 } else { 0.06 };
     let device = Arc::new(device);
-    let own_flushes = Some(random.random_bool(0.7));
+    let own_flushes = [None, Some(false), Some(true), Some(true)][random.random_range(0..4)];
     let options = OpenOptions { sabotage, own_flushes, ..Default::default() };
     let store = Store::open(device.clone(), &options).unwrap();
     let clients: usize = if random.random() { 1 } else { 3 };
