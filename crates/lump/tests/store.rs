@@ -206,6 +206,19 @@ fn puts_that_no_journal_names_are_found_and_only_where_they_were_put() {
     let store = open(Arc::new(MemoryDevice::from_image(&copied, 512)));
     assert_eq!(store.get(1).unwrap().unwrap()[..], pattern(6, 3000));
     drop(store);
+    // A window that cannot be read at once is read in units.
+    let device = Arc::new(FaultyDevice::new(MemoryDevice::from_image(&image, 512), vec![]));
+    let options = OpenOptions { read_only: true, ..Default::default() };
+    drop(Store::open(device.clone(), &options).unwrap());
+    let reads = device.request_counts().0;
+    let opened = (0..reads).filter(|read| {
+        let fault = vec![Fault::FailRead(*read)];
+        let device = FaultyDevice::new(MemoryDevice::from_image(&image, 512), fault);
+        let store = Store::open(Arc::new(device), &options);
+        store.is_ok_and(|store| contents(&store) == found)
+    });
+    // Of the superblock there is a copy.
+    assert_eq!(opened.count(), 2, "the reads that may fail");
     // Opened and cut off again at once, and once more.
     let mut image = image;
     for _ in 0..3 {
