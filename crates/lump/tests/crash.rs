@@ -172,6 +172,11 @@ fn play(store: &Store, device: &Scripted, number: usize, seed: u64, buffered: f6
                 store.sync().unwrap();
                 durability = Durability::Durable;
             }
+            92..95 => {
+                // Also while a window is open.
+                store.checkpoint().unwrap();
+                durability = Durability::Buffered;
+            }
             _ => {
                 let found = store.get(key).unwrap();
                 assert_eq!(found.as_deref(), content.get(&key).map(Vec::as_slice));
@@ -202,7 +207,14 @@ fn record(seed: u64, sabotage: Sabotage) -> Script {
     // The canary that writes too late does not hear of failures.
     device.failing = if sabotage == Sabotage::LateData { 0.0 } else { 0.06 };
     let device = Arc::new(device);
-    let own_flushes = [None, Some(false), Some(true), Some(true)][random.random_range(0..4)];
+    let own_flushes = match sabotage {
+        Sabotage::UseUnannounced
+        | Sabotage::RecordLate
+        | Sabotage::LeaveFailed
+        | Sabotage::DropWindow
+        | Sabotage::ReuseInWindow => Some(true),
+        _ => [None, Some(false), Some(true), Some(true)][random.random_range(0..4)],
+    };
     let options = OpenOptions { sabotage, own_flushes, ..Default::default() };
     let store = Store::open(device.clone(), &options).unwrap();
     let clients: usize = if random.random() { 1 } else { 3 };
@@ -434,7 +446,9 @@ fn the_order_of_puts_of_one_key_survives() {
 /// arrive; and so do the blocks that an opening writes of what it found.
 #[test]
 fn a_window_of_many_puts_ends_as_a_whole() {
-    const PUTS: u128 = 300;
+    // One is made before there is a window. The delete fills the fourth block, and the end of the
+    // window is in a fifth.
+    const PUTS: u128 = 4 * 84;
     let base = MemoryDevice::new(2 << 20, 512);
     let options = CreateOptions { journal_bytes: Some(64 * 4096), ..Default::default() };
     Store::create(&base, &options).unwrap();
@@ -444,37 +458,45 @@ fn a_window_of_many_puts_ends_as_a_whole() {
     let put = |key: u128| store.put(key, &[1; 9], Durability::Durable).unwrap();
     (0..PUTS).for_each(put);
     let (before, began) = (contents(&store).unwrap(), device.recorder.now());
-    assert_eq!(store.delete_range(..PUTS / 2, Durability::Durable).unwrap(), 150);
+    assert_eq!(store.delete_range(..PUTS / 2, Durability::Durable).unwrap(), 168);
     let (after, ended) = (contents(&store).unwrap(), device.recorder.now());
     put(PUTS);
     let log = states(&base, Arc::new(device.recorder.recording()));
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let (mut parts, mut outcomes) = (0, [0; 2]);
+    let mut at = |instant, loss| log.disk(&log.state(instant, loss, &mut random)).image().unwrap();
+    let mut images = Vec::new();
     for instant in began..=ended {
-        for loss in [Loss::All, Loss::Nothing, Loss::AllButOne]
-            .into_iter()
-            .chain([Loss::Half, Loss::Sectors].into_iter().cycle().take(40))
-        {
-            let image = log.disk(&log.state(instant, loss, &mut random)).image().unwrap();
-            let device = Arc::new(Scripted::new(&image, 512, true));
-            let store = open(device.clone(), Sabotage::None).unwrap();
-            let (found, opened) = (contents(&store).unwrap(), device.recorder.now());
-            drop(store);
-            let is_right = |found: &Content| *found == after || *found == before && instant < ended;
-            assert!(is_right(&found), "{loss:?} at {instant}");
-            let is_after = found == after;
-            outcomes[usize::from(is_after)] += 1;
-            // What the opening wrote arrives in part, too.
-            let again = states(&image, Arc::new(device.recorder.recording()));
-            let loss = [Loss::Half, Loss::Sectors, Loss::AllButOne][parts % 3];
-            parts += 1;
-            for instant in 0..=device.recorder.now() {
-                let image = again.disk(&again.state(instant, loss, &mut random)).image().unwrap();
-                let again = Arc::new(MemoryDevice::from_image(&image, 512));
-                let again = contents(&open(again, Sabotage::None).unwrap()).unwrap();
-                let is_same = again == found || instant <= opened && is_right(&again);
-                assert!(is_same, "{loss:?} at {instant} after the recovery");
-            }
+        let some = [Loss::Half, Loss::Sectors].into_iter().cycle().take(20);
+        let losses = [Loss::All, Loss::Nothing, Loss::AllButOne].into_iter().chain(some);
+        images.extend(losses.map(|loss| (instant, at(instant, loss))));
+    }
+    // The first blocks of the commit, and more and more of them.
+    let (mut image, whole) = (at(began, Loss::All), at(ended, Loss::All));
+    for start in (0..image.len()).step_by(4096) {
+        if image[start..start + 4096] != whole[start..start + 4096] {
+            image[start..start + 4096].copy_from_slice(&whole[start..start + 4096]);
+            images.push((ended - 1, image.clone()));
+        }
+    }
+    for (instant, image) in images {
+        let device = Arc::new(Scripted::new(&image, 512, true));
+        let store = open(device.clone(), Sabotage::None).unwrap();
+        let (found, opened) = (contents(&store).unwrap(), device.recorder.now());
+        drop(store);
+        let is_right = |found: &Content| *found == after || *found == before && instant < ended;
+        assert!(is_right(&found), "at {instant}");
+        outcomes[usize::from(found == after)] += 1;
+        // What the opening wrote arrives in part, too.
+        let again = states(&image, Arc::new(device.recorder.recording()));
+        let loss = [Loss::Half, Loss::Sectors, Loss::AllButOne][parts % 3];
+        parts += 1;
+        for instant in 0..=device.recorder.now() {
+            let image = again.disk(&again.state(instant, loss, &mut random)).image().unwrap();
+            let again = Arc::new(MemoryDevice::from_image(&image, 512));
+            let again = contents(&open(again, Sabotage::None).unwrap()).unwrap();
+            let is_same = again == found || instant <= opened && is_right(&again);
+            assert!(is_same, "{loss:?} at {instant} after the recovery");
         }
     }
     assert!(outcomes.iter().all(|count| *count > 10), "{outcomes:?}");
