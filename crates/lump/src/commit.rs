@@ -4,8 +4,9 @@
 //! and one run of journal blocks at once, flushes once, changes the index and answers. What comes
 //! meanwhile waits for the next leader: so a lone change is flushed at once, and many share the
 //! flush that follows the outstanding one. The order of the journal is the order of the index. A
-//! failed write of the journal or a failed flush ends all writing. The argument for correctness is
-//! in `docs/format-lump.md`.
+//! durable put in the window (`window`) goes past all this while nobody leads, and the next leader
+//! tells the journal of it before anything else. A failed write of the journal or a failed flush
+//! ends all writing. The argument for correctness is in `docs/format-lump.md`.
 
 use std::collections::VecDeque;
 use std::io;
