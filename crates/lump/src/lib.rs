@@ -2,7 +2,7 @@
 //!
 //! A value lies in one piece, with its checksums behind it: a get is one read and verifies all of
 //! it. A durable put of up to 256 KiB is one write and one flush, where the device joins flushes at
-//! once; any other is one write of data, and one write of the journal and one flush that all puts
+//! the same time; any other is one write of data, and one write of the journal and one flush that all puts
 //! under way share. Nothing is overwritten in place, nothing is moved later, and what returned as
 //! durable survives power loss. The format and the argument for this are in `docs/format-lump.md`.
 //!
