@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
@@ -23,12 +23,16 @@ use redb::{ReadableDatabase, TableDefinition};
 
 /// Memory of redb and fjall for what they have read, in bytes: about what RocksDB takes.
 const CACHE_BYTES: usize = 8 << 20;
+/// What a trailer adds to a value.
+const SECTOR: usize = 512;
 const TABLE: TableDefinition<u128, &[u8]> = TableDefinition::new("values");
 
 /// One client's memory: the bytes that it puts, and where it gets to.
 pub struct Memory {
     /// Bytes of a value; the first eight are the key.
     pub plain: AlignedBuffer,
+    /// The same, and a sector more.
+    extent: AlignedBuffer,
     value: Value,
 }
 
@@ -37,11 +41,15 @@ impl Memory {
     pub fn new(size: usize, seed: u64) -> Self {
         let mut bytes = vec![0; size];
         ChaCha8Rng::seed_from_u64(seed).fill(&mut bytes[..]);
-        Self { plain: AlignedBuffer::copied_from(&bytes), value: Value::from(&bytes[..]) }
+        let mut extent = AlignedBuffer::zeroed(size + SECTOR);
+        extent[..size].copy_from_slice(&bytes);
+        let plain = AlignedBuffer::copied_from(&bytes);
+        Self { plain, extent, value: Value::from(&bytes[..]) }
     }
 
     fn mark(&mut self, key: u64) {
         self.plain[..8].copy_from_slice(&key.to_le_bytes());
+        self.extent[..8].copy_from_slice(&key.to_le_bytes());
     }
 
     fn check(&self, key: u64, found: &[u8]) {
@@ -61,8 +69,18 @@ pub trait Contender: Send + Sync {
 }
 
 /// The kinds of contenders, as they are named in the output.
-pub const NAMES: [&str; 9] =
-    ["raw", "group", "lump", "cannyls", "cannyls-unsynced", "redb", "fjall", "rocksdb", "files"];
+pub const NAMES: [&str; 10] = [
+    "raw",
+    "group",
+    "own",
+    "lump",
+    "cannyls",
+    "cannyls-unsynced",
+    "redb",
+    "fjall",
+    "rocksdb",
+    "files",
+];
 
 /// Makes the contender `name` in an empty directory, with room for `bytes`.
 pub fn create(name: &str, directory: &Path, bytes: u64, objects: u64) {
@@ -71,7 +89,7 @@ pub fn create(name: &str, directory: &Path, bytes: u64, objects: u64) {
         let (nvm, _) = FileNvm::create_if_absent(&store, bytes).expect("make a storage");
         drop(StorageBuilder::new().create(nvm).expect("make a storage"));
     }
-    let is_whole = matches!(name, "raw" | "group" | "lump" | "cannyls" | "cannyls-unsynced");
+    let is_whole = matches!(name, "raw" | "group" | "own" | "lump" | "cannyls" | "cannyls-unsynced");
     if is_whole || name.starts_with("fio") {
         // Whole files, so that none pays for laying one out; all but the storage's header.
         let device = FileDevice::create(&store, bytes).expect("make a file");
@@ -99,6 +117,7 @@ pub fn open(name: &str, directory: &Path) -> Box<dyn Contender> {
     match name {
         "raw" => Box::new(Raw(device(&store))),
         "group" => Box::new(Group { raw: Raw(device(&store)), commit: Mutex::default() }),
+        "own" => Box::new(Own { raw: Raw(device(&store)), puts: AtomicU64::new(0) }),
         "lump" => {
             let store = Store::open(Arc::new(device(&store)), &OpenOptions::default());
             Box::new(Lump(store.expect("open a store")))
@@ -219,11 +238,48 @@ impl Contender for Group {
 
     fn get(&self, key: u64, memory: &mut Memory) {
         self.raw.get(key, memory);
-        let words = memory
-            .plain
-            .chunks_exact(8)
-            .map(|word| u64::from_le_bytes(word.try_into().expect("chunks of 8 bytes")));
-        black_box(words.fold(0, u64::wrapping_add));
+        black_box(sum(&memory.plain));
+    }
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().expect("chunks of 8 bytes")))
+        .fold(0, u64::wrapping_add)
+}
+
+/// A raw file with the accesses of a store whose puts find their way back without the journal: each
+/// client adds up its value, writes it and a sector more to the next place, and flushes for itself;
+/// one in 84 also writes a journal block.
+struct Own {
+    raw: Raw,
+    puts: AtomicU64,
+}
+
+impl Contender for Own {
+    fn put(&self, key: u64, memory: &mut Memory, is_durable: bool) {
+        memory.mark(key);
+        let extent = &memory.extent;
+        black_box(sum(extent));
+        let (device, put) = (&self.raw.0, self.puts.fetch_add(1, Ordering::Relaxed));
+        // The last quarter of the file has no values.
+        let room = device.len() / 4;
+        let place = put % (3 * room / extent.len() as u64);
+        device.write_at(extent, place * extent.len() as u64).expect("write");
+        if put.is_multiple_of(84) {
+            let offset = 3 * room + put / 84 * 4096 % room;
+            device.write_at(&AlignedBuffer::zeroed(4096), offset).expect("write");
+        }
+        if is_durable {
+            device.flush().expect("flush");
+        }
+    }
+
+    fn get(&self, key: u64, memory: &mut Memory) {
+        let offset = key * memory.plain.len() as u64;
+        self.raw.0.read_at(&mut memory.plain, offset).expect("read");
+        black_box(sum(&memory.plain));
     }
 }
 

@@ -39,7 +39,7 @@ struct Arguments {
     /// A directory on the file system and device to measure; what is made in it is removed.
     #[arg(long)]
     directory: PathBuf,
-    /// Who is measured, of: raw, fio, fio-unsynced, group, lump, cannyls, cannyls-unsynced, redb,
+    /// Who is measured, of: raw, fio, fio-unsynced, group, own, lump, cannyls, cannyls-unsynced, redb,
     /// fjall, rocksdb (if built in), files.
     #[arg(long, value_delimiter = ',')]
     contenders: Vec<String>,
@@ -534,7 +534,7 @@ fn open_only(arguments: &Arguments, name: &str) {
 fn measure_opening(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<Opening> {
     let mut openings = Vec::new();
     for name in names {
-        if ["raw", "group", FIO, FIO_UNSYNCED].contains(&name.as_str()) {
+        if ["raw", "group", "own", FIO, FIO_UNSYNCED].contains(&name.as_str()) {
             continue;
         }
         let directory = root.join(name);

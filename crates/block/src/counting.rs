@@ -98,6 +98,10 @@ impl<D: BlockDevice> BlockDevice for CountingDevice<D> {
         self.inner.writes_at_once()
     }
 
+    fn merges_flushes(&self) -> bool {
+        self.inner.merges_flushes()
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.inner.flush()?;
         self.lock().flushes += 1;

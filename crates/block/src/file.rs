@@ -22,6 +22,8 @@ use crate::{ALIGNMENT, AlignedBuffer, BlockDevice, check_range, is_aligned, sys}
 
 /// Smallest block size that an image file offers, in bytes: a sector.
 const SECTOR_BYTES: u32 = 512;
+const EXT4_MAGIC: u64 = 0xef53;
+const XFS_MAGIC: u64 = 0x5846_5342;
 /// Largest transfer through an aligned copy, in bytes.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -68,6 +70,7 @@ pub struct FileDevice {
     length: u64,
     block_size: u32,
     is_direct: bool,
+    merges_flushes: bool,
     is_read_only: bool,
 }
 
@@ -126,6 +129,7 @@ impl FileDevice {
         };
         let is_write_protected =
             kind == Kind::BlockDevice && sys::block_device_is_read_only(file.as_fd())?;
+        let merges_flushes = is_direct && joins_flushes(&file, kind);
         Ok(Self {
             file,
             rings: Rings::default(),
@@ -134,6 +138,7 @@ impl FileDevice {
             length: length_bytes - length_bytes % u64::from(block_size),
             block_size,
             is_direct,
+            merges_flushes,
             is_read_only: options.read_only || is_write_protected,
         })
     }
@@ -317,6 +322,10 @@ impl BlockDevice for FileDevice {
         self.file.sync_data()
     }
 
+    fn merges_flushes(&self) -> bool {
+        self.merges_flushes
+    }
+
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.give_up(offset, length, sys::block_device_discard).map(drop)
     }
@@ -400,6 +409,17 @@ fn set_direct(file: &File, wanted: DirectAccess) -> io::Result<bool> {
 /// How long somebody else's lock is waited for, and how often it is tried.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(300);
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Whether the kernel joins flushes: those of a device, so also those of file systems that only pass
+/// them on. Others write their own metadata for each. It tells only one thread of a page of its cache
+/// that could not be written, so this holds past the cache only.
+fn joins_flushes(file: &File, kind: Kind) -> bool {
+    let passes_on = || {
+        let facts = rustix::fs::fstatfs(file);
+        facts.is_ok_and(|facts| [EXT4_MAGIC, XFS_MAGIC].contains(&(facts.f_type as u64)))
+    };
+    kind == Kind::BlockDevice || passes_on()
+}
 
 /// The size in bytes that direct transfers must be multiples of; a sector where there is no such
 /// demand.

@@ -75,6 +75,12 @@ pub trait BlockDevice: Send + Sync {
     /// Makes every write that completed before the call durable.
     fn flush(&self) -> io::Result<()>;
 
+    /// Whether several flushes at once take about as long as one, and a flush that fails loses no
+    /// write that another one, at the same time, reports as durable.
+    fn merges_flushes(&self) -> bool {
+        false
+    }
+
     /// Tells the device that `length` bytes at `offset` are no longer needed. What a later read
     /// of them returns is undefined. A device that cannot discard does nothing.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
@@ -161,6 +167,9 @@ macro_rules! forward_to_the_pointee {
             }
             fn flush(&self) -> io::Result<()> {
                 (**self).flush()
+            }
+            fn merges_flushes(&self) -> bool {
+                (**self).merges_flushes()
             }
             fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
                 (**self).discard(offset, length)

@@ -4,8 +4,9 @@
 //! and one run of journal blocks at once, flushes once, changes the index and answers. What comes
 //! meanwhile waits for the next leader: so a lone change is flushed at once, and many share the
 //! flush that follows the outstanding one. The order of the journal is the order of the index. A
-//! failed write of the journal or a failed flush ends all writing. The argument for correctness is
-//! in `docs/format-lump.md`.
+//! durable put in the window (`window`) goes past all this while nobody leads, and the next leader
+//! tells the journal of it before anything else. A failed write of the journal or a failed flush
+//! ends all writing. The argument for correctness is in `docs/format-lump.md`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,17 +20,21 @@ use block::AlignedBuffer;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::extent::unit_count;
+use crate::geometry::Geometry;
 use crate::index::Entry;
 use crate::journal::{self, Position, Record};
-use crate::layout::{BLOCK_BYTES, JOURNAL_MAGIC, RECORDS_PER_BLOCK};
+use crate::layout::{BLOCK_BYTES, JOURNAL_MAGIC, RECORDS_PER_BLOCK, WINDOW_BYTES_MAX};
 use crate::metrics::count;
 use crate::store::{Durability, Sabotage};
 use crate::turns::urgency;
+use crate::window::{Closed, Pending};
 
 /// What may be written without a flush, in bytes: an opening after a crash reads it again.
 const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
 /// Most journal blocks that share a flush.
 const BATCH_BLOCKS_MAX: u64 = 64;
+/// Most journal blocks of puts that were made in a window: as many of 4 KiB as it has room for.
+const PENDING_BLOCKS_MAX: u64 = 88;
 /// Extents up to this many bytes are written by the leader, together with others' and the journal.
 /// Larger ones, as that of a value of 64 KiB and its trailer, are on their way already while their
 /// writer waits for its turn: to let these join too was not faster.
@@ -38,6 +43,8 @@ const JOINED_BYTES_MAX: usize = 64 << 10;
 /// A value of 1 MiB and its trailer fit; above, the journal's share of the time is too small to have
 /// others wait for the data.
 const LEADING_BYTES_MAX: usize = (1 << 20) + 4096;
+/// Extents up to this many bytes go into windows; of larger ones a window has too few.
+const WINDOW_EXTENT_BYTES_MAX: u64 = (256 << 10) + 4096;
 /// Most bytes of data that a leader writes for others.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
@@ -94,6 +101,8 @@ impl Request {
 /// The end of the journal, in the hands of the leader.
 pub(crate) struct Writer {
     position: Position,
+    /// Where the blocks begin that announce the window.
+    announced: Option<Position>,
     /// The last block that a flush covers.
     durable: u64,
     /// How far the last block that was written says that all is durable.
@@ -118,14 +127,17 @@ pub(crate) struct Queue {
     writer: Option<Writer>,
     /// All blocks before this are in the index.
     pub applied: Position,
+    /// Where the blocks begin that announce the window.
+    pub announced: Option<Position>,
 }
 
 impl Queue {
     /// A queue for a journal that ends at `position`, all of it durable.
-    pub fn new(position: Position) -> Self {
+    pub fn new(position: Position, announced: Option<Position>) -> Self {
         let durable = position.next - 1;
         let writer = Writer {
             position,
+            announced,
             durable,
             stated: durable,
             fence: durable,
@@ -134,7 +146,7 @@ impl Queue {
             blocks: AlignedBuffer::zeroed(0),
             owes_flush: false,
         };
-        Self { waiting: VecDeque::new(), writer: Some(writer), applied: position }
+        Self { waiting: VecDeque::new(), writer: Some(writer), applied: position, announced }
     }
 
     /// What the next leader takes: as many as share a flush.
@@ -149,20 +161,118 @@ impl Queue {
     }
 }
 
+/// Blocks of the journal that a leader fills with what waits.
+fn batch_blocks(geometry: &Geometry) -> u64 {
+    (geometry.journal_blocks / 4).min(BATCH_BLOCKS_MAX)
+}
+
+/// Most puts in a window, and most of its ranges, so that two commits on end fit the journal: what
+/// announces a window stays in it until the next one. A commit has the blocks of a batch and twice
+/// the blocks of this, since a further record says how many ranges there are.
+pub(crate) fn pending_max(geometry: &Geometry) -> usize {
+    let blocks = (geometry.journal_blocks / 2 - batch_blocks(geometry)) / 2;
+    blocks.min(PENDING_BLOCKS_MAX) as usize * RECORDS_PER_BLOCK - 1
+}
+
+/// What a commit writes besides what waits.
+#[derive(Default)]
+struct Others {
+    /// Puts that were made in the window.
+    pending: Vec<Record>,
+    /// What becomes of the window: where there was none and is none, nothing.
+    announcement: Vec<Record>,
+}
+
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread panics while it holds a lock of the store")
 }
 
 impl Engine {
     /// Makes an opening durable: what was read from the journal, and that what was left out of it
-    /// never counts again. Only then data may be written.
-    pub(crate) fn begin_epoch(&self) -> Result<()> {
+    /// never counts again. Only then data may be written. `found` are the puts that the journal does
+    /// not know of.
+    pub(crate) fn begin_epoch(&self, found: &[Record], epoch: u64) -> Result<()> {
         self.flush_device()?;
+        let mut writer = lock(&self.queue).writer.take().expect("nobody leads yet");
+        if !found.is_empty() {
+            self.record(&mut writer, found)?;
+        }
+        writer.position.epoch = epoch;
+        writer.announced = None;
+        let mut queue = lock(&self.queue);
+        (queue.applied, queue.announced) = (writer.position, None);
+        queue.writer = Some(writer);
+        drop(queue);
         if self.is_checkpoint_due() {
             self.checkpoint(lock(&self.root))?;
         }
         // The block of the fence takes the place of the first that was left out.
         self.submit(Act::Fence, Durability::Durable).map(drop)
+    }
+
+    /// Tells the journal of puts that an opening found, in the epoch in which they were made. Until
+    /// the blocks are durable, and the fence after them, the next opening finds the rest again.
+    fn record(&self, writer: &mut Writer, found: &[Record]) -> Result<()> {
+        let start = writer.position;
+        let end = start.next + found.len().div_ceil(RECORDS_PER_BLOCK) as u64;
+        let is_full =
+            || end - self.journal_start.load(Ordering::Relaxed) > self.geometry.journal_blocks;
+        if is_full() {
+            self.checkpoint(lock(&self.root))?;
+        }
+        if is_full() {
+            return Err(Error::Damaged("the journal: it announces too long a window".into()));
+        }
+        let Writer { position, durable, blocks, .. } = writer;
+        journal::encode(&self.geometry, JOURNAL_MAGIC, position, *durable, found, blocks);
+        match self.write_all(&[], &self.journal_writes(writer, start.next)).pop() {
+            Some((_, source)) => Err(journal_failure(start.next, source)),
+            None => self.flush(writer),
+        }
+    }
+
+    /// Whether an extent may go into a window.
+    pub(crate) fn fits_window(&self, units: u64) -> bool {
+        self.has_window && units * self.geometry.unit_bytes <= WINDOW_EXTENT_BYTES_MAX
+    }
+
+    /// Makes a put whose extent has its place in the window: no journal, and a flush of its own.
+    pub(crate) fn put_in_window(&self, entry: Entry, sequence: u64, data: Data) -> Answer {
+        let turn = self.writing.take(data.deadline);
+        let written = self.device.write_at(data.bytes(), data.offset);
+        drop(turn);
+        let outcome = match written {
+            Ok(()) => self.flush_beside(),
+            Err(source) => Err(data_failure(data.offset, source)),
+        };
+        let outcome = match outcome {
+            Ok(()) => {
+                let gave_up = self.window.finish(entry, sequence, || {
+                    let _applying = lock(&self.applying);
+                    let before = self.index.shard_mut(entry.key).insert(entry)?;
+                    if self.sabotage == Sabotage::ReuseInWindow {
+                        let units = unit_count(&self.geometry, u64::from(before.length));
+                        lock(&self.space).free(before.start, units);
+                        self.objects.fetch_sub(1, Ordering::Relaxed);
+                        return None;
+                    }
+                    Some(before)
+                });
+                self.objects.fetch_sub(u64::from(gave_up), Ordering::Relaxed);
+                self.count_put(&entry);
+                Ok(0)
+            }
+            Err(error) => {
+                self.window.leave();
+                // An opening could find it: only once the window is over it may be said to be not
+                // there.
+                match self.sabotage {
+                    Sabotage::LeaveFailed => Err(error),
+                    _ => self.submit(Act::Fence, Durability::Durable).and(Err(error)),
+                }
+            }
+        };
+        (outcome, Some(data.memory))
     }
 
     /// Has `act` done and waits for it; returns how many objects it took away.
@@ -226,14 +336,14 @@ impl Engine {
 
     /// Does what waits and gives the lead back.
     fn lead(&self, mut queue: MutexGuard<'_, Queue>, mut writer: Writer) {
-        let blocks = (self.geometry.journal_blocks / 4).min(BATCH_BLOCKS_MAX);
+        let blocks = batch_blocks(&self.geometry);
         let mut batch = queue.take(blocks as usize * RECORDS_PER_BLOCK);
         drop(queue);
         let outcome = self.carry_out(&mut writer, &mut batch);
         let mut queue = lock(&self.queue);
         let counts = match outcome {
             Ok(counts) => {
-                queue.applied = writer.position;
+                (queue.applied, queue.announced) = (writer.position, writer.announced);
                 counts
             }
             Err(error) => {
@@ -244,6 +354,7 @@ impl Engine {
         };
         queue.writer = Some(writer);
         drop(queue);
+        self.window.go_on();
         if self.is_checkpoint_due() {
             self.background.wake();
         }
@@ -267,11 +378,24 @@ impl Engine {
         let has = |act| batch.iter().any(|request| request.act == act);
         let is_fenced = writer.ends_with_fence && writer.durable + 1 == writer.position.next;
         let is_fence_due = has(Act::Fence) && !is_fenced;
-        if is_fence_due {
-            self.flush(writer)?;
-        }
-        if is_fence_due || batch.iter().any(|request| matches!(request.act, Act::Change(_))) {
-            self.write_batch(writer, batch)?;
+        let has_changes = batch.iter().any(|request| matches!(request.act, Act::Change(_)));
+        let (mut given_up, mut ranges) = (Vec::new(), Vec::new());
+        if is_fence_due || has_changes {
+            ranges = self.next_window(batch);
+            let closed = self.window.close(!ranges.is_empty());
+            given_up.extend(closed.pending.iter().filter_map(|put| put.given_up));
+            let mut space = lock(&self.space);
+            closed.rest.iter().for_each(|&(start, units)| space.free(start, units));
+            drop(space);
+            let mut others = self.others(&closed, &ranges);
+            if is_fence_due {
+                if closed.is_live {
+                    self.write_batch(writer, &mut Vec::new(), &std::mem::take(&mut others))?;
+                }
+                self.flush(writer)?;
+                self.retire(writer, &std::mem::take(&mut given_up));
+            }
+            self.write_batch(writer, batch, &others)?;
         }
         let is_durable = batch.iter().any(|request| request.durability == Durability::Durable);
         if is_durable || writer.unflushed_bytes > UNFLUSHED_BYTES_MAX {
@@ -281,15 +405,59 @@ impl Engine {
             self.write_all(batch, &[]);
         }
         count(&self.counters.commits, 1);
-        Ok(self.apply(writer, batch))
+        let counts = self.apply(writer, batch, given_up);
+        if !ranges.is_empty() {
+            self.window.open(ranges);
+        }
+        Ok(counts)
+    }
+
+    /// Takes space for the window that follows a batch of puts only that could have gone into it. Among
+    /// other changes a window would be closed as soon as it is open.
+    fn next_window(&self, batch: &[Request]) -> Vec<(u64, u64)> {
+        let units = |request: &Request| match request.act {
+            Act::Change(Record::Put { entry, .. }) if request.durability == Durability::Durable => {
+                let units = unit_count(&self.geometry, u64::from(entry.length));
+                self.fits_window(units).then_some(units)
+            }
+            _ => None,
+        };
+        let all: Option<Vec<u64>> = batch.iter().map(units).collect();
+        let Some(largest) = all.and_then(|all| all.into_iter().max()) else { return Vec::new() };
+        if self.window.seekers.load(Ordering::SeqCst) > 0 || !self.window.is_due() {
+            return Vec::new();
+        }
+        let mut space = lock(&self.space);
+        let most = (WINDOW_BYTES_MAX / self.geometry.unit_bytes).min(space.free_units() / 4);
+        space.take_some(largest, most, self.window.pending_max)
+    }
+
+    /// What the journal has to be told of a window that was closed and the one that follows.
+    fn others(&self, closed: &Closed, ranges: &[(u64, u64)]) -> Others {
+        let pending = closed.pending.iter().map(Pending::record).collect();
+        let mut announcement = Vec::new();
+        if closed.is_live || !ranges.is_empty() {
+            // All puts before have drawn their numbers, and none of them is under way in a window.
+            let sequence = self.sequence.load(Ordering::Relaxed);
+            announcement.push(Record::Window { sequence, ranges: ranges.len() as u64 });
+            let ranges = ranges.iter().map(|&(start, units)| Record::Range { start, units });
+            announcement.extend(ranges);
+        }
+        Others { pending, announcement }
     }
 
     /// Writes the data of a batch and the next blocks of the journal; makes a checkpoint first
     /// where there is no room.
-    fn write_batch(&self, writer: &mut Writer, batch: &mut Vec<Request>) -> Result<()> {
+    fn write_batch(
+        &self,
+        writer: &mut Writer,
+        batch: &mut Vec<Request>,
+        others: &Others,
+    ) -> Result<()> {
         let start = writer.position;
         let changes = batch.iter().filter(|request| matches!(request.act, Act::Change(_))).count();
-        let end = start.next + changes.div_ceil(RECORDS_PER_BLOCK).max(1) as u64;
+        let records = others.pending.len() + changes + others.announcement.len();
+        let end = start.next + records.div_ceil(RECORDS_PER_BLOCK).max(1) as u64;
         while end - self.journal_start.load(Ordering::Relaxed) > self.geometry.journal_blocks {
             let root = lock(&self.root);
             // The background may just have made one.
@@ -297,7 +465,7 @@ impl Engine {
                 self.checkpoint(root)?;
             }
         }
-        self.encode(writer, batch);
+        self.encode(writer, batch, others);
         let data = if self.sabotage == Sabotage::LateData { &[] } else { &batch[..] };
         let mut failures = self.write_all(data, &self.journal_writes(writer, start.next));
         if failures.last().is_some_and(|(number, _)| *number >= data.len()) {
@@ -315,7 +483,7 @@ impl Engine {
         }
         if self.sabotage != Sabotage::KeepFailed {
             writer.position = start;
-            self.encode(writer, batch);
+            self.encode(writer, batch, others);
         }
         let rewritten = self.write_all(&[], &self.journal_writes(writer, start.next)).pop();
         let outcome = match rewritten {
@@ -332,21 +500,34 @@ impl Engine {
         outcome
     }
 
-    /// Makes the next blocks of the journal, at least one, of the changes of a batch.
-    fn encode(&self, writer: &mut Writer, batch: &[Request]) {
-        let first = writer.position.next;
-        let records: Vec<Record> = batch
+    /// Makes the next blocks of the journal, at least one, of the changes of a batch: behind the puts
+    /// that were made before them, and before the window that follows.
+    fn encode(&self, writer: &mut Writer, batch: &[Request], others: &Others) {
+        let start = writer.position;
+        let changes: Vec<Record> = batch
             .iter()
             .filter_map(|request| match request.act {
                 Act::Change(record) => Some(record),
                 Act::Sync | Act::Fence => None,
             })
             .collect();
+        let Others { pending, announcement } = others;
+        let announcement = match self.sabotage {
+            Sabotage::UseUnannounced => &[],
+            _ => &announcement[..],
+        };
+        let records = match self.sabotage {
+            Sabotage::RecordLate => [&changes, &pending[..], announcement].concat(),
+            _ => [pending, &changes[..], announcement].concat(),
+        };
+        if !others.announcement.is_empty() {
+            writer.announced = (others.announcement.len() > 1).then_some(start);
+        }
         let Writer { position, durable, blocks, .. } = writer;
         journal::encode(&self.geometry, JOURNAL_MAGIC, position, *durable, &records, blocks);
         writer.stated = writer.durable;
-        writer.ends_with_fence = records.is_empty() && writer.durable + 1 == first;
-        let data_bytes = records.iter().map(|record| match record {
+        writer.ends_with_fence = records.is_empty() && writer.durable + 1 == start.next;
+        let data_bytes = changes.iter().map(|record| match record {
             Record::Put { entry, .. } => u64::from(entry.length),
             _ => 0,
         });
@@ -395,15 +576,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Changes the index as the journal says and gives space back.
-    fn apply(&self, writer: &Writer, batch: &[Request]) -> Vec<u64> {
-        let mut given_up = Vec::new();
+    /// Changes the index as the journal says and gives space back, also what puts in the window
+    /// gave up of which the journal tells now.
+    fn apply(&self, writer: &Writer, batch: &[Request], mut given_up: Vec<Entry>) -> Vec<u64> {
         let applying = lock(&self.applying);
         let counts: Vec<u64> =
             batch.iter().map(|request| self.apply_one(request.act, &mut given_up)).collect();
         drop(applying);
+        self.retire(writer, &given_up);
+        counts
+    }
+
+    /// Gives up extents by the last block of the journal, and frees those behind the fence.
+    fn retire(&self, writer: &Writer, given_up: &[Entry]) {
         let mut space = lock(&self.space);
-        for entry in &given_up {
+        for entry in given_up {
             let units = unit_count(&self.geometry, u64::from(entry.length));
             space.retire(writer.position.next - 1, entry.start, units);
         }
@@ -413,7 +600,6 @@ impl Engine {
             _ => writer.fence,
         };
         space.release(fence, &self.pins);
-        counts
     }
 
     fn apply_one(&self, act: Act, given_up: &mut Vec<Entry>) -> u64 {
@@ -428,18 +614,20 @@ impl Engine {
             Act::Change(Record::DeleteRange { first, last }) => {
                 given_up.extend(self.index.remove_range(&(first..=last)));
             }
-            Act::Sync | Act::Fence => {}
+            Act::Change(Record::Window { .. } | Record::Range { .. }) | Act::Sync | Act::Fence => {}
         }
         let given = (given_up.len() - before) as u64;
         self.objects.fetch_sub(given, Ordering::Relaxed);
         match act {
-            Act::Change(Record::Put { entry, .. }) => {
-                count(&self.counters.puts, 1);
-                count(&self.counters.put_bytes, u64::from(entry.length));
-            }
+            Act::Change(Record::Put { entry, .. }) => self.count_put(&entry),
             _ => count(&self.counters.deleted, given),
         }
         given
+    }
+
+    fn count_put(&self, entry: &Entry) {
+        count(&self.counters.puts, 1);
+        count(&self.counters.put_bytes, u64::from(entry.length));
     }
 }
 

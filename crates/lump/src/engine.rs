@@ -4,7 +4,7 @@
 //! refusal nothing is written any more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Instant;
 
 use block::BlockDevice;
@@ -19,6 +19,7 @@ use crate::metrics::{Counters, count};
 use crate::space::{Pins, Space};
 use crate::store::Sabotage;
 use crate::turns::Turns;
+use crate::window::Window;
 
 /// An open store without its public face.
 pub(crate) struct Engine {
@@ -29,10 +30,15 @@ pub(crate) struct Engine {
     pub space: Mutex<Space>,
     pub pins: Pins,
     pub queue: Mutex<Queue>,
+    pub window: Window,
+    /// Whether puts may flush for themselves.
+    pub has_window: bool,
+    /// Number of the next put of this opening.
+    pub sequence: AtomicU64,
     /// Held while the index changes.
     pub applying: Mutex<()>,
-    /// Held during a flush.
-    pub flushing: Mutex<()>,
+    /// Held during a flush; shared by puts in the window.
+    pub flushing: RwLock<()>,
     /// The newest durable root; held while a checkpoint is made.
     pub root: Mutex<Root>,
     /// First journal block that the newest durable root needs.
@@ -98,6 +104,8 @@ impl Background {
     }
 }
 
+const UNBROKEN: &str = "no thread panics while it flushes";
+
 impl Engine {
     pub fn writable(&self) -> Result<()> {
         match self.refusal.get() {
@@ -114,7 +122,19 @@ impl Engine {
     /// A flush that failed may have lost any write, and a later one may succeed all the same: so
     /// nobody flushes before the refusal stands.
     pub fn flush_device(&self) -> Result<()> {
-        let _turn = lock(&self.flushing);
+        let _turn = self.flushing.write().expect(UNBROKEN);
+        self.flush_now()
+    }
+
+    /// The same at the same time as others who call this: where one of them fails, none succeeds
+    /// that ends after.
+    pub fn flush_beside(&self) -> Result<()> {
+        let _turn = self.flushing.read().expect(UNBROKEN);
+        self.flush_now()?;
+        self.writable()
+    }
+
+    fn flush_now(&self) -> Result<()> {
         self.writable()?;
         if self.sabotage == Sabotage::SkipFlush {
             return Ok(());
@@ -153,7 +173,14 @@ impl Engine {
     /// the place that the root names, and applied again gives the same: so it does not matter which
     /// of them the checkpoint shows.
     pub fn checkpoint(&self, mut root: MutexGuard<'_, Root>) -> Result<()> {
-        let from = lock(&self.queue).applied;
+        let from = {
+            let queue = lock(&self.queue);
+            // An opening must find what announces the window.
+            queue
+                .announced
+                .filter(|_| self.sabotage != Sabotage::DropWindow)
+                .unwrap_or(queue.applied)
+        };
         if from.next == root.journal_next.get() {
             return Ok(());
         }

@@ -14,7 +14,10 @@ use crate::checksum::crc32c;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::index::Entry;
-use crate::layout::{BLOCK_BYTES, CHUNK_BYTES, TRAILER_MAGIC, Trailer, checksum_of, read};
+use crate::layout::{
+    BLOCK_BYTES, CHUNK_BYTES, PLACED_MAGIC, TRAILER_MAGIC, Trailer, VALUE_BYTES_MAX, checksum_of,
+    read,
+};
 
 const TRAILER_BYTES: usize = size_of::<Trailer>();
 /// Extents up to this many bytes are read whole for any range: two reads would not be faster.
@@ -106,18 +109,27 @@ fn extent_bytes(geometry: &Geometry, length: u64) -> usize {
 }
 
 /// What tells one put from all others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub epoch: u64,
     pub sequence: u64,
 }
 
-/// Writes the tail of a value into its memory. Returns how many bytes of it the extent has, and the
-/// checksum of the trailer.
+/// The checksum of a trailer; with `PLACED_MAGIC` it covers the first unit of the extent.
+fn trailer_checksum(geometry: &Geometry, start: u64, checksums: &[u8], trailer: &[u8]) -> u32 {
+    let start = start.to_le_bytes();
+    let place: &[u8] = if trailer.starts_with(&PLACED_MAGIC) { &start } else { &[] };
+    checksum_of(&geometry.uuid, [checksums, place], trailer)
+}
+
+/// Writes the tail of a value into its memory; with the place of the extent in a window, which an
+/// opening may have to find. Returns how many bytes of it the extent has, and the checksum of the
+/// trailer.
 pub(crate) fn seal(
     geometry: &Geometry,
     key: u128,
     stamp: Stamp,
+    place: Option<u64>,
     value: &mut Value,
 ) -> (usize, u32) {
     let (length, bytes) = (value.length, extent_bytes(geometry, value.length as u64));
@@ -129,17 +141,67 @@ pub(crate) fn seal(
         place.copy_from_slice(&crc32c(&[chunk]).to_le_bytes());
     }
     let mut fields = Trailer {
-        magic: TRAILER_MAGIC,
+        magic: if place.is_some() { PLACED_MAGIC } else { TRAILER_MAGIC },
         checksum: 0.into(),
         length: (length as u32).into(),
         key: key.into(),
         epoch: stamp.epoch.into(),
         sequence: stamp.sequence.into(),
     };
-    let checksum = checksum_of(&geometry.uuid, checksums, fields.as_bytes());
+    let checksum = trailer_checksum(geometry, place.unwrap_or(0), checksums, fields.as_bytes());
     fields.checksum = checksum.into();
     trailer.copy_from_slice(fields.as_bytes());
     (bytes, checksum)
+}
+
+/// The extents that puts of an epoch left in a range of a window, from one sequence on: the entry
+/// and the sequence of each. `bytes` is the range, and `first` its first unit.
+///
+/// It goes from the end to the start, since an extent is told by its end: what looks like an extent
+/// inside of a value is never looked at, if that value is whole.
+pub(crate) fn find_placed(
+    geometry: &Geometry,
+    mut bytes: &[u8],
+    first: u64,
+    least: Stamp,
+) -> Vec<(Entry, u64)> {
+    let mut found = Vec::new();
+    let unit = geometry.unit_bytes as usize;
+    while !bytes.is_empty() {
+        let rest = match placed_at_end(geometry, bytes, first, least) {
+            Some((entry, sequence)) => {
+                found.push((entry, sequence));
+                (entry.start - first) as usize * unit
+            }
+            None => bytes.len() - unit,
+        };
+        bytes = &bytes[..rest];
+    }
+    found
+}
+
+fn placed_at_end(
+    geometry: &Geometry,
+    bytes: &[u8],
+    first: u64,
+    least: Stamp,
+) -> Option<(Entry, u64)> {
+    let fields: Trailer = read(&bytes[bytes.len() - TRAILER_BYTES..]);
+    let (length, sequence) = (fields.length.get(), fields.sequence.get());
+    let is_candidate = fields.magic == PLACED_MAGIC
+        && fields.epoch.get() == least.epoch
+        && sequence >= least.sequence
+        && u64::from(length) <= VALUE_BYTES_MAX;
+    if !is_candidate {
+        return None;
+    }
+    let at = bytes.len().checked_sub(extent_bytes(geometry, u64::from(length)))?;
+    let start = first + at as u64 / geometry.unit_bytes;
+    let entry = Entry { key: fields.key.get(), start, length, checksum: fields.checksum.get() };
+    let (extent, bytes) = (Extent { geometry, entry }, &bytes[at..]);
+    let (checksums, _) = extent.judge_tail(bytes).ok()?;
+    extent.judge_chunks(checksums, 0, &bytes[..length as usize]).ok()?;
+    Some((entry, sequence))
 }
 
 /// The extent of an entry on the device.
@@ -179,7 +241,7 @@ impl Extent<'_> {
         let (checksums, trailer) =
             bytes[bytes.len() - tail_bytes(length)..].split_at(4 * chunk_count(length));
         let fields: Trailer = read(trailer);
-        let found = checksum_of(&self.geometry.uuid, checksums, trailer);
+        let found = trailer_checksum(self.geometry, self.entry.start, checksums, trailer);
         for (what, value) in [("the trailer", fields.checksum.get()), ("the computed sum", found)] {
             if value != self.entry.checksum {
                 let what = format!("{what} of the extent");
@@ -187,7 +249,7 @@ impl Extent<'_> {
             }
         }
         // Only a collision of checksums gets here with another's trailer.
-        let is_own = fields.magic == TRAILER_MAGIC
+        let is_own = [TRAILER_MAGIC, PLACED_MAGIC].contains(&fields.magic)
             && fields.key.get() == self.entry.key
             && fields.length.get() == self.entry.length;
         if !is_own {

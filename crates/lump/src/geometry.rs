@@ -10,8 +10,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::layout::{
-    BLOCK_BYTES, ENTRIES_PER_BLOCK, FORMAT_VERSION, JOURNAL_BLOCK, ROOTS_BLOCK, SUPERBLOCK_MAGIC,
-    Superblock, is_sealed, read, seal,
+    BLOCK_BYTES, ENTRIES_PER_BLOCK, FEATURE_WINDOWS, FORMAT_VERSION, JOURNAL_BLOCK, ROOTS_BLOCK,
+    SUPERBLOCK_MAGIC, Superblock, is_sealed, read, seal,
 };
 
 /// Fewest blocks of a journal.
@@ -40,6 +40,9 @@ pub struct CreateOptions {
     pub journal_bytes: Option<u64>,
     /// Identity instead of a random one.
     pub uuid: Option<uuid::Uuid>,
+    /// Make a store that earlier versions of lump can open too: its durable puts share flushes, and
+    /// none flushes for itself.
+    pub without_windows: bool,
 }
 
 /// Identity and sizes of a store.
@@ -52,6 +55,7 @@ pub struct Geometry {
     pub(crate) area_blocks: u64,
     pub(crate) objects_max: u64,
     pub(crate) unit_bytes: u64,
+    pub(crate) has_windows: bool,
 }
 
 impl Geometry {
@@ -75,6 +79,7 @@ impl Geometry {
             area_blocks: area_blocks(objects_max),
             objects_max,
             unit_bytes: u64::from(options.unit_bytes.unwrap_or(block_size)),
+            has_windows: !options.without_windows,
         };
         geometry.judge().map_err(Error::Invalid)?;
         geometry.suits(block_size)?;
@@ -165,7 +170,8 @@ impl Geometry {
         }
         let fields: Superblock = read(&block);
         let (version, features) = (fields.version.get(), fields.features.get());
-        if version != FORMAT_VERSION || features != 0 || fields.reserved.iter().any(|b| *b != 0) {
+        let is_known = version == FORMAT_VERSION && features & !FEATURE_WINDOWS == 0;
+        if !is_known || fields.reserved.iter().any(|b| *b != 0) {
             return Err(Error::Unsupported(format!(
                 "version {version} of the format with features {features:#x}, which this version \
                  of lump does not know"
@@ -178,6 +184,7 @@ impl Geometry {
             area_blocks: fields.area_blocks.get(),
             objects_max: fields.objects_max.get(),
             unit_bytes: u64::from(fields.unit_bytes.get()),
+            has_windows: features & FEATURE_WINDOWS != 0,
         };
         geometry
             .judge()
@@ -197,6 +204,7 @@ impl Geometry {
         let fields = Superblock {
             magic: SUPERBLOCK_MAGIC,
             version: FORMAT_VERSION.into(),
+            features: (if self.has_windows { FEATURE_WINDOWS } else { 0 }).into(),
             uuid: self.uuid,
             store_blocks: self.store_blocks.into(),
             journal_blocks: self.journal_blocks.into(),

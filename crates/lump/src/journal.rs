@@ -12,15 +12,31 @@ use crate::geometry::{Geometry, read_ahead};
 use crate::index::Entry;
 use crate::layout::{
     BLOCK_BYTES, BlockHeader, EntryOnDisk, JOURNAL_MAGIC, KIND_DELETE, KIND_DELETE_RANGE, KIND_PUT,
-    NUMBER_END, RECORDS_PER_BLOCK, RecordOnDisk, Root, is_sealed, read, seal,
+    KIND_RANGE, KIND_WINDOW, NUMBER_END, RECORDS_PER_BLOCK, RecordOnDisk, Root, is_sealed, read,
+    seal,
 };
 
 /// A change of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    Put { entry: Entry, sequence: u64 },
+    Put {
+        entry: Entry,
+        sequence: u64,
+    },
     Delete(u128),
-    DeleteRange { first: u128, last: u128 },
+    DeleteRange {
+        first: u128,
+        last: u128,
+    },
+    /// The window before is over, and a new one has so many ranges, which follow.
+    Window {
+        sequence: u64,
+        ranges: u64,
+    },
+    Range {
+        start: u64,
+        units: u64,
+    },
 }
 
 impl Record {
@@ -29,7 +45,13 @@ impl Record {
         match *self {
             Self::Put { entry, .. } => entry.key,
             Self::Delete(key) | Self::DeleteRange { first: key, .. } => key,
+            Self::Window { .. } | Self::Range { .. } => 0,
         }
+    }
+
+    /// Whether it changes the index.
+    pub fn is_change(&self) -> bool {
+        !matches!(self, Self::Window { .. } | Self::Range { .. })
     }
 
     fn encode(&self) -> RecordOnDisk {
@@ -41,6 +63,10 @@ impl Record {
             }
             Self::Delete(key) => (KIND_DELETE, 0, key, [0; 16]),
             Self::DeleteRange { first, last } => (KIND_DELETE_RANGE, 0, first, last.to_le_bytes()),
+            Self::Window { sequence, ranges } => (KIND_WINDOW, sequence, ranges.into(), [0; 16]),
+            Self::Range { start, units } => {
+                (KIND_RANGE, 0, start.into(), u128::from(units).to_le_bytes())
+            }
         };
         RecordOnDisk { kind, reserved: [0; 7], sequence: sequence.into(), key: key.into(), body }
     }
@@ -57,6 +83,14 @@ impl Record {
             KIND_DELETE_RANGE => {
                 Some(Self::DeleteRange { first: key, last: u128::from_le_bytes(fields.body) })
             }
+            KIND_WINDOW => {
+                let sequence = fields.sequence.get();
+                Some(Self::Window { sequence, ranges: u64::try_from(key).ok()? })
+            }
+            KIND_RANGE => Some(Self::Range {
+                start: u64::try_from(key).ok()?,
+                units: u64::try_from(u128::from_le_bytes(fields.body)).ok()?,
+            }),
             _ => None,
         }
     }
@@ -227,7 +261,7 @@ pub(crate) fn scan(
     })
 }
 
-/// The records of the blocks from `start` to `end`; `None` where the journal does not lead there,
+/// The changes in the blocks from `start` to `end`; `None` where the journal does not lead there,
 /// or has more than `most` records.
 pub(crate) fn records(
     device: &dyn BlockDevice,
@@ -240,7 +274,7 @@ pub(crate) fn records(
     scan(device, geometry, start.next, end.next - start.next, |block| {
         if block.continues(&position) && records.len() <= most {
             position = block.end();
-            records.extend(block.records);
+            records.extend(block.records.into_iter().filter(Record::is_change));
         }
     })
     .ok()?;

@@ -25,6 +25,10 @@ pub const CHECKPOINT_MAGIC: [u8; 8] = *b"lumpckpt";
 pub const ADDITIONS_MAGIC: [u8; 8] = *b"lumpadds";
 /// First bytes of the trailer of an extent.
 pub const TRAILER_MAGIC: [u8; 8] = *b"lumptail";
+/// First bytes of the trailer of an extent in a window; its checksum covers where the extent lies.
+pub const PLACED_MAGIC: [u8; 8] = *b"lumphere";
+/// Feature of a superblock: the journal may announce windows.
+pub const FEATURE_WINDOWS: u64 = 1;
 /// Block of the first of the two roots.
 pub const ROOTS_BLOCK: u64 = 1;
 /// First block of the journal.
@@ -33,6 +37,8 @@ pub const JOURNAL_BLOCK: u64 = 3;
 pub const CHUNK_BYTES: usize = 64 << 10;
 /// Longest value in bytes.
 pub const VALUE_BYTES_MAX: u64 = 1 << 30;
+/// All ranges of a window have at most this many bytes: an opening reads them.
+pub const WINDOW_BYTES_MAX: u64 = 32 << 20;
 /// Journal blocks, epochs and generations are below this, so that no sum of them overflows.
 pub const NUMBER_END: u64 = 1 << 62;
 /// Bytes of a block after its header.
@@ -47,6 +53,10 @@ pub const KIND_PUT: u8 = 1;
 pub const KIND_DELETE: u8 = 2;
 /// `kind` of a record that says: no key from `key` to `last` has a value.
 pub const KIND_DELETE_RANGE: u8 = 3;
+/// `kind` of a record that says: the window before is over; a new one has the ranges that follow.
+pub const KIND_WINDOW: u8 = 4;
+/// `kind` of a record that says: these units belong to the window.
+pub const KIND_RANGE: u8 = 5;
 
 /// Where the checksum of a block or a trailer lies: after the magic.
 const CHECKSUM_AT: std::ops::Range<usize> = 8..12;
@@ -142,15 +152,17 @@ pub struct BlockHeader {
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RecordOnDisk {
-    /// `KIND_PUT`, `KIND_DELETE` or `KIND_DELETE_RANGE`.
+    /// `KIND_PUT`, `KIND_DELETE`, `KIND_DELETE_RANGE`, `KIND_WINDOW` or `KIND_RANGE`.
     pub kind: u8,
     /// Zero.
     pub reserved: [u8; 7],
-    /// Put: the number in the trailer of the extent. Otherwise zero.
+    /// Put: the number in the trailer of the extent. Window: the least of the puts in it.
+    /// Otherwise zero.
     pub sequence: U64,
-    /// The key, or the first one.
+    /// The key, or the first one. Window: the number of its ranges. Range of it: the first unit.
     pub key: U128,
-    /// Put: as in an entry. Range: the last key. Otherwise zero.
+    /// Put: as in an entry. Delete range: the last key. Range of a window: the number of units.
+    /// Otherwise zero.
     pub body: [u8; 16],
 }
 
@@ -173,10 +185,10 @@ pub struct EntryOnDisk {
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Trailer {
-    /// `TRAILER_MAGIC`.
+    /// `TRAILER_MAGIC` or `PLACED_MAGIC`.
     pub magic: [u8; 8],
-    /// CRC-32C of the store's UUID, the checksums of the chunks, and all other bytes of the
-    /// trailer.
+    /// CRC-32C of the store's UUID, the checksums of the chunks, with `PLACED_MAGIC` the first unit
+    /// of the extent (8 bytes), and all other bytes of the trailer.
     pub checksum: U32,
     /// Length of the value in bytes.
     pub length: U32,
@@ -196,21 +208,22 @@ const _: () = assert!(size_of::<EntryOnDisk>() == 32);
 const _: () = assert!(size_of::<Trailer>() == 48);
 
 /// The checksum that belongs into `bytes`, a block or a trailer, after what came `before` it.
-pub fn checksum_of(uuid: &[u8; 16], before: &[u8], bytes: &[u8]) -> u32 {
+pub fn checksum_of(uuid: &[u8; 16], before: [&[u8]; 2], bytes: &[u8]) -> u32 {
     let (start, end) = (&bytes[..CHECKSUM_AT.start], &bytes[CHECKSUM_AT.end..]);
-    crc32c(&[uuid, before, start, end])
+    crc32c(&[uuid, before[0], before[1], start, end])
 }
 
 /// Writes its checksum into a block and returns it.
 pub fn seal(uuid: &[u8; 16], block: &mut [u8]) -> u32 {
-    let checksum = checksum_of(uuid, &[], block);
+    let checksum = checksum_of(uuid, [&[]; 2], block);
     block[CHECKSUM_AT].copy_from_slice(&checksum.to_le_bytes());
     checksum
 }
 
 /// Whether a block begins with `magic` and carries its checksum.
 pub fn is_sealed(uuid: &[u8; 16], magic: &[u8; 8], block: &[u8]) -> bool {
-    block.starts_with(magic) && block[CHECKSUM_AT] == checksum_of(uuid, &[], block).to_le_bytes()
+    block.starts_with(magic)
+        && block[CHECKSUM_AT] == checksum_of(uuid, [&[]; 2], block).to_le_bytes()
 }
 
 /// The structure at the start of `bytes`, which must be long enough.

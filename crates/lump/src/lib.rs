@@ -1,9 +1,10 @@
 //! lump: an object store on one disk, for values of any size under keys of 128 bits.
 //!
 //! A value lies in one piece, with its checksums behind it: a get is one read and verifies all of
-//! it. A put is one write of data, and one write of the journal and one flush that all puts under
-//! way share. Nothing is overwritten in place, nothing is moved later, and what returned as durable
-//! survives power loss. The format and the argument for this are in `docs/format-lump.md`.
+//! it. A durable put of up to 256 KiB is one write and one flush, where the device joins flushes at
+//! the same time; any other is one write of data, and one write of the journal and one flush that all puts
+//! under way share. Nothing is overwritten in place, nothing is moved later, and what returned as
+//! durable survives power loss. The format and the argument for this are in `docs/format-lump.md`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -24,7 +25,7 @@
 //!
 //! This crate stands on `block` and knows nothing of the laboratory or of minfs. The rooms:
 //! `layout` (bytes), `geometry`, `extent`, `journal`, `checkpoint` (bytes judged), `recovery` (a
-//! whole store judged), `index`, `space`, `commit` (the order on the medium), `engine`
+//! whole store judged), `index`, `space`, `window`, `commit` (the order on the medium), `engine`
 //! (what is shared, checkpoints), `turns` (deadlines), `store`, `check`, `metrics`.
 
 mod check;
@@ -43,6 +44,7 @@ mod recovery;
 mod space;
 mod store;
 mod turns;
+mod window;
 
 pub use check::{CheckReport, ScrubReport, check};
 pub use error::{Error, Result};

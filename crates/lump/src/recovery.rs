@@ -5,17 +5,18 @@
 //! extent that they name verifies. Invariant: nothing that was acknowledged as durable is left
 //! out in silence; where such a block is missing, the store is damaged.
 
-use block::BlockDevice;
+use block::{AlignedBuffer, BlockDevice};
 
 use crate::checkpoint;
 use crate::error::{Error, Result};
-use crate::extent::{Extent, Stamp, Value, unit_count};
+use crate::extent::{Extent, Stamp, Value, find_placed, unit_count};
 use crate::geometry::{Geometry, STORE_BLOCKS_MAX};
 use crate::index::Index;
 use crate::journal::{self, Block, Position, Record};
-use crate::layout::{BLOCK_BYTES, Root, VALUE_BYTES_MAX};
+use crate::layout::{BLOCK_BYTES, Root, VALUE_BYTES_MAX, WINDOW_BYTES_MAX};
 use crate::space::Space;
 use crate::store::Sabotage;
+use crate::window::Announced;
 
 /// Bits of the number of units of an extent; the others are enough for its first unit.
 const EXTENT_BITS: u32 = 22;
@@ -28,8 +29,14 @@ pub(crate) struct Recovered {
     pub index: Index,
     pub space: Space,
     pub root: Root,
-    /// Where the journal ends, with the greatest epoch that was seen anywhere.
+    /// Where the journal ends.
     pub position: Position,
+    /// The block from which on it announces a window.
+    pub announced: Option<Position>,
+    /// Puts that were found in the window, in order; the journal does not know of them.
+    pub found: Vec<Record>,
+    /// The greatest epoch that was seen anywhere.
+    pub epoch: u64,
     /// A block that did not count because an extent that it names did not arrive.
     pub cut: Option<String>,
 }
@@ -69,7 +76,7 @@ pub(crate) fn recover(
             geometry.journal_offset(end.next)
         )));
     }
-    let mut cut = None;
+    let (mut cut, mut window) = (None, Announced::default());
     for block in chain {
         if block.sequence > fenced && sabotage != Sabotage::TrustRecords {
             match verify(device, geometry, &block) {
@@ -84,17 +91,50 @@ pub(crate) fn recover(
                 outcome => outcome?,
             }
         }
-        records.extend(block.records);
-        position.next += 1;
-        position.previous = block.checksum;
+        window.follow(position, &block);
+        position = block.end();
+        records.extend(block.records.into_iter().filter(Record::is_change));
     }
-    position.epoch = epoch;
+    let found = find(device, geometry, &window)?;
+    records.extend(&found);
     apply(geometry, &index, &mut records)?;
     if index.count() > geometry.objects_max + crate::geometry::OBJECTS_SPARE {
         return Err(Error::Damaged(format!("{} objects are too many", index.count())));
     }
     let space = free_space(geometry, &index)?;
-    Ok(Recovered { index, space, root, position, cut })
+    let announced = window.position;
+    Ok(Recovered { index, space, root, position, announced, found, epoch, cut })
+}
+
+/// The puts in a window of which the journal does not know, in order.
+fn find(device: &dyn BlockDevice, geometry: &Geometry, window: &Announced) -> Result<Vec<Record>> {
+    let mut found = Vec::new();
+    let mut left = WINDOW_BYTES_MAX;
+    for &(start, units) in &window.ranges {
+        let end = start.checked_add(units).filter(|end| *end <= geometry.unit_count());
+        let bytes = end.map(|_| units * geometry.unit_bytes).filter(|bytes| *bytes <= left);
+        let bytes = bytes.ok_or_else(|| {
+            Error::Damaged(format!(
+                "the journal announces a window of {units} units from {start} on"
+            ))
+        })?;
+        left -= bytes;
+        let mut memory = AlignedBuffer::zeroed(bytes as usize);
+        let offset = geometry.unit_offset(start);
+        if device.read_at(&mut memory, offset).is_err() {
+            // Nobody may ever have written there: what cannot be read is no extent.
+            let units = memory.chunks_mut(geometry.unit_bytes as usize);
+            for (unit, at) in units.zip((offset..).step_by(geometry.unit_bytes as usize)) {
+                if device.read_at(unit, at).is_err() {
+                    unit.fill(0);
+                }
+            }
+        }
+        found.extend(find_placed(geometry, &memory, start, window.least));
+    }
+    found.retain(|(_, sequence)| !window.recorded.contains(sequence));
+    found.sort_unstable_by_key(|(_, sequence)| *sequence);
+    Ok(found.into_iter().map(|(entry, sequence)| Record::Put { entry, sequence }).collect())
 }
 
 /// Whether all extents that a block names are on the medium as they were put.
@@ -133,6 +173,7 @@ fn apply(geometry: &Geometry, index: &Index, records: &mut [Record]) -> Result<(
                 }
                 Record::Delete(key) => drop(index.shard_mut(key).remove(key)),
                 Record::DeleteRange { first, last } => drop(index.remove_range(&(first..=last))),
+                Record::Window { .. } | Record::Range { .. } => {}
             }
         }
     }

@@ -44,6 +44,30 @@ impl Space {
         Some(start)
     }
 
+    /// Takes free extents of at least `units_min`, the shortest first, until there are `count_max` of
+    /// them or they have `units_max` in all; returns first unit and number of units of each.
+    pub fn take_some(
+        &mut self,
+        units_min: u64,
+        units_max: u64,
+        count_max: usize,
+    ) -> Vec<(u64, u64)> {
+        let (mut taken, mut left) = (Vec::new(), units_max);
+        while left >= units_min
+            && taken.len() < count_max
+            && let Some(&(length, start)) = self.by_length.range((units_min, 0)..).next()
+        {
+            self.take(start, length);
+            let units = length.min(left);
+            if length > units {
+                self.put(start + units, length - units);
+            }
+            taken.push((start, units));
+            left -= units;
+        }
+        taken
+    }
+
     /// Takes the first free extent from unit `from` on that has at least `units_min`, but no more
     /// of it than [`TAKEN_UNITS_MAX`].
     pub fn take_from(&mut self, from: u64, units_min: u64) -> Option<(u64, u64)> {

@@ -7,7 +7,7 @@
 
 use std::ops::{Bound, Range, RangeBounds, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use block::{AlignedBuffer, BlockDevice};
 use zerocopy::FromZeros;
 
 use crate::checkpoint;
-use crate::commit::{Act, Data, Queue, lock};
+use crate::commit::{Act, Data, Queue, lock, pending_max};
 use crate::engine::{Background, Engine};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Stamp, Value, seal, unit_count};
@@ -27,6 +27,7 @@ use crate::metrics::{Counters, Metrics, count};
 use crate::recovery::{Recovered, recover};
 use crate::space::{Pin, Pins};
 use crate::turns::Turns;
+use crate::window::Window;
 
 /// Most memory that is kept of unaligned values that were put: each, and how many.
 const SPARE_BYTES_MAX: usize = 4 << 20;
@@ -53,6 +54,10 @@ pub struct OpenOptions {
     /// Most reads, and most writes of large values, that are with the device at a time; 64 unless
     /// given. What comes beyond waits and is served by deadline.
     pub in_flight_max: Option<usize>,
+    /// Whether durable puts of up to 256 KiB flush for themselves, as far as there is space for it, or
+    /// share their flushes. Unless given, as the device says, and if other changes do not come between
+    /// them too often. A store without windows always shares.
+    pub own_flushes: Option<bool>,
     /// For the canaries of the tests only.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -90,6 +95,16 @@ pub enum Sabotage {
     LateData,
     /// Leave the record of a put in the journal whose data could not be written.
     KeepFailed,
+    /// Use a window that the journal does not announce.
+    UseUnannounced,
+    /// Write the records of puts in the window behind those of later changes.
+    RecordLate,
+    /// Answer that a put in the window failed while an opening may still find it.
+    LeaveFailed,
+    /// Free the journal blocks that announce the window.
+    DropWindow,
+    /// Reuse what a put in the window gave up as soon as it was made.
+    ReuseInWindow,
 }
 
 /// An object, as [`Store::list`] and [`Store::head`] tell it.
@@ -137,7 +152,6 @@ pub struct Store {
     pub(crate) engine: Arc<Engine>,
     background: Option<JoinHandle<()>>,
     epoch: u64,
-    sequence: AtomicU64,
     /// Memory for values that come unaligned.
     spare: Mutex<Vec<Value>>,
     cut: Option<String>,
@@ -190,18 +204,22 @@ impl Store {
         if device.is_read_only() && !options.read_only {
             return Err(Error::ReadOnly("the device is read-only".into()));
         }
-        let Recovered { index, space, root, mut position, cut } =
+        let Recovered { index, space, root, position, announced, found, epoch, cut } =
             recover(&*device, &geometry, options.sabotage)?;
-        position.epoch += 1;
+        let epoch = epoch + 1;
+        let merges = options.own_flushes.unwrap_or_else(|| device.merges_flushes());
         let in_flight_max = options.in_flight_max.unwrap_or(IN_FLIGHT_MAX).max(1);
         let engine = Arc::new(Engine {
             objects: AtomicU64::new(index.count()),
             index,
             space: Mutex::new(space),
             pins: Pins::default(),
-            queue: Mutex::new(Queue::new(position)),
+            queue: Mutex::new(Queue::new(position, announced)),
+            window: Window::new(pending_max(&geometry), options.own_flushes.is_none()),
+            has_window: merges && geometry.has_windows,
+            sequence: AtomicU64::new(0),
             applying: Mutex::new(()),
-            flushing: Mutex::new(()),
+            flushing: RwLock::new(()),
             root: Mutex::new(root),
             journal_start: AtomicU64::new(root.journal_next.get()),
             refusal: OnceLock::new(),
@@ -218,20 +236,13 @@ impl Store {
         if options.read_only {
             engine.refuse("it was opened for reading".into());
         } else {
-            engine.begin_epoch()?;
+            engine.begin_epoch(&found, epoch)?;
             let engine = engine.clone();
             let thread = std::thread::Builder::new().name("lump".into());
             let spawned = thread.spawn(move || engine.work());
             background = Some(spawned.map_err(Error::device("start a thread"))?);
         }
-        Ok(Self {
-            engine,
-            background,
-            epoch: position.epoch,
-            sequence: AtomicU64::new(0),
-            spare: Mutex::default(),
-            cut,
-        })
+        Ok(Self { engine, background, epoch, spare: Mutex::default(), cut })
     }
 
     /// Stores `bytes` under `key`, in the place of any value before, and answers as `durability`
@@ -300,10 +311,16 @@ impl Store {
         }
         let length = value.len() as u64;
         let units = unit_count(&self.engine.geometry, length);
-        let start = self.allocate(units)?;
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let is_fit = durability == Durability::Durable && self.engine.fits_window(units);
+        let mut renewal = None;
+        let place = is_fit.then(|| self.engine.window.enter(units, &mut renewal)).flatten();
+        let start = match place {
+            Some(start) => start,
+            None => self.allocate(units)?,
+        };
+        let sequence = self.engine.sequence.fetch_add(1, Ordering::Relaxed);
         let stamp = Stamp { epoch: self.epoch, sequence };
-        let (sealed, checksum) = seal(&self.engine.geometry, key, stamp, value);
+        let (sealed, checksum) = seal(&self.engine.geometry, key, stamp, place, value);
         let entry = Entry { key, start, length: length as u32, checksum };
         let data = Data {
             memory: value.lend(),
@@ -311,8 +328,13 @@ impl Store {
             offset: self.engine.geometry.unit_offset(start),
             deadline,
         };
-        let act = Act::Change(Record::Put { entry, sequence });
-        let (outcome, memory) = self.engine.submit_with(act, durability, Some(data));
+        let (outcome, memory) = match place {
+            Some(_) => self.engine.put_in_window(entry, sequence, data),
+            None => {
+                let act = Act::Change(Record::Put { entry, sequence });
+                self.engine.submit_with(act, durability, Some(data))
+            }
+        };
         value.take_back(memory);
         if let Err(Error::Device { .. }) = outcome {
             // No journal speaks of it.
@@ -323,16 +345,18 @@ impl Store {
 
     /// Finds room. What was given up comes back behind a fence, which a full store forces.
     fn allocate(&self, units: u64) -> Result<u64> {
-        for is_last in [false, true] {
-            let start = lock(&self.engine.space).allocate(units);
-            if let Some(start) = start {
-                return Ok(start);
-            }
-            if !is_last {
-                // What is away to be trimmed comes back.
-                drop(lock(&self.engine.trimming));
-                self.engine.submit(Act::Fence, Durability::Durable)?;
-            }
+        if let Some(start) = lock(&self.engine.space).allocate(units) {
+            return Ok(start);
+        }
+        // What is away to be trimmed comes back, and so does the window.
+        drop(lock(&self.engine.trimming));
+        self.engine.window.seekers.fetch_add(1, Ordering::SeqCst);
+        let fence = self.engine.submit(Act::Fence, Durability::Durable);
+        let start = lock(&self.engine.space).allocate(units);
+        self.engine.window.seekers.fetch_sub(1, Ordering::SeqCst);
+        fence?;
+        if let Some(start) = start {
+            return Ok(start);
         }
         let usage = self.usage();
         Err(Error::NoSpace {
@@ -470,15 +494,20 @@ impl Store {
     /// What the store holds and what is left.
     pub fn usage(&self) -> Usage {
         let next = lock(&self.engine.queue).applied.next;
+        let (unused, given_up) = self.engine.window.contents();
+        let given_up_units = given_up
+            .iter()
+            .map(|entry| unit_count(&self.engine.geometry, u64::from(entry.length)))
+            .sum::<u64>();
         let space = lock(&self.engine.space);
         let unit_bytes = self.engine.geometry.unit_bytes;
         Usage {
             objects: self.engine.index.count(),
             objects_max: self.engine.geometry.objects_max,
             data_bytes: self.engine.geometry.data_bytes(),
-            free_bytes: space.free_units() * unit_bytes,
+            free_bytes: (space.free_units() + unused) * unit_bytes,
             longest_free_bytes: space.longest_free_units() * unit_bytes,
-            retired_bytes: space.retired_units() * unit_bytes,
+            retired_bytes: (space.retired_units() + given_up_units) * unit_bytes,
             journal_blocks: next.saturating_sub(self.engine.journal_start.load(Ordering::Relaxed)),
             journal_blocks_max: self.engine.geometry.journal_blocks,
             index_bytes: self.engine.index.memory_bytes(),

@@ -10,9 +10,14 @@ use rand_chacha::ChaCha8Rng;
 #[test]
 fn changed_images_neither_panic_nor_lie() {
     let wanted = std::env::var("LUMP_FUZZ_SEEDS").ok().and_then(|text| text.parse().ok());
-    let base = mutation::base_image();
-    mutation::exercise(&base, true);
-    for seed in 0..wanted.unwrap_or(100) {
+    for base in [mutation::base_image(), mutation::window_image()] {
+        mutation::exercise(&base, true);
+        change(&base, wanted.unwrap_or(100));
+    }
+}
+
+fn change(base: &[u8], wanted: u64) {
+    for seed in 0..wanted {
         println!("seed {seed}");
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut input = vec![0; 5 * (1 + seed as usize % 6)];
@@ -21,7 +26,7 @@ fn changed_images_neither_panic_nor_lie() {
             // Metadata lie at the start; most of what changes shall be there.
             change[2] %= 4;
         }
-        let mut image = base.clone();
+        let mut image = base.to_vec();
         let is_sealed = mutation::mutate(&mut image, &input);
         mutation::exercise(&image, !is_sealed);
     }

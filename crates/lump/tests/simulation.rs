@@ -345,7 +345,9 @@ fn simulate(seed: u64, rates: Rates, sabotage: Sabotage, tally: &mut Tally) -> R
     for _ in 0..OPENINGS {
         let device = Arc::new(SickDevice::new(&image, rates, random.clone()));
         random.next_u64();
-        let store = Store::open(device.clone(), &OpenOptions { sabotage, ..Default::default() });
+        let own_flushes = Some(random.random());
+        let options = OpenOptions { sabotage, own_flushes, ..Default::default() };
+        let store = Store::open(device.clone(), &options);
         let Ok(store) = store else {
             tally.faults += device.dice.lock().unwrap().faults;
             tally.unopened += 1;

@@ -34,6 +34,12 @@ fn open(device: Arc<dyn BlockDevice>) -> Store {
     Store::open(device, &OpenOptions::default()).unwrap()
 }
 
+/// As [`open`], but puts flush for themselves, or not.
+fn open_so(device: Arc<dyn BlockDevice>, own_flushes: bool) -> Store {
+    let options = OpenOptions { own_flushes: Some(own_flushes), ..Default::default() };
+    Store::open(device, &options).unwrap()
+}
+
 fn contents(store: &Store) -> BTreeMap<u128, Vec<u8>> {
     let keys = store.list(..).unwrap().map(|object| object.key);
     keys.map(|key| (key, store.get(key).unwrap().unwrap().to_vec())).collect()
@@ -50,10 +56,10 @@ fn pattern(seed: u64, length: usize) -> Vec<u8> {
 
 #[test]
 fn a_store_does_what_a_map_does_and_is_the_same_after_every_opening() {
-    for (seed, block_size) in [(1, 512), (2, 4096)] {
+    for (seed, block_size, own) in [(1, 512, false), (2, 4096, false), (3, 512, true)] {
         let device = created(MemoryDevice::new(2 * MEBIBYTE, block_size), &small());
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let (mut store, mut model) = (open(device.clone()), BTreeMap::new());
+        let (mut store, mut model) = (open_so(device.clone(), own), BTreeMap::new());
         for step in 0..1500 {
             let key = random.random_range(0..40_u128) << (random.random_range(0..3) * 60);
             let durability = if random.random() { Durable } else { Buffered };
@@ -88,7 +94,7 @@ fn a_store_does_what_a_map_does_and_is_the_same_after_every_opening() {
                 }
                 _ => {
                     drop(store);
-                    store = open(device.clone());
+                    store = open_so(device.clone(), own);
                     assert_eq!(contents(&store), model, "seed {seed}, step {step}");
                 }
             }
@@ -154,6 +160,94 @@ fn an_operation_costs_what_the_format_says() {
     assert_eq!((counts.reads, counts.read_bytes), (2, 65_536 + 512));
     assert_eq!(cost(&|| assert!(store.delete(1, Durable).unwrap())), (0, 1, 1));
     assert_eq!(cost(&|| assert_eq!(store.delete_range(.., Durable).unwrap(), 1)), (0, 1, 1));
+    drop(store);
+    // A window is there after the first put that could have gone into it.
+    let store = open_so(device.clone(), true);
+    let bytes = &bytes[..256 << 10];
+    assert_eq!(cost(&|| store.put(1, bytes, Durable).unwrap()), (0, 2, 1));
+    assert_eq!(cost(&|| store.put(2, bytes, Durable).unwrap()), (0, 1, 1));
+    assert_eq!(cost(&|| assert!(store.delete(1, Durable).unwrap())), (0, 1, 1));
+    assert_eq!(cost(&|| store.put(3, bytes, Durable).unwrap()), (0, 2, 1));
+}
+
+/// An image as a power cut leaves it, with puts that no journal names; its contents.
+fn in_a_window() -> (Vec<u8>, BTreeMap<u128, Vec<u8>>) {
+    let device = created(MemoryDevice::new(MEBIBYTE, 512), &small());
+    let store = open_so(device.clone(), true);
+    for step in 0..12_u64 {
+        store.put(u128::from(step % 5), &pattern(step, 500 * step as usize), Durable).unwrap();
+    }
+    (device.image(), contents(&store))
+}
+
+#[test]
+fn puts_that_no_journal_names_are_found_and_only_where_they_were_put() {
+    let (image, found) = in_a_window();
+    assert_eq!(found.len(), 5);
+    let device = Arc::new(MemoryDevice::from_image(&image, 512));
+    let report = check(device.clone()).unwrap();
+    assert_eq!((report.findings, report.scrub.objects), (vec![], 5));
+    assert_eq!(device.image(), image, "a check writes nothing");
+    // The last put, torn: the value before it is there.
+    let ends = |end: usize| image[end - 48..end].starts_with(&layout::PLACED_MAGIC);
+    let extents: Vec<usize> = (512..=image.len()).step_by(512).filter(|end| ends(*end)).collect();
+    assert!(extents.len() >= 10, "{extents:?}");
+    let mut torn = image.clone();
+    torn[extents.last().unwrap() - 600] ^= 1;
+    let store = open(Arc::new(MemoryDevice::from_image(&torn, 512)));
+    assert_eq!(store.get(1).unwrap().unwrap()[..], pattern(6, 3000));
+    drop(store);
+    // The last one again, where the window has room still: a copy is no put.
+    let last = *extents.last().unwrap();
+    let length = (5500 + 52_usize).next_multiple_of(512);
+    let mut copied = image.clone();
+    copied.copy_within(last - length..last, last + 4096);
+    copied[last - 600] ^= 1;
+    let store = open(Arc::new(MemoryDevice::from_image(&copied, 512)));
+    assert_eq!(store.get(1).unwrap().unwrap()[..], pattern(6, 3000));
+    drop(store);
+    // A window that cannot be read at once is read in units.
+    let device = Arc::new(FaultyDevice::new(MemoryDevice::from_image(&image, 512), vec![]));
+    let options = OpenOptions { read_only: true, ..Default::default() };
+    drop(Store::open(device.clone(), &options).unwrap());
+    let reads = device.request_counts().0;
+    let opened = (0..reads).filter(|read| {
+        let fault = vec![Fault::FailRead(*read)];
+        let device = FaultyDevice::new(MemoryDevice::from_image(&image, 512), fault);
+        let store = Store::open(Arc::new(device), &options);
+        store.is_ok_and(|store| contents(&store) == found)
+    });
+    // Of the superblock there is a copy.
+    assert_eq!(opened.count(), 2, "the reads that may fail");
+    // Opened and cut off again and again: windows come to lie where the extents of earlier ones are.
+    let (mut image, mut found) = (image, found);
+    for round in 0..8 {
+        let device = Arc::new(MemoryDevice::from_image(&image, 512));
+        let store = open_so(device.clone(), true);
+        assert_eq!(contents(&store), found, "round {round}");
+        for step in 0..round * 3 {
+            store.put(u128::from(step % 4), &pattern(step, 300), Durable).unwrap();
+            if step % 5 == 4 {
+                store.delete(u128::from(step % 3), Durable).unwrap();
+            }
+        }
+        (image, found) = (device.image(), contents(&store));
+    }
+}
+
+#[test]
+fn earlier_versions_can_open_a_store_without_windows_only() {
+    for without_windows in [false, true] {
+        let options = CreateOptions { without_windows, ..small() };
+        let device = created(MemoryDevice::new(MEBIBYTE, 512), &options);
+        let features: layout::Superblock = layout::read(&device.image());
+        assert_eq!(features.features.get(), u64::from(!without_windows));
+        let store = open_so(device.clone(), true);
+        (0..5).for_each(|key| store.put(key, b"value", Durable).unwrap());
+        drop(store);
+        let is_placed = |unit: &[u8]| unit[512 - 48..].starts_with(&layout::PLACED_MAGIC);
+        assert_eq!(device.image().chunks(512).any(is_placed), !without_windows);
+    }
 }
 
 /// A device on which reads of one place, or flushes, wait until they are let through.
@@ -283,6 +377,11 @@ fn a_checkpoint_of_few_changes_is_small_and_counts_as_much() {
     let large = written.iter().filter(|blocks| **blocks > 150).count();
     assert!((2..=4).contains(&large), "{written:?}");
     assert_eq!(contents(&store), model);
+    if written.last().unwrap() > &150 {
+        // What is damaged below shall count.
+        store.put(7, &model[&7], Durable).unwrap();
+        store.checkpoint().unwrap();
+    }
     store.close().unwrap();
     assert_eq!(contents(&open(device.clone())), model);
     // What was added is missed.
@@ -324,8 +423,13 @@ fn puts_that_wait_for_a_flush_share_the_next_one() {
 
 #[test]
 fn clients_at_once_each_find_what_they_put() {
+    find_what_they_put(false);
+    find_what_they_put(true);
+}
+
+fn find_what_they_put(own_flushes: bool) {
     let device = created(MemoryDevice::new(4 * MEBIBYTE, 512), &small());
-    let store = open(device.clone());
+    let store = open_so(device.clone(), own_flushes);
     let shared: Vec<Vec<u8>> = (0..150).map(|step| pattern(step, 5000)).collect();
     std::thread::scope(|scope| {
         for client in 0..4_u128 {
@@ -334,11 +438,11 @@ fn clients_at_once_each_find_what_they_put() {
                 for step in 0..150_u64 {
                     let key = client * 1000 + u128::from(step % 7);
                     let bytes = pattern(step, (step as usize * 397) % 30_000);
-                    let durability = if step % 3 == 0 { Buffered } else { Durable };
+                    let durability = if step % 3 == 0 && !own_flushes { Buffered } else { Durable };
                     store.put(key, &bytes, durability).unwrap();
                     assert_eq!(store.get(key).unwrap().unwrap()[..], bytes);
                     // The same keys for all: any client's value is right, whole.
-                    store.put(9999, &shared[step as usize], Buffered).unwrap();
+                    store.put(9999, &shared[step as usize], durability).unwrap();
                     let found = store.get(9999).unwrap().unwrap();
                     assert!(shared.iter().any(|bytes| bytes[..] == found[..]));
                 }
@@ -352,11 +456,11 @@ fn clients_at_once_each_find_what_they_put() {
 
 #[test]
 fn a_full_store_keeps_its_values_deletes_and_takes_as_much_again() {
-    for block_size in [512, 4096] {
+    for (block_size, own) in [(512, false), (4096, false), (512, true)] {
         let device = created(MemoryDevice::new(2 * MEBIBYTE, block_size), &small());
         let mut counts = Vec::new();
         for round in 0..3 {
-            let store = open(device.clone());
+            let store = open_so(device.clone(), own);
             let bytes = |key: u128| pattern(key as u64 + round, 16_000);
             let full = |key| match store.put(key, &bytes(key), Durable) {
                 Ok(()) => None,
@@ -433,12 +537,17 @@ fn scripted(store: &Store) -> BTreeMap<u128, Vec<Option<Vec<u8>>>> {
 
 #[test]
 fn after_a_failed_write_or_flush_nothing_is_wrong_and_nothing_is_lost() {
+    fail_each_write_and_flush(false);
+    fail_each_write_and_flush(true);
+}
+
+fn fail_each_write_and_flush(own_flushes: bool) {
     // So long a journal that no checkpoint is due: the background's would come when it likes.
     let options = CreateOptions { journal_bytes: Some(80 * BLOCK_BYTES), ..small() };
     let base = created(MemoryDevice::new(MEBIBYTE, 512), &options).image();
     let device = |faults| Arc::new(FaultyDevice::new(MemoryDevice::from_image(&base, 512), faults));
     let clean = device(vec![]);
-    drop(scripted(&open(clean.clone())));
+    drop(scripted(&open_so(clean.clone(), own_flushes)));
     let (_, writes, flushes) = clean.request_counts();
     assert!(writes > 40 && flushes > 20);
     let faults = (0..writes)
@@ -450,7 +559,8 @@ fn after_a_failed_write_or_flush_nothing_is_wrong_and_nothing_is_lost() {
     let mut refusals = 0;
     for fault in faults {
         let device = device(vec![fault]);
-        let Ok(store) = Store::open(device.clone(), &OpenOptions::default()) else { continue };
+        let options = OpenOptions { own_flushes: Some(own_flushes), ..Default::default() };
+        let Ok(store) = Store::open(device.clone(), &options) else { continue };
         let model = scripted(&store);
         let refused = store.read_only_reason().is_some();
         refusals += u64::from(refused);
@@ -462,8 +572,10 @@ fn after_a_failed_write_or_flush_nothing_is_wrong_and_nothing_is_lost() {
             let asked = device.request_counts();
             assert_eq!((asked.1, asked.2), (writes, flushes), "{fault:?}: nothing was tried");
         } else {
-            // Only the data of a put failed, or the last words of the store.
-            let is_early = matches!(fault, Fault::FailFlush(number) if number + 1 < flushes);
+            // Only the data of a put failed, or the last words of the store: a fence, and before it
+            // what ends a window.
+            let last = if own_flushes { 2 } else { 1 };
+            let is_early = matches!(fault, Fault::FailFlush(number) if number + last < flushes);
             assert!(!is_early, "{fault:?}");
         }
         drop(store);
@@ -670,16 +782,22 @@ fn mutated_images_do_no_harm_and_are_never_taken_for_whole() {
 /// version number. Lines: number of a sector that is not zero, its bytes in hexadecimal.
 #[test]
 fn the_golden_images_read_and_are_written_as_ever() {
-    golden("store.txt", false);
-    golden("additions.txt", true);
+    golden("store.txt", false, false);
+    golden("additions.txt", true, false);
+    golden("window.txt", false, true);
 }
 
-fn golden(name: &str, has_additions: bool) {
+/// The image with a window is as a power cut leaves it: the journal does not know of the last puts.
+fn golden(name: &str, has_additions: bool, has_window: bool) {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     // So long a journal that no checkpoint is due: the background's would come when it likes.
-    let options = CreateOptions { journal_bytes: Some(40 * BLOCK_BYTES), ..small() };
+    let options = CreateOptions {
+        journal_bytes: Some(40 * BLOCK_BYTES),
+        without_windows: !has_window,
+        ..small()
+    };
     let device = created(MemoryDevice::new(512 << 10, 512), &options);
-    let store = open(device.clone());
+    let store = open_so(device.clone(), has_window);
     for key in 0..12_u128 {
         store.put(key << 100, &vec![key as u8 + 1; 40 * key as usize], Durable).unwrap();
     }
@@ -691,10 +809,15 @@ fn golden(name: &str, has_additions: bool) {
         store.checkpoint().unwrap();
         store.put(6 << 100, &[7; 240], Durable).unwrap();
     }
+    if has_window {
+        store.put(7 << 100, &[8; 280], Durable).unwrap();
+    }
     let found = contents(&store);
+    let cut_off = device.image();
     store.close().unwrap();
     let mut lines = String::new();
-    for (number, sector) in device.image().chunks(512).enumerate() {
+    let written = if has_window { cut_off } else { device.image() };
+    for (number, sector) in written.chunks(512).enumerate() {
         let digits: String = sector.iter().map(|byte| format!("{byte:02x}")).collect();
         match digits.trim_end_matches("00") {
             "" => {}
@@ -726,5 +849,7 @@ fn golden(name: &str, has_additions: bool) {
     assert_eq!(block[8..12], crc32c::crc32c(&parts).to_le_bytes());
     let is_addition = |block: &[u8]| block.starts_with(&layout::ADDITIONS_MAGIC);
     assert_eq!(image.chunks(4096).any(is_addition), has_additions);
+    let is_placed = |unit: &[u8]| unit[512 - 48..].starts_with(&layout::PLACED_MAGIC);
+    assert_eq!(image.chunks(512).any(is_placed), has_window);
     assert!(golden == lines, "the same calls write other bytes than the golden image has");
 }

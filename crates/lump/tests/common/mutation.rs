@@ -38,6 +38,15 @@ pub fn base_image() -> Vec<u8> {
     device.image()
 }
 
+/// A store that was cut off, with puts that the journal does not name.
+pub fn window_image() -> Vec<u8> {
+    let device = Arc::new(MemoryDevice::from_image(&base_image(), 512));
+    let options = OpenOptions { own_flushes: Some(true), ..Default::default() };
+    let store = Store::open(device.clone(), &options).unwrap();
+    (5..15).for_each(|key| store.put(key, &value(key), Durability::Durable).unwrap());
+    device.image()
+}
+
 /// Applies the changes that `input` describes. Returns whether any sum was made right.
 pub fn mutate(image: &mut [u8], input: &[u8]) -> bool {
     let mut is_sealed = false;
