@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 use block::{BlockDevice, CountingDevice, Fault, FaultyDevice, MemoryDevice};
 use lump::layout::{self, BLOCK_BYTES, JOURNAL_BLOCK};
@@ -260,6 +261,8 @@ struct Gate {
     flushes: AtomicU64,
     /// Flushes wait until there were so many writes.
     flush_after_writes: AtomicU64,
+    /// The lengths of what was read, in order.
+    reads: Mutex<Vec<u64>>,
 }
 
 impl Gate {
@@ -272,6 +275,7 @@ impl Gate {
             writes: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             flush_after_writes: AtomicU64::new(0),
+            reads: Mutex::default(),
         }
     }
 
@@ -295,6 +299,7 @@ impl BlockDevice for Gate {
             closed = self.changed.wait(closed).unwrap();
         }
         drop(closed);
+        self.reads.lock().unwrap().push(buffer.len() as u64);
         self.inner.read_at(buffer, offset)
     }
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
@@ -419,6 +424,45 @@ fn puts_that_wait_for_a_flush_share_the_next_one() {
         device.flushes.load(Ordering::SeqCst) - flushes == 2
     });
     assert!(shared);
+}
+
+#[test]
+fn while_the_device_is_busy_the_earliest_deadline_is_served_first() {
+    let device = created(Gate::new(MemoryDevice::new(8 << 20, 512)), &small());
+    let options = OpenOptions { in_flight_max: Some(1), ..Default::default() };
+    let store = Store::open(device.clone(), &options).unwrap();
+    // Key 0 is at the device when the others come, each with another deadline; key 4 has none.
+    let deadlines = [None, Some(30), Some(10), Some(20), None];
+    let length = |key: u64| 10_000 * (key + 1);
+    for key in 0..5 {
+        store.put(u128::from(key), &pattern(key, length(key) as usize), Durable).unwrap();
+    }
+    let start = Instant::now();
+    // Whether all wait before the first has its value is up to the scheduler: it must come about in
+    // some round, and seldom would without deadlines.
+    let rounds = (0..50).filter(|_| {
+        *device.closed.lock().unwrap() = Some(10_240);
+        device.arrived.store(0, Ordering::SeqCst);
+        device.reads.lock().unwrap().clear();
+        std::thread::scope(|scope| {
+            for (key, deadline) in (0..5_u64).zip(deadlines) {
+                let (store, device) = (&store, &device);
+                scope.spawn(move || {
+                    let deadline = deadline.map(|s| start + Duration::from_secs(s));
+                    let mut value = Value::zeroed(0);
+                    assert!(store.get_by(u128::from(key), &mut value, deadline).unwrap());
+                });
+                while device.arrived.load(Ordering::SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            device.open_all();
+        });
+        let reads = device.reads.lock().unwrap();
+        reads.iter().map(|bytes| bytes / 10_000).eq([1, 3, 4, 2, 5])
+    });
+    assert!(rounds.count() > 25);
 }
 
 #[test]
