@@ -104,14 +104,18 @@ impl Standings {
     }
 
     /// What holds under two loads: each interval has room for that of both. None where contenders do not
-    /// stand alike in them, or something is open.
+    /// stand alike in them, a figure of one lies outside of the other's interval, or something is open.
     pub fn joined(&self, other: &Standings) -> Option<Standings> {
         let both = |one: &Standing| {
             let with = other.ranked.iter().find(|with| with.label == one.label)?;
             let mark = |one: &Standing| one.verdict.as_ref().map(verdict_mark);
             let ends = (one.ends.0.min(with.ends.0), one.ends.1.max(with.ends.1));
             let speed = (one.speed * with.speed).sqrt();
-            let is_alike = mark(one) == mark(with) && mark(one) != Some("?");
+            let lies_in = |one: &Standing, ends: (f64, f64)| (ends.0..=ends.1).contains(&one.speed);
+            let is_alike = mark(one) == mark(with)
+                && mark(one) != Some("?")
+                && lies_in(one, with.ends)
+                && lies_in(with, one.ends);
             is_alike.then(|| Standing { speed, ends, ..one.clone() })
         };
         let mut ranked = self.ranked.iter().map(both).collect::<Option<Vec<_>>>()?;
