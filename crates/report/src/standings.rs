@@ -111,7 +111,10 @@ impl Standings {
             let mark = |one: &Standing| one.verdict.as_ref().map(verdict_mark);
             let ends = (one.ends.0.min(with.ends.0), one.ends.1.max(with.ends.1));
             let speed = (one.speed * with.speed).sqrt();
-            let lies_in = |one: &Standing, ends: (f64, f64)| (ends.0..=ends.1).contains(&one.speed);
+            // An interval may be a point, which a mean misses by its rounding.
+            let lies_in = |one: &Standing, ends: (f64, f64)| {
+                (ends.0 * 0.999..=ends.1 * 1.001).contains(&one.speed)
+            };
             let is_alike = mark(one) == mark(with)
                 && mark(one) != Some("?")
                 && lies_in(one, with.ends)
@@ -245,7 +248,16 @@ impl Standings {
         };
         let sized = self.ranked.iter().filter_map(|one| Some((size(one)?, one.label.clone())));
         let sized = text::grouped(sized).into_iter();
-        sized.map(|(how, all)| format!("{} {} {how}", text::list(&all), verb(&all))).collect()
+        let said = sized.map(|(how, all)| format!("{} {} {how}", text::list(&all), verb(&all)));
+        // What several have in common is said once.
+        let times = format!(" times as fast as {}", self.baseline);
+        let (factors, mut others): (Vec<_>, Vec<_>) = said.partition(|said| said.ends_with(&times));
+        if !factors.is_empty() {
+            let figures: Vec<String> =
+                factors.iter().map(|said| said[..said.len() - times.len()].into()).collect();
+            others.insert(0, text::list(&figures) + &times);
+        }
+        others
     }
 
     /// Which two that are not the baseline are told apart, where the sizes of both do not say so.
