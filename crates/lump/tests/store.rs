@@ -1,59 +1,19 @@
 //! What the store promises while the power stays on: contents, costs, limits, faults, damage.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+#[path = "common/store.rs"]
+mod common;
 
-use block::{BlockDevice, CountingDevice, Fault, FaultyDevice, MemoryDevice};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use block::{CountingDevice, Fault, FaultyDevice, MemoryDevice};
+use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
 use lump::layout::{self, BLOCK_BYTES, JOURNAL_BLOCK};
 use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, Value, check};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use Durability::{Buffered, Durable};
-
-const MEBIBYTE: u64 = 1 << 20;
-
-fn small() -> CreateOptions {
-    CreateOptions {
-        objects_max: Some(200),
-        journal_bytes: Some(16 * BLOCK_BYTES),
-        uuid: Some(uuid::Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff)),
-        unit_bytes: None,
-        ..CreateOptions::default()
-    }
-}
-
-fn created<D: BlockDevice>(device: D, options: &CreateOptions) -> Arc<D> {
-    Store::create(&device, options).unwrap();
-    Arc::new(device)
-}
-
-fn open(device: Arc<dyn BlockDevice>) -> Store {
-    Store::open(device, &OpenOptions::default()).unwrap()
-}
-
-/// As [`open`], but puts flush for themselves, or not.
-fn open_so(device: Arc<dyn BlockDevice>, own_flushes: bool) -> Store {
-    let options = OpenOptions { own_flushes: Some(own_flushes), ..Default::default() };
-    Store::open(device, &options).unwrap()
-}
-
-fn contents(store: &Store) -> BTreeMap<u128, Vec<u8>> {
-    let keys = store.list(..).unwrap().map(|object| object.key);
-    keys.map(|key| (key, store.get(key).unwrap().unwrap().to_vec())).collect()
-}
-
-/// Bytes that differ by seed and place, and are quickly made without optimization.
-fn pattern(seed: u64, length: usize) -> Vec<u8> {
-    let word = |number: u64| (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(9) ^ number;
-    let words = (0..length.div_ceil(8) as u64).map(|number| word(number).to_le_bytes());
-    let mut bytes: Vec<u8> = words.flatten().collect();
-    bytes.truncate(length);
-    bytes
-}
 
 #[test]
 fn a_store_does_what_a_map_does_and_is_the_same_after_every_opening() {
@@ -253,104 +213,6 @@ fn earlier_versions_can_open_a_store_without_windows_only() {
     }
 }
 
-/// A device on which reads of one place, or flushes, wait until they are let through.
-struct Gate {
-    inner: MemoryDevice,
-    closed: Mutex<Option<u64>>,
-    changed: Condvar,
-    arrived: AtomicU64,
-    writes: AtomicU64,
-    flushes: AtomicU64,
-    /// Flushes wait until there were so many writes.
-    flush_after_writes: AtomicU64,
-    /// The lengths of what was read, in order.
-    reads: Mutex<Vec<u64>>,
-}
-
-impl Gate {
-    fn new(inner: MemoryDevice) -> Self {
-        Self {
-            inner,
-            closed: Mutex::new(None),
-            changed: Condvar::new(),
-            arrived: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
-            flushes: AtomicU64::new(0),
-            flush_after_writes: AtomicU64::new(0),
-            reads: Mutex::default(),
-        }
-    }
-
-    fn open_all(&self) {
-        *self.closed.lock().unwrap() = None;
-        self.changed.notify_all();
-    }
-}
-
-impl BlockDevice for Gate {
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-    fn block_size(&self) -> u32 {
-        self.inner.block_size()
-    }
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let mut closed = self.closed.lock().unwrap();
-        while *closed == Some(buffer.len() as u64) {
-            self.arrived.fetch_add(1, Ordering::SeqCst);
-            closed = self.changed.wait(closed).unwrap();
-        }
-        drop(closed);
-        self.reads.lock().unwrap().push(buffer.len() as u64);
-        self.inner.read_at(buffer, offset)
-    }
-    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_at(buffer, offset)?;
-        self.writes.fetch_add(1, Ordering::SeqCst);
-        Ok(())
-    }
-    fn flush(&self) -> io::Result<()> {
-        while self.writes.load(Ordering::SeqCst) < self.flush_after_writes.load(Ordering::SeqCst) {
-            std::thread::yield_now();
-        }
-        self.flushes.fetch_add(1, Ordering::SeqCst);
-        self.inner.flush()
-    }
-    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Reads a value while others overwrite it and everything around it; what the reader got.
-fn read_during_reuse(sabotage: Sabotage) -> lump::Result<bool> {
-    let device = created(Gate::new(MemoryDevice::new(MEBIBYTE, 512)), &small());
-    let store =
-        Store::open(device.clone(), &OpenOptions { sabotage, ..Default::default() }).unwrap();
-    let bytes = pattern(1, 100_000);
-    store.put(1, &bytes, Durable).unwrap();
-    *device.closed.lock().unwrap() = Some(100_352);
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(|| Ok(store.get(1)?.unwrap()[..] == bytes));
-        while device.arrived.load(Ordering::SeqCst) == 0 {
-            std::thread::yield_now();
-        }
-        // A reader holds nobody up, and 40 values are several times the store.
-        for step in 0..40 {
-            store.put(1, &pattern(step, 99_000), Durable).unwrap();
-            assert_eq!(store.get(1).unwrap().unwrap().len(), 99_000);
-        }
-        device.open_all();
-        reader.join().unwrap()
-    })
-}
-
-#[test]
-fn an_extent_is_reused_only_after_its_readers() {
-    assert!(read_during_reuse(Sabotage::None).unwrap());
-    let canary = read_during_reuse(Sabotage::ForgetReaders);
-    assert!(matches!(canary, Err(Error::Corrupt { key: 1, .. })), "{canary:?}");
-}
-
 #[test]
 fn a_checkpoint_of_few_changes_is_small_and_counts_as_much() {
     let options = CreateOptions { objects_max: Some(20_000), ..small() };
@@ -404,100 +266,6 @@ fn a_checkpoint_of_few_changes_is_small_and_counts_as_much() {
     let error = Store::open(device, &OpenOptions::default()).err().unwrap().to_string();
     let expected = format!("block 1 of what was added to the checkpoint, at byte {}", at * 4096);
     assert!(error.contains(&expected), "{error}");
-}
-
-#[test]
-fn puts_that_wait_for_a_flush_share_the_next_one() {
-    const CLIENTS: u64 = 8;
-    let device = created(Gate::new(MemoryDevice::new(8 << 20, 512)), &small());
-    let store = open(device.clone());
-    // Whether all get into the queue while the first flush waits is up to the scheduler: it must
-    // come about in some round, and would never without group commit.
-    let shared = (0..1000).any(|_| {
-        let (writes, flushes) =
-            (device.writes.load(Ordering::SeqCst), device.flushes.load(Ordering::SeqCst));
-        device.flush_after_writes.store(writes + CLIENTS + 1, Ordering::SeqCst);
-        std::thread::scope(|scope| {
-            for client in 0..CLIENTS {
-                let store = &store;
-                scope.spawn(move || store.put(u128::from(client), b"value", Durable).unwrap());
-            }
-        });
-        device.flushes.load(Ordering::SeqCst) - flushes == 2
-    });
-    assert!(shared);
-}
-
-#[test]
-fn while_the_device_is_busy_the_earliest_deadline_is_served_first() {
-    let device = created(Gate::new(MemoryDevice::new(8 << 20, 512)), &small());
-    let options = OpenOptions { in_flight_max: Some(1), ..Default::default() };
-    let store = Store::open(device.clone(), &options).unwrap();
-    // Key 0 is at the device when the others come, each with another deadline; key 4 has none.
-    let deadlines = [None, Some(30), Some(10), Some(20), None];
-    let length = |key: u64| 10_000 * (key + 1);
-    for key in 0..5 {
-        store.put(u128::from(key), &pattern(key, length(key) as usize), Durable).unwrap();
-    }
-    let start = Instant::now();
-    // Whether all wait before the first has its value is up to the scheduler: it must come about in
-    // some round, and seldom would without deadlines.
-    let rounds = (0..50).filter(|_| {
-        *device.closed.lock().unwrap() = Some(10_240);
-        device.arrived.store(0, Ordering::SeqCst);
-        device.reads.lock().unwrap().clear();
-        std::thread::scope(|scope| {
-            for (key, deadline) in (0..5_u64).zip(deadlines) {
-                let (store, device) = (&store, &device);
-                scope.spawn(move || {
-                    let deadline = deadline.map(|s| start + Duration::from_secs(s));
-                    let mut value = Value::zeroed(0);
-                    assert!(store.get_by(u128::from(key), &mut value, deadline).unwrap());
-                });
-                while device.arrived.load(Ordering::SeqCst) == 0 {
-                    std::thread::yield_now();
-                }
-            }
-            std::thread::sleep(Duration::from_millis(20));
-            device.open_all();
-        });
-        let reads = device.reads.lock().unwrap();
-        reads.iter().map(|bytes| bytes / 10_000).eq([1, 3, 4, 2, 5])
-    });
-    assert!(rounds.count() > 25);
-}
-
-#[test]
-fn clients_at_once_each_find_what_they_put() {
-    find_what_they_put(false);
-    find_what_they_put(true);
-}
-
-fn find_what_they_put(own_flushes: bool) {
-    let device = created(MemoryDevice::new(4 * MEBIBYTE, 512), &small());
-    let store = open_so(device.clone(), own_flushes);
-    let shared: Vec<Vec<u8>> = (0..150).map(|step| pattern(step, 5000)).collect();
-    std::thread::scope(|scope| {
-        for client in 0..4_u128 {
-            let (store, shared) = (&store, &shared);
-            scope.spawn(move || {
-                for step in 0..150_u64 {
-                    let key = client * 1000 + u128::from(step % 7);
-                    let bytes = pattern(step, (step as usize * 397) % 30_000);
-                    let durability = if step % 3 == 0 && !own_flushes { Buffered } else { Durable };
-                    store.put(key, &bytes, durability).unwrap();
-                    assert_eq!(store.get(key).unwrap().unwrap()[..], bytes);
-                    // The same keys for all: any client's value is right, whole.
-                    store.put(9999, &shared[step as usize], durability).unwrap();
-                    let found = store.get(9999).unwrap().unwrap();
-                    assert!(shared.iter().any(|bytes| bytes[..] == found[..]));
-                }
-            });
-        }
-    });
-    let before = contents(&store);
-    store.close().unwrap();
-    assert_eq!(contents(&open(device)), before);
 }
 
 #[test]
@@ -762,66 +530,6 @@ fn either_superblock_is_enough_and_strange_devices_are_refused() {
     let device = MemoryDevice::new(MEBIBYTE, 512);
     assert!(matches!(Store::create(&device, &huge), Err(Error::Invalid(_))));
     assert!(device.image().iter().all(|byte| *byte == 0), "a refusal writes nothing");
-}
-
-#[test]
-fn mutated_images_do_no_harm_and_are_never_taken_for_whole() {
-    let wanted = std::env::var("LUMP_MUTATIONS").ok().and_then(|text| text.parse().ok());
-    let (base, found) = sample();
-    let uuid = small().uuid.unwrap();
-    let (mut opened, mut named) = (0, 0);
-    let wanted: u64 = wanted.unwrap_or(300);
-    for seed in 0..wanted {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let (mut image, is_sealed) = (base.clone(), random.random());
-        let changes = if random.random() { 1 } else { random.random_range(2..5) };
-        for _ in 0..changes {
-            // Metadata lie at the start; most of what changes shall be there.
-            let end = if random.random_range(0..4) > 0 { 35 * 4096 } else { image.len() };
-            let at = random.random_range(0..end);
-            image[at] = random.random();
-            let block = at / 4096 * 4096;
-            if is_sealed && image[block..].starts_with(b"lump") {
-                layout::seal(uuid.as_bytes(), &mut image[block..block + 4096]);
-            } else if is_sealed && block == 0 {
-                layout::seal(&[0; 16], &mut image[..4096]);
-            }
-        }
-        let work = || {
-            let device = Arc::new(MemoryDevice::from_image(&image, 512));
-            let report = check(device.clone());
-            let is_clean = report.is_ok_and(|report| report.findings.is_empty());
-            let Ok(store) = Store::open(device, &OpenOptions::default()) else {
-                assert!(!is_clean, "seed {seed}: the check calls clean what does not open");
-                return (false, is_clean);
-            };
-            let keys: Vec<_> = store.list(..).unwrap().map(|object| object.key).collect();
-            let mut content = BTreeMap::new();
-            for key in keys {
-                if let Ok(Some(value)) = store.get(key) {
-                    content.insert(key, value.to_vec());
-                }
-            }
-            // One change is always told. Of several that hit the last block and the one before, as
-            // of a last block alone, nothing is left that could tell them from a power cut.
-            if !is_sealed && changes == 1 {
-                let is_right = |(key, value)| found.get(key) == Some(value);
-                assert!(content.iter().all(is_right), "seed {seed}: wrong data");
-                assert!(!is_clean || content == found, "seed {seed}: a loss without a finding");
-            }
-            for step in 0..20 {
-                let _ = store.put(step, &pattern(1, 9000), Buffered);
-            }
-            let _ = store.delete_range(.., Durable);
-            (true, is_clean)
-        };
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        let (has_opened, is_clean) = outcome.unwrap_or_else(|_| panic!("seed {seed}"));
-        opened += u64::from(has_opened);
-        named += u64::from(!is_clean);
-    }
-    println!("{wanted} images, {opened} opened, {named} with findings");
-    assert!(opened > wanted / 10 && opened < wanted && named > wanted / 10);
 }
 
 /// `LUMP_WRITE_GOLDEN=1` makes the image anew; that is a change of the format and needs a new

@@ -136,7 +136,7 @@ fn outlook(source: &Source) -> Vec<Block> {
         |forecast: &Forecast| forecast.blocks.is_none_or(|(_, most)| most <= BLOCKS_TOLD);
     if let Some(forecast) = open.filter(is_worth) {
         let much = forecast.blocks.map_or(String::new(), |_| format!("; {forecast}"));
-        let which = open_pairs(source).unwrap_or_else(|| {
+        let which = open_pairs(source, forecast.open).unwrap_or_else(|| {
             format!("{} of {} comparisons", forecast.open, forecast.comparisons)
         });
         let name = shlex::try_quote(&source.name).unwrap_or_default();
@@ -147,13 +147,19 @@ fn outlook(source: &Source) -> Vec<Block> {
     blocks
 }
 
-/// Who is not told apart from the baseline yet, under which loads, where that is short.
-fn open_pairs(source: &Source) -> Option<String> {
+/// Who is not told apart from the baseline yet, under which loads, where that is short and these are
+/// the `count` that more blocks can decide.
+fn open_pairs(source: &Source, count: usize) -> Option<String> {
     let loads = source.analysis.workloads.as_slice();
     let is_open = |one: &&Comparison| ["?", "~"].contains(&verdict_mark(&one.verdict));
+    let open = |load: &WorkloadAnalysis| -> Vec<String> {
+        primary_comparisons(load).filter(is_open).map(|one| one.contender.clone()).collect()
+    };
+    if loads.iter().flat_map(open).count() != count {
+        return None;
+    }
     let of = |load: &WorkloadAnalysis| {
-        let open = primary_comparisons(load).filter(is_open).map(|one| one.contender.clone());
-        let open = text::list(&open.collect::<Vec<_>>());
+        let open = text::list(&open(load));
         (!open.is_empty()).then(|| match loads.len() {
             1 => open,
             _ => format!("{open} under {}", load.workload),

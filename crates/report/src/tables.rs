@@ -279,12 +279,10 @@ pub(crate) fn ranked(workload: &WorkloadAnalysis) -> Vec<&ContenderAnalysis> {
         let one = primary_comparisons(workload).find(|one| one.contender == contender.label);
         one.map_or(Some(1.0), |one| Some(quotient::speed_of(one, one.ratio?)))
     };
-    if contenders.iter().all(|one| one.metrics.is_empty() || speed(one).is_some()) {
-        let loss = |one: &ContenderAnalysis| match one.metrics.is_empty() {
-            true => f64::INFINITY,
-            false => -speed(one).unwrap_or(1.0),
-        };
-        contenders.sort_by(|one, other| loss(one).total_cmp(&loss(other)));
+    let with_figure = contenders.iter().take_while(|one| !one.metrics.is_empty()).count();
+    let with_figure = &mut contenders[..with_figure];
+    if with_figure.iter().all(|one| speed(one).is_some()) {
+        with_figure.sort_by(|one, other| speed(other).partial_cmp(&speed(one)).expect("numbers"));
     }
     contenders.sort_by_key(|contender| contender.violation().is_some());
     contenders

@@ -469,6 +469,11 @@ fn the_answer_names_who_is_fastest_and_than_whom_others_are_slower() {
         said(&half, &half.map(|ms| ms / 2)),
         "btrfs is fastest, 3.9 to 4.1 times as fast as ext4; xfs is 1.9 to 2.1 times as fast as ext4."
     );
+    // What several have in common is said once.
+    assert_eq!(
+        said(&half, &[495, 520, 480, 510, 470, 505]),
+        "btrfs or xfs is fastest (which is open: at most 6 % apart); btrfs is 1.9 to 2.2 and xfs is 1.9 to 2.1 times as fast as ext4."
+    );
     // Who varies is told apart from neither, and says so.
     let wild = [700, 1500, 900, 1300, 600, 1250];
     assert_eq!(

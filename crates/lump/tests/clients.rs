@@ -1,0 +1,207 @@
+//! What clients at once see of each other: readers, shared flushes, deadlines.
+
+#[path = "common/store.rs"]
+mod common;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use block::{BlockDevice, MemoryDevice};
+use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
+use lump::Durability::{Buffered, Durable};
+use lump::{Error, OpenOptions, Sabotage, Store, Value};
+
+/// A device on which reads of one place, or flushes, wait until they are let through.
+struct Gate {
+    inner: MemoryDevice,
+    closed: Mutex<Option<u64>>,
+    changed: Condvar,
+    arrived: AtomicU64,
+    writes: AtomicU64,
+    flushes: AtomicU64,
+    /// Flushes wait until there were so many writes.
+    flush_after_writes: AtomicU64,
+    /// The lengths of what was read, in order.
+    reads: Mutex<Vec<u64>>,
+}
+
+impl Gate {
+    fn new(inner: MemoryDevice) -> Self {
+        Self {
+            inner,
+            closed: Mutex::new(None),
+            changed: Condvar::new(),
+            arrived: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            flush_after_writes: AtomicU64::new(0),
+            reads: Mutex::default(),
+        }
+    }
+
+    fn open_all(&self) {
+        *self.closed.lock().unwrap() = None;
+        self.changed.notify_all();
+    }
+}
+
+impl BlockDevice for Gate {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn block_size(&self) -> u32 {
+        self.inner.block_size()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut closed = self.closed.lock().unwrap();
+        while *closed == Some(buffer.len() as u64) {
+            self.arrived.fetch_add(1, Ordering::SeqCst);
+            closed = self.changed.wait(closed).unwrap();
+        }
+        drop(closed);
+        self.reads.lock().unwrap().push(buffer.len() as u64);
+        self.inner.read_at(buffer, offset)
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.inner.write_at(buffer, offset)?;
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+    fn flush(&self) -> io::Result<()> {
+        while self.writes.load(Ordering::SeqCst) < self.flush_after_writes.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        self.inner.flush()
+    }
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads a value while others overwrite it and everything around it; what the reader got.
+fn read_during_reuse(sabotage: Sabotage) -> lump::Result<bool> {
+    let device = created(Gate::new(MemoryDevice::new(MEBIBYTE, 512)), &small());
+    let store =
+        Store::open(device.clone(), &OpenOptions { sabotage, ..Default::default() }).unwrap();
+    let bytes = pattern(1, 100_000);
+    store.put(1, &bytes, Durable).unwrap();
+    *device.closed.lock().unwrap() = Some(100_352);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| Ok(store.get(1)?.unwrap()[..] == bytes));
+        while device.arrived.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        // A reader holds nobody up, and 40 values are several times the store.
+        for step in 0..40 {
+            store.put(1, &pattern(step, 99_000), Durable).unwrap();
+            assert_eq!(store.get(1).unwrap().unwrap().len(), 99_000);
+        }
+        device.open_all();
+        reader.join().unwrap()
+    })
+}
+
+#[test]
+fn an_extent_is_reused_only_after_its_readers() {
+    assert!(read_during_reuse(Sabotage::None).unwrap());
+    let canary = read_during_reuse(Sabotage::ForgetReaders);
+    assert!(matches!(canary, Err(Error::Corrupt { key: 1, .. })), "{canary:?}");
+}
+
+#[test]
+fn puts_that_wait_for_a_flush_share_the_next_one() {
+    const CLIENTS: u64 = 8;
+    let device = created(Gate::new(MemoryDevice::new(8 << 20, 512)), &small());
+    let store = open(device.clone());
+    // Whether all get into the queue while the first flush waits is up to the scheduler: it must
+    // come about in some round, and would never without group commit.
+    let shared = (0..1000).any(|_| {
+        let (writes, flushes) =
+            (device.writes.load(Ordering::SeqCst), device.flushes.load(Ordering::SeqCst));
+        device.flush_after_writes.store(writes + CLIENTS + 1, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                let store = &store;
+                scope.spawn(move || store.put(u128::from(client), b"value", Durable).unwrap());
+            }
+        });
+        device.flushes.load(Ordering::SeqCst) - flushes == 2
+    });
+    assert!(shared);
+}
+
+#[test]
+fn while_the_device_is_busy_the_earliest_deadline_is_served_first() {
+    let device = created(Gate::new(MemoryDevice::new(8 << 20, 512)), &small());
+    let options = OpenOptions { in_flight_max: Some(1), ..Default::default() };
+    let store = Store::open(device.clone(), &options).unwrap();
+    // Key 0 is at the device when the others come, each with another deadline; key 4 has none.
+    let deadlines = [None, Some(30), Some(10), Some(20), None];
+    let length = |key: u64| 10_000 * (key + 1);
+    for key in 0..5 {
+        store.put(u128::from(key), &pattern(key, length(key) as usize), Durable).unwrap();
+    }
+    let start = Instant::now();
+    // Whether all wait before the first has its value is up to the scheduler: it must come about in
+    // some round, and seldom would without deadlines.
+    let rounds = (0..50).filter(|_| {
+        *device.closed.lock().unwrap() = Some(10_240);
+        device.arrived.store(0, Ordering::SeqCst);
+        device.reads.lock().unwrap().clear();
+        std::thread::scope(|scope| {
+            for (key, deadline) in (0..5_u64).zip(deadlines) {
+                let (store, device) = (&store, &device);
+                scope.spawn(move || {
+                    let deadline = deadline.map(|s| start + Duration::from_secs(s));
+                    let mut value = Value::zeroed(0);
+                    assert!(store.get_by(u128::from(key), &mut value, deadline).unwrap());
+                });
+                while device.arrived.load(Ordering::SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            device.open_all();
+        });
+        let reads = device.reads.lock().unwrap();
+        reads.iter().map(|bytes| bytes / 10_000).eq([1, 3, 4, 2, 5])
+    });
+    // On a busy machine some come too late.
+    assert!(rounds.count() > 10);
+}
+
+#[test]
+fn clients_at_once_each_find_what_they_put() {
+    find_what_they_put(false);
+    find_what_they_put(true);
+}
+
+fn find_what_they_put(own_flushes: bool) {
+    let device = created(MemoryDevice::new(4 * MEBIBYTE, 512), &small());
+    let store = open_so(device.clone(), own_flushes);
+    let shared: Vec<Vec<u8>> = (0..150).map(|step| pattern(step, 5000)).collect();
+    std::thread::scope(|scope| {
+        for client in 0..4_u128 {
+            let (store, shared) = (&store, &shared);
+            scope.spawn(move || {
+                for step in 0..150_u64 {
+                    let key = client * 1000 + u128::from(step % 7);
+                    let bytes = pattern(step, (step as usize * 397) % 30_000);
+                    let durability = if step % 3 == 0 && !own_flushes { Buffered } else { Durable };
+                    store.put(key, &bytes, durability).unwrap();
+                    assert_eq!(store.get(key).unwrap().unwrap()[..], bytes);
+                    // The same keys for all: any client's value is right, whole.
+                    store.put(9999, &shared[step as usize], durability).unwrap();
+                    let found = store.get(9999).unwrap().unwrap();
+                    assert!(shared.iter().any(|bytes| bytes[..] == found[..]));
+                }
+            });
+        }
+    });
+    let before = contents(&store);
+    store.close().unwrap();
+    assert_eq!(contents(&open(device)), before);
+}
