@@ -256,7 +256,7 @@ impl Observer for Progress {
 
     fn block_ended(&mut self, _records: &[Record], analysis: &Analysis) {
         self.estimates.clear();
-        let open = analysis.forecast.filter(|forecast| forecast.open > 0);
+        let open = analysis.forecast.filter(Forecast::is_open);
         self.outlook = open.map(|forecast| forecast.to_string());
         for workload in &analysis.workloads {
             for contender in &workload.contenders {

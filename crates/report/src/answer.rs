@@ -15,6 +15,7 @@ use crate::charts::{View, matrix, ratio};
 use crate::document::Block;
 use crate::sessions;
 use crate::source::Source;
+use crate::standings::Standings;
 use crate::tables::{
     contenders, device_text, gate_text, primary_comparisons, trials_text, unchanged, verdict_mark,
 };
@@ -34,10 +35,12 @@ pub fn answer(source: &Source) -> Vec<Block> {
         Some(_) => choice::of_counts(loads, plan),
     };
     let mut blocks = vec![Block::Text(certainty(source))];
+    blocks.extend(profile::line(plan).map(Block::Text));
     blocks.extend(said.into_iter().map(Block::Answer));
     if emulated.is_none() {
         blocks.extend(choice::of_sure_counts(loads, plan).into_iter().map(Block::Text));
     }
+    blocks.extend(warnings(source));
     let is_compared = loads.iter().any(|workload| !workload.comparisons.is_empty());
     let times = "Times show no difference.";
     blocks.extend((is_compared && !is_of_times).then(|| Block::Text(times.into())));
@@ -55,8 +58,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
     blocks.extend(pictures(source));
     blocks.extend(outlook(source));
     blocks.extend(analysis.gates.iter().map(|gate| Block::Text(gate_text(gate))));
-    blocks.extend(profile::line(plan).map(Block::Warning));
-    blocks.extend(warnings(source));
+    blocks.extend(left_out(plan));
     blocks.extend(control_words(analysis).into_iter().map(Block::Note));
     blocks.extend(sessions::sentence(&sessions::sessions(source)).map(Block::Note));
     blocks
@@ -120,7 +122,7 @@ fn outlook(source: &Source) -> Vec<Block> {
                 .into(),
         );
     }
-    let open = analysis.forecast.filter(|forecast| forecast.open > 0);
+    let open = analysis.forecast.filter(Forecast::is_open);
     said.extend(open.and_then(|_| disturbance(analysis)));
     let pairs = analysis.workloads.iter().flat_map(|workload| &workload.comparisons);
     // Who is not ranked has no interval, however many blocks there are.
@@ -136,9 +138,7 @@ fn outlook(source: &Source) -> Vec<Block> {
         |forecast: &Forecast| forecast.blocks.is_none_or(|(_, most)| most <= BLOCKS_TOLD);
     if let Some(forecast) = open.filter(is_worth) {
         let much = forecast.blocks.map_or(String::new(), |_| format!("; {forecast}"));
-        let which = open_pairs(source, forecast.open).unwrap_or_else(|| {
-            format!("{} of {} comparisons", forecast.open, forecast.comparisons)
-        });
+        let which = what_is_open(source, &forecast);
         let name = shlex::try_quote(&source.name).unwrap_or_default();
         let more = forecast.more().unwrap_or(source.plan.stop_rule.max_blocks);
         blocks.push(Block::Text(format!("To decide what is open ({which}{much}):")));
@@ -147,26 +147,39 @@ fn outlook(source: &Source) -> Vec<Block> {
     blocks
 }
 
-/// Who is not told apart from the baseline yet, under which loads, where that is short and these are
-/// the `count` that more blocks can decide.
-fn open_pairs(source: &Source, count: usize) -> Option<String> {
+/// Who is not told apart from the baseline yet, and who may be the fastest, each with its load where there
+/// are several; counted where these are many.
+fn what_is_open(source: &Source, forecast: &Forecast) -> String {
     let loads = source.analysis.workloads.as_slice();
+    let of = |open: String, load: &WorkloadAnalysis| match loads.len() {
+        1 => open,
+        _ => format!("{open} under {}", load.workload),
+    };
     let is_open = |one: &&Comparison| ["?", "~"].contains(&verdict_mark(&one.verdict));
     let open = |load: &WorkloadAnalysis| -> Vec<String> {
         primary_comparisons(load).filter(is_open).map(|one| one.contender.clone()).collect()
     };
-    if loads.iter().flat_map(open).count() != count {
-        return None;
-    }
-    let of = |load: &WorkloadAnalysis| {
-        let open = text::list(&open(load));
-        (!open.is_empty()).then(|| match loads.len() {
-            1 => open,
-            _ => format!("{open} under {}", load.workload),
-        })
+    let pairs = || loads.iter().map(|load| (open(load), load)).filter(|(open, _)| !open.is_empty());
+    // More blocks cannot decide all that looks open.
+    let is_told = pairs().count() <= OPEN_TOLD
+        && pairs().map(|(open, _)| open.len()).sum::<usize>() == forecast.open;
+    let mut parts: Vec<String> = match is_told {
+        true => pairs().map(|(open, load)| of(text::list(&open), load)).collect(),
+        false => vec![format!("{} of {} comparisons", forecast.open, forecast.comparisons)],
     };
-    let open: Vec<String> = loads.iter().filter_map(of).collect();
-    (1..=OPEN_TOLD).contains(&open.len()).then(|| open.join("; "))
+    let best = |load: &WorkloadAnalysis| Standings::of(load, &source.plan).rivals();
+    let rivals = loads.iter().filter_map(|load| Some((best(load)?, load)));
+    let rivals: Vec<String> = rivals
+        .map(|(best, load)| of(format!("{} is fastest", text::any_of(&best)), load))
+        .collect();
+    match (forecast.rivals, rivals.len()) {
+        (0, _) => {}
+        (_, 1..=OPEN_TOLD) => {
+            parts.extend(rivals.into_iter().map(|said| format!("whether {said}")))
+        }
+        (some, _) => parts.push(format!("which is fastest under {}", text::counted(some, "load"))),
+    }
+    parts.join("; ")
 }
 
 /// So many loads in which something is open are named.
@@ -255,7 +268,6 @@ fn warnings(source: &Source) -> Vec<Block> {
         let counted = text::counted(more, "more warning");
         blocks.push(Block::Note(format!("{counted}: see the details of each load.")));
     }
-    blocks.extend(left_out(&source.plan));
     blocks
 }
 

@@ -25,11 +25,17 @@ pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
             None => all.push(one),
         }
     }
-    let name = |said: &Said| match (said.names.len(), workloads.len()) {
-        (some, of) if some == of && of >= COUNTED_LOADS_MIN => format!("all {of} loads"),
-        // The others are named.
-        (some, of) if some >= COUNTED_LOADS_MIN && 2 * some > of => format!("{some} of {of} loads"),
-        _ => text::list(&said.names),
+    let name = |said: &Said| {
+        let (some, of) = (said.names.len(), workloads.len());
+        let others = workloads.iter().map(|one| one.workload.clone());
+        let others: Vec<String> = others.filter(|name| !said.names.contains(name)).collect();
+        match others.len() {
+            0 if some >= COUNTED_LOADS_MIN => format!("all {of} loads"),
+            1 if some >= COUNTED_LOADS_MIN => format!("all loads but {}", others[0]),
+            // The others are named.
+            _ if some >= COUNTED_LOADS_MIN && 2 * some > of => format!("{some} of {of} loads"),
+            _ => text::list(&said.names),
+        }
     };
     all.iter().map(|said| format!("{}: {}", name(said), said.text)).collect()
 }

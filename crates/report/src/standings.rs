@@ -189,6 +189,14 @@ impl Standings {
         parts
     }
 
+    /// Labels of those who may be the fastest, where these are several and not all.
+    pub fn rivals(&self) -> Option<Vec<String>> {
+        let is_choice = |one: &&Standing| !self.raw.contains(&one.label);
+        let choice: Vec<&Standing> = self.ranked.iter().filter(is_choice).collect();
+        let best = self.unbeaten(&choice);
+        (best.len() > 1).then(|| labels(&best))
+    }
+
     /// Those of `standings` whom none of the others surely beats.
     fn unbeaten<'a>(&self, standings: &[&'a Standing]) -> Vec<&'a Standing> {
         let is_beaten = |one: &Standing| standings.iter().any(|other| self.beats(other, one));
@@ -210,7 +218,7 @@ impl Standings {
                 format!("at most {} apart", self.bound(best))
             }
             () if all(&["=", "~"]) => format!("within {} of {}", self.bound(best), self.baseline),
-            () if self.unknown.is_empty() => format!("which is open: {}", apart(best)),
+            () if self.unknown.is_empty() => apart(best),
             () => "which is open".into(),
         }
     }

@@ -6,12 +6,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::overhead::RAW;
 use super::primary::{others, primary};
 use super::samples::{Samples, blocks_reached};
 use crate::condition::{self, Outcome as Answer};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
-use crate::statistics::{self, Interval, Slow, TIGHT};
+use crate::statistics::{self, Interval, Slow, TIGHT, Verdict};
 
 /// Which trials the next block needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +36,8 @@ impl NextStep {
 /// Which trials the block with number `block` needs, from the blocks before it.
 ///
 /// Until the least number of blocks all of them. After that a contender stays as long as its
-/// comparison under the workload is open, and the baseline as long as any other does.
+/// comparison under the workload is open, or it may be the fastest and so may another; the baseline
+/// stays as long as any other does.
 pub fn next_step(plan: &Plan, records: &[Record], block: u32) -> NextStep {
     let (workloads, contenders) = (plan.study.workloads.len(), plan.study.contenders.len());
     let rule = &plan.stop_rule;
@@ -63,7 +65,7 @@ pub fn next_step(plan: &Plan, records: &[Record], block: u32) -> NextStep {
     let mut step = all(false);
     for (workload, comparisons) in open.iter().enumerate() {
         for (contender, state) in others(plan).into_iter().zip(comparisons) {
-            if matches!(state, State::Open { .. }) {
+            if !matches!(state, State::Closed) {
                 step.wanted[workload][contender] = true;
                 step.wanted[workload][plan.study.baseline] = true;
             }
@@ -80,6 +82,9 @@ enum State {
     /// More blocks can answer it; with the blocks so far, the logarithms of the ratio and of its
     /// interval's half width where there are.
     Open { blocks: usize, found: Option<(f64, f64)> },
+    /// It is answered, but the contender may be the fastest, and so may another; the same of the ratio
+    /// of these two.
+    Rivals { blocks: usize, found: (f64, f64) },
 }
 
 /// How every primary comparison stands, by workload.
@@ -97,9 +102,62 @@ fn open(plan: &Plan, records: &[Record], blocks: impl Fn(usize) -> usize) -> Vec
         let found = found.map(|(ratio, ends)| (ratio.ln(), (ends.high / ends.low).ln() / 2.0));
         State::Open { blocks: compared.pairs, found }
     };
-    primary(plan, records, &samples)
+    let of_workload = |compared: &[statistics::Comparison]| -> Vec<State> {
+        let rivals = rivals(plan, compared);
+        let answered = labels.iter().zip(compared).map(|(label, one)| state(label, one));
+        let with_rivals = answered.zip(rivals).map(|(state, rivals)| match (state, rivals) {
+            (State::Closed, Some(rivals)) => rivals,
+            _ => state,
+        });
+        with_rivals.collect()
+    };
+    primary(plan, records, &samples).iter().map(|one| of_workload(&one.compared)).collect()
+}
+
+/// Of each comparison, whether its contender may be the fastest while another may be so too that is not
+/// the baseline. Such two are the same where their intervals lie within the margin together, or are known
+/// closely enough. Gates ask something else, and nobody can choose the bare device.
+fn rivals(plan: &Plan, compared: &[statistics::Comparison]) -> Vec<Option<State>> {
+    if !plan.study.gates.is_empty() {
+        return vec![None; compared.len()];
+    }
+    let margin = 1.0 + plan.study.same_within;
+    let is_choice = |place: &usize| plan.study.contenders[*place].file_system != RAW;
+    let ends: Vec<Option<Interval>> = others(plan)
         .iter()
-        .map(|one| labels.iter().zip(&one.compared).map(|(label, c)| state(label, c)).collect())
+        .zip(compared)
+        .map(|(place, one)| one.interval.clone().filter(|_| is_choice(place)))
+        .collect();
+    let beats =
+        |one: &Interval, other: &Interval| one.high < other.low && one.low * margin < other.high;
+    let is_best = |place: usize, own: &Interval| {
+        compared[place].verdict != Verdict::Slower
+            && !ends.iter().flatten().any(|other| beats(other, own))
+    };
+    let width = |ends: &Interval| (ends.high / ends.low).ln() / 2.0;
+    let is_close = |one: &Interval, other: &Interval| {
+        let span = one.high.max(other.high) / one.low.min(other.low);
+        span <= margin || width(one).max(width(other)) <= tight(plan)
+    };
+    let best: Vec<(usize, &Interval)> = ends
+        .iter()
+        .enumerate()
+        .filter_map(|(place, own)| own.as_ref().map(|own| (place, own)))
+        .filter(|(place, own)| is_best(*place, own))
+        .collect();
+    let rival = |place: usize, own: &Interval| {
+        let others = best.iter().filter(|(other, ends)| *other != place && !is_close(own, ends));
+        let found = others.filter_map(|(other, ends)| {
+            let apart = (compared[place].ratio? / compared[*other].ratio?).ln().abs();
+            Some((apart, width(own) + width(ends)))
+        });
+        let blocks = compared[place].pairs;
+        found
+            .min_by(|one, other| one.0.total_cmp(&other.0))
+            .map(|found| State::Rivals { blocks, found })
+    };
+    (0..compared.len())
+        .map(|place| best.iter().find(|one| one.0 == place).and_then(|one| rival(place, one.1)))
         .collect()
 }
 
@@ -131,6 +189,9 @@ pub struct Forecast {
     pub open: usize,
     /// Of how many.
     pub comparisons: usize,
+    /// Workloads under which two that are not the baseline may be the fastest.
+    #[serde(default)]
+    pub rivals: usize,
     /// From how many to how many more blocks, where the range is worth saying.
     pub blocks: Option<(u32, u32)>,
     /// How long these take, in ns.
@@ -154,24 +215,31 @@ impl Forecast {
         let blocks = |workload| blocks_reached(plan, records, workload);
         let states = open(plan, records, blocks);
         let comparisons = states.iter().flatten().count();
-        let mut forecast = Forecast { open: 0, comparisons, blocks: None, time_ns: None };
+        let mut forecast =
+            Forecast { open: 0, comparisons, rivals: 0, blocks: None, time_ns: None };
         let (mut least, mut most, mut time) = (0.0f64, 0.0f64, (0.0, 0.0));
         for (workload, states) in states.iter().enumerate() {
             let mut of_workload = (0.0f64, 0.0f64);
             let mut turn_ns = trial_ns(plan, records, workload, plan.study.baseline);
             for (contender, state) in others(plan).into_iter().zip(states) {
-                let State::Open { blocks, found } = state else { continue };
-                forecast.open += 1;
+                let (blocks, found) = match state {
+                    State::Closed => continue,
+                    State::Open { blocks, found } => (blocks, *found),
+                    State::Rivals { blocks, found } => (blocks, Some(*found)),
+                };
+                forecast.open += usize::from(matches!(state, State::Open { .. }));
                 turn_ns += trial_ns(plan, records, workload, contender);
                 let (low, high) = found.map_or((0.0, f64::INFINITY), |found| {
                     more_blocks(*blocks, found, plan.study.same_within, tight(plan))
                 });
                 of_workload = (of_workload.0.max(low), of_workload.1.max(high));
             }
+            let has_rivals = states.iter().any(|one| matches!(one, State::Rivals { .. }));
+            forecast.rivals += usize::from(has_rivals);
             (least, most) = (least.max(of_workload.0), most.max(of_workload.1));
             time = (time.0 + of_workload.0 * turn_ns, time.1 + of_workload.1 * turn_ns);
         }
-        let worth_saying = forecast.open > 0
+        let worth_saying = forecast.is_open()
             && most <= FORECAST_BLOCKS_MAX
             && (most <= RANGE_FACTOR_MAX * least || most <= SOON_BLOCKS_MAX);
         if worth_saying {
@@ -179,6 +247,11 @@ impl Forecast {
             forecast.time_ns = Some((time.0 as u64, time.1 as u64)).filter(|(_, most)| *most > 0);
         }
         (comparisons > 0).then_some(forecast)
+    }
+
+    /// Whether more blocks can answer something.
+    pub fn is_open(&self) -> bool {
+        self.open + self.rivals > 0
     }
 
     /// The number of blocks to ask for, where it can be told.
@@ -191,7 +264,10 @@ impl fmt::Display for Forecast {
     /// `about 12 to 25 more blocks, 6 to 13 min`, or how many comparisons are open.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((least, most)) = self.blocks else {
-            return write!(f, "open: {} of {} comparisons", self.open, self.comparisons);
+            return match self.open {
+                0 => write!(f, "open: which is the fastest"),
+                open => write!(f, "open: {open} of {} comparisons", self.comparisons),
+            };
         };
         match least == most {
             true => write!(f, "about {most} more block{}", if most == 1 { "" } else { "s" })?,

@@ -63,6 +63,9 @@ const JOB_NAME: &str = "kurabe";
 const SIZES: [&str; 3] = ["size", "filesize", "io_size"];
 const RUNTIME: &str = "runtime";
 
+/// Files of a job that takes turns: they are laid out anew for each.
+const TURN_BYTES_MAX: u64 = 256 << 20;
+
 impl FioLoad {
     /// Bytes of all nodes' files: each has its own.
     fn bytes(&self, need: &Need) -> u64 {
@@ -244,8 +247,15 @@ impl Generator for FioLoad {
         verifies.then(|| CONTENTS.into()).into_iter().collect()
     }
 
+    /// A job of a known amount, that is done soon, is a turn by itself.
     fn lasts_long(&self) -> bool {
-        true
+        let is_timed =
+            |job: &JobFile| job.jobs().any(|(index, _)| job.effective(index, RUNTIME).is_some());
+        job(self).map_or(true, |job| {
+            let need = need(&job);
+            let is_known = need.unknown_jobs == 0 && need.jobs_without_size == 0;
+            is_timed(&job) || !is_known || self.bytes(&need) > TURN_BYTES_MAX
+        })
     }
 
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {

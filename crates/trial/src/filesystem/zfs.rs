@@ -45,6 +45,7 @@ pub static ZFS_FUSE: FileSystem = FileSystem {
         tool("nsenter", "util-linux"),
     ],
     kernel_name: Some("fuse"),
+    takes_turns: true,
     // zpool refuses a device below 64 MiB.
     size_bytes_min: 64 << 20,
     counts_write_bytes: false,
@@ -163,14 +164,13 @@ impl Instance for ZfsInstance {
     fn cool(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.unmount(tools)?;
         drop_caches(tools)?;
-        let (devices, _) = self.device_directory()?;
-        let mut words = words(&["zpool", "import"]);
-        words.extend(self.import_words());
-        words.extend(["-d".into(), devices, self.pool.clone()]);
-        self.expect(&words, "import failed", tools)?;
-        self.imported = true;
-        // zfs-fuse mounts what it imports, whatever `canmount` says; OpenZFS does not.
-        if self.is_mounted() { Ok(()) } else { self.mount(tools) }
+        self.open_again(tools)
+    }
+
+    /// The daemon's cache goes with the pool, the kernel's with the mount and the device's last user.
+    fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        self.unmount(tools)?;
+        self.open_again(tools)
     }
 
     /// FUSE hands syncfs(2) on to no daemon like this one, so it would return at once with
@@ -305,6 +305,18 @@ impl ZfsInstance {
             false => &["zfs", "set", SYNC_PROPERTY, &self.pool],
         };
         words.iter().map(ToString::to_string).collect()
+    }
+
+    /// Opens the exported pool and mounts it.
+    fn open_again(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
+        let (devices, _) = self.device_directory()?;
+        let mut words = words(&["zpool", "import"]);
+        words.extend(self.import_words());
+        words.extend(["-d".into(), devices, self.pool.clone()]);
+        self.expect(&words, "import failed", tools)?;
+        self.imported = true;
+        // zfs-fuse mounts what it imports, whatever `canmount` says; OpenZFS does not.
+        if self.is_mounted() { Ok(()) } else { self.mount(tools) }
     }
 
     /// The options with which a pool is opened again.
