@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::analysis::Analysis;
+use lab::analysis::{Analysis, Forecast};
 use lab::event::Event;
 use lab::record::{Check, Outcome, Record, TIME_METRIC};
 use lab::words::thousands;

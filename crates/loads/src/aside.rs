@@ -65,3 +65,28 @@ impl AsideBegun {
         }
     }
 }
+
+/// Work of one phase that was done in pieces.
+pub(crate) fn sum(asides: Vec<Aside>) -> Option<Aside> {
+    let both = |one: Option<u64>, other: Option<u64>| one.zip(other).map(|(a, b)| a + b);
+    asides.into_iter().reduce(|sum, one| Aside {
+        phase: PhaseRecord {
+            phase: sum.phase.phase,
+            elapsed_ns: sum.phase.elapsed_ns + one.phase.elapsed_ns,
+            device: sum.phase.device.zip(one.phase.device).map(|(a, b)| a + b),
+            machine_cpu_ns: both(sum.phase.machine_cpu_ns, one.phase.machine_cpu_ns),
+        },
+        usage: CommandUsage {
+            user_ns: sum.usage.user_ns + one.usage.user_ns,
+            system_ns: sum.usage.system_ns + one.usage.system_ns,
+            write_call_bytes: both(sum.usage.write_call_bytes, one.usage.write_call_bytes),
+            read_call_bytes: both(sum.usage.read_call_bytes, one.usage.read_call_bytes),
+            storage_written_bytes: both(
+                sum.usage.storage_written_bytes,
+                one.usage.storage_written_bytes,
+            ),
+            storage_read_bytes: both(sum.usage.storage_read_bytes, one.usage.storage_read_bytes),
+            ..CommandUsage::default()
+        },
+    })
+}

@@ -125,7 +125,7 @@ fn parse_cpu(text: &str, ticks_per_second: u64) -> Option<u64> {
     Some(busy * (1_000_000_000 / ticks_per_second))
 }
 
-/// What this process has cost so far, without its children.
+/// What this process has cost so far, with its children that have ended.
 pub fn own_usage() -> CommandUsage {
     let (user_ns, system_ns) = sys::own_cpu_ns();
     CommandUsage { user_ns, system_ns, ..bytes_moved("/proc/self/io") }

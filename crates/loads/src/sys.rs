@@ -107,13 +107,18 @@ pub fn lock_range(
     Ok(())
 }
 
-/// CPU time in ns that this process has used, in user mode and in the kernel: getrusage(2).
+/// CPU time in ns that this process and its children that have ended have used, in user mode and in the
+/// kernel: getrusage(2).
 pub fn own_cpu_ns() -> (u64, u64) {
-    // SAFETY: rusage is plain integers, for which all zeros is a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a live, writable rusage. The call fails for no other reason than
-    // bad arguments.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    let used = |who| {
+        // SAFETY: rusage is plain integers, for which all zeros is a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: the pointer is to a live, writable rusage. The call fails for no other reason than
+        // bad arguments.
+        unsafe { libc::getrusage(who, &mut usage) };
+        (usage.ru_utime, usage.ru_stime)
+    };
+    let (own, children) = (used(libc::RUSAGE_SELF), used(libc::RUSAGE_CHILDREN));
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-    (ns(usage.ru_utime), ns(usage.ru_stime))
+    (ns(own.0) + ns(children.0), ns(own.1) + ns(children.1))
 }

@@ -429,6 +429,9 @@ impl Trial<'_> {
             (Access::MinfsLibrary, Some(node)) => Target::Minfs(node.clone()),
             _ => Target::Directory(directory.to_path_buf()),
         };
+        // Mounting it anew would undo what the setup did to the mount.
+        let is_as_mounted = self.access != Access::Mounted
+            || mounted_as(&instance.directory()) == self.record.mounted_as;
         let task = LoadTask {
             load: self.spec.workload.load.clone(),
             target,
@@ -437,7 +440,7 @@ impl Trial<'_> {
             part: self.part,
             cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
             sync_command: instance.sync_command(),
-            cool_command: instance.cool_command(),
+            cool_command: is_as_mounted.then(|| instance.cool_command()).flatten(),
             acknowledgements: None,
             order_seed: self.spec.order_seed,
             scratch: self.load_place()?,

@@ -130,9 +130,11 @@ fn rivals(plan: &Plan, compared: &[statistics::Comparison]) -> Vec<Option<State>
         .collect();
     let beats =
         |one: &Interval, other: &Interval| one.high < other.low && one.low * margin < other.high;
+    let is_behind = |place: usize| {
+        is_choice(&plan.study.baseline) && compared[place].verdict == Verdict::Slower
+    };
     let is_best = |place: usize, own: &Interval| {
-        compared[place].verdict != Verdict::Slower
-            && !ends.iter().flatten().any(|other| beats(other, own))
+        !is_behind(place) && !ends.iter().flatten().any(|other| beats(other, own))
     };
     let width = |ends: &Interval| (ends.high / ends.low).ln() / 2.0;
     let is_close = |one: &Interval, other: &Interval| {

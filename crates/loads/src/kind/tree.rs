@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
+use vocabulary::cost::Phase::Settle;
 use vocabulary::kind::{
     Amount, Form, Generator, Key, KeyError, Keys, Kind, Written, directory_of, options_without,
 };
@@ -17,6 +18,7 @@ use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of, whole_sync};
 use crate::acknowledge::Acknowledger;
+use crate::aside::{self, AsideBegun};
 use crate::durable::{drop_kernel_caches, run_words};
 use crate::programs;
 use crate::tool::Tool;
@@ -222,7 +224,7 @@ impl Generator for TreeLoad {
             std::env::set_current_dir("/")
                 .map_err(|error| format!("leaving the mount: {error}"))?;
         }
-        let mut kept = None;
+        let (mut kept, mut cooled) = (None, Vec::new());
         let acknowledger = Acknowledger::of(task)?;
         let mut unheard = None;
         let mut begin = |phase| {
@@ -234,12 +236,14 @@ impl Generator for TreeLoad {
             // The first phase reads the archive, which lies outside of the contender and is to come
             // from memory; the contender's own caches were dropped right before the run.
             if task.cold && phase != Phase::ALL[0] {
-                let cooled = match &task.cool_command {
+                let cooling = AsideBegun::now(task);
+                let done = match &task.cool_command {
                     Some(words) => run_words(words).map_err(|error| error.to_string()),
                     None => drop_kernel_caches(),
                 };
-                kept = cooled.err().or(kept.take());
+                kept = done.err().or(kept.take());
                 programs::warm(&[], &programs_of(&TOOLS), "");
+                cooled.push(cooling.end(Settle));
             }
         };
         let (report, recording) =
@@ -273,6 +277,7 @@ impl Generator for TreeLoad {
             findings,
             proof: Some(proof),
             written_bytes: Some(report.written_bytes(&facts)),
+            asides: aside::sum(cooled).into_iter().collect(),
             histogram_log: Some(histogram_log(&recording, elapsed_ns)?),
             details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()

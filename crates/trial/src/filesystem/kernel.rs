@@ -224,6 +224,12 @@ impl Instance for KernelInstance {
         sync_file_system(&self.stage.mount_point(), tools)
     }
 
+    fn cool_command(&self) -> Option<Vec<String>> {
+        let point = self.stage.mount_point().display().to_string();
+        let head = ["sh", "-c", COOL_SCRIPT, &self.stage.node_text(), &point];
+        Some([words(&head), self.mount_words(&[])].concat())
+    }
+
     fn unmount(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         unmount(&self.stage.mount_point(), tools)?;
         self.mounted = false;
@@ -334,6 +340,20 @@ pub fn drop_caches(tools: &mut Toolbox) -> Result<(), Failure> {
     }
     drop_kernel_caches().map_err(Failure::of)
 }
+
+/// What [`KernelInstance::mount_again`] does, for a load. `$0` is the device, `$1` the mount point, and the
+/// rest mounts it.
+const COOL_SCRIPT: &str = "set -e
+point=$1
+shift
+tries=1000
+until said=$(umount \"$point\" 2>&1); do
+    tries=$((tries - 1))
+    if test $tries = 0; then echo \"$said\" >&2; exit 1; fi
+    sleep 0.01
+done
+blockdev --flushbufs \"$0\"
+exec \"$@\"";
 
 /// How long a busy mount is waited for.
 pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);

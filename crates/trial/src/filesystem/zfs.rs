@@ -271,7 +271,6 @@ until said=$(zfs unmount \"$0\" 2>&1); do
     sleep 0.01
 done
 zpool export \"$0\"
-echo 3 > /proc/sys/vm/drop_caches
 zpool import IMPORT_OPTIONS -d \"$1\" \"$0\"
 zfs mount MOUNT_OPTIONS \"$0\" 2> /dev/null || test \"$(zfs get -H -o value mounted \"$0\")\" = yes";
 
