@@ -168,7 +168,7 @@ fn fio_finds_its_files_laid_out_and_the_run_is_billed_alone() {
     let job = "rw=randread bs=4k direct=1 number_ios=500 size=8m";
     // Nothing but the load writes: ext4 would go on making its tables after a short wait.
     let ext4 = "ext4: ext4 -E lazy_itable_init=0,lazy_journal_init=0";
-    compare(&site, &["raw", ext4], &["--fio", job]).expect(0);
+    compare(&site, &["raw", ext4], &["--one-at-a-time", "--fio", job]).expect(0);
     site.expect_nothing_left();
     for label in ["raw", "ext4"] {
         let record = site.record_of(label);

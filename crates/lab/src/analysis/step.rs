@@ -358,6 +358,41 @@ mod tests {
     }
 
     #[test]
+    fn a_study_goes_on_while_two_others_may_be_the_fastest() {
+        let labels = ["ext4", "xfs", "btrfs", "b: ext4"];
+        let mut text = fixture::study_text(&labels, 5);
+        (text.runs, text.min_runs, text.max_runs) = (None, Some(5), Some(20));
+        let mut plan = fixture::plan_of(&text);
+        let said = |plan: &Plan, btrfs: u64| {
+            let of = |base: u64, wobble: u64| {
+                (0..6).map(|block| base + wobble * (block % 3)).collect::<Vec<u64>>()
+            };
+            let times = [of(2000, 0), of(1000, 30), of(btrfs, 30), of(4000, 5)];
+            let records = fixture::records(plan, &times.each_ref().map(Vec::as_slice));
+            let (step, forecast) = (next_step(plan, &records, 6), Forecast::of(plan, &records));
+            let wanted: Vec<bool> = (0..4).map(|contender| step.wants(0, contender)).collect();
+            let forecast = forecast.unwrap();
+            (wanted, forecast.open, forecast.rivals, forecast.to_string())
+        };
+        // Both are surely faster than the baseline, and which of them is faster is not known.
+        let (wanted, open, rivals, words) = said(&plan, 1030);
+        assert_eq!((wanted, open, rivals), (vec![true, true, true, false], 0, 1));
+        assert_eq!(words, "open: which is the fastest");
+        // One is faster beyond doubt.
+        assert_eq!(said(&plan, 1500).0, [false; 4]);
+        // Two that are the same within the margin.
+        plan.study.same_within = 0.3;
+        assert_eq!(said(&plan, 1030).0, [false; 4]);
+        // Nobody can choose the bare device, and a gate asks something else.
+        plan.study.same_within = 0.05;
+        plan.study.contenders[1].file_system = RAW.into();
+        assert_eq!(said(&plan, 1030).0, [false; 4]);
+        plan.study.contenders[1].file_system = "xfs".into();
+        plan.study.gates = vec!["xfs <= 1.5".into()];
+        assert!(!said(&plan, 1030).0[1]);
+    }
+
+    #[test]
     fn a_gate_is_answered_by_its_own_rule() {
         let (mut plan, records) = study(6);
         let wants = |plan: &Plan| next_step(plan, &records, 6).wants(0, 2);

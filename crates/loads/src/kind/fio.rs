@@ -509,3 +509,18 @@ pub(super) fn falsified(report: &FioReport) -> Option<String> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_job_of_a_known_amount_is_a_turn() {
+        let lasts =
+            |text: &str| FioLoad { path: None, text: text.into(), nodes: Vec::new() }.lasts_long();
+        assert!(!lasts("rw=randrw size=100M"));
+        assert!(lasts("rw=randrw size=8G"), "its file is laid out anew for each turn");
+        assert!(lasts("rw=read size=100M runtime=60 time_based=1"));
+        assert!(lasts("rw=read"), "it gets a share of the free space");
+    }
+}
