@@ -485,7 +485,26 @@ impl Engine {
             writer.position = start;
             self.encode(writer, batch, others);
         }
-        let rewritten = self.write_all(&[], &self.journal_writes(writer, start.next)).pop();
+        let mut writes = self.journal_writes(writer, start.next);
+        let mut behind = AlignedBuffer::zeroed(0);
+        let mut position = writer.position;
+        if position.next < end {
+            // The last of these blocks may be what it was before: the old one behind it would go on.
+            let first = position.next;
+            let durable = writer.durable;
+            journal::encode(
+                &self.geometry,
+                JOURNAL_MAGIC,
+                &mut position,
+                durable,
+                &[],
+                &mut behind,
+            );
+            writes.extend(journal::writes(&self.geometry, first, &behind));
+        }
+        let rewritten = self.write_all(&[], &writes).pop();
+        writer.ends_with_fence &= position == writer.position;
+        writer.position = position;
         let outcome = match rewritten {
             Some((_, source)) => Err(journal_failure(start.next, source)),
             None => self.flush(writer),

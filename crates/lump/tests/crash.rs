@@ -11,11 +11,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice};
 use crash::{Flushes, Instant, Log, Loss, Recorder, Recording, States};
-use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, check};
+use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, Value, check};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -38,12 +39,15 @@ struct Scripted {
     at_once: bool,
     /// Share of the puts whose writing fails.
     failing: f64,
+    /// Flushes wait while a test has this.
+    held: Mutex<()>,
 }
 
 impl Scripted {
     fn new(image: &[u8], block_size: u32, at_once: bool) -> Self {
         let memory = MemoryDevice::from_image(image, block_size);
-        Self { recorder: Recorder::in_memory(memory).unwrap(), at_once, failing: 0.0 }
+        let recorder = Recorder::in_memory(memory).unwrap();
+        Self { recorder, at_once, failing: 0.0, held: Mutex::new(()) }
     }
 }
 
@@ -78,6 +82,7 @@ impl BlockDevice for Scripted {
     fn flush(&self) -> io::Result<()> {
         // Long enough for others to come meanwhile: their data are written under this flush.
         (0..3).for_each(|_| std::thread::yield_now());
+        drop(self.held.lock().unwrap());
         self.recorder.flush()
     }
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -500,6 +505,55 @@ fn a_window_of_many_puts_ends_as_a_whole() {
         }
     }
     assert!(outcomes.iter().all(|count| *count > 10), "{outcomes:?}");
+}
+
+/// A put fails although its data arrive, and its record was alone in the last block of its commit:
+/// the others are written anew as they were.
+#[test]
+fn a_failed_put_stays_away_where_its_commit_becomes_shorter() {
+    const RECORDS_PER_BLOCK: u128 = 84;
+    const FAILING_KEY: u128 = 500;
+    let base = MemoryDevice::new(2 << 20, 512);
+    let options = CreateOptions { journal_bytes: Some(64 * 4096), ..Default::default() };
+    Store::create(&base, &options).unwrap();
+    let base = base.image();
+    // Whether all get into the queue while the first flush waits is up to the scheduler.
+    let came_about = (0..20).any(|_| {
+        let device = Arc::new(Scripted::new(&base, 512, true));
+        let options = OpenOptions { own_flushes: Some(false), ..Default::default() };
+        let store = Store::open(device.clone(), &options).unwrap();
+        let (commits, held) = (store.metrics().commits, device.held.lock().unwrap());
+        let now = std::time::Instant::now();
+        let put = |key: u128, byte: u8, seconds: u64| {
+            let mut value = Value::from(&[byte; 9][..]);
+            let deadline = now + Duration::from_secs(seconds);
+            store.put_by(key, &mut value, Durability::Durable, Some(deadline))
+        };
+        std::thread::scope(|scope| {
+            let pause = || std::thread::sleep(Duration::from_millis(50));
+            scope.spawn(|| put(RECORDS_PER_BLOCK, 1, 1).unwrap());
+            pause();
+            for key in 0..RECORDS_PER_BLOCK {
+                let put = &put;
+                scope.spawn(move || put(key, 1, 2).unwrap());
+            }
+            scope.spawn(|| assert!(put(FAILING_KEY, FAILS_WHOLE, 3).is_err()));
+            pause();
+            drop(held);
+        });
+        if store.metrics().commits - commits != 2 {
+            return false;
+        }
+        let recording = states(&base, Arc::new(device.recorder.recording()));
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let state = recording.state(device.recorder.now(), Loss::Nothing, &mut random);
+        let image = recording.disk(&state).image().unwrap();
+        let again = Arc::new(MemoryDevice::from_image(&image, 512));
+        let found = contents(&open(again, Sabotage::None).unwrap()).unwrap();
+        assert!(found == contents(&store).unwrap(), "a put that failed is there");
+        true
+    });
+    assert!(came_about);
 }
 
 /// Each rule that is broken must be caught within a bounded number of states.
