@@ -83,6 +83,8 @@ pub enum Sabotage {
     ForgetReaders,
     /// Open with every record of the journal, whether its extent arrived or not.
     TrustRecords,
+    /// Open without making unreadable what was left out of the journal.
+    LeaveRest,
     /// Open without what was added to the checkpoint.
     ForgetAdditions,
     /// Write a root without a flush of its checkpoint before.
