@@ -122,12 +122,14 @@ fn find(device: &dyn BlockDevice, geometry: &Geometry, window: &Announced) -> Re
         let mut memory = AlignedBuffer::zeroed(bytes as usize);
         let offset = geometry.unit_offset(start);
         if device.read_at(&mut memory, offset).is_err() {
-            // Nobody may ever have written there: what cannot be read is no extent.
+            // A second try, and the place of what cannot be read: there may be a put that was
+            // answered, of which nothing else tells.
             let units = memory.chunks_mut(geometry.unit_bytes as usize);
             for (unit, at) in units.zip((offset..).step_by(geometry.unit_bytes as usize)) {
-                if device.read_at(unit, at).is_err() {
-                    unit.fill(0);
-                }
+                device.read_at(unit, at).map_err(Error::device(format!(
+                    "read byte {at}, where a put may be that the journal does not name yet; zeros \
+                     written there give it up"
+                )))?;
             }
         }
         found.extend(find_placed(geometry, &memory, start, window.least));
