@@ -95,6 +95,11 @@ pub(crate) fn recover(
         position = block.end();
         records.extend(block.records.into_iter().filter(Record::is_change));
     }
+    match sabotage {
+        Sabotage::FindStale => window.least.sequence = 0,
+        Sabotage::FindAgain => window.recorded.clear(),
+        _ => {}
+    }
     let found = find(device, geometry, &window)?;
     records.extend(&found);
     apply(geometry, &index, &mut records)?;
