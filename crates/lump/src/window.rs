@@ -225,6 +225,8 @@ impl Drop for Renewal<'_> {
 pub(crate) struct Announced {
     /// The block that tells of it, or that began to.
     pub position: Option<Position>,
+    /// The block with the last of its ranges.
+    pub last_block: u64,
     /// Epoch and least sequence of the puts that belong to it.
     pub least: Stamp,
     pub ranges: Vec<(u64, u64)>,
@@ -260,7 +262,7 @@ impl Announced {
                 Record::Put { .. } | Record::Delete(_) | Record::DeleteRange { .. } => {}
             }
             if let Some((next, _)) = self.next.take_if(|(_, missing)| *missing == 0) {
-                *self = *next;
+                *self = Self { last_block: block.sequence, ..*next };
             }
         }
     }

@@ -197,6 +197,13 @@ fn puts_that_no_journal_names_are_found_and_only_where_they_were_put() {
     let store = open(Arc::new(MemoryDevice::from_image(&copied, 512)));
     assert_eq!(store.get(1).unwrap().unwrap()[..], pattern(6, 3000));
     drop(store);
+    // The journal names the first put and announces the window. When that put decays, those in the
+    // window still say that the journal was durable.
+    let tail = |unit: &[u8]| unit[512 - 48..].starts_with(&layout::TRAILER_MAGIC);
+    let first = image.chunks(512).position(tail).unwrap() * 512;
+    let mut decayed = image.clone();
+    decayed[first + 500] ^= 1;
+    assert_eq!(contents(&open(Arc::new(MemoryDevice::from_image(&decayed, 512)))), found);
     // A window that cannot be read at once is read in units.
     let device = Arc::new(FaultyDevice::new(MemoryDevice::from_image(&image, 512), vec![]));
     let options = OpenOptions { read_only: true, ..Default::default() };
