@@ -192,8 +192,11 @@ impl Engine {
     /// never counts again. Only then data may be written. `found` are the puts that the journal does
     /// not know of.
     pub(crate) fn begin_epoch(&self, found: &[Record], epoch: u64) -> Result<()> {
-        self.flush_device()?;
         let mut writer = lock(&self.queue).writer.take().expect("nobody leads yet");
+        if self.sabotage != Sabotage::LeaveRest {
+            self.erase(&writer, found)?;
+        }
+        self.flush_device()?;
         if !found.is_empty() {
             self.record(&mut writer, found)?;
         }
@@ -208,6 +211,23 @@ impl Engine {
         }
         // The block of the fence takes the place of the first that was left out.
         self.submit(Act::Fence, Durability::Durable).map(drop)
+    }
+
+    /// Makes no blocks of the places where an opening writes its own. What did not count there would
+    /// otherwise count again where blocks of the opening arrive in part, and make it whole, or
+    /// where they are the same as those before it were. No sector of a block is like these.
+    fn erase(&self, writer: &Writer, found: &[Record]) -> Result<()> {
+        let first = writer.position.next;
+        // Beyond lie blocks that count, with smaller numbers than those looked for.
+        let room =
+            self.journal_start.load(Ordering::Relaxed) + self.geometry.journal_blocks - first;
+        let blocks = (found.len().div_ceil(RECORDS_PER_BLOCK) as u64 + 1).min(room);
+        let mut bytes = AlignedBuffer::zeroed((blocks * BLOCK_BYTES) as usize);
+        bytes.fill(0xff);
+        match self.write_all(&[], &journal::writes(&self.geometry, first, &bytes)).pop() {
+            Some((_, source)) => Err(journal_failure(first, source)),
+            None => Ok(()),
+        }
     }
 
     /// Tells the journal of puts that an opening found, in the epoch in which they were made. Until
@@ -485,7 +505,26 @@ impl Engine {
             writer.position = start;
             self.encode(writer, batch, others);
         }
-        let rewritten = self.write_all(&[], &self.journal_writes(writer, start.next)).pop();
+        let mut writes = self.journal_writes(writer, start.next);
+        let mut behind = AlignedBuffer::zeroed(0);
+        let mut position = writer.position;
+        if position.next < end {
+            // The last of these blocks may be what it was before: the old one behind it would go on.
+            let first = position.next;
+            let durable = writer.durable;
+            journal::encode(
+                &self.geometry,
+                JOURNAL_MAGIC,
+                &mut position,
+                durable,
+                &[],
+                &mut behind,
+            );
+            writes.extend(journal::writes(&self.geometry, first, &behind));
+        }
+        let rewritten = self.write_all(&[], &writes).pop();
+        writer.ends_with_fence &= position == writer.position;
+        writer.position = position;
         let outcome = match rewritten {
             Some((_, source)) => Err(journal_failure(start.next, source)),
             None => self.flush(writer),

@@ -5,13 +5,17 @@
 //! extent that they name verifies. Invariant: nothing that was acknowledged as durable is left
 //! out in silence; where such a block is missing, the store is damaged.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use block::{AlignedBuffer, BlockDevice};
 
 use crate::checkpoint;
+use crate::commit::lock;
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Stamp, Value, find_placed, unit_count};
 use crate::geometry::{Geometry, STORE_BLOCKS_MAX};
-use crate::index::Index;
+use crate::index::{Entry, Index};
 use crate::journal::{self, Block, Position, Record};
 use crate::layout::{BLOCK_BYTES, Root, VALUE_BYTES_MAX, WINDOW_BYTES_MAX};
 use crate::space::Space;
@@ -23,6 +27,9 @@ const EXTENT_BITS: u32 = 22;
 // The tail of a value is much less than half of it.
 const _: () = assert!(VALUE_BYTES_MAX / 512 * 3 / 2 < 1 << EXTENT_BITS);
 const _: () = assert!(STORE_BLOCKS_MAX * (BLOCK_BYTES / 512) < 1 << (u64::BITS - EXTENT_BITS));
+
+/// How many read at the same time what the last blocks name.
+const READERS: usize = 8;
 
 /// The state of a store.
 pub(crate) struct Recovered {
@@ -76,11 +83,27 @@ pub(crate) fn recover(
             geometry.journal_offset(end.next)
         )));
     }
+    // A put in the newest window says that what announces it was durable, and all before.
+    let (mut newest, mut at) = (Announced::default(), position);
+    for block in &chain {
+        newest.follow(at, block);
+        at = block.end();
+    }
+    let mut placed = find(device, geometry, &newest, sabotage)?;
+    if !placed.is_empty() {
+        fenced = fenced.max(newest.last_block);
+    }
+    let first = chain.partition_point(|block| block.sequence <= fenced);
+    let mut outcomes = match sabotage {
+        Sabotage::TrustRecords => Vec::new(),
+        _ => verify_all(device, geometry, &chain[first..]),
+    }
+    .into_iter();
     let (mut cut, mut window) = (None, Announced::default());
     for block in chain {
-        if block.sequence > fenced && sabotage != Sabotage::TrustRecords {
-            match verify(device, geometry, &block) {
-                Err(error @ Error::Corrupt { .. }) => {
+        if block.sequence > fenced {
+            match outcomes.next() {
+                Some(Err(error @ Error::Corrupt { .. })) => {
                     cut = Some(format!(
                         "journal block {} and what follows was never acknowledged as durable and \
                          is left out: {error}",
@@ -88,14 +111,21 @@ pub(crate) fn recover(
                     ));
                     break;
                 }
-                outcome => outcome?,
+                outcome => outcome.transpose()?.unwrap_or_default(),
             }
         }
         window.follow(position, &block);
         position = block.end();
         records.extend(block.records.into_iter().filter(Record::is_change));
     }
-    let found = find(device, geometry, &window)?;
+    if window.position != newest.position {
+        placed = find(device, geometry, &window, sabotage)?;
+    }
+    if sabotage != Sabotage::FindAgain {
+        placed.retain(|(_, sequence)| !window.recorded.contains(sequence));
+    }
+    let record = |(entry, sequence)| Record::Put { entry, sequence };
+    let found: Vec<Record> = placed.into_iter().map(record).collect();
     records.extend(&found);
     apply(geometry, &index, &mut records)?;
     if index.count() > geometry.objects_max + crate::geometry::OBJECTS_SPARE {
@@ -106,8 +136,17 @@ pub(crate) fn recover(
     Ok(Recovered { index, space, root, position, announced, found, epoch, cut })
 }
 
-/// The puts in a window of which the journal does not know, in order.
-fn find(device: &dyn BlockDevice, geometry: &Geometry, window: &Announced) -> Result<Vec<Record>> {
+/// The puts in a window, in order: the entry and the sequence of each.
+fn find(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    window: &Announced,
+    sabotage: Sabotage,
+) -> Result<Vec<(Entry, u64)>> {
+    let least = match sabotage {
+        Sabotage::FindStale => Stamp { sequence: 0, ..window.least },
+        _ => window.least,
+    };
     let mut found = Vec::new();
     let mut left = WINDOW_BYTES_MAX;
     for &(start, units) in &window.ranges {
@@ -122,19 +161,40 @@ fn find(device: &dyn BlockDevice, geometry: &Geometry, window: &Announced) -> Re
         let mut memory = AlignedBuffer::zeroed(bytes as usize);
         let offset = geometry.unit_offset(start);
         if device.read_at(&mut memory, offset).is_err() {
-            // Nobody may ever have written there: what cannot be read is no extent.
+            // A second try, and the place of what cannot be read: there may be a put that was
+            // answered, of which nothing else tells.
             let units = memory.chunks_mut(geometry.unit_bytes as usize);
             for (unit, at) in units.zip((offset..).step_by(geometry.unit_bytes as usize)) {
-                if device.read_at(unit, at).is_err() {
-                    unit.fill(0);
-                }
+                device.read_at(unit, at).map_err(Error::device(format!(
+                    "read byte {at}, where a put may be that the journal does not name yet; zeros \
+                     written there give it up"
+                )))?;
             }
         }
-        found.extend(find_placed(geometry, &memory, start, window.least));
+        found.extend(find_placed(geometry, &memory, start, least));
     }
-    found.retain(|(_, sequence)| !window.recorded.contains(sequence));
     found.sort_unstable_by_key(|(_, sequence)| *sequence);
-    Ok(found.into_iter().map(|(entry, sequence)| Record::Put { entry, sequence }).collect())
+    Ok(found)
+}
+
+/// Of each block what [`verify`] says, in order. Small extents are read several at a time.
+fn verify_all(device: &dyn BlockDevice, geometry: &Geometry, blocks: &[Block]) -> Vec<Result<()>> {
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..blocks.len().min(READERS) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(block) = blocks.get(number) else { return };
+                    let outcome = verify(device, geometry, block);
+                    lock(&outcomes).push((number, outcome));
+                }
+            });
+        }
+    });
+    let mut outcomes = outcomes.into_inner().expect("no thread panics while it holds them");
+    outcomes.sort_unstable_by_key(|(number, _)| *number);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 /// Whether all extents that a block names are on the medium as they were put.

@@ -83,6 +83,8 @@ pub enum Sabotage {
     ForgetReaders,
     /// Open with every record of the journal, whether its extent arrived or not.
     TrustRecords,
+    /// Open without making unreadable what was left out of the journal.
+    LeaveRest,
     /// Open without what was added to the checkpoint.
     ForgetAdditions,
     /// Write a root without a flush of its checkpoint before.
@@ -105,6 +107,14 @@ pub enum Sabotage {
     DropWindow,
     /// Reuse what a put in the window gave up as soon as it was made.
     ReuseInWindow,
+    /// End a window under those who are in it.
+    LeaveInside,
+    /// Of two puts of one key in a window keep the one that came last to the index.
+    LastWins,
+    /// Open with what earlier windows left in the place of the newest.
+    FindStale,
+    /// Apply the puts that were found anew, although the journal names them before other changes.
+    FindAgain,
 }
 
 /// An object, as [`Store::list`] and [`Store::head`] tell it.
@@ -215,7 +225,11 @@ impl Store {
             space: Mutex::new(space),
             pins: Pins::default(),
             queue: Mutex::new(Queue::new(position, announced)),
-            window: Window::new(pending_max(&geometry), options.own_flushes.is_none()),
+            window: Window::new(
+                pending_max(&geometry),
+                options.own_flushes.is_none(),
+                options.sabotage,
+            ),
             has_window: merges && geometry.has_windows,
             sequence: AtomicU64::new(0),
             applying: Mutex::new(()),

@@ -13,6 +13,7 @@ use crate::commit::lock;
 use crate::extent::Stamp;
 use crate::index::Entry;
 use crate::journal::{Block, Position, Record};
+use crate::store::Sabotage;
 
 /// Ranges that a put looks at, at the most.
 const PROBES: usize = 8;
@@ -75,16 +76,18 @@ pub(crate) struct Window {
     pub seekers: AtomicUsize,
     /// Whether windows become rare where other changes end them early.
     is_patient: bool,
+    sabotage: Sabotage,
 }
 
 impl Window {
-    pub fn new(pending_max: usize, is_patient: bool) -> Self {
+    pub fn new(pending_max: usize, is_patient: bool, sabotage: Sabotage) -> Self {
         Self {
             state: Mutex::default(),
             changed: Condvar::new(),
             pending_max,
             seekers: AtomicUsize::new(0),
             is_patient,
+            sabotage,
         }
     }
 
@@ -142,7 +145,7 @@ impl Window {
     ) -> bool {
         let mut state = lock(&self.state);
         let newest = state.newest.entry(entry.key).or_insert(sequence);
-        let given_up = match *newest > sequence {
+        let given_up = match *newest > sequence && self.sabotage != Sabotage::LastWins {
             true => Some(entry),
             false => {
                 *newest = sequence;
@@ -170,7 +173,8 @@ impl Window {
         if std::mem::replace(&mut state.is_renewed, is_renewed) && !is_renewed {
             self.changed.notify_all();
         }
-        let mut state = self.wait(state, |state| state.inside > 0);
+        let waits = self.sabotage != Sabotage::LeaveInside;
+        let mut state = self.wait(state, |state| state.inside > 0 && waits);
         state.newest.clear();
         let most = std::mem::take(&mut state.inside_most);
         if self.is_patient && state.is_live && !is_renewed {
@@ -221,6 +225,8 @@ impl Drop for Renewal<'_> {
 pub(crate) struct Announced {
     /// The block that tells of it, or that began to.
     pub position: Option<Position>,
+    /// The block with the last of its ranges.
+    pub last_block: u64,
     /// Epoch and least sequence of the puts that belong to it.
     pub least: Stamp,
     pub ranges: Vec<(u64, u64)>,
@@ -256,7 +262,7 @@ impl Announced {
                 Record::Put { .. } | Record::Delete(_) | Record::DeleteRange { .. } => {}
             }
             if let Some((next, _)) = self.next.take_if(|(_, missing)| *missing == 0) {
-                *self = *next;
+                *self = Self { last_block: block.sequence, ..*next };
             }
         }
     }
@@ -285,16 +291,16 @@ mod tests {
 
     #[test]
     fn windows_that_end_early_become_rare() {
-        let window = Window::new(1000, true);
+        let window = Window::new(1000, true, Sabotage::None);
         let waits: Vec<usize> = (0..8).map(|_| live(&window, 3, 7)).collect();
         assert_eq!(waits, [1, 3, 7, 15, 31, 63, 63, 63]);
         assert_eq!((live(&window, 3, 8), live(&window, 3, 7)), (0, 1));
-        assert_eq!(live(&Window::new(1000, false), 3, 7), 0);
+        assert_eq!(live(&Window::new(1000, false, Sabotage::None), 3, 7), 0);
     }
 
     #[test]
     fn the_first_who_finds_the_window_full_holds_the_others_up() {
-        let window = Window::new(1000, true);
+        let window = Window::new(1000, true, Sabotage::None);
         window.open(vec![(5, 3)]);
         let (mut first, mut second) = (None, None);
         assert_eq!(window.enter(3, &mut first), Some(5));

@@ -5,6 +5,7 @@
 //! the number of kills.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,8 +28,12 @@ fn value(key: u128, step: u64) -> Vec<u8> {
     bytes
 }
 
-/// Takes the file for itself: what the killed process still has in flight holds its lock.
+/// Takes the file for itself. What the killed process still has in flight holds its lock, on a busy
+/// machine for longer than an opening waits.
 fn device(path: &Path) -> Arc<FileDevice> {
+    if let Ok(file) = File::open(path) {
+        file.lock().unwrap();
+    }
     let options =
         FileDeviceOptions { exclusive: true, set_length: Some(64 << 20), ..Default::default() };
     Arc::new(FileDevice::open(path, &options).unwrap())

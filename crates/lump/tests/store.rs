@@ -4,9 +4,10 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
-use block::{CountingDevice, Fault, FaultyDevice, MemoryDevice};
+use block::{BlockDevice, CountingDevice, Fault, FaultyDevice, MemoryDevice};
 use common::{MEBIBYTE, contents, created, open, open_so, pattern, small};
 use lump::layout::{self, BLOCK_BYTES, JOURNAL_BLOCK};
 use lump::{CreateOptions, Durability, Error, OpenOptions, Sabotage, Store, Value, check};
@@ -133,6 +134,33 @@ fn an_operation_costs_what_the_format_says() {
     assert_eq!(cost(&|| store.put(3, bytes, Durable).unwrap()), (0, 2, 1));
 }
 
+/// A device on which a sector, at this byte, cannot be read.
+struct BadSector(MemoryDevice, u64);
+
+impl BlockDevice for BadSector {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn block_size(&self) -> u32 {
+        self.0.block_size()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match (offset..offset + buffer.len() as u64).contains(&self.1) {
+            true => Err(io::Error::other("on purpose")),
+            false => self.0.read_at(buffer, offset),
+        }
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(buffer, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.0.discard(offset, length)
+    }
+}
+
 /// An image as a power cut leaves it, with puts that no journal names; its contents.
 fn in_a_window() -> (Vec<u8>, BTreeMap<u128, Vec<u8>>) {
     let device = created(MemoryDevice::new(MEBIBYTE, 512), &small());
@@ -169,6 +197,13 @@ fn puts_that_no_journal_names_are_found_and_only_where_they_were_put() {
     let store = open(Arc::new(MemoryDevice::from_image(&copied, 512)));
     assert_eq!(store.get(1).unwrap().unwrap()[..], pattern(6, 3000));
     drop(store);
+    // The journal names the first put and announces the window. When that put decays, those in the
+    // window still say that the journal was durable.
+    let tail = |unit: &[u8]| unit[512 - 48..].starts_with(&layout::TRAILER_MAGIC);
+    let first = image.chunks(512).position(tail).unwrap() * 512;
+    let mut decayed = image.clone();
+    decayed[first + 500] ^= 1;
+    assert_eq!(contents(&open(Arc::new(MemoryDevice::from_image(&decayed, 512)))), found);
     // A window that cannot be read at once is read in units.
     let device = Arc::new(FaultyDevice::new(MemoryDevice::from_image(&image, 512), vec![]));
     let options = OpenOptions { read_only: true, ..Default::default() };
@@ -182,6 +217,12 @@ fn puts_that_no_journal_names_are_found_and_only_where_they_were_put() {
     });
     // Of the superblock there is a copy.
     assert_eq!(opened.count(), 2, "the reads that may fail");
+    // What can never be read may be a put that was answered: nothing is written.
+    let device = BadSector(MemoryDevice::from_image(&image, 512), last as u64 - 1024);
+    let device = Arc::new(device);
+    let error = Store::open(device.clone(), &OpenOptions::default()).err().unwrap().to_string();
+    assert!(error.contains(&format!("read byte {}", last - 1024)), "{error}");
+    assert!(check(device.clone()).is_err() && device.0.image() == image);
     // Opened and cut off again and again: windows come to lie where the extents of earlier ones are.
     let (mut image, mut found) = (image, found);
     for round in 0..8 {
