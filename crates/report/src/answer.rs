@@ -40,7 +40,8 @@ pub fn answer(source: &Source) -> Vec<Block> {
     if emulated.is_none() {
         blocks.extend(choice::of_sure_counts(loads, plan).into_iter().map(Block::Text));
     }
-    blocks.extend(warnings(source));
+    let (first, others) = warnings(source);
+    blocks.extend(first);
     let is_compared = loads.iter().any(|workload| !workload.comparisons.is_empty());
     let times = "Times show no difference.";
     blocks.extend((is_compared && !is_of_times).then(|| Block::Text(times.into())));
@@ -58,6 +59,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
     blocks.extend(pictures(source));
     blocks.extend(outlook(source));
     blocks.extend(analysis.gates.iter().map(|gate| Block::Text(gate_text(gate))));
+    blocks.extend(others);
     blocks.extend(left_out(plan));
     blocks.extend(control_words(analysis).into_iter().map(Block::Note));
     blocks.extend(sessions::sentence(&sessions::sessions(source)).map(Block::Note));
@@ -211,6 +213,7 @@ fn sentences(clauses: &[String]) -> String {
 
 /// A warning with the loads that it is about.
 struct Told {
+    rank: usize,
     text: String,
     workloads: Vec<String>,
 }
@@ -220,14 +223,14 @@ fn told(source: &Source) -> Vec<Told> {
     let of = |workload: &WorkloadAnalysis| {
         let grave = workload.warnings.iter().filter(|warning| may_decide(workload, warning));
         let of_lab = grave.map(|warning| (rank(warning), warning_text(source, workload, warning)));
-        let notes = notes(workload).into_iter().map(|text| (1, text));
+        let notes = notes(workload).into_iter().map(|text| (0, text));
         let all: Vec<(usize, String)> = of_lab.chain(notes).collect();
         let name = workload.workload.clone();
         all.into_iter().map(move |told| (told, name.clone()))
     };
     let mut all = text::grouped(source.analysis.workloads.iter().flat_map(of));
     all.sort_by_key(|((rank, _), _)| *rank);
-    all.into_iter().map(|((_, text), workloads)| Told { text, workloads }).collect()
+    all.into_iter().map(|((rank, text), workloads)| Told { rank, text, workloads }).collect()
 }
 
 fn rank(warning: &Warning) -> usize {
@@ -251,11 +254,13 @@ fn may_decide(workload: &WorkloadAnalysis, warning: &Warning) -> bool {
         && (!widens(warning) || comparisons.any(|one| verdict_mark(&one.verdict) == "?"))
 }
 
-/// The warnings that stand with the answer.
-fn warnings(source: &Source) -> Vec<Block> {
+/// The warnings that stand with the answer: what was compared, which comes before the figures, and the
+/// others.
+fn warnings(source: &Source) -> (Vec<Block>, Vec<Block>) {
     let several = source.analysis.workloads.len() > 1;
     let all = told(source);
     let more = all.len().saturating_sub(WARNINGS_MAX);
+    let grave = all.iter().take_while(|told| told.rank == 0).count();
     let shown = all.into_iter().take(WARNINGS_MAX).map(|told| {
         let every = told.workloads.len() == source.analysis.workloads.len();
         Block::Warning(match several && !every {
@@ -264,11 +269,12 @@ fn warnings(source: &Source) -> Vec<Block> {
         })
     });
     let mut blocks: Vec<Block> = shown.collect();
+    let mut others = blocks.split_off(grave.min(blocks.len()));
     if more > 0 {
         let counted = text::counted(more, "more warning");
-        blocks.push(Block::Note(format!("{counted}: see the details of each load.")));
+        others.push(Block::Note(format!("{counted}: see the details of each load.")));
     }
-    blocks
+    (blocks, others)
 }
 
 /// What was left out: together where a guest has it, else each with what it lacks.

@@ -3,7 +3,7 @@
 //! heat maps, and since it can do without a script: every cell says what it is.
 //!
 //! Orange is above zero and blue below, which differ for the colour-blind too, and the sign is in the
-//! number besides. Only a cell that is decided is filled; one that is not has a dashed edge and `?`.
+//! number besides. Only a cell that is decided is filled; one that is not has a dashed edge, and `?` or a bound.
 
 use std::fmt::Write;
 
@@ -41,7 +41,7 @@ pub struct HeatMap {
 pub struct HeatCell {
     /// What is coloured.
     pub value: f64,
-    /// The value as it is printed.
+    /// The value as it is printed; `?` or a bound where it is not decided.
     pub text: String,
     /// Whether the value is known to differ from zero.
     pub decided: bool,
@@ -76,16 +76,14 @@ impl HeatMap {
         14.0 + (words as f64 + 2.0) * LETTER_WIDTH + SCALE_STEPS.len() as f64 * SCALE_WIDTH
     }
 
-    /// The map as a table, where nothing is drawn: `?` for what is inconclusive.
+    /// The map as a table, where nothing is drawn.
     pub fn table(&self) -> Table {
         let heads = std::iter::once(self.title.clone()).chain(self.columns.iter().cloned());
         let mut table = Table { heads: heads.collect(), rows: Vec::new() };
         for (name, cells) in self.rows.iter().zip(&self.cells) {
             let cells = cells.iter().map(|cell| match cell {
                 None => "-".into(),
-                Some(cell) if !cell.decided => {
-                    Cell::toned(format!("{}?", cell.text), Tone::Uncertain)
-                }
+                Some(cell) if !cell.decided => Cell::toned(cell.text.clone(), Tone::Uncertain),
                 Some(cell) if cell.value > 0.0 => Cell::toned(cell.text.clone(), Tone::Bad),
                 Some(cell) => Cell::toned(cell.text.clone(), Tone::Good),
             });
@@ -144,14 +142,13 @@ impl HeatMap {
     fn cell(&self, cell: Option<&HeatCell>, place: Place, x: f64, y: f64) -> String {
         let Some(cell) = cell else { return "<g role=\"cell\" aria-label=\"-\"></g>\n".into() };
         let says = escape(&cell.says);
-        let (style, mark, colour) = match cell.decided {
-            true => (format!("fill:{}", self.colour(cell.value, place)), "", place.ink()),
-            false => (undecided(place), "?", place.faint()),
+        let (style, colour) = match cell.decided {
+            true => (format!("fill:{}", self.colour(cell.value, place)), place.ink()),
+            false => (undecided(place), place.faint()),
         };
         let cell_box = cell_of(x + 0.5, y + 0.5, CELL_WIDTH - 3.0, CELL_HEIGHT - 3.0, &style);
         let (x, y) = (x + CELL_WIDTH / 2.0 - 1.0, y + 18.0);
-        let words = format!("{}{mark}", cell.text);
-        let words = letters(x, y, MIDDLE, &format!("fill:{colour}"), &words);
+        let words = letters(x, y, MIDDLE, &format!("fill:{colour}"), &cell.text);
         format!(
             "<g role=\"cell\" aria-label=\"{says}\"><title>{says}</title>{cell_box}{words}</g>\n"
         )
@@ -231,7 +228,7 @@ mod tests {
 
     fn map(values: &[(f64, bool)]) -> HeatMap {
         let cell = |&(value, decided): &(f64, bool)| {
-            let text = format!("{value:.0}");
+            let text = format!("{value:.0}{}", if decided { "" } else { "?" });
             Some(HeatCell { value, text, decided, says: format!("<{value}>") })
         };
         HeatMap {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Samples, options};
 use crate::load::{MatrixCell, Unit};
 use crate::plan::Plan;
-use crate::statistics::{self, BLOCKS_MIN_FOR_INTERVAL, ComparisonOptions};
+use crate::statistics::{self, BLOCKS_MIN_FOR_INTERVAL, BOUND_MAX, ComparisonOptions};
 
 /// Name of the contender that is the device itself.
 pub const RAW: &str = "raw";
@@ -51,6 +51,19 @@ impl CellOverhead {
     /// Whether the interval leaves no doubt that the cell differs from the bare device's.
     pub fn is_decided(&self) -> bool {
         self.low_percent.zip(self.high_percent).is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+
+    /// How many percent more or fewer operations it has at the most, where that is no more than
+    /// [`BOUND_MAX`]: whole percent.
+    pub fn bound(&self) -> Option<f64> {
+        let (low, high) = self.low_percent.zip(self.high_percent)?;
+        let most = low.abs().max(high.abs()).ceil();
+        (most <= 100.0 * BOUND_MAX).then_some(most)
+    }
+
+    /// Whether it says nothing.
+    pub fn is_open(&self) -> bool {
+        !self.is_decided() && self.bound().is_none()
     }
 }
 
@@ -199,6 +212,10 @@ mod tests {
             high_percent_among_all: None,
         };
         assert!(!cell.is_decided());
-        assert!(!CellOverhead { low_percent: None, high_percent: None, ..cell }.is_decided());
+        assert_eq!((cell.bound(), cell.is_open()), (Some(5.0), false));
+        let wide = CellOverhead { low_percent: Some(-25.1), ..cell.clone() };
+        assert_eq!((wide.bound(), wide.is_open()), (None, true));
+        let none = CellOverhead { low_percent: None, high_percent: None, ..cell };
+        assert!(!none.is_decided() && none.is_open());
     }
 }

@@ -114,15 +114,16 @@ fn open(plan: &Plan, records: &[Record], blocks: impl Fn(usize) -> usize) -> Vec
     primary(plan, records, &samples).iter().map(|one| of_workload(&one.compared)).collect()
 }
 
-/// Of each comparison, whether its contender may be the fastest while another may be so too that is not
-/// the baseline. Such two are the same where their intervals lie within the margin together, or are known
+/// Of each comparison, whether its contender may be the fastest while another may be so too, and the
+/// baseline is not. Such two are the same where their intervals lie within the margin together, or are known
 /// closely enough. Gates ask something else, and nobody can choose the bare device.
 fn rivals(plan: &Plan, compared: &[statistics::Comparison]) -> Vec<Option<State>> {
-    if !plan.study.gates.is_empty() {
+    let is_choice = |place: &usize| plan.study.contenders[*place].file_system != RAW;
+    let is_beaten = compared.iter().any(|one| one.verdict == Verdict::Faster);
+    if !plan.study.gates.is_empty() || (is_choice(&plan.study.baseline) && !is_beaten) {
         return vec![None; compared.len()];
     }
     let margin = 1.0 + plan.study.same_within;
-    let is_choice = |place: &usize| plan.study.contenders[*place].file_system != RAW;
     let ends: Vec<Option<Interval>> = others(plan)
         .iter()
         .zip(compared)

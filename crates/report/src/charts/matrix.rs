@@ -81,8 +81,11 @@ fn map(
                 HeatCell {
                     value: entry.percent.unwrap_or(0.0),
                     // Plus zero, so that a little less than nothing is not a negative zero.
-                    text: (entry.percent.filter(|_| entry.is_decided()))
-                        .map_or(String::new(), |p| format!("{:.0}", p.round() + 0.0)),
+                    text: match (entry.percent.filter(|_| entry.is_decided()), entry.bound()) {
+                        (Some(percent), _) => format!("{:.0}", percent.round() + 0.0),
+                        (None, Some(bound)) => format!("<{bound:.0}"),
+                        (None, None) => "?".into(),
+                    },
                     decided: entry.is_decided(),
                     says: format!("{row}, {head}: {}", in_words(entry, &overhead.raw)),
                 }
@@ -114,7 +117,7 @@ fn in_words(entry: &CellOverhead, raw: &str) -> String {
         Some(ends) => format!("interval {}", loss_interval(ends)),
         None => "no interval".into(),
     };
-    let decided = if entry.is_decided() { "" } else { ", inconclusive" };
+    let decided = if entry.is_open() { ", inconclusive" } else { "" };
     let blocks = counted(entry.blocks, "block");
     format!("{}, {interval}, {blocks}{decided}", less_or_more(percent, raw))
 }
@@ -174,9 +177,9 @@ fn row_name(cell: &MatrixCell) -> String {
 pub fn explained(workload: &WorkloadAnalysis) -> String {
     let raw = workload.overhead.first().map_or("raw", |overhead| overhead.raw.as_str());
     let cells = || workload.overhead.iter().flat_map(|overhead| &overhead.cells);
-    let open = cells().filter(|cell| !cell.is_decided()).count();
+    let open = cells().filter(|cell| cell.is_open()).count();
     format!(
-        "Operations a second lost against {raw}, in %; below 0: faster than {raw}; ?: inconclusive ({open} of {} cells), 95 % confidence for each cell.",
+        "Operations a second lost against {raw}, in %; below 0: faster than {raw}; <9: within 9 % of it; ?: inconclusive ({open} of {} cells), 95 % confidence for each cell.",
         cells().count()
     )
 }
