@@ -127,7 +127,7 @@ fn rivals(plan: &Plan, compared: &[statistics::Comparison]) -> Vec<Option<State>
     let ends: Vec<Option<Interval>> = others(plan)
         .iter()
         .zip(compared)
-        .map(|(place, one)| one.interval.clone().filter(|_| is_choice(place)))
+        .map(|(place, one)| one.interval.filter(|_| is_choice(place)))
         .collect();
     let beats =
         |one: &Interval, other: &Interval| one.high < other.low && one.low * margin < other.high;
