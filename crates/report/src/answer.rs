@@ -13,6 +13,7 @@ use lab::watched::Disturbed;
 
 use crate::charts::{View, matrix, ratio};
 use crate::document::Block;
+use crate::quotient::{speed_of, speeds};
 use crate::sessions;
 use crate::source::Source;
 use crate::standings::Standings;
@@ -34,9 +35,9 @@ pub fn answer(source: &Source) -> Vec<Block> {
         None => choice::sentences(loads, plan),
         Some(_) => choice::of_counts(loads, plan),
     };
-    let mut blocks = vec![Block::Text(certainty(source))];
+    let mut blocks: Vec<Block> = said.into_iter().map(Block::Answer).collect();
+    blocks.push(Block::Text(certainty(source)));
     blocks.extend(profile::line(plan).map(Block::Text));
-    blocks.extend(said.into_iter().map(Block::Answer));
     if emulated.is_none() {
         blocks.extend(choice::of_sure_counts(loads, plan).into_iter().map(Block::Text));
     }
@@ -247,11 +248,22 @@ fn widens(warning: &Warning) -> bool {
     matches!(warning.kind, SlowFirstBlock | FastFirstBlock | Drift | Spread | SplitBlock)
 }
 
-/// Whether it may change a decision: why an interval is wide is asked where nothing is sure.
+/// Whether it may change a decision: why an interval is wide is asked where nothing is sure, and what was
+/// set aside does nothing where the means of all trials lie in the interval.
 fn may_decide(workload: &WorkloadAnalysis, warning: &Warning) -> bool {
     let mut comparisons = primary_comparisons(workload);
+    let is_open = |one: &Comparison| verdict_mark(&one.verdict) == "?";
+    let is_bent = |one: &Comparison| {
+        let mean = one.mean_ratio.map(|mean| speed_of(one, mean));
+        let ends = speeds(one).zip(mean);
+        ends.is_none_or(|((low, high), mean)| !(low..=high).contains(&mean))
+    };
     warning.is_grave()
-        && (!widens(warning) || comparisons.any(|one| verdict_mark(&one.verdict) == "?"))
+        && match warning.kind {
+            Kind::Trimmed => comparisons
+                .any(|one| warning.contender.as_ref() == Some(&one.contender) && is_bent(one)),
+            _ => !widens(warning) || comparisons.any(is_open),
+        }
 }
 
 /// The warnings that stand with the answer: what was compared, which comes before the figures, and the

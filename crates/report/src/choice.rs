@@ -31,7 +31,7 @@ pub fn sentences(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<String> {
         let others: Vec<String> = others.filter(|name| !said.names.contains(name)).collect();
         match others.len() {
             0 if some >= COUNTED_LOADS_MIN => format!("all {of} loads"),
-            1 if some >= COUNTED_LOADS_MIN => format!("all loads but {}", others[0]),
+            1 if some >= COUNTED_LOADS_MIN => format!("all loads except {}", others[0]),
             // The others are named.
             _ if some >= COUNTED_LOADS_MIN && 2 * some > of => format!("{some} of {of} loads"),
             _ => text::list(&said.names),

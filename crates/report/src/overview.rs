@@ -74,7 +74,7 @@ fn legend(plan: &Plan, has_parts: bool) -> String {
     let parts =
         "Parts of a load have 95 % confidence of their own, all those of the load together.";
     format!(
-        "Times as fast as {} (the ends of the interval; 0.5 is 50 % slower, twice the time): + faster, - slower, = the same within {} %, ~ no difference above {} %, ? inconclusive.{}{}",
+        "Times as fast as {} (the ends of the interval; 0.5 is 50 % slower, twice the time): + faster, - slower, = the same within {} %, ~ at most {} % apart, ? inconclusive.{}{}",
         plan.baseline_label(),
         text::plain(plan.study.same_within * 100.0),
         text::plain(BOUND_MAX * 100.0),

@@ -234,7 +234,8 @@ impl Standings {
             return None;
         }
         let names = text::list(&labels(&others));
-        Some(format!("{names} are within {} of {}", self.bound(&others), self.baseline))
+        let near = format!("{names} are within {} of {}", self.bound(&others), self.baseline);
+        Some(format!("{near} and {}", apart(&others)))
     }
 
     /// How far from the baseline these are at the most.

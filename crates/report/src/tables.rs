@@ -261,7 +261,7 @@ pub fn verdict_mark(verdict: &Verdict) -> &'static str {
 }
 
 /// What the marks of [`metrics`] and of the costs mean.
-pub const METRICS_EXPLAINED: &str = "Medians, × ratio to the baseline: + better, - worse, = same within the margin, ~ no difference above 25 %, ? inconclusive. All but a load's first metric are exploratory: their verdicts have a correction of their own, apart from the answer's.";
+pub const METRICS_EXPLAINED: &str = "Medians, × ratio to the baseline: + better, - worse, = same within the margin, ~ at most 25 % apart, ? inconclusive. All but a load's first metric are exploratory: their verdicts have a correction of their own, apart from the answer's.";
 
 /// The contenders, the fastest by their ratios first (by their medians where one has no ratio), those
 /// without a figure last, and those that lost data behind all others.

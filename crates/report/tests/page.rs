@@ -48,10 +48,10 @@ fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
         &text,
         &[
             "a study",
-            "6 trials of each contender on an image file",
             "<p class=\"answer\">ext4",
             "is fastest",
             "btrfs is ",
+            "6 trials of each contender on an image file",
             "<caption>Ranking under tar xf x.tar",
             "slower",
             "Times as fast as ext4",

@@ -300,7 +300,9 @@ fn several_loads_have_one_overview_and_a_line_each() {
         "{shown}"
     );
     assert!(
-        shown.contains("  three: none is surely faster: xfs and btrfs are within 13 % of ext4.\n"),
+        shown.contains(
+            "  three: none is surely faster: xfs and btrfs are within 13 % of ext4 and at most 23 % apart.\n"
+        ),
         "{shown}"
     );
     assert_eq!(shown.matches("95 % confidence").count(), 1, "{shown}");
@@ -490,7 +492,10 @@ fn the_answer_names_who_is_fastest_and_than_whom_others_are_slower() {
         "xfs or btrfs is fastest (which is open); xfs is 1.9 to 2.1 times as fast as ext4."
     );
     let mild = [900, 1100, 950, 1080, 930, 1060];
-    assert_eq!(said(&mild, &mild), "none is surely faster: xfs and btrfs are within 11 % of ext4.");
+    assert_eq!(
+        said(&mild, &mild),
+        "none is surely faster: xfs and btrfs are within 11 % of ext4 and at most 23 % apart."
+    );
 }
 
 #[test]
@@ -625,4 +630,23 @@ fn loads_in_which_contenders_stand_alike_have_one_sentence_with_room_for_all() {
             "six: ext4 or btrfs is fastest (the same within 5 %); xfs is 74 to 76 % slower than ext4; btrfs is faster than xfs.",
         ]
     );
+}
+
+#[test]
+fn what_was_set_aside_is_told_where_the_means_of_all_trials_say_otherwise() {
+    let plan = Plan::new(study(12).resolve(&["ext4", "xfs", "btrfs"]).unwrap(), 1);
+    let told = |far: [u64; 2]| {
+        let all = records(&plan, |record| {
+            let block = record.block as usize;
+            let wobble = [1000, 1003, 997, 1002, 998, 1001, 999, 1004, 996, 1000];
+            1_000_000
+                * match record.contender.label.as_str() {
+                    "xfs" => wobble.get(block).copied().unwrap_or_else(|| far[block - 10]),
+                    _ => 1000,
+                }
+        });
+        screen(&plan, &all).contains("were set aside")
+    };
+    assert!(!told([1060, 945]), "their mean is that of the others");
+    assert!(told([1000, 1500]));
 }

@@ -83,7 +83,7 @@ fn map(
                     // Plus zero, so that a little less than nothing is not a negative zero.
                     text: match (entry.percent.filter(|_| entry.is_decided()), entry.bound()) {
                         (Some(percent), _) => format!("{:.0}", percent.round() + 0.0),
-                        (None, Some(bound)) => format!("<{bound:.0}"),
+                        (None, Some(bound)) => format!("±{bound:.0}"),
                         (None, None) => "?".into(),
                     },
                     decided: entry.is_decided(),
@@ -179,7 +179,7 @@ pub fn explained(workload: &WorkloadAnalysis) -> String {
     let cells = || workload.overhead.iter().flat_map(|overhead| &overhead.cells);
     let open = cells().filter(|cell| cell.is_open()).count();
     format!(
-        "Operations a second lost against {raw}, in %; below 0: faster than {raw}; <9: within 9 % of it; ?: inconclusive ({open} of {} cells), 95 % confidence for each cell.",
+        "Operations a second lost against {raw}, in %; below 0: faster than {raw}; ±9: within 9 % of it; ?: inconclusive ({open} of {} cells), 95 % confidence for each cell.",
         cells().count()
     )
 }
