@@ -347,8 +347,9 @@ const COOL_SCRIPT: &str = "set -e
 point=$1
 shift
 tries=1000
-until said=$(umount \"$point\" 2>&1); do
+until said=$(LC_ALL=C umount \"$point\" 2>&1); do
     tries=$((tries - 1))
+    case \"$said\" in *busy*) ;; *) tries=0 ;; esac
     if test $tries = 0; then echo \"$said\" >&2; exit 1; fi
     sleep 0.01
 done
