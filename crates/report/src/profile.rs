@@ -1,4 +1,4 @@
-//! How much of a study ran: the line that stands above all numbers of a quick profile.
+//! How much of a study ran: the line that stands with the answer of a quick profile.
 
 use lab::plan::Plan;
 

@@ -153,10 +153,8 @@ impl Standings {
     /// The parts of a sentence: which file system is fastest, how far others are from the baseline, who
     /// else beats whom, and of whom nothing is sure.
     pub fn said(&self) -> Vec<String> {
-        // Nobody can choose the bare device.
+        let choice = self.choice();
         let is_choice = |label: &String| !self.raw.contains(label);
-        let choice: Vec<&Standing> =
-            self.ranked.iter().filter(|one| is_choice(&one.label)).collect();
         let unknown: Vec<String> =
             self.unknown.iter().filter(|label| is_choice(label)).cloned().collect();
         let of = if self.raw.is_empty() { "" } else { " of the file systems" };
@@ -189,12 +187,15 @@ impl Standings {
         parts
     }
 
-    /// Labels of those who may be the fastest, where these are several and not all.
+    /// Labels of those who may be the fastest, where these are several.
     pub fn rivals(&self) -> Option<Vec<String>> {
-        let is_choice = |one: &&Standing| !self.raw.contains(&one.label);
-        let choice: Vec<&Standing> = self.ranked.iter().filter(is_choice).collect();
-        let best = self.unbeaten(&choice);
+        let best = self.unbeaten(&self.choice());
         (best.len() > 1).then(|| labels(&best))
+    }
+
+    /// All but the bare device, which nobody can choose.
+    fn choice(&self) -> Vec<&Standing> {
+        self.ranked.iter().filter(|one| !self.raw.contains(&one.label)).collect()
     }
 
     /// Those of `standings` whom none of the others surely beats.

@@ -131,37 +131,30 @@ fn rivals(plan: &Plan, compared: &[statistics::Comparison]) -> Vec<Option<State>
         .collect();
     let beats =
         |one: &Interval, other: &Interval| one.high < other.low && one.low * margin < other.high;
-    let is_behind = |place: usize| {
-        is_choice(&plan.study.baseline) && compared[place].verdict == Verdict::Slower
-    };
     let is_best = |place: usize, own: &Interval| {
-        !is_behind(place) && !ends.iter().flatten().any(|other| beats(other, own))
+        let is_slower = compared[place].verdict == Verdict::Slower;
+        let is_behind = is_slower && is_choice(&plan.study.baseline);
+        !is_behind && !ends.iter().flatten().any(|other| beats(other, own))
     };
     let width = |ends: &Interval| (ends.high / ends.low).ln() / 2.0;
     let is_close = |one: &Interval, other: &Interval| {
         let span = one.high.max(other.high) / one.low.min(other.low);
         span <= margin || width(one).max(width(other)) <= tight(plan)
     };
-    let best: Vec<(usize, &Interval)> = ends
-        .iter()
-        .enumerate()
-        .filter_map(|(place, own)| own.as_ref().map(|own| (place, own)))
-        .filter(|(place, own)| is_best(*place, own))
+    let best: Vec<Option<Interval>> = (ends.iter().enumerate())
+        .map(|(place, own)| own.filter(|own| is_best(place, own)))
         .collect();
-    let rival = |place: usize, own: &Interval| {
-        let others = best.iter().filter(|(other, ends)| *other != place && !is_close(own, ends));
-        let found = others.filter_map(|(other, ends)| {
-            let apart = (compared[place].ratio? / compared[*other].ratio?).ln().abs();
-            Some((apart, width(own) + width(ends)))
+    let rival = |place: usize| {
+        let own = best[place]?;
+        let found = best.iter().enumerate().filter_map(|(other, ends)| {
+            let ends = ends.filter(|ends| other != place && !is_close(&own, ends))?;
+            let apart = (compared[place].ratio? / compared[other].ratio?).ln().abs();
+            Some((apart, width(&own) + width(&ends)))
         });
-        let blocks = compared[place].pairs;
-        found
-            .min_by(|one, other| one.0.total_cmp(&other.0))
-            .map(|found| State::Rivals { blocks, found })
+        let found = found.min_by(|one, other| one.0.total_cmp(&other.0))?;
+        Some(State::Rivals { blocks: compared[place].pairs, found })
     };
-    (0..compared.len())
-        .map(|place| best.iter().find(|one| one.0 == place).and_then(|one| rival(place, one.1)))
-        .collect()
+    (0..compared.len()).map(rival).collect()
 }
 
 /// Whether a comparison's question is answered. Where gates ask about the contender, they are the
