@@ -57,6 +57,7 @@ impl Analysis {
         let mut rows = Vec::new();
         for workload in &self.workloads {
             rows.extend(workload.comparisons.iter().map(Row::Comparison));
+            rows.extend(workload.direct.iter().map(Row::Comparison));
             rows.extend(workload.exploratory.iter().map(Row::Comparison));
         }
         rows.extend(checks::rows(&self.workloads).map(Row::Check));
@@ -93,6 +94,9 @@ pub struct WorkloadAnalysis {
     pub contenders: Vec<ContenderAnalysis>,
     /// The comparisons with the baseline, in the study's order.
     pub comparisons: Vec<Comparison>,
+    /// Of the first figure those of the others that can be chosen, two by two: a family of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub direct: Vec<Comparison>,
     /// Bytes, flushes, CPU time, space and percentiles against the baseline, where the records have
     /// them: exploratory, in the order of the figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -241,7 +245,7 @@ impl Comparison {
     fn of(
         plan: &Plan,
         workload: usize,
-        contender: usize,
+        [baseline, contender]: [usize; 2],
         (metric, unit): &(String, Unit),
         compared: &statistics::Comparison,
         primary: bool,
@@ -255,7 +259,7 @@ impl Comparison {
         Comparison {
             workload: plan.study.workloads[workload].name.clone(),
             contender: plan.study.contenders[contender].label.clone(),
-            baseline: plan.baseline_label().to_string(),
+            baseline: plan.study.contenders[baseline].label.clone(),
             metric: metric.clone(),
             unit: *unit,
             primary,
@@ -319,6 +323,9 @@ fn analyse_workload(
         .map(|contender| summarise(plan, samples, contender, basis))
         .collect();
     let comparisons = compare(plan, samples, primary, workload);
+    let direct = primary.direct.iter().filter(|one| one.compared.pairs > 0).map(|one| {
+        Comparison::of(plan, workload, one.places, &primary.metric, &one.compared, false)
+    });
     let overhead = overhead::overhead(plan, samples);
     let mut warnings = warnings::collect(plan, samples, &contenders, memory_bytes);
     warnings::of_comparisons(plan, primary, &comparisons, &mut warnings);
@@ -328,6 +335,7 @@ fn analyse_workload(
         blocks_whole: samples.whole_blocks() as u32,
         contenders,
         comparisons,
+        direct: direct.collect(),
         exploratory: exploratory::compare(plan, samples, workload),
         overhead,
         warnings,
@@ -367,7 +375,7 @@ fn compare(
             let places = [plan.study.baseline, *other];
             let compared =
                 zero::compared(samples, places, metric, plan.study.same_within, *compared);
-            Comparison::of(plan, workload, *other, metric, &compared, is_primary)
+            Comparison::of(plan, workload, places, metric, &compared, is_primary)
         })
     })
     .collect()

@@ -101,7 +101,14 @@ fn certainty(source: &Source) -> String {
         return sentences(&[trials]);
     }
     let pairs = plan.study.workloads.len() * plan.study.contenders.len().saturating_sub(1);
-    let together = if pairs > 1 { " for all comparisons together" } else { "" };
+    let baseline = plan.baseline_label();
+    let together = match loads().any(|workload| !workload.direct.is_empty()) {
+        true => {
+            format!(" for all comparisons with {baseline} together, and for all others together")
+        }
+        false if pairs > 1 => " for all comparisons together".into(),
+        false => String::new(),
+    };
     let is_unsure = |one: &Warning| matches!(one.kind, Kind::Wander | Kind::FewBlocks);
     let only_if = match loads().flat_map(|workload| &workload.warnings).any(is_unsure) {
         true => ", if the repetitions are independent",

@@ -1,8 +1,8 @@
 //! Where contenders stand under a load, in words: who beats whom, who is like the baseline, and of whom
 //! nothing is known.
 //!
-//! The baseline is told apart from another by the verdict on the two. Two others are told apart where
-//! their intervals do not touch: all intervals of a study hold together, so this errs no more often.
+//! Two are told apart by the comparison of the two. So are two others whose intervals against the baseline
+//! do not touch: all these intervals hold together, so this errs no more often.
 
 use std::collections::BTreeSet;
 
@@ -20,6 +20,8 @@ use crate::text;
 pub struct Standings {
     /// The fastest first.
     ranked: Vec<Standing>,
+    /// What is known of two that are not the baseline.
+    direct: Vec<Direct>,
     /// Labels of those whose interval tells nothing.
     unknown: Vec<String>,
     baseline: String,
@@ -37,6 +39,44 @@ struct Standing {
     ends: (f64, f64),
     /// None for the baseline.
     verdict: Option<Verdict>,
+}
+
+/// What is known of two that are not the baseline.
+#[derive(Clone)]
+struct Direct {
+    labels: [String; 2],
+    between: Between,
+}
+
+/// What is known of the speed of one over that of another.
+#[derive(Clone, Copy)]
+struct Between {
+    ends: (f64, f64),
+    /// As [`verdict_mark`] has it.
+    mark: &'static str,
+}
+
+impl Between {
+    /// The speed of the other over that of the one.
+    fn turned(self) -> Between {
+        let mark = match self.mark {
+            "+" => "-",
+            "-" => "+",
+            mark => mark,
+        };
+        Between { ends: (self.ends.1.recip(), self.ends.0.recip()), mark }
+    }
+
+    /// What holds of both.
+    fn joined(self, other: Between) -> Between {
+        let ends = (self.ends.0.min(other.ends.0), self.ends.1.max(other.ends.1));
+        let mark = match [self.mark, other.mark] {
+            [one, other] if one == other => one,
+            ["=" | "~", "=" | "~"] => "~",
+            _ => "?",
+        };
+        Between { ends, mark }
+    }
 }
 
 impl Standing {
@@ -95,7 +135,12 @@ impl Standings {
         ranked.sort_by(|one, other| other.speed.total_cmp(&one.speed));
         let raw = plan.study.contenders.iter().filter(|one| one.file_system == RAW);
         let raw = raw.map(|one| one.label.clone()).collect();
-        Standings { ranked, unknown, baseline, raw, same_within: plan.study.same_within }
+        let direct = workload.direct.iter().filter_map(|one| {
+            let between = Between { ends: speeds(one)?, mark: verdict_mark(&one.verdict) };
+            Some(Direct { labels: [one.contender.clone(), one.baseline.clone()], between })
+        });
+        let direct = direct.collect();
+        Standings { ranked, direct, unknown, baseline, raw, same_within: plan.study.same_within }
     }
 
     /// The same as a sentence.
@@ -123,7 +168,11 @@ impl Standings {
         };
         let mut ranked = self.ranked.iter().map(both).collect::<Option<Vec<_>>>()?;
         ranked.sort_by(|one, other| other.speed.total_cmp(&one.speed));
-        let joined = Standings { ranked, ..self.clone() };
+        let with = |one: &Direct| other.direct.iter().find(|with| with.labels == one.labels);
+        let direct = self.direct.iter().filter_map(|one| {
+            Some(Direct { between: one.between.joined(with(one)?.between), ..one.clone() })
+        });
+        let joined = Standings { ranked, direct: direct.collect(), ..self.clone() };
         let is_alike = self.unknown.is_empty()
             && other.unknown.is_empty()
             && self.ranked.len() == other.ranked.len()
@@ -138,14 +187,34 @@ impl Standings {
         pairs.map(|(one, other)| (one.label.as_str(), other.label.as_str())).collect()
     }
 
-    /// Whether the first is surely faster than the second, by more than the margin.
+    /// Whether the first is surely faster than the second.
     fn beats(&self, one: &Standing, other: &Standing) -> bool {
+        let margin = 1.0 + self.same_within;
+        let is_apart = one.ends.0 > other.ends.1 && one.ends.1 > other.ends.0 * margin;
+        let both = one.verdict.and(other.verdict).is_some();
+        self.between(one, other).mark == "+" || (both && is_apart)
+    }
+
+    /// What is known of the speed of one over that of another.
+    fn between(&self, one: &Standing, other: &Standing) -> Between {
+        let of = |standing: &Standing, verdict: Verdict| Between {
+            ends: standing.ends,
+            mark: verdict_mark(&verdict),
+        };
+        let direct = |labels: [&String; 2]| {
+            let found = self.direct.iter().find(|direct| direct.labels.each_ref() == labels);
+            found.map(|direct| direct.between)
+        };
         match (one.verdict, other.verdict) {
-            (None, Some(verdict)) => verdict == Verdict::Slower,
-            (Some(verdict), None) => verdict == Verdict::Faster,
+            (Some(verdict), None) => of(one, verdict),
+            (None, Some(verdict)) => of(other, verdict).turned(),
             _ => {
-                let margin = 1.0 + self.same_within;
-                one.ends.0 > other.ends.1 && one.ends.1 > other.ends.0 * margin
+                let found = direct([&one.label, &other.label]);
+                let turned = || direct([&other.label, &one.label]).map(Between::turned);
+                found.or_else(turned).unwrap_or(Between {
+                    ends: (one.ends.0 / other.ends.1, one.ends.1 / other.ends.0),
+                    mark: "?",
+                })
             }
         }
     }
@@ -187,10 +256,10 @@ impl Standings {
         parts
     }
 
-    /// Labels of those who may be the fastest, where these are several.
+    /// Labels of those who may be the fastest, where these are several and not the same.
     pub fn rivals(&self) -> Option<Vec<String>> {
         let best = self.unbeaten(&self.choice());
-        (best.len() > 1).then(|| labels(&best))
+        (best.len() > 1 && !self.are_same(&best)).then(|| labels(&best))
     }
 
     /// All but the bare device, which nobody can choose.
@@ -206,21 +275,41 @@ impl Standings {
 
     /// How near to each other those are who may be fastest.
     fn how_near(&self, best: &[&Standing]) -> String {
+        let is_near =
+            |one: &&Standing| one.verdict.is_none() || one.is_marked("=") || one.is_marked("~");
         let has_baseline = best.iter().any(|one| one.verdict.is_none());
-        let all = |marks: &[&str]| {
-            let is = |one: &&Standing| {
-                one.verdict.is_none() || marks.iter().any(|mark| one.is_marked(mark))
-            };
-            has_baseline && self.unknown.is_empty() && best.iter().all(is)
-        };
         match () {
-            () if all(&["="]) => format!("the same within {}", percent(self.same_within)),
-            () if all(&["=", "~"]) && best.len() == 2 => {
-                format!("at most {} apart", self.bound(best))
+            () if !self.unknown.is_empty() => "which is open".into(),
+            () if has_baseline && best.len() > 2 && best.iter().all(is_near) => {
+                format!("within {} of {}", self.bound(best), self.baseline)
             }
-            () if all(&["=", "~"]) => format!("within {} of {}", self.bound(best), self.baseline),
-            () if self.unknown.is_empty() => apart(best),
-            () => "which is open".into(),
+            () => self.apart(best),
+        }
+    }
+
+    /// Whether any two of these are surely the same.
+    fn are_same(&self, standings: &[&Standing]) -> bool {
+        self.two_by_two(standings).iter().all(|between| between.mark == "=")
+    }
+
+    fn two_by_two(&self, standings: &[&Standing]) -> Vec<Between> {
+        let pairs = standings.iter().enumerate().flat_map(|(place, one)| {
+            standings[place + 1..].iter().map(|other| self.between(one, other))
+        });
+        pairs.collect()
+    }
+
+    /// `the same within 5 %`, `at most 26 % apart`, `at most 2.2 times apart`: how many times as fast one
+    /// of them may be as another.
+    fn apart(&self, standings: &[&Standing]) -> String {
+        let factors = self.two_by_two(standings).into_iter();
+        let factors = factors.flat_map(|between| [between.ends.1, between.ends.0.recip()]);
+        match factors.fold(1.0, f64::max) {
+            _ if self.are_same(standings) => {
+                format!("the same within {}", percent(self.same_within))
+            }
+            most if most < 2.0 => format!("at most {:.0} % apart", (most * 100.0 - 100.0).ceil()),
+            most => format!("at most {:.1} times apart", (most * 10.0).ceil() / 10.0),
         }
     }
 
@@ -236,7 +325,7 @@ impl Standings {
         }
         let names = text::list(&labels(&others));
         let near = format!("{names} are within {} of {}", self.bound(&others), self.baseline);
-        Some(format!("{near} and {}", apart(&others)))
+        Some(format!("{near} and {}", self.apart(&others)))
     }
 
     /// How far from the baseline these are at the most.
@@ -335,18 +424,6 @@ impl Standings {
             true => format!("{} (looks {} times as fast)", one.label, text::ratio(one.speed)),
             false => one.label.clone(),
         }
-    }
-}
-
-/// `at most 26 % apart`, `at most 2.2 times apart`: how many times as fast one of them may be as another.
-fn apart(standings: &[&Standing]) -> String {
-    let factors = standings.iter().enumerate().flat_map(|(place, one)| {
-        let others = standings.iter().enumerate().filter(move |(other, _)| *other != place);
-        others.map(|(_, other)| one.ends.1 / other.ends.0)
-    });
-    match factors.fold(1.0, f64::max) {
-        most if most < 2.0 => format!("at most {:.0} % apart", (most * 100.0 - 100.0).ceil()),
-        most => format!("at most {:.1} times apart", (most * 10.0).ceil() / 10.0),
     }
 }
 

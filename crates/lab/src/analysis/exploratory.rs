@@ -126,7 +126,8 @@ pub(super) fn compare(plan: &Plan, samples: &Samples<'_>, workload: usize) -> Ve
                 None => {}
             }
             let metric = (quantity.name.clone(), quantity.unit);
-            comparisons.push(Comparison::of(plan, workload, *place, &metric, &compared, false));
+            let places = [plan.study.baseline, *place];
+            comparisons.push(Comparison::of(plan, workload, places, &metric, &compared, false));
         }
     }
     comparisons

@@ -1,9 +1,11 @@
-//! The comparisons that the study promises: of each workload's most important figure, all of them
-//! one family. What is printed and what the stop rule decides by are these, and no others.
+//! The comparisons that the study promises: of each workload's most important figure, those with the
+//! baseline one family, those of the others two by two another. What is printed and what the stop rule
+//! decides by are these, and no others.
 
 use std::collections::BTreeMap;
 
 use super::options;
+use super::overhead::RAW;
 use super::samples::Samples;
 use super::slices;
 use crate::load::Unit;
@@ -17,10 +19,19 @@ pub(super) struct Primary {
     pub(super) metric: (String, Unit),
     /// The comparisons, in the study's order without the baseline.
     pub(super) compared: Vec<statistics::Comparison>,
+    /// Those that can be chosen and are not the baseline, two by two: a family of their own.
+    pub(super) direct: Vec<Direct>,
     /// What the order of the trials did, which the comparisons are without.
     pub(super) effects: Vec<OrderEffect>,
     /// Of each comparison, by how much its ratios follow the ones before, where they do.
     pub(super) wander: Vec<Option<f64>>,
+}
+
+/// Two contenders, neither of them the baseline, compared in the blocks that both have.
+pub(super) struct Direct {
+    /// Their places, the one that stands for the baseline first.
+    pub(super) places: [usize; 2],
+    pub(super) compared: statistics::Comparison,
 }
 
 /// Places of the contenders that are compared with the baseline.
@@ -28,39 +39,62 @@ pub(super) fn others(plan: &Plan) -> Vec<usize> {
     (0..plan.study.contenders.len()).filter(|place| *place != plan.study.baseline).collect()
 }
 
+/// Of these the ones that can be chosen: nobody can choose the bare device.
+fn choices(plan: &Plan) -> Vec<usize> {
+    let is_choice = |place: &usize| plan.study.contenders[*place].file_system != RAW;
+    others(plan).into_iter().filter(is_choice).collect()
+}
+
 /// The primary comparisons of every workload, from the blocks of each in `samples`.
 pub(super) fn primary(plan: &Plan, records: &[Record], samples: &[Samples<'_>]) -> Vec<Primary> {
     let before = Predecessors::of(plan, records);
-    let found: Vec<_> = samples
-        .iter()
-        .map(|samples| {
-            let mut metrics = samples.metrics().into_iter();
-            let metric = metrics.next().unwrap_or((TIME_METRIC.into(), Unit::Nanoseconds));
-            let (group, effects) = group(plan, samples, &metric, &before);
-            (metric, group, effects)
-        })
-        .collect();
+    let others = others(plan);
+    let choices = choices(plan);
+    let compare = |groups: &[Group]| {
+        statistics::compare_families(groups, &options(plan))
+            .expect("costs are positive, and the margin was checked with the study")
+    };
+    let (mut found, mut direct) = (Vec::new(), Vec::new());
+    for (workload, samples) in samples.iter().enumerate() {
+        let mut metrics = samples.metrics().into_iter();
+        let metric = metrics.next().unwrap_or((TIME_METRIC.into(), Unit::Nanoseconds));
+        let against = |first, others| group(plan, samples, &metric, &before, first, others);
+        for (place, first) in choices.iter().enumerate() {
+            let rest = &choices[place + 1..];
+            direct.push((workload, *first, rest, against(*first, rest).0));
+        }
+        let (group, effects) = against(plan.study.baseline, &others);
+        found.push((metric, group, effects));
+    }
+    let groups: Vec<Group> = direct.iter().map(|(.., group)| group.clone()).collect();
+    let mut all_direct: Vec<Vec<Direct>> = found.iter().map(|_| Vec::new()).collect();
+    for ((workload, first, rest, _), compared) in direct.into_iter().zip(compare(&groups)) {
+        let both = rest.iter().zip(compared);
+        let both = both.map(|(other, compared)| Direct { places: [first, *other], compared });
+        all_direct[workload].extend(both);
+    }
     let groups: Vec<Group> = found.iter().map(|(_, group, _)| group.clone()).collect();
-    let compared = statistics::compare_families(&groups, &options(plan))
-        .expect("costs are positive, and the margin was checked with the study");
-    let both = found.into_iter().zip(compared);
-    both.map(|((metric, group, effects), compared)| {
+    let all = found.into_iter().zip(compare(&groups)).zip(all_direct);
+    all.map(|(((metric, group, effects), compared), direct)| {
         let wander = |contender: &Vec<Option<f64>>| {
             let (under, over) = statistics::pairs(&group.baseline, contender);
             statistics::wander(&under, &over)
         };
         let wander = group.contenders.iter().map(wander).collect();
-        Primary { metric, compared, effects, wander }
+        Primary { metric, compared, direct, effects, wander }
     })
     .collect()
 }
 
-/// The costs of a figure, and what the order of the trials did to them.
+/// The costs of a figure, those of `others` against those of `baseline`, and what the order of the trials
+/// did to them.
 fn group(
     plan: &Plan,
     samples: &Samples<'_>,
     (metric, unit): &(String, Unit),
     before: &Predecessors,
+    baseline: usize,
+    others: &[usize],
 ) -> (Group, Vec<OrderEffect>) {
     let contenders = plan.study.contenders.len();
     let mut costs: Vec<Vec<Option<f64>>> =
@@ -84,21 +118,20 @@ fn group(
     }
     let order = match turns.is_empty() {
         true => Order::default(),
-        false => statistics::order(&turns, contenders, plan.study.baseline),
+        false => statistics::order(&turns, contenders, baseline),
     };
     if !order.effects.is_empty() {
         for (turn, value) in turns.iter().zip(&order.values) {
             costs[turn.contender][turn.block] = Some(value.exp());
         }
     }
-    let others = others(plan);
     let of_others = |place: &usize| order.corrections.get(*place).copied().unwrap_or_default();
-    let turns = |place: &usize| slices::slow(samples, [plan.study.baseline, *place], metric, *unit);
+    let turns = |place: &usize| slices::slow(samples, [baseline, *place], metric, *unit);
     let group = Group {
         slow_turns: others.iter().map(turns).collect(),
         corrections: others.iter().map(of_others).collect(),
         contenders: others.iter().map(|place| costs[*place].clone()).collect(),
-        baseline: costs[plan.study.baseline].clone(),
+        baseline: costs[baseline].clone(),
     };
     (group, order.effects)
 }

@@ -7,12 +7,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::overhead::RAW;
-use super::primary::{others, primary};
+use super::primary::{Direct, Primary, others, primary};
 use super::samples::{Samples, blocks_reached};
 use crate::condition::{self, Outcome as Answer};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
-use crate::statistics::{self, Interval, Slow, TIGHT, Verdict};
+use crate::statistics::{self, Slow, TIGHT, Verdict};
 
 /// Which trials the next block needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,63 +98,59 @@ fn open(plan: &Plan, records: &[Record], blocks: impl Fn(usize) -> usize) -> Vec
         if compared.pairs == 0 || is_answered(plan, label, compared) {
             return State::Closed;
         }
-        let found = compared.ratio.zip(compared.interval);
-        let found = found.map(|(ratio, ends)| (ratio.ln(), (ends.high / ends.low).ln() / 2.0));
-        State::Open { blocks: compared.pairs, found }
+        State::Open { blocks: compared.pairs, found: known(compared) }
     };
-    let of_workload = |compared: &[statistics::Comparison]| -> Vec<State> {
-        let rivals = rivals(plan, compared);
-        let answered = labels.iter().zip(compared).map(|(label, one)| state(label, one));
-        let with_rivals = answered.zip(rivals).map(|(state, rivals)| match (state, rivals) {
-            (State::Closed, Some(rivals)) => rivals,
-            _ => state,
-        });
-        with_rivals.collect()
+    let of_workload = |primary: &Primary| -> Vec<State> {
+        let compared = labels.iter().zip(&primary.compared);
+        let mut states: Vec<State> = compared.map(|(label, one)| state(label, one)).collect();
+        for (place, found) in rivals(plan, primary) {
+            if states[place] == State::Closed {
+                states[place] = found;
+            }
+        }
+        states
     };
-    primary(plan, records, &samples).iter().map(|one| of_workload(&one.compared)).collect()
+    primary(plan, records, &samples).iter().map(of_workload).collect()
 }
 
-/// Of each comparison, whether its contender may be the fastest while another may be so too, and the
-/// baseline is not. Such two are the same where their intervals lie within the margin together, or are known
-/// closely enough. Gates ask something else, and nobody can choose the bare device.
-fn rivals(plan: &Plan, compared: &[statistics::Comparison]) -> Vec<Option<State>> {
-    let is_choice = |place: &usize| plan.study.contenders[*place].file_system != RAW;
-    let is_beaten = compared.iter().any(|one| one.verdict == Verdict::Faster);
-    if !plan.study.gates.is_empty() || (is_choice(&plan.study.baseline) && !is_beaten) {
-        return vec![None; compared.len()];
+/// The comparisons whose contender may be the fastest while another may be so too, and the baseline is
+/// not, with what is known of these two. Such two are told apart by the comparison of their own. Gates ask
+/// something else.
+fn rivals(plan: &Plan, primary: &Primary) -> Vec<(usize, State)> {
+    let others = others(plan);
+    let is_choice = plan.study.contenders[plan.study.baseline].file_system != RAW;
+    let is_beaten = primary.compared.iter().any(|one| one.verdict == Verdict::Faster);
+    if !plan.study.gates.is_empty() || (is_choice && !is_beaten) {
+        return Vec::new();
     }
-    let margin = 1.0 + plan.study.same_within;
-    let ends: Vec<Option<Interval>> = others(plan)
-        .iter()
-        .zip(compared)
-        .map(|(place, one)| one.interval.filter(|_| is_choice(place)))
-        .collect();
-    let beats =
-        |one: &Interval, other: &Interval| one.high < other.low && one.low * margin < other.high;
-    let is_best = |place: usize, own: &Interval| {
-        let is_slower = compared[place].verdict == Verdict::Slower;
-        let is_behind = is_slower && is_choice(&plan.study.baseline);
-        !is_behind && !ends.iter().flatten().any(|other| beats(other, own))
+    let place = |contender: &usize| others.iter().position(|other| other == contender);
+    let loses = |direct: &Direct, contender: usize| match direct.compared.verdict {
+        Verdict::Faster => direct.places[0] == contender,
+        Verdict::Slower => direct.places[1] == contender,
+        _ => false,
     };
-    let width = |ends: &Interval| (ends.high / ends.low).ln() / 2.0;
-    let is_close = |one: &Interval, other: &Interval| {
-        let span = one.high.max(other.high) / one.low.min(other.low);
-        span <= margin || width(one).max(width(other)) <= tight(plan)
+    let is_best = |contender: usize| {
+        let compared = place(&contender).map(|place| &primary.compared[place]);
+        let is_behind = is_choice && compared.is_some_and(|one| one.verdict == Verdict::Slower);
+        !is_behind && !primary.direct.iter().any(|direct| loses(direct, contender))
     };
-    let best: Vec<Option<Interval>> = (ends.iter().enumerate())
-        .map(|(place, own)| own.filter(|own| is_best(place, own)))
-        .collect();
-    let rival = |place: usize| {
-        let own = best[place]?;
-        let found = best.iter().enumerate().filter_map(|(other, ends)| {
-            let ends = ends.filter(|ends| other != place && !is_close(&own, ends))?;
-            let apart = (compared[place].ratio? / compared[other].ratio?).ln().abs();
-            Some((apart, width(&own) + width(&ends)))
-        });
-        let found = found.min_by(|one, other| one.0.total_cmp(&other.0))?;
-        Some(State::Rivals { blocks: compared[place].pairs, found })
+    let is_open = |direct: &&Direct| {
+        direct.places.iter().all(|contender| is_best(*contender))
+            && !is_known(plan, &direct.compared)
     };
-    (0..compared.len()).map(rival).collect()
+    let open = primary.direct.iter().filter(is_open).flat_map(|direct| {
+        let compared = &direct.compared;
+        let state = known(compared).map(|found| State::Rivals { blocks: compared.pairs, found });
+        let both = direct.places.iter().filter_map(place);
+        both.filter_map(move |place| Some((place, state?)))
+    });
+    open.collect()
+}
+
+/// The logarithms of a ratio and of its interval's half width.
+fn known(compared: &statistics::Comparison) -> Option<(f64, f64)> {
+    let (ratio, ends) = compared.ratio.zip(compared.interval)?;
+    Some((ratio.ln(), (ends.high / ends.low).ln() / 2.0))
 }
 
 /// Whether a comparison's question is answered. Where gates ask about the contender, they are the
@@ -167,10 +163,13 @@ fn is_answered(plan: &Plan, label: &str, compared: &statistics::Comparison) -> b
     if !answers.is_empty() {
         return !answers.contains(&Answer::Inconclusive);
     }
-    let is_tight = |ends: &Interval| (ends.high / ends.low).ln() / 2.0 <= tight(plan);
-    compared.verdict.is_decided()
-        || (compared.interval.as_ref().is_some_and(is_tight)
-            && !compared.slow.iter().any(Slow::is_mode))
+    is_known(plan, compared)
+}
+
+/// Whether it is known which of two is faster, that they are the same, or their ratio closely enough.
+fn is_known(plan: &Plan, compared: &statistics::Comparison) -> bool {
+    let is_tight = known(compared).is_some_and(|(_, half_width)| half_width <= tight(plan));
+    compared.verdict.is_decided() || (is_tight && !compared.slow.iter().any(Slow::is_mode))
 }
 
 /// The half width at which a ratio is known closely enough whatever it is, as a logarithm.
