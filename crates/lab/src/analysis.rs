@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use crate::condition::Gate;
-use crate::load::{Latency, QUANTILES, Unit};
+use crate::load::{Latency, LoadReport, QUANTILES, Unit};
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
 use crate::statistics::{self, ComparisonOptions, STEADY_ROUNDS, Slow, Summary, Verdict};
@@ -319,10 +319,16 @@ fn analyse_workload(
     memory_bytes: Option<u64>,
 ) -> WorkloadAnalysis {
     let basis = amplification_basis(samples, plan.study.contenders.len());
-    let contenders: Vec<ContenderAnalysis> = (0..plan.study.contenders.len())
+    let mut contenders: Vec<ContenderAnalysis> = (0..plan.study.contenders.len())
         .map(|contender| summarise(plan, samples, contender, basis))
         .collect();
     let comparisons = compare(plan, samples, primary, workload);
+    for (place, contender) in contenders.iter_mut().enumerate() {
+        let completed: Vec<&Record> = samples.completed(place).collect();
+        let (moot, notes) = notes(&completed, &comparisons);
+        contender.notes = notes;
+        contender.findings.extend(moot);
+    }
     let direct = primary.direct.iter().filter(|one| one.compared.pairs > 0).map(|one| {
         Comparison::of(plan, workload, one.places, &primary.metric, &one.compared, false)
     });
@@ -421,7 +427,7 @@ fn summarise(
         latencies: latencies(&completed),
         checks: checks::checks(samples, contender),
         findings: findings(&completed),
-        notes: notes(&completed),
+        notes: Vec::new(),
         disturbed: None,
         cost: cost(&completed, basis),
     }
@@ -494,9 +500,35 @@ fn findings(records: &[&Record]) -> Vec<String> {
     findings
 }
 
-/// Every note once, in the order of the trials.
-fn notes(records: &[&Record]) -> Vec<String> {
-    distinct(records.iter().filter_map(|record| record.load.as_ref()?.note.clone()))
+/// Every note once, in the order of the trials: first those that change nothing, since the figure that
+/// they are checked by has the verdicts of the first one.
+fn notes(records: &[&Record], comparisons: &[Comparison]) -> (Vec<String>, Vec<String>) {
+    let verdict = |one: &Comparison| std::mem::discriminant(&one.verdict);
+    let agrees = |metric: &str, one: &Comparison| {
+        let is_of =
+            |other: &&Comparison| other.metric == metric && other.contender == one.contender;
+        let by = comparisons.iter().find(is_of);
+        one.verdict != Verdict::Inconclusive && by.is_some_and(|by| verdict(by) == verdict(one))
+    };
+    let is_moot =
+        |metric: &str| comparisons.iter().filter(|one| one.primary).all(|one| agrees(metric, one));
+    let loads = records.iter().filter_map(|record| record.load.as_ref());
+    let of = |load: &LoadReport| {
+        let note = load.note.clone()?;
+        Some(match load.note_checked_by.as_deref() {
+            Some(metric) if is_moot(metric) => {
+                (true, format!("{note}; by '{metric}' the verdicts are the same"))
+            }
+            Some(metric) => {
+                (false, format!("{note}; by '{metric}' the verdicts differ (--verbose)"))
+            }
+            None => (false, note),
+        })
+    };
+    let (moot, notes): (Vec<_>, Vec<_>) =
+        distinct(loads.filter_map(of)).into_iter().partition(|(moot, _)| *moot);
+    let texts = |notes: Vec<(bool, String)>| notes.into_iter().map(|(_, text)| text).collect();
+    (texts(moot), texts(notes))
 }
 
 /// In how many trials the series of the load's throughput came to SNIA's steady state.

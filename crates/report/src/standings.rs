@@ -247,7 +247,7 @@ impl Standings {
             parts.push(format!("{} is fastest{of} ({how})", text::any_of(&names)));
         } else if let Some(others) = self.like_baseline(&choice).filter(|_| unknown.is_empty()) {
             told = labels(&choice);
-            parts.push(format!("none{of} is surely faster: {others}"));
+            parts.push(format!("no clear winner: {others}"));
         }
         parts.extend(self.against_baseline(winner));
         parts.extend(self.others(winner));

@@ -31,6 +31,10 @@ pub struct LoadReport {
     /// all whom it concerns; shown at the ranking.
     #[serde(default, alias = "caveat", skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Name of the figure that shows whether the note matters: where its verdicts are those of the first
+    /// figure, the note is one of the findings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note_checked_by: Option<String>,
     /// What the work came to, such as the hash of a tree: the same for every contender, or they
     /// did not do the same work.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -205,8 +205,11 @@ impl Observer for MockObserver<'_, '_> {
         // What is published by then is what the records say by then.
         let text = fs::read_to_string(mock.directory.join(COMPARISONS_FILE)).unwrap();
         let published: Vec<Comparison> = serde_json::from_str(&text).unwrap();
-        let expected: Vec<Comparison> =
-            analysis.workloads.iter().flat_map(|workload| workload.comparisons.clone()).collect();
+        let expected: Vec<Comparison> = analysis
+            .workloads
+            .iter()
+            .flat_map(|one| [one.comparisons.clone(), one.direct.clone()].concat())
+            .collect();
         assert_eq!(published, expected);
         assert_eq!(*analysis, analyse(&mock.plan, records, None));
     }

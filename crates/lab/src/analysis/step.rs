@@ -357,10 +357,10 @@ mod tests {
         (text.runs, text.min_runs, text.max_runs) = (None, Some(5), Some(20));
         let mut plan = fixture::plan_of(&text);
         let said = |plan: &Plan, btrfs: u64| {
-            let of = |base: u64, wobble: u64| {
-                (0..6).map(|block| base + wobble * (block % 3)).collect::<Vec<u64>>()
+            let of = |base: u64, wobble: u64, step: u64| {
+                (0..6).map(|block| base + wobble * (block * step % 3)).collect::<Vec<u64>>()
             };
-            let times = [of(2000, 0), of(1000, 30), of(btrfs, 30), of(4000, 5)];
+            let times = [of(2000, 0, 1), of(1000, 30, 1), of(btrfs, 30, 2), of(4000, 5, 1)];
             let records = fixture::records(plan, &times.each_ref().map(Vec::as_slice));
             let (step, forecast) = (next_step(plan, &records, 6), Forecast::of(plan, &records));
             let wanted: Vec<bool> = (0..4).map(|contender| step.wants(0, contender)).collect();
@@ -370,7 +370,7 @@ mod tests {
         // Both are surely faster than the baseline, and which of them is faster is not known.
         let (wanted, open, rivals, words) = said(&plan, 1030);
         assert_eq!((wanted, open, rivals), (vec![true, true, true, false], 0, 1));
-        assert_eq!(words, "open: which is the fastest");
+        assert!(words.starts_with("about "), "{words}");
         // One is faster beyond doubt.
         assert_eq!(said(&plan, 1500).0, [false; 4]);
         // Two that are the same within the margin.

@@ -187,7 +187,8 @@ impl Generator for DbenchLoad {
             plan.acknowledger = Acknowledger::of(task)?;
             let (report, latencies) = replay(&plan, stop)?;
             let note = (report.passes == 0).then(|| partial_pass(&load_file));
-            return Ok(LoadReport { note, ..of_replay(&report, &latencies)? });
+            let note_checked_by = Some(OPERATIONS.into());
+            return Ok(LoadReport { note, note_checked_by, ..of_replay(&report, &latencies)? });
         }
         let (clients, execute_seconds) = (self.clients, self.seconds);
         let report = dbench(&Dbench { directory, clients, execute_seconds }, stop)?;
@@ -195,6 +196,7 @@ impl Generator for DbenchLoad {
             return Err("dbench counted nothing; give it more time by --time".into());
         }
         let mut translated = translate(&report);
+        translated.note_checked_by = Some(OPERATIONS.into());
         translated.note = packaged_load()
             .filter(|file| report.lines_max() < file.operations.len() as u64)
             .map(|file| partial_pass(&file));
@@ -276,13 +278,16 @@ fn seconds(written: &Written<'_>) -> Result<u32, KeyError> {
     }
 }
 
+/// Name of the figure that counts operations, and not their bytes.
+const OPERATIONS: &str = "operations";
+
 /// The figures that are compared, of dbench and of its replay: the bytes and the operations of the
 /// whole counted time.
 fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<Metric> {
     let figure = |name: &str, value, unit| Metric { name: name.into(), value, unit };
     vec![
         figure("throughput", bytes_per_second, Unit::BytesPerSecond),
-        figure("operations", operations_per_second, Unit::OperationsPerSecond),
+        figure(OPERATIONS, operations_per_second, Unit::OperationsPerSecond),
     ]
 }
 
@@ -290,7 +295,7 @@ fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<Metric> {
 /// same words for all contenders, so that they are said once.
 fn partial_pass(file: &LoadFile) -> String {
     format!(
-        "no client came once through the load file's {} operations, so a fast contender did other operations than a slow one; compare the metric 'operations' too",
+        "no client came once through the load file's {} operations, so a fast contender did other operations than a slow one",
         thousands(file.operations.len() as u64)
     )
 }
