@@ -500,15 +500,15 @@ fn findings(records: &[&Record]) -> Vec<String> {
     findings
 }
 
-/// Every note once, in the order of the trials: first those that change nothing, since the figure that
-/// they are checked by has the verdicts of the first one.
+/// Every note once, in the order of the trials: first those that change nothing, since all that the first
+/// figure decides is so by the figure that they are checked by.
 fn notes(records: &[&Record], comparisons: &[Comparison]) -> (Vec<String>, Vec<String>) {
     let verdict = |one: &Comparison| std::mem::discriminant(&one.verdict);
     let agrees = |metric: &str, one: &Comparison| {
         let is_of =
             |other: &&Comparison| other.metric == metric && other.contender == one.contender;
         let by = comparisons.iter().find(is_of);
-        one.verdict != Verdict::Inconclusive && by.is_some_and(|by| verdict(by) == verdict(one))
+        !one.verdict.is_decided() || by.is_some_and(|by| verdict(by) == verdict(one))
     };
     let is_moot =
         |metric: &str| comparisons.iter().filter(|one| one.primary).all(|one| agrees(metric, one));
@@ -517,7 +517,7 @@ fn notes(records: &[&Record], comparisons: &[Comparison]) -> (Vec<String>, Vec<S
         let note = load.note.clone()?;
         Some(match load.note_checked_by.as_deref() {
             Some(metric) if is_moot(metric) => {
-                (true, format!("{note}; by '{metric}' the verdicts are the same"))
+                (true, format!("{note}; by '{metric}' the decided verdicts are the same"))
             }
             Some(metric) => {
                 (false, format!("{note}; by '{metric}' the verdicts differ (--verbose)"))

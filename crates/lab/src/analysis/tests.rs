@@ -627,3 +627,55 @@ fn the_order_of_the_plan_says_nothing_of_trials_that_took_turns() {
     }
     assert!(!named(&records));
 }
+
+#[test]
+fn a_note_is_a_detail_where_the_figure_that_checks_it_decides_the_same() {
+    let (plan, steady) = steady();
+    let told = |operations: f64| {
+        let mut records = steady.clone();
+        for record in &mut records {
+            let time = record.time_ns().unwrap() as f64;
+            let of = |name: &str, value| Metric {
+                name: name.into(),
+                value,
+                unit: Unit::OperationsPerSecond,
+            };
+            let share = if is_xfs(record) { operations } else { 1.0 };
+            record.load = Some(LoadReport {
+                metrics: vec![of("throughput", 1e12 / time), of("operations", share * 1e12 / time)],
+                note: Some("beware".into()),
+                note_checked_by: Some("operations".into()),
+                ..Default::default()
+            });
+        }
+        let found = analysed(&plan, &records);
+        let xfs = of(&found, "xfs");
+        (xfs.notes.clone(), xfs.findings.clone())
+    };
+    // Half as fast by the first figure; so by the other, or as fast.
+    let (notes, findings) = told(1.0);
+    assert!(notes.is_empty() && findings[0].starts_with("beware; by 'operations'"), "{findings:?}");
+    let (notes, findings) = told(2.0);
+    assert!(findings.is_empty() && notes[0].contains("verdicts differ"), "{notes:?}");
+}
+
+#[test]
+fn two_that_are_not_the_baseline_are_told_apart_by_their_own_ratios() {
+    let mut plan = plan(&["ext4", "xfs", "btrfs", "b: ext4"], 6);
+    plan.study.contenders[3].file_system = RAW.into();
+    // What shakes the baseline is in the ratio of neither to the other.
+    let base = [1000, 1500, 800, 1300, 900, 1200];
+    let times: [&[u64]; 4] = [
+        &base,
+        &[1000, 1003, 998, 1001, 1002, 999],
+        &[1100, 1104, 1097, 1102, 1101, 1099],
+        &[500; 6],
+    ];
+    let found = analysed(&plan, &records(&plan, &times));
+    let of = |label: &str| found.comparisons.iter().find(|one| one.contender == label).unwrap();
+    assert!(!of("xfs").verdict.is_decided() && !of("btrfs").verdict.is_decided());
+    // Nobody can choose the bare device.
+    let [direct] = found.direct.as_slice() else { panic!("{:?}", found.direct) };
+    assert_eq!((direct.baseline.as_str(), direct.contender.as_str()), ("xfs", "btrfs"));
+    assert_eq!((direct.verdict, direct.primary), (Verdict::Slower, false));
+}
