@@ -13,7 +13,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use block::AlignedBuffer;
 
@@ -444,7 +444,8 @@ impl Engine {
         };
         let all: Option<Vec<u64>> = batch.iter().map(units).collect();
         let Some(largest) = all.and_then(|all| all.into_iter().max()) else { return Vec::new() };
-        if self.window.seekers.load(Ordering::SeqCst) > 0 || !self.window.is_due() {
+        let flush = Duration::from_nanos(self.flush_ns.load(Ordering::Relaxed));
+        if self.window.seekers.load(Ordering::SeqCst) > 0 || !self.window.is_due(flush) {
             return Vec::new();
         }
         let mut space = lock(&self.space);

@@ -39,6 +39,8 @@ pub(crate) struct Engine {
     pub applying: Mutex<()>,
     /// Held during a flush; shared by puts in the window.
     pub flushing: RwLock<()>,
+    /// How long the newest flush took.
+    pub flush_ns: AtomicU64,
     /// The newest durable root; held while a checkpoint is made.
     pub root: Mutex<Root>,
     /// First journal block that the newest durable root needs.
@@ -144,7 +146,9 @@ impl Engine {
         self.device.flush().map_err(Error::device("flush the device")).inspect_err(|error| {
             self.refuse(error.to_string());
         })?;
-        self.counters.flush_seconds.record(start.elapsed());
+        let elapsed = start.elapsed();
+        self.flush_ns.store(elapsed.as_nanos() as u64, Ordering::Relaxed);
+        self.counters.flush_seconds.record(elapsed);
         Ok(())
     }
 

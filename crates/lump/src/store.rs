@@ -234,6 +234,7 @@ impl Store {
             sequence: AtomicU64::new(0),
             applying: Mutex::new(()),
             flushing: RwLock::new(()),
+            flush_ns: AtomicU64::new(0),
             root: Mutex::new(root),
             journal_start: AtomicU64::new(root.journal_next.get()),
             refusal: OnceLock::new(),

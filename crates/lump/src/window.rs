@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use crate::commit::lock;
 use crate::extent::Stamp;
@@ -21,6 +22,10 @@ const PROBES: usize = 8;
 const PUTS_MIN: usize = 8;
 /// Most commits after which there is no window, when there could be one.
 const WAIT_MAX: u32 = 63;
+
+/// A longer flush is worth more if clients share it: on a disk behind one queue, where writes wait for
+/// flushes, 8 clients took 1.3 to 1.9 times as long with windows from flushes of 0.3 ms on.
+const FLUSH_MAX: Duration = Duration::from_micros(250);
 
 /// A put that was made, and of which the journal knows nothing yet.
 pub(crate) struct Pending {
@@ -74,7 +79,7 @@ pub(crate) struct Window {
     pub pending_max: usize,
     /// How many look for space: none of it goes to a window meanwhile.
     pub seekers: AtomicUsize,
-    /// Whether windows become rare where other changes end them early.
+    /// Whether windows become rare where other changes end them early, and none follows a long flush.
     is_patient: bool,
     sabotage: Sabotage,
 }
@@ -91,8 +96,12 @@ impl Window {
         }
     }
 
-    /// Whether there shall be a window behind a commit after which there could be one.
-    pub fn is_due(&self) -> bool {
+    /// Whether there shall be a window behind a commit after which there could be one, the flush before
+    /// having taken so long.
+    pub fn is_due(&self, flush: Duration) -> bool {
+        if self.is_patient && flush > FLUSH_MAX {
+            return false;
+        }
         let wait = &mut lock(&self.state).wait;
         std::mem::replace(wait, wait.saturating_sub(1)) == 0
     }
@@ -286,7 +295,7 @@ mod tests {
             }
         }
         assert_eq!(window.close(false).pending.len(), most);
-        (0..).find(|_| window.is_due()).unwrap()
+        (0..).find(|_| window.is_due(Duration::ZERO)).unwrap()
     }
 
     #[test]
@@ -296,6 +305,14 @@ mod tests {
         assert_eq!(waits, [1, 3, 7, 15, 31, 63, 63, 63]);
         assert_eq!((live(&window, 3, 8), live(&window, 3, 7)), (0, 1));
         assert_eq!(live(&Window::new(1000, false, Sabotage::None), 3, 7), 0);
+    }
+
+    #[test]
+    fn no_window_follows_a_flush_that_is_worth_sharing() {
+        let window = Window::new(1000, true, Sabotage::None);
+        let flushes = [FLUSH_MAX * 2, FLUSH_MAX, FLUSH_MAX * 2];
+        assert_eq!(flushes.map(|flush| window.is_due(flush)), [false, true, false]);
+        assert!(Window::new(1000, false, Sabotage::None).is_due(FLUSH_MAX * 2));
     }
 
     #[test]
