@@ -38,8 +38,8 @@ pub struct CheckReport {
 }
 
 impl Store {
-    /// Reads and verifies every value, at most so many bytes a second; tells each failure to
-    /// `on_failure` and goes on.
+    /// Reads and verifies every value and its trailer, at most so many bytes a second; tells each
+    /// failure to `on_failure` and goes on.
     pub fn scrub(
         &self,
         bytes_per_second_max: Option<u64>,
@@ -49,7 +49,7 @@ impl Store {
         let (start, mut value) = (Instant::now(), Value::zeroed(0));
         let mut read_bytes = 0;
         for entry in self.entries(Some(0..=u128::MAX)) {
-            match self.get_into(entry.key, &mut value) {
+            match self.get_all(entry.key, &mut value) {
                 // Someone has deleted it meanwhile.
                 Ok(false) => continue,
                 Ok(true) => {

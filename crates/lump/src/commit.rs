@@ -23,7 +23,9 @@ use crate::extent::unit_count;
 use crate::geometry::Geometry;
 use crate::index::Entry;
 use crate::journal::{self, Position, Record};
-use crate::layout::{BLOCK_BYTES, JOURNAL_MAGIC, RECORDS_PER_BLOCK, WINDOW_BYTES_MAX};
+use crate::layout::{
+    BLOCK_BYTES, JOURNAL_MAGIC, RECORDS_PER_BLOCK, WINDOW_BYTES_MAX, WINDOW_EXTENT_BYTES_MAX,
+};
 use crate::metrics::count;
 use crate::store::{Durability, Sabotage};
 use crate::turns::urgency;
@@ -43,8 +45,6 @@ const JOINED_BYTES_MAX: usize = 64 << 10;
 /// A value of 1 MiB and its trailer fit; above, the journal's share of the time is too small to have
 /// others wait for the data.
 const LEADING_BYTES_MAX: usize = (1 << 20) + 4096;
-/// Extents up to this many bytes go into windows; of larger ones a window has too few.
-const WINDOW_EXTENT_BYTES_MAX: u64 = (256 << 10) + 4096;
 /// Most bytes of data that a leader writes for others.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 

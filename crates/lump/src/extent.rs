@@ -1,8 +1,9 @@
-//! The bytes of an extent: a value and the trailer that vouches for it.
+//! The bytes of an extent: a value, and the trailer that says which put wrote it.
 //!
 //! An extent is the value, zeros up to the tail, the CRC-32C of each chunk of the value, and the
-//! trailer, which ends with the last unit. Knows nothing of where extents lie. Invariant: nothing
-//! but the value, its checksums and zeros is ever written.
+//! trailer, which ends with the last unit. The index entry has a checksum of key, place, length and
+//! chunks' checksums, so whoever wants the value reads no further than that. Does not choose where
+//! extents lie. Invariant: nothing but the value, its checksums and zeros is ever written.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -15,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::index::Entry;
 use crate::layout::{
-    BLOCK_BYTES, CHUNK_BYTES, PLACED_MAGIC, TRAILER_MAGIC, Trailer, VALUE_BYTES_MAX, checksum_of,
-    read,
+    BLOCK_BYTES, CHUNK_BYTES, PLACED_MAGIC, TRAILER_MAGIC, Trailer, WINDOW_EXTENT_BYTES_MAX,
+    checksum_of, read,
 };
 
 const TRAILER_BYTES: usize = size_of::<Trailer>();
@@ -115,43 +116,52 @@ pub(crate) struct Stamp {
     pub sequence: u64,
 }
 
-/// The checksum of a trailer; with `PLACED_MAGIC` it covers the first unit of the extent.
-fn trailer_checksum(geometry: &Geometry, start: u64, checksums: &[u8], trailer: &[u8]) -> u32 {
-    let start = start.to_le_bytes();
-    let place: &[u8] = if trailer.starts_with(&PLACED_MAGIC) { &start } else { &[] };
-    checksum_of(&geometry.uuid, [checksums, place], trailer)
+/// The checksum of each chunk of a value, as a tail has them.
+fn chunk_checksums(value: &[u8]) -> Vec<u8> {
+    value.chunks(CHUNK_BYTES).flat_map(|chunk| crc32c(&[chunk]).to_le_bytes()).collect()
 }
 
-/// Writes the tail of a value into its memory; with the place of the extent in a window, which an
-/// opening may have to find. Returns how many bytes of it the extent has, and the checksum of the
-/// trailer.
+impl Entry {
+    /// The checksum that belongs into the entry of a value with these checksums of its chunks.
+    fn checksum_of(&self, geometry: &Geometry, chunks: &[u8]) -> u32 {
+        let (key, start) = (self.key.to_le_bytes(), self.start.to_le_bytes());
+        crc32c(&[&geometry.uuid, &key, &start, &self.length.to_le_bytes(), chunks])
+    }
+}
+
+/// The checksum of a trailer, which vouches for the entry too.
+fn trailer_checksum(entry: &Entry, trailer: &[u8]) -> u32 {
+    checksum_of(&entry.checksum.to_le_bytes(), trailer)
+}
+
+/// Writes the tail of a value into its memory, for the extent that begins at a unit; an opening may
+/// have to find it if that is `in_window`. Returns how many bytes of it the extent has, and the entry.
 pub(crate) fn seal(
     geometry: &Geometry,
     key: u128,
+    start: u64,
     stamp: Stamp,
-    place: Option<u64>,
+    in_window: bool,
     value: &mut Value,
-) -> (usize, u32) {
+) -> (usize, Entry) {
     let (length, bytes) = (value.length, extent_bytes(geometry, value.length as u64));
     let (payload, tail) = value.memory[..bytes].split_at_mut(length);
     let tail_at = tail.len() - tail_bytes(length);
     tail[..tail_at].fill(0);
-    let (checksums, trailer) = tail[tail_at..].split_at_mut(4 * chunk_count(length));
-    for (place, chunk) in checksums.chunks_mut(4).zip(payload.chunks(CHUNK_BYTES)) {
-        place.copy_from_slice(&crc32c(&[chunk]).to_le_bytes());
-    }
+    let chunks = chunk_checksums(payload);
+    let mut entry = Entry { key, start, length: length as u32, checksum: 0 };
+    entry.checksum = entry.checksum_of(geometry, &chunks);
     let mut fields = Trailer {
-        magic: if place.is_some() { PLACED_MAGIC } else { TRAILER_MAGIC },
+        magic: if in_window { PLACED_MAGIC } else { TRAILER_MAGIC },
         checksum: 0.into(),
-        length: (length as u32).into(),
+        length: entry.length.into(),
         key: key.into(),
         epoch: stamp.epoch.into(),
         sequence: stamp.sequence.into(),
     };
-    let checksum = trailer_checksum(geometry, place.unwrap_or(0), checksums, fields.as_bytes());
-    fields.checksum = checksum.into();
-    trailer.copy_from_slice(fields.as_bytes());
-    (bytes, checksum)
+    fields.checksum = trailer_checksum(&entry, fields.as_bytes()).into();
+    tail[tail_at..].copy_from_slice(&[&chunks, fields.as_bytes()].concat());
+    (bytes, entry)
 }
 
 /// The extents that puts of an epoch left in a range of a window, from one sequence on: the entry
@@ -190,18 +200,22 @@ fn placed_at_end(
     let (length, sequence) = (fields.length.get(), fields.sequence.get());
     let is_candidate = fields.magic == PLACED_MAGIC
         && fields.epoch.get() == least.epoch
-        && sequence >= least.sequence
-        && u64::from(length) <= VALUE_BYTES_MAX;
-    if !is_candidate {
+        && sequence >= least.sequence;
+    let extent = extent_bytes(geometry, u64::from(length));
+    if !is_candidate || extent as u64 > WINDOW_EXTENT_BYTES_MAX {
         return None;
     }
-    let at = bytes.len().checked_sub(extent_bytes(geometry, u64::from(length)))?;
-    let start = first + at as u64 / geometry.unit_bytes;
-    let entry = Entry { key: fields.key.get(), start, length, checksum: fields.checksum.get() };
-    let (extent, bytes) = (Extent { geometry, entry }, &bytes[at..]);
-    let (checksums, _) = extent.judge_tail(bytes).ok()?;
-    extent.judge_chunks(checksums, 0, &bytes[..length as usize]).ok()?;
+    let at = bytes.len().checked_sub(extent)?;
+    let (start, bytes) = (first + at as u64 / geometry.unit_bytes, &bytes[at..]);
+    let mut entry = Entry { key: fields.key.get(), start, length, checksum: 0 };
+    entry.checksum = entry.checksum_of(geometry, split_tail(bytes, length as usize).0);
+    Extent { geometry, entry }.judge_all(bytes).ok()?;
     Some((entry, sequence))
+}
+
+/// The checksums of the chunks and the trailer, of the last bytes of an extent.
+fn split_tail(bytes: &[u8], length: usize) -> (&[u8], &[u8]) {
+    bytes[bytes.len() - tail_bytes(length)..].split_at(4 * chunk_count(length))
 }
 
 /// The extent of an entry on the device.
@@ -234,29 +248,47 @@ impl Extent<'_> {
         })
     }
 
-    /// Judges a tail, the last bytes of the extent; returns the checksums of the chunks and the
-    /// put that wrote it.
-    fn judge_tail<'b>(&self, bytes: &'b [u8]) -> Result<(&'b [u8], Stamp)> {
-        let length = self.entry.length as usize;
-        let (checksums, trailer) =
-            bytes[bytes.len() - tail_bytes(length)..].split_at(4 * chunk_count(length));
+    /// Judges the checksums of the chunks: where they are those of the entry, so are the chunks that
+    /// have them.
+    fn judge_checksums(&self, chunks: &[u8], what: &str) -> Result<()> {
+        match self.entry.checksum_of(self.geometry, chunks) {
+            found if found == self.entry.checksum => Ok(()),
+            found => Err(self.corrupt(what.into(), self.entry.checksum, found)),
+        }
+    }
+
+    /// Judges the value by nothing but itself and the entry.
+    fn judge_value(&self, value: &[u8]) -> Result<()> {
+        self.judge_checksums(&chunk_checksums(value), "the value")
+    }
+
+    /// Judges the whole extent, value and tail, which no get of the value looks at; returns the put
+    /// that wrote it.
+    fn judge_all(&self, bytes: &[u8]) -> Result<Stamp> {
+        let value = &bytes[..self.entry.length as usize];
+        let (checksums, trailer) = split_tail(bytes, value.len());
+        match self.judge_trailer(checksums, trailer) {
+            Ok(stamp) => self.judge_chunks(checksums, 0, value).map(|()| stamp),
+            Err(error) => Err(self.judge_value(value).err().unwrap_or(error)),
+        }
+    }
+
+    fn judge_trailer(&self, checksums: &[u8], trailer: &[u8]) -> Result<Stamp> {
+        let what = "the trailer (the value is whole)";
+        self.judge_checksums(checksums, what)?;
         let fields: Trailer = read(trailer);
-        let found = trailer_checksum(self.geometry, self.entry.start, checksums, trailer);
-        for (what, value) in [("the trailer", fields.checksum.get()), ("the computed sum", found)] {
-            if value != self.entry.checksum {
-                let what = format!("{what} of the extent");
-                return Err(self.corrupt(what, self.entry.checksum, value));
-            }
+        let expected = trailer_checksum(&self.entry, trailer);
+        if fields.checksum.get() != expected {
+            return Err(self.corrupt(what.into(), expected, fields.checksum.get()));
         }
         // Only a collision of checksums gets here with another's trailer.
         let is_own = [TRAILER_MAGIC, PLACED_MAGIC].contains(&fields.magic)
             && fields.key.get() == self.entry.key
             && fields.length.get() == self.entry.length;
         if !is_own {
-            return Err(self.corrupt("the trailer of another value".into(), 0, found));
+            return Err(self.corrupt("the trailer of another value".into(), 0, expected));
         }
-        let stamp = Stamp { epoch: fields.epoch.get(), sequence: fields.sequence.get() };
-        Ok((checksums, stamp))
+        Ok(Stamp { epoch: fields.epoch.get(), sequence: fields.sequence.get() })
     }
 
     /// Judges chunks of the value, the first of which has the index `first`.
@@ -273,15 +305,21 @@ impl Extent<'_> {
         Ok(())
     }
 
-    /// Reads and verifies the whole value, with one read.
-    pub fn read(&self, device: &dyn BlockDevice, value: &mut Value) -> Result<Stamp> {
+    /// Reads and verifies the value, with one read of the units that hold it.
+    pub fn read(&self, device: &dyn BlockDevice, value: &mut Value) -> Result<()> {
         let length = self.entry.length as usize;
         value.resize(length);
+        let bytes = length.next_multiple_of(self.geometry.unit_bytes as usize);
+        self.read_at(device, &mut value.memory[..bytes], self.offset())?;
+        self.judge_value(value)
+    }
+
+    /// Reads and verifies all of the extent; returns the put that wrote it.
+    pub fn read_all(&self, device: &dyn BlockDevice, value: &mut Value) -> Result<Stamp> {
+        value.resize(self.entry.length as usize);
         let bytes = extent_bytes(self.geometry, u64::from(self.entry.length));
         self.read_at(device, &mut value.memory[..bytes], self.offset())?;
-        let (checksums, stamp) = self.judge_tail(&value.memory[..bytes])?;
-        self.judge_chunks(checksums, 0, &value.memory[..length])?;
-        Ok(stamp)
+        self.judge_all(&value.memory[..bytes])
     }
 
     /// Reads and verifies some bytes of the value: with one read where the extent is small or
@@ -303,7 +341,8 @@ impl Extent<'_> {
         let tail_start = (whole_bytes - tail_bytes(length as usize)) / unit * unit;
         let mut tail = AlignedBuffer::zeroed(whole_bytes - tail_start);
         self.read_at(device, &mut tail, self.offset() + tail_start as u64)?;
-        let (checksums, _) = self.judge_tail(&tail)?;
+        let (checksums, _) = split_tail(&tail, length as usize);
+        self.judge_checksums(checksums, "the checksums of the chunks")?;
         if range.is_empty() {
             return Ok(Vec::new());
         }

@@ -10,8 +10,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::layout::{
-    BLOCK_BYTES, ENTRIES_PER_BLOCK, FEATURE_WINDOWS, FORMAT_VERSION, JOURNAL_BLOCK, ROOTS_BLOCK,
-    SUPERBLOCK_MAGIC, Superblock, is_sealed, read, seal,
+    BLOCK_BYTES, ENTRIES_PER_BLOCK, FORMAT_VERSION, JOURNAL_BLOCK, ROOTS_BLOCK, SUPERBLOCK_MAGIC,
+    Superblock, is_sealed, read, seal,
 };
 
 /// Fewest blocks of a journal.
@@ -40,9 +40,6 @@ pub struct CreateOptions {
     pub journal_bytes: Option<u64>,
     /// Identity instead of a random one.
     pub uuid: Option<uuid::Uuid>,
-    /// Make a store that earlier versions of lump can open too: its durable puts share flushes, and
-    /// none flushes for itself.
-    pub without_windows: bool,
 }
 
 /// Identity and sizes of a store.
@@ -55,7 +52,6 @@ pub struct Geometry {
     pub(crate) area_blocks: u64,
     pub(crate) objects_max: u64,
     pub(crate) unit_bytes: u64,
-    pub(crate) has_windows: bool,
 }
 
 impl Geometry {
@@ -79,7 +75,6 @@ impl Geometry {
             area_blocks: area_blocks(objects_max),
             objects_max,
             unit_bytes: u64::from(options.unit_bytes.unwrap_or(block_size)),
-            has_windows: !options.without_windows,
         };
         geometry.judge().map_err(Error::Invalid)?;
         geometry.suits(block_size)?;
@@ -101,9 +96,7 @@ impl Geometry {
         if self.store_blocks > STORE_BLOCKS_MAX || self.objects_max > STORE_BLOCKS_MAX {
             return Err("a store of 2 PiB, or of 2^39 objects, or more".into());
         }
-        // Earlier stores have no room beside a full checkpoint.
-        let known = [entry_blocks(self.objects_max), area_blocks(self.objects_max)];
-        if !known.contains(&self.area_blocks) {
+        if self.area_blocks != area_blocks(self.objects_max) {
             return Err(format!(
                 "checkpoints of {} blocks for {} objects",
                 self.area_blocks, self.objects_max
@@ -170,11 +163,12 @@ impl Geometry {
         }
         let fields: Superblock = read(&block);
         let (version, features) = (fields.version.get(), fields.features.get());
-        let is_known = version == FORMAT_VERSION && features & !FEATURE_WINDOWS == 0;
+        let is_known = version == FORMAT_VERSION && features == 0;
         if !is_known || fields.reserved.iter().any(|b| *b != 0) {
             return Err(Error::Unsupported(format!(
-                "version {version} of the format with features {features:#x}, which this version \
-                 of lump does not know"
+                "version {version} of the format with features {features:#x}, and this lump knows \
+                 version {FORMAT_VERSION} without any; get its values with the lump that made it, \
+                 and put them into a new store"
             )));
         }
         let geometry = Self {
@@ -184,7 +178,6 @@ impl Geometry {
             area_blocks: fields.area_blocks.get(),
             objects_max: fields.objects_max.get(),
             unit_bytes: u64::from(fields.unit_bytes.get()),
-            has_windows: features & FEATURE_WINDOWS != 0,
         };
         geometry
             .judge()
@@ -204,7 +197,6 @@ impl Geometry {
         let fields = Superblock {
             magic: SUPERBLOCK_MAGIC,
             version: FORMAT_VERSION.into(),
-            features: (if self.has_windows { FEATURE_WINDOWS } else { 0 }).into(),
             uuid: self.uuid,
             store_blocks: self.store_blocks.into(),
             journal_blocks: self.journal_blocks.into(),

@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub start: u64,
     /// Length of the value in bytes.
     pub length: u32,
-    /// Checksum of the trailer of the extent.
+    /// Of the other fields and the value, as `layout` says.
     pub checksum: u32,
 }
 

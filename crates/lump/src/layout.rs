@@ -12,7 +12,7 @@ use crate::checksum::crc32c;
 /// Size in bytes of a metadata block: superblock, root, journal block, checkpoint block.
 pub const BLOCK_BYTES: u64 = 4096;
 /// Format version that this code reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// First bytes of a superblock; the claim on devices in `block` knows them and where the UUID is.
 pub const SUPERBLOCK_MAGIC: [u8; 8] = *b"\x89lump\r\n\x1a";
 /// First bytes of a root.
@@ -25,10 +25,8 @@ pub const CHECKPOINT_MAGIC: [u8; 8] = *b"lumpckpt";
 pub const ADDITIONS_MAGIC: [u8; 8] = *b"lumpadds";
 /// First bytes of the trailer of an extent.
 pub const TRAILER_MAGIC: [u8; 8] = *b"lumptail";
-/// First bytes of the trailer of an extent in a window; its checksum covers where the extent lies.
+/// First bytes of the trailer of an extent in a window.
 pub const PLACED_MAGIC: [u8; 8] = *b"lumphere";
-/// Feature of a superblock: the journal may announce windows.
-pub const FEATURE_WINDOWS: u64 = 1;
 /// Block of the first of the two roots.
 pub const ROOTS_BLOCK: u64 = 1;
 /// First block of the journal.
@@ -39,6 +37,8 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 pub const VALUE_BYTES_MAX: u64 = 1 << 30;
 /// All ranges of a window have at most this many bytes: an opening reads them.
 pub const WINDOW_BYTES_MAX: u64 = 32 << 20;
+/// An extent in a window has at most this many bytes: one of a value of 256 KiB.
+pub const WINDOW_EXTENT_BYTES_MAX: u64 = (256 << 10) + 4096;
 /// Journal blocks, epochs and generations are below this, so that no sum of them overflows.
 pub const NUMBER_END: u64 = 1 << 62;
 /// Bytes of a block after its header.
@@ -71,7 +71,7 @@ pub struct Superblock {
     pub checksum: U32,
     /// `FORMAT_VERSION`.
     pub version: U32,
-    /// A reader that does not know one of these refuses the store.
+    /// Zero: a reader refuses a store with any that it does not know.
     pub features: U64,
     /// Identity of the store; part of every other checksum.
     pub uuid: [u8; 16],
@@ -176,7 +176,8 @@ pub struct EntryOnDisk {
     pub start: U64,
     /// Length of the value in bytes.
     pub length: U32,
-    /// Checksum of the trailer of the extent.
+    /// CRC-32C of the store's UUID, the key, `start`, `length` and the CRC-32C of each chunk of the
+    /// value.
     pub checksum: U32,
 }
 
@@ -187,8 +188,7 @@ pub struct EntryOnDisk {
 pub struct Trailer {
     /// `TRAILER_MAGIC` or `PLACED_MAGIC`.
     pub magic: [u8; 8],
-    /// CRC-32C of the store's UUID, the checksums of the chunks, with `PLACED_MAGIC` the first unit
-    /// of the extent (8 bytes), and all other bytes of the trailer.
+    /// CRC-32C of the checksum of the entry and all other bytes of the trailer.
     pub checksum: U32,
     /// Length of the value in bytes.
     pub length: U32,
@@ -208,22 +208,20 @@ const _: () = assert!(size_of::<EntryOnDisk>() == 32);
 const _: () = assert!(size_of::<Trailer>() == 48);
 
 /// The checksum that belongs into `bytes`, a block or a trailer, after what came `before` it.
-pub fn checksum_of(uuid: &[u8; 16], before: [&[u8]; 2], bytes: &[u8]) -> u32 {
-    let (start, end) = (&bytes[..CHECKSUM_AT.start], &bytes[CHECKSUM_AT.end..]);
-    crc32c(&[uuid, before[0], before[1], start, end])
+pub(crate) fn checksum_of(before: &[u8], bytes: &[u8]) -> u32 {
+    crc32c(&[before, &bytes[..CHECKSUM_AT.start], &bytes[CHECKSUM_AT.end..]])
 }
 
 /// Writes its checksum into a block and returns it.
 pub fn seal(uuid: &[u8; 16], block: &mut [u8]) -> u32 {
-    let checksum = checksum_of(uuid, [&[]; 2], block);
+    let checksum = checksum_of(uuid, block);
     block[CHECKSUM_AT].copy_from_slice(&checksum.to_le_bytes());
     checksum
 }
 
 /// Whether a block begins with `magic` and carries its checksum.
 pub fn is_sealed(uuid: &[u8; 16], magic: &[u8; 8], block: &[u8]) -> bool {
-    block.starts_with(magic)
-        && block[CHECKSUM_AT] == checksum_of(uuid, [&[]; 2], block).to_le_bytes()
+    block.starts_with(magic) && block[CHECKSUM_AT] == checksum_of(uuid, block).to_le_bytes()
 }
 
 /// The structure at the start of `bytes`, which must be long enough.

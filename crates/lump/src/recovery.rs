@@ -203,7 +203,7 @@ fn verify(device: &dyn BlockDevice, geometry: &Geometry, block: &Block) -> Resul
     for record in &block.records {
         let Record::Put { entry, sequence } = *record else { continue };
         checkpoint::check_bounds(geometry, &entry)?;
-        let found = Extent { geometry, entry }.read(device, &mut value)?;
+        let found = Extent { geometry, entry }.read_all(device, &mut value)?;
         let expected = Stamp { epoch: block.epoch, sequence };
         if found != expected {
             return Err(Error::Corrupt {

@@ -56,7 +56,7 @@ pub struct OpenOptions {
     pub in_flight_max: Option<usize>,
     /// Whether durable puts of up to 256 KiB flush for themselves, as far as there is space for it, or
     /// share their flushes. Unless given, as the device says, and if other changes do not come between
-    /// them too often. A store without windows always shares.
+    /// them too often.
     pub own_flushes: Option<bool>,
     /// For the canaries of the tests only.
     #[doc(hidden)]
@@ -230,7 +230,7 @@ impl Store {
                 options.own_flushes.is_none(),
                 options.sabotage,
             ),
-            has_window: merges && geometry.has_windows,
+            has_window: merges,
             sequence: AtomicU64::new(0),
             applying: Mutex::new(()),
             flushing: RwLock::new(()),
@@ -335,8 +335,8 @@ impl Store {
         };
         let sequence = self.engine.sequence.fetch_add(1, Ordering::Relaxed);
         let stamp = Stamp { epoch: self.epoch, sequence };
-        let (sealed, checksum) = seal(&self.engine.geometry, key, stamp, place, value);
-        let entry = Entry { key, start, length: length as u32, checksum };
+        let (sealed, entry) =
+            seal(&self.engine.geometry, key, start, stamp, place.is_some(), value);
         let data = Data {
             memory: value.lend(),
             length: sealed,
@@ -399,14 +399,27 @@ impl Store {
     /// As [`Store::get_into`]; while the device is the bottleneck, gets with an earlier deadline go
     /// first, and those without one last.
     pub fn get_by(&self, key: u128, value: &mut Value, deadline: Option<Instant>) -> Result<bool> {
+        self.read(key, deadline, |extent| extent.read(&*self.engine.device, value))
+    }
+
+    /// As [`Store::get_into`], and verifies the trailer too.
+    pub(crate) fn get_all(&self, key: u128, value: &mut Value) -> Result<bool> {
+        self.read(key, None, |extent| extent.read_all(&*self.engine.device, value).map(drop))
+    }
+
+    fn read(
+        &self,
+        key: u128,
+        deadline: Option<Instant>,
+        read: impl FnOnce(Extent<'_>) -> Result<()>,
+    ) -> Result<bool> {
         let Some((entry, _pin)) = self.find(key) else { return Ok(false) };
-        let extent = Extent { geometry: &self.engine.geometry, entry };
         let start = Instant::now();
         let turn = self.engine.reading.take(deadline);
-        let outcome = extent.read(&*self.engine.device, value);
+        let outcome = read(Extent { geometry: &self.engine.geometry, entry });
         drop(turn);
         match outcome {
-            Ok(_) => {
+            Ok(()) => {
                 count(&self.engine.counters.gets, 1);
                 count(&self.engine.counters.get_bytes, u64::from(entry.length));
                 self.engine.counters.get_seconds.record(start.elapsed());

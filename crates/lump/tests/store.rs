@@ -117,13 +117,22 @@ fn an_operation_costs_what_the_format_says() {
     assert_eq!(cost(&|| drop(store.get(1).unwrap().unwrap())), (1, 0, 0));
     assert_eq!(cost(&|| drop(store.get(3).unwrap())), (0, 0, 0));
     assert_eq!(cost(&|| assert!(store.head(1).is_some())), (0, 0, 0));
+    // A value is read without what follows its last unit.
+    for length in [0, 4000, 4096, 4097, 65_536, 1 << 20] {
+        store.put(4, &bytes[..length], Durable).unwrap();
+        device.take_counts();
+        assert_eq!(store.get(4).unwrap().unwrap()[..], bytes[..length]);
+        let counts = device.take_counts();
+        assert_eq!(counts.read_bytes, length.next_multiple_of(512) as u64);
+        assert_eq!((counts.reads, counts.writes), (1, 0), "{length} bytes");
+    }
     // A small part of a large value: its tail and its chunk.
     device.take_counts();
     assert_eq!(store.get_range(1, 70_000..70_010).unwrap().unwrap(), bytes[70_000..70_010]);
     let counts = device.take_counts();
     assert_eq!((counts.reads, counts.read_bytes), (2, 65_536 + 512));
     assert_eq!(cost(&|| assert!(store.delete(1, Durable).unwrap())), (0, 1, 1));
-    assert_eq!(cost(&|| assert_eq!(store.delete_range(.., Durable).unwrap(), 1)), (0, 1, 1));
+    assert_eq!(cost(&|| assert_eq!(store.delete_range(.., Durable).unwrap(), 2)), (0, 1, 1));
     drop(store);
     // A window is there after the first put that could have gone into it.
     let store = open_so(device.clone(), true);
@@ -236,21 +245,6 @@ fn puts_that_no_journal_names_are_found_and_only_where_they_were_put() {
             }
         }
         (image, found) = (device.image(), contents(&store));
-    }
-}
-
-#[test]
-fn earlier_versions_can_open_a_store_without_windows_only() {
-    for without_windows in [false, true] {
-        let options = CreateOptions { without_windows, ..small() };
-        let device = created(MemoryDevice::new(MEBIBYTE, 512), &options);
-        let features: layout::Superblock = layout::read(&device.image());
-        assert_eq!(features.features.get(), u64::from(!without_windows));
-        let store = open_so(device.clone(), true);
-        (0..5).for_each(|key| store.put(key, b"value", Durable).unwrap());
-        drop(store);
-        let is_placed = |unit: &[u8]| unit[512 - 48..].starts_with(&layout::PLACED_MAGIC);
-        assert_eq!(device.image().chunks(512).any(is_placed), !without_windows);
     }
 }
 
@@ -487,19 +481,129 @@ fn a_flipped_bit_is_named_and_never_given_out() {
     let error = store.get(u128::MAX).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, Error::Corrupt { key: u128::MAX, length_bytes: 300_000, .. }));
-    assert!(text.contains("ffffffffffffffff") && text.contains("chunk 1 of 64 KiB"), "{text}");
-    assert!(store.get_range(u128::MAX, 70_000..70_001).is_err());
+    assert!(text.contains("ffffffffffffffff") && text.contains("the value is"), "{text}");
+    let part = store.get_range(u128::MAX, 70_000..70_001).unwrap_err().to_string();
+    assert!(part.contains("chunk 1 of 64 KiB"), "{part}");
     assert_eq!(store.metrics().corruptions, 2);
     assert!(store.get_range(u128::MAX, 10..20).is_ok());
     let mut failures = Vec::new();
     let report = store.scrub(Some(1 << 40), |error| failures.push(error.to_string()));
     assert_eq!((report.objects, report.failures), (13, 1));
-    assert_eq!(failures, std::slice::from_ref(&text));
-    assert!(check(device.clone()).unwrap().findings.contains(&text));
+    assert_eq!(failures, std::slice::from_ref(&part));
+    assert!(check(device.clone()).unwrap().findings.contains(&part));
     drop(store);
     let options = OpenOptions { sabotage: Sabotage::TrustData, ..Default::default() };
     let canary = Store::open(device, &options).unwrap().get(u128::MAX).unwrap().unwrap();
     assert!(canary[..] != pattern(77, 300_000), "the canary must give corrupt data out");
+}
+
+/// Values of one and of several chunks, all behind a checkpoint; `seed` makes others of the same lengths.
+fn values(seed: u64) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let device = created(MemoryDevice::new(MEBIBYTE, 512), &small());
+    let store = open(device.clone());
+    let lengths = [4096, 4096, 1000, 150_000, 150_000];
+    let values: Vec<_> =
+        (seed..).zip(lengths).map(|(seed, length)| pattern(seed, length)).collect();
+    for (key, value) in values.iter().enumerate() {
+        store.put(key as u128, value, Durable).unwrap();
+    }
+    store.checkpoint().unwrap();
+    store.close().unwrap();
+    (device.image(), values)
+}
+
+fn place_of(needle: &[u8], image: &[u8]) -> usize {
+    image.windows(needle.len()).position(|window| window == needle).unwrap()
+}
+
+#[test]
+fn a_get_finds_whatever_is_not_the_value_of_its_key() {
+    let ((image, values), (other, _)) = (values(1), values(1001));
+    let places: Vec<_> = values.iter().map(|value| place_of(value, &image)).collect();
+    let extent = |key: usize| {
+        let length = values[key].len();
+        let bytes = (length + 4 * length.div_ceil(65_536) + 48).next_multiple_of(512);
+        places[key]..places[key] + bytes
+    };
+    let damaged = |key: usize, bytes: &[u8]| {
+        let mut image = image.clone();
+        image[extent(key)].copy_from_slice(bytes);
+        (key, image)
+    };
+    let mut images = Vec::new();
+    for (key, value) in values.iter().enumerate() {
+        for place in [0, value.len() / 2, value.len() - 1] {
+            let mut bytes = image[extent(key)].to_vec();
+            bytes[place] ^= 0x10;
+            images.push(damaged(key, &bytes));
+        }
+        // Never written; another value of this key in this place, which lost its last write.
+        images.push(damaged(key, &vec![0; extent(key).len()]));
+        images.push(damaged(key, &other[extent(key)]));
+    }
+    // Another key's extent of the same length: sent to the wrong place.
+    for (key, from) in [(0, 1), (1, 0), (3, 4)] {
+        images.push(damaged(key, &image[extent(from)]));
+    }
+    // The same of a part.
+    let mut torn = image[extent(3)].to_vec();
+    torn[65_536..131_072].copy_from_slice(&image[extent(4)][65_536..131_072]);
+    images.push(damaged(3, &torn));
+    // The checkpoint has another key, place or length, all with the right sums.
+    let is_checkpoint = |block: &[u8]| block.starts_with(&layout::CHECKPOINT_MAGIC);
+    let start = image.chunks(4096).position(is_checkpoint).unwrap() * 4096;
+    let entry = |key: usize| {
+        let mut entries = image[start + 64..start + 4096].chunks(32);
+        start
+            + 64
+            + 32 * entries.position(|entry| entry[..16] == (key as u128).to_le_bytes()).unwrap()
+    };
+    let forged = |key: usize, place: usize, wrong: u8| {
+        let mut image = image.clone();
+        image[entry(key) + place] ^= wrong;
+        let uuid = small().uuid.unwrap().into_bytes();
+        layout::seal(&uuid, &mut image[start..start + 4096]);
+        image
+    };
+    images.push((5, forged(4, 0, 1)));
+    images.push((4, forged(4, 24, 3)));
+    for (key, image) in images {
+        let device = Arc::new(MemoryDevice::from_image(&image, 512));
+        let store = open(device.clone());
+        let error = store.get(key as u128).err();
+        assert!(matches!(error, Some(Error::Corrupt { .. })), "key {key}: {error:?}");
+        let mut failures = Vec::new();
+        store.scrub(None, |error| failures.push(error.to_string()));
+        assert!(failures.len() == 1 && !failures[0].contains("trailer"), "{failures:?}");
+        drop(store);
+        let options = OpenOptions { sabotage: Sabotage::TrustData, ..Default::default() };
+        let canary = Store::open(device, &options).unwrap().get(key as u128).unwrap().unwrap();
+        assert!(values.get(key).is_none_or(|value| canary[..] != value[..]), "key {key}");
+    }
+}
+
+#[test]
+fn a_damaged_trailer_beside_a_good_value_is_named_by_a_scrub_only() {
+    let (image, values) = values(1);
+    for (key, value) in values.iter().enumerate() {
+        let end = place_of(value, &image) + value.len();
+        let tail = 4 * value.len().div_ceil(65_536) + 48;
+        let last = (end + tail).next_multiple_of(512);
+        for place in end..last {
+            let mut image = image.clone();
+            image[place] ^= 1;
+            let store = open(Arc::new(MemoryDevice::from_image(&image, 512)));
+            assert_eq!(store.get(key as u128).unwrap().unwrap()[..], value[..]);
+            let mut failures = Vec::new();
+            store.scrub(None, |error| failures.push(error.to_string()));
+            let named =
+                failures.iter().any(|text| text.contains("the trailer (the value is whole)"));
+            assert_eq!(
+                (failures.len(), named),
+                if place < last - tail { (0, false) } else { (1, true) }
+            );
+        }
+    }
 }
 
 #[test]
@@ -561,10 +665,15 @@ fn either_superblock_is_enough_and_strange_devices_are_refused() {
     assert!(matches!(refusal(&[], 512), Error::NotLump));
     assert!(matches!(refusal(&image, 4096), Error::Unsupported(_)));
     assert!(matches!(refusal(&image[..last], 512), Error::DeviceShrank { .. }));
-    let mut newer = image.clone();
-    newer[12] = 2;
-    layout::seal(&[0; 16], &mut newer[..4096]);
-    assert!(matches!(refusal(&newer, 512), Error::Unsupported(_)));
+    // The version before, the next one, and a feature.
+    for (place, value) in [(12, 1), (12, 3), (16, 1)] {
+        let mut other = image.clone();
+        other[place] = value;
+        layout::seal(&[0; 16], &mut other[..4096]);
+        let error = refusal(&other, 512);
+        assert!(matches!(error, Error::Unsupported(_)));
+        assert!(error.to_string().contains("get its values with the lump that made it"), "{error}");
+    }
     let tiny = MemoryDevice::new(32 << 10, 512);
     assert!(matches!(Store::create(&tiny, &small()), Err(Error::Invalid(_))));
     let huge = CreateOptions { objects_max: Some(u64::MAX), ..small() };
@@ -586,11 +695,7 @@ fn the_golden_images_read_and_are_written_as_ever() {
 fn golden(name: &str, has_additions: bool, has_window: bool) {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     // So long a journal that no checkpoint is due: the background's would come when it likes.
-    let options = CreateOptions {
-        journal_bytes: Some(40 * BLOCK_BYTES),
-        without_windows: !has_window,
-        ..small()
-    };
+    let options = CreateOptions { journal_bytes: Some(40 * BLOCK_BYTES), ..small() };
     let device = created(MemoryDevice::new(512 << 10, 512), &options);
     let store = open_so(device.clone(), has_window);
     for key in 0..12_u128 {
