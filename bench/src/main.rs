@@ -253,8 +253,12 @@ fn fio(
     is_put: bool,
 ) -> (f64, f64, Option<BTreeMap<String, u64>>) {
     let mut command = Command::new("fio");
-    // Huge pages where its memory is large, as the others have.
-    command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+    // Huge pages from 64 KiB on, as the others have; it has memory for the largest of its sizes.
+    if size >= 64 << 10 {
+        command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+        command
+            .args(["--iomem_align=2m", &format!("--bssplit={size}/100:{}/0", size.max(2 << 20))]);
+    }
     command.args(["--name=raw", "--output-format=json", "--direct=1", "--thread", "--norandommap"]);
     command.args(["--group_reporting", "--time_based", "--percentile_list=50:90:99:99.9"]);
     command.arg(format!("--filename={}", file.display()));

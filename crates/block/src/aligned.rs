@@ -20,7 +20,7 @@ pub struct AlignedBuffer {
 impl AlignedBuffer {
     /// A buffer of `length` zero bytes.
     pub fn zeroed(length: usize) -> Self {
-        Self { memory: AlignedMemory::zeroed(length, ALIGNMENT), length }
+        Self { memory: AlignedMemory::zeroed(length), length }
     }
 
     /// A buffer that holds a copy of `bytes`.
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn buffers_lie_at_the_alignment_and_start_as_zeros() {
-        for length in [0, 1, 511, 4096, 70_001, 1 << 20, (2 << 20) + 1] {
+        for length in [0, 1, 511, 4096, 40_000, 70_001, 600_000, 1 << 20, (2 << 20) + 1] {
             let mut buffer = AlignedBuffer::zeroed(length);
             assert_eq!(buffer.len(), length);
             assert!(is_aligned(&buffer, ALIGNMENT));

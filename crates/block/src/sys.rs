@@ -4,12 +4,16 @@
 //! Everything here is a thin, total function; policy (what to do with a refusal) lies with the
 //! callers. Invariant: an [`AlignedMemory`] owns its allocation and never changes its layout.
 
+mod pieces;
 pub(crate) mod ring;
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
+
+use crate::aligned::ALIGNMENT;
+use pieces::HUGE_PAGE_BYTES;
 
 /// `BLKGETSIZE64` of `linux/fs.h`: the size of a block device in bytes.
 const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
@@ -28,13 +32,12 @@ const BLKGETDISKSEQ: libc::Ioctl = 0x8008_1280_u32 as libc::Ioctl;
 /// `KCMP_FILES` of `linux/kcmp.h`: compare the tables of open files.
 const KCMP_FILES: libc::c_int = 2;
 
-/// Memory from this size on asks for huge pages: the kernel need not look each page of 4 KiB up,
-/// and a direct transfer of 1 MiB and more is not split for having too many of them.
-const LARGE_BYTES: usize = 1 << 20;
-/// Size of a huge page.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Memory from this size on has huge pages of its own; of less, many share one (`pieces`), down to
+/// a size. The kernel need not look each page of 4 KiB up, and the device takes a transfer in few
+/// parts.
+const LARGE_BYTES: usize = 512 << 10;
 
-/// Zeroed heap memory at an alignment of the caller's choice.
+/// Zeroed memory that direct transfers accept.
 pub(crate) struct AlignedMemory {
     pointer: NonNull<u8>,
     layout: Layout,
@@ -46,24 +49,30 @@ unsafe impl Send for AlignedMemory {}
 unsafe impl Sync for AlignedMemory {}
 
 impl AlignedMemory {
-    /// Allocates `length` zero bytes at a multiple of `alignment`, a power of two.
-    pub(crate) fn zeroed(length: usize, alignment: usize) -> Self {
-        let is_large = length >= LARGE_BYTES;
-        let (length, alignment) = match is_large {
-            true => (length.next_multiple_of(HUGE_PAGE_BYTES), alignment.max(HUGE_PAGE_BYTES)),
-            false => (length.max(1), alignment),
+    /// Allocates `length` zero bytes at a multiple of [`ALIGNMENT`].
+    pub(crate) fn zeroed(length: usize) -> Self {
+        let layout = |length, alignment| {
+            Layout::from_size_align(length, alignment)
+                .expect("the alignment is a power of two and the length fits the address space")
         };
-        let layout = Layout::from_size_align(length, alignment)
-            .expect("the alignment is a power of two and the length fits the address space");
+        if let Some(pointer) = pieces::take(length) {
+            // SAFETY: the piece has so many bytes, and nobody else has it.
+            unsafe { pointer.write_bytes(0, length) };
+            return Self { pointer, layout: layout(length, ALIGNMENT) };
+        }
+        let is_large = length >= LARGE_BYTES;
+        let layout = match is_large {
+            true => layout(length.next_multiple_of(HUGE_PAGE_BYTES), HUGE_PAGE_BYTES),
+            false => layout(length.max(1), ALIGNMENT),
+        };
         // SAFETY: the layout's size is at least one byte.
         let pointer = unsafe { if is_large { alloc(layout) } else { alloc_zeroed(layout) } };
         let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
         if is_large {
-            // SAFETY: the allocation covers the whole range; the advice changes none of its bytes,
-            // and a kernel without huge pages refuses it.
+            // SAFETY: the allocation covers the whole range.
             unsafe {
-                libc::madvise(pointer.as_ptr().cast(), length, libc::MADV_HUGEPAGE);
-                pointer.write_bytes(0, length);
+                pieces::ask_for_huge_pages(pointer, layout.size());
+                pointer.write_bytes(0, layout.size());
             }
         }
         Self { pointer, layout }
@@ -87,8 +96,10 @@ impl AlignedMemory {
 
 impl Drop for AlignedMemory {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `alloc_zeroed` with this very layout.
-        unsafe { dealloc(self.pointer.as_ptr(), self.layout) };
+        if !pieces::give_back(self.pointer, self.layout.size()) {
+            // SAFETY: the pointer came from an allocation with this very layout.
+            unsafe { dealloc(self.pointer.as_ptr(), self.layout) };
+        }
     }
 }
 
