@@ -35,7 +35,7 @@ use crate::window::{Closed, Pending};
 const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
 /// Most journal blocks that share a flush.
 const BATCH_BLOCKS_MAX: u64 = 64;
-/// Most journal blocks of puts that were made in a window: as many of 4 KiB as it has room for.
+/// Most journal blocks of puts that were made in a window: 7391 of them are told of at once.
 const PENDING_BLOCKS_MAX: u64 = 88;
 /// Extents up to this many bytes are written by the leader, together with others' and the journal.
 /// Larger ones, as that of a value of 64 KiB and its trailer, are on their way already while their

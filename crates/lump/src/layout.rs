@@ -36,7 +36,7 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 /// Longest value in bytes.
 pub const VALUE_BYTES_MAX: u64 = 1 << 30;
 /// All ranges of a window have at most this many bytes: an opening reads them.
-pub const WINDOW_BYTES_MAX: u64 = 32 << 20;
+pub const WINDOW_BYTES_MAX: u64 = 128 << 20;
 /// An extent in a window has at most this many bytes: one of a value of 256 KiB.
 pub const WINDOW_EXTENT_BYTES_MAX: u64 = (256 << 10) + 4096;
 /// Journal blocks, epochs and generations are below this, so that no sum of them overflows.
