@@ -24,7 +24,8 @@ use crate::geometry::Geometry;
 use crate::index::Entry;
 use crate::journal::{self, Position, Record};
 use crate::layout::{
-    BLOCK_BYTES, JOURNAL_MAGIC, RECORDS_PER_BLOCK, WINDOW_BYTES_MAX, WINDOW_EXTENT_BYTES_MAX,
+    BLOCK_BYTES, JOURNAL_MAGIC, RANGE_BYTES_MAX, RECORDS_PER_BLOCK, WINDOW_BYTES_MAX,
+    WINDOW_EXTENT_BYTES_MAX,
 };
 use crate::metrics::count;
 use crate::store::{Durability, Sabotage};
@@ -449,8 +450,9 @@ impl Engine {
             return Vec::new();
         }
         let mut space = lock(&self.space);
-        let most = (WINDOW_BYTES_MAX / self.geometry.unit_bytes).min(space.free_units() / 4);
-        space.take_some(largest, most, self.window.pending_max)
+        let units = |bytes| bytes / self.geometry.unit_bytes;
+        let most = units(WINDOW_BYTES_MAX).min(space.free_units() / 4);
+        space.take_some(largest, units(RANGE_BYTES_MAX), most, self.window.pending_max)
     }
 
     /// What the journal has to be told of a window that was closed and the one that follows.

@@ -35,6 +35,8 @@ pub const JOURNAL_BLOCK: u64 = 3;
 pub const CHUNK_BYTES: usize = 64 << 10;
 /// Longest value in bytes.
 pub const VALUE_BYTES_MAX: u64 = 1 << 30;
+/// A range of a window has at most this many bytes: an opening needs as much memory.
+pub const RANGE_BYTES_MAX: u64 = 16 << 20;
 /// All ranges of a window have at most this many bytes: an opening reads them.
 pub const WINDOW_BYTES_MAX: u64 = 128 << 20;
 /// An extent in a window has at most this many bytes: one of a value of 256 KiB.

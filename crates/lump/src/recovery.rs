@@ -147,7 +147,7 @@ fn find(
         Sabotage::FindStale => Stamp { sequence: 0, ..window.least },
         _ => window.least,
     };
-    let mut found = Vec::new();
+    let (mut found, mut memory) = (Vec::new(), AlignedBuffer::zeroed(0));
     let mut left = WINDOW_BYTES_MAX;
     for &(start, units) in &window.ranges {
         let end = start.checked_add(units).filter(|end| *end <= geometry.unit_count());
@@ -158,9 +158,12 @@ fn find(
             ))
         })?;
         left -= bytes;
-        let mut memory = AlignedBuffer::zeroed(bytes as usize);
+        if memory.len() < bytes as usize {
+            memory = AlignedBuffer::zeroed(bytes as usize);
+        }
+        let memory = &mut memory[..bytes as usize];
         let offset = geometry.unit_offset(start);
-        if device.read_at(&mut memory, offset).is_err() {
+        if device.read_at(memory, offset).is_err() {
             // A second try, and the place of what cannot be read: there may be a put that was
             // answered, of which nothing else tells.
             let units = memory.chunks_mut(geometry.unit_bytes as usize);
@@ -171,7 +174,7 @@ fn find(
                 )))?;
             }
         }
-        found.extend(find_placed(geometry, &memory, start, least));
+        found.extend(find_placed(geometry, memory, start, least));
     }
     found.sort_unstable_by_key(|(_, sequence)| *sequence);
     Ok(found)

@@ -44,11 +44,13 @@ impl Space {
         Some(start)
     }
 
-    /// Takes free extents of at least `units_min`, the shortest first, until there are `count_max` of
-    /// them or they have `units_max` in all; returns first unit and number of units of each.
+    /// Takes free extents of at least `units_min`, the shortest first and of each no more than
+    /// `each_max`, until there are `count_max` of them or they have `units_max` in all; returns first
+    /// unit and number of units of each.
     pub fn take_some(
         &mut self,
         units_min: u64,
+        each_max: u64,
         units_max: u64,
         count_max: usize,
     ) -> Vec<(u64, u64)> {
@@ -58,7 +60,7 @@ impl Space {
             && let Some(&(length, start)) = self.by_length.range((units_min, 0)..).next()
         {
             self.take(start, length);
-            let units = length.min(left);
+            let units = length.min(left).min(each_max);
             if length > units {
                 self.put(start + units, length - units);
             }
@@ -191,6 +193,14 @@ impl Drop for Pin<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_are_taken_in_pieces_that_are_not_too_long() {
+        let mut space = Space::new(vec![(0, 100), (200, 8), (300, 20)]);
+        assert_eq!(space.take_some(10, 30, 90, 9), [(300, 20), (0, 30), (30, 30), (60, 10)]);
+        assert_eq!(space.take_some(10, 30, 90, 1), [(70, 30)]);
+        assert_eq!((space.free_units(), space.longest_free_units()), (8, 8));
+    }
 
     #[test]
     fn units_come_back_behind_the_fence_and_after_their_readers() {

@@ -249,6 +249,24 @@ fn puts_that_no_journal_names_are_found_and_only_where_they_were_put() {
 }
 
 #[test]
+fn a_large_window_has_several_ranges_and_all_are_read() {
+    let device = created(CountingDevice::new(MemoryDevice::new(160 * MEBIBYTE, 512)), &small());
+    let store = open_so(device.clone(), true);
+    for step in 0..90 {
+        store.put(u128::from(step), &pattern(step, 256 << 10), Durable).unwrap();
+    }
+    let image = device.inner().image();
+    drop(store);
+    let device = Arc::new(CountingDevice::new(MemoryDevice::from_image(&image, 512)));
+    let store = open(device.clone());
+    assert!(device.take_counts().read_bytes > 32 << 20);
+    assert_eq!(store.usage().objects, 90);
+    for step in 0..90 {
+        assert_eq!(store.get(u128::from(step)).unwrap().unwrap()[..], pattern(step, 256 << 10));
+    }
+}
+
+#[test]
 fn a_checkpoint_of_few_changes_is_small_and_counts_as_much() {
     let options = CreateOptions { objects_max: Some(20_000), ..small() };
     let device = created(CountingDevice::new(MemoryDevice::new(16 * MEBIBYTE, 512)), &options);
