@@ -69,7 +69,7 @@ impl AlignedMemory {
         let pointer = unsafe { if is_large { alloc(layout) } else { alloc_zeroed(layout) } };
         let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
         if is_large {
-            // SAFETY: the allocation covers the whole range.
+            // SAFETY: the allocation covers the whole range and is new.
             unsafe {
                 pieces::ask_for_huge_pages(pointer, layout.size());
                 pointer.write_bytes(0, layout.size());

@@ -32,7 +32,7 @@ impl Page {
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc(PAGE) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(PAGE) };
-        // SAFETY: the allocation covers the whole range.
+        // SAFETY: the allocation covers the whole range and is new.
         unsafe { ask_for_huge_pages(start, HUGE_PAGE_BYTES) };
         Self { start, taken: 0 }
     }
@@ -95,14 +95,19 @@ pub(super) fn give_back(piece: NonNull<u8>, length: usize) -> bool {
     true
 }
 
-/// A kernel without huge pages refuses, which does no harm.
+/// Asks for huge pages in new memory; what it holds is lost. A kernel without any refuses, which does
+/// no harm.
 ///
 /// # Safety
 ///
-/// The caller owns the whole range.
+/// The caller owns the whole range, in whole pages, and nothing is in it.
 pub(super) unsafe fn ask_for_huge_pages(start: NonNull<u8>, length: usize) {
-    // SAFETY: the range is the caller's, and the advice changes none of its bytes.
-    unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE) };
+    // The heap may have used the range before, and a small page that is there is in the way of a huge
+    // one.
+    for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTNEED] {
+        // SAFETY: nobody misses what was in the range.
+        unsafe { libc::madvise(start.as_ptr().cast(), length, advice) };
+    }
 }
 
 #[cfg(test)]
