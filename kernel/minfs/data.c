@@ -583,8 +583,11 @@ again:
 		}
 		/* In place and in no tail: no metadata, and others may do the same beside it. */
 		put = kiocb_modified(iocb);
-		if (!put)
-			put = iomap_dio_rw(iocb, from, &minfs_iomap_ops, NULL, 0, NULL, 0);
+		if (!put) {
+			put = minfs_overwrite(iocb, from);
+			if (put == -ENOTBLK)
+				put = iomap_dio_rw(iocb, from, &minfs_iomap_ops, NULL, 0, NULL, 0);
+		}
 		if (put == -ENOTBLK) {
 			unlock(inode, true);
 			if (iocb->ki_flags & IOCB_NOWAIT)

@@ -209,6 +209,9 @@ ssize_t minfs_read_iter(struct kiocb *iocb, struct iov_iter *to);
 ssize_t minfs_write_iter(struct kiocb *iocb, struct iov_iter *from);
 int minfs_mmap(struct file *file, struct vm_area_struct *vma);
 
+/* direct.c: direct writes in place that need nothing of iomap. */
+ssize_t minfs_overwrite(struct kiocb *iocb, struct iov_iter *from);
+
 /* file.c: what is asked of a file as a whole. */
 extern const struct file_operations minfs_file_operations;
 extern const struct inode_operations minfs_file_inode_operations;

@@ -39,12 +39,13 @@ const RECIPES: [Recipe; 4] = [
 
 const MINFS: &str = "minfs";
 /// The source of minfs as a kernel module, by file.
-const MINFS_SOURCE: [(&str, &str); 11] = [
+const MINFS_SOURCE: [(&str, &str); 12] = [
     ("Kbuild", include_str!("../../../kernel/minfs/Kbuild")),
     ("Makefile", include_str!("../../../kernel/minfs/Makefile")),
     ("minfs.h", include_str!("../../../kernel/minfs/minfs.h")),
     ("minfs_format.h", include_str!("../../minfs/minfs_format.h")),
     ("data.c", include_str!("../../../kernel/minfs/data.c")),
+    ("direct.c", include_str!("../../../kernel/minfs/direct.c")),
     ("file.c", include_str!("../../../kernel/minfs/file.c")),
     ("record.c", include_str!("../../../kernel/minfs/record.c")),
     ("space.c", include_str!("../../../kernel/minfs/space.c")),
