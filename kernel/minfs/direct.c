@@ -23,6 +23,20 @@ struct direct {
 	struct work_struct work;
 };
 
+/* Ends that may wait. Memory may only become free by them; and none outlives the module. */
+static struct workqueue_struct *ends;
+
+int __init minfs_direct_init(void)
+{
+	ends = alloc_workqueue("minfs", WQ_MEM_RECLAIM, 0);
+	return ends ? 0 : -ENOMEM;
+}
+
+void minfs_direct_exit(void)
+{
+	destroy_workqueue(ends);
+}
+
 static void tell_end(struct direct *d)
 {
 	struct kiocb *iocb = d->iocb;
@@ -35,14 +49,18 @@ static void tell_end(struct direct *d)
 	iocb->ki_complete(iocb, result);
 }
 
-/* Pages that somebody read while their bytes were written may be older than these. */
+/*
+ * Pages that somebody read while their bytes were written may be older than these. Who has stored to
+ * one through a mapping will overwrite them: the next sync tells it, as iomap does.
+ */
 static void drop_pages(struct work_struct *work)
 {
 	struct direct *d = container_of(work, struct direct, work);
+	struct address_space *mapping = d->inode->i_mapping;
 	loff_t at = d->iocb->ki_pos;
 
-	invalidate_inode_pages2_range(d->inode->i_mapping, at >> PAGE_SHIFT,
-				      (at + d->bytes - 1) >> PAGE_SHIFT);
+	if (invalidate_inode_pages2_range(mapping, at >> PAGE_SHIFT, (at + d->bytes - 1) >> PAGE_SHIFT))
+		errseq_set(&mapping->wb_err, -EIO);
 	tell_end(d);
 }
 
@@ -50,9 +68,9 @@ static void put_part(struct direct *d)
 {
 	if (!atomic_dec_and_test(&d->left))
 		return;
-	if (d->inode->i_mapping->nrpages) {
+	if (READ_ONCE(d->inode->i_mapping->nrpages)) {
 		INIT_WORK(&d->work, drop_pages);
-		queue_work(system_unbound_wq, &d->work);
+		queue_work(ends, &d->work);
 	} else {
 		tell_end(d);
 	}
@@ -84,10 +102,13 @@ ssize_t minfs_overwrite(struct kiocb *iocb, struct iov_iter *from)
 	int error = 0;
 
 	if (is_sync_kiocb(iocb) || !user_backed_iter(from) || !length || inode->i_mapping->nrpages ||
-	    (iocb->ki_flags & (IOCB_NOWAIT | IOCB_HIPRI | IOCB_DSYNC)) ||
+	    (iocb->ki_flags & IOCB_HIPRI) || iocb_is_dsync(iocb) ||
 	    ((iocb->ki_pos | length | iov_iter_alignment(from)) & (MINFS_BLOCK - 1)))
 		return -ENOTBLK;
-	down_read(&n->space);
+	if (!(iocb->ki_flags & IOCB_NOWAIT))
+		down_read(&n->space);
+	else if (!down_read_trylock(&n->space))
+		return -EAGAIN;
 	has_place = iocb->ki_pos + length <= n->now.valid &&
 		minfs_place(minfs_of(inode->i_sb), n, iocb->ki_pos, &where, &run);
 	up_read(&n->space);
@@ -107,6 +128,9 @@ ssize_t minfs_overwrite(struct kiocb *iocb, struct iov_iter *from)
 		bio->bi_private = d;
 		bio->bi_end_io = end_bio;
 		bio->bi_ioprio = iocb->ki_ioprio;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 9, 0)
+		bio->bi_write_hint = inode->i_write_hint;
+#endif
 		error = bio_iov_iter_get_pages(bio, from);
 		if (error) {
 			bio_put(bio);

@@ -210,6 +210,8 @@ ssize_t minfs_write_iter(struct kiocb *iocb, struct iov_iter *from);
 int minfs_mmap(struct file *file, struct vm_area_struct *vma);
 
 /* direct.c: direct writes in place that need nothing of iomap. */
+int minfs_direct_init(void);
+void minfs_direct_exit(void);
 ssize_t minfs_overwrite(struct kiocb *iocb, struct iov_iter *from);
 
 /* file.c: what is asked of a file as a whole. */

@@ -552,12 +552,20 @@ MODULE_ALIAS_FS("minfs");
 
 static int __init minfs_init(void)
 {
-	return register_filesystem(&minfs_type);
+	int error = minfs_direct_init();
+
+	if (error)
+		return error;
+	error = register_filesystem(&minfs_type);
+	if (error)
+		minfs_direct_exit();
+	return error;
 }
 
 static void __exit minfs_exit(void)
 {
 	unregister_filesystem(&minfs_type);
+	minfs_direct_exit();
 }
 
 module_init(minfs_init);
