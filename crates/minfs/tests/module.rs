@@ -32,6 +32,8 @@ const SHARED_DISK_BYTES: usize = 3 << 20;
 const NEVER: u64 = u64::MAX;
 const THREADS: usize = 4;
 const ROUNDS: usize = 12;
+/// In which asynchronous writes overlap.
+const OVERLAPS: usize = 24;
 
 /// A disk whose content is another one for each script.
 struct Disk {
@@ -151,6 +153,14 @@ impl Guest {
             other => panic!("{}: '{other}'", &line[..line.len().min(60)]),
         }
     }
+
+    /// That writes ended in direct.c, which this test is for.
+    fn assert_ended_in_place(&mut self) {
+        self.send("ends");
+        let count: u64 = self.receive().parse().unwrap();
+        println!("{count} writes ended in place");
+        assert!(count > 0);
+    }
 }
 
 fn text(name: &[u8]) -> &str {
@@ -252,16 +262,52 @@ fn what_threads_that_share_a_file_were_told_survives() {
     let image = shared_image();
     let disk = Arc::new(Disk::new(&image, Duration::from_micros(500)));
     in_guest(&disk, |guest| {
-        let first = number("MINFS_MODULE_SEED", 1);
-        let schedules = number("MINFS_MODULE_SCHEDULES", 2);
-        let mut tried = 0;
-        for seed in first..first + schedules {
-            tried += share_in(guest, &disk, &image, seed).unwrap_or_else(|why| panic!("{why}"));
-        }
-        println!("{tried} states of {schedules} schedules, the first of seed {first}");
-        disk.ignores_flushes.store(true, Ordering::SeqCst);
-        let caught = (0..20).find_map(|seed| share_in(guest, &disk, &image, seed).err());
-        println!("a disk that ignores flushes: {}", caught.expect("it is caught"));
+        share_often(guest, &disk, &image, |seed| format!("threads {seed} {THREADS} {ROUNDS}"));
+    });
+}
+
+#[test]
+fn what_overlapping_asynchronous_writes_were_told_survives() {
+    let image = shared_image();
+    let disk = Arc::new(Disk::new(&image, Duration::from_micros(500)));
+    in_guest(&disk, |guest| {
+        share_often(guest, &disk, &image, |seed| format!("overlap {seed} {OVERLAPS}"));
+        guest.assert_ended_in_place();
+    });
+}
+
+#[test]
+fn a_file_is_cut_off_when_writes_under_way_have_ended() {
+    let image = shared_image();
+    let disk = Arc::new(Disk::new(&image, Duration::ZERO));
+    in_guest(&disk, |guest| {
+        assert!(guest.ask("mount"));
+        assert!(guest.ask("cut off"));
+        guest.assert_ended_in_place();
+        assert!(guest.ask("unmount"));
+    });
+}
+
+#[test]
+fn a_volume_mounted_to_sync_keeps_asynchronous_writes() {
+    let base = new_image(BLOCK_BYTES);
+    let disk = Arc::new(Disk::new(&base, Duration::ZERO));
+    in_guest(&disk, |guest| {
+        assert!(guest.ask("mount -o sync"));
+        assert!(guest.ask("create c"));
+        assert!(guest.ask(&format!("write c 0 {}", "02".repeat(PIECES * 8192))));
+        // The first one settles the tail.
+        assert!(guest.ask("overwrite c 4096 1 7"));
+        assert!(guest.ask(&format!("overwrite c 0 {PIECES} 8")));
+        let (recorder, mut random) = (disk.recorder(), ChaCha8Rng::seed_from_u64(1));
+        let states = states(&base, &recorder);
+        let state = states.state(recorder.now(), Loss::All, &mut random);
+        let volume =
+            Volume::mount(Arc::new(states.disk(&state)), &MountOptions::default()).unwrap();
+        let found = &contents(&volume).unwrap()[b"c".as_slice()];
+        let firsts: Vec<_> = found.chunks(4096).map(|block| block[0]).collect();
+        assert_eq!(firsts, [8, 7, 8, 2, 8, 2, 8, 2]);
+        assert!(guest.ask("unmount"));
     });
 }
 
@@ -271,7 +317,8 @@ fn an_error_of_the_device_is_told_and_ends_the_writing() {
     in_guest(&disk, |guest| {
         let faults = (0..).take_while(|nth| fail_in(guest, &disk, *nth)).count();
         println!("{faults} writes and flushes failed, each in a mount of its own");
-        assert!(faults > 20, "only {faults} writes and flushes");
+        assert!(faults > 40, "only {faults} writes and flushes");
+        guest.assert_ended_in_place();
     });
 }
 
@@ -279,6 +326,8 @@ fn an_error_of_the_device_is_told_and_ends_the_writing() {
 const CACHED: u8 = 3;
 const CACHED_AGAIN: u8 = 6;
 const DIRECT: u8 = 2;
+/// Blocks that are overwritten at once, asynchronously, every second one.
+const PIECES: usize = 4;
 
 /// A line for the agent, what it makes of the files, and whether it is durable then.
 type Act = (String, fn(&mut Files), bool);
@@ -291,10 +340,14 @@ fn acts() -> Vec<Act> {
     let write = |name: &str, offset: usize, byte: u8, length: usize| {
         format!("write {name} {offset} {}", format!("{byte:02x}").repeat(length))
     };
+    let overwrite = |byte: u8| format!("overwrite c 0 {PIECES} {byte}");
     fn put(files: &mut Files, name: &[u8], offset: usize, byte: u8, length: usize) {
         let file = files.get_mut(name).unwrap();
         file.resize(file.len().max(offset + length), 0);
         file[offset..offset + length].fill(byte);
+    }
+    fn put_pieces(files: &mut Files, byte: u8) {
+        (0..PIECES).for_each(|piece| put(files, b"c", piece * 8192, byte, 4096));
     }
     vec![
         ("create a".into(), |files| drop(files.insert(b"a".to_vec(), Vec::new())), true),
@@ -328,6 +381,19 @@ fn acts() -> Vec<Act> {
         ("create c".into(), |files| drop(files.insert(b"c".to_vec(), Vec::new())), true),
         (write("c", 0, DIRECT, 4096), |files| put(files, b"c", 0, DIRECT, 4096), false),
         ("sync c".into(), |_| (), true),
+        (
+            write("c", 0, DIRECT, PIECES * 8192),
+            |files| put(files, b"c", 0, DIRECT, PIECES * 8192),
+            false,
+        ),
+        ("sync c".into(), |_| (), true),
+        // The first one settles the tail.
+        ("overwrite c 4096 1 7".into(), |files| put(files, b"c", 4096, 7, 4096), false),
+        ("sync c".into(), |_| (), true),
+        (overwrite(8), |files| put_pieces(files, 8), false),
+        ("sync c".into(), |_| (), true),
+        (overwrite(9), |files| put_pieces(files, 9), false),
+        ("sync c".into(), |_| (), true),
         ("unlink b".into(), |files| drop(name(files, "b")), true),
     ]
 }
@@ -341,7 +407,7 @@ fn fail_in(guest: &mut Guest, disk: &Disk, nth: u64) -> bool {
     disk.succeeds.store(nth, Ordering::SeqCst);
     // What a power cut may leave: all that was made durable, and with or without what came after.
     let mut admitted = vec![Files::new()];
-    let mut has_failed = false;
+    let (mut has_failed, mut failing) = (false, String::new());
     for (line, act, is_durable) in acts() {
         let mut files = admitted.last().unwrap().clone();
         act(&mut files);
@@ -355,14 +421,31 @@ fn fail_in(guest: &mut Guest, disk: &Disk, nth: u64) -> bool {
                     admitted.clear();
                 }
             }
-            "EIO" | "EROFS" => has_failed = true,
+            "EIO" | "EROFS" => {
+                if !has_failed {
+                    failing = shown.to_string();
+                }
+                has_failed = true;
+            }
             // Of a file that could not be made or renamed.
             "ENOENT" if has_failed => {}
             other => panic!("fault {nth}: {shown}: {other}"),
         }
+        // Of writes at once all are done but the one that failed.
+        if answer == "EIO" && line.starts_with("overwrite") {
+            let before = &admitted.last().unwrap()[b"c".as_slice()];
+            let partly = |piece: usize| {
+                let (mut partly, range) = (files.clone(), piece * 8192..piece * 8192 + 4096);
+                let file = partly.get_mut(b"c".as_slice()).unwrap();
+                file[range.clone()].copy_from_slice(&before[range]);
+                partly
+            };
+            let partly: Vec<_> = (0..PIECES).map(partly).collect();
+            admitted.extend(partly);
+        }
         admitted.push(files);
         // A direct write that fails has told its program, and the volume goes on without it.
-        if answer == "EIO" && line.starts_with("write") {
+        if answer == "EIO" && (line.starts_with("write") || line.starts_with("overwrite")) {
             break;
         }
     }
@@ -375,8 +458,12 @@ fn fail_in(guest: &mut Guest, disk: &Disk, nth: u64) -> bool {
         assert!(fsck(&device, false).unwrap().is_clean());
         let volume = Volume::mount(device, &MountOptions::default()).unwrap();
         let found = contents(&volume).unwrap();
-        let sizes: Vec<_> = found.iter().map(|(name, file)| (text(name), file.len())).collect();
-        assert!(admitted.contains(&found), "fault {nth}, {loss:?}: {sizes:?}");
+        let shown = |(name, file): (&Vec<u8>, &Vec<u8>)| {
+            let firsts: Vec<_> = file.chunks(4096).map(|block| block[0]).collect();
+            format!("{}: {} bytes, blocks {firsts:?}", text(name), file.len())
+        };
+        let shown: Vec<_> = found.iter().map(shown).collect();
+        assert!(admitted.contains(&found), "fault {nth} in {failing}, {loss:?}: {shown:?}");
     }
     assert_eq!(was_hit, has_failed, "fault {nth} was not told");
     was_hit
@@ -398,14 +485,58 @@ struct Told {
     bytes: Vec<u8>,
 }
 
-/// Lets threads of the guest append to one file, overwrite there and sync, and says how many states of
-/// what a power cut could leave were tried.
-fn share_in(guest: &mut Guest, disk: &Disk, image: &[u8], seed: u64) -> Result<u64, String> {
+/// Shares a file in so many schedules, and then on a disk that ignores flushes.
+fn share_often(guest: &mut Guest, disk: &Disk, image: &[u8], command: fn(u64) -> String) {
+    let first = number("MINFS_MODULE_SEED", 1);
+    let schedules = number("MINFS_MODULE_SCHEDULES", 2);
+    let mut tried = 0;
+    let mut share = |seed| share_in(guest, disk, image, seed, &command(seed));
+    for seed in first..first + schedules {
+        tried += share(seed).unwrap_or_else(|why| panic!("{why}"));
+    }
+    println!("{tried} states of {schedules} schedules, the first of seed {first}");
+    disk.ignores_flushes.store(true, Ordering::SeqCst);
+    let caught = (0..20).find_map(|seed| share(seed).err());
+    println!("a disk that ignores flushes: {}", caught.expect("it is caught"));
+}
+
+/// Bytes that the guest is about to write, all the same.
+struct Announced {
+    instant: Instant,
+    offset: usize,
+    length: usize,
+    byte: u8,
+}
+
+/// Whether each byte of the file is one that was to be written there before the instant.
+fn knows_all(file: &[u8], announced: &[Announced], instant: Instant) -> Result<(), String> {
+    let mut is_known = vec![announced.is_empty(); file.len()];
+    for one in announced.iter().filter(|one| one.instant <= instant) {
+        let range = one.offset..one.offset + one.length;
+        let found = file[range.clone()].iter().zip(&mut is_known[range]);
+        found.for_each(|(byte, is_known)| *is_known |= *byte == one.byte);
+    }
+    match is_known.iter().position(|is_known| !is_known) {
+        Some(at) => Err(format!("byte {at} is {:#x}, which it never was", file[at])),
+        None => Ok(()),
+    }
+}
+
+/// Lets the guest write to one file and sync, and says how many states of what a power cut could leave
+/// were tried.
+fn share_in(
+    guest: &mut Guest,
+    disk: &Disk,
+    image: &[u8],
+    seed: u64,
+    command: &str,
+) -> Result<u64, String> {
     let recorder = recorder_of(image);
     *disk.recorder.write().unwrap() = recorder.clone();
     assert!(guest.ask("mount"), "seed {seed}: it cannot be mounted");
     let mut log: Vec<Told> = Vec::new();
-    guest.send(&format!("threads {seed} {THREADS} {ROUNDS}"));
+    let mut announced: Vec<Announced> = Vec::new();
+    guest.send(command);
     loop {
         let line = guest.receive();
         let now = recorder.now();
@@ -413,6 +544,12 @@ fn share_in(guest: &mut Guest, disk: &Disk, image: &[u8], seed: u64) -> Result<u
         let field = |index: usize| words[index].parse::<u64>().unwrap();
         match words[0] {
             "begin" => log.iter_mut().find(|told| told.number == field(1)).unwrap().until = now,
+            "writes" => announced.push(Announced {
+                instant: now,
+                offset: field(1) as usize,
+                length: field(2) as usize,
+                byte: field(3) as u8,
+            }),
             "told" => log.push(Told {
                 number: field(1),
                 instant: now,
@@ -426,11 +563,14 @@ fn share_in(guest: &mut Guest, disk: &Disk, image: &[u8], seed: u64) -> Result<u
         guest.send("");
     }
     assert!(guest.ask("unmount"));
-    assert_eq!(log.len(), THREADS * ROUNDS);
+    assert!(log.len() >= THREADS * ROUNDS, "only {} were told", log.len());
     let states = states(image, &recorder);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut tried = 0;
-    for instant in log.iter().map(|told| told.instant) {
+    let first = log[0].instant;
+    let mut instants: Vec<_> = log.iter().map(|told| told.instant).collect();
+    instants.extend(announced.iter().map(|one| one.instant).filter(|instant| *instant > first));
+    for instant in instants {
         for loss in [Loss::All, Loss::AllButOne, Loss::Half, Loss::Sectors] {
             let device = Arc::new(states.disk(&states.state(instant, loss, &mut random)));
             let wrong = |what: &str| format!("seed {seed}, instant {instant}, {loss:?}: {what}");
@@ -441,11 +581,13 @@ fn share_in(guest: &mut Guest, disk: &Disk, image: &[u8], seed: u64) -> Result<u
             let volume = Volume::mount(device, &MountOptions::default())
                 .map_err(|error| wrong(&error.to_string()))?;
             let file = volume.open(b"shared").map_err(|error| wrong(&error.to_string()))?;
+            let mut whole = vec![0; file.facts().size as usize];
+            file.read(&mut whole, 0).map_err(|error| wrong(&error.to_string()))?;
+            knows_all(&whole, &announced, instant).map_err(|what| wrong(&what))?;
             let stands = |told: &&Told| told.instant <= instant && instant <= told.until;
             for told in log.iter().filter(stands) {
-                let mut found = vec![0; told.bytes.len()];
-                file.read(&mut found, told.offset).map_err(|error| wrong(&error.to_string()))?;
-                if found != told.bytes {
+                let place = told.offset as usize;
+                if whole.get(place..place + told.bytes.len()) != Some(&told.bytes) {
                     return Err(wrong(&format!("lost: {} at {}", told.number, told.offset)));
                 }
             }

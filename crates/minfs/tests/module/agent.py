@@ -4,12 +4,19 @@ import ctypes
 import errno
 import mmap
 import os
+import pathlib
 import random
+import struct
 import subprocess
 import sys
 import threading
 
 KEEP_SIZE, ZERO_RANGE = 1, 16
+# System calls of x86-64.
+IO_SETUP, IO_GETEVENTS, IO_SUBMIT = 206, 208, 209
+PUT = 1
+BLOCK = 4096
+TRACING = pathlib.Path("/sys/kernel/tracing")
 libc = ctypes.CDLL(None, use_errno=True)
 port_lock = threading.Lock()
 held = []
@@ -17,10 +24,65 @@ held = []
 mappings = {}
 
 
-def allocate(file, mode, offset, length):
-    if libc.fallocate(file, mode, ctypes.c_long(offset), ctypes.c_long(length)):
+def checked(result):
+    if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+    return result
+
+
+def allocate(file, mode, offset, length):
+    checked(libc.fallocate(file, mode, ctypes.c_long(offset), ctypes.c_long(length)))
+
+
+def aligned(data):
+    pages = mmap.mmap(-1, len(data))
+    pages[:] = data
+    return pages
+
+
+class Flight:
+    """Direct writes that the kernel has under way, each with a key."""
+
+    def __init__(self, depth):
+        self.context = ctypes.c_ulong()
+        checked(libc.syscall(IO_SETUP, depth, ctypes.byref(self.context)))
+        self.under_way = {}
+
+    def put(self, file, writes):
+        """Begins (key, offset, data) at once."""
+        pointers = (ctypes.c_void_p * len(writes))()
+        for index, (key, offset, data) in enumerate(writes):
+            pages = aligned(data)
+            at = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+            what = struct.pack("=QIIHhIQQqQII", key, 0, 0, PUT, 0, file, at, len(data), offset, 0, 0, 0)
+            block = ctypes.create_string_buffer(what)
+            pointers[index] = ctypes.addressof(block)
+            self.under_way[key] = (block, pages, len(data))
+        if checked(libc.syscall(IO_SUBMIT, self.context, len(writes), pointers)) != len(writes):
+            raise OSError(errno.EINVAL, "not all were taken")
+
+    def take(self, least):
+        """The keys of those that have ended, at least so many."""
+        if not self.under_way:
+            return []
+        events = ctypes.create_string_buffer(32 * len(self.under_way))
+        count = checked(libc.syscall(IO_GETEVENTS, self.context, least, len(self.under_way), events, None))
+        ended, failed = [], 0
+        for key, _, result, _ in struct.iter_unpack("=QQqq", events.raw[:32 * count]):
+            if result != self.under_way.pop(key)[2]:
+                failed = -result if result < 0 else errno.ENODATA
+            ended.append(key)
+        if failed:
+            self.take(len(self.under_way))
+            raise OSError(failed, os.strerror(failed))
+        return ended
+
+    def take_all(self):
+        return self.take(len(self.under_way))
+
+
+flight = Flight(64)
 
 
 def with_file(name, action):
@@ -59,9 +121,12 @@ def write(name, offset, data):
         if way == 2 and offset % 512 == len(data) % 512 == 0:
             os.close(file)
             file = os.open(name, os.O_RDWR | os.O_DIRECT)
-            aligned = mmap.mmap(-1, len(data))
-            aligned[:] = data
-            data = aligned
+            if data[0] % 2:
+                # In place ends in place where the cache has no page.
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            flight.put(file, [(0, offset, data)])
+            flight.take_all()
+            return
         if os.pwrite(file, data, offset) != len(data):
             raise OSError(errno.EIO, "short")
     finally:
@@ -93,8 +158,7 @@ def work(seed, thread, rounds):
         else:
             length = 4096 * chance.randrange(1, 4) if seed % 2 else chance.randrange(1, 6000)
             offset = None
-        data = mmap.mmap(-1, length)
-        data[:] = bytes([byte]) * length
+        data = aligned(bytes([byte]) * length)
         if offset is None:
             os.write(end, data)
             offset = os.lseek(end, 0, os.SEEK_CUR) - length
@@ -109,11 +173,150 @@ def work(seed, thread, rounds):
     os.close(place)
 
 
+def overwrite(name, offset, count, byte):
+    """Overwrites so many blocks, every second one, at once, where the cache has no page."""
+    file = os.open(name, os.O_RDWR | os.O_DIRECT)
+    try:
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        # Neighbours would become one request.
+        flight.put(file, [(one, offset + one * 2 * BLOCK, bytes([byte]) * BLOCK) for one in range(count)])
+        flight.take_all()
+    finally:
+        os.close(file)
+
+
+def lay(name, bytes_count, byte):
+    """A file that was written directly and is in no tail."""
+    file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+    end = os.fstat(file).st_size
+    os.pwrite(file, aligned(bytes([byte]) * (bytes_count - end)), end)
+    os.fsync(file)
+    # A tail is settled by the first change in it.
+    os.pwrite(file, aligned(bytes([byte]) * BLOCK), end)
+    os.fsync(file)
+    return file
+
+
+def overlap(seed, rounds):
+    """
+    Keeps writes of one file under way that may overlap, and syncs meanwhile. Told is what had ended before
+    a sync began, alone at its place.
+    """
+    chance, blocks, initial = random.Random(seed), 48, 255
+    os.close(lay("shared", blocks // 2 * BLOCK, initial))
+    os.close(lay("between", BLOCK * 40, initial))
+    file = lay("shared", blocks * BLOCK, initial)
+    # Of a number: offset, length, byte. `alone` and `ended` are of those under way, or not yet synced.
+    what, alone, ended, told = {}, set(), set(), set()
+    for number in range(blocks):
+        what[number] = (number * BLOCK, BLOCK, initial)
+        ask(f"writes {number * BLOCK} {BLOCK} {initial}")
+        ask(f"told {number} {number * BLOCK} {BLOCK} {initial}")
+        told.add(number)
+
+    def meet(number, others):
+        offset, length, _ = what[number]
+        return {one for one in others if what[one][0] < offset + length and offset < what[one][0] + what[one][1]}
+
+    def sync():
+        durable = ended & alone
+        os.fsync(file)
+        for number in durable:
+            ask(f"told {number} {' '.join(map(str, what[number]))}")
+        told.update(durable)
+        ended.clear()
+
+    for _ in range(rounds):
+        writes = []
+        for _ in range(chance.randrange(1, 9)):
+            number, start, length = len(what), chance.randrange(blocks), chance.choice([1, 1, 1, 2, 4])
+            length, byte = min(length, blocks - start) * BLOCK, chance.randrange(1, 255)
+            what[number] = (start * BLOCK, length, byte)
+            ask(f"writes {start * BLOCK} {length} {byte}")
+            for earlier in meet(number, told):
+                told.discard(earlier)
+                ask(f"begin {earlier}")
+            under_way = meet(number, flight.under_way.keys() | {one for one, _, _ in writes})
+            alone.difference_update(under_way, meet(number, ended))
+            if not under_way:
+                alone.add(number)
+            writes.append((number, start * BLOCK, bytes([byte]) * length))
+        flight.put(file, writes)
+        if chance.randrange(3) == 0:
+            sync()
+        ended.update(flight.take(chance.randrange(len(flight.under_way) + 1)))
+        if chance.randrange(2) == 0:
+            sync()
+    ended.update(flight.take_all())
+    sync()
+    os.close(file)
+
+
+def write_slowly(file, writes):
+    """Begins writes in a process whose bytes pass at 1 MiB a second, and returns that process."""
+    groups = pathlib.Path("/tmp/groups")
+    if not groups.exists():
+        groups.mkdir()
+        subprocess.run(["mount", "-t", "cgroup2", "cgroup2", groups], check=True)
+        (groups / "cgroup.subtree_control").write_text("+io")
+        (groups / "slow").mkdir()
+    disk = os.stat(sys.argv[2]).st_rdev
+    (groups / "slow/io.max").write_text(f"{os.major(disk)}:{os.minor(disk)} wbps={1 << 20}")
+    told, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            (groups / "slow/cgroup.procs").write_text("0")
+            own = Flight(len(writes))
+            own.put(file, writes)
+            os.write(tells, b"x")
+            own.take_all()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(tells)
+    begun = os.read(told, 1)
+    os.close(told)
+    if not begun:
+        raise OSError(errno.ECHILD, "the writes did not begin")
+    return child
+
+
+def cut_off():
+    """Cuts a file short below writes that are under way, and gives its space to another one."""
+    large, kept, part = 2048 << 10, 512 << 10, 64 << 10
+    file = lay("large", large, 1)
+    child = write_slowly(file, [(at, at, b"\x02" * part) for at in range(kept, large, part)])
+    os.ftruncate(file, kept)
+    other = os.open("other", os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+    for at in range(0, large - kept, part):
+        os.pwrite(other, aligned(b"\x03" * part), at)
+    os.fsync(other)
+    _, status = os.waitpid(child, 0)
+    back = aligned(b"\0" * (large - kept))
+    got = os.preadv(other, [back], 0)
+    if status or got != large - kept or any(back[at] != 3 for at in range(0, got, BLOCK)):
+        raise OSError(errno.EUCLEAN, "another file's blocks")
+    os.close(other)
+    os.close(file)
+
+
+def count_ends():
+    """From now on, how many writes end in place: `ends` says it."""
+    subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=False)
+    (TRACING / "kprobe_events").write_text("p:minfs_ends minfs:end_bio\n")
+    (TRACING / "events/kprobes/minfs_ends/enable").write_text("1")
+
+
+def ends():
+    return int((TRACING / "kprobe_profile").read_text().split()[1])
+
+
 def carry_out(words):
     match words:
-        case ["mount"]:
+        case ["mount", *options]:
             os.chdir("/")
-            subprocess.run(["mount", "-i", "-t", "minfs", sys.argv[2], sys.argv[3]], check=True)
+            subprocess.run(["mount", "-i", "-t", "minfs", *options, sys.argv[2], sys.argv[3]], check=True)
             os.chdir(sys.argv[3])
         case ["unmount"]:
             while held:
@@ -151,10 +354,20 @@ def carry_out(words):
                 thread.start()
             for thread in threads:
                 thread.join()
+        case ["overwrite", name, *numbers]:
+            overwrite(name, *map(int, numbers))
+        case ["overlap", seed, rounds]:
+            overlap(int(seed), int(rounds))
+        case ["cut", "off"]:
+            cut_off()
+        case ["ends"]:
+            return f"{ends()}"
         case _:
             raise OSError(errno.EINVAL, "unknown")
+    return "done"
 
 
+count_ends()
 with open(sys.argv[1], "rb+", buffering=0) as port:
     rest = b""
     while True:
@@ -162,8 +375,7 @@ with open(sys.argv[1], "rb+", buffering=0) as port:
             rest += port.read(65536)
         line, rest = rest.split(b"\n", 1)
         try:
-            carry_out(line.decode().split())
-            answer = "done"
+            answer = carry_out(line.decode().split())
         except OSError as error:
             answer = errno.errorcode.get(error.errno, "EIO")
         except subprocess.CalledProcessError as error:
