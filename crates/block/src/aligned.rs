@@ -20,7 +20,7 @@ pub struct AlignedBuffer {
 impl AlignedBuffer {
     /// A buffer of `length` zero bytes.
     pub fn zeroed(length: usize) -> Self {
-        Self { memory: AlignedMemory::zeroed(length), length }
+        Self { memory: AlignedMemory::zeroed(length, ALIGNMENT), length }
     }
 
     /// A buffer that holds a copy of `bytes`.

@@ -12,7 +12,6 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-use crate::aligned::ALIGNMENT;
 use pieces::HUGE_PAGE_BYTES;
 
 /// `BLKGETSIZE64` of `linux/fs.h`: the size of a block device in bytes.
@@ -49,8 +48,8 @@ unsafe impl Send for AlignedMemory {}
 unsafe impl Sync for AlignedMemory {}
 
 impl AlignedMemory {
-    /// Allocates `length` zero bytes at a multiple of [`ALIGNMENT`].
-    pub(crate) fn zeroed(length: usize) -> Self {
+    /// Allocates `length` zero bytes at a multiple of `alignment`, a power of two of at most 4096.
+    pub(crate) fn zeroed(length: usize, alignment: usize) -> Self {
         let layout = |length, alignment| {
             Layout::from_size_align(length, alignment)
                 .expect("the alignment is a power of two and the length fits the address space")
@@ -58,12 +57,12 @@ impl AlignedMemory {
         if let Some(pointer) = pieces::take(length) {
             // SAFETY: the piece has so many bytes, and nobody else has it.
             unsafe { pointer.write_bytes(0, length) };
-            return Self { pointer, layout: layout(length, ALIGNMENT) };
+            return Self { pointer, layout: layout(length, alignment) };
         }
         let is_large = length >= LARGE_BYTES;
         let layout = match is_large {
             true => layout(length.next_multiple_of(HUGE_PAGE_BYTES), HUGE_PAGE_BYTES),
-            false => layout(length.max(1), ALIGNMENT),
+            false => layout(length.max(1), alignment),
         };
         // SAFETY: the layout's size is at least one byte.
         let pointer = unsafe { if is_large { alloc(layout) } else { alloc_zeroed(layout) } };

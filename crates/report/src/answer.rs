@@ -35,7 +35,13 @@ pub fn answer(source: &Source) -> Vec<Block> {
         None => choice::sentences(loads, plan),
         Some(_) => choice::of_counts(loads, plan),
     };
-    let mut blocks: Vec<Block> = said.into_iter().map(Block::Answer).collect();
+    let is_compared = loads.iter().any(|workload| !workload.comparisons.is_empty());
+    let device = device_text(plan);
+    let mut blocks = Vec::new();
+    if is_compared {
+        blocks.push(Block::Text(format!("With 95 % confidence, on {device}:")));
+    }
+    blocks.extend(said.into_iter().map(Block::Answer));
     blocks.push(Block::Text(certainty(source)));
     blocks.extend(profile::line(plan).map(Block::Text));
     if emulated.is_none() {
@@ -43,7 +49,6 @@ pub fn answer(source: &Source) -> Vec<Block> {
     }
     let (first, others) = warnings(source);
     blocks.extend(first);
-    let is_compared = loads.iter().any(|workload| !workload.comparisons.is_empty());
     let times = "Times show no difference.";
     blocks.extend((is_compared && !is_of_times).then(|| Block::Text(times.into())));
     let caption = "What an emulated processor does not change";
@@ -92,29 +97,32 @@ pub fn maps(view: &View<'_>) -> Vec<Block> {
     }
 }
 
-/// How sure it is, from how many trials on what: once for all loads.
+/// What the confidence is of, and from how many trials: once for all loads.
 fn certainty(source: &Source) -> String {
     let (plan, analysis) = (&source.plan, &source.analysis);
-    let trials = format!("{} on {}", trials_text(&analysis.workloads), device_text(plan));
+    let trials = trials_text(&analysis.workloads);
     let loads = || analysis.workloads.iter();
     if loads().all(|workload| workload.comparisons.is_empty()) {
-        return sentences(&[trials]);
+        return sentences(&[format!("{trials} on {}", device_text(plan))]);
     }
     let pairs = plan.study.workloads.len() * plan.study.contenders.len().saturating_sub(1);
     let baseline = plan.baseline_label();
     let together = match loads().any(|workload| !workload.direct.is_empty()) {
         true => {
-            format!(" for all comparisons with {baseline} together, and for all others together")
+            format!(" for all comparisons with {baseline} together and for all others together")
         }
         false if pairs > 1 => " for all comparisons together".into(),
         false => String::new(),
     };
     let is_unsure = |one: &Warning| matches!(one.kind, Kind::Wander | Kind::FewBlocks);
     let only_if = match loads().flat_map(|workload| &workload.warnings).any(is_unsure) {
-        true => ", if the repetitions are independent",
+        true => " if the repetitions are independent",
         false => "",
     };
-    format!("95 % confidence{together}{only_if}; {trials}.")
+    match (together.as_str(), only_if) {
+        ("", "") => sentences(&[trials]),
+        _ => format!("The confidence holds{together}{only_if}; {trials}."),
+    }
 }
 
 /// What the ratios are, and what would decide what is open.

@@ -186,7 +186,11 @@ pub fn table(table: &Table, caption: &str) -> String {
                 class_of(cell.tone).map(|name| format!(" class=\"{name}\"")).unwrap_or_default();
             let text = escape(&cell.text);
             let content = match cell.value {
-                Some(value) => format!("<data value=\"{value}\">{}</data>", in_two_lines(&text)),
+                Some(value) => {
+                    let two = in_two_lines(&text);
+                    let class = if two == text { "" } else { " class=\"two\"" };
+                    format!("<data{class} value=\"{value}\">{two}</data>")
+                }
                 None if text.contains('\n') => format!("<pre>{}</pre>", text.trim_end()),
                 None => text,
             };

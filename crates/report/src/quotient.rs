@@ -34,9 +34,10 @@ pub fn speeds(comparison: &Comparison) -> Option<(f64, f64)> {
     })
 }
 
-/// The ends of an interval, with as many digits as it deserves.
+/// The ends of an interval, with as many digits as it deserves: more where an end would look like 1.
 pub fn ends_text(low: f64, high: f64) -> String {
-    match high / low < 1.1 {
+    let looks_like_1 = |end: f64| end != 1.0 && (end - 1.0).abs() < 0.005;
+    match high / low < 1.1 || looks_like_1(low) || looks_like_1(high) {
         true => format!("{low:.3} to {high:.3}"),
         false => format!("{low:.2} to {high:.2}"),
     }
@@ -48,8 +49,8 @@ mod tests {
 
     #[test]
     fn a_narrow_interval_has_more_digits() {
-        let shown =
-            [(1.0, 1.0223), (1.0, 1.444), (1.232, 6.06)].map(|(low, high)| ends_text(low, high));
-        assert_eq!(shown, ["1.000 to 1.022", "1.00 to 1.44", "1.23 to 6.06"]);
+        let shown = [(1.0, 1.0223), (1.0, 1.444), (1.232, 6.06), (0.87, 0.9965)]
+            .map(|(low, high)| ends_text(low, high));
+        assert_eq!(shown, ["1.000 to 1.022", "1.00 to 1.44", "1.23 to 6.06", "0.870 to 0.997"]);
     }
 }

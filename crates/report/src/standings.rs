@@ -80,15 +80,30 @@ impl Between {
 }
 
 impl Standing {
-    /// `3 to 78 % slower`: how much less it does than the baseline, rounded outwards.
-    fn loss(&self) -> String {
+    /// `3 to 18 % slower than ext4`, `1.9 to 4 times as slow as ext4`, rounded outwards; of whom is
+    /// left out for `baseline` None.
+    fn loss(&self, baseline: Option<&str>) -> String {
         let (low, high) = self.ends;
-        let most = match (100.0 - low * 100.0).ceil() {
-            // Nothing is slower by all of it.
-            most if most >= 100.0 => "over 99".into(),
-            most => format!("{most:.0}"),
+        let (how, of) = match low {
+            // More percent are easily taken for those of the time.
+            low if low < 1.0 - BOUND_MAX => {
+                let most = match low.recip() {
+                    most if most > 100.0 => "over 100".into(),
+                    most if most > 10.0 => format!("{:.0}", most.ceil()),
+                    most => format!("{:.1}", (most * 10.0).ceil() / 10.0),
+                };
+                let least = (high.recip() * 10.0).floor() / 10.0;
+                (format!("{least:.1} to {most} times as slow"), "as")
+            }
+            low => {
+                let most = (100.0 - low * 100.0).ceil();
+                (format!("{} to {most:.0} % slower", percent_down(1.0 - high)), "than")
+            }
         };
-        format!("{} to {most} % slower", percent_down(1.0 - high))
+        match baseline {
+            Some(baseline) => format!("{how} {of} {baseline}"),
+            None => how,
+        }
     }
 
     /// `3 to 78 % faster than ext4`, `2.1 to 3.4 times as fast as ext4`, rounded outwards.
@@ -247,10 +262,11 @@ impl Standings {
             parts.push(format!("{} is fastest{of} ({how})", text::any_of(&names)));
         } else if let Some(others) = self.like_baseline(&choice).filter(|_| unknown.is_empty()) {
             told = labels(&choice);
-            parts.push(format!("no clear winner: {others}"));
+            parts.extend(others);
         }
         parts.extend(self.against_baseline(winner));
         parts.extend(self.others(winner));
+        parts.extend(self.runners_up(&choice, &best));
         parts.extend(self.level(&told));
         parts.extend(self.open(&told));
         parts
@@ -300,22 +316,25 @@ impl Standings {
     }
 
     /// `the same within 5 %`, `at most 26 % apart`, `at most 2.2 times apart`: how many times as fast one
-    /// of them may be as another.
+    /// of them may be as another; `open, …` where that is not bounded enough.
     fn apart(&self, standings: &[&Standing]) -> String {
-        let factors = self.two_by_two(standings).into_iter();
-        let factors = factors.flat_map(|between| [between.ends.1, between.ends.0.recip()]);
+        let all = self.two_by_two(standings);
+        let open = if all.iter().any(|two| two.mark == "?") { "open, " } else { "" };
+        let factors = all.into_iter().flat_map(|between| [between.ends.1, between.ends.0.recip()]);
         match factors.fold(1.0, f64::max) {
             _ if self.are_same(standings) => {
                 format!("the same within {}", percent(self.same_within))
             }
-            most if most < 2.0 => format!("at most {:.0} % apart", (most * 100.0 - 100.0).ceil()),
-            most => format!("at most {:.1} times apart", (most * 10.0).ceil() / 10.0),
+            most if most < 2.0 => {
+                format!("{open}at most {:.0} % apart", (most * 100.0 - 100.0).ceil())
+            }
+            most => format!("{open}at most {:.1} times apart", (most * 10.0).ceil() / 10.0),
         }
     }
 
-    /// `ext4 and xfs are within 7 % of minfs`, where nobody is surely different; None where there is nobody
-    /// else, or more may be between them.
-    fn like_baseline(&self, choice: &[&Standing]) -> Option<String> {
+    /// `no clear winner: ext4 and xfs are within 7 % of minfs`, `ext4 and xfs are at most 9 % apart`, where
+    /// nobody is surely different; None where there is nobody else, or more may be between them.
+    fn like_baseline(&self, choice: &[&Standing]) -> Option<[String; 2]> {
         let others: Vec<&Standing> =
             choice.iter().copied().filter(|one| one.verdict.is_some()).collect();
         let is_near = |one: &&Standing| one.is_marked("~") || one.is_marked("=");
@@ -324,8 +343,9 @@ impl Standings {
             return None;
         }
         let names = text::list(&labels(&others));
-        let near = format!("{names} are within {} of {}", self.bound(&others), self.baseline);
-        Some(format!("{near} and {}", self.apart(&others)))
+        let (bound, baseline) = (self.bound(&others), &self.baseline);
+        let near = format!("no clear winner: {names} are within {bound} of {baseline}");
+        Some([near, format!("{names} are {}", self.apart(&others))])
     }
 
     /// How far from the baseline these are at the most.
@@ -337,12 +357,12 @@ impl Standings {
     /// Who is surely faster or slower than the baseline, and by how much.
     fn against_baseline(&self, winner: Option<&Standing>) -> Vec<String> {
         let is_best = winner.is_some_and(|winner| winner.verdict.is_none());
-        let than = if is_best { String::new() } else { format!(" than {}", self.baseline) };
+        let than = (!is_best).then_some(self.baseline.as_str());
         let size = |one: &Standing| match one.verdict {
             Some(Verdict::Faster) if winner.is_none_or(|winner| winner.label != one.label) => {
                 Some(one.gain(&self.baseline))
             }
-            Some(Verdict::Slower) => Some(format!("{}{than}", one.loss())),
+            Some(Verdict::Slower) => Some(one.loss(than)),
             _ => None,
         };
         let sized = self.ranked.iter().filter_map(|one| Some((size(one)?, one.label.clone())));
@@ -381,6 +401,22 @@ impl Standings {
             format!("{} {} faster than {}", text::list(&fast), verb(&fast), text::list(&slow))
         });
         said.collect()
+    }
+
+    /// How near to each other those are who come first when the baseline cannot be had, or else the next
+    /// behind the fastest.
+    fn runners_up(&self, choice: &[&Standing], best: &[&Standing]) -> Option<String> {
+        let is_best = |one: &Standing| best.iter().any(|other| other.label == one.label);
+        let first_of = |is_left: &dyn Fn(&Standing) -> bool| {
+            let left: Vec<&Standing> = choice.iter().copied().filter(|one| is_left(one)).collect();
+            let first = self.unbeaten(&left);
+            let all_near = self.two_by_two(&first).iter().all(|two| ["=", "~"].contains(&two.mark));
+            let is_new = first.len() > 1 && !first.iter().all(|one| is_best(one));
+            (is_new && all_near).then_some(first)
+        };
+        let others = first_of(&|one| one.verdict.is_some());
+        let first = others.or_else(|| first_of(&|one| one.verdict.is_some() && !is_best(one)))?;
+        Some(format!("{} are {}", text::list(&labels(&first)), self.apart(&first)))
     }
 
     /// Who is surely like the baseline, the same or apart by no more than so much, of those who are not

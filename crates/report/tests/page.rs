@@ -51,7 +51,7 @@ fn the_answer_comes_first_and_the_way_to_repeat_it_last() {
             "<p class=\"answer\">ext4",
             "is fastest",
             "btrfs is ",
-            "6 trials of each contender on an image file",
+            "6 trials of each contender",
             "<caption>Ranking under tar xf x.tar",
             "slower",
             "Times as fast as ext4",
