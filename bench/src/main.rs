@@ -32,6 +32,7 @@ const OPENED_BYTES: usize = 100;
 const FILLERS: u64 = 16;
 const FIO: &str = "fio";
 const FIO_UNSYNCED: &str = "fio-unsynced";
+const FIO_HUGE: &str = "fio-huge";
 
 /// Measures lump, its peers and the raw device: durable puts, and gets that no cache answers.
 #[derive(Parser, Serialize)]
@@ -39,7 +40,7 @@ struct Arguments {
     /// A directory on the file system and device to measure; what is made in it is removed.
     #[arg(long)]
     directory: PathBuf,
-    /// Who is measured, of: raw, fio, fio-unsynced, group, own, lump, cannyls, cannyls-unsynced, redb,
+    /// Who is measured, of: raw, fio, fio-huge, fio-unsynced, group, own, lump, cannyls, cannyls-unsynced, redb,
     /// fjall, rocksdb (if built in), files.
     #[arg(long, value_delimiter = ',')]
     contenders: Vec<String>,
@@ -253,8 +254,8 @@ fn fio(
     is_put: bool,
 ) -> (f64, f64, Option<BTreeMap<String, u64>>) {
     let mut command = Command::new("fio");
-    // Huge pages from 64 KiB on, as the others have; it has memory for the largest of its sizes.
-    if size >= 64 << 10 {
+    // Huge pages, as the others have from 64 KiB on; it has memory for the largest of its sizes.
+    if name == FIO_HUGE {
         command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
         command
             .args(["--iomem_align=2m", &format!("--bssplit={size}/100:{}/0", size.max(2 << 20))]);
@@ -265,7 +266,7 @@ fn fio(
     command.args([format!("--bs={size}"), format!("--size={bytes}")]);
     command.arg(format!("--runtime={}ms", limit.as_millis()));
     command.arg(if is_put { "--rw=randwrite" } else { "--rw=randread" });
-    let flushes = is_put && name == FIO;
+    let flushes = is_put && name != FIO_UNSYNCED;
     match flushes {
         true => command.args([
             "--ioengine=psync".into(),
@@ -538,7 +539,7 @@ fn open_only(arguments: &Arguments, name: &str) {
 fn measure_opening(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<Opening> {
     let mut openings = Vec::new();
     for name in names {
-        if ["raw", "group", "own", FIO, FIO_UNSYNCED].contains(&name.as_str()) {
+        if ["raw", "group", "own", FIO, FIO_HUGE, FIO_UNSYNCED].contains(&name.as_str()) {
             continue;
         }
         let directory = root.join(name);
@@ -598,10 +599,10 @@ fn main() {
     }
     let has_fio = Command::new("fio").arg("--version").output().is_ok();
     if arguments.contenders.is_empty() {
-        let known = ["raw", FIO, FIO_UNSYNCED].into_iter().chain(NAMES.into_iter().skip(1));
+        let known = ["raw", FIO, FIO_HUGE, FIO_UNSYNCED].into_iter().chain(NAMES.into_iter().skip(1));
         let is_there = |name: &&str| match *name {
             "rocksdb" => cfg!(feature = "rocksdb"),
-            FIO | FIO_UNSYNCED => has_fio,
+            FIO | FIO_HUGE | FIO_UNSYNCED => has_fio,
             _ => true,
         };
         arguments.contenders = known.filter(is_there).map(String::from).collect();

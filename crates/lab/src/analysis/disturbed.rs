@@ -91,7 +91,12 @@ pub(super) fn tell(
                 let its = counts.get(&(workload, place)).filter(|its| its.is_exception())?;
                 Some(format!("{}: {its}", labels(place)))
             });
-            let runs = words::list(&told.collect::<Vec<_>>());
+            let told: Vec<String> = told.collect();
+            // What disturbed others changed no more than what all know of their scatter.
+            if told.is_empty() {
+                continue;
+            }
+            let runs = words::list(&told);
             let (contender, baseline) = (labels(place), plan.baseline_label());
             let (verdict, without) = (one.verdict, other.verdict);
             let warning = Warning::new(
