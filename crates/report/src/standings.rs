@@ -92,8 +92,18 @@ impl Standing {
                     most if most > 10.0 => format!("{:.0}", most.ceil()),
                     most => format!("{:.1}", (most * 10.0).ceil() / 10.0),
                 };
-                let least = (high.recip() * 10.0).floor() / 10.0;
-                (format!("{least:.1} to {most} times as slow"), "as")
+                // As many digits as show that it is slower.
+                let least = high.recip();
+                let digits = if least >= 1.1 {
+                    1
+                } else if least >= 1.01 {
+                    2
+                } else {
+                    3
+                };
+                let scale = 10f64.powi(digits as i32);
+                let least = (least * scale).floor() / scale;
+                (format!("{least:.digits$} to {most} times as slow"), "as")
             }
             low => {
                 let most = (100.0 - low * 100.0).ceil();
@@ -258,8 +268,10 @@ impl Standings {
             told = [labels(&best), unknown.clone()].concat();
             let names = best.iter().map(|one| self.looks(one)).chain(unknown);
             let names: Vec<String> = names.collect();
+            let is_open = self.two_by_two(&best).iter().any(|two| two.mark == "?");
+            let open = if is_open { "not decided: " } else { "" };
             let how = self.how_near(&best);
-            parts.push(format!("{} is fastest{of} ({how})", text::any_of(&names)));
+            parts.push(format!("{open}{} is fastest{of} ({how})", text::any_of(&names)));
         } else if let Some(others) = self.like_baseline(&choice).filter(|_| unknown.is_empty()) {
             told = labels(&choice);
             parts.extend(others);
@@ -316,19 +328,18 @@ impl Standings {
     }
 
     /// `the same within 5 %`, `at most 26 % apart`, `at most 2.2 times apart`: how many times as fast one
-    /// of them may be as another; `open, …` where that is not bounded enough.
+    /// of them may be as another.
     fn apart(&self, standings: &[&Standing]) -> String {
-        let all = self.two_by_two(standings);
-        let open = if all.iter().any(|two| two.mark == "?") { "open, " } else { "" };
-        let factors = all.into_iter().flat_map(|between| [between.ends.1, between.ends.0.recip()]);
+        let factors = self.two_by_two(standings).into_iter();
+        let factors = factors.flat_map(|between| [between.ends.1, between.ends.0.recip()]);
         match factors.fold(1.0, f64::max) {
             _ if self.are_same(standings) => {
                 format!("the same within {}", percent(self.same_within))
             }
             most if most < 2.0 => {
-                format!("{open}at most {:.0} % apart", (most * 100.0 - 100.0).ceil())
+                format!("at most {:.0} % apart", (most * 100.0 - 100.0).ceil())
             }
-            most => format!("{open}at most {:.1} times apart", (most * 10.0).ceil() / 10.0),
+            most => format!("at most {:.1} times apart", (most * 10.0).ceil() / 10.0),
         }
     }
 
