@@ -89,7 +89,8 @@ pub fn create(name: &str, directory: &Path, bytes: u64, objects: u64) {
         let (nvm, _) = FileNvm::create_if_absent(&store, bytes).expect("make a storage");
         drop(StorageBuilder::new().create(nvm).expect("make a storage"));
     }
-    let is_whole = matches!(name, "raw" | "group" | "own" | "lump" | "cannyls" | "cannyls-unsynced");
+    let is_whole =
+        matches!(name, "raw" | "group" | "own" | "lump" | "cannyls" | "cannyls-unsynced");
     if is_whole || name.starts_with("fio") {
         // Whole files, so that none pays for laying one out; all but the storage's header.
         let device = FileDevice::create(&store, bytes).expect("make a file");

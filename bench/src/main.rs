@@ -599,7 +599,8 @@ fn main() {
     }
     let has_fio = Command::new("fio").arg("--version").output().is_ok();
     if arguments.contenders.is_empty() {
-        let known = ["raw", FIO, FIO_HUGE, FIO_UNSYNCED].into_iter().chain(NAMES.into_iter().skip(1));
+        let known =
+            ["raw", FIO, FIO_HUGE, FIO_UNSYNCED].into_iter().chain(NAMES.into_iter().skip(1));
         let is_there = |name: &&str| match *name {
             "rocksdb" => cfg!(feature = "rocksdb"),
             FIO | FIO_HUGE | FIO_UNSYNCED => has_fio,
