@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use crate::condition::Gate;
-use crate::load::{Latency, LoadReport, QUANTILES, Unit};
+use crate::load::{Latency, QUANTILES, Unit};
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
 use crate::statistics::{self, ComparisonOptions, STEADY_ROUNDS, Slow, Summary, Verdict};
@@ -325,9 +325,7 @@ fn analyse_workload(
     let comparisons = compare(plan, samples, primary, workload);
     for (place, contender) in contenders.iter_mut().enumerate() {
         let completed: Vec<&Record> = samples.completed(place).collect();
-        let (moot, notes) = notes(&completed, &comparisons);
-        contender.notes = notes;
-        contender.findings.extend(moot);
+        contender.notes = notes(&completed, &comparisons);
     }
     let direct = primary.direct.iter().filter(|one| one.compared.pairs > 0).map(|one| {
         Comparison::of(plan, workload, one.places, &primary.metric, &one.compared, false)
@@ -500,9 +498,9 @@ fn findings(records: &[&Record]) -> Vec<String> {
     findings
 }
 
-/// Every note once, in the order of the trials: first those that change nothing, since all that the first
+/// Every note once, in the order of the trials, without those that change nothing: all that the first
 /// figure decides is so by the figure that they are checked by.
-fn notes(records: &[&Record], comparisons: &[Comparison]) -> (Vec<String>, Vec<String>) {
+fn notes(records: &[&Record], comparisons: &[Comparison]) -> Vec<String> {
     let verdict = |one: &Comparison| std::mem::discriminant(&one.verdict);
     let agrees = |metric: &str, one: &Comparison| {
         let is_of =
@@ -513,22 +511,8 @@ fn notes(records: &[&Record], comparisons: &[Comparison]) -> (Vec<String>, Vec<S
     let is_moot =
         |metric: &str| comparisons.iter().filter(|one| one.primary).all(|one| agrees(metric, one));
     let loads = records.iter().filter_map(|record| record.load.as_ref());
-    let of = |load: &LoadReport| {
-        let note = load.note.clone()?;
-        Some(match load.note_checked_by.as_deref() {
-            Some(metric) if is_moot(metric) => {
-                (true, format!("{note}; by '{metric}' the decided verdicts are the same"))
-            }
-            Some(metric) => {
-                (false, format!("{note}; by '{metric}' the verdicts differ (--verbose)"))
-            }
-            None => (false, note),
-        })
-    };
-    let (moot, notes): (Vec<_>, Vec<_>) =
-        distinct(loads.filter_map(of)).into_iter().partition(|(moot, _)| *moot);
-    let texts = |notes: Vec<(bool, String)>| notes.into_iter().map(|(_, text)| text).collect();
-    (texts(moot), texts(notes))
+    let told = loads.filter(|load| !load.note_checked_by.as_deref().is_some_and(is_moot));
+    distinct(told.filter_map(|load| load.note.clone()))
 }
 
 /// In how many trials the series of the load's throughput came to SNIA's steady state.

@@ -24,7 +24,7 @@ const PUTS_MIN: usize = 8;
 const WAIT_MAX: u32 = 63;
 
 /// A longer flush is worth more if clients share it: on a disk behind one queue, where writes wait for
-/// flushes, 8 clients took 1.3 to 1.9 times as long with windows from flushes of 0.3 ms on.
+/// flushes, 8 clients took 1.2 to 2 times as long with windows from flushes of 0.3 ms on.
 const FLUSH_MAX: Duration = Duration::from_micros(250);
 
 /// A put that was made, and of which the journal knows nothing yet.

@@ -32,7 +32,7 @@ pub struct LoadReport {
     #[serde(default, alias = "caveat", skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Name of the figure that shows whether the note matters: where all that the first figure decides is
-    /// so by this one, the note is one of the findings.
+    /// so by this one, the note is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note_checked_by: Option<String>,
     /// What the work came to, such as the hash of a tree: the same for every contender, or they

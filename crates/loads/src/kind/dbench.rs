@@ -295,7 +295,7 @@ fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<Metric> {
 /// same words for all contenders, so that they are said once.
 fn partial_pass(file: &LoadFile) -> String {
     format!(
-        "no client came once through the load file's {} operations, so a fast contender did other operations than a slow one",
+        "no client came once through the load file's {} operations, so a fast contender did other operations than a slow one; by '{OPERATIONS}' the verdicts differ (--verbose)",
         thousands(file.operations.len() as u64)
     )
 }
