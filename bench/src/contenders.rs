@@ -82,16 +82,19 @@ pub const NAMES: [&str; 10] = [
     "files",
 ];
 
-/// Makes the contender `name` in an empty directory, with room for `bytes`.
+/// Whether a contender uses one file of a given length, which others may have used before.
+pub fn shares_file(name: &str) -> bool {
+    matches!(name, "raw" | "group" | "own" | "lump") || name.starts_with("fio")
+}
+
+/// Makes the contender `name` in an empty directory, or over the file of others, with room for `bytes`.
 pub fn create(name: &str, directory: &Path, bytes: u64, objects: u64) {
     let store = directory.join("store");
-    if matches!(name, "cannyls" | "cannyls-unsynced") {
+    if name.starts_with("cannyls") {
         let (nvm, _) = FileNvm::create_if_absent(&store, bytes).expect("make a storage");
         drop(StorageBuilder::new().create(nvm).expect("make a storage"));
     }
-    let is_whole =
-        matches!(name, "raw" | "group" | "own" | "lump" | "cannyls" | "cannyls-unsynced");
-    if is_whole || name.starts_with("fio") {
+    if name.starts_with("cannyls") || shares_file(name) && !store.exists() {
         // Whole files, so that none pays for laying one out; all but the storage's header.
         let device = FileDevice::create(&store, bytes).expect("make a file");
         let header = if name.starts_with("cannyls") { 4096 } else { 0 };

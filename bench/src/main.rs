@@ -33,6 +33,13 @@ const FILLERS: u64 = 16;
 const FIO: &str = "fio";
 const FIO_UNSYNCED: &str = "fio-unsynced";
 const FIO_HUGE: &str = "fio-huge";
+const FIO_VERIFY: &str = "fio-verify";
+/// All of fio's.
+const FIOS: [&str; 4] = [FIO, FIO_HUGE, FIO_VERIFY, FIO_UNSYNCED];
+/// Values from here on lie in huge pages.
+const HUGE_BYTES_MIN: u64 = 64 << 10;
+/// The directory of the file that several contenders have in turn.
+const SHARED: &str = "shared";
 
 /// Measures lump, its peers and the raw device: durable puts, and gets that no cache answers.
 #[derive(Parser, Serialize)]
@@ -40,7 +47,7 @@ struct Arguments {
     /// A directory on the file system and device to measure; what is made in it is removed.
     #[arg(long)]
     directory: PathBuf,
-    /// Who is measured, of: raw, fio, fio-huge, fio-unsynced, group, own, lump, cannyls, cannyls-unsynced, redb,
+    /// Who is measured, of: raw, fio, fio-huge, fio-verify, fio-unsynced, group, own, lump, cannyls, cannyls-unsynced, redb,
     /// fjall, rocksdb (if built in), files.
     #[arg(long, value_delimiter = ',')]
     contenders: Vec<String>,
@@ -53,7 +60,7 @@ struct Arguments {
     /// Seconds of one turn.
     #[arg(long, default_value_t = 0.1)]
     seconds: f64,
-    /// Turns of each contender in each cell.
+    /// Turns of each contender in each cell. It is made anew for each.
     #[arg(long, default_value_t = 12)]
     rounds: usize,
     /// Bytes of values that are live at once, in MiB; files have four times as much room.
@@ -255,16 +262,21 @@ fn fio(
 ) -> (f64, f64, Option<BTreeMap<String, u64>>) {
     let mut command = Command::new("fio");
     // Huge pages, as the others have from 64 KiB on; it has memory for the largest of its sizes.
-    if name == FIO_HUGE {
+    if [FIO_HUGE, FIO_VERIFY].contains(&name) && size >= HUGE_BYTES_MIN {
         command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
         command
             .args(["--iomem_align=2m", &format!("--bssplit={size}/100:{}/0", size.max(2 << 20))]);
+    }
+    if name == FIO_VERIFY {
+        command.args(["--verify=crc32c", "--verify_fatal=1"]);
     }
     command.args(["--name=raw", "--output-format=json", "--direct=1", "--thread", "--norandommap"]);
     command.args(["--group_reporting", "--time_based", "--percentile_list=50:90:99:99.9"]);
     command.arg(format!("--filename={}", file.display()));
     command.args([format!("--bs={size}"), format!("--size={bytes}")]);
-    command.arg(format!("--runtime={}ms", limit.as_millis()));
+    // As much before its clock runs: it touches its memory first when it reads, and its jobs start apart.
+    let milliseconds = limit.as_millis();
+    command.args([format!("--runtime={milliseconds}ms"), format!("--ramp_time={milliseconds}ms")]);
     command.arg(if is_put { "--rw=randwrite" } else { "--rw=randread" });
     let flushes = is_put && name != FIO_UNSYNCED;
     match flushes {
@@ -286,6 +298,16 @@ fn fio(
     // It gives the time in whole milliseconds, rounded up.
     let seconds = (number("runtime") - 0.5) / 1e3;
     (number("total_ios") / seconds, number("total_ios"), latencies.filter(|_| !flushes))
+}
+
+/// Has fio write what it can verify.
+fn lay_for_fio(file: &Path, size: u64, bytes: u64) {
+    let mut command = Command::new("fio");
+    command.args(["--name=lay", "--rw=write", "--direct=1", "--verify=crc32c", "--do_verify=0"]);
+    command.args([format!("--bs={size}"), format!("--size={bytes}"), "--end_fsync=1".into()]);
+    command.arg(format!("--filename={}", file.display()));
+    let output = command.output().expect("start fio");
+    assert!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Puts every key once, not durably, and then one durably.
@@ -339,54 +361,74 @@ fn measure(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<Row> {
         let size = size << 10;
         let keys = (arguments.live << 20) / size;
         let room = (arguments.live << 22).max(64 << 20);
-        for name in names {
-            let directory = root.join(name);
-            fs::create_dir(&directory).expect("make a directory");
-            contenders::create(name, &directory, room, 4 * keys + 1024);
-            fill(&*contenders::open(filler(name), &directory), size as usize, keys);
-        }
-        for &clients in &arguments.depths {
-            if clients > keys || clients > 8 && size > 64 << 10 {
-                continue;
-            }
-            for is_put in [true, false] {
-                let mut turns: BTreeMap<&str, Turn> = BTreeMap::new();
-                for _ in 0..arguments.rounds {
-                    let mut order: Vec<&str> = names.iter().map(String::as_str).collect();
-                    order.shuffle(&mut random);
-                    for name in order {
-                        if name == FIO_UNSYNCED && !is_put {
-                            continue;
-                        }
-                        let seed = random.random();
-                        let one =
-                            one_turn(name, root, size, clients, keys, limit, is_put, seed, &counts);
-                        match turns.get_mut(name) {
-                            Some(all) => all.add(one),
-                            None => drop(turns.insert(name, one)),
-                        }
+        let depths = arguments
+            .depths
+            .iter()
+            .filter(|&&clients| clients <= keys && (clients <= 8 || size <= 64 << 10));
+        let cells: Vec<_> =
+            depths.flat_map(|&clients| [(clients, true), (clients, false)]).collect();
+        let mut turns: BTreeMap<_, Turn> = BTreeMap::new();
+        let mut order: Vec<&str> = names.iter().map(String::as_str).collect();
+        for _ in 0..arguments.rounds {
+            order.shuffle(&mut random);
+            for &name in &order {
+                let directory = directory_of(name, root);
+                contenders::create(name, &directory, room, 4 * keys + 1024);
+                match name {
+                    FIO_VERIFY => lay_for_fio(&directory.join("store"), size, keys * size),
+                    _ => fill(&*contenders::open(filler(name), &directory), size as usize, keys),
+                }
+                for &(clients, is_put) in &cells {
+                    let has_none = match name {
+                        FIO_UNSYNCED => !is_put,
+                        FIO_VERIFY => is_put,
+                        FIO_HUGE => size < HUGE_BYTES_MIN,
+                        _ => false,
+                    };
+                    if has_none {
+                        continue;
+                    }
+                    let seed = random.random();
+                    let one = one_turn(
+                        name, &directory, size, clients, keys, limit, is_put, seed, &counts,
+                    );
+                    match turns.get_mut(&(clients, is_put, name)) {
+                        Some(all) => all.add(one),
+                        None => drop(turns.insert((clients, is_put, name), one)),
                     }
                 }
-                let lump = turns.get("lump").map(|turn| turn.operations_per_second.clone());
-                for name in names {
-                    let Some(turn) = turns.get(name.as_str()) else { continue };
-                    let row = turn.row(name, size, clients, is_put, lump.as_deref());
-                    row.print();
-                    rows.push(row);
+                if !contenders::shares_file(name) {
+                    fs::remove_dir_all(directory).expect("remove a directory");
                 }
             }
         }
-        for name in names {
-            fs::remove_dir_all(root.join(name)).expect("remove a directory");
+        for (clients, is_put) in cells {
+            let turn = |name| turns.get(&(clients, is_put, name));
+            let lump = turn("lump").map(|turn| &turn.operations_per_second[..]);
+            for name in names {
+                let Some(turn) = turn(name) else { continue };
+                let row = turn.row(name, size, clients, is_put, lump);
+                row.print();
+                rows.push(row);
+            }
         }
+        let _ = fs::remove_dir_all(root.join(SHARED));
     }
     rows
+}
+
+/// Where a contender has its files, which exists. Those that need one file of a given length have the
+/// same one in turn, since a file may be faster than another, by where it lies.
+fn directory_of(name: &str, root: &Path) -> PathBuf {
+    let directory = root.join(if contenders::shares_file(name) { SHARED } else { name });
+    fs::create_dir_all(&directory).expect("make a directory");
+    directory
 }
 
 #[allow(clippy::too_many_arguments)]
 fn one_turn(
     name: &str,
-    root: &Path,
+    directory: &Path,
     size: u64,
     clients: u64,
     keys: u64,
@@ -396,18 +438,17 @@ fn one_turn(
     counts: &DeviceCounts,
 ) -> Turn {
     if name.starts_with(FIO) {
-        let file = root.join(name).join("store");
+        let file = directory.join("store");
         let before = counts.now();
         let (rate, operations, fio_ns) =
             fio(name, &file, size, clients, keys * size, limit, is_put);
         return Turn::new(rate, None, fio_ns, operations, before, counts.now());
     }
-    let directory = root.join(name);
     if !is_put {
-        contenders::open(name, &directory).settle();
-        drop_cache(&directory);
+        contenders::open(name, directory).settle();
+        drop_cache(directory);
     }
-    let contender = contenders::open(name, &directory);
+    let contender = contenders::open(name, directory);
     let before = counts.now();
     let (rate, nanoseconds) = turn(&*contender, size as usize, clients, keys, limit, is_put, seed);
     let after = counts.now();
@@ -539,7 +580,7 @@ fn open_only(arguments: &Arguments, name: &str) {
 fn measure_opening(arguments: &Arguments, root: &Path, names: &[String]) -> Vec<Opening> {
     let mut openings = Vec::new();
     for name in names {
-        if ["raw", "group", "own", FIO, FIO_HUGE, FIO_UNSYNCED].contains(&name.as_str()) {
+        if ["raw", "group", "own"].contains(&name.as_str()) || FIOS.contains(&name.as_str()) {
             continue;
         }
         let directory = root.join(name);
@@ -599,11 +640,10 @@ fn main() {
     }
     let has_fio = Command::new("fio").arg("--version").output().is_ok();
     if arguments.contenders.is_empty() {
-        let known =
-            ["raw", FIO, FIO_HUGE, FIO_UNSYNCED].into_iter().chain(NAMES.into_iter().skip(1));
+        let known = ["raw"].into_iter().chain(FIOS).chain(NAMES.into_iter().skip(1));
         let is_there = |name: &&str| match *name {
             "rocksdb" => cfg!(feature = "rocksdb"),
-            FIO | FIO_HUGE | FIO_UNSYNCED => has_fio,
+            name if FIOS.contains(&name) => has_fio,
             _ => true,
         };
         arguments.contenders = known.filter(is_there).map(String::from).collect();
