@@ -126,7 +126,8 @@ impl Window {
         let fits = |(_, length): &(u64, u64)| has_room && *length >= units;
         let Some(place) = state.ranges.iter().take(PROBES).position(fits) else {
             state.is_renewed = true;
-            let comes_first = state.pending.len() + state.inside >= PUTS_MIN;
+            let least = if self.is_patient { PUTS_MIN } else { 2 };
+            let comes_first = state.pending.len() + state.inside >= least;
             *renewal = Some(Renewal { window: self, comes_first });
             return None;
         };
