@@ -390,7 +390,10 @@ ssize_t minfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	if ((iocb->ki_flags & IOCB_DIRECT) &&
 	    (iocb->ki_pos + iov_iter_count(to) <= n->now.valid ||
 	     (n->now.valid == i_size_read(inode) && !(n->now.valid % MINFS_BLOCK)))) {
-		got = iomap_dio_rw(iocb, to, &minfs_iomap_ops, NULL, 0, NULL, 0);
+		file_accessed(iocb->ki_filp);
+		got = minfs_direct(iocb, to);
+		if (got == -ENOTBLK)
+			got = iomap_dio_rw(iocb, to, &minfs_iomap_ops, NULL, 0, NULL, 0);
 	} else {
 		iocb->ki_flags &= ~IOCB_DIRECT;
 		got = generic_file_read_iter(iocb, to);
@@ -584,7 +587,7 @@ again:
 		/* In place and in no tail: no metadata, and others may do the same beside it. */
 		put = kiocb_modified(iocb);
 		if (!put) {
-			put = minfs_overwrite(iocb, from);
+			put = minfs_direct(iocb, from);
 			if (put == -ENOTBLK)
 				put = iomap_dio_rw(iocb, from, &minfs_iomap_ops, NULL, 0, NULL, 0);
 		}

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 /*
- * Direct writes over what a storage engine has written before: whole blocks, in one extent, below the
- * valid length. iomap tells the end of an asynchronous write from a thread; here the last
- * bio's end tells it in place, as for a block device. -ENOTBLK: iomap is to do it.
+ * Asynchronous direct reads and writes in place: whole blocks, in one extent, below the valid length, in
+ * one bio. For these iomap allocates more, and tells the end of a write from a thread; here the bio has all
+ * that its end needs, and the end is told in place, as for a block device. -ENOTBLK: iomap is to do it.
  */
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/fs.h>
 #include <linux/pagemap.h>
-#include <linux/slab.h>
 #include <linux/task_io_accounting_ops.h>
 #include <linux/uio.h>
 #include <linux/workqueue.h>
@@ -16,37 +15,53 @@
 
 struct direct {
 	struct kiocb *iocb;
-	struct inode *inode;
-	ssize_t bytes;
-	atomic_t left;
-	int error;
+	size_t bytes;
 	struct work_struct work;
+	struct bio bio;			/* the last: its vectors follow */
 };
 
+static struct bio_set pool;
 /* Ends that may wait. Memory may only become free by them; and none outlives the module. */
 static struct workqueue_struct *ends;
 
 int __init minfs_direct_init(void)
 {
+	int error = bioset_init(&pool, BIO_POOL_SIZE, offsetof(struct direct, bio), BIOSET_NEED_BVECS);
+
+	if (error)
+		return error;
 	ends = alloc_workqueue("minfs", WQ_MEM_RECLAIM, 0);
+	if (!ends)
+		bioset_exit(&pool);
 	return ends ? 0 : -ENOMEM;
 }
 
 void minfs_direct_exit(void)
 {
 	destroy_workqueue(ends);
+	bioset_exit(&pool);
 }
 
-static void tell_end(struct direct *d)
+/* Told last: then the file may be closed, and the module unloaded. */
+static void finish(struct direct *d, bool makes_dirty)
 {
 	struct kiocb *iocb = d->iocb;
-	ssize_t result = d->error ? d->error : d->bytes;
+	ssize_t result = blk_status_to_errno(d->bio.bi_status);
 
-	if (!d->error)
-		iocb->ki_pos += d->bytes;
-	inode_dio_end(d->inode);
-	kfree(d);
+	if (!result) {
+		result = d->bytes;
+		iocb->ki_pos += result;
+	}
+	bio_release_pages(&d->bio, makes_dirty);
+	bio_put(&d->bio);
+	inode_dio_end(file_inode(iocb->ki_filp));
 	iocb->ki_complete(iocb, result);
+}
+
+static void finish_later(struct direct *d, work_func_t how)
+{
+	INIT_WORK(&d->work, how);
+	queue_work(ends, &d->work);
 }
 
 /*
@@ -56,54 +71,64 @@ static void tell_end(struct direct *d)
 static void drop_pages(struct work_struct *work)
 {
 	struct direct *d = container_of(work, struct direct, work);
-	struct address_space *mapping = d->inode->i_mapping;
+	struct address_space *mapping = file_inode(d->iocb->ki_filp)->i_mapping;
 	loff_t at = d->iocb->ki_pos;
 
 	if (invalidate_inode_pages2_range(mapping, at >> PAGE_SHIFT, (at + d->bytes - 1) >> PAGE_SHIFT))
 		errseq_set(&mapping->wb_err, -EIO);
-	tell_end(d);
+	finish(d, false);
 }
 
-static void put_part(struct direct *d)
+static void end_write(struct bio *bio)
 {
-	if (!atomic_dec_and_test(&d->left))
-		return;
-	if (READ_ONCE(d->inode->i_mapping->nrpages)) {
-		INIT_WORK(&d->work, drop_pages);
-		queue_work(ends, &d->work);
-	} else {
-		tell_end(d);
+	struct direct *d = container_of(bio, struct direct, bio);
+
+	if (READ_ONCE(file_inode(d->iocb->ki_filp)->i_mapping->nrpages))
+		finish_later(d, drop_pages);
+	else
+		finish(d, false);
+}
+
+static void dirty_pages(struct work_struct *work)
+{
+	finish(container_of(work, struct direct, work), true);
+}
+
+/*
+ * The reader's memory may be pages of a file, which must be written. They became dirty before the read, since
+ * that may wait; one that is clean again was written meanwhile, perhaps without these bytes.
+ */
+static void end_read(struct bio *bio)
+{
+	struct direct *d = container_of(bio, struct direct, bio);
+	struct folio_iter at;
+
+	bio_for_each_folio_all(at, bio) {
+		if (!folio_test_dirty(at.folio)) {
+			finish_later(d, dirty_pages);
+			return;
+		}
 	}
-}
-
-static void end_bio(struct bio *bio)
-{
-	struct direct *d = bio->bi_private;
-
-	if (bio->bi_status)
-		cmpxchg(&d->error, 0, blk_status_to_errno(bio->bi_status));
-	put_part(d);
-	bio_release_pages(bio, false);
-	bio_put(bio);
+	finish(d, false);
 }
 
 /* The inode is locked, shared: nobody cuts space off before inode_dio_end. */
-ssize_t minfs_overwrite(struct kiocb *iocb, struct iov_iter *from)
+ssize_t minfs_direct(struct kiocb *iocb, struct iov_iter *iter)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
-	struct block_device *bdev = inode->i_sb->s_bdev;
 	struct minfs_node *n = minfs_node_of(inode);
-	size_t length = iov_iter_count(from);
-	blk_opf_t op = REQ_OP_WRITE | REQ_SYNC | REQ_IDLE;
-	struct blk_plug plug;
+	bool is_write = iov_iter_rw(iter) == WRITE, has_place;
+	size_t length = iov_iter_count(iter);
+	struct folio_iter at;
 	struct direct *d;
+	struct bio *bio;
 	u64 where, run;
-	bool has_place;
-	int error = 0;
+	int error;
 
-	if (is_sync_kiocb(iocb) || !user_backed_iter(from) || !length || inode->i_mapping->nrpages ||
-	    (iocb->ki_flags & IOCB_HIPRI) || iocb_is_dsync(iocb) ||
-	    ((iocb->ki_pos | length | iov_iter_alignment(from)) & (MINFS_BLOCK - 1)))
+	if (is_sync_kiocb(iocb) || !user_backed_iter(iter) || !length ||
+	    length > BIO_MAX_VECS * PAGE_SIZE || (iocb->ki_flags & IOCB_HIPRI) ||
+	    (is_write && iocb_is_dsync(iocb)) ||
+	    ((iocb->ki_pos | length | iov_iter_alignment(iter)) & (MINFS_BLOCK - 1)))
 		return -ENOTBLK;
 	if (!(iocb->ki_flags & IOCB_NOWAIT))
 		down_read(&n->space);
@@ -112,38 +137,36 @@ ssize_t minfs_overwrite(struct kiocb *iocb, struct iov_iter *from)
 	has_place = iocb->ki_pos + length <= n->now.valid &&
 		minfs_place(minfs_of(inode->i_sb), n, iocb->ki_pos, &where, &run);
 	up_read(&n->space);
-	if (!has_place || run < length)
+	/* After the valid length: what raised it was on the device, or in the cache, before. */
+	if (!has_place || run < length || READ_ONCE(inode->i_mapping->nrpages))
 		return -ENOTBLK;
-	d = kmalloc(sizeof(*d), GFP_KERNEL);
-	if (!d)
-		return -ENOTBLK;
-	*d = (struct direct){ .iocb = iocb, .inode = inode, .bytes = length };
-	atomic_set(&d->left, 1);
-	inode_dio_begin(inode);
-	blk_start_plug(&plug);
-	while (!error && iov_iter_count(from)) {
-		struct bio *bio = bio_alloc(bdev, bio_iov_vecs_to_alloc(from, BIO_MAX_VECS), op, GFP_KERNEL);
-
-		bio->bi_iter.bi_sector = where >> SECTOR_SHIFT;
-		bio->bi_private = d;
-		bio->bi_end_io = end_bio;
-		bio->bi_ioprio = iocb->ki_ioprio;
+	bio = bio_alloc_bioset(inode->i_sb->s_bdev, bio_iov_vecs_to_alloc(iter, BIO_MAX_VECS),
+			       is_write ? REQ_OP_WRITE | REQ_SYNC | REQ_IDLE : REQ_OP_READ, GFP_KERNEL,
+			       &pool);
+	bio->bi_iter.bi_sector = where >> SECTOR_SHIFT;
+	bio->bi_end_io = is_write ? end_write : end_read;
+	bio->bi_ioprio = iocb->ki_ioprio;
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 9, 0)
-		bio->bi_write_hint = inode->i_write_hint;
+	bio->bi_write_hint = inode->i_write_hint;
 #endif
-		error = bio_iov_iter_get_pages(bio, from);
-		if (error) {
-			bio_put(bio);
-			break;
-		}
-		task_io_account_write(bio->bi_iter.bi_size);
-		where += bio->bi_iter.bi_size;
-		atomic_inc(&d->left);
-		submit_bio(bio);
+	error = bio_iov_iter_get_pages(bio, iter);
+	if (error) {
+		bio_put(bio);
+		return error;
 	}
-	blk_finish_plug(&plug);
-	if (error)
-		cmpxchg(&d->error, 0, error);
-	put_part(d);
+	d = container_of(bio, struct direct, bio);
+	d->iocb = iocb;
+	d->bytes = bio->bi_iter.bi_size;
+	if (is_write) {
+		task_io_account_write(d->bytes);
+	} else {
+		bio_for_each_folio_all(at, bio) {
+			folio_lock(at.folio);
+			folio_mark_dirty(at.folio);
+			folio_unlock(at.folio);
+		}
+	}
+	inode_dio_begin(inode);
+	submit_bio(bio);
 	return -EIOCBQUEUED;
 }

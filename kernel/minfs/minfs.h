@@ -209,10 +209,10 @@ ssize_t minfs_read_iter(struct kiocb *iocb, struct iov_iter *to);
 ssize_t minfs_write_iter(struct kiocb *iocb, struct iov_iter *from);
 int minfs_mmap(struct file *file, struct vm_area_struct *vma);
 
-/* direct.c: direct writes in place that need nothing of iomap. */
+/* direct.c: direct reads and writes in place that need nothing of iomap. */
 int minfs_direct_init(void);
 void minfs_direct_exit(void);
-ssize_t minfs_overwrite(struct kiocb *iocb, struct iov_iter *from);
+ssize_t minfs_direct(struct kiocb *iocb, struct iov_iter *iter);
 
 /* file.c: what is asked of a file as a whole. */
 extern const struct file_operations minfs_file_operations;
