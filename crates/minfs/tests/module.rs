@@ -39,6 +39,7 @@ const OVERLAPS: usize = 24;
 struct Disk {
     recorder: RwLock<Arc<Recorder<MemoryDevice>>>,
     ignores_flushes: AtomicBool,
+    fails_reads: AtomicBool,
     /// So many writes and flushes succeed, and the next one fails.
     succeeds: AtomicU64,
     /// What a write and a flush take at least, so that threads meet in them.
@@ -48,8 +49,8 @@ struct Disk {
 impl Disk {
     fn new(image: &[u8], delay: Duration) -> Self {
         let recorder = RwLock::new(recorder_of(image));
-        let (ignores_flushes, succeeds) = (AtomicBool::new(false), AtomicU64::new(NEVER));
-        Self { recorder, ignores_flushes, succeeds, delay }
+        let (ignores_flushes, fails_reads) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { recorder, ignores_flushes, fails_reads, succeeds: AtomicU64::new(NEVER), delay }
     }
 
     fn fail_in_turn(&self) -> io::Result<()> {
@@ -79,6 +80,9 @@ impl BlockDevice for Disk {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.fails_reads.load(Ordering::SeqCst) {
+            return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
+        }
         self.recorder().read_at(buffer, offset)
     }
 
@@ -154,11 +158,11 @@ impl Guest {
         }
     }
 
-    /// That writes ended in direct.c, which this test is for.
-    fn assert_ended_in_place(&mut self) {
-        self.send("ends");
+    /// That this function of direct.c was called, which the test is for.
+    fn assert_called(&mut self, name: &str) {
+        self.send(&format!("ends {name}"));
         let count: u64 = self.receive().parse().unwrap();
-        println!("{count} writes ended in place");
+        println!("{name}: {count} times");
         assert!(count > 0);
     }
 }
@@ -272,18 +276,50 @@ fn what_overlapping_asynchronous_writes_were_told_survives() {
     let disk = Arc::new(Disk::new(&image, Duration::from_micros(500)));
     in_guest(&disk, |guest| {
         share_often(guest, &disk, &image, |seed| format!("overlap {seed} {OVERLAPS}"));
-        guest.assert_ended_in_place();
+        guest.assert_called("end_write");
     });
 }
 
 #[test]
-fn a_file_is_cut_off_when_writes_under_way_have_ended() {
+fn a_file_is_cut_off_when_what_is_under_way_there_has_ended() {
     let image = shared_image();
     let disk = Arc::new(Disk::new(&image, Duration::ZERO));
     in_guest(&disk, |guest| {
+        for (what, end) in [("writes", "end_write"), ("reads", "end_read")] {
+            *disk.recorder.write().unwrap() = recorder_of(&image);
+            assert!(guest.ask("mount"));
+            assert!(guest.ask(&format!("cut off {what}")), "{what}");
+            guest.assert_called(end);
+            assert!(guest.ask("unmount"));
+        }
+    });
+}
+
+#[test]
+fn what_was_read_into_pages_of_a_file_is_written() {
+    let disk = Arc::new(Disk::new(&shared_image(), Duration::ZERO));
+    in_guest(&disk, |guest| {
         assert!(guest.ask("mount"));
-        assert!(guest.ask("cut off"));
-        guest.assert_ended_in_place();
+        assert!(guest.ask("read to file"));
+        guest.assert_called("dirty_pages");
+        assert!(guest.ask("unmount"));
+    });
+}
+
+#[test]
+fn a_read_that_fails_is_told() {
+    let disk = Arc::new(Disk::new(&new_image(BLOCK_BYTES), Duration::ZERO));
+    in_guest(&disk, |guest| {
+        assert!(guest.ask("mount"));
+        assert!(guest.ask("create c"));
+        assert!(guest.ask(&format!("write c 0 {}", "02".repeat(16384))));
+        assert!(guest.ask("sync c"));
+        disk.fails_reads.store(true, Ordering::SeqCst);
+        guest.send("read c 16384 2");
+        assert_eq!(guest.receive(), "EIO");
+        disk.fails_reads.store(false, Ordering::SeqCst);
+        assert!(guest.ask("read c 16384 2"));
+        guest.assert_called("end_read");
         assert!(guest.ask("unmount"));
     });
 }
@@ -318,7 +354,7 @@ fn an_error_of_the_device_is_told_and_ends_the_writing() {
         let faults = (0..).take_while(|nth| fail_in(guest, &disk, *nth)).count();
         println!("{faults} writes and flushes failed, each in a mount of its own");
         assert!(faults > 40, "only {faults} writes and flushes");
-        guest.assert_ended_in_place();
+        guest.assert_called("end_write");
     });
 }
 

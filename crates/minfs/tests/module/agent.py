@@ -14,7 +14,7 @@ import threading
 KEEP_SIZE, ZERO_RANGE = 1, 16
 # System calls of x86-64.
 IO_SETUP, IO_GETEVENTS, IO_SUBMIT = 206, 208, 209
-PUT = 1
+GET, PUT = 0, 1
 BLOCK = 4096
 TRACING = pathlib.Path("/sys/kernel/tracing")
 libc = ctypes.CDLL(None, use_errno=True)
@@ -42,7 +42,7 @@ def aligned(data):
 
 
 class Flight:
-    """Direct writes that the kernel has under way, each with a key."""
+    """Direct reads and writes that the kernel has under way, each with a key."""
 
     def __init__(self, depth):
         self.context = ctypes.c_ulong()
@@ -51,15 +51,18 @@ class Flight:
 
     def put(self, file, writes):
         """Begins (key, offset, data) at once."""
-        pointers = (ctypes.c_void_p * len(writes))()
-        for index, (key, offset, data) in enumerate(writes):
-            pages = aligned(data)
-            at = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-            what = struct.pack("=QIIHhIQQqQII", key, 0, 0, PUT, 0, file, at, len(data), offset, 0, 0, 0)
-            block = ctypes.create_string_buffer(what)
+        self.begin(PUT, file, [(key, offset, aligned(data)) for key, offset, data in writes])
+
+    def begin(self, what, file, requests):
+        """Begins (key, offset, pages) at once."""
+        pointers = (ctypes.c_void_p * len(requests))()
+        for index, (key, offset, pages) in enumerate(requests):
+            at, length = ctypes.addressof(ctypes.c_char.from_buffer(pages)), len(pages)
+            block = ctypes.create_string_buffer(
+                struct.pack("=QIIHhIQQqQII", key, 0, 0, what, 0, file, at, length, offset, 0, 0, 0))
             pointers[index] = ctypes.addressof(block)
-            self.under_way[key] = (block, pages, len(data))
-        if checked(libc.syscall(IO_SUBMIT, self.context, len(writes), pointers)) != len(writes):
+            self.under_way[key] = (block, pages, length)
+        if checked(libc.syscall(IO_SUBMIT, self.context, len(requests), pointers)) != len(requests):
             raise OSError(errno.EINVAL, "not all were taken")
 
     def take(self, least):
@@ -252,8 +255,11 @@ def overlap(seed, rounds):
     os.close(file)
 
 
-def write_slowly(file, writes):
-    """Begins writes in a process whose bytes pass at 1 MiB a second, and returns that process."""
+def slowly(begin, end=lambda: True):
+    """
+    Has a process whose bytes pass at 1 MiB a second `begin` with a flight of its own, and returns that
+    process. It fails if, when all has ended, `end` is false.
+    """
     groups = pathlib.Path("/tmp/groups")
     if not groups.exists():
         groups.mkdir()
@@ -261,55 +267,109 @@ def write_slowly(file, writes):
         (groups / "cgroup.subtree_control").write_text("+io")
         (groups / "slow").mkdir()
     disk = os.stat(sys.argv[2]).st_rdev
-    (groups / "slow/io.max").write_text(f"{os.major(disk)}:{os.minor(disk)} wbps={1 << 20}")
+    (groups / "slow/io.max").write_text(f"{os.major(disk)}:{os.minor(disk)} rbps={1 << 20} wbps={1 << 20}")
     told, tells = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             (groups / "slow/cgroup.procs").write_text("0")
-            own = Flight(len(writes))
-            own.put(file, writes)
+            own = Flight(64)
+            begin(own)
             os.write(tells, b"x")
             own.take_all()
-            os._exit(0)
+            os._exit(0 if end() else 1)
         finally:
             os._exit(1)
     os.close(tells)
     begun = os.read(told, 1)
     os.close(told)
     if not begun:
-        raise OSError(errno.ECHILD, "the writes did not begin")
+        raise OSError(errno.ECHILD, "it did not begin")
     return child
 
 
-def cut_off():
-    """Cuts a file short below writes that are under way, and gives its space to another one."""
+def has_only(pages, byte):
+    return pages[:] == bytes([byte]) * len(pages)
+
+
+def read_directly(name, bytes_count):
+    pages = aligned(b"\0" * bytes_count)
+    file = os.open(name, os.O_RDONLY | os.O_DIRECT)
+    os.preadv(file, [pages], 0)
+    os.close(file)
+    return pages
+
+
+def cut_off(reads):
+    """Cuts a file short below what is under way there, and gives its space to another one."""
     large, kept, part = 2048 << 10, 512 << 10, 64 << 10
-    file = lay("large", large, 1)
-    child = write_slowly(file, [(at, at, b"\x02" * part) for at in range(kept, large, part)])
+    file, ends = lay("large", large, 1), range(kept, large, part)
+    if reads:
+        gets = [(at, at, aligned(b"\0" * part)) for at in ends]
+        child = slowly(lambda own: own.begin(GET, file, gets), lambda: all(has_only(pages, 1) for _, _, pages in gets))
+    else:
+        child = slowly(lambda own: own.put(file, [(at, at, b"\x02" * part) for at in ends]))
     os.ftruncate(file, kept)
     other = os.open("other", os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
     for at in range(0, large - kept, part):
         os.pwrite(other, aligned(b"\x03" * part), at)
     os.fsync(other)
     _, status = os.waitpid(child, 0)
-    back = aligned(b"\0" * (large - kept))
-    got = os.preadv(other, [back], 0)
-    if status or got != large - kept or any(back[at] != 3 for at in range(0, got, BLOCK)):
+    if status or not has_only(read_directly("other", large - kept), 3):
         raise OSError(errno.EUCLEAN, "another file's blocks")
     os.close(other)
     os.close(file)
 
 
+def read_to_file():
+    """
+    Reads from one file into mapped pages of another, which are written to their file, and so are clean, before
+    the read ends. What was read must be written too.
+    """
+    length = 512 << 10
+    source = lay("source", length, 5)
+    target = os.open("target", os.O_RDWR | os.O_CREAT, 0o600)
+    os.pwrite(target, b"\x01" * length, 0)
+    os.fsync(target)
+    pages = mmap.mmap(target, length)
+    child = slowly(lambda own: own.begin(GET, source, [(0, 0, pages)]))
+    os.fsync(target)
+    was_early = os.waitpid(child, os.WNOHANG) == (0, 0) and not has_only(pages, 5)
+    _, status = os.waitpid(child, 0)
+    pages.close()
+    os.fsync(target)
+    os.posix_fadvise(target, 0, 0, os.POSIX_FADV_DONTNEED)
+    if not was_early or status or not has_only(read_directly("target", length), 5):
+        raise OSError(errno.EUCLEAN, "what was read is lost")
+    os.close(target)
+    os.close(source)
+
+
+def read(name, length, byte):
+    """Whether an asynchronous read where the cache has no page finds only this byte."""
+    file = os.open(name, os.O_RDONLY | os.O_DIRECT)
+    try:
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        pages = aligned(b"\0" * length)
+        flight.begin(GET, file, [(0, 0, pages)])
+        flight.take_all()
+        if not has_only(pages, byte):
+            raise OSError(errno.EUCLEAN, "other bytes")
+    finally:
+        os.close(file)
+
+
 def count_ends():
-    """From now on, how many writes end in place: `ends` says it."""
+    """From now on, how often the functions are called in which direct.c ends: `ends` says it."""
     subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=False)
-    (TRACING / "kprobe_events").write_text("p:minfs_ends minfs:end_bio\n")
-    (TRACING / "events/kprobes/minfs_ends/enable").write_text("1")
+    names = ["end_read", "end_write", "dirty_pages"]
+    (TRACING / "kprobe_events").write_text("".join(f"p:{name} minfs:{name}\n" for name in names))
+    (TRACING / "events/kprobes/enable").write_text("1")
 
 
-def ends():
-    return int((TRACING / "kprobe_profile").read_text().split()[1])
+def ends(name):
+    lines = map(str.split, (TRACING / "kprobe_profile").read_text().splitlines())
+    return next(int(count) for one, count, _ in lines if one == name)
 
 
 def carry_out(words):
@@ -358,10 +418,14 @@ def carry_out(words):
             overwrite(name, *map(int, numbers))
         case ["overlap", seed, rounds]:
             overlap(int(seed), int(rounds))
-        case ["cut", "off"]:
-            cut_off()
-        case ["ends"]:
-            return f"{ends()}"
+        case ["cut", "off", what]:
+            cut_off(what == "reads")
+        case ["read", "to", "file"]:
+            read_to_file()
+        case ["read", name, length, byte]:
+            read(name, int(length), int(byte))
+        case ["ends", name]:
+            return f"{ends(name)}"
         case _:
             raise OSError(errno.EINVAL, "unknown")
     return "done"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # In the guest, with a volume of `minfs mkfs` (256M) as its disk: fio.sh. Two files that lie in turns, so that both
 # have several extents, are overwritten by asynchronous direct writes, read back and compared, once more after
-# a new mount. Then again, while a reader brings their pages to the cache and drops them, and what the
-# cache has is compared with what the device has. How many of these writes ended in place, and how many of them
-# dropped pages, is told.
+# a new mount. Then again, some read back while others are under way, and while a reader brings their pages to the
+# cache and drops them; and what the cache has is compared with what the device has. How many of these reads and
+# writes ended in place, and how many writes dropped pages, is told.
 set -eu
 exec 2>&1
 mount -i -t minfs /dev/vda /tmp/volume
@@ -18,8 +18,9 @@ for name in a b; do
 done
 mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null || true
 cd /sys/kernel/tracing
-echo 'p:minfs_ends minfs:end_bio' >kprobe_events
-echo 'p:minfs_drops minfs:drop_pages' >>kprobe_events
+for name in end_read end_write drop_pages; do
+    echo "p:$name minfs:$name" >>kprobe_events
+done
 echo 1 >events/kprobes/enable
 cat >/tmp/verify.fio <<'END'
 [global]
@@ -59,7 +60,7 @@ while os.path.exists("/tmp/verify.fio"):
         time.sleep(0.001)
 END
 python3 /tmp/reader.py &
-sed 's/randseed=7/randseed=8/' /tmp/verify.fio >/tmp/again.fio
+sed 's/randseed=7/randseed=8\nverify_backlog=16/' /tmp/verify.fio >/tmp/again.fio
 fio --minimal /tmp/again.fio >/dev/null
 rm /tmp/verify.fio
 wait
