@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 /*
- * Asynchronous direct reads and writes in place: whole blocks, in one extent, below the valid length, in
- * one bio. For these iomap allocates more, and tells the end of a write from a thread; here the bio has all
- * that its end needs, and the end is told in place, as for a block device. -ENOTBLK: iomap is to do it.
+ * Direct reads and writes in place: whole blocks, in one extent, below the valid length, in one bio. For
+ * these iomap allocates more, looks at each page of a reader three times, and tells the end of an asynchronous
+ * write from a thread; here the bio has all that its end needs, and the end is told in place, as for a block
+ * device. -ENOTBLK: iomap is to do it.
  */
 #include <linux/bio.h>
 #include <linux/blkdev.h>
@@ -42,23 +43,30 @@ void minfs_direct_exit(void)
 	bioset_exit(&pool);
 }
 
-/* Told last: then the file may be closed, and the module unloaded. */
-static void finish(struct direct *d, bool makes_dirty)
+static ssize_t finish(struct direct *d, bool makes_dirty)
 {
-	struct kiocb *iocb = d->iocb;
 	ssize_t result = blk_status_to_errno(d->bio.bi_status);
 
 	if (!result) {
 		result = d->bytes;
-		iocb->ki_pos += result;
+		d->iocb->ki_pos += result;
 	}
 	bio_release_pages(&d->bio, makes_dirty);
 	bio_put(&d->bio);
+	return result;
+}
+
+/* The last is to tell: then the file may be closed, and the module unloaded. */
+static void tell_end(struct direct *d, bool makes_dirty)
+{
+	struct kiocb *iocb = d->iocb;
+	ssize_t result = finish(d, makes_dirty);
+
 	inode_dio_end(file_inode(iocb->ki_filp));
 	iocb->ki_complete(iocb, result);
 }
 
-static void finish_later(struct direct *d, work_func_t how)
+static void tell_later(struct direct *d, work_func_t how)
 {
 	INIT_WORK(&d->work, how);
 	queue_work(ends, &d->work);
@@ -68,15 +76,21 @@ static void finish_later(struct direct *d, work_func_t how)
  * Pages that somebody read while their bytes were written may be older than these. Who has stored to
  * one through a mapping will overwrite them: the next sync tells it, as iomap does.
  */
-static void drop_pages(struct work_struct *work)
+static void drop_pages(struct direct *d)
 {
-	struct direct *d = container_of(work, struct direct, work);
 	struct address_space *mapping = file_inode(d->iocb->ki_filp)->i_mapping;
 	loff_t at = d->iocb->ki_pos;
 
 	if (invalidate_inode_pages2_range(mapping, at >> PAGE_SHIFT, (at + d->bytes - 1) >> PAGE_SHIFT))
 		errseq_set(&mapping->wb_err, -EIO);
-	finish(d, false);
+}
+
+static void tell_write(struct work_struct *work)
+{
+	struct direct *d = container_of(work, struct direct, work);
+
+	drop_pages(d);
+	tell_end(d, false);
 }
 
 static void end_write(struct bio *bio)
@@ -84,14 +98,14 @@ static void end_write(struct bio *bio)
 	struct direct *d = container_of(bio, struct direct, bio);
 
 	if (READ_ONCE(file_inode(d->iocb->ki_filp)->i_mapping->nrpages))
-		finish_later(d, drop_pages);
+		tell_later(d, tell_write);
 	else
-		finish(d, false);
+		tell_end(d, false);
 }
 
-static void dirty_pages(struct work_struct *work)
+static void tell_read(struct work_struct *work)
 {
-	finish(container_of(work, struct direct, work), true);
+	tell_end(container_of(work, struct direct, work), true);
 }
 
 /*
@@ -105,11 +119,11 @@ static void end_read(struct bio *bio)
 
 	bio_for_each_folio_all(at, bio) {
 		if (!folio_test_dirty(at.folio)) {
-			finish_later(d, dirty_pages);
+			tell_later(d, tell_read);
 			return;
 		}
 	}
-	finish(d, false);
+	tell_end(d, false);
 }
 
 /* The inode is locked, shared: nobody cuts space off before inode_dio_end. */
@@ -125,9 +139,8 @@ ssize_t minfs_direct(struct kiocb *iocb, struct iov_iter *iter)
 	u64 where, run;
 	int error;
 
-	if (is_sync_kiocb(iocb) || !user_backed_iter(iter) || !length ||
-	    length > BIO_MAX_VECS * PAGE_SIZE || (iocb->ki_flags & IOCB_HIPRI) ||
-	    (is_write && iocb_is_dsync(iocb)) ||
+	if (!user_backed_iter(iter) || !length || length > BIO_MAX_VECS * PAGE_SIZE ||
+	    (iocb->ki_flags & IOCB_HIPRI) || (is_write && iocb_is_dsync(iocb)) ||
 	    ((iocb->ki_pos | length | iov_iter_alignment(iter)) & (MINFS_BLOCK - 1)))
 		return -ENOTBLK;
 	if (!(iocb->ki_flags & IOCB_NOWAIT))
@@ -157,9 +170,15 @@ ssize_t minfs_direct(struct kiocb *iocb, struct iov_iter *iter)
 	d = container_of(bio, struct direct, bio);
 	d->iocb = iocb;
 	d->bytes = bio->bi_iter.bi_size;
-	if (is_write) {
+	if (is_write)
 		task_io_account_write(d->bytes);
-	} else {
+	if (is_sync_kiocb(iocb)) {
+		submit_bio_wait(bio);
+		if (is_write)
+			drop_pages(d);
+		return finish(d, !is_write);
+	}
+	if (!is_write) {
 		bio_for_each_folio_all(at, bio) {
 			folio_lock(at.folio);
 			folio_mark_dirty(at.folio);

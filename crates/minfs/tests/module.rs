@@ -301,7 +301,7 @@ fn what_was_read_into_pages_of_a_file_is_written() {
     in_guest(&disk, |guest| {
         assert!(guest.ask("mount"));
         assert!(guest.ask("read to file"));
-        guest.assert_called("dirty_pages");
+        guest.assert_called("tell_read");
         assert!(guest.ask("unmount"));
     });
 }

@@ -362,7 +362,7 @@ def read(name, length, byte):
 def count_ends():
     """From now on, how often the functions are called in which direct.c ends: `ends` says it."""
     subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=False)
-    names = ["end_read", "end_write", "dirty_pages"]
+    names = ["end_read", "end_write", "tell_read"]
     (TRACING / "kprobe_events").write_text("".join(f"p:{name} minfs:{name}\n" for name in names))
     (TRACING / "events/kprobes/enable").write_text("1")
 

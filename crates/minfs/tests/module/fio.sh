@@ -18,7 +18,7 @@ for name in a b; do
 done
 mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null || true
 cd /sys/kernel/tracing
-for name in end_read end_write drop_pages; do
+for name in end_read end_write tell_write; do
     echo "p:$name minfs:$name" >>kprobe_events
 done
 echo 1 >events/kprobes/enable

@@ -7,7 +7,7 @@ exec 2>&1
 mount -i -t minfs /dev/vda /tmp/volume
 mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null || true
 cd /sys/kernel/tracing
-for name in end_read end_write drop_pages dirty_pages; do
+for name in end_read end_write tell_write tell_read; do
     echo "p:$name minfs:$name" >>kprobe_events
 done
 echo 1 >events/kprobes/enable
