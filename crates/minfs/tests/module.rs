@@ -302,6 +302,7 @@ fn what_was_read_into_pages_of_a_file_is_written() {
         assert!(guest.ask("mount"));
         assert!(guest.ask("read to file"));
         guest.assert_called("tell_read");
+        assert!(guest.ask("read to file waits"), "waits");
         assert!(guest.ask("unmount"));
     });
 }
@@ -314,11 +315,13 @@ fn a_read_that_fails_is_told() {
         assert!(guest.ask("create c"));
         assert!(guest.ask(&format!("write c 0 {}", "02".repeat(16384))));
         assert!(guest.ask("sync c"));
-        disk.fails_reads.store(true, Ordering::SeqCst);
-        guest.send("read c 16384 2");
-        assert_eq!(guest.receive(), "EIO");
-        disk.fails_reads.store(false, Ordering::SeqCst);
-        assert!(guest.ask("read c 16384 2"));
+        for line in ["read c 16384 2", "read c 16384 2 waits"] {
+            disk.fails_reads.store(true, Ordering::SeqCst);
+            guest.send(line);
+            assert_eq!(guest.receive(), "EIO", "{line}");
+            disk.fails_reads.store(false, Ordering::SeqCst);
+            assert!(guest.ask(line));
+        }
         guest.assert_called("end_read");
         assert!(guest.ask("unmount"));
     });

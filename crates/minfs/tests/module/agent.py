@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 
 KEEP_SIZE, ZERO_RANGE = 1, 16
 # System calls of x86-64.
@@ -321,18 +322,27 @@ def cut_off(reads):
     os.close(file)
 
 
-def read_to_file():
+def read_to_file(waits):
     """
     Reads from one file into mapped pages of another, which are written to their file, and so are clean, before
     the read ends. What was read must be written too.
     """
+    def begin(own):
+        if not waits:
+            own.begin(GET, source, [(0, 0, pages)])
+
+    def end():
+        return not waits or os.preadv(source, [pages], 0) == length
+
     length = 512 << 10
     source = lay("source", length, 5)
     target = os.open("target", os.O_RDWR | os.O_CREAT, 0o600)
     os.pwrite(target, b"\x01" * length, 0)
     os.fsync(target)
     pages = mmap.mmap(target, length)
-    child = slowly(lambda own: own.begin(GET, source, [(0, 0, pages)]))
+    child = slowly(begin, end)
+    while waits and pathlib.Path(f"/proc/{child}/stat").read_text().split()[2] != "D":
+        time.sleep(0.005)
     os.fsync(target)
     was_early = os.waitpid(child, os.WNOHANG) == (0, 0) and not has_only(pages, 5)
     _, status = os.waitpid(child, 0)
@@ -345,14 +355,17 @@ def read_to_file():
     os.close(source)
 
 
-def read(name, length, byte):
-    """Whether an asynchronous read where the cache has no page finds only this byte."""
+def read(name, length, byte, waits):
+    """Whether a read where the cache has no page finds only this byte."""
     file = os.open(name, os.O_RDONLY | os.O_DIRECT)
     try:
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         pages = aligned(b"\0" * length)
-        flight.begin(GET, file, [(0, 0, pages)])
-        flight.take_all()
+        if waits:
+            os.preadv(file, [pages], 0)
+        else:
+            flight.begin(GET, file, [(0, 0, pages)])
+            flight.take_all()
         if not has_only(pages, byte):
             raise OSError(errno.EUCLEAN, "other bytes")
     finally:
@@ -420,10 +433,10 @@ def carry_out(words):
             overlap(int(seed), int(rounds))
         case ["cut", "off", what]:
             cut_off(what == "reads")
-        case ["read", "to", "file"]:
-            read_to_file()
-        case ["read", name, length, byte]:
-            read(name, int(length), int(byte))
+        case ["read", "to", "file", *waits]:
+            read_to_file(bool(waits))
+        case ["read", name, length, byte, *waits]:
+            read(name, int(length), int(byte), bool(waits))
         case ["ends", name]:
             return f"{ends(name)}"
         case _:
