@@ -353,6 +353,8 @@ def read_to_file(waits):
         raise OSError(errno.EUCLEAN, "what was read is lost")
     os.close(target)
     os.close(source)
+    os.unlink("target")
+    os.unlink("source")
 
 
 def read(name, length, byte, waits):
