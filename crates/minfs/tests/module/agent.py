@@ -304,12 +304,12 @@ def read_directly(name, bytes_count):
 def cut_off(reads):
     """Cuts a file short below what is under way there, and gives its space to another one."""
     large, kept, part = 2048 << 10, 512 << 10, 64 << 10
-    file, ends = lay("large", large, 1), range(kept, large, part)
+    file, parts = lay("large", large, 1), range(kept, large, part)
     if reads:
-        gets = [(at, at, aligned(b"\0" * part)) for at in ends]
+        gets = [(at, at, aligned(b"\0" * part)) for at in parts]
         child = slowly(lambda own: own.begin(GET, file, gets), lambda: all(has_only(pages, 1) for _, _, pages in gets))
     else:
-        child = slowly(lambda own: own.put(file, [(at, at, b"\x02" * part) for at in ends]))
+        child = slowly(lambda own: own.put(file, [(at, at, b"\x02" * part) for at in parts]))
     os.ftruncate(file, kept)
     other = os.open("other", os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
     for at in range(0, large - kept, part):
@@ -334,7 +334,7 @@ def read_to_file(waits):
     def end():
         return not waits or os.preadv(source, [pages], 0) == length
 
-    length = 512 << 10
+    length = 1 << 20
     source = lay("source", length, 5)
     target = os.open("target", os.O_RDWR | os.O_CREAT, 0o600)
     os.pwrite(target, b"\x01" * length, 0)
