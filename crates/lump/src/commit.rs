@@ -58,8 +58,6 @@ pub(crate) enum Act {
     Sync,
     /// The same, and tell so in the journal.
     Fence,
-    /// End the window, and begin the next one, for an extent of so many units.
-    Renew(u64),
 }
 
 /// The extent of a put, in memory, and where it goes.
@@ -401,10 +399,9 @@ impl Engine {
         let has = |act| batch.iter().any(|request| request.act == act);
         let is_fenced = writer.ends_with_fence && writer.durable + 1 == writer.position.next;
         let is_fence_due = has(Act::Fence) && !is_fenced;
-        let ends_window =
-            batch.iter().any(|request| matches!(request.act, Act::Change(_) | Act::Renew(_)));
+        let has_changes = batch.iter().any(|request| matches!(request.act, Act::Change(_)));
         let (mut given_up, mut ranges) = (Vec::new(), Vec::new());
-        if is_fence_due || ends_window {
+        if is_fence_due || has_changes {
             ranges = self.next_window(batch);
             let closed = self.window.close(!ranges.is_empty());
             given_up.extend(closed.pending.iter().filter_map(|put| put.given_up));
@@ -444,7 +441,6 @@ impl Engine {
                 let units = unit_count(&self.geometry, u64::from(entry.length));
                 self.fits_window(units).then_some(units)
             }
-            Act::Renew(units) => Some(units),
             _ => None,
         };
         let all: Option<Vec<u64>> = batch.iter().map(units).collect();
@@ -554,7 +550,7 @@ impl Engine {
             .iter()
             .filter_map(|request| match request.act {
                 Act::Change(record) => Some(record),
-                Act::Sync | Act::Fence | Act::Renew(_) => None,
+                Act::Sync | Act::Fence => None,
             })
             .collect();
         let Others { pending, announcement } = others;
@@ -660,10 +656,7 @@ impl Engine {
             Act::Change(Record::DeleteRange { first, last }) => {
                 given_up.extend(self.index.remove_range(&(first..=last)));
             }
-            Act::Change(Record::Window { .. } | Record::Range { .. })
-            | Act::Sync
-            | Act::Fence
-            | Act::Renew(_) => {}
+            Act::Change(Record::Window { .. } | Record::Range { .. }) | Act::Sync | Act::Fence => {}
         }
         let given = (given_up.len() - before) as u64;
         self.objects.fetch_sub(given, Ordering::Relaxed);

@@ -208,8 +208,12 @@ fn placed_at_end(
     let at = bytes.len().checked_sub(extent)?;
     let (start, bytes) = (first + at as u64 / geometry.unit_bytes, &bytes[at..]);
     let mut entry = Entry { key: fields.key.get(), start, length, checksum: 0 };
-    entry.checksum = entry.checksum_of(geometry, split_tail(bytes, length as usize).0);
-    Extent { geometry, entry }.judge_all(bytes).ok()?;
+    let (checksums, trailer) = split_tail(bytes, length as usize);
+    entry.checksum = entry.checksum_of(geometry, checksums);
+    // The trailer first: whoever puts what looks like one does not know the store's identity.
+    let extent = Extent { geometry, entry };
+    extent.judge_trailer(checksums, trailer).ok()?;
+    extent.judge_chunks(checksums, 0, &bytes[..length as usize]).ok()?;
     Some((entry, sequence))
 }
 

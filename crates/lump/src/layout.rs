@@ -39,8 +39,8 @@ pub const VALUE_BYTES_MAX: u64 = 1 << 30;
 pub const RANGE_BYTES_MAX: u64 = 16 << 20;
 /// All ranges of a window have at most this many bytes: an opening reads them.
 pub const WINDOW_BYTES_MAX: u64 = 128 << 20;
-/// An extent in a window has at most this many bytes: one of a value of 4 MiB.
-pub const WINDOW_EXTENT_BYTES_MAX: u64 = (4 << 20) + BLOCK_BYTES;
+/// An extent in a window has at most this many bytes: one of a value of 256 KiB.
+pub const WINDOW_EXTENT_BYTES_MAX: u64 = (256 << 10) + 4096;
 /// Journal blocks, epochs and generations are below this, so that no sum of them overflows.
 pub const NUMBER_END: u64 = 1 << 62;
 /// Bytes of a block after its header.

@@ -60,7 +60,9 @@ impl Space {
             && let Some(&(length, start)) = self.by_length.range((units_min, 0)..).next()
         {
             self.take(start, length);
-            let units = length.min(left).min(each_max);
+            // What a cut leaves would be too short for another one of these.
+            let most = left.min(each_max);
+            let units = if length > most { most - most % units_min } else { length };
             if length > units {
                 self.put(start + units, length - units);
             }
@@ -200,6 +202,9 @@ mod tests {
         assert_eq!(space.take_some(10, 30, 90, 9), [(300, 20), (0, 30), (30, 30), (60, 10)]);
         assert_eq!(space.take_some(10, 30, 90, 1), [(70, 30)]);
         assert_eq!((space.free_units(), space.longest_free_units()), (8, 8));
+        // A cut falls where the next one of that length may begin.
+        let mut space = Space::new(vec![(0, 100)]);
+        assert_eq!(space.take_some(8, 30, 90, 9), [(0, 24), (24, 24), (48, 24), (72, 16)]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::metrics::{Counters, Metrics, count};
 use crate::recovery::{Recovered, recover};
 use crate::space::{Pin, Pins};
 use crate::turns::Turns;
-use crate::window::{Renewal, Window};
+use crate::window::Window;
 
 /// Most memory that is kept of unaligned values that were put: each, and how many.
 const SPARE_BYTES_MAX: usize = 4 << 20;
@@ -54,7 +54,7 @@ pub struct OpenOptions {
     /// Most reads, and most writes of large values, that are with the device at a time; 64 unless
     /// given. What comes beyond waits and is served by deadline.
     pub in_flight_max: Option<usize>,
-    /// Whether durable puts of up to 4 MiB flush for themselves, as far as there is space for it, or
+    /// Whether durable puts of up to 256 KiB flush for themselves, as far as there is space for it, or
     /// share their flushes. Unless given, as the device says, and if other changes do not come between
     /// them too often.
     pub own_flushes: Option<bool>,
@@ -328,7 +328,7 @@ impl Store {
         let units = unit_count(&self.engine.geometry, length);
         let is_fit = durability == Durability::Durable && self.engine.fits_window(units);
         let mut renewal = None;
-        let place = if is_fit { self.enter_window(units, &mut renewal)? } else { None };
+        let place = is_fit.then(|| self.engine.window.enter(units, &mut renewal)).flatten();
         let start = match place {
             Some(start) => start,
             None => self.allocate(units)?,
@@ -356,21 +356,6 @@ impl Store {
             lock(&self.engine.space).free(start, units);
         }
         outcome.map(drop)
-    }
-
-    /// Takes units of the window, or of the next one.
-    fn enter_window<'a>(
-        &'a self,
-        units: u64,
-        renewal: &mut Option<Renewal<'a>>,
-    ) -> Result<Option<u64>> {
-        let place = self.engine.window.enter(units, renewal);
-        if !renewal.as_ref().is_some_and(|renewal| renewal.comes_first) {
-            return Ok(place);
-        }
-        self.engine.submit(Act::Renew(units), Durability::Durable)?;
-        *renewal = None;
-        Ok(self.engine.window.enter(units, renewal))
     }
 
     /// Finds room. What was given up comes back behind a fence, which a full store forces.

@@ -126,9 +126,7 @@ impl Window {
         let fits = |(_, length): &(u64, u64)| has_room && *length >= units;
         let Some(place) = state.ranges.iter().take(PROBES).position(fits) else {
             state.is_renewed = true;
-            let least = if self.is_patient { PUTS_MIN } else { 2 };
-            let comes_first = state.pending.len() + state.inside >= least;
-            *renewal = Some(Renewal { window: self, comes_first });
+            *renewal = Some(Renewal(self));
             return None;
         };
         let (start, length) = state.ranges[place];
@@ -223,15 +221,11 @@ impl Window {
 }
 
 /// Others wait for the next window until this is dropped.
-pub(crate) struct Renewal<'a> {
-    window: &'a Window,
-    /// Whether the next window is worth a commit of its own, so that nobody waits for the data of a put.
-    pub comes_first: bool,
-}
+pub(crate) struct Renewal<'a>(&'a Window);
 
 impl Drop for Renewal<'_> {
     fn drop(&mut self) {
-        self.window.go_on();
+        self.0.go_on();
     }
 }
 
@@ -338,17 +332,5 @@ mod tests {
             assert_eq!(other.join().unwrap(), Some(9));
         });
         assert!(second.is_none());
-    }
-
-    #[test]
-    fn the_next_window_comes_first_after_one_that_was_of_use() {
-        for (puts, expected) in [(PUTS_MIN as u64 - 1, false), (PUTS_MIN as u64, true)] {
-            let window = Window::new(1000, true, Sabotage::None);
-            window.open(vec![(0, puts)]);
-            assert!((0..puts).all(|_| window.enter(1, &mut None).is_some()));
-            let mut renewal = None;
-            assert!(window.enter(1, &mut renewal).is_none());
-            assert_eq!(renewal.unwrap().comes_first, expected);
-        }
     }
 }
