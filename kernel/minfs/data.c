@@ -390,7 +390,6 @@ ssize_t minfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	if ((iocb->ki_flags & IOCB_DIRECT) &&
 	    (iocb->ki_pos + iov_iter_count(to) <= n->now.valid ||
 	     (n->now.valid == i_size_read(inode) && !(n->now.valid % MINFS_BLOCK)))) {
-		file_accessed(iocb->ki_filp);
 		got = minfs_direct(iocb, to);
 		if (got == -ENOTBLK)
 			got = iomap_dio_rw(iocb, to, &minfs_iomap_ops, NULL, 0, NULL, 0);
