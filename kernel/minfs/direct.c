@@ -43,7 +43,19 @@ void minfs_direct_exit(void)
 	bioset_exit(&pool);
 }
 
-static ssize_t finish(struct direct *d, bool makes_dirty)
+/* Each folio: bio_release_pages of 6.1 would leave out those of several pages. */
+static void make_dirty(struct bio *bio)
+{
+	struct folio_iter at;
+
+	bio_for_each_folio_all(at, bio) {
+		folio_lock(at.folio);
+		folio_mark_dirty(at.folio);
+		folio_unlock(at.folio);
+	}
+}
+
+static ssize_t finish(struct direct *d)
 {
 	ssize_t result = blk_status_to_errno(d->bio.bi_status);
 
@@ -51,16 +63,16 @@ static ssize_t finish(struct direct *d, bool makes_dirty)
 		result = d->bytes;
 		d->iocb->ki_pos += result;
 	}
-	bio_release_pages(&d->bio, makes_dirty);
+	bio_release_pages(&d->bio, false);
 	bio_put(&d->bio);
 	return result;
 }
 
 /* The last is to tell: then the file may be closed, and the module unloaded. */
-static void tell_end(struct direct *d, bool makes_dirty)
+static void tell_end(struct direct *d)
 {
 	struct kiocb *iocb = d->iocb;
-	ssize_t result = finish(d, makes_dirty);
+	ssize_t result = finish(d);
 
 	inode_dio_end(file_inode(iocb->ki_filp));
 	iocb->ki_complete(iocb, result);
@@ -90,7 +102,7 @@ static void tell_write(struct work_struct *work)
 	struct direct *d = container_of(work, struct direct, work);
 
 	drop_pages(d);
-	tell_end(d, false);
+	tell_end(d);
 }
 
 static void end_write(struct bio *bio)
@@ -100,12 +112,15 @@ static void end_write(struct bio *bio)
 	if (READ_ONCE(file_inode(d->iocb->ki_filp)->i_mapping->nrpages))
 		tell_later(d, tell_write);
 	else
-		tell_end(d, false);
+		tell_end(d);
 }
 
 static void tell_read(struct work_struct *work)
 {
-	tell_end(container_of(work, struct direct, work), true);
+	struct direct *d = container_of(work, struct direct, work);
+
+	make_dirty(&d->bio);
+	tell_end(d);
 }
 
 /*
@@ -123,7 +138,7 @@ static void end_read(struct bio *bio)
 			return;
 		}
 	}
-	tell_end(d, false);
+	tell_end(d);
 }
 
 /* The inode is locked, shared: nobody cuts space off before inode_dio_end. */
@@ -133,7 +148,6 @@ ssize_t minfs_direct(struct kiocb *iocb, struct iov_iter *iter)
 	struct minfs_node *n = minfs_node_of(inode);
 	bool is_write = iov_iter_rw(iter) == WRITE, has_place;
 	size_t length = iov_iter_count(iter);
-	struct folio_iter at;
 	struct direct *d;
 	struct bio *bio;
 	u64 where, run;
@@ -174,17 +188,14 @@ ssize_t minfs_direct(struct kiocb *iocb, struct iov_iter *iter)
 		task_io_account_write(d->bytes);
 	if (is_sync_kiocb(iocb)) {
 		submit_bio_wait(bio);
-		if (is_write)
+		if (is_write && !bio->bi_status)
 			drop_pages(d);
-		return finish(d, !is_write);
+		else if (!is_write)
+			make_dirty(bio);
+		return finish(d);
 	}
-	if (!is_write) {
-		bio_for_each_folio_all(at, bio) {
-			folio_lock(at.folio);
-			folio_mark_dirty(at.folio);
-			folio_unlock(at.folio);
-		}
-	}
+	if (!is_write)
+		make_dirty(bio);
 	inode_dio_begin(inode);
 	submit_bio(bio);
 	return -EIOCBQUEUED;
