@@ -439,13 +439,15 @@ fn one_turn(
 ) -> Turn {
     if name.starts_with(FIO) {
         let file = directory.join("store");
-        let before = counts.now();
+        let one = |_| {
+            let before = counts.now();
+            let (rate, operations, fio_ns) =
+                fio(name, &file, size, clients, keys * size, limit, is_put);
+            Turn::new(rate, None, fio_ns, operations, before, counts.now())
+        };
         // In a short turn it may count nothing.
-        let (rate, operations, fio_ns) = (0..3)
-            .map(|_| fio(name, &file, size, clients, keys * size, limit, is_put))
-            .find(|(rate, ..)| *rate > 0.0)
-            .expect("fio counts a request in one of three turns");
-        return Turn::new(rate, None, fio_ns, operations, before, counts.now());
+        let counted = (0..3).map(one).find(|turn| turn.operations > 0.0);
+        return counted.expect("fio counts a request in one of three turns");
     }
     if !is_put {
         contenders::open(name, directory).settle();
