@@ -15,7 +15,7 @@ const PACKERS: [(&[u8], &[&str]); 3] = [
     (b"\x1f\x8b", &["gzip", "-dcq"]),
 ];
 
-/// The release that a bzImage says to be of, as `uname -r` will say it.
+/// The release that a bzImage names in its header, unchecked; absent when it is no bzImage.
 pub fn release(image: &[u8]) -> Option<String> {
     let at = usize::from(u16::from_le_bytes(field(image, 0x20e)?)) + 0x200;
     let text = image.get(at..)?.split(|byte| *byte == 0).next()?;

@@ -9,9 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::archive::paths_in;
-use crate::files::{files_below, names_in, text_of};
+use crate::files::{copy_below, files_below, names_in, text_of};
 use crate::packages::Package;
 use crate::packages::{self, Fetched};
+use crate::release::Release;
 use crate::store::Built;
 use crate::{Error, program};
 
@@ -77,7 +78,7 @@ fn minfs_source() -> Package {
 /// Where, and for which kernel, something is built.
 pub(crate) struct Site<'a> {
     /// As `uname -r` says it.
-    pub release: &'a str,
+    pub release: &'a Release,
     /// The kernel's package.
     pub kernel: &'a Package,
     /// Where packages are taken from when nothing is to be fetched.
@@ -168,10 +169,13 @@ impl Site<'_> {
 
     /// Takes a file of a package to a place in the guest.
     fn take(&self, path: &Path, directory: &str) -> Result<(), Error> {
-        let directory = self.files.join(directory.trim_start_matches('/'));
-        fs::create_dir_all(&directory).map_err(Error::at(&directory))?;
-        let target = directory.join(path.file_name().unwrap_or_default());
-        fs::copy(path, target).map(drop).map_err(Error::at(path))
+        let directory = Path::new(directory.trim_start_matches('/'));
+        let below = directory.join(path.file_name().unwrap_or_default());
+        // Several programs have the same library.
+        if self.files.join(&below).exists() {
+            return Ok(());
+        }
+        copy_below(path, &self.files, &below)
     }
 }
 
@@ -320,8 +324,8 @@ fn minfs(site: &mut Site<'_>) -> Result<(), Error> {
 }
 
 /// The first two numbers of a release.
-fn series(release: &str) -> String {
-    release.split(['.', '-', '+']).take(2).collect::<Vec<_>>().join(".")
+fn series(release: &Release) -> String {
+    release.as_str().split(['.', '-', '+']).take(2).collect::<Vec<_>>().join(".")
 }
 
 #[cfg(test)]
@@ -331,7 +335,7 @@ mod tests {
     #[test]
     fn a_source_is_named_after_the_first_two_numbers_of_a_release() {
         for (release, name) in [("6.1.0-56-amd64", "6.1"), ("6.12.117+deb12-amd64", "6.12")] {
-            assert_eq!(series(release), name);
+            assert_eq!(series(&Release::parse(release).unwrap()), name);
         }
         assert!(can_build("zfs") && can_build("ufs") && !can_build("ext4"));
     }

@@ -22,6 +22,7 @@ mod machine;
 mod packages;
 mod packed;
 mod program;
+mod release;
 mod store;
 #[allow(unsafe_code)]
 mod sys;
@@ -33,6 +34,7 @@ pub use machine::{Acceleration, Disk, Ended, Guest, Machine, emulator_version};
 pub use packages::Package;
 pub use packed::{Needs, PackedFile};
 pub use program::sha256;
+pub use release::Release;
 pub use store::{Built, Image, KernelFacts, Lock, Store};
 
 use std::io;

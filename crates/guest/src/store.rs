@@ -6,6 +6,7 @@
 //! begins with a dot, which the next builder removes; equal content has equal names; whoever has an
 //! [`Image`] has its files open, so that removing it disturbs nobody.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
@@ -17,12 +18,13 @@ use trust::Directory;
 
 use crate::archive::Contents;
 use crate::built::{CLOSED, LIBRARIES, Site, can_build, is_current};
-use crate::files::{files_below, names_in, sums_below, text_of};
+use crate::files::{copy_below, files_below, names_in, sums_below, text_of};
 use crate::inside::MODULES;
 use crate::kernel::Kernel;
 use crate::machine::{Acceleration, Machine};
 use crate::packages::{Fetched, Package};
 use crate::packed::{self, Needs, OWN, PackedFile};
+use crate::release::Release;
 use crate::{Error, boot_image, program};
 
 /// Modules of file systems and what carries them, taken where the kernel has them.
@@ -67,7 +69,7 @@ pub struct KernelFacts {
     /// Name of the part.
     pub id: String,
     /// As `uname -r` will say it.
-    pub release: String,
+    pub release: Release,
     /// Its package; absent of a kernel by its path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<Package>,
@@ -394,12 +396,12 @@ impl Store {
         let image = image.ok_or_else(|| {
             Error::Refused(format!("the package {} has no kernel below /boot", package.name))
         })?;
-        let release = image.trim_start_matches("vmlinuz-").to_string();
+        let release = Release::parse(image.trim_start_matches("vmlinuz-"))?;
         let bytes = fs::read(boot.join(&image)).map_err(Error::at(&boot))?;
         if !root.join("lib").exists() {
             std::os::unix::fs::symlink("usr/lib", root.join("lib")).map_err(Error::at(&root))?;
         }
-        program::output(&["depmod", "-b", text_of(&root)?, &release], None)?;
+        program::output(&["depmod", "-b", text_of(&root)?, release.as_str()], None)?;
         self.make_kernel_part(work, Some(&root), &bytes, release, Some(package), None)
     }
 
@@ -498,8 +500,10 @@ impl Store {
                 path.display()
             ))
         })?;
+        let release = Release::parse(&release)
+            .map_err(|error| Error::Refused(format!("{}: {error}", path.display())))?;
         let sha256 = program::sha256_of(&bytes, &work.path.join("bytes"))?;
-        let installed = Path::new("/lib/modules").join(&release).join("modules.dep");
+        let installed = Path::new("/lib/modules").join(release.as_str()).join("modules.dep");
         let modules = installed.exists().then_some(Path::new("/"));
         self.make_kernel_part(work, modules, &bytes, release, None, Some(sha256))
     }
@@ -527,7 +531,7 @@ impl Store {
         work: &Work<'_>,
         root: Option<&Path>,
         image: &[u8],
-        release: String,
+        release: Release,
         package: Option<Package>,
         file_sha256: Option<String>,
     ) -> Result<KernelFacts, Error> {
@@ -608,13 +612,12 @@ impl Store {
         let stage = work.path.join("stage");
         program::output(&["cp", "-r", text_of(&modules)?, text_of(&stage)?], None)?;
         // A module in here comes before the kernel's own of its name.
-        let updates = stage.join("lib/modules").join(&kernel.release).join("updates");
+        let updates = Path::new("lib/modules").join(kernel.release.as_str()).join("updates");
         for one in built {
             let part = self.path().join(BUILT).join(&one.id);
             let (modules, files) = (part.join(MODULES_DIRECTORY), part.join(FILES_DIRECTORY));
-            fs::create_dir_all(&updates).map_err(Error::at(&updates))?;
             for name in names_in(&modules)? {
-                fs::copy(modules.join(&name), updates.join(&name)).map_err(Error::at(&modules))?;
+                copy_below(&modules.join(&name), &stage, &updates.join(&name))?;
             }
             add_tree(packed, &files, Path::new(""))?;
             let is_open =
@@ -624,7 +627,8 @@ impl Store {
             }
         }
         if !built.is_empty() {
-            program::output(&["depmod", "-b", text_of(&stage)?, &kernel.release], None)?;
+            let release = kernel.release.as_str();
+            program::output(&["depmod", "-b", text_of(&stage)?, release], None)?;
         }
         packed.add_link("lib", "usr/lib");
         packed.add_directory("usr/lib/modules");
@@ -683,34 +687,36 @@ fn wanted_modules() -> impl Iterator<Item = &'static str> {
 
 /// Copies the modules that a guest can use, and what they depend on.
 fn stage_modules(root: &Path, stage: &Path, facts: &mut KernelFacts) -> Result<(), Error> {
-    let base = Path::new("lib/modules").join(&facts.release);
+    let release = facts.release.as_str();
+    let base = Path::new("lib/modules").join(release);
     let target = stage.join(&base);
     fs::create_dir_all(&target).map_err(Error::at(&target))?;
+    let mut copied = BTreeSet::new();
     for module in wanted_modules() {
-        let words =
-            ["modprobe", "-d", text_of(root)?, "-S", &facts.release, "--show-depends", module];
+        let words = ["modprobe", "-d", text_of(root)?, "-S", release, "--show-depends", module];
         let Ok(text) = program::text(&words) else {
             facts.missing_modules.push(module.into());
             continue;
         };
         facts.modules.push(module.into());
         for line in text.lines().filter_map(|line| line.strip_prefix("insmod ")) {
-            let source = Path::new(line.split(' ').next().unwrap_or(line));
-            let Some(at) = line.find(text_of(&base)?) else { continue };
-            let below = stage.join(line[at..].split(' ').next().unwrap_or_default());
-            if let Some(above) = below.parent() {
-                fs::create_dir_all(above).map_err(Error::at(above))?;
+            let source = line.split(' ').next().unwrap_or(line);
+            let Some(at) = source.find(text_of(&base)?) else { continue };
+            let below = &source[at..];
+            // Several modules depend on the same one.
+            if copied.insert(below.to_string()) {
+                copy_below(Path::new(source), stage, Path::new(below))?;
             }
-            fs::copy(source, &below).map_err(Error::at(source))?;
         }
     }
     for name in ["modules.order", "modules.builtin", "modules.builtin.modinfo"] {
-        let source = root.join(&base).join(name);
+        let below = base.join(name);
+        let source = root.join(&below);
         if source.exists() {
-            fs::copy(&source, target.join(name)).map_err(Error::at(&source))?;
+            copy_below(&source, stage, &below)?;
         }
     }
-    program::output(&["depmod", "-b", text_of(stage)?, &facts.release], None).map(drop)
+    program::output(&["depmod", "-b", text_of(stage)?, release], None).map(drop)
 }
 
 fn add_tree(contents: &mut Contents, source: &Path, below: &Path) -> Result<(), Error> {
@@ -740,4 +746,44 @@ fn json(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("it has a JSON form");
     text.push('\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bzImage as far as its header goes.
+    fn boot_image(release: &str) -> Vec<u8> {
+        let mut image = vec![0; 4096];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x20e..0x210].copy_from_slice(&0x200_u16.to_le_bytes());
+        image[0x400..0x400 + release.len()].copy_from_slice(release.as_bytes());
+        image
+    }
+
+    #[test]
+    fn a_kernel_whose_release_is_a_path_is_refused_and_the_machines_modules_stay() {
+        let home = tempfile::tempdir().unwrap();
+        let installed = home.path().join("modules");
+        fs::create_dir(&installed).unwrap();
+        for name in ["modules.dep", "modules.order"] {
+            fs::write(installed.join(name), name).unwrap();
+        }
+        let own = Directory::private(&home.path().join("own")).unwrap();
+        let store = Store::open(&own).unwrap();
+        let absolute = installed.to_str().unwrap();
+        let image = home.path().join("bzImage");
+        for release in [absolute, &format!("../..{absolute}"), "..", "6.1/../.."] {
+            fs::write(&image, boot_image(release)).unwrap();
+            let work = store.work_directory().unwrap();
+            let refused = store.kernel_of_file(&image, &work).unwrap_err().to_string();
+            for name in ["modules.dep", "modules.order"] {
+                assert_eq!(fs::read_to_string(installed.join(name)).unwrap(), name, "{release}");
+            }
+            assert!(
+                refused.contains("bzImage") && refused.contains("is not the release"),
+                "{refused}"
+            );
+        }
+    }
 }

@@ -129,7 +129,7 @@ impl GuestExecutor<'_> {
                 let ended = guest.end(!is_done);
                 failure = format!("the guest ended: {}{}", ended.end, heard.reason);
                 facts = Some(GuestFacts {
-                    kernel: image.lock().kernel.release.clone(),
+                    kernel: image.lock().kernel.release.to_string(),
                     image: image.lock().id.clone(),
                     acceleration: self.guests.machine.acceleration.to_string(),
                     boot_ns: ended.boot.map(|boot| boot.as_nanos() as u64),
