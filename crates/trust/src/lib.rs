@@ -16,6 +16,8 @@ pub mod file;
 pub mod mounts;
 pub mod owner;
 pub mod program;
+#[allow(unsafe_code)]
+mod sys;
 pub mod text;
 pub mod way;
 

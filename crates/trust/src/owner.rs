@@ -6,7 +6,9 @@
 
 use std::sync::OnceLock;
 
-use nix::unistd::{Uid, User};
+use nix::unistd::{Gid, Group, Uid, User};
+
+use crate::sys::{self, Account};
 
 static NAMED: OnceLock<Vec<u32>> = OnceLock::new();
 
@@ -56,8 +58,44 @@ pub(crate) fn name(user: u32) -> String {
     known.map_or_else(|| user.to_string(), |known| known.name)
 }
 
-/// Whether a group has nobody in it but one user, as far as convention tells: a group with the
-/// number of its user is that user's own, and root's group is root's.
-pub(crate) fn is_own_group(group: u32, user: u32) -> bool {
-    group == 0 || group == user
+/// Whether everybody in a group is believed: those whom the group lists, and those whose primary group
+/// it is. A group that nobody knows, or whose members cannot be told, is not.
+pub(crate) fn is_believed_group(group: u32) -> bool {
+    static ACCOUNTS: OnceLock<Option<Vec<Account>>> = OnceLock::new();
+    let Ok(Some(known)) = Group::from_gid(Gid::from_raw(group)) else { return false };
+    let Some(accounts) = ACCOUNTS.get_or_init(sys::accounts) else { return false };
+    let number = |name: &String| Some(User::from_name(name).ok()??.uid.as_raw());
+    let listed: Option<Vec<u32>> = known.mem.iter().map(number).collect();
+    listed.is_some_and(|listed| are_believed(group, &listed, accounts, is_believed))
+}
+
+fn are_believed(
+    group: u32,
+    listed: &[u32],
+    accounts: &[Account],
+    is_believed: impl Fn(u32) -> bool,
+) -> bool {
+    let primary = accounts.iter().filter(|account| account.group == group);
+    listed.iter().copied().chain(primary.map(|account| account.user)).all(is_believed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_believed_when_every_member_is() {
+        let accounts = [(0, 0), (1000, 1000), (1001, 1001), (1002, 1000)];
+        let accounts = accounts.map(|(user, group)| Account { user, group });
+        let is = |group, listed: &[u32], believed: &[u32]| {
+            are_believed(group, listed, &accounts, |user| believed.contains(&user))
+        };
+        assert!(is(0, &[], &[0]));
+        assert!(!is(0, &[1001], &[0]), "a member of root's group");
+        assert!(is(1001, &[], &[0, 1001]));
+        assert!(is(1001, &[1001, 0], &[0, 1001]));
+        assert!(!is(1001, &[1000], &[0, 1001]), "a listed member");
+        assert!(!is(1000, &[], &[0, 1000]), "a member by primary group");
+        assert!(is(1000, &[1001], &[0, 1000, 1001, 1002]));
+    }
 }

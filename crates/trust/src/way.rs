@@ -77,8 +77,8 @@ pub fn open(path: &Path) -> Result<(OwnedFd, Stat), Refused> {
 pub fn check(path: &Path, opened: &OwnedFd, stat: &Stat) -> Result<(), Refused> {
     believe(path, stat.st_uid)?;
     believe_server(path, opened, stat)?;
-    let by_group = stat.st_mode & 0o020 != 0
-        && (!owner::is_own_group(stat.st_gid, stat.st_uid) || has_list(opened));
+    let by_group =
+        stat.st_mode & 0o020 != 0 && (!owner::is_believed_group(stat.st_gid) || has_list(opened));
     match stat.st_mode & 0o002 != 0 || by_group {
         true => Err(Refused::Writable { path: path.into() }),
         false => Ok(()),

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trust::{Directory, LockError, Refused, file};
+use trust::{Directory, LockError, Refused, file, owner};
 
 /// A user who is nobody's caller.
 const STRANGER: u32 = 54_321;
@@ -147,7 +147,54 @@ fn a_group_with_others_in_it_counts_as_others() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o664)).unwrap();
     assert_eq!(file::read_text(&file).unwrap(), "text", "root's own group");
     chown(&file, None, Some(STRANGER)).unwrap();
-    assert!(matches!(file::read_text(&file), Err(Refused::Writable { .. })));
+    assert!(matches!(file::read_text(&file), Err(Refused::Writable { .. })), "an unknown group");
+}
+
+/// Says to a copy of this program in which file's place a group is asked for.
+const ASKED: &str = "KURABE_TEST_GROUP_FILE";
+
+/// With other users and groups in `/etc`, in a mount namespace of a copy of this program.
+#[test]
+fn a_group_is_who_is_in_it_and_not_its_number() {
+    const NAME: &str = "a_group_is_who_is_in_it_and_not_its_number";
+    if let Some(file) = std::env::var_os(ASKED) {
+        owner::trust(&["1000".into()]).unwrap();
+        println!("{}", if file::read_text(Path::new(&file)).is_ok() { "read" } else { "refused" });
+        return;
+    }
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let shared = ground.file("shared", "text");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o664)).unwrap();
+    chown(&shared, Some(1000), Some(1000)).unwrap();
+    let root = "root:x:0:0::/:/bin/sh\nalice:x:1000:1000::/:/bin/sh\n";
+    let by_primary = "bob:x:1001:1000::/:/bin/sh\n";
+    let listed = "bob:x:1001:1001::/:/bin/sh\n";
+    for (bob, group, expected) in [
+        ("", "alice:x:1000:", "read"),
+        ("", "alice:x:1000:alice,root", "read"),
+        (listed, "alice:x:1000:", "read"),
+        (listed, "alice:x:1000:bob", "refused"),
+        (by_primary, "alice:x:1000:", "refused"),
+        ("", "alice:x:1000:ghost", "refused"),
+        ("", "other:x:1001:", "refused"),
+    ] {
+        let users = ground.file("passwd", &format!("{root}{bob}"));
+        let groups = ground.file("group", &format!("root:x:0:\n{group}\n"));
+        let script = "mount --bind \"$1\" /etc/passwd && mount --bind \"$2\" /etc/group && exec \"$3\" --exact \"$4\" --nocapture";
+        let output = std::process::Command::new("unshare")
+            .args(["--mount", "sh", "-c", script, "sh"])
+            .args([&users, &groups, &std::env::current_exe().unwrap()])
+            .arg(NAME)
+            .env(ASKED, &shared)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.lines().any(|line| line.ends_with(expected)), "{bob}{group}: {text}");
+    }
 }
 
 #[test]
