@@ -297,12 +297,30 @@ fn option(text: &str, place: Place) -> Result<JobOption, JobFileError> {
         return Err(place.further(at).fault(format!("`{found}` cannot be in an option's name")));
     }
     let value_column = place.column + value_start;
-    Ok(JobOption {
-        name: name.to_owned(),
-        value: value.map(|value| value.trim().to_owned()),
-        place,
-        value_column,
-    })
+    let value = value.map(|value| value.trim().to_owned());
+    let option = JobOption { name: name.to_owned(), value, place, value_column };
+    match left_to_fio(&option) {
+        Some(left) => Err(option.value_place().fault(format!(
+            "`{option}` has a `$` once its variables are expanded, and fio would expand `{left}` \
+             again after kurabe has checked the job; write the value itself"
+        ))),
+        None => Ok(option),
+    }
+}
+
+/// What fio replaces in the names of files, by this option alone and after it has read the job.
+const FILE_NAME_FORMAT: &str = "filename_format";
+const FILE_NAME_WORDS: [&str; 4] = ["$jobname", "$jobnum", "$filenum", "$clientuid"];
+
+/// The rest of a value from the first `$` that fio might expand itself: `${NAME}`, or one of its
+/// words such as `$ncpus`, whose arithmetic it gives to a shell.
+fn left_to_fio(option: &JobOption) -> Option<&str> {
+    let value = option.value.as_deref()?;
+    let is_harmless = |rest: &str| {
+        option.name == FILE_NAME_FORMAT && FILE_NAME_WORDS.iter().any(|word| rest.starts_with(word))
+    };
+    let mut marks = value.match_indices('$').map(|(at, _)| &value[at..]);
+    marks.find(|rest| !is_harmless(rest))
 }
 
 /// Puts the values of environment variables in the places of `${NAME}`. One that is not set

@@ -60,6 +60,42 @@ fn variables_are_expanded_as_fio_expands_them() {
     assert_eq!(job.effective(0, "description"), Some(path.as_str()));
 }
 
+#[test]
+fn what_fio_would_expand_a_second_time_is_refused_with_its_line() {
+    for (option, column) in [
+        // The value of the environment's variable is text with another variable in it.
+        ("exec_prerun=${KURABE_TEST_NESTED}", 13),
+        ("size=8*$mb_memory", 6),
+        ("numjobs = $ncpus", 11),
+        ("bs=${open", 4),
+        ("description=costs 5 $", 13),
+        ("filename_format=$jobname.${HOME", 17),
+        ("filename=$jobname", 10),
+    ] {
+        let nested = |name: &str| (name == "KURABE_TEST_NESTED").then(|| "${IFS}".to_owned());
+        let error = super::option(&expand(option, &nested), begin()).expect_err(option);
+        assert_eq!((error.place.line, error.place.column), (1, column), "{option}");
+        assert!(error.reason.contains("fio would expand"), "{error}");
+    }
+    for (option, value) in [
+        (
+            "filename_format=f.$jobname.$jobnum.$filenum.$clientuid",
+            "f.$jobname.$jobnum.$filenum.$clientuid",
+        ),
+        ("bs=${KURABE_TEST_NOT_SET}", ""),
+    ] {
+        let read = super::option(&expand(option, &environment), begin()).expect(option);
+        assert_eq!(read.value.as_deref(), Some(value));
+    }
+    let error = parse("[a]\nrw=read\nsize=$mb_memory\n").unwrap_err().to_string();
+    assert!(error.contains(":3:6: `size=$mb_memory` has a `$`"), "{error}");
+    assert!(JobFile::from_options("rw=read size='2*$mb_memory'", "a").is_err());
+}
+
+fn begin() -> Place {
+    Place { source: "job.fio".to_owned(), line: 1, column: 1 }
+}
+
 /// A job file that includes another, in a directory with these two.
 fn including(files: [(&str, &str); 2], text: &str) -> Result<JobFile, JobFileError> {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();

@@ -27,6 +27,22 @@ impl Target {
     }
 }
 
+/// Refuses a target whose name fio would change when it reads it from a job file.
+///
+/// # Errors
+/// The name, with the character that fio takes for something else.
+pub fn check_name(target: &Target) -> Result<(), String> {
+    let name = target.path().display().to_string();
+    match name.chars().find(|c| c.is_control() || ['$', ';', '#'].contains(c)) {
+        Some(found) => Err(format!(
+            "the job cannot use {}: fio gives `{}` a meaning of its own in a job file; use a path without it",
+            name.escape_debug(),
+            found.escape_debug()
+        )),
+        None => Ok(()),
+    }
+}
+
 /// The jobs with every directory made absolute, below the target; without file names where the
 /// target is a device.
 ///
@@ -170,6 +186,14 @@ mod tests {
         ] {
             assert_eq!(in_directory(given).as_deref(), Ok(kept), "{given}");
         }
+    }
+
+    #[test]
+    fn a_target_that_fio_would_read_as_another_is_refused() {
+        for name in ["/mnt/${HOME}", "/mnt/$ncpus", "/mnt/a#b", "/mnt/a;b", "/mnt/a\nb"] {
+            assert!(check_name(&Target::Directory(name.into())).is_err(), "{name}");
+        }
+        check_name(&Target::Directory("/mnt/a b:c".into())).unwrap();
     }
 
     #[test]

@@ -113,6 +113,7 @@ pub(super) fn ready(
     given_size_bytes: Option<u64>,
 ) -> Result<(JobFile, Need, Option<u64>), String> {
     Tool::Fio.locate()?;
+    place::check_name(plan.target)?;
     let placed = place::placed(plan.job, plan.target)?;
     let ready = resolve(&placed, plan.target, given_size_bytes)?;
     check_fit(ready.1, plan.target)?;
