@@ -5,19 +5,18 @@
 //! lock alone. No byte is copied unless a write or a read cuts through a block of the device.
 
 use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, RwLockWriteGuard};
+use std::sync::Arc;
 
 use block::{AlignedBuffer, BlockDevice};
 
-use crate::checksum::crc32c_append;
 use crate::error::{Error, Result};
 use crate::flushes::FlushMark;
 use crate::inode::{Inode, InodeState};
-use crate::layout::TAIL_BYTES_MAX;
 use crate::pieces::{contiguous_place, for_each_piece};
 use crate::record::{Attributes, unit_sum};
 use crate::shared::{NOT_POISONED, Shared, display, now_ns};
+use crate::sync::RwLockWriteGuard;
+use crate::sync::atomic::Ordering;
 use crate::volume::{FileFacts, Sabotage};
 
 /// Largest transfer of zeros and of data that must be copied to whole blocks, in bytes.
@@ -54,7 +53,7 @@ impl File {
 
     /// Length in bytes.
     pub fn size(&self) -> u64 {
-        self.inode.state.read().expect(NOT_POISONED).size
+        self.inode.state.read().expect(NOT_POISONED).lengths.size()
     }
 
     /// Reads at `offset` and returns how many bytes there were: fewer than asked only at the end.
@@ -62,12 +61,12 @@ impl File {
         let state = self.inode.state.read().expect(NOT_POISONED);
         self.check_whole(&state)?;
         if let Some(at) = self.plain_place(&state, offset, buffer.len()) {
-            self.load(buffer, at)?;
+            self.shared.medium.read(buffer, at)?;
             return Ok(buffer.len());
         }
-        let length = (buffer.len() as u64).min(state.size.saturating_sub(offset));
+        let length = (buffer.len() as u64).min(state.lengths.size().saturating_sub(offset));
         let buffer = &mut buffer[..length as usize];
-        let on_device = length.min(state.live().saturating_sub(offset)) as usize;
+        let on_device = length.min(state.lengths.live().saturating_sub(offset)) as usize;
         let (stored, unwritten) = buffer.split_at_mut(on_device);
         self.fetch(&state, stored, offset)?;
         unwritten.fill(0);
@@ -77,7 +76,7 @@ impl File {
     /// Writes all of `bytes` at `offset`, or nothing when there is no space. What lies between the
     /// old end and `offset` reads as zeros. Durable after [`File::sync`].
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.shared.writable()?;
+        self.shared.medium.writable()?;
         let end = offset
             .checked_add(bytes.len() as u64)
             .filter(|end| *end <= i64::MAX as u64)
@@ -88,11 +87,11 @@ impl File {
         if self.shared.are_whole_blocks(offset, end) {
             let state = self.inode.state.read().expect(NOT_POISONED);
             self.check_whole(&state)?;
-            let is_plain = end <= state.live().min(state.recorded_valid)
-                && (!state.touches_tail(offset, end) || state.is_unlinked);
+            let is_plain = end <= state.lengths.plain_end()
+                && (!state.lengths.touches_tail(offset, end) || state.is_unlinked());
             if is_plain {
                 match self.plain_place(&state, offset, bytes.len()) {
-                    Some(at) => self.save(bytes, at)?,
+                    Some(at) => self.shared.medium.write(bytes, at)?,
                     None => self.transfer(&state, bytes, offset)?,
                 }
                 self.inode.note_write();
@@ -105,44 +104,57 @@ impl File {
 
     /// Appends `bytes` at the end, wherever it is by then, and returns their offset.
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
-        self.shared.writable()?;
+        self.shared.medium.writable()?;
         if bytes.is_empty() {
             return Ok(self.size());
         }
-        self.write_alone(|state| state.size, bytes)
+        self.write_alone(|state| state.lengths.size(), bytes)
     }
 
-    /// Makes all writes to this file that completed before the call durable: one flush, and one
-    /// metadata write if the file grew; nothing where another thread's sync has done so while this
-    /// one waited. The time of the last write alone is no reason for a metadata write.
+    /// Makes all writes to this file that completed before the call durable, and times that were set:
+    /// one flush, and one metadata write if the file grew or times were set; nothing where another
+    /// thread's sync has done so while this one waited. The time of the last write alone is no reason
+    /// for a metadata write.
     pub fn sync(&self) -> Result<()> {
-        if self.shared.is_settled() {
+        self.sync_what(true)
+    }
+
+    /// [`File::sync`] without the times, as fdatasync(2) has it.
+    pub fn sync_data(&self) -> Result<()> {
+        self.sync_what(false)
+    }
+
+    fn sync_what(&self, with_times: bool) -> Result<()> {
+        let medium = &self.shared.medium;
+        if medium.is_settled() {
             let state = self.inode.state.read().expect(NOT_POISONED);
             // What was written while another thread unmounted came too late for its last sync.
-            let is_late = state.is_dirty() || self.inode.written_ns() != 0;
-            return if is_late && !state.is_unlinked { self.shared.writable() } else { Ok(()) };
+            let is_late = state.lengths.is_dirty() || self.inode.written_ns() != 0;
+            return if is_late && !state.is_unlinked() { medium.writable() } else { Ok(()) };
         }
-        let mark = self.shared.flush_mark();
+        let mark = medium.mark();
         self.inode.written_ns();
         self.shared.bound_tails()?;
+        let wants_times = |state: &InodeState| with_times && state.has_new_times;
         let wanted = {
             let state = self.inode.state.read().expect(NOT_POISONED);
-            if !state.is_dirty() || state.is_unlinked {
+            if state.is_unlinked() || !state.lengths.is_dirty() && !wants_times(&state) {
                 drop(state);
-                self.shared.writable()?;
+                medium.writable()?;
                 return self.flush_since(mark);
             }
-            state.changes
+            state.lengths.changes()
         };
         let (turn, state) = self.inode.lock_to_record();
         // While this thread waited another may have recorded its changes, and others made more.
-        if state.recorded_changes < wanted && !state.is_unlinked {
-            self.shared.store(&self.inode, turn, state)
-        } else {
+        let is_recorded = state.lengths.has_recorded(wanted) && !wants_times(&state);
+        if is_recorded || state.is_unlinked() {
             drop(state);
             let outcome = self.flush_since(mark);
             drop(turn);
             outcome
+        } else {
+            self.shared.store(&self.inode, turn, state)
         }
     }
 
@@ -150,46 +162,39 @@ impl File {
     /// speak of the bytes that are to be durable: only a flush that begins from here on covers it.
     fn flush_since(&self, mark: FlushMark) -> Result<()> {
         let is_recorded = !self.inode.has_unflushed_record.load(Ordering::SeqCst);
-        self.shared.flush_since(if is_recorded { mark } else { self.shared.flush_mark() })
+        let medium = &self.shared.medium;
+        medium.flush_since(if is_recorded { mark } else { medium.mark() }).map(drop)
     }
 
     /// Sets the length: one write and one flush. A shorter file gives its space back, also what
     /// was preallocated; what a longer one gains reads as zeros and holds no space.
     pub fn truncate(&self, size: u64) -> Result<()> {
         let shared = &self.shared;
-        shared.writable()?;
+        shared.medium.writable()?;
         if size > i64::MAX as u64 {
             return Err(Error::TooLarge(size));
         }
-        let unit_bytes = shared.geometry.unit_bytes();
         let (turn, mut state) = self.inode.lock_to_record();
         self.check_whole(&state)?;
-        if size == state.size {
+        let before = state.lengths.size();
+        if size == before {
             return Ok(());
         }
-        let live = state.live().min(size);
-        let held = unit_sum(&state.extents);
-        let units =
-            if size < state.size { size.div_ceil(unit_bytes).min(held) } else { state.kept_units };
-        if live > state.recorded_valid {
-            shared.flush()?;
-        }
-        let freed = if size < state.size { state.extents_behind(units) } else { Vec::new() };
-        if size < state.size {
+        let mut freed = Vec::new();
+        if size < before {
+            let units = size.div_ceil(shared.geometry.unit_bytes()).min(unit_sum(&state.extents));
+            freed = state.extents_behind(units);
             state.extents = state.first_extents(units);
+            state.kept_units = units;
         }
-        // Between size and valid length there may be bytes of a write that was never synced; a
-        // file that grows over them must not show them.
-        state.valid = live;
-        state.recorded_valid = live;
-        state.size = size;
-        state.kept_units = units;
+        state.lengths.set_size(size);
         state.attributes.changed_ns = now_ns();
         self.inode.set_written_ns(state.attributes.changed_ns);
-        if !state.is_unlinked {
-            shared.store_settled(&self.inode, &turn, &mut state)?;
-        }
-        shared.free_units(&freed);
+        let durable = match state.unlinked {
+            Some(durable) => durable,
+            None => shared.store_settled(&self.inode, &turn, &mut state)?,
+        };
+        shared.free_units(&freed, durable);
         Ok(())
     }
 
@@ -198,7 +203,7 @@ impl File {
     /// that no later write in it needs metadata; without, it reads as zeros all the same.
     pub fn preallocate(&self, offset: u64, length: u64, keep_size: bool, zero: bool) -> Result<()> {
         let shared = &self.shared;
-        shared.writable()?;
+        shared.medium.writable()?;
         if length == 0 {
             return Err(Error::Invalid("an empty range cannot be preallocated".into()));
         }
@@ -210,21 +215,17 @@ impl File {
         let units = end.div_ceil(unit_bytes);
         let mut is_changed = units > state.kept_units;
         state.kept_units = state.kept_units.max(units);
-        let live = state.live();
-        let grows = !keep_size && end > state.size;
-        if zero && units * unit_bytes > live {
-            self.fill_with_zeros(&state, live, units * unit_bytes)?;
-            state.valid = state.valid.max(units * unit_bytes);
-            is_changed = true;
-        } else if grows && state.valid > live {
-            state.recorded_valid = state.recorded_valid.min(live);
-            state.valid = live;
-        }
-        if grows {
-            state.size = end;
+        let valid = state.lengths.valid();
+        if zero && units * unit_bytes > valid {
+            self.fill_with_zeros(&state, valid, units * unit_bytes)?;
+            state.lengths.add_zeros(units * unit_bytes, shared.medium.mark());
             is_changed = true;
         }
-        if is_changed && !state.is_unlinked {
+        if !keep_size && end > state.lengths.size() {
+            state.lengths.set_size(end);
+            is_changed = true;
+        }
+        if is_changed && !state.is_unlinked() {
             state.attributes.changed_ns = now_ns();
             shared.store_settled(&self.inode, &turn, &mut state)?;
         }
@@ -250,7 +251,7 @@ impl File {
     /// at unmount; anything else at once, by one write and one flush.
     pub fn set_attributes(&self, change: impl FnOnce(&mut Attributes)) -> Result<()> {
         let shared = &self.shared;
-        shared.writable()?;
+        shared.medium.writable()?;
         let (turn, mut state) = self.inode.lock_to_record();
         let written_ns = self.inode.take_written_ns();
         if written_ns != 0 {
@@ -264,7 +265,7 @@ impl File {
         let after = &state.attributes;
         let is_only_times =
             (before.mode, before.user, before.group) == (after.mode, after.user, after.group);
-        if is_only_times || state.is_unlinked {
+        if is_only_times || state.is_unlinked() {
             return Ok(());
         }
         shared.store(&self.inode, turn, state)
@@ -310,8 +311,8 @@ impl File {
         let state = self.inode.state.write().expect(NOT_POISONED);
         let offset = place(&state);
         let touches_tail = |state: &InodeState, offset| {
-            state.touches_tail(offset, offset + bytes.len() as u64)
-                && !state.is_unlinked
+            state.lengths.touches_tail(offset, offset + bytes.len() as u64)
+                && !state.is_unlinked()
                 && self.shared.sabotage() != Sabotage::OverwriteTail
         };
         if !touches_tail(&state, offset) {
@@ -337,47 +338,16 @@ impl File {
         let (shared, state) = (&self.shared, &mut *state);
         self.check_whole(state)?;
         let end = offset + bytes.len() as u64;
-        let live = state.live();
-        shared.grow(state, end, end > live)?;
-        // A write that fails half-way, at a block that it must read first, say, leaves bytes that no
-        // checksum knows; the next sync then flushes them before it records them.
-        let pending_checksum = Self::pending_checksum(state, bytes, offset, live);
-        state.pending_checksum = None;
-        if offset > live {
-            self.fill_with_zeros(state, live, offset)?;
+        let valid = state.lengths.valid();
+        shared.grow(state, end, end > state.lengths.live())?;
+        let writing = state.lengths.begin_write(bytes, offset);
+        if offset > valid {
+            self.fill_with_zeros(state, valid, offset)?;
         }
         self.put(state, bytes, offset)?;
-        state.pending_checksum = pending_checksum;
-        if end > state.valid.min(state.size) {
-            state.valid = state.valid.max(end);
-            state.size = state.size.max(end);
-            state.changes += 1;
-        }
+        state.lengths.end_write(writing, shared.medium.mark());
         self.inode.note_write();
         Ok(offset)
-    }
-
-    /// The checksum of what is not yet recorded, once `bytes` are written at `offset`.
-    fn pending_checksum(state: &InodeState, bytes: &[u8], offset: u64, live: u64) -> Option<u32> {
-        let valid = state.valid;
-        let end = offset + bytes.len() as u64;
-        let is_pending = valid > state.recorded_valid;
-        if is_pending && offset.min(live) < valid && end > state.recorded_valid {
-            return None;
-        }
-        if end <= valid {
-            return state.pending_checksum;
-        }
-        let is_short = end - state.recorded_valid <= TAIL_BYTES_MAX;
-        let mut checksum = state.pending_checksum.filter(|_| is_short)?;
-        let mut gap = offset.saturating_sub(valid);
-        while gap > 0 {
-            let step = gap.min(PIECE_BYTES);
-            checksum = crc32c_append(checksum, &ZEROS[..step as usize]);
-            gap -= step;
-        }
-        let skipped = valid.saturating_sub(offset) as usize;
-        Some(crc32c_append(checksum, &bytes[skipped..]))
     }
 
     /// Writes zeros from `start`, the end of the live bytes, to `end`.
@@ -430,7 +400,7 @@ impl File {
 
     /// Reads whole blocks and turns what is beyond the live length to zeros.
     fn load_live(&self, state: &InodeState, blocks: &mut [u8], offset: u64) -> Result<()> {
-        let live = (state.live().saturating_sub(offset)).min(blocks.len() as u64) as usize;
+        let live = (state.lengths.live().saturating_sub(offset)).min(blocks.len() as u64) as usize;
         if live > 0 {
             self.fetch_blocks(state, blocks, offset)?;
         }
@@ -473,7 +443,7 @@ impl File {
         for_each_piece(&self.shared.geometry, &state.extents, offset, end, |at, length| {
             let part = &mut buffer[filled..filled + length as usize];
             filled += length as usize;
-            self.load(part, at)
+            self.shared.medium.read(part, at)
         })?;
         assert_eq!(filled, buffer.len(), "a read must stay within the file's space");
         Ok(())
@@ -486,7 +456,7 @@ impl File {
         for_each_piece(&self.shared.geometry, &state.extents, offset, end, |at, length| {
             let part = &bytes[written..written + length as usize];
             written += length as usize;
-            self.save(part, at)
+            self.shared.medium.write(part, at)
         })?;
         assert_eq!(written, bytes.len(), "a write must stay within the file's space");
         Ok(())
@@ -497,28 +467,10 @@ impl File {
     #[inline]
     fn plain_place(&self, state: &InodeState, offset: u64, length: usize) -> Option<u64> {
         let end = offset.checked_add(length as u64)?;
-        if end > state.live() || !self.shared.are_whole_blocks(offset, end) {
+        if end > state.lengths.live() || !self.shared.are_whole_blocks(offset, end) {
             return None;
         }
         contiguous_place(&self.shared.geometry, &state.extents, offset, end)
-    }
-
-    /// Reads from the device. In line, as is `save`: after a system call the processor has forgotten
-    /// where functions return to, so each one in between costs a small request of many threads some
-    /// tenths of a per cent.
-    #[inline(always)]
-    fn load(&self, buffer: &mut [u8], at: u64) -> Result<()> {
-        let length = buffer.len();
-        self.shared.device.read_at(buffer, at).map_err(|source| failed("read", length, at, source))
-    }
-
-    /// Writes to the device; an error turns the volume read-only.
-    #[inline(always)]
-    fn save(&self, bytes: &[u8], at: u64) -> Result<()> {
-        self.shared
-            .device
-            .write_at(bytes, at)
-            .map_err(|source| self.shared.fail(failed("write", bytes.len(), at, source)))
     }
 }
 
@@ -528,11 +480,6 @@ pub(crate) fn privileges(mode: u32) -> u32 {
     let by_group = libc::S_ISGID | libc::S_IXGRP;
     let group = if mode & by_group == by_group { libc::S_ISGID } else { 0 };
     mode & libc::S_ISUID | group
-}
-
-#[cold]
-fn failed(verb: &str, length: usize, at: u64, source: io::Error) -> Error {
-    Error::Device { action: format!("{verb} {length} bytes at offset {at}"), source }
 }
 
 impl Clone for File {
@@ -580,11 +527,11 @@ impl BlockDevice for File {
     /// a long file writes there straight to the device.
     fn writes_at_once(&self) -> bool {
         let state = self.inode.state.read().expect(NOT_POISONED);
-        state.live().min(state.recorded_valid) > 0 && self.shared.device.writes_at_once()
+        state.lengths.plain_end() > 0 && self.shared.medium.writes_at_once()
     }
 
     fn flush(&self) -> io::Result<()> {
-        Ok(self.sync()?)
+        Ok(self.sync_data()?)
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -592,7 +539,7 @@ impl BlockDevice for File {
     }
 
     fn is_read_only(&self) -> bool {
-        self.shared.writable().is_err()
+        self.shared.medium.writable().is_err()
     }
 }
 
@@ -600,25 +547,23 @@ impl File {
     /// Hands the device several writes at once, each one that [`File::write`] sends straight to it;
     /// `None` where one is not.
     fn write_each_plain(&self, writes: &[(&[u8], u64)]) -> Option<Vec<io::Result<()>>> {
-        self.shared.writable().ok()?;
         let state = self.inode.state.read().expect(NOT_POISONED);
         self.check_whole(&state).ok()?;
         let mut placed = Vec::with_capacity(writes.len());
         for &(bytes, offset) in writes {
             let at = self.plain_place(&state, offset, bytes.len())?;
             let end = offset + bytes.len() as u64;
-            if end > state.recorded_valid || state.touches_tail(offset, end) && !state.is_unlinked {
+            let lengths = &state.lengths;
+            if end > lengths.plain_end()
+                || lengths.touches_tail(offset, end) && !state.is_unlinked()
+            {
                 return None;
             }
             placed.push((bytes, at));
         }
-        let outcomes = self.shared.device.write_each(&placed);
+        let outcomes = self.shared.medium.write_each(&placed).ok()?;
         self.inode.note_write();
-        let told = |(outcome, (bytes, at)): (io::Result<()>, (&[u8], u64))| {
-            let fail = |source| self.shared.fail(failed("write", bytes.len(), at, source));
-            Ok(outcome.map_err(fail)?)
-        };
-        Some(outcomes.into_iter().zip(placed).map(told).collect())
+        Some(outcomes.into_iter().map(|outcome| Ok(outcome?)).collect())
     }
 
     fn check_device_range(&self, offset: u64, length: u64) -> io::Result<()> {

@@ -4,10 +4,9 @@
 //! the next one: the first of them begins it, and none waits for more than that. Knows nothing of
 //! devices.
 
-use std::sync::{Condvar, Mutex, MutexGuard};
-
 use crate::error::{Error, Result};
 use crate::shared::NOT_POISONED;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 #[derive(Debug, Default)]
 pub(crate) struct Flushes {
@@ -30,6 +29,22 @@ struct Counts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlushMark(u64);
 
+/// That a flush succeeded. There is none without: see `medium`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flushed(u64);
+
+impl Flushed {
+    /// Whether it made durable what was written before the mark was taken.
+    pub(crate) fn covers(self, mark: FlushMark) -> bool {
+        self.0 > mark.0
+    }
+
+    /// For the canaries that leave a flush out.
+    pub(crate) fn only_claimed() -> Self {
+        Self(u64::MAX)
+    }
+}
+
 impl Flushes {
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().expect(NOT_POISONED)
@@ -42,7 +57,11 @@ impl Flushes {
 
     /// Calls `flush`, unless a flush that began after `mark` has succeeded meanwhile: it covers all
     /// that had been written when the mark was taken. `flush` must fail once one has failed.
-    pub(crate) fn since(&self, mark: FlushMark, flush: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn since(
+        &self,
+        mark: FlushMark,
+        flush: impl FnOnce() -> Result<()>,
+    ) -> Result<Flushed> {
         let mut counts = self.lock();
         while counts.is_under_way && counts.done <= mark.0 {
             counts.waiting += 1;
@@ -50,18 +69,19 @@ impl Flushes {
             counts.waiting -= 1;
         }
         if counts.done > mark.0 {
-            return Ok(());
+            return Ok(Flushed(counts.done));
         }
         if counts.is_broken {
             return Err(Error::ReadOnly("a flush panicked".into()));
         }
         counts.begun += 1;
         counts.is_under_way = true;
-        let mut under_way = UnderWay { flushes: self, number: counts.begun, is_ok: None };
+        let number = counts.begun;
+        let mut under_way = UnderWay { flushes: self, number, is_ok: None };
         drop(counts);
         let outcome = flush();
         under_way.is_ok = Some(outcome.is_ok());
-        outcome
+        outcome.map(|()| Flushed(number))
     }
 }
 
@@ -103,7 +123,7 @@ mod tests {
         scope: &'scope Scope<'scope, '_>,
         flushes: &'scope Flushes,
         outcome: impl FnOnce() -> Result<()> + Send + 'scope,
-    ) -> (ScopedJoinHandle<'scope, Result<()>>, Sender<()>) {
+    ) -> (ScopedJoinHandle<'scope, Result<Flushed>>, Sender<()>) {
         let (begin, begun) = channel();
         let (end, ended) = channel();
         let thread = scope.spawn(move || {
@@ -142,7 +162,7 @@ mod tests {
                 .since(late, || {
                     count += 1;
                     // While this one is under way the older mark is covered at once.
-                    flushes.since(mark, || panic!("a flush too many"))
+                    flushes.since(mark, || panic!("a flush too many")).map(drop)
                 })
                 .unwrap();
             assert_eq!(count, 1);

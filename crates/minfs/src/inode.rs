@@ -1,13 +1,12 @@
 //! A file in memory: what its newest record says and what has changed since.
 //!
-//! Knows nothing of devices. Invariants: `recorded_valid <= valid`, `valid` fits the extents, and a
-//! tail ends at `recorded_valid`.
+//! Knows nothing of devices. Invariant: the valid length fits the extents.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
-
-use crate::record::{Attributes, Extent, FileRecord, Tail, unit_sum};
-use crate::shared::{NOT_POISONED, now_ns};
+use crate::lengths::{Lengths, Vouched};
+use crate::record::{Attributes, Extent, FileRecord, unit_sum};
+use crate::shared::{Durable, NOT_POISONED, now_ns};
+use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use crate::sync::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 /// One file; the volume's tables and all handles share it.
 #[derive(Debug)]
@@ -94,29 +93,17 @@ impl Inode {
 #[derive(Debug)]
 pub(crate) struct InodeState {
     pub(crate) name: Vec<u8>,
-    pub(crate) size: u64,
-    /// Bytes from here on read as zeros.
-    pub(crate) valid: u64,
+    pub(crate) lengths: Lengths,
     /// Space of the file; the end may be held in memory only, to grow into.
     pub(crate) extents: Vec<Extent>,
     /// Units from the start that belong to the file even if they are beyond the valid length.
     pub(crate) kept_units: u64,
     pub(crate) attributes: Attributes,
-    /// The valid length that the newest record states.
-    pub(crate) recorded_valid: u64,
-    /// CRC-32C of the bytes from `recorded_valid` to `valid`, if they were written in order.
-    pub(crate) pending_checksum: Option<u32>,
-    /// Where the tail of the newest record starts, if it has one; while that is not yet durable,
-    /// where the tail of the one before starts, which lies in front of it.
-    pub(crate) tail_start: Option<u64>,
-    /// How often size or valid length have changed, and up to which change the newest record knows.
-    pub(crate) changes: u64,
-    pub(crate) recorded_changes: u64,
     /// Attributes were set that nothing has recorded yet.
     pub(crate) has_new_times: bool,
     pub(crate) handles: u32,
-    /// No name any more; the space is given back when the last handle goes.
-    pub(crate) is_unlinked: bool,
+    /// The record that took the name away; the space is given back when the last handle goes.
+    pub(crate) unlinked: Option<Durable>,
     /// The record is damaged: the name shows, the content does not.
     pub(crate) is_damaged: bool,
     /// Generation of the record that created the file in this session or was found at mount.
@@ -127,37 +114,25 @@ impl InodeState {
     pub(crate) fn from_record(file: &FileRecord, birth: u64) -> Self {
         Self {
             name: file.name.clone(),
-            size: file.size,
-            valid: file.valid,
+            lengths: Lengths::of(file),
             kept_units: unit_sum(&file.extents),
             extents: file.extents.clone(),
             attributes: file.attributes.clone(),
-            recorded_valid: file.valid,
-            pending_checksum: Some(0),
-            tail_start: file.tail.map(|tail| tail.start),
-            changes: 0,
-            recorded_changes: 0,
             has_new_times: false,
             handles: 0,
-            is_unlinked: false,
+            unlinked: None,
             is_damaged: false,
             birth,
         }
     }
 
-    /// Whether size or valid length differ from the newest record.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.changes > self.recorded_changes
-    }
-
-    /// Bytes below this hold the file's content on the medium; what follows reads as zeros.
-    pub(crate) fn live(&self) -> u64 {
-        self.size.min(self.valid)
+    pub(crate) fn is_unlinked(&self) -> bool {
+        self.unlinked.is_some()
     }
 
     /// Units that the record must list.
     pub(crate) fn needed_units(&self, unit_bytes: u64) -> u64 {
-        self.kept_units.max(self.valid.div_ceil(unit_bytes))
+        self.kept_units.max(self.lengths.valid().div_ceil(unit_bytes))
     }
 
     /// The first `units` units of the extents.
@@ -189,21 +164,16 @@ impl InodeState {
         rest
     }
 
-    /// The record of the present state, with or without a tail.
-    pub(crate) fn to_record(&self, unit_bytes: u64, tail: Option<Tail>) -> FileRecord {
+    /// The record of the present state.
+    pub(crate) fn to_record(&self, unit_bytes: u64, vouched: &Vouched) -> FileRecord {
         FileRecord {
             name: self.name.clone(),
-            size: self.size,
-            valid: self.valid,
-            tail,
+            size: vouched.size(),
+            valid: vouched.valid(),
+            tail: vouched.tail(),
             extents: self.first_extents(self.needed_units(unit_bytes)),
             attributes: self.attributes.clone(),
         }
-    }
-
-    /// Whether a record that may count after a crash vouches for any of the bytes `start..end`.
-    pub(crate) fn touches_tail(&self, start: u64, end: u64) -> bool {
-        self.tail_start.is_some_and(|tail| start < self.recorded_valid && end > tail)
     }
 
     /// Adds space at the end, as part of the last extent where it follows it.

@@ -22,11 +22,11 @@
 //! # Ok::<(), minfs::Error>(())
 //! ```
 //!
-//! This crate stands on `block` and knows nothing of the laboratory. The rooms: `layout` (bytes),
+//! This crate depends on `block` and knows nothing of the benchmark. The modules: `layout` (bytes),
 //! `geometry` and `record` (bytes judged), `survey` and `conflicts` (a whole volume judged),
-//! `allocator`, `shared` (records, space and their order on the medium), `volume` (names), `file`
-//! and `pieces` (bytes), `mkfs`, `fsck`, `fuse` (the mount), and
-//! `program` (the tools).
+//! `allocator`, `medium` (what is written and flushed), `lengths` (what is on the medium of a file),
+//! `shared` (records, space and their order on the medium), `volume` (names), `file` and `pieces`
+//! (bytes), `mkfs`, `fsck`, `fuse` (the mount), and `program` (the tools).
 
 mod allocator;
 mod checksum;
@@ -44,6 +44,8 @@ pub mod fuse;
 mod geometry;
 mod inode;
 pub mod layout;
+mod lengths;
+mod medium;
 mod mkfs;
 #[cfg(all(feature = "tools", feature = "mount"))]
 mod mounting;
@@ -53,6 +55,7 @@ pub mod program;
 mod record;
 mod shared;
 mod survey;
+mod sync;
 #[cfg(all(feature = "tools", feature = "mount"))]
 mod tools;
 mod volume;

@@ -15,19 +15,22 @@
 //! nothing of what the names mean to a caller.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use block::BlockDevice;
 
 use crate::allocator::Allocator;
 use crate::error::{Error, Result};
-use crate::flushes::{FlushMark, Flushes};
+use crate::flushes::{FlushMark, Flushed};
 use crate::geometry::VolumeGeometry;
 use crate::inode::{Inode, InodeState, Turn};
-use crate::layout::{EXTENTS_MAX, TAIL_BYTES_MAX};
-use crate::record::{Burial, Extent, FileRecord, Record, Tail, unit_sum};
+use crate::layout::EXTENTS_MAX;
+use crate::lengths::Vouched;
+use crate::medium::Medium;
+use crate::record::{Burial, Extent, FileRecord, Record, unit_sum};
 use crate::survey::{Finding, Survey};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, RwLockWriteGuard};
 use crate::volume::{FileFacts, MountOptions, Sabotage, Tables};
 
 /// When the tails of all files together exceed this many bytes they are settled, which bounds
@@ -53,8 +56,16 @@ pub(crate) struct SlotState {
 pub(crate) struct Unflushed {
     inode: u32,
     slot: usize,
-    pub(crate) generation: u64,
+    generation: u64,
     burial: Option<Burial>,
+    /// Taken once it was written.
+    mark: FlushMark,
+}
+
+/// That a record is durable, without which nothing that it gave up is handed out again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Durable {
+    pub(crate) generation: u64,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +78,7 @@ pub(crate) struct Names {
 }
 
 pub(crate) struct Shared {
-    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) medium: Medium,
     pub(crate) geometry: VolumeGeometry,
     /// Transfers are multiples of this many bytes.
     pub(crate) granule: u64,
@@ -76,15 +87,10 @@ pub(crate) struct Shared {
     slots: Vec<Mutex<SlotState>>,
     allocator: Mutex<Allocator>,
     next_generation: AtomicU64,
-    is_read_only: AtomicBool,
-    /// An error of the device made it so.
-    has_failed: AtomicBool,
-    read_only_reason: Mutex<String>,
     /// Files with a tail, oldest first, with its length.
     tails: Mutex<VecDeque<(Arc<Inode>, u64)>>,
     pub(crate) findings: Vec<Finding>,
     is_unmounted: AtomicBool,
-    flushes: Flushes,
 }
 
 /// The time in nanoseconds since 1970 UTC, as fine as the kernel's file systems take it: that of
@@ -103,12 +109,10 @@ pub fn display(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().map(escaped).collect()
 }
 
-/// Notes that the newest record now states what the memory does.
-pub(crate) fn mark_recorded(state: &mut InodeState, tail_start: Option<u64>) {
-    state.recorded_valid = state.valid;
-    state.pending_checksum = Some(0);
-    state.tail_start = tail_start;
-    state.recorded_changes = state.changes;
+/// Notes that a durable record states what the memory does.
+pub(crate) fn note_durable(state: &mut InodeState, vouched: &Vouched) {
+    state.lengths.note_written(vouched);
+    state.lengths.note_durable(vouched);
     state.has_new_times = false;
 }
 
@@ -125,20 +129,16 @@ impl Shared {
         let allocator = Allocator::new(survey.geometry.unit_count(), &survey.used);
         Self {
             granule: u64::from(device.block_size()),
-            device,
+            medium: Medium::new(device, read_only_reason, options.sabotage == Sabotage::SkipFlush),
             options: options.clone(),
             names: Mutex::new(tables.names),
             slots: tables.slots,
             allocator: Mutex::new(allocator),
             next_generation: AtomicU64::new(newest + 1),
-            is_read_only: AtomicBool::new(!read_only_reason.is_empty()),
-            has_failed: AtomicBool::new(false),
-            read_only_reason: Mutex::new(read_only_reason.to_string()),
             tails: Mutex::new(tables.tails),
             findings: survey.findings,
             geometry: survey.geometry,
             is_unmounted: AtomicBool::new(false),
-            flushes: Flushes::default(),
         }
     }
 
@@ -154,20 +154,8 @@ impl Shared {
         self.slots[inode as usize].lock().expect(NOT_POISONED)
     }
 
-    pub(crate) fn reason(&self) -> String {
-        self.read_only_reason.lock().expect(NOT_POISONED).clone()
-    }
-
     pub(crate) fn sabotage(&self) -> Sabotage {
         self.options.sabotage
-    }
-
-    /// Refuses when nothing may be written.
-    pub(crate) fn writable(&self) -> Result<()> {
-        if self.is_read_only.load(Ordering::Acquire) {
-            return Err(Error::ReadOnly(self.reason()));
-        }
-        Ok(())
     }
 
     /// Whether a range begins and ends between blocks of the device. Every request asks, so it is
@@ -175,44 +163,6 @@ impl Shared {
     #[inline]
     pub(crate) fn are_whole_blocks(&self, start: u64, end: u64) -> bool {
         (start | end) & (self.granule - 1) == 0
-    }
-
-    /// Whether there is nothing to sync and never was: mounted read-only, or unmounted.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.is_read_only.load(Ordering::Acquire) && !self.has_failed.load(Ordering::Acquire)
-    }
-
-    /// Turns the volume read-only after `error`, and returns it.
-    pub(crate) fn fail(&self, error: Error) -> Error {
-        let mut reason = self.read_only_reason.lock().expect(NOT_POISONED);
-        self.has_failed.store(true, Ordering::Release);
-        if !self.is_read_only.swap(true, Ordering::AcqRel) {
-            *reason = format!("it stopped writing because: {error}");
-        }
-        error
-    }
-
-    /// Makes all completed writes durable; after a failure nothing is known of them.
-    pub(crate) fn flush(&self) -> Result<()> {
-        self.flush_since(self.flush_mark())
-    }
-
-    pub(crate) fn flush_mark(&self) -> FlushMark {
-        self.flushes.mark()
-    }
-
-    /// Flushes, unless a flush that began after `mark` has succeeded meanwhile.
-    pub(crate) fn flush_since(&self, mark: FlushMark) -> Result<()> {
-        if self.options.sabotage == Sabotage::SkipFlush {
-            return Ok(());
-        }
-        self.flushes.since(mark, || {
-            // After a flush that failed the next one would succeed and mean nothing.
-            self.writable()?;
-            self.device.flush().map_err(|source| {
-                self.fail(Error::Device { action: "flush the device".into(), source })
-            })
-        })
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Result<Arc<Inode>> {
@@ -233,12 +183,12 @@ impl Shared {
             name: state.name.clone(),
             inode: inode.number,
             birth: state.birth,
-            size: state.size,
-            valid: state.valid,
+            size: state.lengths.size(),
+            valid: state.lengths.valid(),
             allocated_bytes: unit_sum(&extents) * unit_bytes,
             extent_count: extents.len(),
             attributes,
-            is_unlinked: state.is_unlinked,
+            is_unlinked: state.is_unlinked(),
         }
     }
 
@@ -246,7 +196,7 @@ impl Shared {
     /// are replaced, before any space is handed out. Without the flush a killed process could
     /// leave a record in the device's cache that frees space which the next mount reuses.
     pub(crate) fn make_durable(&self, voids: Vec<(u32, Option<FileRecord>)>) -> Result<()> {
-        self.flush()?;
+        self.medium.flush()?;
         if voids.is_empty() {
             return Ok(());
         }
@@ -254,8 +204,10 @@ impl Shared {
         for (number, file) in voids {
             unflushed.push(self.write_record(number, file, None)?);
         }
-        self.flush()?;
-        unflushed.into_iter().for_each(|unflushed| self.commit(unflushed));
+        let flushed = self.medium.flush()?;
+        for record in unflushed {
+            self.commit(record, flushed);
+        }
         Ok(())
     }
 
@@ -267,7 +219,7 @@ impl Shared {
         file: Option<FileRecord>,
         buries: Option<u32>,
     ) -> Result<Unflushed> {
-        self.writable()?;
+        self.medium.writable()?;
         if let Some(file) = &file
             && file.extents.len() > EXTENTS_MAX
         {
@@ -295,33 +247,35 @@ impl Shared {
             file,
         };
         let offset = self.geometry.slot_offset(inode, slot);
-        self.device.write_at(&record.encode(&self.geometry, slot), offset).map_err(|source| {
-            let action = format!("write the record of inode {inode} at offset {offset}");
-            self.fail(Error::Device { action, source })
-        })?;
-        Ok(Unflushed { inode, slot, generation, burial })
+        self.medium.write(&record.encode(&self.geometry, slot), offset)?;
+        Ok(Unflushed { inode, slot, generation, burial, mark: self.medium.mark() })
     }
 
-    /// Writes a record of `inode` and makes it durable; returns its generation.
+    /// Writes a record of `inode` and makes it durable.
     pub(crate) fn record(
         &self,
         inode: u32,
         file: Option<FileRecord>,
         buries: Option<u32>,
-    ) -> Result<u64> {
+    ) -> Result<Durable> {
         let unflushed = self.write_record(inode, file, buries)?;
-        let generation = unflushed.generation;
-        self.flush()?;
-        self.commit(unflushed);
-        Ok(generation)
+        self.commit_after_flush(unflushed)
     }
 
-    /// Notes that a record is durable.
-    pub(crate) fn commit(&self, unflushed: Unflushed) {
+    /// Makes a record durable.
+    pub(crate) fn commit_after_flush(&self, unflushed: Unflushed) -> Result<Durable> {
+        let flushed = self.medium.flush_since(unflushed.mark)?;
+        Ok(self.commit(unflushed, flushed))
+    }
+
+    /// Notes that a flush has made a record durable.
+    pub(crate) fn commit(&self, unflushed: Unflushed, flushed: Flushed) -> Durable {
+        assert!(flushed.covers(unflushed.mark), "no flush has covered this record");
         let mut state = self.lock_slot(unflushed.inode);
         state.durable_slot = Some(unflushed.slot);
         state.durable_generation = unflushed.generation;
         state.burial = unflushed.burial;
+        Durable { generation: unflushed.generation }
     }
 
     /// A record buries one inode at most. Before `burier` buries `next`, an inode that it buries
@@ -337,18 +291,18 @@ impl Shared {
 
     /// Gives the space and the number of a file without name and handles back.
     pub(crate) fn release(&self, names: &mut Names, number: u32, state: &mut InodeState) {
+        let durable = state.unlinked.expect("only a file without name is released");
         let extents = std::mem::take(&mut state.extents);
-        self.free_units(&extents);
+        self.free_units(&extents, durable);
         names.free.insert(number);
     }
 
-    /// Gives space back that no durable record claims any more.
-    pub(crate) fn free_units(&self, extents: &[Extent]) {
+    /// Gives space back that a durable record gave up.
+    pub(crate) fn free_units(&self, extents: &[Extent], _given_up: Durable) {
         for extent in extents {
-            if self.options.discard && self.writable().is_ok() {
+            if self.options.discard {
                 let length = u64::from(extent.count) * self.geometry.unit_bytes();
-                // A discard is a hint: a device that fails it has lost nothing.
-                let _ = self.device.discard(self.geometry.unit_offset(extent.start), length);
+                self.medium.discard(self.geometry.unit_offset(extent.start), length);
             }
             self.lock_allocator().free(*extent);
         }
@@ -363,14 +317,14 @@ impl Shared {
         if state.handles > 0 {
             return;
         }
-        if state.is_unlinked {
+        if state.is_unlinked() {
             self.release(&mut names, inode.number, &mut state);
         } else {
             self.give_back_ahead(&mut state);
         }
     }
 
-    /// Gives back the space that a file holds only to grow into.
+    /// Gives back the space that a file holds only to grow into, and that no record has claimed.
     pub(crate) fn give_back_ahead(&self, state: &mut InodeState) {
         let needed = state.needed_units(self.geometry.unit_bytes());
         let surplus = state.extents_behind(needed);
@@ -452,35 +406,28 @@ impl Shared {
         turn: Turn<'_>,
         mut state: RwLockWriteGuard<'_, InodeState>,
     ) -> Result<()> {
-        let start = state.recorded_valid;
-        let pending_bytes = state.valid - start;
-        let has_pending = pending_bytes > 0;
-        let checksum = state.pending_checksum.filter(|_| pending_bytes <= TAIL_BYTES_MAX);
-        let skip = self.options.sabotage == Sabotage::SkipTail;
-        let tail = match checksum {
-            Some(checksum) if has_pending && !skip => Some(Tail { start, checksum }),
-            _ => None,
+        let added_bytes = state.lengths.added_bytes();
+        let vouched = match state.lengths.vouch_by_checksum() {
+            _ if self.options.sabotage == Sabotage::SkipTail => {
+                state.lengths.vouch_by_flush(Flushed::only_claimed())
+            }
+            Some(vouched) => vouched,
+            None => state.lengths.vouch_by_flush(self.medium.flush()?),
         };
-        if has_pending && tail.is_none() && !skip {
-            self.flush()?;
-        }
         self.take_times(inode, &mut state);
-        let record = state.to_record(self.geometry.unit_bytes(), tail);
+        let record = state.to_record(self.geometry.unit_bytes(), &vouched);
         let unflushed = self.write_record(inode.number, Some(record), None)?;
-        let tail_start = tail.map(|tail| tail.start);
-        // Until the flush the record before counts as well, and vouches for its own tail.
-        let both_tails_start = state.tail_start.or(tail_start);
-        mark_recorded(&mut state, both_tails_start);
+        state.lengths.note_written(&vouched);
+        state.has_new_times = false;
         inode.has_unflushed_record.store(true, Ordering::SeqCst);
         drop(state);
-        self.flush()?;
-        self.commit(unflushed);
+        self.commit_after_flush(unflushed)?;
         inode.has_unflushed_record.store(false, Ordering::SeqCst);
-        inode.state.write().expect(NOT_POISONED).tail_start = tail_start;
-        if tail.is_some() {
+        inode.state.write().expect(NOT_POISONED).lengths.note_durable(&vouched);
+        if vouched.tail().is_some() {
             let mut tails = self.tails.lock().expect(NOT_POISONED);
             tails.retain(|(other, _)| other.number != inode.number);
-            tails.push_back((inode.clone(), pending_bytes));
+            tails.push_back((inode.clone(), added_bytes));
         }
         drop(turn);
         Ok(())
@@ -492,15 +439,21 @@ impl Shared {
         inode: &Arc<Inode>,
         _turn: &Turn<'_>,
         state: &mut InodeState,
-    ) -> Result<()> {
-        if state.valid > state.recorded_valid {
-            self.flush()?;
-        }
+    ) -> Result<Durable> {
+        let vouched = self.vouch(state)?;
         self.take_times(inode, state);
-        let record = state.to_record(self.geometry.unit_bytes(), None);
-        self.record(inode.number, Some(record), None)?;
-        mark_recorded(state, None);
-        Ok(())
+        let record = state.to_record(self.geometry.unit_bytes(), &vouched);
+        let durable = self.record(inode.number, Some(record), None)?;
+        note_durable(state, &vouched);
+        Ok(durable)
+    }
+
+    /// The lengths for a record without tail: a flush goes before where bytes were added.
+    pub(crate) fn vouch(&self, state: &InodeState) -> Result<Vouched> {
+        match state.lengths.vouch_as_recorded() {
+            Some(vouched) => Ok(vouched),
+            None => Ok(state.lengths.vouch_by_flush(self.medium.flush()?)),
+        }
     }
 
     fn take_times(&self, inode: &Inode, state: &mut InodeState) {
@@ -533,25 +486,26 @@ impl Shared {
                 busy.push((inode.clone(), *bytes));
                 continue;
             };
-            if state.tail_start.is_none() || state.is_unlinked {
+            if state.lengths.tail_start().is_none() || state.is_unlinked() {
                 continue;
             }
-            if state.valid > state.recorded_valid {
+            let Some(vouched) = state.lengths.vouch_as_recorded() else {
                 // Its next sync writes a record anyway.
                 busy.push((inode.clone(), *bytes));
                 continue;
-            }
-            let record = state.to_record(self.geometry.unit_bytes(), None);
-            settled.push((self.write_record(inode.number, Some(record), None)?, turn, state));
+            };
+            let record = state.to_record(self.geometry.unit_bytes(), &vouched);
+            let unflushed = self.write_record(inode.number, Some(record), None)?;
+            settled.push((unflushed, vouched, turn, state));
         }
         self.tails.lock().expect(NOT_POISONED).extend(busy);
         if settled.is_empty() {
             return Ok(());
         }
-        self.flush()?;
-        for (unflushed, _turn, mut state) in settled {
-            self.commit(unflushed);
-            mark_recorded(&mut state, None);
+        let flushed = self.medium.flush()?;
+        for (unflushed, vouched, _turn, mut state) in settled {
+            self.commit(unflushed, flushed);
+            note_durable(&mut state, &vouched);
         }
         Ok(())
     }
@@ -562,19 +516,18 @@ impl Shared {
         for inode in &inodes {
             let (turn, state) = inode.lock_to_record();
             let has_times = state.has_new_times || inode.written_ns() != 0;
-            if state.is_unlinked || state.is_damaged {
+            if state.is_unlinked() || state.is_damaged {
                 continue;
             }
-            if state.is_dirty() || (with_times && has_times) {
-                self.writable()?;
+            if state.lengths.is_dirty() || (with_times && has_times) {
+                self.medium.writable()?;
                 self.store(inode, turn, state)?;
             }
         }
-        if self.is_settled() {
+        if self.medium.is_settled() {
             return Ok(());
         }
-        self.writable()?;
-        self.flush()
+        self.medium.flush().map(drop)
     }
 
     /// The end of a mount.
@@ -582,15 +535,13 @@ impl Shared {
         if self.is_unmounted.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        if self.is_settled() {
+        if self.medium.is_settled() {
             return Ok(());
         }
         // After a failure what was written may be lost, and the end of the mount must say so.
-        self.writable()?;
+        self.medium.writable()?;
         let outcome = self.sync_all(true).and_then(|()| self.settle_tails());
-        if !self.is_read_only.swap(true, Ordering::AcqRel) {
-            *self.read_only_reason.lock().expect(NOT_POISONED) = "it was unmounted".into();
-        }
+        self.medium.close("it was unmounted");
         outcome
     }
 }

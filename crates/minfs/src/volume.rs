@@ -4,18 +4,21 @@
 //! that is done. The tables of a mount come from the survey; nothing is replayed.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use block::BlockDevice;
 
 use crate::error::{Error, Result};
 use crate::file::File;
+use crate::flushes::Flushed;
 use crate::geometry::VolumeGeometry;
 use crate::inode::{Inode, InodeState};
 use crate::layout::{BLOCK_BYTES, NAME_BYTES_MAX};
+use crate::lengths::Lengths;
 use crate::record::{Attributes, FileRecord, is_valid_name};
-use crate::shared::{Names, Shared, SlotState, display, mark_recorded, now_ns};
+use crate::shared::{Names, Shared, SlotState, display, note_durable, now_ns};
 use crate::survey::{Finding, Severity, Survey, SurveyedInode, USED_UP};
+use crate::sync::Mutex;
 
 /// How to mount.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +54,8 @@ pub enum Sabotage {
     OverwriteTail,
     /// Leave the record of a replaced file out of the account.
     ForgetBurial,
+    /// Take what an earlier mount left behind the size of a file for zeros.
+    TrustBehindSize,
 }
 
 /// Space and files of a volume.
@@ -147,9 +152,10 @@ impl Tables {
         let birth = surveyed.record.as_ref().map_or(0, |(_, record)| record.generation);
         let mut state = InodeState::from_record(file, birth);
         state.is_damaged = surveyed.is_barred && !options.read_damaged;
-        // What lies between size and valid length may be bytes of an unsynced write before a
-        // crash, so only what is below the size is trusted; `live` sees to that.
-        let tail_bytes = state.tail_start.map(|start| state.valid - start);
+        if options.sabotage == Sabotage::TrustBehindSize {
+            state.lengths = Lengths::of_what_the_record_says(file);
+        }
+        let tail_bytes = state.lengths.tail_start().map(|start| state.lengths.valid() - start);
         let inode = Arc::new(Inode::new(number, state));
         if let Some(tail_bytes) = tail_bytes {
             self.tails.push_back((inode.clone(), tail_bytes));
@@ -193,6 +199,8 @@ impl Volume {
         let shared = Arc::new(Shared::new(device, survey, tables, options, reason));
         if reason.is_empty() {
             shared.make_durable(voids)?;
+        } else {
+            shared.medium.flush_what_was_read();
         }
         Ok(Self { shared })
     }
@@ -209,7 +217,7 @@ impl Volume {
 
     /// Why the volume is read-only, if it is.
     pub fn read_only_reason(&self) -> Option<String> {
-        self.shared.writable().err().map(|_| self.shared.reason())
+        self.shared.medium.writable().err().map(|_| self.shared.medium.reason())
     }
 
     /// Space and number of files.
@@ -263,7 +271,7 @@ impl Volume {
         if names.by_name.contains_key(name) {
             return Err(Error::Exists(display(name)));
         }
-        shared.writable()?;
+        shared.medium.writable()?;
         let number = names
             .buried
             .iter()
@@ -288,7 +296,7 @@ impl Volume {
                 created_ns: now,
             },
         };
-        let birth = shared.record(number, Some(file.clone()), None)?;
+        let birth = shared.record(number, Some(file.clone()), None)?.generation;
         names.free.remove(&number);
         names.buried.remove(&number);
         let inode = Arc::new(Inode::new(number, InodeState::from_record(&file, birth)));
@@ -303,21 +311,19 @@ impl Volume {
         let mut names = shared.lock_names();
         let inode =
             names.by_name.get(name).cloned().ok_or_else(|| Error::NotFound(display(name)))?;
-        shared.writable()?;
+        shared.medium.writable()?;
         let (_turn, mut state) = inode.lock_to_record();
         let unflushed = shared.write_record(inode.number, None, None)?;
         if shared.sabotage() == Sabotage::ReuseEarly && state.handles == 0 {
             // The space is available from here on, though the record may never arrive.
             names.by_name.remove(name);
-            state.is_unlinked = true;
+            state.unlinked = Some(shared.commit(unflushed, Flushed::only_claimed()));
             shared.release(&mut names, inode.number, &mut state);
-            shared.commit(unflushed);
             return Ok(());
         }
-        shared.flush()?;
-        shared.commit(unflushed);
+        let durable = shared.commit_after_flush(unflushed)?;
         names.by_name.remove(name);
-        state.is_unlinked = true;
+        state.unlinked = Some(durable);
         if state.handles == 0 {
             shared.release(&mut names, inode.number, &mut state);
         }
@@ -336,7 +342,7 @@ impl Volume {
         if victim.is_some() && !replace {
             return Err(Error::Exists(display(to)));
         }
-        shared.writable()?;
+        shared.medium.writable()?;
         if from == to {
             return Ok(());
         }
@@ -347,23 +353,24 @@ impl Volume {
         }
         // Unsynced bytes go first: the record could otherwise vouch for what is not there, and a
         // program that replaces a file this way expects the new content under the name.
-        if state.is_dirty() {
-            shared.flush()?;
-        }
-        let mut record = state.to_record(shared.geometry.unit_bytes(), None);
+        let vouched = match state.lengths.is_dirty() {
+            true => state.lengths.vouch_by_flush(shared.medium.flush()?),
+            false => shared.vouch(&state)?,
+        };
+        let mut record = state.to_record(shared.geometry.unit_bytes(), &vouched);
         record.name = to.to_vec();
         record.attributes.changed_ns = now_ns();
         let buried = victim.as_ref().map(|victim| victim.number);
         let buried = buried.filter(|_| shared.sabotage() != Sabotage::ForgetBurial);
-        shared.record(inode.number, Some(record.clone()), buried)?;
+        let durable = shared.record(inode.number, Some(record.clone()), buried)?;
         state.name = record.name;
         state.attributes.changed_ns = record.attributes.changed_ns;
-        mark_recorded(&mut state, None);
+        note_durable(&mut state, &vouched);
         names.by_name.remove(from);
         names.by_name.insert(to.to_vec(), inode.clone());
         if let (Some(victim), Some((_, victim_state))) = (&victim, &mut locked_victim) {
             names.buried.insert(victim.number);
-            victim_state.is_unlinked = true;
+            victim_state.unlinked = Some(durable);
             if victim_state.handles == 0 {
                 shared.release(&mut names, victim.number, victim_state);
             }

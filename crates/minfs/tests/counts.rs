@@ -169,7 +169,8 @@ fn mount_and_unmount_write_only_what_is_new() {
     let options = MountOptions { read_only: true, ..Default::default() };
     Volume::mount(device.clone(), &options).unwrap().unmount().unwrap();
     let counts = device.take_counts();
-    assert_eq!((counts.writes, counts.flushes), (0, 0));
+    // What it shows may be in the device's cache only: see `cuts.rs`.
+    assert_eq!((counts.writes, counts.flushes), (0, 1));
 }
 
 /// Counts the writes that came with others.
