@@ -4,8 +4,8 @@
 //! [`examine`] looks and changes nothing; [`claim`] refuses unless nothing uses the device, its
 //! user named it twice (as a device and as what may be destroyed), and named what it carries. The
 //! claim is built here and nowhere else. [`Claim::into_pinned`] keeps the device for a study;
-//! whoever uses it again calls [`Pinned::claim_again`], and a process of a trial, which has no
-//! [`Pinned`], opens it by [`open_identical`].
+//! whoever uses it again calls [`Pinned::claim_again`]. A process of a trial, which has no
+//! [`Pinned`], opens [`Pinned::descriptor_path`] and asks [`Identity::verify`].
 //!
 //! Invariants: a granted claim holds the device open exclusively (`O_EXCL`), so that mount(8),
 //! swapon(8), LVM, md and every other careful program are refused while it lives. mkfs and mount
@@ -44,7 +44,7 @@ mod signatures;
 mod system;
 
 pub use identity::Identity;
-pub use pinned::{Pinned, open_identical};
+pub use pinned::Pinned;
 pub(crate) use relatives::attached;
 pub use signatures::Signature;
 
@@ -413,7 +413,7 @@ impl Pinned {
 fn take_exclusively(pinned: &Pinned, findings: &Findings) -> Result<File, ClaimError> {
     let path = pinned.path();
     let system = |error| ClaimError::System { path: path.to_path_buf(), error };
-    let file = match open_identical(path, pinned.identity(), true) {
+    let file = match pinned.open(true) {
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
             let objections = vec![Use::Busy.to_string()];
             return Err(ClaimError::Refused { path: path.into(), objections, sufficient: None });

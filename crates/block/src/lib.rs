@@ -24,6 +24,7 @@ mod delaying;
 mod faulty;
 mod file;
 mod memory;
+pub mod node;
 mod server;
 #[allow(unsafe_code)]
 mod sys;

@@ -1,12 +1,12 @@
 //! A device that is pinned for a study: it is the same one to the end, and nobody else's.
 
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 use std::{fs, io};
 
-use block::claim::{ClaimError, Identity, Pinned, open_identical};
+use block::claim::{ClaimError, Identity, Pinned};
 
 mod common;
 use common::{Loop, run};
@@ -20,35 +20,39 @@ fn error(outcome: io::Result<impl std::fmt::Debug>) -> String {
 }
 
 #[test]
-fn another_disk_under_the_same_path_is_left_alone() {
+fn the_path_that_was_given_is_not_resolved_again() {
     let Some(first) = Loop::of_megabytes(64) else { return };
     let Some(second) = Loop::of_megabytes(32) else { return };
     run(&["mkfs.ext4", "-q", "-F", "-L", "foreign", &second.text()]);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("disk");
     symlink(&first.node, &path).unwrap();
-    let permission = format!("{}:ext4", first.name());
-    let pinned = pinned(&path, &permission);
-    let left = pinned.signatures().unwrap();
+    let pinned = pinned(&path, &first.name());
     pinned.check().unwrap();
-    open_identical(&path, pinned.identity(), true).unwrap();
 
-    fs::remove_file(&path).unwrap();
-    symlink(&second.node, &path).unwrap();
-    let expected = "is another one than the one that was granted: ";
-    for text in [
-        error(pinned.check()),
-        error(open_identical(&path, pinned.identity(), false)),
-        pinned.claim_again(&left).unwrap_err().to_string(),
-    ] {
-        assert!(text.contains(expected) && text.contains("size 32 MiB, was 64 MiB"), "{text}");
+    let number = fs::metadata(&first.node).unwrap().rdev();
+    let is_first = |device: fs::File| assert_eq!(device.metadata().unwrap().rdev(), number);
+    // To another disk, to what is no disk, to nothing.
+    let instead: [&dyn Fn(); 3] = [
+        &|| symlink(&second.node, &path).unwrap(),
+        &|| drop(run(&["mkfifo", &path.display().to_string()])),
+        &|| (),
+    ];
+    for change in instead {
+        let _ = fs::remove_file(&path);
+        change();
+        pinned.check().unwrap();
+        is_first(pinned.open(true).unwrap());
+        is_first(pinned.claim_again(&[]).unwrap());
+        let elsewhere = fs::File::options().write(true).open(pinned.descriptor_path()).unwrap();
+        pinned.identity().verify(&elsewhere, &path).unwrap();
+        is_first(elsewhere);
     }
     assert!(run(&["blkid", "--probe", &second.text()]).contains("foreign"));
-
-    fs::remove_file(&path).unwrap();
-    run(&["mkfifo", &path.display().to_string()]);
-    assert!(error(pinned.check()).contains("no block device any more"));
-    assert!(error(open_identical(&path, pinned.identity(), false)).contains("no block device"));
+    let other = fs::File::open(&second.node).unwrap();
+    let text = error(pinned.identity().verify(&other, &path));
+    let expected = "is another one than the one that was granted: ";
+    assert!(text.contains(expected) && text.contains("size 32 MiB, was 64 MiB"), "{text}");
 }
 
 #[test]
@@ -65,7 +69,8 @@ fn another_image_of_the_same_size_on_the_same_node_is_another_device() {
             // Somebody else on this machine was faster.
             continue;
         }
-        let text = error(open_identical(&device.node, &identity, true));
+        let other = fs::File::open(&device.node).unwrap();
+        let text = error(identity.verify(&other, &device.node));
         assert!(text.contains("diskseq ") && !text.contains("size "), "{text}");
         return;
     }
@@ -117,7 +122,7 @@ fn a_pinned_device_is_claimed_again_when_only_our_own_trials_were_on_it() {
     let left = pinned.signatures().unwrap();
     run(&["mount", &device.text(), &point]);
     let mounted = pinned.claim_again(&left).map(drop);
-    let busy = open_identical(&device.node, pinned.identity(), true).map(drop);
+    let busy = pinned.open(true).map(drop);
     run(&["umount", &point]);
     let refusal = mounted.unwrap_err().to_string();
     assert!(refusal.contains("is mounted on") && !refusal.contains("--destroy"), "{refusal}");
@@ -129,7 +134,7 @@ fn a_pinned_device_is_claimed_again_when_only_our_own_trials_were_on_it() {
         .find_map(|held| held.inspect_err(|_| sleep(Duration::from_millis(50))).ok())
         .unwrap();
     held.write_all_at(&[0; 4096], 0).unwrap();
-    assert!(open_identical(&device.node, pinned.identity(), true).is_err());
+    assert!(pinned.open(true).is_err());
     drop(held);
     run(&["mkfs.ext4", "-q", "-F", &device.text()]);
     // The same kind of file system, but not the one that a trial left.
@@ -148,7 +153,7 @@ fn a_partition_is_known_by_its_start() {
     let whole = Identity::of(&fs::File::open(&device.node).unwrap()).unwrap();
     assert_eq!(identity.partition_start_bytes, Some(1 << 20));
     assert_eq!((whole.diskseq, whole.partition_start_bytes), (identity.diskseq, None));
-    let text = error(open_identical(&second.node, &identity, true));
+    let text = error(identity.verify(&fs::File::open(&second.node).unwrap(), &second.node));
     assert!(text.contains("start of the partition 2 MiB, was 1 MiB;"), "{text}");
     // A record of it reads as what was written.
     let text = serde_json::to_string(&identity).unwrap();

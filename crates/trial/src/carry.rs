@@ -23,7 +23,7 @@ use vocabulary::load::{LoadTask, Stage as LoadStage, Target};
 use crate::command::{self, Bounds, End, Ran};
 use crate::control_group::ControlGroup;
 use crate::crash::ACK_VARIABLE;
-use crate::device::{Attached, Site, attach};
+use crate::device::{Attached, Node, Site, attach};
 use crate::enclosure::Enclosure;
 use crate::filesystem::{Access, FileSystem, Instance, Stage, asks_for_discard, by_name};
 use crate::host_proc::HostProc;
@@ -101,7 +101,7 @@ struct Trial<'a> {
     phase: Phase,
     counters: Option<DeviceCounters>,
     /// The device node, when there is one.
-    node: Option<PathBuf>,
+    node: Option<Node>,
     /// How the load gets at it.
     access: Access,
     machine_cpu_before_ns: Option<u64>,
@@ -131,14 +131,14 @@ impl Trial<'_> {
         let attached = self.attach()?;
         self.group = ControlGroup::begin(|| self.scratch.ledger());
         self.record.control_group = self.group.as_ref().map(ControlGroup::facts);
-        let (node, size_bytes) = match &attached {
-            Some(attached) => (attached.node().to_path_buf(), attached.size_bytes()),
-            None => (PathBuf::new(), 0),
-        };
-        self.node = attached.as_ref().map(|_| node.clone());
+        self.node = attached.as_ref().map(|attached| attached.node().clone());
+        let size_bytes = attached.as_ref().map_or(0, Attached::size_bytes);
+        if let Some(node) = &self.node {
+            tools.show(node);
+        }
         self.access = file_system.access;
-        let mut stage =
-            Stage::new(&spec.contender, &node, size_bytes, self.discards(), &self.scratch);
+        let (node, discards) = (self.node.as_ref(), self.discards());
+        let mut stage = Stage::new(&spec.contender, node, size_bytes, discards, &self.scratch);
         stage.directory_identity = spec.directory_identity;
         stage.made_at_once |= spec.side_by_side.is_some();
         if let Some(user) = &self.user {
@@ -193,7 +193,7 @@ impl Trial<'_> {
                 true => Failure::Stopped,
                 false => Failure::of(error.to_string()),
             })?;
-        self.count_by(DeviceCounters::of_node(attached.node()));
+        self.count_by(DeviceCounters::of_node(attached.node().path()));
         if let Some(disk) = attached.disk_below() {
             self.watch.disk(disk);
         }
@@ -239,7 +239,7 @@ impl Trial<'_> {
             self.count_by(DeviceCounters::under_directory(&directory));
             self.record.device_shared = self.counters.is_some();
         }
-        self.record.mounted_as = mounted_as(&directory).filter(|_| has_files);
+        self.record.mounted_as = self.mounted_as(&directory).filter(|_| has_files);
         if spec.side_by_side.is_some() {
             self.take_turns(instance, tools)?;
         } else {
@@ -312,7 +312,7 @@ impl Trial<'_> {
         let is_root = rustix::process::geteuid().is_root();
         if is_cold && is_root && self.access == Access::Mounted {
             // A setup that changed the mount (`mount -o remount`) is to find it as it left it.
-            if mounted_as(&instance.directory()) == self.record.mounted_as {
+            if self.mounted_as(&instance.directory()) == self.record.mounted_as {
                 instance.mount_anew(tools)?;
             } else {
                 tools.note("not mounted anew before the run: the setup changed the mount");
@@ -425,17 +425,17 @@ impl Trial<'_> {
         directory: &Path,
     ) -> Result<(CommandLine, Talk), Failure> {
         let target = match (self.access, &self.node) {
-            (Access::RawDevice, Some(node)) => Target::Device(node.clone()),
-            (Access::MinfsLibrary, Some(node)) => Target::Minfs(node.clone()),
+            (Access::RawDevice, Some(node)) => Target::Device(node.path().into()),
+            (Access::MinfsLibrary, Some(node)) => Target::Minfs(node.path().into()),
             _ => Target::Directory(directory.to_path_buf()),
         };
         // Mounting it anew would undo what the setup did to the mount.
         let is_as_mounted = self.access != Access::Mounted
-            || mounted_as(&instance.directory()) == self.record.mounted_as;
+            || self.mounted_as(&instance.directory()) == self.record.mounted_as;
         let task = LoadTask {
             load: self.spec.workload.load.clone(),
             target,
-            device: self.node.clone(),
+            device: self.node.as_ref().map(|node| node.path().into()),
             stage,
             part: self.part,
             cold: self.spec.cache == Cache::Cold && rustix::process::geteuid().is_root(),
@@ -522,9 +522,15 @@ impl Trial<'_> {
 
     /// What a load is kept in that does as another program's job says.
     fn enclosure(&self, directory: &Path) -> Result<Option<Enclosure>, Failure> {
-        let raw = self.node.as_deref().filter(|_| self.access == Access::RawDevice);
+        let raw = self.node.as_ref().filter(|_| self.access == Access::RawDevice);
         let load = &self.spec.workload.load;
-        Ok(Enclosure::of_load(load, self.load_place()?, directory, raw))
+        Ok(Enclosure::of_load(load, self.load_place()?, directory, raw.map(Node::path)))
+    }
+
+    /// The mount on which `directory` lies, as the record shows it.
+    fn mounted_as(&self, directory: &Path) -> Option<String> {
+        let line = mounted_as(directory)?;
+        Some(self.node.as_ref().map_or(line.clone(), |node| node.show_in(&line)))
     }
 
     fn begin(&mut self, phase: Phase) {

@@ -609,9 +609,9 @@ impl Trial<'_, '_> {
     /// Writes a state's disk, as the cut left it, into a file.
     fn image(&self, log: &Log, state: &State, path: &Path) -> Result<(), Failure> {
         self.benches[0].cut(state, Flushes::Kept)?;
-        let node = self.benches[0].stage().node;
+        let node = self.benches[0].node();
         let image = self.setting.host.open_writable(path, false);
-        let copied = image.and_then(|image| copy_written(&File::open(node)?, &image, log));
+        let copied = image.and_then(|image| copy_written(&File::open(node.path())?, &image, log));
         copied.map_err(|error| {
             Failure::of(format!("the disk of the case could not be written: {error}"))
         })

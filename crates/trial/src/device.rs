@@ -13,13 +13,13 @@ mod image;
 mod layer;
 pub mod loop_node;
 mod memory;
+pub mod node;
 pub mod served;
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 
 use lab::device::{Base, DeviceName};
 use lab::spec::{Device, Part};
@@ -34,6 +34,7 @@ pub use facts::{BackingFacts, BlockDeviceFacts, DeviceFacts};
 pub use fill::Progress;
 pub use image::lies_in_memory;
 pub use lab::device::DEFAULT_DEVICE;
+pub use node::Node;
 
 use crate::host_proc::HostProc;
 use crate::scratch::Occupied;
@@ -126,7 +127,7 @@ pub trait Ground: Send {
     fn text(&self) -> &str;
 
     /// The node that mkfs and mount can be given as it is.
-    fn node(&self) -> Option<&Path> {
+    fn node(&self) -> Option<&Node> {
         None
     }
 

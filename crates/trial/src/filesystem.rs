@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use lab::contender::Contender;
 
+use crate::device::Node;
 use crate::facts::tool_version;
 use crate::host_proc::HostProc;
 use crate::leftovers::running;
@@ -179,8 +180,8 @@ impl FileSystem {
 /// What an instance is given.
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// Device node; empty for what needs no device.
-    pub node: PathBuf,
+    /// Device node; absent for what needs no device.
+    pub node: Option<Node>,
     /// Size of the device in bytes.
     pub size_bytes: u64,
     /// Words handed to mkfs, before the device.
@@ -204,13 +205,13 @@ impl Stage {
     /// The stage for a contender on a device.
     pub fn new(
         contender: &Contender,
-        node: &Path,
+        node: Option<&Node>,
         size_bytes: u64,
         discard: bool,
         scratch: &Arc<Occupied>,
     ) -> Stage {
         Stage {
-            node: node.to_path_buf(),
+            node: node.cloned(),
             size_bytes,
             mkfs_options: contender.mkfs_options.clone(),
             mount_options: contender.mount_options.clone(),
@@ -227,8 +228,13 @@ impl Stage {
         self.scratch.room().join("mount")
     }
 
+    /// The device's node.
+    fn node(&self) -> &Node {
+        self.node.as_ref().expect("a file system that is made has a device")
+    }
+
     fn node_text(&self) -> String {
-        self.node.display().to_string()
+        self.node().path().display().to_string()
     }
 
     /// The words that hand the mount options, and these, to a command; none where there are none.

@@ -31,11 +31,15 @@ impl HostProc {
     /// Opens what a process of the host has open, `/proc/PID/fd/N`, for reading and writing.
     pub fn open_writable(&self, path: &Path, direct: bool) -> io::Result<File> {
         let direct = if direct { OFlags::DIRECT } else { OFlags::empty() };
+        self.open_descriptor(path, OFlags::RDWR | direct)
+    }
+
+    /// Opens what a process of the host has open, `/proc/PID/fd/N`.
+    pub fn open_descriptor(&self, path: &Path, how: OFlags) -> io::Result<File> {
         let below = path.strip_prefix("/proc").map_err(|_| {
             io::Error::new(io::ErrorKind::InvalidInput, "no descriptor of a process")
         })?;
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | direct;
-        Ok(rustix::fs::openat(&self.0, below, flags, Mode::empty())?.into())
+        Ok(rustix::fs::openat(&self.0, below, how | OFlags::CLOEXEC, Mode::empty())?.into())
     }
 
     /// Whether a process or a thread of the kernel with this name exists on the host.

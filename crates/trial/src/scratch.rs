@@ -27,6 +27,9 @@ const COVER_MODE: u32 = 0o711;
 /// Name of the room in the scratch directory.
 const ROOM: &str = "room";
 
+/// Name of the directory for device nodes in the room.
+const NODES: &str = "devices";
+
 /// A scratch directory that the runner made.
 #[derive(Debug)]
 pub struct Scratch<'a> {
@@ -75,6 +78,7 @@ impl<'a> Scratch<'a> {
 pub struct Occupied {
     scratch: Directory,
     room: PathBuf,
+    nodes: PathBuf,
 }
 
 impl Occupied {
@@ -93,11 +97,13 @@ impl Occupied {
         // From here on the trial starts programs, which are given 0, 1 and 2 and nothing else.
         sys::keep_descriptors_from_children()?;
         let room = scratch.make_directory(ROOM, ROOM_MODE)?;
+        let nodes = room.make_directory(NODES, ROOM_MODE)?.path().to_path_buf();
         // Whoever is number 1 is the first process of a namespace of the trial's own.
         if std::process::id() == 1 {
             cover(path, &room)?;
+            mount_for_nodes(&nodes)?;
         }
-        Ok(Occupied { room: room.path().to_path_buf(), scratch })
+        Ok(Occupied { room: room.path().to_path_buf(), nodes, scratch })
     }
 
     /// Where the trial makes its mount point and files.
@@ -105,11 +111,29 @@ impl Occupied {
         &self.room
     }
 
+    /// Where the trial makes the nodes of its devices. Only root can look into it.
+    pub fn nodes(&self) -> &Path {
+        &self.nodes
+    }
+
     /// Begins a ledger of the trial's.
     /// Errors: it cannot be written; then nothing may be taken.
     pub fn ledger(&self) -> io::Result<Ledger> {
         Ledger::in_scratch(&self.scratch)
     }
+}
+
+/// Mounts a file system on the directory for device nodes, in this mount namespace: the one below it
+/// may be mounted with `nodev`, as administrators do with `/var`.
+fn mount_for_nodes(directory: &Path) -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let options = format!("size=64k,nr_inodes=1k,mode={ROOM_MODE:o}");
+    let options = std::ffi::CString::new(options).expect("it has no zero byte");
+    mount("kurabe", directory, "tmpfs", flags, Some(options.as_c_str())).map_err(|error| {
+        let error = io::Error::from(error);
+        let text = format!("mounting {} for device nodes: {error}", directory.display());
+        io::Error::new(error.kind(), text)
+    })
 }
 
 /// Covers kurabe's own directory, in this mount namespace, with one that holds nothing but the

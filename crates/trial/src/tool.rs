@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use trust::program::is_executable;
 
 use crate::command::{self, End, Reader};
+use crate::device::Node;
 use crate::host_proc::HostProc;
 use crate::stop::Stop;
 use crate::sys;
@@ -94,6 +95,7 @@ pub struct Toolbox {
     commands: Vec<String>,
     notes: Vec<String>,
     host: Option<HostProc>,
+    node: Option<Node>,
 }
 
 impl Toolbox {
@@ -101,12 +103,22 @@ impl Toolbox {
     pub fn new(deadline: Option<Instant>, stop: Stop) -> Toolbox {
         // Where the trial has no namespace of its own, this is the host's already.
         let host = HostProc::open().ok();
-        Toolbox { deadline, stop, commands: Vec::new(), notes: Vec::new(), host }
+        Toolbox { deadline, stop, commands: Vec::new(), notes: Vec::new(), host, node: None }
     }
 
     /// The processes of the host are looked for here from now on.
     pub fn see_host(&mut self, host: &HostProc) {
         self.host = host.try_clone().ok();
+    }
+
+    /// From now on, command lines and output show what the user calls the device of `node`, so that
+    /// a command can be repeated by hand.
+    pub fn show(&mut self, node: &Node) {
+        self.node = Some(node.clone());
+    }
+
+    fn shown(&self, text: String) -> String {
+        self.node.as_ref().map_or(text.clone(), |node| node.show_in(&text))
     }
 
     /// Where processes are looked for.
@@ -149,7 +161,13 @@ impl Toolbox {
     /// Adds the command line of something that was done by a system call, so that the record can
     /// be repeated by hand.
     pub fn log_command<W: AsRef<str>>(&mut self, words: &[W]) {
-        self.commands.push(command_text(words.iter().map(AsRef::as_ref)));
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+        self.commands.push(self.command_text(&words));
+    }
+
+    fn command_text(&self, words: &[&str]) -> String {
+        let words: Vec<String> = words.iter().map(|word| self.shown((*word).into())).collect();
+        command_text(words.iter().map(String::as_str))
     }
 
     /// Whether the time is up or a stop was asked for.
@@ -215,7 +233,7 @@ impl Toolbox {
         let stdout = Reader::begin(stdout, KEPT_BYTES_MAX, false);
         let stderr = child.stderr.take().expect("it was piped");
         let stderr = Reader::begin(stderr, KEPT_BYTES_MAX, false);
-        let command = command_text(words.iter().copied());
+        let command = self.command_text(&words);
         let broken = |error: io::Error| Failure::of(format!("waiting for '{command}': {error}"));
         let (end, _) = command::wait(sys::wait::process_of(&child), self.deadline, &self.stop)
             .map_err(broken)?;
@@ -227,7 +245,7 @@ impl Toolbox {
         }
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
         let until = Instant::now() + DRAIN_MAX;
-        let (stdout, stderr) = (stdout.text(until), stderr.text(until));
+        let (stdout, stderr) = (self.shown(stdout.text(until)), self.shown(stderr.text(until)));
         Ok(ToolOutput { command, code, stdout, stderr })
     }
 }

@@ -47,7 +47,7 @@ fn victim() {
         let site = Site { scratch: &scratch, host: &host, stop: &stop };
         let attached = device::attach(prepared.device(), false, &site).unwrap();
         let contender = Contender::parse("ext4", &filesystem::names()).unwrap();
-        let stage = Stage::new(&contender, attached.node(), 64 << 20, false, &scratch);
+        let stage = Stage::new(&contender, Some(attached.node()), 64 << 20, false, &scratch);
         let mut instance = filesystem::by_name("ext4").unwrap().begin(stage);
         let mut tools = Toolbox::new(None, stop.clone());
         instance.make(&mut tools).unwrap();

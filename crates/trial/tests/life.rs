@@ -71,9 +71,10 @@ fn live(contender: &Contender, device: &Device, scratch: &Arc<Occupied>) {
     let discard = filesystem::asks_for_discard(contender);
     let attached = attach(device, discard, scratch).unwrap();
     assert_eq!(attached.notes(), Vec::<String>::new().as_slice());
-    let facts = BlockDeviceFacts::of_node(attached.node()).unwrap();
+    let facts = BlockDeviceFacts::of_node(attached.node().path()).unwrap();
     assert_eq!(facts.queue["discard_max_bytes"] == "0", !discard, "{contender:?}");
-    let stage = Stage::new(contender, attached.node(), attached.size_bytes(), discard, scratch);
+    let stage =
+        Stage::new(contender, Some(attached.node()), attached.size_bytes(), discard, scratch);
     let mut instance = file_system.begin(stage);
     let bound = Instant::now() + Duration::from_secs(120);
     let mut tools = Toolbox::new(Some(bound), Stop::default());
@@ -96,7 +97,7 @@ fn live(contender: &Contender, device: &Device, scratch: &Arc<Occupied>) {
     assert!(tools.commands().len() >= 5, "{:?}", tools.commands());
     let shown = tools.commands().join("\n");
     assert!(!shown.contains("nsenter"), "{shown}");
-    let node = attached.node().to_path_buf();
+    let node = attached.node().path().to_path_buf();
     attached.detach().unwrap();
     assert!(!node.exists(), "{}", node.display());
 }
@@ -199,12 +200,12 @@ fn parts_stand_side_by_side_and_leave_each_other_alone() {
                 attached
             })
             .collect();
-        let own = |index: usize| fs::read(parts[index].node()).unwrap();
+        let own = |index: usize| fs::read(parts[index].node().path()).unwrap();
         let before = [own(0), own(2)];
         assert_eq!(before[0].len(), 33 << 20);
         let written = vec![7; 33 << 20];
-        fs::write(parts[1].node(), &written).unwrap();
-        fs::File::open(parts[1].node()).unwrap().sync_all().unwrap();
+        fs::write(parts[1].node().path(), &written).unwrap();
+        fs::File::open(parts[1].node().path()).unwrap().sync_all().unwrap();
         let image = fs::read(path_of(prepared.device())).unwrap();
         assert!(image[33 << 20..66 << 20] == written);
         assert!(image[..33 << 20] == before[0] && image[66 << 20..99 << 20] == before[1]);
@@ -277,7 +278,7 @@ fn live_on_real(contender: &Contender, prepared: &dyn Prepared, scratch: &Arc<Oc
     prepared.claim_again().unwrap();
     let device = prepared.device();
     let attached = attach(device, false, scratch).unwrap();
-    let stage = Stage::new(contender, attached.node(), attached.size_bytes(), false, scratch);
+    let stage = Stage::new(contender, Some(attached.node()), attached.size_bytes(), false, scratch);
     let mut instance = filesystem::by_name(&contender.file_system).unwrap().begin(stage);
     let mut tools = Toolbox::new(None, Stop::default());
     instance.make(&mut tools).unwrap();
@@ -305,7 +306,8 @@ impl<'a> Live<'a> {
     fn begin(prepared: &'a dyn Prepared, text: &str, scratch: &Arc<Occupied>) -> Live<'a> {
         let contender = contender(text);
         let attached = attach(prepared.device(), false, scratch).unwrap();
-        let stage = Stage::new(&contender, attached.node(), attached.size_bytes(), false, scratch);
+        let stage =
+            Stage::new(&contender, Some(attached.node()), attached.size_bytes(), false, scratch);
         let mut instance = filesystem::by_name(&contender.file_system).unwrap().begin(stage);
         let mut tools = Toolbox::new(None, Stop::default());
         instance.make(&mut tools).unwrap();
@@ -314,7 +316,8 @@ impl<'a> Live<'a> {
     }
 
     fn counters(&self) -> lab::record::DeviceDelta {
-        let counters = loads::counters::DeviceCounters::of_node(self.attached.node()).unwrap();
+        let counters =
+            loads::counters::DeviceCounters::of_node(self.attached.node().path()).unwrap();
         let zero = counters.read().unwrap();
         // The difference to nothing at all.
         zero.since(&Default::default())
@@ -540,7 +543,7 @@ fn a_check_notices_damage() {
             live.instance.unmount(&mut live.tools).unwrap();
             live.instance.check(&mut live.tools).unwrap();
             // Superblocks and labels survive; what they lead to does not.
-            let device = fs::File::options().write(true).open(live.attached.node()).unwrap();
+            let device = fs::File::options().write(true).open(live.attached.node().path()).unwrap();
             let rest = match *text {
                 "ext2" | "ext4" => 64 << 10..8 << 20,
                 "zfs-fuse" => 4 << 20..300 << 20,
@@ -702,13 +705,13 @@ fn a_writer_beside_a_run_is_seen_on_the_images_disk() {
         return;
     };
     watch.disk(disk);
-    let counters = DeviceCounters::of_node(attached.node()).unwrap();
+    let counters = DeviceCounters::of_node(attached.node().path()).unwrap();
     let write = |path: &Path, bytes: usize| {
         fs::write(path, vec![7; bytes]).unwrap();
         fs::File::open(path).unwrap().sync_all().unwrap();
     };
     let (before, looked) = (counters.read().unwrap(), watch.read());
-    write(attached.node(), 32 << 20);
+    write(attached.node().path(), 32 << 20);
     write(&home.path().join("other"), 8 << 20);
     let did = counters.read().unwrap().since(&before);
     let ended = watch.read();

@@ -87,8 +87,18 @@ impl Identity {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Refuses what is not the device that was granted. `path` is where it was found.
-    pub(super) fn check(&self, granted: &Identity, path: &Path) -> io::Result<()> {
+    /// Whether `device` is the granted device that this identity is of. `shown` is the path that
+    /// the user gave, for messages.
+    ///
+    /// # Errors
+    ///
+    /// What differs, as text; those of asking the kernel.
+    pub fn verify(&self, device: &File, shown: &Path) -> io::Result<()> {
+        Identity::of(device)?.check(self, shown)
+    }
+
+    /// Refuses what is not the device that was granted. `path` is what the user called it.
+    fn check(&self, granted: &Identity, path: &Path) -> io::Result<()> {
         match self.difference(granted) {
             None => Ok(()),
             Some(difference) => Err(io::Error::other(format!(

@@ -9,16 +9,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use rustix::fs::{FileType, OFlags, Statx};
 
 use super::Use;
 use super::identity::directory_of;
 use super::system::{Number, entries, numbers, read};
+use crate::node::NodeDirectory;
 use crate::sys;
 
 /// How many devices one may be built on top of another. Sysfs has no cycles; a bound costs
@@ -222,16 +222,16 @@ fn file_name(path: &Path) -> String {
 
 /// All loop devices that something is attached to.
 fn loops() -> io::Result<Vec<Loop>> {
-    let mut room = None;
+    let mut nodes = None;
     let mut loops = Vec::new();
     for entry in entries(Path::new("/sys/block")) {
         let directory = entry.path();
         let Some(path) = read(&directory.join("loop/backing_file")) else { continue };
         let Some(number) = number_of(&directory) else { continue };
         let name = file_name(&directory);
-        let shown = match &mut room {
-            Some(room) => shown(room, number),
-            none => node_room().and_then(|made| shown(none.insert(made), number)),
+        let shown = match &mut nodes {
+            Some(nodes) => shown(nodes, number),
+            none => NodeDirectory::make().and_then(|made| shown(none.insert(made), number)),
         };
         let (behind, bytes) = match shown {
             Ok(shown) => shown,
@@ -263,25 +263,11 @@ fn range(start: u64, size_limit: u64) -> Range<u64> {
     start..if size_limit > 0 { start.saturating_add(size_limit) } else { u64::MAX }
 }
 
-/// A file system in memory without a place in any namespace. A node made in it opens a device
-/// whatever nodes there are elsewhere; it is gone with the descriptor.
-fn node_room() -> io::Result<OwnedFd> {
-    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_create(&context)?;
-    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
-    Ok(rustix::mount::fsmount(&context, flags, MountAttrFlags::empty())?)
-}
-
 /// What is behind a loop device and which bytes of it the device shows: asked at once, since others
 /// attach and detach.
-fn shown(room: &OwnedFd, (major, minor): Number) -> io::Result<(Behind, Range<u64>)> {
-    let name = format!("{major}:{minor}");
-    let number = rustix::fs::makedev(major, minor);
-    rustix::fs::mknodat(room, &name, FileType::BlockDevice, Mode::RUSR, number)?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let node = rustix::fs::openat(room, &name, flags, Mode::empty());
-    rustix::fs::unlinkat(room, &name, AtFlags::empty())?;
-    let backing = sys::loop_status(node?.as_fd())?;
+fn shown(nodes: &NodeDirectory, number: Number) -> io::Result<(Behind, Range<u64>)> {
+    let device = nodes.open(number, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    let backing = sys::loop_status(device.as_fd())?;
     let behind = match backing.device {
         0 => Behind::File((numbers(backing.file_system), backing.inode)),
         device => Behind::Device(numbers(device)),

@@ -9,7 +9,8 @@ use rustix::fs::OFlags;
 
 use super::identity::directory_of;
 use super::relatives::{Node, Relatives};
-use super::{Findings, Use, openers, pinned, signatures};
+use super::{Findings, Use, openers, signatures};
+use crate::node::reopen;
 
 /// Major and minor number of a device.
 pub type Number = (u32, u32);
@@ -144,7 +145,7 @@ pub fn is_going(name: &str) -> bool {
 
 /// Whether somebody holds the device exclusively: the kernel itself says so.
 fn is_held(device: &File) -> io::Result<bool> {
-    match pinned::again(device, OFlags::RDONLY | OFlags::EXCL) {
+    match reopen(device, OFlags::RDONLY | OFlags::EXCL) {
         Ok(_) => Ok(false),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(true),
         Err(error) => Err(error),

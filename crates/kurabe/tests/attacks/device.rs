@@ -2,12 +2,14 @@
 //! `/dev` shows.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::harness::{NOBODY, Site};
 use crate::{
-    Disk, between_trials, done, first_waits, give_to_stranger, ground, ground_of_disks, secret,
-    stranger, theirs,
+    Disk, between_trials, done, first_waits, give_to_stranger, ground, ground_of_disks, own,
+    secret, stranger, theirs,
 };
 
 /// A study of three blocks on a real device, which waits in its first trial.
@@ -37,6 +39,66 @@ fn another_disk_under_the_same_node_keeps_its_bytes() {
     drop(disk);
     assert!(fs::read(image).unwrap() == bytes, "the foreign disk was written to: {ran:#?}");
     assert!(!swapped || ran.code != Some(0), "nobody was told: {ran:#?}");
+}
+
+/// The path that the user typed is a link, as in `/dev/disk/by-id`; `link` makes it lead to a disk.
+fn link(site: &Site, disk: &Disk) -> PathBuf {
+    let path = secret(site).join("by-id");
+    let next = secret(site).join("next");
+    symlink(&disk.node, &next).unwrap();
+    fs::rename(next, &path).unwrap();
+    path
+}
+
+/// The command lines of a trial show what the user typed, and no node of kurabe's own.
+fn expect_shown(site: &Site, path: &Path) {
+    let path = path.display().to_string();
+    for record in site.records() {
+        let commands = record["commands"].as_array().unwrap();
+        let commands: Vec<&str> = commands.iter().filter_map(|line| line.as_str()).collect();
+        let made = commands.iter().find(|line| line.starts_with("mkfs.ext4")).unwrap();
+        assert!(made.ends_with(&path), "{commands:#?}");
+        let own = own(site).display().to_string();
+        let own = |line: &&&str| line.contains(&own) && line.contains("/devices/");
+        assert_eq!(commands.iter().find(own), None, "{commands:#?}");
+        assert!(record["mounted_as"].as_str().unwrap().starts_with(&path), "{record:#?}");
+    }
+}
+
+/// The link was granted, and leads to another disk by the time that mkfs and mount use it.
+#[test]
+fn a_link_that_leads_elsewhere_between_two_trials_leads_nowhere() {
+    let Some(site) = ground_of_disks() else { return };
+    let foreign = Disk::formatted(&site, "foreign");
+    let bytes = foreign.bytes();
+    let disk = Disk::new(&site, "disk");
+    let path = link(&site, &disk);
+    let flags = ["--device", &path.display().to_string(), "--destroy", &disk.name(), "--runs", "3"];
+    let command = site.compare_command(&["ext4"], &flags, &[&first_waits(&site)]);
+    let ran = between_trials(&site, command, || drop(link(&site, &foreign)));
+    assert!(foreign.bytes() == bytes, "the foreign disk was written to: {ran:#?}");
+    ran.expect(0);
+    assert_eq!(crate::harness::kinds(&site.records()), ["completed"; 3]);
+    expect_shown(&site, &path);
+}
+
+/// The same in the middle of a trial: after `--setup` the file system is mounted once more.
+#[test]
+fn a_link_that_leads_elsewhere_during_the_setup_leads_nowhere() {
+    let Some(site) = ground_of_disks() else { return };
+    let foreign = Disk::formatted(&site, "foreign");
+    let bytes = foreign.bytes();
+    let disk = Disk::new(&site, "disk");
+    let path = link(&site, &disk);
+    let (node, secret) = (foreign.node.display(), secret(&site).display().to_string());
+    let setup =
+        format!("touch here; ln -s {node} {secret}/new; mv -T {secret}/new {}", path.display());
+    let typed = path.display().to_string();
+    let flags = ["--device", &typed, "--destroy", &disk.name(), "--runs", "1", "--setup", &setup];
+    let ran = site.compare(&["ext4"], &flags, &["test -e here && rm -rf lost+found"]);
+    assert!(foreign.bytes() == bytes, "the foreign disk was written to: {ran:#?}");
+    ran.expect(0);
+    expect_shown(&site, &path);
 }
 
 /// Finding 3: a signature that a trial could have left is somebody else's by now.

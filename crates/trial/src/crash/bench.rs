@@ -20,7 +20,7 @@ use super::judge::{Receiver, code_text};
 use super::{ACK_VARIABLE, Setting};
 use crate::command::{self, Bounds, End};
 use crate::device::served::{Pages, Served};
-use crate::device::{Attached, attach_served};
+use crate::device::{Attached, Node, attach_served};
 use crate::enclosure::Enclosure;
 use crate::filesystem::{Access, FileSystem, Instance, Stage, by_name};
 use crate::tool::{Failure, Toolbox};
@@ -87,10 +87,10 @@ impl<'a> Bench<'a> {
         acknowledgements: Option<PathBuf>,
     ) -> Result<(CommandLine, Talk), Failure> {
         let spec = self.setting.spec;
-        let node = self.stage().node;
+        let node = self.node();
         let target = match self.file_system()?.access {
-            Access::RawDevice => Target::Device(node.clone()),
-            Access::MinfsLibrary => Target::Minfs(node.clone()),
+            Access::RawDevice => Target::Device(node.path().into()),
+            Access::MinfsLibrary => Target::Minfs(node.path().into()),
             Access::Mounted => Target::Directory(instance.directory()),
         };
         let place = self.load_place();
@@ -98,7 +98,7 @@ impl<'a> Bench<'a> {
         let task = LoadTask {
             load: spec.workload.load.clone(),
             target,
-            device: Some(node),
+            device: Some(node.path().into()),
             stage,
             part: None,
             cold: false,
@@ -118,9 +118,9 @@ impl<'a> Bench<'a> {
 
     /// What a load of kurabe's is kept in that does as another program's job says.
     pub fn enclosure(&self, directory: &Path) -> Option<Enclosure> {
-        let node = self.stage().node;
+        let node = self.node();
         let is_raw = self.file_system().is_ok_and(|known| known.access == Access::RawDevice);
-        let raw_device = is_raw.then_some(node.as_path());
+        let raw_device = is_raw.then_some(node.path());
         let load = &self.setting.spec.workload.load;
         Enclosure::of_load(load, self.load_place(), directory, raw_device)
     }
@@ -215,14 +215,22 @@ impl<'a> Bench<'a> {
     pub fn tools(&self, deadline: Option<Instant>) -> Toolbox {
         let mut tools = Toolbox::new(deadline, self.setting.stop.clone());
         tools.see_host(self.setting.host);
+        if let Some(attached) = &*self.device.borrow() {
+            tools.show(attached.node());
+        }
         tools
+    }
+
+    /// The node of its device.
+    pub fn node(&self) -> Node {
+        self.device.borrow().as_ref().expect("something is served by now").node().clone()
     }
 
     /// Where the file system stands.
     pub fn stage(&self) -> Stage {
         let device = self.device.borrow();
         let attached = device.as_ref().expect("something is served by now");
-        let (node, size_bytes) = (attached.node(), attached.size_bytes());
+        let (node, size_bytes) = (Some(attached.node()), attached.size_bytes());
         Stage::new(&self.setting.spec.contender, node, size_bytes, false, self.setting.scratch)
     }
 

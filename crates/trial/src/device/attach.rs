@@ -5,7 +5,6 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use block::loop_status;
@@ -13,6 +12,7 @@ use lab::spec::{Device, Part};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
 use super::loop_node::{self, Backing, RELEASE_WAIT_MAX, Released};
+use super::node::Node;
 use super::served::Served;
 use super::{BlockDeviceFacts, DeviceError, Ground, Site, kind};
 use crate::ledger::{Ledger, Taken};
@@ -22,7 +22,7 @@ use crate::sys::loop_device::{self, FLAG_AUTOCLEAR, FLAG_DIRECT_IO};
 /// A device that is attached for one trial. Given back when dropped, but only
 /// [`Attached::detach`] says how that went.
 pub struct Attached {
-    node: PathBuf,
+    node: Node,
     size_bytes: u64,
     notes: Vec<String>,
     taken: Option<TakenNode>,
@@ -37,13 +37,11 @@ pub struct Attached {
 struct TakenNode {
     /// Held open so that the file stays attached between the tools that use the device. The
     /// kernel detaches it when this process is gone, however it went.
-    node: Option<File>,
+    device: Option<File>,
     index: u32,
     backing: Backing,
     ledger: Ledger,
     ledger_id: u64,
-    /// The trial's room, for a node of the device where `/dev` has none.
-    room: PathBuf,
 }
 
 /// Attaches `device`, or the part of it that is named.
@@ -74,7 +72,7 @@ pub fn attach(device: &Device, discard: bool, site: &Site<'_>) -> Result<Attache
     notes.extend(ground.freshen(&part, discard, site)?);
     let size_bytes = part.end - part.start;
     if let (Some(node), None, []) = (ground.node(), device.part, &device.layers[..]) {
-        let mut attached = Attached::new(node.to_path_buf(), size_bytes, None);
+        let mut attached = Attached::new(node.clone(), size_bytes, None);
         (attached.notes, attached.ground) = (notes, Some(ground));
         return Ok(attached);
     }
@@ -121,16 +119,16 @@ pub fn attach_served(
     let (attached, _) = attach_file(file, &(0..size_bytes), 512, scratch, text)?;
     attached.forbid_discards(text)?;
     let flags = rustix::fs::fcntl_getfl(file).map_err(|error| system("opening")(error.into()))?;
-    if let (false, Some(TakenNode { node: Some(node), .. })) =
+    if let (false, Some(TakenNode { device: Some(device), .. })) =
         (flags.contains(OFlags::DIRECT), &attached.taken)
     {
-        loop_device::go_through_pages(node).map_err(system("keeping pages of"))?;
+        loop_device::go_through_pages(device).map_err(system("keeping pages of"))?;
     }
     Ok(attached)
 }
 
 impl Attached {
-    fn new(node: PathBuf, size_bytes: u64, taken: Option<TakenNode>) -> Attached {
+    fn new(node: Node, size_bytes: u64, taken: Option<TakenNode>) -> Attached {
         let (notes, served, disk_below, ground) = (Vec::new(), None, None, None);
         Attached { node, size_bytes, notes, taken, served, disk_below, ground }
     }
@@ -152,7 +150,7 @@ impl Attached {
     }
 
     /// The device node that mkfs and mount are given.
-    pub fn node(&self) -> &Path {
+    pub fn node(&self) -> &Node {
         &self.node
     }
 
@@ -170,11 +168,12 @@ impl Attached {
     /// Puts other bytes in the place of the device's: waits until nobody uses it, calls `change`, and
     /// drops what the kernel still has of the bytes before.
     pub fn change(&self, change: impl FnOnce() -> io::Result<()>) -> Result<(), DeviceError> {
-        let system = |what: &str| DeviceError::system(format!("{what} {}", self.node.display()));
+        let system = |what: &str| DeviceError::system(format!("{what} {}", self.node.shown()));
         let until = Instant::now() + RELEASE_WAIT_MAX;
         let held = loop {
             // What mounts it or keeps it to itself is in the way.
-            let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&self.node);
+            let path = self.node.path();
+            let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path);
             match opened {
                 Err(error)
                     if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until =>
@@ -205,11 +204,12 @@ impl Attached {
 
     fn release(&mut self) -> Result<Option<String>, DeviceError> {
         if let Some(mut taken) = self.taken.take() {
-            drop(taken.node.take());
-            loop_node::release(taken.index, taken.backing, &taken.room, RELEASE_WAIT_MAX)
+            drop(taken.device.take());
+            loop_node::release(taken.index, taken.backing, RELEASE_WAIT_MAX)
                 .and_then(|_: Released| taken.ledger.gave_back(taken.ledger_id))
-                .map_err(DeviceError::system(format!("giving back {}", self.node.display())))?;
+                .map_err(DeviceError::system(format!("giving back {}", self.node.shown())))?;
         }
+        self.node.remove();
         let ended = self.served.take().map(Served::end).transpose();
         let said = ended.map_err(DeviceError::system("ending what served the layers"))?.flatten();
         if let Some(mut ground) = self.ground.take() {
@@ -240,7 +240,6 @@ fn attach_file(
 ) -> Result<(Attached, bool), DeviceError> {
     let system = |what: &str| DeviceError::system(format!("{what} {image_text}"));
     let ledger = scratch.ledger().map_err(system("starting the trial's ledger for"))?;
-    let room = scratch.room();
     let control = loop_node::open_control()
         .map_err(DeviceError::system("a private loop device cannot be added"))?;
     let backing = Backing::of(image).map_err(system("looking at the image"))?;
@@ -257,24 +256,23 @@ fn attach_file(
             }
             Err(error) => return Err(system("adding a loop device for")(error)),
         }
-        let path =
-            loop_node::node_path(index, room).map_err(system("finding the loop device of"))?;
-        let node = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(system("opening the loop device of"))?;
-        let configure = |flags| loop_device::configure(&node, image, part, block_size_bytes, flags);
+        let device =
+            loop_node::open(index, OFlags::RDWR).map_err(system("opening the loop device of"))?;
+        let configure =
+            |flags| loop_device::configure(&device, image, part, block_size_bytes, flags);
         let configured = match configure(FLAG_AUTOCLEAR | FLAG_DIRECT_IO) {
             // The kernel refuses direct I/O where the file does not allow it.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => configure(FLAG_AUTOCLEAR),
             result => result,
         };
-        match configured.and_then(|()| loop_status(node.as_fd())) {
-            Ok(status) => {
-                let (node, room) = (Some(node), room.to_path_buf());
-                let taken = TakenNode { node, index, backing, ledger, ledger_id, room };
-                let attached = Attached::new(path, part.end - part.start, Some(taken));
+        let status = configured.and_then(|()| loop_status(device.as_fd()));
+        let made = status
+            .and_then(|status| Ok((status, Node::of(&device, &loop_node::name(index), scratch)?)));
+        match made {
+            Ok((status, node)) => {
+                let device = Some(device);
+                let taken = TakenNode { device, index, backing, ledger, ledger_id };
+                let attached = Attached::new(node, part.end - part.start, Some(taken));
                 return Ok((attached, status.flags & FLAG_DIRECT_IO != 0));
             }
             // Somebody who asked for any free loop device was given ours before we could use it.
@@ -282,8 +280,8 @@ fn attach_file(
                 ledger.gave_back(ledger_id).map_err(system("writing the ledger for"))?;
             }
             Err(error) => {
-                drop(node);
-                let _ = loop_node::release(index, backing, room, RELEASE_WAIT_MAX);
+                drop(device);
+                let _ = loop_node::release(index, backing, RELEASE_WAIT_MAX);
                 return Err(system("attaching")(error));
             }
         }

@@ -3,6 +3,9 @@
 //! mkfs and mount take the device exclusively themselves, so it cannot stay claimed while they
 //! run. It stays open and locked in the runner instead: so no other disk can come under its number,
 //! no other kurabe can take it, and the claim before each trial sees whatever else came in between.
+//!
+//! The path that the user typed is resolved once, by the claim. A trial opens the runner's
+//! descriptor, and gives its programs a node that was made for that device.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -11,14 +14,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use block::claim::{ClaimError, Identity, Pinned, Signature, claim, open_identical};
+use block::claim::{ClaimError, Identity, Pinned, Signature, claim};
 use lab::spec::Device;
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Base, BlockDeviceFacts, DeviceError, DeviceFacts, Ground, Kind, Making, Prepared, Request,
-    Site, fill,
+    Base, BlockDeviceFacts, DeviceError, DeviceFacts, Ground, Kind, Making, Node, Prepared,
+    Request, fill,
 };
 use crate::ledger::random_bits;
 
@@ -38,14 +41,22 @@ pub(super) static DISK: Kind = Kind {
             )),
         }
     },
-    ground: |prepared, _| {
-        let Granted { path, identity } = super::read(prepared)?;
-        let text = path.display().to_string();
+    ground: |prepared, site| {
+        let Granted { path, shown, identity } = super::read(prepared)?;
+        let text = shown.display().to_string();
         let taking = || DeviceError::system(format!("taking {text}"));
-        let identity = identity.map_or_else(|| fresh(&path), Ok).map_err(taking())?;
+        let opened = match identity {
+            Some(identity) => {
+                let how = OFlags::RDONLY | OFlags::NONBLOCK;
+                site.host.open_descriptor(&path, how).map(|device| (device, identity))
+            }
+            None => fresh(&path),
+        };
+        let (device, identity) = opened.map_err(taking())?;
         // It is let go again for mkfs, which takes it itself.
-        take(&path, &identity).map_err(taking())?;
-        Ok(Box::new(DiskGround { path, text, identity }))
+        take(&device, &identity, &shown).map_err(taking())?;
+        let node = Node::of(&device, &shown, site.scratch).map_err(taking())?;
+        Ok(Box::new(DiskGround { device, identity, node }))
     },
 };
 
@@ -57,11 +68,14 @@ struct DiskRequest {
 
 impl Request for DiskRequest {
     fn size_bytes(&self) -> Option<u64> {
-        let node = self.path.canonicalize().ok()?;
-        let size = Path::new("/sys/class/block").join(node.file_name()?).join("size");
+        // For a first look only: what is overwritten is decided by the claim.
+        let found = rustix::fs::stat(&self.path).ok()?;
+        let is_device = FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice;
+        let number = is_device.then_some(found.st_rdev)?;
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let size = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/size"));
         // In sectors of 512 bytes, whatever the device's own are.
-        let sectors: u64 = std::fs::read_to_string(size).ok()?.trim().parse().ok()?;
-        sectors.checked_mul(512)
+        size.ok()?.trim().parse::<u64>().ok()?.checked_mul(512)
     }
 
     fn examine(&self) -> Result<(), DeviceError> {
@@ -84,17 +98,21 @@ impl Request for DiskRequest {
             making.report,
         )
         .map_err(system("filling"))?;
+        let pinned = granted.into_pinned();
+        let identity = pinned.identity().clone();
         let facts = DeviceFacts {
             request: making.request.clone(),
             size_bytes,
             backing: None,
-            block_device: BlockDeviceFacts::of_node(path),
+            block_device: BlockDeviceFacts::of_number(identity.major, identity.minor),
             fill_ns: started.elapsed().as_nanos() as u64,
         };
-        let pinned = granted.into_pinned();
-        let identity = pinned.identity().clone();
-        let device =
-            making.device(&DISK, &Granted { path: path.clone(), identity: Some(identity) });
+        let granted = Granted {
+            path: pinned.descriptor_path(),
+            shown: path.clone(),
+            identity: Some(identity),
+        };
+        let device = making.device(&DISK, &granted);
         Ok(Box::new(PreparedDisk { device, facts, pinned, left: RefCell::default() }))
     }
 }
@@ -102,14 +120,17 @@ impl Request for DiskRequest {
 /// By what a trial finds the device and knows it again.
 #[derive(Serialize, Deserialize)]
 struct Granted {
+    /// `/proc/PID/fd/N` in the runner; in a guest the node of its only disk.
     path: PathBuf,
+    /// What the user typed.
+    shown: PathBuf,
     /// Absent of the disk of a guest, which the runner never saw and which nobody else has.
     identity: Option<Identity>,
 }
 
 /// What a trial in a guest is told of its disk, and of the layers on it.
 pub fn in_guest(path: &Path, layers: &[String]) -> Device {
-    let granted = Granted { path: path.into(), identity: None };
+    let granted = Granted { path: path.into(), shown: path.into(), identity: None };
     Device {
         kind: DISK.name.into(),
         layers: layers.to_vec(),
@@ -118,18 +139,19 @@ pub fn in_guest(path: &Path, layers: &[String]) -> Device {
     }
 }
 
-/// The identity of a guest's only disk, as good as new. The runner claimed what the host has of it.
-fn fresh(path: &Path) -> io::Result<Identity> {
+/// A guest's only disk, as good as new. The runner claimed what the host has of it.
+fn fresh(path: &Path) -> io::Result<(File, Identity)> {
     let command_line = std::fs::read_to_string("/proc/cmdline")?;
     if !command_line.split_whitespace().any(|word| word == "rdinit=/kurabe") {
         let text = "it was not granted, and this is no guest of kurabe's";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
-    let device = File::options().read(true).write(true).open(path)?;
+    let device = File::open(path)?;
     let identity = Identity::of(&device)?;
-    bypass_page_cache(&device)?;
-    fill::wipe_signatures(&device, &(0..identity.size_bytes))?;
-    Ok(identity)
+    let writable = block::node::reopen(&device, OFlags::RDWR)?;
+    bypass_page_cache(&writable)?;
+    fill::wipe_signatures(&writable, &(0..identity.size_bytes))?;
+    Ok((device, identity))
 }
 
 impl From<ClaimError> for DeviceError {
@@ -204,9 +226,10 @@ impl Drop for PreparedDisk {
 
 /// The device in a trial.
 struct DiskGround {
-    path: PathBuf,
-    text: String,
+    /// Held so that the number of the node stays this device's.
+    device: File,
     identity: Identity,
+    node: Node,
 }
 
 impl Ground for DiskGround {
@@ -215,15 +238,15 @@ impl Ground for DiskGround {
     }
 
     fn text(&self) -> &str {
-        &self.text
+        self.node.shown()
     }
 
-    fn node(&self) -> Option<&Path> {
-        Some(&self.path)
+    fn node(&self) -> Option<&Node> {
+        Some(&self.node)
     }
 
     fn file(&self) -> io::Result<File> {
-        let device = take(&self.path, &self.identity)?;
+        let device = take(&self.device, &self.identity, self.node.shown().as_ref())?;
         bypass_page_cache(&device)?;
         Ok(device)
     }
@@ -233,7 +256,7 @@ impl Ground for DiskGround {
         &mut self,
         _: &Range<u64>,
         _: bool,
-        _: &Site<'_>,
+        _: &super::Site<'_>,
     ) -> Result<Option<String>, DeviceError> {
         Ok(None)
     }
@@ -248,10 +271,11 @@ impl Ground for DiskGround {
 /// starts has a copy of its descriptors until it runs.
 const EXCLUSIVE_WAIT_MAX: Duration = Duration::from_secs(3);
 
-fn take(path: &Path, identity: &Identity) -> io::Result<File> {
+/// Opens the granted device once more, for writing and exclusively.
+fn take(device: &File, identity: &Identity, shown: &Path) -> io::Result<File> {
     let until = Instant::now() + EXCLUSIVE_WAIT_MAX;
     loop {
-        match open_identical(path, identity, true) {
+        match block::node::reopen(device, OFlags::RDWR | OFlags::EXCL) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -259,7 +283,11 @@ fn take(path: &Path, identity: &Identity) -> io::Result<File> {
                 let text = "somebody has it exclusively; see lsblk";
                 return Err(io::Error::new(error.kind(), text));
             }
-            opened => return opened,
+            opened => {
+                let opened = opened?;
+                identity.verify(&opened, shown)?;
+                return Ok(opened);
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use block::{LoopStatus, loop_status};
-use rustix::fs::{FileType, Mode};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::sys::loop_device;
@@ -58,34 +58,22 @@ pub fn open_control() -> io::Result<File> {
     })
 }
 
-/// Finds the node of a loop device. Where the kernel does not keep `/dev`, one is made in
-/// `directory`, which is kurabe's alone.
-pub fn node_path(index: u32, directory: &Path) -> io::Result<PathBuf> {
-    let number = device_number(index)?;
-    let usual = PathBuf::from(format!("/dev/loop{index}"));
-    if rustix::fs::stat(&usual).is_ok_and(|stat| stat.st_rdev == number) {
-        return Ok(usual);
-    }
-    let own = directory.join(format!("loop{index}"));
-    let mode = Mode::from_bits_truncate(0o600);
-    match rustix::fs::mknodat(rustix::fs::CWD, &own, FileType::BlockDevice, mode, number) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(own),
-        Err(error) => Err(io::Error::new(
-            io::Error::from(error).kind(),
-            format!("{}: {error}; /dev has no node for loop device {index}", own.display()),
-        )),
-    }
+/// Opens a loop device by its number, so that no name in `/dev` takes part.
+pub fn open(index: u32, how: OFlags) -> io::Result<File> {
+    block::node::open(device_number(index)?, how)
 }
 
-fn device_number(index: u32) -> io::Result<u64> {
+/// What a loop device is called.
+pub fn name(index: u32) -> PathBuf {
+    format!("/dev/loop{index}").into()
+}
+
+fn device_number(index: u32) -> io::Result<(u32, u32)> {
     let path = format!("/sys/block/loop{index}/dev");
     let text = fs::read_to_string(&path)?;
     let invalid = || io::Error::new(io::ErrorKind::InvalidData, format!("{path} says '{text}'"));
     let (major, minor) = text.trim().split_once(':').ok_or_else(invalid)?;
-    Ok(rustix::fs::makedev(
-        major.parse().map_err(|_| invalid())?,
-        minor.parse().map_err(|_| invalid())?,
-    ))
+    Ok((major.parse().map_err(|_| invalid())?, minor.parse().map_err(|_| invalid())?))
 }
 
 /// How long a loop device that is still busy is waited for.
@@ -104,21 +92,16 @@ pub enum Released {
 }
 
 /// Detaches `backing` from loop device `index` and removes the device, waiting for its users to
-/// go. `directory`: as of [`node_path`].
+/// go.
 /// Errors: `EBUSY` when it is still in use after `wait_max`.
-pub fn release(
-    index: u32,
-    backing: Backing,
-    directory: &Path,
-    wait_max: Duration,
-) -> io::Result<Released> {
+pub fn release(index: u32, backing: Backing, wait_max: Duration) -> io::Result<Released> {
     let control = open_control()?;
     let until = Instant::now() + wait_max;
     loop {
         if !Path::new(&format!("/sys/block/loop{index}")).exists() {
             return Ok(Released::Absent);
         }
-        if let Some(attached) = attached_file(index, directory)? {
+        if let Some(attached) = attached_file(index)? {
             if attached.backing() != backing {
                 return Ok(Released::TakenOver);
             }
@@ -152,19 +135,13 @@ pub fn release(
 
 /// The same for what a dead process had attached: only a file that has no name any more. Nothing
 /// but its number tells such a file from others, and a number is given again.
-pub fn release_nameless(
-    index: u32,
-    backing: Backing,
-    directory: &Path,
-    wait_max: Duration,
-) -> io::Result<Released> {
+pub fn release_nameless(index: u32, backing: Backing, wait_max: Duration) -> io::Result<Released> {
     // The node is closed again before anything is released: an open one is a user of the device.
-    let has_named = attached_file(index, directory)?
-        .is_some_and(|attached| attached.backing() == backing)
+    let has_named = attached_file(index)?.is_some_and(|attached| attached.backing() == backing)
         && has_name(index, backing);
     match has_named {
         true => Ok(Released::TakenOver),
-        false => release(index, backing, directory, wait_max),
+        false => release(index, backing, wait_max),
     }
 }
 
@@ -187,7 +164,6 @@ fn is_one_of(error: &io::Error, codes: &[i32]) -> bool {
 /// Names the mounts that hold a loop device, when this process sees them.
 fn users_text(index: u32) -> String {
     let Ok(number) = device_number(index) else { return String::new() };
-    let number = (rustix::fs::major(number), rustix::fs::minor(number));
     let mounts = trust::mounts::mounts().unwrap_or_default();
     let points: Vec<String> = mounts
         .iter()
@@ -209,18 +185,12 @@ impl Attached {
 }
 
 /// Opens a loop device that has a file attached.
-fn attached_file(index: u32, directory: &Path) -> io::Result<Option<Attached>> {
+fn attached_file(index: u32) -> io::Result<Option<Attached>> {
     // Looked at first because an open is itself a use that would keep the device busy.
     if !Path::new(&format!("/sys/block/loop{index}/loop/backing_file")).exists() {
         return Ok(None);
     }
-    let node = match node_path(index, directory).and_then(|path| {
-        let file = File::open(&path);
-        if path.starts_with(directory) {
-            let _ = fs::remove_file(&path);
-        }
-        file
-    }) {
+    let node = match open(index, OFlags::RDONLY) {
         Ok(node) => node,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if is_one_of(&error, &[libc::ENXIO]) => return Ok(None),

@@ -125,13 +125,14 @@ fn owner(node: &str, byte: u64, ask: &mut Asked<'_>) -> Option<Owner> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use crate::device::Node;
 
     fn stage(text: &str, discard: bool) -> Stage {
         let contender = lab::contender::Contender::parse(text, &["ext4"]).unwrap();
         let home = tempfile::tempdir().unwrap();
         let scratch = crate::scratch::Occupied::enter(home.path()).unwrap().into();
-        Stage::new(&contender, Path::new("/dev/loop7"), 1 << 30, discard, &scratch)
+        let node = Node::of_nothing("/dev/loop7");
+        Stage::new(&contender, Some(&node), 1 << 30, discard, &scratch)
     }
 
     fn made(stage: &Stage) -> String {

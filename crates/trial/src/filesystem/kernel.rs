@@ -11,6 +11,7 @@ use loads::durable::drop_kernel_caches;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::{Instance, Owner, Stage};
+use crate::device::Node;
 use crate::host_proc::HostProc;
 use crate::sys::loop_device;
 use crate::tool::{Failure, ToolOutput, Toolbox};
@@ -129,8 +130,15 @@ impl KernelInstance {
         let options = self.stage.mount_options.iter().map(String::as_str).chain(further);
         let (flags, data) = mount_flags(options);
         let data = std::ffi::CString::new(data).ok();
-        let mount =
-            || rustix::mount::mount(&self.stage.node, &point, self.name, flags, data.as_deref());
+        let mount = || {
+            rustix::mount::mount(
+                self.stage.node().path(),
+                &point,
+                self.name,
+                flags,
+                data.as_deref(),
+            )
+        };
         let until = Instant::now() + BUSY_WAIT_MAX;
         let mounted = loop {
             match mount() {
@@ -160,7 +168,7 @@ impl KernelInstance {
         }
         self.mounted = false;
         if drop_pages {
-            drop_pages_of(&self.stage.node)?;
+            drop_pages_of(self.stage.node())?;
         }
         tools.log_command(&self.mount_words(&[]));
         self.mount_by_call(&[], tools)
@@ -175,9 +183,10 @@ impl Instance for KernelInstance {
         tools.expect(&self.kernel.make(&self.stage), "mkfs failed")?;
         // A tool may leave what it wrote in the page cache of a device that is held open, and the
         // mount would then pay for it.
-        let node = self.stage.node.display();
-        File::open(&self.stage.node).and_then(|device| device.sync_all()).map_err(|error| {
-            Failure::of(format!("making the new file system on {node} durable: {error}"))
+        let node = self.stage.node();
+        File::open(node.path()).and_then(|device| device.sync_all()).map_err(|error| {
+            let shown = node.shown();
+            Failure::of(format!("making the new file system on {shown} durable: {error}"))
         })
     }
 
@@ -322,9 +331,9 @@ pub fn sync_file_system(point: &Path, tools: &mut Toolbox) -> Result<(), Failure
 }
 
 /// Drops the pages of a device, and of no other, that memory holds.
-pub fn drop_pages_of(node: &Path) -> Result<(), Failure> {
-    File::open(node).and_then(|device| loop_device::drop_buffers(&device)).map_err(|error| {
-        Failure::of(format!("dropping the cached pages of {}: {error}", node.display()))
+pub fn drop_pages_of(node: &Node) -> Result<(), Failure> {
+    File::open(node.path()).and_then(|device| loop_device::drop_buffers(&device)).map_err(|error| {
+        Failure::of(format!("dropping the cached pages of {}: {error}", node.shown()))
     })
 }
 

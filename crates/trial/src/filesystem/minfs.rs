@@ -4,7 +4,7 @@
 //! All are made and checked by the program `minfs`, which is built beside kurabe.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::kernel::{Kernel, drop_pages_of, make_mount_point, unmount, words};
 use super::{Access, FileSystem, Instance, Kind, Stage, Tool};
@@ -110,12 +110,12 @@ impl Instance for MinfsInstance {
 
     fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.sync(tools)?;
-        drop_pages_of(&self.stage.node)
+        drop_pages_of(self.stage.node())
     }
 
     /// FUSE hands no syncfs(2) on, so every file is synced by itself; there are few.
     fn sync(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
-        let failed = |path: &PathBuf, error: std::io::Error| {
+        let failed = |path: &Path, error: std::io::Error| {
             Failure::of(format!("syncing {}: {error}", path.display()))
         };
         if self.mounted {
@@ -128,8 +128,10 @@ impl Instance for MinfsInstance {
             }
             return Ok(());
         }
-        let node = &self.stage.node;
-        File::open(node).and_then(|device| device.sync_all()).map_err(|error| failed(node, error))
+        let node = self.stage.node();
+        File::open(node.path())
+            .and_then(|device| device.sync_all())
+            .map_err(|error| failed(node.shown().as_ref(), error))
     }
 
     fn sync_command(&self) -> Option<Vec<String>> {

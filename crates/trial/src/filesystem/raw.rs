@@ -36,13 +36,13 @@ impl Instance for RawInstance {
 
     fn cool_alone(&mut self, tools: &mut Toolbox) -> Result<(), Failure> {
         self.sync(tools)?;
-        drop_pages_of(&self.stage.node)
+        drop_pages_of(self.stage.node())
     }
 
     fn sync(&mut self, _: &mut Toolbox) -> Result<(), Failure> {
-        let node = &self.stage.node;
-        File::open(node)
+        let node = self.stage.node();
+        File::open(node.path())
             .and_then(|device| device.sync_all())
-            .map_err(|error| Failure::of(format!("flushing {}: {error}", node.display())))
+            .map_err(|error| Failure::of(format!("flushing {}: {error}", node.shown())))
     }
 }

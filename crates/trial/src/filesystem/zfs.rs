@@ -412,19 +412,20 @@ impl ZfsInstance {
     /// directories; and the device there.
     fn device_directory(&self) -> Result<(String, String), Failure> {
         let directory = self.files().join("devices");
+        let node = self.stage.node().path();
         let shown = |path: &Path| path.display().to_string();
         let device = match self.in_kernel {
             true => directory.join("disk"),
-            false => directory.join(self.stage.node.file_name().unwrap_or_default()),
+            false => directory.join(node.file_name().unwrap_or_default()),
         };
         let make = || match self.in_kernel {
             true => {
-                let number = fs::metadata(&self.stage.node)?.rdev();
+                let number = fs::metadata(node)?.rdev();
                 let (kind, mode) = (FileType::BlockDevice, Mode::RUSR | Mode::WUSR);
                 rustix::fs::mknodat(rustix::fs::CWD, &device, kind, mode, number)
                     .map_err(io::Error::from)
             }
-            false => symlink(&self.stage.node, &device),
+            false => symlink(node, &device),
         };
         let made = fs::create_dir_all(&directory)
             .and_then(|()| if fs::symlink_metadata(&device).is_ok() { Ok(()) } else { make() });

@@ -156,7 +156,7 @@ fn give_back(
             .map_err(|error| format!("{}: {error}", parent.join(name).display())),
         Taken::LoopNode { index, file_system, inode } => {
             let backing = Backing { file_system: *file_system, inode: *inode };
-            match loop_node::release_nameless(*index, backing, own.path(), RELEASE_WAIT_MAX) {
+            match loop_node::release_nameless(*index, backing, RELEASE_WAIT_MAX) {
                 Ok(Released::Removed) => Ok(Some(format!("removed the loop device {index}"))),
                 Ok(Released::Absent) => Ok(None),
                 Ok(Released::TakenOver) => {
