@@ -6,14 +6,15 @@
 //! asks the child to stop and waits until it has given everything back; the child dies with the
 //! runner.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Sender, channel};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::event::{Event, Turn};
 use lab::record::{Outcome, Phase, Record};
+use lab::reported::Reported;
 use lab::slice::Slice;
 use lab::spec::{Device, TrialSpec};
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,6 +23,7 @@ use trial::ledger::Ledger;
 use trial::scratch::Scratch;
 use trust::Directory;
 
+use crate::lines::{self, Said};
 use crate::preflight::Pinned;
 use crate::runner::{Executor, Schedule};
 
@@ -50,7 +52,7 @@ impl<'a> Executor for ProcessExecutor<'a> {
         mut schedule: Option<&mut Schedule<'_>>,
         on_event: &mut dyn FnMut(&Event),
     ) -> Vec<Record> {
-        let (sender, lines) = channel();
+        let (sender, lines) = lines::channel();
         let mut trials: Vec<Talk<'a>> = Vec::new();
         let mut is_ending = false;
         loop {
@@ -70,13 +72,13 @@ impl<'a> Executor for ProcessExecutor<'a> {
                 pass_the_turn(&mut trials, schedule, &mut is_ending);
             }
             match lines.recv_timeout(LOOK_INTERVAL) {
-                Ok((number, Some(line))) => {
+                Ok((number, Said::Line(line))) => {
                     let said = trials[number].hear(&line, on_event);
                     if let (Some(slice), Some(schedule)) = (said, &mut schedule) {
                         schedule.took(&slice);
                     }
                 }
-                Ok((number, None)) => trials[number].state = State::Ended,
+                Ok((number, Said::End(why))) => trials[number].ended(why),
                 Err(_) => {}
             }
             if is_stopped {
@@ -146,7 +148,7 @@ impl<'a> ProcessExecutor<'a> {
         spec: &TrialSpec,
         number: usize,
         is_stopped: bool,
-        lines: &Sender<(usize, Option<String>)>,
+        lines: &SyncSender<(usize, Said)>,
     ) -> Talk<'a> {
         let mut spec = spec.clone();
         spec.directory_identity = spec.contender.place.directory().and_then(|directory| {
@@ -176,7 +178,7 @@ impl<'a> ProcessExecutor<'a> {
         &mut self,
         talk: &mut Talk<'a>,
         number: usize,
-        lines: &Sender<(usize, Option<String>)>,
+        lines: &SyncSender<(usize, Said)>,
     ) -> Result<(), String> {
         let spec = &mut talk.spec;
         if let (Some(device), Some(together)) = (self.device, spec.side_by_side) {
@@ -188,7 +190,8 @@ impl<'a> ProcessExecutor<'a> {
         spec.scratch = scratch.path();
         talk.scratch = Some(scratch);
         let mut child = spawn().map_err(|error| format!("the trial cannot be started: {error}"))?;
-        read_lines(child.stdout.take().expect("the output is a pipe"), number, lines);
+        let output = child.stdout.take().expect("the output is a pipe");
+        lines::read(output, lines::OWN, number, lines);
         // The pipe stays open until the trial has ended: its end tells the trial that the runner is
         // gone.
         let input = child.stdin.take().expect("the input is a pipe");
@@ -202,6 +205,11 @@ impl<'a> ProcessExecutor<'a> {
     fn record_of(&mut self, talk: Talk<'a>, is_stopped: bool) -> Record {
         let Talk { spec, scratch, running, heard, problem, .. } = talk;
         let Heard { phase, record, reason } = heard;
+        let (record, problem) = match record.map(|record| record.of(&spec)) {
+            Some(Ok(record)) => (Some(record), problem),
+            Some(Err(other)) => (None, Some(other)),
+            None => (None, problem),
+        };
         let status = running.map(|(mut child, input)| {
             let status = child.wait();
             drop(input);
@@ -306,6 +314,15 @@ impl Talk<'_> {
         }
     }
 
+    /// Its output has ended; of one that said too much, `why`, and it is not waited for.
+    fn ended(&mut self, why: Option<String>) {
+        self.state = State::Ended;
+        if let (Some(why), Some((child, _))) = (why, &self.running) {
+            self.heard.reason = format!(": {why}");
+            signal(child, Signal::KILL);
+        }
+    }
+
     /// Asks it to stop, and kills it when it does not.
     fn stop(&mut self) {
         let Some((child, _)) = &self.running else { return };
@@ -355,12 +372,15 @@ fn spawn() -> io::Result<Child> {
         .spawn()
 }
 
+/// Characters of a line that are shown when it is not understood.
+const SHOWN_MAX: usize = 200;
+
 /// What a trial has said of itself so far, wherever it runs.
 pub struct Heard {
     /// The phase that it is in; at first the one that all begin with.
     pub phase: Phase,
-    /// Its record, which is the last that it says.
-    pub record: Option<Record>,
+    /// What it says to be its record, which is the last that it says.
+    pub record: Option<Reported>,
     /// What it said of its own end, after a colon.
     pub reason: String,
 }
@@ -374,7 +394,7 @@ impl Heard {
     /// Takes a line in; gives what is left for others to see.
     pub fn hear(&mut self, line: &str) -> Option<Event> {
         match serde_json::from_str(line) {
-            Ok(Event::Record { record }) => self.record = Some(*record),
+            Ok(Event::Record { record }) => self.record = Some(record),
             Ok(Event::Error { message }) => self.reason = format!(": {message}"),
             Ok(event) => {
                 if let Event::Phase { phase } = &event {
@@ -383,33 +403,13 @@ impl Heard {
                 return Some(event);
             }
             Err(error) => {
-                let text = format!("the trial said something unexpected ({error}): {line}");
+                let shown: String = line.chars().take(SHOWN_MAX).collect();
+                let text = format!("the trial said something unexpected ({error}): {shown}");
                 return Some(Event::Status { text });
             }
         }
         None
     }
-}
-
-/// No record is as long as this.
-const LINE_BYTES_MAX: u64 = 1 << 30;
-
-/// Reads what a trial says, line by line; its end is no line, and what is none ends it.
-pub fn read_lines(output: ChildStdout, number: usize, lines: &Sender<(usize, Option<String>)>) {
-    let lines = lines.clone();
-    std::thread::spawn(move || {
-        let mut output = BufReader::new(output);
-        let mut line = String::new();
-        while (&mut output).take(LINE_BYTES_MAX).read_line(&mut line).is_ok()
-            && line.pop() == Some('\n')
-        {
-            if lines.send((number, Some(std::mem::take(&mut line)))).is_err() {
-                return;
-            }
-        }
-        // Nobody listens any more when the runner has given up.
-        let _ = lines.send((number, None));
-    });
 }
 
 fn signal(child: &Child, signal: Signal) {

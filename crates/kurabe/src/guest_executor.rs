@@ -7,17 +7,19 @@
 //! becomes of the guest, a record is yielded, and nothing of the guest is left.
 
 use std::io::Write;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use guest::{Disk, End, Guest};
 use lab::event::Event;
 use lab::record::{GuestFacts, Outcome, Record};
+use lab::reported::Reported;
 use lab::spec::{Device, TrialSpec};
 use trial::device::{Prepared, in_guest};
 
-use crate::executor::{Heard, LOOK_INTERVAL, read_lines};
+use crate::executor::{Heard, LOOK_INTERVAL};
 use crate::guests::{Guests, module_of};
+use crate::lines::{self, Said};
 use crate::runner::{Executor, Schedule};
 
 /// How long past its own bound a trial may take to give everything back, in a guest that lives.
@@ -122,10 +124,7 @@ impl GuestExecutor<'_> {
                 if guest.wait_ready(self.stopped) {
                     timed_out = self.converse(&mut guest, spec, &mut heard, on_event);
                 }
-                let is_done = heard
-                    .record
-                    .as_ref()
-                    .is_some_and(|record| record.outcome == Outcome::Completed);
+                let is_done = heard.record.as_ref().is_some_and(Reported::is_completed);
                 let ended = guest.end(!is_done);
                 failure = format!("the guest ended: {}{}", ended.end, heard.reason);
                 facts = Some(GuestFacts {
@@ -143,7 +142,12 @@ impl GuestExecutor<'_> {
                 });
             }
         }
-        let mut record = heard.record.unwrap_or_else(|| {
+        let (record, failure) = match heard.record.map(|record| record.of(spec)) {
+            Some(Ok(record)) => (Some(record), failure),
+            Some(Err(other)) => (None, other),
+            None => (None, failure),
+        };
+        let mut record = record.unwrap_or_else(|| {
             let mut record = Record::begun(spec, unix.as_nanos() as u64);
             record.elapsed_ns = started.elapsed().as_nanos() as u64;
             let phase = heard.phase;
@@ -193,14 +197,14 @@ impl GuestExecutor<'_> {
         };
         let until = spec.timeout_ns.map(|ns| Instant::now() + Duration::from_nanos(ns) + GRACE);
         let (mut input, output) = guest.take_pipes();
-        let (sender, lines) = channel();
-        read_lines(output, 0, &sender);
+        let (sender, lines) = lines::channel();
+        lines::read(output, lines::FOREIGN, 0, &sender);
         let text = serde_json::to_string(&spec).expect("a spec has a JSON form");
         // A guest that takes nothing any more says so by its end.
         let _ = writeln!(input, "{text}").and_then(|()| input.flush());
         loop {
             match lines.recv_timeout(LOOK_INTERVAL) {
-                Ok((_, Some(line))) => {
+                Ok((_, Said::Line(line))) => {
                     if let Some(event) = heard.hear(&line) {
                         on_event(&event);
                     }
@@ -208,7 +212,12 @@ impl GuestExecutor<'_> {
                         return None;
                     }
                 }
-                Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => return None,
+                Ok((_, Said::End(Some(why)))) => {
+                    heard.reason = format!(": {why}");
+                    guest.kill();
+                    return None;
+                }
+                Ok((_, Said::End(None))) | Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let timed_out =

@@ -9,6 +9,7 @@ mod exit;
 mod flags;
 mod guest_executor;
 mod guests;
+mod lines;
 mod load_flags;
 mod machine;
 mod manual;

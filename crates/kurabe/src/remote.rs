@@ -143,7 +143,7 @@ fn serve(asks: &Receiver<Ask>, stop: &Stop) -> Result<Vec<String>, Failure> {
         let mut schedule = terms.map(|terms| Schedule::new(terms, &clock));
         let mut on_event = |event: &Event| say(&Reply::Said { event: event.clone() });
         for record in executor.carry_out(&specs, schedule.as_mut(), &mut on_event) {
-            say(&Reply::Said { event: Event::Record { record: Box::new(record) } });
+            say(&Reply::Said { event: Event::Record { record: record.into() } });
         }
     }
     Ok(executor.give_back())

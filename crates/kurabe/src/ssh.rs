@@ -11,21 +11,23 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::contender::check_host;
 use lab::event::Event;
 use lab::record::{Outcome, Phase, Record};
+use lab::reported::Reported;
 use lab::spec::{Device, Output, TrialSpec};
 use lab::study::Study;
 use serde_json::{Map, Value};
 use trial::device::Progress;
 use trial::stop::Stop;
 
-use crate::executor::{LOOK_INTERVAL, STOP_GRACE, read_lines};
+use crate::executor::{LOOK_INTERVAL, STOP_GRACE};
 use crate::exit::Failure;
+use crate::lines::{self, Allowance, Lines, Said};
 use crate::prepare::Examined;
 use crate::remote::{Ask, Reply};
 use crate::runner::{Executor, Schedule};
@@ -101,7 +103,8 @@ pub struct Host {
     ssh: Child,
     /// Until there is nothing more to ask.
     input: Option<ChildStdin>,
-    lines: Receiver<(usize, Option<String>)>,
+    lines: Lines,
+    allowance: Allowance,
     complaint: Option<JoinHandle<String>>,
     last_said: Instant,
     /// The stop of this side; raised when the connection is lost.
@@ -148,8 +151,9 @@ impl Host {
             .process_group(0)
             .spawn()
             .map_err(|error| Failure::refused(format!("ssh: {error}")))?;
-        let (sender, lines) = channel();
-        read_lines(ssh.stdout.take().expect("the output is a pipe"), 0, &sender);
+        let (sender, lines) = lines::channel();
+        let output = ssh.stdout.take().expect("the output is a pipe");
+        let allowance = lines::read(output, lines::FOREIGN, 0, &sender);
         let complaint = ssh.stderr.take().expect("the errors are a pipe");
         Ok(Host {
             name: name.into(),
@@ -157,6 +161,7 @@ impl Host {
             input: ssh.stdin.take(),
             ssh,
             lines,
+            allowance,
             complaint: Some(std::thread::spawn(|| last_lines(complaint))),
             last_said: Instant::now(),
             stop: Stop::default(),
@@ -171,12 +176,13 @@ impl Host {
         let name = self.name.clone();
         loop {
             let line = match self.lines.recv_timeout(SILENCE_MAX) {
-                Ok((_, Some(line))) => line,
+                Ok((_, Said::Line(line))) => line,
+                Ok((_, Said::End(Some(why)))) => return refused(format!("{name}: {why}")),
                 Err(RecvTimeoutError::Timeout) => {
                     let to = &self.to;
                     return refused(format!("{name} is silent for {SILENCE_MAX:?}; try: ssh {to}"));
                 }
-                Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => {
+                Ok((_, Said::End(None))) | Err(RecvTimeoutError::Disconnected) => {
                     return refused(self.why_not_there());
                 }
             };
@@ -278,6 +284,7 @@ impl Host {
 
     /// Hears replies until `take` has what was asked for.
     fn until<T>(&mut self, mut take: impl FnMut(Reply) -> Option<T>) -> Result<T, Failure> {
+        self.allowance.renew();
         loop {
             if let Some(why) = &self.lost {
                 let colon = if why.is_empty() { "" } else { ": " };
@@ -291,9 +298,14 @@ impl Host {
                 self.say(&Ask::Live);
             }
             let line = match self.lines.recv_timeout(LOOK_INTERVAL) {
-                Ok((_, Some(line))) => line,
+                Ok((_, Said::Line(line))) => line,
                 Err(RecvTimeoutError::Timeout) => continue,
-                Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => {
+                Ok((_, Said::End(Some(why)))) => {
+                    self.input = None;
+                    self.lost = Some(why);
+                    continue;
+                }
+                Ok((_, Said::End(None))) | Err(RecvTimeoutError::Disconnected) => {
                     self.lost = Some(self.why_ended());
                     continue;
                 }
@@ -339,15 +351,24 @@ impl Host {
         }
     }
 
+    /// Closes ssh's input, waits for its end and kills it when that does not come; how it ended.
+    fn end_ssh(&mut self, grace: Duration) -> Option<ExitStatus> {
+        self.input = None;
+        let until = Instant::now() + grace;
+        while matches!(self.ssh.try_wait(), Ok(None)) && Instant::now() < until {
+            // What it still says is taken, so that it can end.
+            if let Err(RecvTimeoutError::Disconnected) = self.lines.recv_timeout(LOOK_INTERVAL) {
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+        }
+        // It has ended, or answers no more.
+        let _ = self.ssh.kill();
+        self.ssh.wait().ok()
+    }
+
     /// Waits for the end of ssh; its last words, if it had any, and how it ended.
     fn last_words(&mut self) -> (String, Option<ExitStatus>) {
-        self.input = None;
-        let until = Instant::now() + END_GRACE;
-        while matches!(self.ssh.try_wait(), Ok(None)) && Instant::now() < until {
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        let _ = self.ssh.kill();
-        let status = self.ssh.wait().ok();
+        let status = self.end_ssh(END_GRACE);
         let complaint = self.complaint.take().and_then(|thread| thread.join().ok());
         (complaint.unwrap_or_default(), status)
     }
@@ -401,7 +422,7 @@ impl Executor for Host {
         let mut records = Vec::new();
         let heard = self.until(|reply| {
             match reply {
-                Reply::Said { event: Event::Record { record } } => records.push(*record),
+                Reply::Said { event: Event::Record { record } } => records.push(record),
                 Reply::Said { event } => {
                     if let Event::Phase { phase: begun } = &event {
                         phase = *begun;
@@ -420,15 +441,13 @@ impl Executor for Host {
         });
         let mut records = records.into_iter();
         let record_of = |spec: &TrialSpec| {
-            let is_of = |record: &Record| {
-                (record.trial, &record.workload) == (spec.trial, &spec.workload.name)
-                    && record.contender == spec.contender
-            };
-            let mut record = records.next().filter(is_of).unwrap_or_else(|| {
+            let none = || Err(failure.clone().unwrap_or_default());
+            let said = records.next().map_or_else(none, |record: Reported| {
+                record.of(spec).map_err(|other| format!("{}: {other}", self.name))
+            });
+            let mut record = said.unwrap_or_else(|message| {
                 let mut record = Record::begun(spec, 0);
                 record.elapsed_ns = started.elapsed().as_nanos() as u64;
-                let other = || format!("{} sent the record of another trial", self.name);
-                let message = failure.clone().unwrap_or_else(other);
                 record.outcome = match was_stopped {
                     true => Outcome::Interrupted { phase },
                     false => Outcome::Failed { phase, message, output: String::new() },
@@ -445,15 +464,7 @@ impl Executor for Host {
 impl Drop for Host {
     /// The end of its input ends the other side, and that ends ssh.
     fn drop(&mut self) {
-        self.input = None;
-        let grace = if self.lost.is_none() { STOP_GRACE } else { END_GRACE };
-        let until = Instant::now() + grace;
-        while matches!(self.ssh.try_wait(), Ok(None)) && Instant::now() < until {
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        // It has ended, or answers no more.
-        let _ = self.ssh.kill();
-        let _ = self.ssh.wait();
+        self.end_ssh(if self.lost.is_none() { STOP_GRACE } else { END_GRACE });
     }
 }
 

@@ -271,6 +271,64 @@ fn every_end_of_a_guest_is_told_from_the_others() {
     assert_eq!(site.processes(), [0; 0]);
 }
 
+/// An emulator in whose guest a hostile kernel runs: it answers the spec on its standard input with
+/// whatever it likes.
+fn hostile_guest(site: &Site, answer: &str) -> PathBuf {
+    let directory = site.work().join("emulator");
+    fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("qemu-system-x86_64");
+    let script = format!(
+        "#!/bin/sh\ncase $* in *--version*) echo QEMU emulator version 7; exit;; esac\n\
+         echo 'kurabe: ready' >&2; read -r spec\n{answer}\ncat >/dev/null\n"
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    directory
+}
+
+#[test]
+fn a_hostile_guest_speaks_for_its_own_trial_only_and_within_bounds() {
+    let Some((site, _one)) = site_with_guest() else { return };
+    let compare = |answer: &str| {
+        let emulator = hostile_guest(&site, answer);
+        let flags = ["--on", "debian", "--runs", "1", "--device", "mem:80M", "--one-at-a-time"];
+        let mut command = site.compare_command(&["ext4", "ext2"], &flags, &["true"]);
+        let path = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{path}", emulator.display()));
+        let ran = site.finish(command).expect(1);
+        let records = site.records();
+        fs::remove_dir_all(site.work().join("result")).unwrap();
+        (ran, records)
+    };
+    // The first trial's record comes a second time for the second one.
+    let record = "{\"event\":\"record\",\"record\":{\"schema\":1,\"trial\":%s,\"block\":0,\"workload\":%s,\"contender\":%s,\"started_unix_ns\":1,\"elapsed_ns\":1,\"outcome\":{\"kind\":\"completed\"},\"phases\":[]}}\n";
+    let first = site.work().join("first").display().to_string();
+    let answer = format!(
+        "of() {{ echo \"$spec\" | sed \"s/.*\\\"$1\\\":\\($2\\).*/\\1/\"; }}\n\
+         [ -e {first} ] || printf '{record}' \"$(of trial '[0-9]*')\" \\\n\
+         \"$(of workload '{{\"name\":\\(\"[^\"]*\"\\)' | sed 's/{{\"name\"://')\" \\\n\
+         \"$(of contender '{{[^{{}}]*{{[^{{}}]*}}[^{{}}]*}}')\" >{first}\ncat {first}"
+    );
+    let (_, records) = compare(&answer);
+    let outcome = |record: &Value| record["outcome"]["kind"].as_str().unwrap().to_string();
+    let outcomes: Vec<String> = records.iter().map(outcome).collect();
+    assert!(outcomes.contains(&"completed".into()), "the first one is its own: {records:?}");
+    let failed =
+        records.iter().find(|record| outcome(record) == "failed").expect("one was refused");
+    let message = failed["outcome"]["message"].as_str().unwrap();
+    assert!(message.contains("it sent a record of another trial: trial"), "{message}");
+    let mut trials: Vec<u64> = records.iter().map(|one| one["trial"].as_u64().unwrap()).collect();
+    trials.dedup();
+    assert_eq!(trials.len(), records.len(), "each record has a trial of its own");
+
+    let (_, records) = compare("head -c 70000000 /dev/zero | tr '\\0' x; echo");
+    for record in records {
+        let message = record["outcome"]["message"].as_str().unwrap();
+        assert!(message.contains("it sent a line of more than 64 MiB"), "{message}");
+    }
+    assert_eq!(site.processes(), [0; 0]);
+}
+
 /// What a kernel's package has not, and takes minutes to build: on request only.
 #[test]
 fn zfs_and_ufs_are_built_once_and_live_in_a_guest() {

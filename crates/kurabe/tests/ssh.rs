@@ -240,7 +240,7 @@ fn machines_that_are_none_and_machines_that_do_not_fit_are_named() {
     let bin = near.work().join("bin");
     let mark = near.home().join("mark");
     fs::create_dir(&bin).unwrap();
-    for host in ["-oProxyCommand=touch", "", "root@-x", "a;b"] {
+    for host in ["-oProxyCommand=touch", "", "root@-x", "a;b", "//u%0aMatch%20exec%20x@far"] {
         let contender = format!("'ssh:{host}'");
         refused(&["ext4"], &["--on", &format!("ssh:{host}")], &[&contender, "names no machine"]);
         refused(&[&format!("ext4 on 'ssh:{host}'")], &[], &["names no machine"]);
@@ -263,6 +263,14 @@ fn machines_that_are_none_and_machines_that_do_not_fit_are_named() {
     let old = "echo 'kurabe: start'; echo \"libc.so.6: version GLIBC_2.99 not found\" >&2";
     said(old, &["kurabe does not start on x@far", "its C library is older"]);
     said("echo 'kurabe: start'; echo '{'; cat", &["x@far", "something unexpected"]);
+    // What it sends is bounded before it is understood, by bytes and by values.
+    let long =
+        "echo 'kurabe: start'; read -r ask; head -c 70000000 /dev/zero | tr '\\0' x; echo; cat";
+    said(long, &["x@far", "it sent a line of more than 64 MiB"]);
+    let many =
+        "echo 'kurabe: start'; read -r ask; head -c 3000000 /dev/zero | tr '\\0' [; echo; cat";
+    said(many, &["x@far", "it sent a line of more than 1048576 values"]);
+    said("head -c 70000000 /dev/zero | tr '\\0' x; echo; cat", &["x@far", "more than 64 MiB"]);
     // It may not have another study carried out when this one is gone on with here.
     let study = "read -r ask; study=${ask#*study\\\":}; study=${study%,\\\"destroy*}";
     let examined =

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Phase, Record};
+use crate::record::Phase;
+use crate::reported::Reported;
 use crate::slice::Slice;
 
 /// One line.
@@ -35,7 +36,7 @@ pub enum Event {
     /// The trial is over.
     Record {
         /// What it yielded.
-        record: Box<Record>,
+        record: Reported,
     },
 }
 

@@ -15,6 +15,7 @@ pub mod judgement;
 pub mod load;
 pub mod plan;
 pub mod record;
+pub mod reported;
 pub mod result;
 pub mod slice;
 pub mod spec;

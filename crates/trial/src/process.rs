@@ -208,7 +208,7 @@ fn report(
         }
         None => carry::carry_out(spec, scratch, host, stop, turns, &mut |event| say(event)),
     };
-    say(&Event::Record { record: Box::new(record) });
+    say(&Event::Record { record: record.into() });
     Ok(())
 }
 
