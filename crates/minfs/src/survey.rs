@@ -5,7 +5,7 @@
 //! compared across inodes. What it finds is told apart by [`Severity`]: a note is what any power
 //! cut may leave, a warning is harmless damage, an error makes the volume read-only.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 
 use block::{AlignedBuffer, BlockDevice};
@@ -14,8 +14,8 @@ use crate::conflicts::{Claim, over_names, over_space, spare_name};
 use crate::error::Result;
 use crate::geometry::{VolumeGeometry, find};
 use crate::layout::{BLOCK_BYTES, GENERATION_END, SECTOR_BYTES};
-use crate::pieces::tail_matches;
-use crate::record::{Burial, Extent, FileRecord, Record, Slot};
+use crate::pieces::{for_each_piece, tail_matches};
+use crate::record::{Burial, Extent, FileRecord, Record, Slot, Tail};
 
 /// How many blocks of slots are read at once.
 const READ_BLOCKS: u32 = 256;
@@ -412,8 +412,17 @@ impl Survey {
 
     /// Falls back to the previous record where the data of an extension did not arrive. Comes
     /// after the burials: the space of a buried file may be another's by now.
+    ///
+    /// No two tails are read from one place, so that an image cannot ask for more than its size:
+    /// the youngest file has the space, and the others are in doubt.
     fn check_tails(&mut self, device: &dyn BlockDevice) {
-        for (inode, previous) in std::mem::take(&mut self.tails) {
+        let mut tails = std::mem::take(&mut self.tails);
+        tails.sort_by_key(|(inode, _)| {
+            let record = self.inodes[*inode as usize].record.as_ref();
+            std::cmp::Reverse((record.map(|(_, record)| record.generation), *inode))
+        });
+        let mut places = TailPlaces::default();
+        for (inode, previous) in tails {
             let surveyed = &self.inodes[inode as usize];
             if surveyed.is_buried {
                 continue;
@@ -422,6 +431,15 @@ impl Survey {
             let Some(file) = &record.file else { continue };
             let Some(tail) = file.tail else { continue };
             let (slot, tail_bytes, name) = (*slot, file.valid - tail.start, self.title(inode));
+            if let Some(younger) = places.claim(&self.geometry, inode, file, tail) {
+                let text = format!(
+                    "{name}: its last {tail_bytes} bytes lie where those of the younger {} do",
+                    self.title(younger)
+                );
+                self.tell(Severity::Error, Subject::Inode(inode), text);
+                self.inodes[inode as usize].is_barred = true;
+                continue;
+            }
             let broken = match (tail_matches(device, &self.geometry, file, tail), previous) {
                 (Ok(true), _) => continue,
                 (Ok(false), Some(mut previous)) => {
@@ -555,6 +573,38 @@ impl Survey {
             let _ = write!(doubt.why, "; {winner} has what it claims, so the record before counts");
         }
         true
+    }
+}
+
+/// Where tails lie on the device: by start, with the end and the inode.
+#[derive(Default)]
+struct TailPlaces(BTreeMap<u64, (u64, u32)>);
+
+impl TailPlaces {
+    /// Takes the place of a tail, or names the inode whose tail lies there.
+    fn claim(
+        &mut self,
+        geometry: &VolumeGeometry,
+        inode: u32,
+        file: &FileRecord,
+        tail: Tail,
+    ) -> Option<u32> {
+        let mut pieces = Vec::new();
+        let (start, end) = (tail.start, file.valid);
+        let outcome = for_each_piece(geometry, &file.extents, start, end, |at, length| {
+            let before = self.0.range(..at + length).next_back();
+            if let Some((_, (end, other))) = before
+                && *end > at
+            {
+                return Err(*other);
+            }
+            pieces.push((at, (at + length, inode)));
+            Ok(())
+        });
+        if outcome.is_ok() {
+            self.0.extend(pieces);
+        }
+        outcome.err()
     }
 }
 

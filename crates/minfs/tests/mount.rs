@@ -109,6 +109,45 @@ fn space_is_reserved_zeroed_and_shown() {
     mount.umount();
 }
 
+/// What is in the kernel's cache only is data too.
+#[test]
+fn data_that_the_kernel_still_holds_is_found_by_a_seek() {
+    for options in ["rw", "writeback_cache", "direct_io"] {
+        let Some(mount) = Mount::new("64M", options) else { return };
+        let file = File::create(mount.path("f")).unwrap();
+        file.set_len(1 << 20).unwrap();
+        file.write_all_at(&pattern(5000, 1), 300_000).unwrap();
+        let seek = |from| rustix::fs::seek(&file, from).map_err(std::io::Error::from);
+        assert_eq!(seek(rustix::fs::SeekFrom::Data(300_000)).unwrap(), 300_000, "{options}");
+        assert!(seek(rustix::fs::SeekFrom::Hole(300_000)).unwrap() >= 305_000, "{options}");
+        file.sync_all().unwrap();
+        assert_eq!(seek(rustix::fs::SeekFrom::Data(304_999)).unwrap(), 304_999, "{options}");
+        assert_errno(seek(rustix::fs::SeekFrom::Data(1 << 20)), libc::ENXIO);
+        drop(file);
+        mount.umount();
+        assert_eq!(mount.fsck(), 0);
+    }
+}
+
+/// The image as it is after fsync(2) is what a power cut leaves at most.
+#[test]
+fn times_that_were_set_are_durable_after_fsync() {
+    for options in ["rw", "writeback_cache", "direct_io"] {
+        let Some(mount) = Mount::new("16M", options) else { return };
+        let time = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let file = File::create(mount.path("f")).unwrap();
+        file.set_modified(time).unwrap();
+        file.sync_all().unwrap();
+        let image = fs::read(mount.image()).unwrap();
+        drop(file);
+        mount.umount();
+        let cut = mount.directory.path().join("cut");
+        fs::write(&cut, image).unwrap();
+        let facts = succeed(minfs(&["stat", cut.to_str().unwrap(), "f"]));
+        assert!(facts.contains("modified_ns: 1000000000000000000\n"), "{options}: {facts}");
+    }
+}
+
 #[test]
 fn a_terminated_daemon_unmounts_cleanly_and_a_killed_one_leaves_what_was_synced() {
     let Some(mount) = Mount::new("64M", "rw") else { return };

@@ -324,11 +324,13 @@ impl Filesystem for FuseVolume {
         _request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
-        _data_only: bool,
+        data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let outcome =
-            self.file(inode).and_then(|file| file.sync().map_err(|error| self.failed(&error)));
+        let outcome = self.file(inode).and_then(|file| {
+            let outcome = if data_only { file.sync_data() } else { file.sync() };
+            outcome.map_err(|error| self.failed(&error))
+        });
         end(reply, outcome);
     }
 
@@ -420,6 +422,11 @@ impl Filesystem for FuseVolume {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        if self.options.writeback_cache {
+            // The kernel has bytes, and a size, of which the volume does not know yet. Without an
+            // answer from here it takes the whole file for data.
+            return reply.error(Errno::ENOSYS);
+        }
         let facts = match self.file(inode) {
             Ok(file) => file.facts(),
             Err(error) => return reply.error(error),
