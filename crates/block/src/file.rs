@@ -9,19 +9,23 @@ use std::cell::RefCell;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fcntl_setfl, flock};
+use trust::file::{self, Named};
+use trust::{Refused, way};
 
 use crate::sys::ring::{RING_ENTRIES, Ring};
 use crate::{ALIGNMENT, AlignedBuffer, BlockDevice, check_range, is_aligned, sys};
 
 /// Smallest block size that an image file offers, in bytes: a sector.
 const SECTOR_BYTES: u32 = 512;
+/// Rights of a new image, less what the umask takes.
+const NEW_MODE: u32 = 0o666;
 const EXT4_MAGIC: u64 = 0xef53;
 const XFS_MAGIC: u64 = 0x5846_5342;
 /// Largest transfer through an aligned copy, in bytes.
@@ -83,7 +87,40 @@ impl FileDevice {
     /// error when `path` is neither a regular file nor a block device.
     pub fn open(path: impl AsRef<Path>, options: &FileDeviceOptions) -> io::Result<Self> {
         let path = path.as_ref();
-        let found = path.metadata().ok().map(|metadata| metadata.file_type());
+        Self::open_at(path, path, options)
+    }
+
+    /// The same of a path that the user typed, to write there: it is resolved once, and neither a
+    /// stranger's link nor a directory that a stranger can change leads to another file. A user's own
+    /// links are followed. What is made here is made exclusively.
+    ///
+    /// # Errors
+    ///
+    /// As of [`FileDevice::open`]; one that holds a [`Refused`] where the way is a stranger's, or an
+    /// image that is to get another length.
+    pub fn open_named(path: &Path, options: &FileDeviceOptions) -> io::Result<Self> {
+        let sets_length = options.set_length.is_some() && !options.read_only;
+        match file::named(path).map_err(of_system)? {
+            Named::There(place) => {
+                if sets_length {
+                    place.believe_owner()?;
+                }
+                Self::open_at(&place.descriptor_path(), path, options)
+            }
+            Named::Missing(directory, name) if sets_length => {
+                let made = directory.create_file(&name, NEW_MODE).map_err(of_system)?;
+                let there = way::descriptor_path(made.as_raw_fd());
+                Self::open_at(&there, path, options).inspect_err(|_| {
+                    let _ = directory.remove_file(&name);
+                })
+            }
+            Named::Missing(..) => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+        }
+    }
+
+    /// Opens the file at `place`, which the user knows as `path`.
+    fn open_at(place: &Path, path: &Path, options: &FileDeviceOptions) -> io::Result<Self> {
+        let found = place.metadata().ok().map(|metadata| metadata.file_type());
         let wants_block_device = found.is_some_and(|found| found.is_block_device());
         // Looked at before, since the opening of a FIFO waits for its other end.
         if found.is_some_and(|found| !found.is_block_device() && !found.is_file()) {
@@ -98,7 +135,7 @@ impl FileDevice {
             .write(!options.read_only)
             .create(options.set_length.is_some() && !options.read_only && !wants_block_device)
             .custom_flags(flags)
-            .open(path)?;
+            .open(place)?;
         let file_type = file.metadata()?.file_type();
         let kind = if file_type.is_block_device() {
             Kind::BlockDevice
@@ -117,7 +154,7 @@ impl FileDevice {
         if let (Some(length), Kind::Image, false) = (options.set_length, kind, options.read_only) {
             file.set_len(length).inspect_err(|_| {
                 if found.is_none() {
-                    let _ = std::fs::remove_file(path);
+                    let _ = std::fs::remove_file(place);
                 }
             })?;
         }
@@ -209,6 +246,14 @@ impl FileDevice {
     fn needs_copy(&self, buffer: &[u8]) -> bool {
         // The logical block size is what every Linux block driver takes as memory alignment.
         self.is_direct && !is_aligned(buffer, (self.block_size as usize).min(ALIGNMENT))
+    }
+}
+
+/// The system's own error where there is one, whose number callers look at.
+pub(crate) fn of_system(refused: Refused) -> io::Error {
+    match refused {
+        Refused::System { error, .. } => error,
+        other => other.into(),
     }
 }
 

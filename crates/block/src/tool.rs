@@ -13,15 +13,20 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::fs::flock;
+use trust::file::{self, Named};
 use trust::mounts::mounts_of;
 pub use trust::mounts::{Mount, mounts};
+use trust::{Directory, Refused};
 
 use crate::claim::{self, Permission, Use, examine};
+use crate::file::of_system;
 use crate::{AlignedBuffer, BlockDevice, FileDevice, FileDeviceOptions};
 
 const RELEASE_POLL: Duration = Duration::from_millis(20);
 /// How much of the start of an image must be zeros for it to count as empty, in bytes.
 const LOOK_BYTES: u64 = 1 << 20;
+/// Rights of a new file that a value is copied to, less what the umask takes.
+const TARGET_MODE: u32 = 0o666;
 /// What a device says that is switched to reading only.
 const DEVICE_PROTECTED: &str = "the device is write-protected: look for a switch on the medium, or \
                                 allow writing with `blockdev --setrw`";
@@ -80,7 +85,8 @@ pub fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
 }
 
-/// Opens a device or an image exclusively. One that is busy and mounted nowhere is waited for so
+/// Opens a device or an image exclusively; to write, only where a stranger cannot lead the path to
+/// another file ([`FileDevice::open_named`]). One that is busy and mounted nowhere is waited for so
 /// long: the daemon of a mount that was just ended may need a moment to let go of it.
 ///
 /// # Errors
@@ -96,7 +102,11 @@ pub fn open(
     let deadline = Instant::now() + wait;
     loop {
         if !is_image_locked(path, options.read_only) {
-            match FileDevice::open(path, &options) {
+            let opened = match options.read_only {
+                true => FileDevice::open(path, &options),
+                false => FileDevice::open_named(path, &options),
+            };
+            match opened {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
                 Ok(device) if device.is_read_only() && !options.read_only => {
                     return Err(Failure::refused(path.display(), DEVICE_PROTECTED));
@@ -122,8 +132,61 @@ pub fn open(
     }
 }
 
+/// Opens a file that the user named to be written: the one that is there (`exists`), of any kind and as it
+/// is, or a new one. Neither is reached by a stranger's link, or belongs to a stranger.
+pub fn open_target(path: &Path, exists: bool) -> Result<File, Failure> {
+    let open = || -> io::Result<File> {
+        match (file::named(path).map_err(of_system)?, exists) {
+            (Named::There(place), true) => {
+                place.believe_owner()?;
+                File::options().write(true).open(place.descriptor_path())
+            }
+            (Named::There(_), false) => Err(io::ErrorKind::AlreadyExists.into()),
+            (Named::Missing(..), true) => Err(io::ErrorKind::NotFound.into()),
+            (Named::Missing(directory, name), false) => {
+                directory.create_file(name, TARGET_MODE).map_err(of_system)
+            }
+        }
+    };
+    open().map_err(|error| opening_failed(path, &error))
+}
+
+/// Writes files into a directory that the user named, which is made where it is missing. What has
+/// their names is replaced and never written through.
+pub fn write_files(
+    directory: &Path,
+    files: impl IntoIterator<Item = (String, Vec<u8>)>,
+) -> Result<(), Failure> {
+    let failed = |refused| opening_failed(directory, &of_system(refused));
+    let directory = Directory::open_or_make(directory, 0o755).map_err(failed)?;
+    for (name, bytes) in files {
+        directory.replace(name, &bytes, 0o644).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// What a tool without `--trust` says of a way that strangers can change.
+fn untrusted(refused: &Refused) -> String {
+    match refused {
+        Refused::Stranger { path, owner } => format!(
+            "{} belongs to user {owner}, who could lead this command to another file; run it as \
+             {owner}, or take a place of your own",
+            path.display()
+        ),
+        Refused::Writable { path } => format!(
+            "{path} can be written by other users, who could lead this command to another file; \
+             chmod go-w {path}, or take another place",
+            path = path.display()
+        ),
+        other => other.to_string(),
+    }
+}
+
 /// A path that cannot be opened is a wrong one; a device that fails is broken.
 pub fn opening_failed(path: &Path, error: &io::Error) -> Failure {
+    if let Some(refused) = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
+        return Failure::Refused(untrusted(refused));
+    }
     if let Some(why) = write_protection(path, error) {
         return Failure::refused(path.display(), why);
     }

@@ -18,9 +18,21 @@ pub fn man(directory: Option<&Path>) -> Result<u8, Failure> {
         return Ok(exit::OK);
     };
     let opened = trust::Directory::open_or_make(directory, 0o755).map_err(Failure::refused)?;
-    clap_mangen::generate_to(Cli::command(), opened.descriptor_path())
-        .map_err(|error| Failure::broken(format!("{}: {error}", directory.display())))?;
+    let mut program = Cli::command().disable_help_subcommand(true);
+    program.build();
+    write_pages(&opened, program)?;
     Ok(exit::OK)
+}
+
+/// Writes the page of a command and those of its subcommands.
+fn write_pages(directory: &trust::Directory, command: Command) -> Result<(), Failure> {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        write_pages(directory, subcommand.clone())?;
+    }
+    let page = clap_mangen::Man::new(command);
+    let mut bytes = Vec::new();
+    page.render(&mut bytes).map_err(Failure::broken)?;
+    directory.replace(page.get_filename(), &bytes, 0o644).map_err(Failure::broken)
 }
 
 /// Prints the completions of a shell.

@@ -11,7 +11,7 @@ mod tools;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use block::tool::{Failure, size};
+use block::tool::{Failure, size, write_files};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -216,9 +216,7 @@ fn main() -> ExitCode {
         }
         Command::Trim { device, minimum } => tools::trim(&device, minimum),
         Command::Bench(arguments) => bench::bench(&arguments),
-        Command::Man { directory } => man(&directory).map_err(|error| {
-            Failure::Failed(format!("{}: cannot write man pages: {error}", directory.display()))
-        }),
+        Command::Man { directory } => man(&directory),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "lump", &mut std::io::stdout());
             Ok(())
@@ -234,9 +232,24 @@ fn main() -> ExitCode {
 }
 
 /// Writes `lump.1` and a page for each subcommand.
-fn man(directory: &std::path::Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(directory)?;
-    clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), directory)
+fn man(directory: &std::path::Path) -> Result<(), Failure> {
+    let mut program = Cli::command().disable_help_subcommand(true);
+    program.build();
+    let subcommands = program.get_subcommands().cloned();
+    let commands: Vec<clap::Command> =
+        std::iter::once(program.clone()).chain(subcommands).collect();
+    let render = |command: clap::Command| {
+        let page = clap_mangen::Man::new(command);
+        let mut bytes = Vec::new();
+        page.render(&mut bytes)?;
+        Ok((page.get_filename(), bytes))
+    };
+    let files: Vec<(String, Vec<u8>)> = commands
+        .into_iter()
+        .map(render)
+        .collect::<std::io::Result<_>>()
+        .map_err(|error| Failure::Failed(format!("cannot make the man pages: {error}")))?;
+    write_files(directory, files)
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::tool::{self, Failure, check_free};
+use block::tool::{self, Failure, check_free, open_target};
 use block::{BlockDevice, FileDevice, FileDeviceOptions};
 use lump::{CreateOptions, Durability, Geometry, OpenOptions, Store, Value};
 
@@ -127,21 +128,22 @@ pub fn get(
         let mut output = io::stdout().lock();
         return output.write_all(&value).and_then(|()| output.flush()).map_err(broken);
     };
-    let mut options = fs::OpenOptions::new();
-    options.write(true);
-    match path.metadata() {
-        Ok(facts) if facts.is_file() && !force => {
-            return Err(refused(path, "the file exists; --force replaces it"));
-        }
-        Ok(facts) if facts.is_file() && path.canonicalize().ok() == device.canonicalize().ok() => {
+    let facts = path.metadata().ok();
+    let is_file = facts.as_ref().is_some_and(fs::Metadata::is_file);
+    if is_file && !force {
+        return Err(refused(path, "the file exists; --force replaces it"));
+    }
+    let mut output = open_target(path, facts.is_some())?;
+    let failed = |error| Failure::failed(path.display(), error);
+    if is_file {
+        let of = |facts: fs::Metadata| (facts.dev(), facts.ino());
+        let opened = of(output.metadata().map_err(failed)?);
+        if device.metadata().is_ok_and(|device| of(device) == opened) {
             return Err(refused(path, "it holds the store itself"));
         }
-        Ok(facts) if facts.is_file() => options.truncate(true),
-        Ok(_) => &mut options,
-        Err(_) => options.create_new(true),
-    };
-    let mut output = options.open(path).map_err(|error| refused(path, error))?;
-    output.write_all(&value).map_err(|error| Failure::failed(path.display(), error))
+        output.set_len(0).map_err(failed)?;
+    }
+    output.write_all(&value).map_err(failed)
 }
 
 /// Lists keys.

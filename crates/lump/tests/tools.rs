@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
 use std::process::{Command, Output};
 
 use block::{FileDevice, FileDeviceOptions};
@@ -212,4 +212,63 @@ fn every_command_has_its_man_page() {
         assert!(page.contains(".SH SYNOPSIS"), "{name}");
     }
     assert!(succeed(&["completions", "bash"]).contains("lump"));
+}
+
+/// A user who is nobody's caller.
+const STRANGER: u32 = 54_321;
+
+/// Whatever is written goes where the user named it: by own links, never by a stranger's.
+#[test]
+fn a_strangers_link_leads_no_command_to_another_file_and_an_own_one_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (image, precious, pages) = (path("image"), path("precious"), path("pages"));
+    succeed(&["create", "--size", "16M", &image]);
+    fs::write(path("value"), "value").unwrap();
+    succeed(&["put", &image, "1", &path("value")]);
+    if fs::metadata(&image).unwrap().uid() != 0 {
+        eprintln!("skipped: only root can give a link to another user");
+        return;
+    }
+    let sticky = path("sticky");
+    fs::create_dir(&sticky).unwrap();
+    fs::set_permissions(&sticky, PermissionsExt::from_mode(0o1777)).unwrap();
+    let link = format!("{sticky}/link");
+    let relink = |owner| {
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(&precious, &link).unwrap();
+        lchown(&link, Some(owner), Some(owner)).unwrap();
+    };
+    let commands: [&[&str]; 4] = [
+        &["create", "--size", "16M", "-f", &link],
+        &["create", "-f", &link],
+        &["get", "-f", &image, "1", &link],
+        &["put", &link, "1", &image],
+    ];
+    for arguments in commands {
+        fs::write(&precious, vec![7; 16 << 20]).unwrap();
+        relink(STRANGER);
+        let said = fail(arguments, 2);
+        assert!(said.contains("belongs to user 54321"), "{arguments:?}: {said}");
+        assert!(fs::read(&precious).unwrap() == vec![7; 16 << 20], "{arguments:?}");
+    }
+    relink(0);
+    succeed(commands[0]);
+    succeed(commands[2]);
+    assert_eq!(fs::read(&precious).unwrap(), b"value");
+    // A name that is free in a sticky directory is made there, and leads nowhere else.
+    relink(STRANGER);
+    fs::remove_file(&precious).unwrap();
+    for arguments in commands {
+        fail(arguments, 2);
+        assert!(fs::metadata(&precious).is_err(), "{arguments:?}");
+    }
+
+    fs::create_dir(&pages).unwrap();
+    fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&precious, format!("{pages}/lump.1")).unwrap();
+    succeed(&["man", &pages]);
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    assert!(fs::read_to_string(format!("{pages}/lump.1")).unwrap().contains("lump"));
+    assert!(fs::read_to_string(format!("{pages}/lump-create.1")).unwrap().contains("create"));
 }

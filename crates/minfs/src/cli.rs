@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use block::tool::{Failure, size};
+use block::tool::{Failure, size, write_files};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -301,10 +301,6 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
 
 /// Writes `minfs.8`, a page for each subcommand, and those under which the helpers are known.
 fn man(directory: &Path) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::Failed(format!("{}: cannot write man pages: {error}", directory.display()))
-    };
-    std::fs::create_dir_all(directory).map_err(failed)?;
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     let mut pages = vec![(program.clone(), "minfs".to_string())];
@@ -315,11 +311,12 @@ fn man(directory: &Path) -> Result<(), Failure> {
             pages.push((command.clone(), format!("{name}.minfs")));
         }
     }
-    for (command, name) in pages {
-        let page = man_page(command, &name).map_err(failed)?;
-        std::fs::write(directory.join(format!("{name}.8")), page).map_err(failed)?;
-    }
-    Ok(())
+    let files: Vec<(String, Vec<u8>)> = pages
+        .into_iter()
+        .map(|(command, name)| Ok((format!("{name}.8"), man_page(command, &name)?)))
+        .collect::<std::io::Result<_>>()
+        .map_err(|error| Failure::Failed(format!("cannot make the man pages: {error}")))?;
+    write_files(directory, files)
 }
 
 fn man_page(command: clap::Command, name: &str) -> std::io::Result<Vec<u8>> {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use block::AlignedBuffer;
-use block::tool::{Failure, check_free, check_not_attached, opening_failed};
+use block::tool::{Failure, check_free, check_not_attached, open_target, opening_failed};
 
 use crate::cli::{FsckArguments, MkfsArguments};
 use crate::device::{open, open_to_write};
@@ -335,8 +335,6 @@ fn open_destination(
     size: u64,
 ) -> Result<(fs::File, bool), Failure> {
     let refuse = |why: &str| Err(Failure::refused(path.display(), why));
-    let mut options = fs::OpenOptions::new();
-    options.write(true);
     let facts = path.metadata().ok();
     let is_regular = facts.as_ref().is_none_or(fs::Metadata::is_file);
     match &facts {
@@ -357,10 +355,7 @@ fn open_destination(
             }
         }
         // A pipe, a terminal or /dev/null has nothing to lose.
-        Some(_) => {}
-        None => {
-            options.create_new(true);
-        }
+        Some(_) | None => {}
     }
     let cannot = |why: &dyn std::fmt::Display| {
         Failure::failed(path.display(), format!("it cannot have {size} bytes: {why}"))
@@ -370,7 +365,14 @@ fn open_destination(
     if is_regular && let Some(limit) = limit.filter(|limit| *limit < size) {
         return Err(cannot(&format!("the limit of this process (ulimit -f) is {limit}")));
     }
-    let output = options.open(path).map_err(|error| opening_failed(path, &error))?;
+    let output = open_target(path, facts.is_some())?;
+    let opened = output.metadata().map_err(broken)?;
+    if facts
+        .as_ref()
+        .is_some_and(|facts| (facts.dev(), facts.ino()) != (opened.dev(), opened.ino()))
+    {
+        return refuse("it changed while it was opened");
+    }
     if is_regular {
         // What the target cannot hold must not cost it what it holds.
         if let Err(error) = output.set_len(size) {

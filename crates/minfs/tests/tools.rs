@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -284,4 +284,64 @@ fn get_leaves_holes_where_nothing_was_written_and_nothing_where_it_fails() {
                  $MINFS get $0 binary full/out; echo $?; ls full' $1";
     let output = shell(&site, words);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n", "{output:?}");
+}
+
+/// A user who is nobody's caller.
+const STRANGER: u32 = 54_321;
+
+/// Whatever is written goes where the user named it: by own links, never by a stranger's.
+#[test]
+fn a_strangers_link_leads_no_command_to_another_file_and_an_own_one_does() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give a link to another user");
+        return;
+    }
+    let site = Site::new();
+    let (image, precious) = (&site.image, site.path("precious"));
+    let directory = site.path("sticky");
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, PermissionsExt::from_mode(0o1777)).unwrap();
+    let link = format!("{directory}/link");
+    let relink = |owner| {
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(&precious, &link).unwrap();
+        lchown(&link, Some(owner), Some(owner)).unwrap();
+    };
+    let commands: [&[&str]; 5] = [
+        &["mkfs", "-q", "--size", "16M", "-f", &link],
+        &["mkfs", "-q", "-f", &link],
+        &["get", "-f", image, "text", &link],
+        &["put", &link, image, "name"],
+        &["fsck", "--repair", &link],
+    ];
+    for arguments in commands {
+        fs::write(&precious, vec![7; 16 << 20]).unwrap();
+        relink(STRANGER);
+        let output = minfs(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(2 | 8)), "{arguments:?}: {said}");
+        assert!(said.contains("belongs to user 54321"), "{arguments:?}: {said}");
+        assert!(fs::read(&precious).unwrap() == vec![7; 16 << 20], "{arguments:?}");
+        relink(0);
+    }
+    succeed(minfs(commands[0]));
+    succeed(minfs(commands[2]));
+    assert_eq!(fs::read(&precious).unwrap(), TEXT);
+    // A name that is free in a sticky directory is made there, and leads nowhere else.
+    relink(STRANGER);
+    fs::remove_file(&precious).unwrap();
+    for arguments in commands {
+        assert!(!minfs(arguments).status.success(), "{arguments:?}");
+        assert!(!Path::new(&precious).exists(), "{arguments:?}");
+    }
+
+    let pages = site.path("pages");
+    fs::create_dir(&pages).unwrap();
+    fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&precious, format!("{pages}/minfs.8")).unwrap();
+    succeed(minfs(&["man", &pages]));
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    assert!(fs::read_to_string(format!("{pages}/minfs.8")).unwrap().contains("minfs"));
+    fs::set_permissions(&pages, PermissionsExt::from_mode(0o777)).unwrap();
+    assert!(refusal(&minfs(&["man", &pages]), 2).contains("can be written by other users"));
 }

@@ -1,13 +1,13 @@
 //! Files that somebody else may have made, read as data: regular, of a believed owner, below a
 //! size. Opening never waits (a FIFO), never follows a stranger's link, never touches a device.
 //! Files that the user names to be written: replaced and never written through, but for the
-//! streams that the user has open.
+//! streams that the user has open; [`named`] finds those that are written in place.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 
@@ -89,6 +89,73 @@ pub fn check_target(path: &Path) -> Result<(), Refused> {
 /// Whether a path stands for a stream that is open already, and no file will be there.
 pub fn is_stream(path: &Path) -> bool {
     ["/dev/null", "/dev/stdout", "/dev/stderr"].iter().any(|stream| path == Path::new(stream))
+}
+
+/// What a path leads to that the user named to be written in place: a device, an image, a pipe.
+#[derive(Debug)]
+pub enum Named {
+    /// Something is there.
+    There(Place),
+    /// Nothing is: the directory where it can be made, and the name there.
+    Missing(Directory, OsString),
+}
+
+/// A file of any kind that was found and not opened yet. Its owner was not asked.
+#[derive(Debug)]
+pub struct Place {
+    opened: OwnedFd,
+    stat: Stat,
+    path: PathBuf,
+}
+
+/// Finds what a path leads to. Links of trusted owners are followed, so a user's own ones work; a
+/// stranger's are refused, and directories that strangers can change. `/dev/stdout`, `/dev/fd/N` and the
+/// like lead to what this process has open.
+///
+/// # Errors
+///
+/// [`Refused`]; a link that leads nowhere is refused too, not made into a file elsewhere.
+pub fn named(path: &Path) -> Result<Named, Refused> {
+    let system = |error: rustix::io::Errno| Refused::system(path, error);
+    if is_own_descriptor(path) {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(system)?;
+        let stat = rustix::fs::fstat(&opened).map_err(system)?;
+        return Ok(Named::There(Place { opened, stat, path: path.into() }));
+    }
+    match way::open(path) {
+        Ok((opened, stat)) => Ok(Named::There(Place { opened, stat, path: path.into() })),
+        Err(refused) if refused.is_missing() => {
+            let (directory, name) = target(path)?;
+            match directory.has(name) {
+                true => Err(refused),
+                false => Ok(Named::Missing(directory, name.into())),
+            }
+        }
+        Err(refused) => Err(refused),
+    }
+}
+
+impl Place {
+    /// Refuses what belongs to a stranger.
+    pub fn believe_owner(&self) -> Result<(), Refused> {
+        way::believe(&self.path, self.stat.st_uid)
+    }
+
+    /// A path that leads to the very file that was found, while this lives.
+    pub fn descriptor_path(&self) -> PathBuf {
+        way::descriptor_path(self.opened.as_raw_fd())
+    }
+}
+
+/// Whether a path leads to what this process has open, and to nothing else.
+fn is_own_descriptor(path: &Path) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(text) = path.to_str() else { return false };
+    ["/dev/stdin", "/dev/stdout", "/dev/stderr"].contains(&text)
+        || ["/dev/fd/", "/proc/self/fd/"]
+            .iter()
+            .any(|prefix| text.strip_prefix(prefix).is_some_and(number))
 }
 
 /// Rights of a file that the user asked for.
