@@ -19,8 +19,8 @@ use trial::crash::{ACK_VARIABLE, Case, CrashReport, CrashVerdict, Finding, Repla
 use trial::filesystem::{self, Access};
 use trial::ledger::{self, Ledger};
 use trial::stop::Stop;
-use trust::Directory;
 use trust::text::line;
+use trust::{CONTENTS_MODE, Directory};
 
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
@@ -151,7 +151,7 @@ fn record(args: &CrashArgs) -> Result<u8, Failure> {
     let is_judged = |one: &Judged| one.outcome.as_ref().is_ok_and(|one| one.refused.is_none());
     if result.contenders.iter().any(is_judged) {
         let text = serde_json::to_vec(&result).expect("a result has a JSON form");
-        directory.replace(RESULT_FILE, &text, 0o644).map_err(Failure::broken)?;
+        directory.replace(RESULT_FILE, &text, CONTENTS_MODE).map_err(Failure::broken)?;
         terminal::note(&format!("kurabe: the recordings lie in {}", path.display()));
     } else {
         // There is nothing to try again. A directory that holds something else stays.
@@ -181,7 +181,7 @@ fn carry_out(
         }
         let name = recording_file(number);
         let data = directory
-            .create_file(&name, 0o644)
+            .create_file(&name, CONTENTS_MODE)
             .and_then(|_| directory.append_file(&name))
             .map_err(Failure::broken)?;
         let spec = TrialSpec { contender: contender.clone(), ..spec.clone() };
@@ -222,11 +222,12 @@ pub fn keep(
         check_timeout_ns: cuts.check_timeout_ns,
         contenders: vec![Judged { contender, outcome: Ok(report), checks: Vec::new() }],
     };
-    let mut kept = directory.create_file(recording_file(0), 0o644).map_err(io::Error::other)?;
+    let mut kept =
+        directory.create_file(recording_file(0), CONTENTS_MODE).map_err(io::Error::other)?;
     data.rewind()?;
     io::copy(&mut data, &mut kept)?;
     let text = serde_json::to_vec(&result).expect("a result has a JSON form");
-    directory.replace(RESULT_FILE, &text, 0o644).map_err(io::Error::other)
+    directory.replace(RESULT_FILE, &text, CONTENTS_MODE).map_err(io::Error::other)
 }
 
 fn exit_code(result: &CrashResult) -> u8 {
@@ -391,7 +392,8 @@ fn replay(place: &str) -> Result<u8, Failure> {
     // The image of an earlier replay stays until there is another.
     let new = format!("{name}.new");
     let _ = directory.remove_file(&new);
-    let image = directory.create_file(&new, 0o644).and_then(|_| directory.append_file(&new));
+    let image =
+        directory.create_file(&new, CONTENTS_MODE).and_then(|_| directory.append_file(&new));
     let cuts = PowerCuts {
         size_bytes: result.size_bytes,
         check_directory: result.check_directory.clone(),

@@ -18,7 +18,7 @@ use lab::study::Study;
 use loads::KINDS;
 use trial::crash::CrashReport;
 use trial::filesystem::{self, Access};
-use trust::Directory;
+use trust::{CONTENTS_DIRECTORY_MODE, Directory};
 use vocabulary::check::DURABILITY;
 
 use crate::crash::{control_states, keep, path_of};
@@ -115,7 +115,7 @@ impl Found {
         let name = format!("power-cuts-{trial}");
         // Whatever a session left that was ended while it kept one.
         let _ = result.remove_tree(&name);
-        let kept = result.make_directory(&name, 0o755).map_err(io::Error::other);
+        let kept = result.make_directory(&name, CONTENTS_DIRECTORY_MODE).map_err(io::Error::other);
         match kept.and_then(|kept| keep(&kept, &spec, &cuts, report, &data)) {
             Ok(()) => {
                 let place = result.path().join(name);

@@ -3,6 +3,9 @@
 
 mod harness;
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use harness::{Site, root, signal, wait_until};
 use rustix::process::Signal;
 
@@ -22,6 +25,23 @@ const BYTES_CHECK: &str =
 const BYTES_SETUP: &str = "printf %04096d 0 >log; sync; sync $(findmnt -no SOURCE -T .)";
 /// The device is flushed as well, since a mount without barriers does not do it: what is lost is of the load.
 const SETUP: &str = "touch log; sync; sync $(findmnt -no SOURCE -T .)";
+
+/// A directory holds these files, which only their user can read.
+#[track_caller]
+fn expect_private(directory: &Path, names: &[&str]) {
+    let mut found: Vec<String> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+            format!("{} {mode:o}", entry.file_name().display())
+        })
+        .collect();
+    found.sort();
+    let mut expected: Vec<String> = names.iter().map(|name| format!("{name} 600")).collect();
+    expected.sort();
+    assert_eq!(found, expected);
+}
 
 #[test]
 fn barriers_hold_and_without_them_what_was_acknowledged_is_lost() {
@@ -54,6 +74,9 @@ fn barriers_hold_and_without_them_what_was_acknowledged_is_lost() {
     let (_, case) = ran.stdout.split_once("  case 1: ").unwrap();
     assert_eq!(found, placeless(&format!("nb: case 1: {}", case.lines().next().unwrap())));
     assert_eq!(again(), found);
+    // What lay in a file that nobody else could read may be in each of them.
+    let names = ["crash.json", "recording-1.data", "recording-2.data", "case-1.img"];
+    expect_private(&site.work().join("cuts"), &names);
     let many = site.run(&["crash", "--replay", "cuts:99"]).expect(2);
     assert!(many.stderr.contains("cases"), "{}", many.stderr);
     site.expect_nothing_left();
@@ -135,6 +158,9 @@ fn a_study_has_the_verdict_beside_its_times() {
     assert!(replayed.stderr.contains("mount -t ext4 -o loop,nobarrier"), "{}", replayed.stderr);
     let image = site.work().join("judged").join(&kept[0]).join("case-1.img");
     assert_eq!(image.metadata().unwrap().len(), 64 << 20);
+    let kept = image.parent().unwrap();
+    assert_eq!(kept.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    expect_private(kept, &["crash.json", "recording-1.data", "case-1.img"]);
     let again = site.run(&["resume", "judged"]);
     assert!(again.stderr.contains("nothing is left to do"), "{}", again.stderr);
     // A session that was ended while it cut leaves the rest to the next, and so does a budget.

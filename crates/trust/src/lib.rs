@@ -23,6 +23,12 @@ pub mod way;
 
 pub use directory::{Directory, Lock, LockError, own_path};
 
+/// Rights of a file that holds bytes of a workload's files, or what a check said of them: they may come of
+/// a file that nobody else could read.
+pub const CONTENTS_MODE: u32 = 0o600;
+/// Rights of a directory of such files.
+pub const CONTENTS_DIRECTORY_MODE: u32 = 0o700;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
