@@ -234,6 +234,11 @@ static int map_blocks(struct iomap_writepage_ctx *wpc, struct inode *inode, loff
 	struct iomap *m = &wpc->iomap;
 	int error = 0;
 
+	/* Nothing is written after a failure: iomap drops the page. */
+	if (READ_ONCE(minfs_of(inode->i_sb)->has_failed)) {
+		WRITE_ONCE(n->has_lost, true);
+		return -EROFS;
+	}
 	down_read(&n->space);
 	/* The page is locked: whoever cuts its space off waits for it. */
 	if (w->cuts != n->cuts || at < m->offset || at >= m->offset + m->length) {
@@ -244,7 +249,47 @@ static int map_blocks(struct iomap_writepage_ctx *wpc, struct inode *inode, loff
 	return error;
 }
 
-static const struct iomap_writeback_ops writeback_ops = { .map_blocks = map_blocks };
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
+#define bio_of(ioend) ((ioend)->io_bio)
+#define ioend_of(bio) ((struct iomap_ioend *)(bio)->bi_private)
+#else
+#define bio_of(ioend) (&(ioend)->io_bio)
+#define ioend_of(bio) iomap_ioend_from_bio(bio)
+#endif
+
+/* The function with which iomap ends every write of pages. */
+static bio_end_io_t *iomap_end_write;
+
+/*
+ * A failed write of pages stops the volume here, where the device reports it. A later sync cannot tell: the
+ * error of the mapping that it sees may also come from a direct write that collided with a store to the same
+ * page, and that concerns one program only.
+ */
+static void end_writeback(struct bio *bio)
+{
+	struct inode *inode = ioend_of(bio)->io_inode;
+
+	if (bio->bi_status) {
+		WRITE_ONCE(minfs_node_of(inode)->has_lost, true);
+		minfs_fail(minfs_of(inode->i_sb), "a write of data",
+			   blk_status_to_errno(bio->bi_status));
+	}
+	iomap_end_write(bio);
+}
+
+static int prepare_ioend(struct iomap_ioend *ioend, int status)
+{
+	struct bio *bio = bio_of(ioend);
+
+	WRITE_ONCE(iomap_end_write, bio->bi_end_io);
+	bio->bi_end_io = end_writeback;
+	return status;
+}
+
+static const struct iomap_writeback_ops writeback_ops = {
+	.map_blocks = map_blocks,
+	.prepare_ioend = prepare_ioend,
+};
 
 static int writepages(struct address_space *mapping, struct writeback_control *wbc)
 {
@@ -545,7 +590,7 @@ static ssize_t write_alone(struct kiocb *iocb, struct iov_iter *from)
 								 at + put - 1);
 
 			if (error)
-				return error;
+				return minfs_fail(minfs_of(inode->i_sb), "a write of data", error);
 		}
 		return put;
 	}

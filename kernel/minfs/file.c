@@ -14,19 +14,26 @@ static int fsync(struct file *file, loff_t start, loff_t last, int datasync)
 	struct inode *inode = file_inode(file);
 	struct minfs_volume *v = minfs_of(inode->i_sb);
 	u64 mark;
-	int error;
+	int error, told;
 
 	if (sb_rdonly(inode->i_sb))
 		return 0;
-	error = file_write_and_wait_range(file, start, last);
+	/* The first knows lost bytes only, the second also collisions of direct writes with stores. */
+	error = filemap_write_and_wait_range(inode->i_mapping, start, last);
+	told = file_check_and_advance_wb_err(file);
 	if (error)
 		return minfs_fail(v, "a write of data", error);
+	if (told)
+		return told;
 	mark = minfs_flush_mark(v);
 	error = minfs_bound_tails(v);
 	if (!error)
 		error = minfs_store_if_dirty(v, minfs_node_of(inode), inode);
 	/* While this thread waited for its turn, another's flush may have covered all of it. */
-	return error ? min(error, 0) : minfs_flush_since(v, mark);
+	error = error ? min(error, 0) : minfs_flush_since(v, mark);
+	if (error)
+		WRITE_ONCE(minfs_node_of(inode)->has_lost, true);
+	return error;
 }
 
 /* The inode is locked. Space is free again only when a durable record says so. */
@@ -99,7 +106,8 @@ static int setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr 
 		attr->ia_valid |= ATTR_MTIME | ATTR_CTIME;
 	setattr_copy(idmap, inode, attr);
 	mark_inode_dirty(inode);
-	if (attr->ia_valid & (ATTR_MODE | ATTR_UID | ATTR_GID)) {
+	/* Times that were set are durable after a sync. */
+	if (attr->ia_valid & (ATTR_MODE | ATTR_UID | ATTR_GID | ATTR_ATIME | ATTR_MTIME)) {
 		down_write(&n->space);
 		n->is_dirty = true;
 		up_write(&n->space);
@@ -145,9 +153,12 @@ static long fallocate(struct file *file, int mode, loff_t at, loff_t length)
 	up_write(&n->space);
 	if (end > size && !(mode & FALLOC_FL_KEEP_SIZE)) {
 		minfs_clear_behind_size(inode);
+		/* A record that is being written must not take the old size and leave the file clean. */
+		down_write(&n->space);
 		i_size_write(inode, end);
-		pagecache_isize_extended(inode, size, end);
 		n->is_dirty = true;
+		up_write(&n->space);
+		pagecache_isize_extended(inode, size, end);
 		size = end;
 	}
 	if (zeroes) {

@@ -75,7 +75,7 @@ struct minfs_slot_state {
 /*
  * A file; lives as long as its name or its VFS inode. While it has an inode, size, owner, mode and
  * times are the inode's, and `now` has those of the newest record. Locks are taken in the order
- * inode, invalidation of pages, names, turn, gap, folio, space; two turns only under the names.
+ * inode, invalidation of pages, names, turn, gap, folio, space, space_lock; two turns only under the names.
  */
 struct minfs_node {
 	struct hlist_node by_name;
@@ -97,9 +97,10 @@ struct minfs_node {
 	u64 kept_units;			/* the file's even beyond the valid length */
 	u64 busy_units;			/* where somebody may be writing */
 	u32 cuts;			/* how often space was taken away */
-	bool is_dirty;			/* more than times differ from the newest record */
-	bool has_times;
+	bool is_dirty;			/* more than the time of a write differs from the newest record */
+	bool has_times;			/* `now` has times that no record has */
 	bool is_damaged, is_unlinked;
+	bool has_lost;			/* bytes or a record, since the volume failed */
 };
 
 struct minfs_volume {
@@ -115,7 +116,7 @@ struct minfs_volume {
 	struct minfs_node **nodes;
 	struct minfs_slot_state *slots;
 	atomic64_t next_generation;
-	spinlock_t space_lock;
+	struct mutex space_lock;		/* the two below */
 	unsigned long *used;
 	u64 free_units;
 	struct mutex flush_lock;
@@ -161,7 +162,7 @@ int minfs_survey(struct minfs_volume *v);
 void minfs_free_nodes(struct minfs_volume *v);
 
 /* space.c: free units, and where the bytes of a file lie. */
-int minfs_claim(struct minfs_volume *v, const struct minfs_run *run);
+void minfs_claim(struct minfs_volume *v, const struct minfs_run *run);
 void minfs_free_units(struct minfs_volume *v, const struct minfs_run *runs, u32 count);
 int minfs_grow(struct minfs_volume *v, struct minfs_node *n, u64 end, bool ahead);
 u32 minfs_cut(struct minfs_node *n, u64 units, struct minfs_run *freed);
@@ -193,7 +194,7 @@ int minfs_store_if_dirty(struct minfs_volume *v, struct minfs_node *n, struct in
 int minfs_write_settled(struct minfs_volume *v, struct minfs_node *n,
 			struct minfs_slot_state *then);
 int minfs_settle(struct minfs_volume *v, struct minfs_node *n);
-int minfs_settle_all(struct minfs_volume *v);
+int minfs_settle_all(struct minfs_volume *v, bool is_final);
 int minfs_bound_tails(struct minfs_volume *v);
 void minfs_forget_tail(struct minfs_volume *v, struct minfs_node *n);
 

@@ -9,16 +9,31 @@
 #define MINFS_AHEAD_BYTES_MAX (64ULL << 20)
 #define MINFS_AHEAD_FREE_FACTOR 16
 
-/* Takes a run at a mount, or nothing where any unit of it is taken. */
-int minfs_claim(struct minfs_volume *v, const struct minfs_run *run)
+/*
+ * The only place where units become used or free. A run may have 2^31 units and more, which is beyond the int
+ * that bitmap_set and bitmap_clear take.
+ */
+static void mark(struct minfs_volume *v, const struct minfs_run *run, bool is_used)
 {
-	unsigned long end = (unsigned long)run->start + run->count;
+	u64 at = run->start, end = at + run->count;
 
-	if (find_next_bit(v->used, end, run->start) < end)
-		return -EEXIST;
-	bitmap_set(v->used, run->start, run->count);
-	v->free_units -= run->count;
-	return 0;
+	while (at < end) {
+		u32 step = min_t(u64, end - at, 1U << 24);
+
+		if (is_used)
+			bitmap_set(v->used, at, step);
+		else
+			bitmap_clear(v->used, at, step);
+		at += step;
+		cond_resched();
+	}
+	v->free_units += is_used ? -(u64)run->count : run->count;
+}
+
+/* Takes a run that no other file has, at a mount. */
+void minfs_claim(struct minfs_volume *v, const struct minfs_run *run)
+{
+	mark(v, run, true);
 }
 
 /* Only after the flush of the record that gave them up. */
@@ -26,12 +41,10 @@ void minfs_free_units(struct minfs_volume *v, const struct minfs_run *runs, u32 
 {
 	u32 i;
 
-	spin_lock(&v->space_lock);
-	for (i = 0; i < count; i++) {
-		bitmap_clear(v->used, runs[i].start, runs[i].count);
-		v->free_units += runs[i].count;
-	}
-	spin_unlock(&v->space_lock);
+	mutex_lock(&v->space_lock);
+	for (i = 0; i < count; i++)
+		mark(v, &runs[i], false);
+	mutex_unlock(&v->space_lock);
 }
 
 u64 minfs_held_units(const struct minfs_node *n)
@@ -75,9 +88,9 @@ static int add_units(struct minfs_volume *v, struct minfs_node *n, u64 rest)
 	u32 count_before = r->extent_count, last_before = last ? last->count : 0;
 	int error = 0;
 
-	spin_lock(&v->space_lock);
+	mutex_lock(&v->space_lock);
 	if (rest > v->free_units) {
-		spin_unlock(&v->space_lock);
+		mutex_unlock(&v->space_lock);
 		return -ENOSPC;
 	}
 	while (rest) {
@@ -100,11 +113,10 @@ static int add_units(struct minfs_volume *v, struct minfs_node *n, u64 rest)
 			error = -EFBIG;
 			break;
 		}
-		bitmap_set(v->used, run.start, run.count);
-		v->free_units -= run.count;
+		mark(v, &run, true);
 		rest -= run.count;
 	}
-	spin_unlock(&v->space_lock);
+	mutex_unlock(&v->space_lock);
 	if (error) {
 		if (count_before) {
 			struct minfs_run *old = &r->extents[count_before - 1];

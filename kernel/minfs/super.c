@@ -280,16 +280,13 @@ static void evict_inode(struct inode *inode)
 	}
 }
 
-/* All files of which more than the bytes is new to their records, then one flush. */
-static int sync_fs(struct super_block *sb, int wait)
+/* Records all files of which more than the bytes is new; `takes_times`: and notes the times of the others. */
+static int store_all(struct super_block *sb, bool takes_times)
 {
 	struct minfs_volume *v = minfs_of(sb);
 	u32 i;
-	int error;
+	int error = 0;
 
-	if (!wait || sb_rdonly(sb))
-		return 0;
-	error = minfs_bound_tails(v);
 	for (i = 0; i < v->inode_count && error >= 0; i++) {
 		struct inode *inode = NULL;
 		struct minfs_node *n;
@@ -302,39 +299,65 @@ static int sync_fs(struct super_block *sb, int wait)
 				error = minfs_store_if_dirty(v, n, NULL);
 		}
 		mutex_unlock(&v->names);
-		if (inode) {
-			error = minfs_store_if_dirty(v, n, inode);
-			iput(inode);
+		if (!inode)
+			continue;
+		error = minfs_store_if_dirty(v, n, inode);
+		if (takes_times) {
+			down_write(&n->space);
+			minfs_take_inode(n, inode);
+			up_write(&n->space);
 		}
+		iput(inode);
 	}
-	return error < 0 ? error : minfs_flush(v);
+	return min(error, 0);
 }
 
-/* The end of a mount: what sync_fs left, tails and times that no record states. */
+static int sync_fs(struct super_block *sb, int wait)
+{
+	struct minfs_volume *v = minfs_of(sb);
+	int error;
+
+	if (!wait || sb_rdonly(sb))
+		return 0;
+	error = minfs_bound_tails(v);
+	if (!error)
+		error = store_all(sb, false);
+	return error ? error : minfs_flush(v);
+}
+
+/*
+ * What sync_fs leaves: tails, and times of writes. A mount after this has nothing to do. Nobody writes: the
+ * volume is being unmounted, frozen, or made read-only.
+ */
+static int make_clean(struct super_block *sb)
+{
+	int error = store_all(sb, true);
+
+	return error ? error : minfs_settle_all(minfs_of(sb), true);
+}
+
+static void tell_loss(struct minfs_volume *v)
+{
+	u32 i, count = 0;
+
+	for (i = 0; i < v->inode_count; i++) {
+		const struct minfs_node *n = v->nodes[i];
+
+		count += n && (n->is_dirty || n->has_times || n->has_lost);
+	}
+	pr_err("minfs: %s: unmounted after the error above: changes that were not synced before it are lost, in at least %u files\n",
+	       v->sb->s_id, count);
+}
+
 static void put_super(struct super_block *sb)
 {
 	struct minfs_volume *v = minfs_of(sb);
-	bool any = false;
-	u32 i;
-	int error = 0;
 
 	if (sb_rdonly(sb))
 		return;
-	for (i = 0; i < v->inode_count && error >= 0; i++) {
-		struct minfs_node *n = v->nodes[i];
-		struct minfs_slot_state then;
-
-		if (!n)
-			continue;
-		error = minfs_store_if_dirty(v, n, NULL);
-		if (error || !(n->has_times || n->tail_bytes))
-			continue;
-		/* Nothing follows that could be written to the other slot before the flush. */
-		error = minfs_write_settled(v, n, &then);
-		any = true;
-	}
-	if (any && error >= 0)
-		minfs_flush(v);
+	make_clean(sb);
+	if (v->has_failed)
+		tell_loss(v);
 }
 
 static int statfs(struct dentry *dentry, struct kstatfs *to)
@@ -388,6 +411,7 @@ static const struct super_operations operations = {
 	.evict_inode = evict_inode,
 	.put_super = put_super,
 	.sync_fs = sync_fs,
+	.freeze_fs = make_clean,
 	.statfs = statfs,
 };
 
@@ -416,7 +440,7 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 	v->sb = sb;
 	mutex_init(&v->names);
 	mutex_init(&v->flush_lock);
-	spin_lock_init(&v->space_lock);
+	mutex_init(&v->space_lock);
 	hash_init(v->by_name);
 	/* The page cache is read and written in blocks of the format. */
 	if (PAGE_SIZE != MINFS_BLOCK || !sb_set_blocksize(sb, MINFS_BLOCK))
@@ -476,7 +500,7 @@ static int reconfigure(struct fs_context *fc)
 		return -EROFS;
 	error = sync_filesystem(sb);
 	if (!error && !sb_rdonly(sb) && (fc->sb_flags & SB_RDONLY))
-		error = minfs_settle_all(v);
+		error = make_clean(sb);
 	if (!error)
 		set_root(d_inode(fc->root), fc->fs_private);
 	return error;

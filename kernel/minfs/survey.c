@@ -4,19 +4,25 @@
  * never read in part, and of two files with one name the older is not shown. Where there is doubt
  * the volume is read-only and the file in doubt cannot be read (EUCLEAN); `minfs fsck` says more.
  */
-#include <linux/bitmap.h>
 #include <linux/blkdev.h>
 #include <linux/log2.h>
+#include <linux/maple_tree.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
+#include <linux/vmalloc.h>
 #include "minfs.h"
+
+/* A tail is read in pieces of so many bytes at most. */
+#define TAIL_PIECE_BYTES (256u << 10)
 
 /* What is known of one inode while the survey lasts. */
 struct judged {
 	struct minfs_record *record, *previous;
 	int slot;
 	bool has_doubt, has_newest, is_barred, is_buried, is_void;
+	bool has_space;		/* no younger file has any of its units */
+	bool gives_way;		/* a younger one had some before tails were looked at */
 	u64 newest, buried_until;
 };
 
@@ -145,40 +151,61 @@ static struct minfs_record *file_of(const struct judged *j)
 	return !j->is_buried && j->record && j->record->is_file ? j->record : NULL;
 }
 
+/* Reads whole blocks into `piece`, which has TAIL_PIECE_BYTES. */
+static int read_piece(struct minfs_volume *v, u64 where, u32 length, u8 *piece)
+{
+	struct bio *bio = bio_alloc(v->sb->s_bdev, TAIL_PIECE_BYTES / PAGE_SIZE,
+				    REQ_OP_READ | REQ_META | REQ_SYNC, GFP_KERNEL);
+	u32 at;
+	int error;
+
+	bio->bi_iter.bi_sector = where >> SECTOR_SHIFT;
+	for (at = 0; at < length; at += PAGE_SIZE)
+		__bio_add_page(bio, vmalloc_to_page(piece + at), PAGE_SIZE, 0);
+	error = submit_bio_wait(bio);
+	bio_put(bio);
+	return error;
+}
+
 /* 1: the bytes are there, 0: they are not, or an error. */
-static int tail_matches(struct minfs_volume *v, struct minfs_record *r, u8 *block)
+static int tail_matches(struct minfs_volume *v, struct minfs_record *r, u8 *piece)
 {
 	struct minfs_node n = { .now = *r };
 	u64 at = r->tail_start;
 	u32 crc = 0;
 
 	while (at < r->valid) {
-		u32 within = at % MINFS_BLOCK;
-		u32 step = min_t(u64, MINFS_BLOCK - within, r->valid - at);
-		u64 where, length;
+		u32 within = at % MINFS_BLOCK, step;
+		u64 where, run;
 		int error;
 
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		if (!minfs_place(v, &n, at - within, &where, &length))
+		if (!minfs_place(v, &n, at - within, &where, &run))
 			return -EUCLEAN;
-		error = minfs_io(v, REQ_OP_READ, where / MINFS_BLOCK, block);
+		run = min_t(u64, run, TAIL_PIECE_BYTES);
+		step = min(run - within, r->valid - at);
+		error = read_piece(v, where, round_up(within + step, MINFS_BLOCK), piece);
 		if (error)
 			return error;
-		crc = minfs_crc(crc, block + within, step);
+		crc = minfs_crc(crc, piece + within, step);
 		at += step;
 	}
 	return crc == r->tail_checksum;
 }
 
-static int check_tail(struct minfs_volume *v, struct judged *j, u8 *block)
+/*
+ * Only of files that have their space for themselves, so that all tails together are no longer than the volume;
+ * other files are in doubt whatever their tails are.
+ */
+static int check_tail(struct minfs_volume *v, struct judged *j, u8 *piece)
 {
 	struct minfs_record *r = file_of(j);
 	int matches;
 
-	if (!r || !r->has_tail || j->has_doubt)
+	if (!r || !r->has_tail || j->has_doubt || !j->has_space)
 		return 0;
-	matches = tail_matches(v, r, block);
+	matches = tail_matches(v, r, piece);
 	if (matches == -EINTR)
 		return matches;
 	if (matches == 1) {
@@ -209,33 +236,91 @@ static int younger_first(const void *a, const void *b)
 		x->record->generation < y->record->generation;
 }
 
-/* Takes names and space for the files, the younger first. */
-static int build(struct minfs_volume *v, struct judged *all)
+/* The files, the younger first; `files` has room for all inodes. */
+static u32 sort_files(const struct minfs_volume *v, struct judged *all, struct judged **files)
 {
-	struct judged **files = kvcalloc(v->inode_count, sizeof(*files), GFP_KERNEL);
-	u32 i, k, count = 0;
-	int error = 0;
+	u32 i, count = 0;
 
-	if (!files)
-		return -ENOMEM;
 	for (i = 0; i < v->inode_count; i++)
 		if (file_of(&all[i]))
 			files[count++] = &all[i];
 	sort(files, count, sizeof(*files), younger_first, NULL);
+	return count;
+}
+
+/* Lets each file have its units unless a younger one has any of them, however long the runs are. */
+static int share_space(struct judged **files, u32 count)
+{
+	struct maple_tree taken = MTREE_INIT(taken, 0);
+	u32 i, k;
+	int error = 0;
+
+	for (i = 0; i < count && !error; i++) {
+		const struct minfs_record *r = files[i]->record;
+
+		files[i]->has_space = true;
+		for (k = 0; k < r->extent_count; k++) {
+			unsigned long start = r->extents[k].start, last = start + r->extents[k].count - 1;
+
+			files[i]->has_space &= !mt_find(&taken, &start, last);
+		}
+		for (k = 0; files[i]->has_space && k < r->extent_count && !error; k++) {
+			unsigned long start = r->extents[k].start, last = start + r->extents[k].count - 1;
+
+			error = mtree_insert_range(&taken, start, last, xa_mk_value(1), GFP_KERNEL);
+		}
+		if (fatal_signal_pending(current))
+			error = -EINTR;
+	}
+	mtree_destroy(&taken);
+	return error;
+}
+
+/* Gives up what did not arrive, of files that have their space; then who has it is settled. */
+static int settle_space(struct minfs_volume *v, struct judged *all)
+{
+	struct judged **files = kvcalloc(v->inode_count, sizeof(*files), GFP_KERNEL);
+	u8 *piece = vmalloc(TAIL_PIECE_BYTES);
+	u32 i, count;
+	int error = files && piece ? 0 : -ENOMEM;
+
+	if (!error) {
+		count = sort_files(v, all, files);
+		error = share_space(files, count);
+	}
+	for (i = 0; !error && i < count; i++) {
+		files[i]->gives_way = !files[i]->has_space;
+		error = check_tail(v, files[i], piece);
+	}
+	/* Records before those that were given up may claim other units, on a volume that was forged. */
+	if (!error) {
+		count = sort_files(v, all, files);
+		error = share_space(files, count);
+	}
+	vfree(piece);
+	kvfree(files);
+	return error;
+}
+
+/* Takes names and space for the files, the younger first. */
+static int build(struct minfs_volume *v, struct judged *all)
+{
+	struct judged **files = kvcalloc(v->inode_count, sizeof(*files), GFP_KERNEL);
+	u32 i, k, count;
+	int error = 0;
+
+	if (!files)
+		return -ENOMEM;
+	count = sort_files(v, all, files);
 	for (i = 0; i < count && !error; i++) {
 		struct judged *j = files[i];
 		struct minfs_record *r = j->record;
 		struct minfs_node *n;
-		bool has_name = !minfs_find(v, r->name, r->name_length), has_space = true;
+		bool has_name = !minfs_find(v, r->name, r->name_length);
 
-		for (k = 0; k < r->extent_count; k++) {
-			unsigned long end = (unsigned long)r->extents[k].start + r->extents[k].count;
-
-			has_space &= find_next_bit(v->used, end, r->extents[k].start) >= end;
-		}
-		for (k = 0; has_space && k < r->extent_count; k++)
+		for (k = 0; j->has_space && k < r->extent_count; k++)
 			minfs_claim(v, &r->extents[k]);
-		if (!has_name || !has_space) {
+		if (!has_name || !j->has_space || j->gives_way) {
 			j->is_barred = v->is_error = true;
 			pr_err("minfs: %s: inode %u: a younger file has its %s\n", v->sb->s_id,
 			       r->inode, has_name ? "space" : "name");
@@ -329,8 +414,8 @@ int minfs_survey(struct minfs_volume *v)
 		if (victim->record && victim->record->generation <= r->buried_generation)
 			victim->is_buried = true;
 	}
-	for (i = 0; i < v->inode_count && !error; i++)
-		error = check_tail(v, &all[i], block);
+	if (!error)
+		error = settle_space(v, all);
 	if (!error)
 		error = build(v, all);
 	for (i = 0; i < v->inode_count && !error; i++) {
@@ -360,6 +445,9 @@ int minfs_survey(struct minfs_volume *v)
 	if (!error && !v->is_error && !v->has_unknown_read_only && !sb_rdonly(v->sb)) {
 		error = make_durable(v, all);
 		v->is_durable = !error;
+	} else if (!error) {
+		/* So that a power cut cannot take back what is shown; a device that cannot flush is shown anyway. */
+		blkdev_issue_flush(v->sb->s_bdev);
 	}
 	for (i = 0; all && i < v->inode_count; i++) {
 		minfs_free_record(all[i].record);

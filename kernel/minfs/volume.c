@@ -274,6 +274,7 @@ int minfs_store_as(struct minfs_volume *v, struct minfs_node *n, struct inode *i
 			minfs_take_inode(n, inode);
 		n->now.size = size;
 		copy = describe(v, n, valid, extents);
+		n->has_times = false;
 		up_write(&n->space);
 		copy.has_tail = has_tail;
 		copy.tail_start = start;
@@ -292,10 +293,10 @@ int minfs_store_as(struct minfs_volume *v, struct minfs_node *n, struct inode *i
 	if (!error) {
 		v->slots[n->number] = then;
 		n->recorded_valid = valid;
-		n->has_times = false;
 		set_tail(v, n, has_tail ? start : valid, valid);
 	} else {
 		n->is_dirty |= was_dirty;
+		n->has_lost = true;
 	}
 	up_write(&n->space);
 	return error;
@@ -309,9 +310,10 @@ int minfs_write_settled(struct minfs_volume *v, struct minfs_node *n,
 	struct minfs_record copy;
 	int error;
 
-	down_read(&n->space);
+	down_write(&n->space);
 	copy = describe(v, n, n->recorded_valid, extents);
-	up_read(&n->space);
+	n->has_times = false;
+	up_write(&n->space);
 	error = minfs_write_record(v, &copy, -1, then);
 	kfree(extents);
 	return error;
@@ -323,6 +325,9 @@ int minfs_settle(struct minfs_volume *v, struct minfs_node *n)
 	struct minfs_slot_state then;
 	int error;
 
+	/* A record of this tail failed while the caller waited for its turn: perhaps it counts. */
+	if (READ_ONCE(v->has_failed))
+		return -EROFS;
 	if (!n->tail_bytes)
 		return 0;
 	error = minfs_write_settled(v, n, &then);
@@ -335,14 +340,27 @@ int minfs_settle(struct minfs_volume *v, struct minfs_node *n)
 	return error;
 }
 
-/* Settles the tails of all files that nobody records just now, many with one flush. */
-int minfs_settle_all(struct minfs_volume *v)
+static bool lock_to_settle(struct minfs_volume *v, struct minfs_node *n, bool is_final)
+{
+	if (!READ_ONCE(n->tail_bytes) && !(is_final && READ_ONCE(n->has_times) && !n->is_unlinked))
+		return false;
+	if (!is_final)
+		return mutex_trylock(&n->turn);
+	mutex_lock_nest_lock(&n->turn, &v->names);
+	return true;
+}
+
+/*
+ * Settles the tails of all files that nobody records just now, many with one flush. `is_final`: of all files,
+ * and records times that no record has, so that a later mount has nothing to do.
+ */
+int minfs_settle_all(struct minfs_volume *v, bool is_final)
 {
 	struct settled {
 		struct minfs_node *n;
 		struct minfs_slot_state then;
 	} *written;
-	const u32 at_once = 64;
+	const u32 at_once = 32;		/* lockdep knows up to 48 locks of a thread */
 	u32 i, k, count = 0;
 	int error = 0;
 
@@ -353,7 +371,7 @@ int minfs_settle_all(struct minfs_volume *v)
 	for (i = 0; i < v->inode_count && !error; i++) {
 		struct minfs_node *n = v->nodes[i];
 
-		if (n && READ_ONCE(n->tail_bytes) && mutex_trylock(&n->turn)) {
+		if (n && lock_to_settle(v, n, is_final)) {
 			written[count].n = n;
 			error = minfs_write_settled(v, n, &written[count++].then);
 		}
@@ -377,7 +395,7 @@ int minfs_settle_all(struct minfs_volume *v)
 
 int minfs_bound_tails(struct minfs_volume *v)
 {
-	return atomic64_read(&v->tail_bytes) > MINFS_TAILS_BYTES_MAX ? minfs_settle_all(v) : 0;
+	return atomic64_read(&v->tail_bytes) > MINFS_TAILS_BYTES_MAX ? minfs_settle_all(v, false) : 0;
 }
 
 /* Makes the file durable if more than its bytes is new; 0 leaves the flush to the caller, else 1. */
