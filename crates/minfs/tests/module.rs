@@ -6,243 +6,30 @@
 //! sets how many scripts are played, `MINFS_MODULE_SEED` the first seed, `MINFS_MODULE_SCHEDULES` how
 //! often threads share a file.
 
+#[path = "module/harness.rs"]
+mod harness;
 #[path = "common/script.rs"]
 mod script;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use block::{BlockDevice, MemoryDevice, Server};
-use crash::{Instant, Loss, Recorder};
+use block::MemoryDevice;
+use crash::{Instant, Loss};
+use harness::{BLOCK_BYTES, Disk, Guest, NEVER, in_guest, number, recorder_of, text};
 use minfs::{MkfsOptions, MountOptions, Volume, fsck, mkfs};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use script::{OPERATIONS, Script, Target, contents, enumerate, new_image, play, states};
+use script::{OPERATIONS, Script, contents, enumerate, new_image, play, states};
 
-const BLOCK_BYTES: u32 = 512;
 /// Of the disk on which threads share a file.
 const SHARED_DISK_BYTES: usize = 3 << 20;
-const NEVER: u64 = u64::MAX;
 const THREADS: usize = 4;
 const ROUNDS: usize = 12;
 /// In which asynchronous writes overlap.
 const OVERLAPS: usize = 24;
-
-/// A disk whose content is another one for each script.
-struct Disk {
-    recorder: RwLock<Arc<Recorder<MemoryDevice>>>,
-    ignores_flushes: AtomicBool,
-    fails_reads: AtomicBool,
-    /// So many writes and flushes succeed, and the next one fails.
-    succeeds: AtomicU64,
-    /// What a write and a flush take at least, so that threads meet in them.
-    delay: Duration,
-}
-
-impl Disk {
-    fn new(image: &[u8], delay: Duration) -> Self {
-        let recorder = RwLock::new(recorder_of(image));
-        let (ignores_flushes, fails_reads) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { recorder, ignores_flushes, fails_reads, succeeds: AtomicU64::new(NEVER), delay }
-    }
-
-    fn fail_in_turn(&self) -> io::Result<()> {
-        if self.succeeds.fetch_sub(1, Ordering::SeqCst) == 0 {
-            self.succeeds.store(NEVER, Ordering::SeqCst);
-            return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
-        }
-        Ok(())
-    }
-
-    fn recorder(&self) -> Arc<Recorder<MemoryDevice>> {
-        self.recorder.read().unwrap().clone()
-    }
-}
-
-fn recorder_of(base: &[u8]) -> Arc<Recorder<MemoryDevice>> {
-    Arc::new(Recorder::in_memory(MemoryDevice::from_image(base, BLOCK_BYTES)).unwrap())
-}
-
-impl BlockDevice for Disk {
-    fn len(&self) -> u64 {
-        self.recorder().len()
-    }
-
-    fn block_size(&self) -> u32 {
-        BLOCK_BYTES
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        if self.fails_reads.load(Ordering::SeqCst) {
-            return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
-        }
-        self.recorder().read_at(buffer, offset)
-    }
-
-    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        std::thread::sleep(self.delay);
-        self.fail_in_turn()?;
-        self.recorder().write_at(buffer, offset)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        if self.ignores_flushes.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        self.fail_in_turn()?;
-        // What completes from here on is not covered.
-        let covered = self.recorder().flush();
-        std::thread::sleep(self.delay);
-        covered
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.recorder().discard(offset, length)
-    }
-}
-
-/// The agent in a guest that was booted with the file at `point` as its disk; both end when dropped.
-struct Guest {
-    child: Child,
-    point: PathBuf,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
-impl Guest {
-    fn boot(program: &str, point: &Path) -> Self {
-        let mut child = Command::new(program)
-            .arg(point)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, point: point.to_path_buf(), input, output: BufReader::new(output) }
-    }
-
-    fn send(&mut self, line: &str) {
-        writeln!(self.input, "{line}").unwrap();
-        self.input.flush().unwrap();
-    }
-
-    fn receive(&mut self) -> String {
-        let mut answer = String::new();
-        self.output.read_line(&mut answer).unwrap();
-        answer.trim().to_string()
-    }
-
-    /// Sends a line, and says whether it was done.
-    fn ask(&mut self, line: &str) -> bool {
-        self.send(line);
-        match self.receive().as_str() {
-            "done" => true,
-            // What a full volume or a name answers; everything else is a fault.
-            "ENOENT" | "EEXIST" | "ENOSPC" | "EFBIG" => false,
-            other => panic!("{}: '{other}'", &line[..line.len().min(60)]),
-        }
-    }
-
-    /// That this function of direct.c was called, which the test is for.
-    fn assert_called(&mut self, name: &str) {
-        self.send(&format!("ends {name}"));
-        let count: u64 = self.receive().parse().unwrap();
-        println!("{name}: {count} times");
-        assert!(count > 0);
-    }
-}
-
-fn text(name: &[u8]) -> &str {
-    std::str::from_utf8(name).unwrap()
-}
-
-impl Target for &mut Guest {
-    fn create(&mut self, name: &[u8]) -> bool {
-        self.ask(&format!("create {}", text(name)))
-    }
-
-    fn unlink(&mut self, name: &[u8]) -> bool {
-        self.ask(&format!("unlink {}", text(name)))
-    }
-
-    fn rename(&mut self, from: &[u8], to: &[u8]) -> bool {
-        self.ask(&format!("rename {} {}", text(from), text(to)))
-    }
-
-    fn truncate(&mut self, name: &[u8], size: u64) -> bool {
-        self.ask(&format!("truncate {} {size}", text(name)))
-    }
-
-    fn preallocate(
-        &mut self,
-        name: &[u8],
-        offset: u64,
-        length: u64,
-        keep: bool,
-        zero: bool,
-    ) -> bool {
-        let (keep, zero) = (u8::from(keep), u8::from(zero));
-        self.ask(&format!("preallocate {} {offset} {length} {keep} {zero}", text(name)))
-    }
-
-    fn hold(&mut self, name: &[u8]) -> bool {
-        self.ask(&format!("hold {}", text(name)))
-    }
-
-    fn drop_held(&mut self, index: usize) {
-        assert!(self.ask(&format!("drop {index}")));
-    }
-
-    fn sync(&mut self, name: &[u8]) {
-        assert!(self.ask(&format!("sync {}", text(name))));
-    }
-
-    fn write(&mut self, name: &[u8], bytes: &[u8], offset: u64) -> bool {
-        let mut line = format!("write {} {offset} ", text(name));
-        bytes.iter().for_each(|byte| write!(line, "{byte:02x}").unwrap());
-        self.ask(&line)
-    }
-
-    fn unmount(&mut self) {
-        assert!(self.ask("unmount"));
-    }
-}
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
-/// Boots a guest with this disk and has `test` use it.
-fn in_guest(disk: &Arc<Disk>, test: impl FnOnce(&mut Guest)) {
-    let Ok(program) = std::env::var("MINFS_MODULE_GUEST") else {
-        eprintln!("SKIPPED: MINFS_MODULE_GUEST names no guest");
-        return;
-    };
-    let directory = tempfile::tempdir().unwrap();
-    let point = directory.path().join("disk");
-    File::create(&point).unwrap();
-    let server = Arc::new(Server::mount(Box::new(disk.clone()), &point).unwrap());
-    for _ in 0..4 {
-        let server = server.clone();
-        std::thread::spawn(move || server.serve());
-    }
-    test(&mut Guest::boot(&program, &point));
-}
 
 #[test]
 fn the_module_keeps_what_it_acknowledged() {

@@ -2,10 +2,12 @@
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import pathlib
 import random
+import signal
 import struct
 import subprocess
 import sys
@@ -146,13 +148,43 @@ def ask(line):
 
 
 def work(seed, thread, rounds):
-    """Appends to a file that all threads share and overwrites what it appended there, a sync after each."""
+    """
+    Appends to a file that all threads share and overwrites what it appended there, a sync after each, until
+    the device fails.
+    """
     chance = random.Random(f"{seed} {thread}")
     # Who writes a page directly and through the page cache at once gets what he deserves.
     is_direct = seed % 2 and thread % 2
     flags = os.O_DIRECT if is_direct else 0
     end = os.open("shared", os.O_RDWR | os.O_APPEND | flags)
     place = os.open("shared", os.O_RDWR | flags)
+    try:
+        append_and_overwrite(chance, thread, rounds, end, place, seed % 2, is_direct)
+    except OSError as error:
+        if error.errno not in (errno.EIO, errno.EROFS):
+            raise
+        ask("failed")
+    finally:
+        os.close(end)
+        os.close(place)
+
+
+def store(pages, offset, data):
+    """Stores to a mapping by a system call, which fails where a store of our own would be a signal."""
+    source = os.memfd_create("source")
+    os.write(source, data)
+    part = memoryview(pages)[offset:offset + len(data)]
+    try:
+        if os.preadv(source, [part], 0) != len(data):
+            raise OSError(errno.EIO, "not all was stored")
+    except OSError as error:
+        raise OSError(errno.EIO, "the store failed") from error
+    finally:
+        part.release()
+        os.close(source)
+
+
+def append_and_overwrite(chance, thread, rounds, end, place, has_blocks, is_direct):
     own = []
     for round in range(rounds):
         number, byte = thread * 1000 + round, chance.randrange(1, 256)
@@ -160,7 +192,7 @@ def work(seed, thread, rounds):
             earlier, offset, length = own.pop(chance.randrange(len(own)))
             ask(f"begin {earlier}")
         else:
-            length = 4096 * chance.randrange(1, 4) if seed % 2 else chance.randrange(1, 6000)
+            length = 4096 * chance.randrange(1, 4) if has_blocks else chance.randrange(1, 6000)
             offset = None
         data = aligned(bytes([byte]) * length)
         if offset is None:
@@ -169,12 +201,11 @@ def work(seed, thread, rounds):
         elif is_direct or chance.randrange(2):
             os.pwrite(place, data, offset)
         else:
-            mmap.mmap(place, offset + length)[offset:] = data[:]
+            with mmap.mmap(place, offset + length) as pages:
+                store(pages, offset, data)
         os.fsync(place)
         ask(f"told {number} {offset} {length} {byte}")
         own.append((number, offset, length))
-    os.close(end)
-    os.close(place)
 
 
 def overwrite(name, offset, count, byte):
@@ -387,6 +418,139 @@ def ends(name):
     return next(int(count) for one, count, _ in lines if one == name)
 
 
+def in_child(action):
+    """A process that does this and ends with the number of its error, or 0."""
+    child = os.fork()
+    if child == 0:
+        code = errno.EINVAL
+        try:
+            action()
+            code = 0
+        except OSError as error:
+            code = error.errno
+        finally:
+            os._exit(code)
+    return child
+
+
+def collide(rounds):
+    """
+    As an ordinary user, overwrites pages of a file directly while another process stores to them through a
+    mapping, with a sync after each, until three syncs failed; returns how many did.
+    """
+    told, tells = os.pipe()
+
+    def collided():
+        os.setgid(65534)
+        os.setuid(65534)
+        file = lay("collided", 16 * BLOCK, 1)
+        pages = mmap.mmap(os.open("collided", os.O_RDWR), 16 * BLOCK)
+        stores = in_child(lambda: store_for_ever(pages))
+        data, failed = aligned(b"\2" * 16 * BLOCK), 0
+        try:
+            while rounds and failed < 3:
+                rounds -= 1
+                os.pwrite(file, data, 0)
+                try:
+                    os.fsync(file)
+                except OSError as error:
+                    if error.errno != errno.EIO:
+                        raise
+                    failed += 1
+        finally:
+            os.kill(stores, signal.SIGKILL)
+            os.waitpid(stores, 0)
+        os.write(tells, str(failed).encode())
+
+    child = in_child(collided)
+    _, status = os.waitpid(child, 0)
+    os.close(tells)
+    answer = os.read(told, 20).decode()
+    os.close(told)
+    if status:
+        code = os.waitstatus_to_exitcode(status)
+        raise OSError(code, os.strerror(code))
+    return answer
+
+
+def store_for_ever(pages):
+    while True:
+        for at in range(0, len(pages), BLOCK):
+            pages[at] = 3
+
+
+def remount(options):
+    subprocess.run(["mount", "-i", "-o", f"remount,{options}", sys.argv[2], sys.argv[3]], check=True)
+
+
+def freeze(is_frozen):
+    directory = os.open(".", os.O_RDONLY)
+    try:
+        # FIFREEZE, FITHAW
+        fcntl.ioctl(directory, 0xC0045877 if is_frozen else 0xC0045878, 0)
+    finally:
+        os.close(directory)
+
+
+def change_all():
+    """Begins each kind of change of a frozen volume, and returns when all of them wait for its end."""
+    def store():
+        pages[0] = 7
+
+    def direct():
+        own = Flight(4)
+        own.put(place, [(0, 0, b"\7" * BLOCK)])
+        own.take_all()
+
+    # Opened before the freezing, as by `changes`.
+    place, pages = changing["place"], changing["pages"]
+    changes = [
+        lambda: os.pwrite(changing["file"], b"\7" * 100, 0),
+        lambda: os.pwrite(changing["file"], b"\7" * 100, 1 << 20),
+        direct, store,
+        lambda: os.close(os.open("new", os.O_RDWR | os.O_CREAT, 0o600)),
+        lambda: os.unlink("gone"),
+        lambda: os.rename("named", "renamed"),
+        lambda: os.truncate("cut", 5),
+        lambda: os.chmod("mode", 0o640),
+        lambda: os.utime("time", (1, 1)),
+        lambda: allocate(changing["file"], KEEP_SIZE, 0, 2 << 20),
+    ]
+    waiting = [in_child(change) for change in changes]
+    for child in waiting:
+        while pathlib.Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] != "D":
+            if os.waitpid(child, os.WNOHANG) != (0, 0):
+                raise OSError(errno.EUCLEAN, "a change did not wait")
+            time.sleep(0.005)
+    changing["waiting"] = waiting
+
+
+def prepare_changes():
+    for name in ["file", "gone", "named", "cut", "mode", "time", "pages"]:
+        os.close(lay(name, 2 * BLOCK, 1))
+    changing["file"] = os.open("file", os.O_RDWR)
+    changing["place"] = lay("place", 2 * BLOCK, 1)
+    with_file("pages", lambda file: changing.update(pages=mmap.mmap(file, BLOCK)))
+    # Written within the valid length, and a tail: neither has a record of its own.
+    os.pwrite(changing["file"], b"\6" * 100, 0)
+    os.pwrite(changing["file"], b"\6" * 100, 2 * BLOCK)
+
+
+def end_changes():
+    for child in changing["waiting"]:
+        _, status = os.waitpid(child, 0)
+        if status:
+            code = os.waitstatus_to_exitcode(status)
+            raise OSError(code, os.strerror(code))
+    changing["pages"].close()
+    os.close(changing["file"])
+    os.close(changing["place"])
+    changing.clear()
+
+
+changing = {}
+
+
 def carry_out(words):
     match words:
         case ["mount", *options]:
@@ -439,6 +603,30 @@ def carry_out(words):
             read_to_file(bool(waits))
         case ["read", name, length, byte, *waits]:
             read(name, int(length), int(byte), bool(waits))
+        case ["collide", rounds]:
+            return collide(int(rounds))
+        case ["remount", options]:
+            remount(options)
+        case ["set", "time", name, seconds]:
+            os.utime(name, (int(seconds), int(seconds)))
+        case ["time", name]:
+            return f"{os.stat(name).st_mtime_ns}"
+        case ["prepare", "changes"]:
+            prepare_changes()
+        case ["freeze"]:
+            freeze(True)
+        case ["change", "all"]:
+            change_all()
+        case ["thaw"]:
+            freeze(False)
+        case ["end", "changes"]:
+            end_changes()
+        case ["free"]:
+            facts = os.statvfs(".")
+            return f"{facts.f_bfree * facts.f_frsize}"
+        case ["log", *words]:
+            log = subprocess.run(["dmesg"], stdout=subprocess.PIPE, text=True, check=True).stdout
+            return f"{log.count(' '.join(words))}"
         case ["ends", name]:
             return f"{ends(name)}"
         case _:

@@ -23,7 +23,7 @@ fi
 exec qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -nic none \
 	-M q35 $processor -cpu max,-erms -m "${MINFS_MODULE_MEMORY:-1G}" \
 	-kernel "$kernel" -initrd "$image" \
-	-append "console=ttyS0 quiet panic=-1 oops=panic tsc=reliable tsc_early_khz=$khz mitigations=off init_on_alloc=0 cryptomgr.notests no_timer_check rdinit=/kurabe kurabe.console -- inside $*" \
+	-append "console=ttyS0 quiet panic=-1 oops=panic softlockup_panic=1 watchdog_thresh=60 tsc=reliable tsc_early_khz=$khz mitigations=off init_on_alloc=0 cryptomgr.notests no_timer_check rdinit=/kurabe kurabe.console -- inside $*" \
 	-fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
 	-device virtio-9p-pci,fsdev=host,mount_tag=host -device isa-debug-exit,iobase=0x501,iosize=1 \
 	-drive "if=none,id=disk,format=raw,cache=none,file=$disk" -device virtio-blk-pci,drive=disk \
