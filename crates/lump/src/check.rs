@@ -97,7 +97,7 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<CheckReport> {
         }
     }
     for place in 0..2 {
-        if read_root(&*device, &geometry, place)?.is_none() {
+        if read_root(&device, &geometry, place)?.is_none() {
             notes.push(format!("root {place} is not whole; the other one counts"));
         }
     }

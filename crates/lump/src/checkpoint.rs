@@ -7,7 +7,7 @@
 //! Knows nothing of the order in which things must become durable; that is the caller's.
 //! Invariant: what is read back is complete and of one generation, or an error.
 
-use block::{AlignedBuffer, BlockDevice};
+use block::AlignedBuffer;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
@@ -20,6 +20,7 @@ use crate::layout::{
     NUMBER_END, RECORDS_PER_BLOCK, ROOT_MAGIC, ROOTS_BLOCK, Root, VALUE_BYTES_MAX, is_sealed, read,
     seal,
 };
+use crate::medium::{Permit, Source};
 
 /// Additions are at most this part of their checkpoint: what an opening reads and applies.
 const ADDITIONS_SHARE: u64 = 8;
@@ -44,7 +45,8 @@ fn additions_end(root: &Root) -> Position {
 /// blocks of all additions and the checksum of the last; or `None` where they would become too many
 /// or the journal does not say what it should.
 pub(crate) fn add(
-    device: &dyn BlockDevice,
+    permit: Permit<'_>,
+    source: &dyn Source,
     geometry: &Geometry,
     root: &Root,
     until: Position,
@@ -57,7 +59,7 @@ pub(crate) fn add(
     if blocks == 0 || room == 0 {
         return Ok(None);
     }
-    let Some(records) = journal::records(device, geometry, Position::of(root), until, room) else {
+    let Some(records) = journal::records(source, geometry, Position::of(root), until, room) else {
         return Ok(None);
     };
     let (mut end, mut memory) = (additions_end(root), AlignedBuffer::zeroed(0));
@@ -65,9 +67,8 @@ pub(crate) fn add(
         let first = end.next;
         journal::encode(geometry, ADDITIONS_MAGIC, &mut end, 0, part, &mut memory);
         let bytes = &memory[..((end.next - first) * BLOCK_BYTES) as usize];
-        device
-            .write_at(bytes, additions_offset(geometry, root, first))
-            .map_err(Error::device("write to a checkpoint"))?;
+        let offset = additions_offset(geometry, root, first);
+        permit.write_metadata(bytes, offset, "write to a checkpoint")?;
     }
     Ok(Some((end.next - 1, end.previous)))
 }
@@ -80,7 +81,7 @@ fn additions_offset(geometry: &Geometry, root: &Root, sequence: u64) -> u64 {
 
 /// Reads the additions that a root names: their records, in order.
 pub(crate) fn load_additions(
-    device: &dyn BlockDevice,
+    source: &dyn Source,
     geometry: &Geometry,
     root: &Root,
 ) -> Result<Vec<Record>> {
@@ -93,7 +94,7 @@ pub(crate) fn load_additions(
         ))
     };
     let parts = vec![(additions_offset(geometry, root, 1), root.added_blocks.get())];
-    read_ahead(device, "checkpoint", parts, |bytes| {
+    read_ahead(source, "checkpoint", parts, |bytes| {
         let block = Block::decode(&geometry.uuid, &ADDITIONS_MAGIC, bytes);
         let block = block.filter(|block| block.continues(&end) && block.epoch == end.epoch);
         let block = block.ok_or_else(|| damaged(end.next))?;
@@ -110,7 +111,7 @@ pub(crate) fn load_additions(
 /// Writes the checkpoint of a number. Returns its blocks and objects, or `None` where the
 /// objects changed so much meanwhile that what was seen of them does not fit the area.
 pub(crate) fn write(
-    device: &dyn BlockDevice,
+    permit: Permit<'_>,
     geometry: &Geometry,
     generation: u64,
     index: &Index,
@@ -132,7 +133,7 @@ pub(crate) fn write(
         let bytes = &mut buffer[..(count * BLOCK_BYTES) as usize];
         encode(geometry, generation, blocks, &entries, bytes);
         let offset = geometry.area_offset(generation) + blocks * BLOCK_BYTES;
-        device.write_at(bytes, offset).map_err(Error::device("write a checkpoint"))?;
+        permit.write_metadata(bytes, offset, "write a checkpoint")?;
         blocks += count;
         objects += entries.len() as u64;
     }
@@ -158,22 +159,27 @@ fn encode(geometry: &Geometry, generation: u64, first: u64, entries: &[Entry], b
     }
 }
 
-/// Writes a root to the place of its generation.
-pub(crate) fn write_root(device: &dyn BlockDevice, geometry: &Geometry, root: &Root) -> Result<()> {
+/// The block of a root.
+pub(crate) fn root_block(geometry: &Geometry, root: &Root) -> AlignedBuffer {
     let mut block = AlignedBuffer::copied_from(root.as_bytes());
     seal(&geometry.uuid, &mut block);
-    device
-        .write_at(&block, geometry.root_offset(root.generation.get()))
-        .map_err(Error::device(format!("write root {}", root.generation)))
+    block
+}
+
+/// Writes a root to the place of its generation.
+pub(crate) fn write_root(permit: Permit<'_>, geometry: &Geometry, root: &Root) -> Result<()> {
+    let action = format!("write root {}", root.generation);
+    let offset = geometry.root_offset(root.generation.get());
+    permit.write_metadata(&root_block(geometry, root), offset, &action)
 }
 
 /// Reads one of the two roots; `None` when it is not whole.
 pub(crate) fn read_root(
-    device: &dyn BlockDevice,
+    source: &dyn Source,
     geometry: &Geometry,
     place: u64,
 ) -> Result<Option<Root>> {
-    let block = read_block(device, ROOTS_BLOCK + place)?;
+    let block = read_block(source, ROOTS_BLOCK + place)?;
     let root: Root = read(&block);
     let is_whole = is_sealed(&geometry.uuid, &ROOT_MAGIC, &block)
         && root.generation.get() % 2 == place
@@ -187,12 +193,12 @@ pub(crate) fn read_root(
 }
 
 /// Reads the checkpoint that a root speaks of.
-pub(crate) fn load(device: &dyn BlockDevice, geometry: &Geometry, root: &Root) -> Result<Index> {
+pub(crate) fn load(source: &dyn Source, geometry: &Geometry, root: &Root) -> Result<Index> {
     let mut index = Index::default();
     let generation = number(root);
     let mut number = 0;
     let (start, blocks) = (geometry.area_offset(generation), root.checkpoint_blocks.get());
-    read_ahead(device, "checkpoint", vec![(start, blocks)], |block| {
+    read_ahead(source, "checkpoint", vec![(start, blocks)], |block| {
         load_block(geometry, generation, number, block, &mut index)?;
         number += 1;
         Ok(())
@@ -259,10 +265,13 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
-    use block::MemoryDevice;
+    use block::{BlockDevice, MemoryDevice};
     use zerocopy::FromZeros;
 
     use super::*;
+    use crate::medium::Medium;
+    use crate::metrics::Counters;
+    use crate::store::Sabotage;
     use crate::{CreateOptions, OpenOptions, Store};
 
     /// `LUMP_OPEN_OBJECTS` sets how many; the time and memory of an opening are printed.
@@ -274,6 +283,9 @@ mod tests {
         let device = Arc::new(MemoryDevice::new((count + 4096) * 1024 / 4096 * 4096, 512));
         let options = CreateOptions { objects_max: Some(count), ..Default::default() };
         let geometry = Store::create(&*device, &options).unwrap();
+        let counters = Arc::new(Counters::new(geometry.uuid()));
+        let medium = Medium::new(device.clone(), counters, Sabotage::None);
+        let permit = medium.permit().unwrap();
         let index = Index::default();
         for number in 0..count {
             // An odd factor makes every key different, and its neighbours far away.
@@ -281,7 +293,7 @@ mod tests {
             let entry = Entry { key, start: number, length: 400, checksum: 0 };
             index.shard_mut(key).insert(entry);
         }
-        let (blocks, objects) = write(&*device, &geometry, 1, &index).unwrap().unwrap();
+        let (blocks, objects) = write(permit, &geometry, 1, &index).unwrap().unwrap();
         drop(index);
         let mut root = Root::new_zeroed();
         root.magic = ROOT_MAGIC;
@@ -289,7 +301,7 @@ mod tests {
         root.checkpoint_blocks = blocks.into();
         root.objects = objects.into();
         root.journal_next = 1.into();
-        write_root(&*device, &geometry, &root).unwrap();
+        write_root(permit, &geometry, &root).unwrap();
         let start = Instant::now();
         let store = Store::open(device.clone(), &OpenOptions::default()).unwrap();
         let elapsed = start.elapsed();
@@ -305,7 +317,7 @@ mod tests {
         drop(store);
         for damaged in [TRANSFER_BLOCKS as u64 + 5, blocks - 1] {
             let offset = geometry.area_offset(1) + damaged * BLOCK_BYTES;
-            let mut block = read_block(&*device, offset / BLOCK_BYTES).unwrap();
+            let mut block = read_block(&device, offset / BLOCK_BYTES).unwrap();
             block[100] ^= 1;
             device.write_at(&block, offset).unwrap();
             let error = Store::open(device.clone(), &OpenOptions::default()).err().unwrap();

@@ -9,10 +9,7 @@
 //! ends all writing. The argument for correctness is in `docs/format-lump.md`.
 
 use std::collections::VecDeque;
-use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::Thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block::AlignedBuffer;
@@ -27,8 +24,12 @@ use crate::layout::{
     BLOCK_BYTES, JOURNAL_MAGIC, RANGE_BYTES_MAX, RECORDS_PER_BLOCK, WINDOW_BYTES_MAX,
     WINDOW_EXTENT_BYTES_MAX,
 };
+use crate::medium::Permit;
 use crate::metrics::count;
 use crate::store::{Durability, Sabotage};
+use crate::sync::atomic::Ordering;
+use crate::sync::thread::{self, Thread};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::turns::urgency;
 use crate::window::{Closed, Pending};
 
@@ -184,22 +185,19 @@ struct Others {
     announcement: Vec<Record>,
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no thread panics while it holds a lock of the store")
-}
-
 impl Engine {
     /// Makes an opening durable: what was read from the journal, and that what was left out of it
     /// never counts again. Only then data may be written. `found` are the puts that the journal does
     /// not know of.
     pub(crate) fn begin_epoch(&self, found: &[Record], epoch: u64) -> Result<()> {
+        let permit = self.medium.permit()?;
         let mut writer = lock(&self.queue).writer.take().expect("nobody leads yet");
         if self.sabotage != Sabotage::LeaveRest {
-            self.erase(&writer, found)?;
+            self.erase(permit, &writer, found)?;
         }
-        self.flush_device()?;
+        permit.flush()?;
         if !found.is_empty() {
-            self.record(&mut writer, found)?;
+            self.record(permit, &mut writer, found)?;
         }
         writer.position.epoch = epoch;
         writer.announced = None;
@@ -217,7 +215,7 @@ impl Engine {
     /// Makes no blocks of the places where an opening writes its own. What did not count there would
     /// otherwise count again where blocks of the opening arrive in part, and make it whole, or
     /// where they are the same as those before it were. No sector of a block is like these.
-    fn erase(&self, writer: &Writer, found: &[Record]) -> Result<()> {
+    fn erase(&self, permit: Permit<'_>, writer: &Writer, found: &[Record]) -> Result<()> {
         let first = writer.position.next;
         // Beyond lie blocks that count, with smaller numbers than those looked for.
         let room =
@@ -225,15 +223,12 @@ impl Engine {
         let blocks = (found.len().div_ceil(RECORDS_PER_BLOCK) as u64 + 1).min(room);
         let mut bytes = AlignedBuffer::zeroed((blocks * BLOCK_BYTES) as usize);
         bytes.fill(0xff);
-        match self.write_all(&[], &journal::writes(&self.geometry, first, &bytes)).pop() {
-            Some((_, source)) => Err(journal_failure(first, source)),
-            None => Ok(()),
-        }
+        self.write_journal(permit, first, &journal::writes(&self.geometry, first, &bytes))
     }
 
     /// Tells the journal of puts that an opening found, in the epoch in which they were made. Until
     /// the blocks are durable, and the fence after them, the next opening finds the rest again.
-    fn record(&self, writer: &mut Writer, found: &[Record]) -> Result<()> {
+    fn record(&self, permit: Permit<'_>, writer: &mut Writer, found: &[Record]) -> Result<()> {
         let start = writer.position;
         let end = start.next + found.len().div_ceil(RECORDS_PER_BLOCK) as u64;
         let is_full =
@@ -246,10 +241,8 @@ impl Engine {
         }
         let Writer { position, durable, blocks, .. } = writer;
         journal::encode(&self.geometry, JOURNAL_MAGIC, position, *durable, found, blocks);
-        match self.write_all(&[], &self.journal_writes(writer, start.next)).pop() {
-            Some((_, source)) => Err(journal_failure(start.next, source)),
-            None => self.flush(writer),
-        }
+        self.write_journal(permit, start.next, &self.journal_writes(writer, start.next))?;
+        self.flush(permit, writer)
     }
 
     /// Whether an extent may go into a window.
@@ -259,13 +252,10 @@ impl Engine {
 
     /// Makes a put whose extent has its place in the window: no journal, and a flush of its own.
     pub(crate) fn put_in_window(&self, entry: Entry, sequence: u64, data: Data) -> Answer {
-        let turn = self.writing.take(data.deadline);
-        let written = self.device.write_at(data.bytes(), data.offset);
-        drop(turn);
-        let outcome = match written {
-            Ok(()) => self.flush_beside(),
-            Err(source) => Err(data_failure(data.offset, source)),
-        };
+        let outcome = self.medium.permit().and_then(|permit| {
+            self.write_data(permit, &data)?;
+            permit.flush_beside()
+        });
         let outcome = match outcome {
             Ok(()) => {
                 let gave_up = self.window.finish(entry, sequence, || {
@@ -296,6 +286,12 @@ impl Engine {
         (outcome, Some(data.memory))
     }
 
+    /// Writes the extent of a put, in its turn.
+    fn write_data(&self, permit: Permit<'_>, data: &Data) -> Result<()> {
+        let _turn = self.writing.take(data.deadline);
+        permit.write_data(data.bytes(), data.offset)
+    }
+
     /// Has `act` done and waits for it; returns how many objects it took away.
     pub(crate) fn submit(&self, act: Act, durability: Durability) -> Result<u64> {
         self.submit_with(act, durability, None).0
@@ -313,19 +309,18 @@ impl Engine {
         let mut queue = lock(&self.queue);
         if let Some(own) = data.take_if(|data| !self.joins(data, &queue)) {
             drop(queue);
-            let turn = self.writing.take(deadline);
-            let written = self.device.write_at(own.bytes(), own.offset);
-            drop(turn);
+            let permit = self.medium.permit();
+            let written = permit.and_then(|permit| self.write_data(permit, &own));
             lent = Some(own.memory);
-            if let Err(source) = written {
-                return (Err(data_failure(own.offset, source)), lent);
+            if let Err(error) = written {
+                return (Err(error), lent);
             }
             queue = lock(&self.queue);
         }
-        if let Err(error) = self.writable() {
+        if let Err(error) = self.medium.permit() {
             return (Err(error), lent.or(data.map(|data| data.memory)));
         }
-        let ticket = Arc::new(Ticket { answer: Mutex::new(None), thread: std::thread::current() });
+        let ticket = Arc::new(Ticket { answer: Mutex::new(None), thread: thread::current() });
         let request = Request { act, durability, deadline, data, ticket: ticket.clone() };
         let place = queue
             .waiting
@@ -336,7 +331,7 @@ impl Engine {
                 self.lead(queue, writer);
             } else {
                 drop(queue);
-                std::thread::park();
+                thread::park();
             }
             let answer = lock(&ticket.answer).take();
             if let Some((outcome, memory)) = answer {
@@ -352,7 +347,7 @@ impl Engine {
             Some(_) => LEADING_BYTES_MAX,
             None => JOINED_BYTES_MAX,
         };
-        data.length <= limit && self.device.writes_at_once()
+        data.length <= limit && self.medium.writes_at_once()
     }
 
     /// Does what waits and gives the lead back.
@@ -360,7 +355,8 @@ impl Engine {
         let blocks = batch_blocks(&self.geometry);
         let mut batch = queue.take(blocks as usize * RECORDS_PER_BLOCK);
         drop(queue);
-        let outcome = self.carry_out(&mut writer, &mut batch);
+        let permit = self.medium.permit();
+        let outcome = permit.and_then(|permit| self.carry_out(permit, &mut writer, &mut batch));
         let mut queue = lock(&self.queue);
         let counts = match outcome {
             Ok(counts) => {
@@ -368,7 +364,7 @@ impl Engine {
                 counts
             }
             Err(error) => {
-                self.refuse(error.to_string());
+                self.medium.refuse(error.to_string());
                 batch.extend(queue.waiting.drain(..));
                 Vec::new()
             }
@@ -381,7 +377,7 @@ impl Engine {
         }
         let mut counts = counts.into_iter();
         for request in batch {
-            let outcome = counts.next().map_or_else(|| self.writable().map(|()| 0), Ok);
+            let outcome = counts.next().map_or_else(|| self.medium.permit().map(|_| 0), Ok);
             request.answer(outcome);
         }
         // Who has its answer may come again and lead at once; otherwise who waits longest does.
@@ -392,9 +388,14 @@ impl Engine {
 
     /// Writes, makes durable and applies a batch; returns how many objects each of its changes took
     /// away. A put whose data cannot be written is answered and leaves the batch.
-    fn carry_out(&self, writer: &mut Writer, batch: &mut Vec<Request>) -> Result<Vec<u64>> {
+    fn carry_out(
+        &self,
+        permit: Permit<'_>,
+        writer: &mut Writer,
+        batch: &mut Vec<Request>,
+    ) -> Result<Vec<u64>> {
         if std::mem::take(&mut writer.owes_flush) {
-            self.flush_device()?;
+            permit.flush()?;
         }
         let has = |act| batch.iter().any(|request| request.act == act);
         let is_fenced = writer.ends_with_fence && writer.durable + 1 == writer.position.next;
@@ -411,19 +412,20 @@ impl Engine {
             let mut others = self.others(&closed, &ranges);
             if is_fence_due {
                 if closed.is_live {
-                    self.write_batch(writer, &mut Vec::new(), &std::mem::take(&mut others))?;
+                    let others = std::mem::take(&mut others);
+                    self.write_batch(permit, writer, &mut Vec::new(), &others)?;
                 }
-                self.flush(writer)?;
+                self.flush(permit, writer)?;
                 self.retire(writer, &std::mem::take(&mut given_up));
             }
-            self.write_batch(writer, batch, &others)?;
+            self.write_batch(permit, writer, batch, &others)?;
         }
         let is_durable = batch.iter().any(|request| request.durability == Durability::Durable);
         if is_durable || writer.unflushed_bytes > UNFLUSHED_BYTES_MAX {
-            self.flush(writer)?;
+            self.flush(permit, writer)?;
         }
         if self.sabotage == Sabotage::LateData {
-            self.write_all(batch, &[]);
+            self.write_all(permit, batch, writer.position.next, &[])?;
         }
         count(&self.counters.commits, 1);
         let counts = self.apply(writer, batch, given_up);
@@ -445,7 +447,7 @@ impl Engine {
         };
         let all: Option<Vec<u64>> = batch.iter().map(units).collect();
         let Some(largest) = all.and_then(|all| all.into_iter().max()) else { return Vec::new() };
-        let flush = Duration::from_nanos(self.flush_ns.load(Ordering::Relaxed));
+        let flush = Duration::from_nanos(self.medium.flush_ns());
         if self.window.seekers.load(Ordering::SeqCst) > 0 || !self.window.is_due(flush) {
             return Vec::new();
         }
@@ -473,6 +475,7 @@ impl Engine {
     /// where there is no room.
     fn write_batch(
         &self,
+        permit: Permit<'_>,
         writer: &mut Writer,
         batch: &mut Vec<Request>,
         others: &Others,
@@ -490,20 +493,29 @@ impl Engine {
         }
         self.encode(writer, batch, others);
         let data = if self.sabotage == Sabotage::LateData { &[] } else { &batch[..] };
-        let mut failures = self.write_all(data, &self.journal_writes(writer, start.next));
-        if failures.last().is_some_and(|(number, _)| *number >= data.len()) {
-            let (_, source) = failures.pop().expect("there is one");
-            return Err(journal_failure(start.next, source));
+        let failures =
+            self.write_all(permit, data, start.next, &self.journal_writes(writer, start.next))?;
+        match failures.is_empty() {
+            true => Ok(()),
+            false => self.write_again(permit, writer, batch, others, (start, end), failures),
         }
-        if failures.is_empty() {
-            return Ok(());
-        }
-        // Nothing of the batch has been answered: its blocks are written anew without the changes
-        // that failed, and only when these blocks are durable the failures are told.
-        let mut failed = Vec::new();
-        for (number, source) in failures.into_iter().rev() {
-            failed.push((batch.remove(number), source));
-        }
+    }
+
+    /// Takes the puts out of a batch whose data could not be written. Nothing of the batch has been
+    /// answered: its blocks are written anew without these puts, and only when these blocks are
+    /// durable the failures are told.
+    fn write_again(
+        &self,
+        permit: Permit<'_>,
+        writer: &mut Writer,
+        batch: &mut Vec<Request>,
+        others: &Others,
+        (start, end): (Position, u64),
+        failures: Vec<(usize, Error)>,
+    ) -> Result<()> {
+        let failures = failures.into_iter().rev();
+        let failed: Vec<(Request, Error)> =
+            failures.map(|(number, error)| (batch.remove(number), error)).collect();
         if self.sabotage != Sabotage::KeepFailed {
             writer.position = start;
             self.encode(writer, batch, others);
@@ -525,17 +537,13 @@ impl Engine {
             );
             writes.extend(journal::writes(&self.geometry, first, &behind));
         }
-        let rewritten = self.write_all(&[], &writes).pop();
+        let rewritten = self.write_journal(permit, start.next, &writes);
         writer.ends_with_fence &= position == writer.position;
         writer.position = position;
-        let outcome = match rewritten {
-            Some((_, source)) => Err(journal_failure(start.next, source)),
-            None => self.flush(writer),
-        };
-        for (request, source) in failed {
-            let offset = request.data.as_ref().map_or(0, |data| data.offset);
+        let outcome = rewritten.and_then(|()| self.flush(permit, writer));
+        for (request, failure) in failed {
             request.answer(match &outcome {
-                Ok(()) => Err(data_failure(offset, source)),
+                Ok(()) => Err(failure),
                 Err(error) => Err(Error::ReadOnly(error.to_string())),
             });
         }
@@ -582,9 +590,15 @@ impl Engine {
         journal::writes(&self.geometry, first, &writer.blocks[..length])
     }
 
-    /// Writes the data of `requests` and `others` at once. Returns what failed, in order: the
-    /// number of the request, or for the others a greater one.
-    fn write_all(&self, requests: &[Request], others: &[(&[u8], u64)]) -> Vec<(usize, io::Error)> {
+    /// Writes the data of `requests`, and the journal from block `first` on, all at once. Returns which
+    /// requests failed, in order.
+    fn write_all(
+        &self,
+        permit: Permit<'_>,
+        requests: &[Request],
+        first: u64,
+        journal: &[(&[u8], u64)],
+    ) -> Result<Vec<(usize, Error)>> {
         let (mut numbers, mut writes) = (Vec::new(), Vec::new());
         for (number, request) in requests.iter().enumerate() {
             if let Some(data) = &request.data {
@@ -592,17 +606,18 @@ impl Engine {
                 writes.push((data.bytes(), data.offset));
             }
         }
-        numbers.extend(others.iter().map(|_| requests.len()));
-        writes.extend(others);
-        let outcomes = self.device.write_each(&writes);
-        let blocks = others.iter().map(|(bytes, _)| bytes.len() as u64 / BLOCK_BYTES);
+        let failures = permit.write_with_journal(&writes, first, journal)?;
+        let blocks = journal.iter().map(|(bytes, _)| bytes.len() as u64 / BLOCK_BYTES);
         count(&self.counters.journal_blocks, blocks.sum());
-        let failures = numbers.into_iter().zip(outcomes);
-        failures.filter_map(|(number, outcome)| Some((number, outcome.err()?))).collect()
+        Ok(failures.into_iter().map(|(place, error)| (numbers[place], error)).collect())
+    }
+
+    fn write_journal(&self, permit: Permit<'_>, first: u64, writes: &[(&[u8], u64)]) -> Result<()> {
+        self.write_all(permit, &[], first, writes).map(drop)
     }
 
     /// Makes all that was written durable.
-    fn flush(&self, writer: &mut Writer) -> Result<()> {
+    fn flush(&self, permit: Permit<'_>, writer: &mut Writer) -> Result<()> {
         let durable = writer.position.next - 1;
         if durable == writer.durable {
             return Ok(());
@@ -610,7 +625,7 @@ impl Engine {
         if self.sabotage == Sabotage::AcknowledgeEarly {
             writer.owes_flush = true;
         } else {
-            self.flush_device()?;
+            permit.flush()?;
         }
         writer.durable = durable;
         writer.fence = writer.stated;
@@ -671,12 +686,4 @@ impl Engine {
         count(&self.counters.puts, 1);
         count(&self.counters.put_bytes, u64::from(entry.length));
     }
-}
-
-fn data_failure(offset: u64, source: io::Error) -> Error {
-    Error::Device { action: format!("write a value to the extent at byte {offset}"), source }
-}
-
-fn journal_failure(first: u64, source: io::Error) -> Error {
-    Error::Device { action: format!("write the journal from block {first} on"), source }
 }

@@ -3,27 +3,27 @@
 //! Knows the order in which a checkpoint becomes durable, not the bytes of one. Invariant: after a
 //! refusal nothing is written any more.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock};
+use std::sync::Arc;
 use std::time::Instant;
 
-use block::BlockDevice;
-
 use crate::checkpoint;
-use crate::commit::{Queue, lock};
-use crate::error::{Error, Result};
+use crate::commit::Queue;
+use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::index::Index;
 use crate::layout::{BLOCK_BYTES, Root};
+use crate::medium::{Medium, Permit};
 use crate::metrics::{Counters, count};
 use crate::space::{Pins, Space};
 use crate::store::Sabotage;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 use crate::turns::Turns;
 use crate::window::Window;
 
 /// An open store without its public face.
 pub(crate) struct Engine {
-    pub device: Arc<dyn BlockDevice>,
+    pub medium: Medium,
     pub geometry: Geometry,
     pub sabotage: Sabotage,
     pub index: Index,
@@ -37,25 +37,19 @@ pub(crate) struct Engine {
     pub sequence: AtomicU64,
     /// Held while the index changes.
     pub applying: Mutex<()>,
-    /// Held during a flush; shared by puts in the window.
-    pub flushing: RwLock<()>,
-    /// How long the newest flush took.
-    pub flush_ns: AtomicU64,
     /// The newest durable root; held while a checkpoint is made.
     pub root: Mutex<Root>,
     /// First journal block that the newest durable root needs.
     pub journal_start: AtomicU64,
     /// Objects, and puts under way.
     pub objects: AtomicU64,
-    /// Why nothing is written any more.
-    pub refusal: OnceLock<String>,
     pub background: Background,
     /// Turns at reading, and at writing data that do not go with the journal.
     pub reading: Turns,
     pub writing: Turns,
     /// Held while free space is not in the list of it, since the device is told about it.
     pub trimming: Mutex<()>,
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
 }
 
 /// What the background thread shall do.
@@ -106,59 +100,13 @@ impl Background {
     }
 }
 
-const UNBROKEN: &str = "no thread panics while it flushes";
-
 impl Engine {
-    pub fn writable(&self) -> Result<()> {
-        match self.refusal.get() {
-            Some(why) => Err(Error::ReadOnly(why.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// From now on nothing is written; the first reason stays.
-    pub fn refuse(&self, why: String) {
-        let _ = self.refusal.set(why);
-    }
-
-    /// A flush that failed may have lost any write, and a later one may succeed all the same: so
-    /// nobody flushes before the refusal stands.
-    pub fn flush_device(&self) -> Result<()> {
-        let _turn = self.flushing.write().expect(UNBROKEN);
-        self.flush_now()
-    }
-
-    /// The same at the same time as others who call this: where one of them fails, none succeeds
-    /// that ends after.
-    pub fn flush_beside(&self) -> Result<()> {
-        let _turn = self.flushing.read().expect(UNBROKEN);
-        self.flush_now()?;
-        self.writable()
-    }
-
-    fn flush_now(&self) -> Result<()> {
-        self.writable()?;
-        if self.sabotage == Sabotage::SkipFlush {
-            return Ok(());
-        }
-        count(&self.counters.flushes, 1);
-        let start = Instant::now();
-        self.device.flush().map_err(Error::device("flush the device")).inspect_err(|error| {
-            self.refuse(error.to_string());
-        })?;
-        let elapsed = start.elapsed();
-        self.flush_ns.store(elapsed.as_nanos() as u64, Ordering::Relaxed);
-        self.counters.flush_seconds.record(elapsed);
-        Ok(())
-    }
-
     /// The work of the background thread.
     pub fn work(&self) {
         while self.background.wait() {
-            if self.is_checkpoint_due()
-                && let Err(error) = self.checkpoint(lock(&self.root))
-            {
-                self.refuse(error.to_string());
+            if self.is_checkpoint_due() {
+                // A failure ends all writing, and the next change tells of it.
+                let _ = self.checkpoint(lock(&self.root));
             }
             self.background.done();
         }
@@ -169,14 +117,23 @@ impl Engine {
         let next = lock(&self.queue).applied.next;
         // A checkpoint may have come in between, with a later start.
         let used = next.saturating_sub(self.journal_start.load(Ordering::Relaxed));
-        used > self.geometry.journal_blocks / 2 && self.refusal.get().is_none()
+        used > self.geometry.journal_blocks / 2 && self.medium.refusal().is_none()
     }
 
     /// Adds the changes since the newest checkpoint to it, or writes the index as it is, while it
     /// changes; and a root behind it. Every change that is made meanwhile is in the journal after
     /// the place that the root names, and applied again gives the same: so it does not matter which
     /// of them the checkpoint shows.
+    ///
+    /// A failure ends all writing before the root is unlocked: from then on the medium may hold the
+    /// new root or the one before, and whoever waited for the lock must not write for either.
     pub fn checkpoint(&self, mut root: MutexGuard<'_, Root>) -> Result<()> {
+        let permit = self.medium.permit_with(&root)?;
+        let outcome = self.write_checkpoint(permit, &mut root);
+        outcome.inspect_err(|error| self.medium.refuse(error.to_string()))
+    }
+
+    fn write_checkpoint(&self, permit: Permit<'_>, root: &mut Root) -> Result<()> {
         let from = {
             let queue = lock(&self.queue);
             // An opening must find what announces the window.
@@ -190,7 +147,8 @@ impl Engine {
         }
         let start = Instant::now();
         let mut new = Root { generation: (root.generation.get() + 1).into(), ..*root };
-        let blocks = match checkpoint::add(&*self.device, &self.geometry, &root, from)? {
+        let added = checkpoint::add(permit, &self.medium, &self.geometry, root, from)?;
+        let blocks = match added {
             Some((blocks, checksum)) => {
                 new.additions += 1;
                 new.added_blocks = blocks.into();
@@ -199,8 +157,7 @@ impl Engine {
             }
             None => {
                 let number = checkpoint::number(&new);
-                let write =
-                    || checkpoint::write(&*self.device, &self.geometry, number, &self.index);
+                let write = || checkpoint::write(permit, &self.geometry, number, &self.index);
                 let (blocks, objects) = match write()? {
                     Some(written) => written,
                     None => {
@@ -217,15 +174,15 @@ impl Engine {
         // What the checkpoint shows was written before; the flush makes all of it durable.
         let through = lock(&self.queue).applied.next - 1;
         if self.sabotage != Sabotage::RootEarly {
-            self.flush_device()?;
+            permit.flush()?;
         }
         new.journal_next = from.next.into();
         new.journal_previous = from.previous.into();
         new.epoch = from.epoch.into();
         new.fenced = through.into();
-        checkpoint::write_root(&*self.device, &self.geometry, &new)?;
+        checkpoint::write_root(permit, &self.geometry, &new)?;
         if self.sabotage != Sabotage::JournalEarly {
-            self.flush_device()?;
+            permit.flush()?;
         }
         self.journal_start.store(from.next, Ordering::Relaxed);
         *root = new;
@@ -238,6 +195,7 @@ impl Engine {
     /// Tells the device of free pieces of at least so many units, one after the other; returns how
     /// many units they had. Free is only what no journal that counts can name any more.
     pub fn trim(&self, units_min: u64) -> Result<u64> {
+        let permit = self.medium.permit()?;
         let (mut from, mut total) = (0, 0);
         loop {
             let _held = lock(&self.trimming);
@@ -246,9 +204,9 @@ impl Engine {
             };
             let (offset, length) =
                 (self.geometry.unit_offset(start), units * self.geometry.unit_bytes);
-            let done = self.device.discard(offset, length);
+            let done = permit.discard(offset, length);
             lock(&self.space).free(start, units);
-            done.map_err(Error::device(format!("trim {length} bytes at byte {offset}")))?;
+            done?;
             (from, total) = (start + units, total + units);
         }
     }

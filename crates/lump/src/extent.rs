@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 
-use block::{AlignedBuffer, BlockDevice};
+use block::AlignedBuffer;
 use zerocopy::IntoBytes;
 
 use crate::checksum::crc32c;
@@ -19,6 +19,7 @@ use crate::layout::{
     BLOCK_BYTES, CHUNK_BYTES, PLACED_MAGIC, TRAILER_MAGIC, Trailer, WINDOW_EXTENT_BYTES_MAX,
     checksum_of, read,
 };
+use crate::medium::Source;
 
 const TRAILER_BYTES: usize = size_of::<Trailer>();
 /// Extents up to this many bytes are read whole for any range: two reads would not be faster.
@@ -244,9 +245,9 @@ impl Extent<'_> {
         }
     }
 
-    fn read_at(&self, device: &dyn BlockDevice, bytes: &mut [u8], offset: u64) -> Result<()> {
+    fn read_at(&self, source: &dyn Source, bytes: &mut [u8], offset: u64) -> Result<()> {
         let (key, at) = (self.entry.key, self.offset());
-        device.read_at(bytes, offset).map_err(|source| Error::Device {
+        source.read_into(bytes, offset).map_err(|source| Error::Device {
             action: format!("read key {key:032x} from the extent at byte {at}"),
             source,
         })
@@ -310,25 +311,25 @@ impl Extent<'_> {
     }
 
     /// Reads and verifies the value, with one read of the units that hold it.
-    pub fn read(&self, device: &dyn BlockDevice, value: &mut Value) -> Result<()> {
+    pub fn read(&self, source: &dyn Source, value: &mut Value) -> Result<()> {
         let length = self.entry.length as usize;
         value.resize(length);
         let bytes = length.next_multiple_of(self.geometry.unit_bytes as usize);
-        self.read_at(device, &mut value.memory[..bytes], self.offset())?;
+        self.read_at(source, &mut value.memory[..bytes], self.offset())?;
         self.judge_value(value)
     }
 
     /// Reads and verifies all of the extent; returns the put that wrote it.
-    pub fn read_all(&self, device: &dyn BlockDevice, value: &mut Value) -> Result<Stamp> {
+    pub fn read_all(&self, source: &dyn Source, value: &mut Value) -> Result<Stamp> {
         value.resize(self.entry.length as usize);
         let bytes = extent_bytes(self.geometry, u64::from(self.entry.length));
-        self.read_at(device, &mut value.memory[..bytes], self.offset())?;
+        self.read_at(source, &mut value.memory[..bytes], self.offset())?;
         self.judge_all(&value.memory[..bytes])
     }
 
     /// Reads and verifies some bytes of the value: with one read where the extent is small or
     /// most of it is wanted, with two otherwise.
-    pub fn read_range(&self, device: &dyn BlockDevice, range: Range<u64>) -> Result<Vec<u8>> {
+    pub fn read_range(&self, source: &dyn Source, range: Range<u64>) -> Result<Vec<u8>> {
         let length = u64::from(self.entry.length);
         if range.start > range.end || range.end > length {
             let Range { start, end } = range;
@@ -338,13 +339,13 @@ impl Extent<'_> {
         let whole_bytes = extent_bytes(self.geometry, length);
         if whole_bytes as u64 <= RANGE_READ_BYTES || range.len() > whole_bytes / 2 {
             let mut value = Value::zeroed(0);
-            self.read(device, &mut value)?;
+            self.read(source, &mut value)?;
             return Ok(value[range].to_vec());
         }
         let unit = self.geometry.unit_bytes as usize;
         let tail_start = (whole_bytes - tail_bytes(length as usize)) / unit * unit;
         let mut tail = AlignedBuffer::zeroed(whole_bytes - tail_start);
-        self.read_at(device, &mut tail, self.offset() + tail_start as u64)?;
+        self.read_at(source, &mut tail, self.offset() + tail_start as u64)?;
         let (checksums, _) = split_tail(&tail, length as usize);
         self.judge_checksums(checksums, "the checksums of the chunks")?;
         if range.is_empty() {
@@ -354,7 +355,7 @@ impl Extent<'_> {
         let start = first * CHUNK_BYTES;
         let end = range.end.next_multiple_of(CHUNK_BYTES).min(length as usize);
         let mut chunks = AlignedBuffer::zeroed((end - start).next_multiple_of(unit));
-        self.read_at(device, &mut chunks, self.offset() + start as u64)?;
+        self.read_at(source, &mut chunks, self.offset() + start as u64)?;
         self.judge_chunks(checksums, first, &chunks[..end - start])?;
         Ok(chunks[range.start - start..range.end - start].to_vec())
     }

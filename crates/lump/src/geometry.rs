@@ -3,8 +3,6 @@
 //! Superblock, two roots, journal, two checkpoint areas, data, and a copy of the superblock in the
 //! last block. Only sizes are stored; all places follow from them.
 
-use std::sync::mpsc;
-
 use block::{AlignedBuffer, BlockDevice};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -13,6 +11,8 @@ use crate::layout::{
     BLOCK_BYTES, ENTRIES_PER_BLOCK, FORMAT_VERSION, JOURNAL_BLOCK, ROOTS_BLOCK, SUPERBLOCK_MAGIC,
     Superblock, is_sealed, read, seal,
 };
+use crate::medium::Source;
+use crate::sync::{mpsc, thread};
 
 /// Fewest blocks of a journal.
 const JOURNAL_BLOCKS_MIN: u64 = 8;
@@ -154,7 +154,7 @@ impl Geometry {
                 device.block_size()
             )));
         }
-        let block = read_block(device, at)?;
+        let block = read_block(&device, at)?;
         if !block.starts_with(&SUPERBLOCK_MAGIC) {
             return Err(Error::NotLump);
         }
@@ -287,7 +287,7 @@ fn area_blocks(objects_max: u64) -> u64 {
 /// Gives `visit` the blocks of parts of a device, each its first byte and its blocks, in order;
 /// the next transfer is under way meanwhile.
 pub(crate) fn read_ahead(
-    device: &dyn BlockDevice,
+    source: &dyn Source,
     name: &str,
     parts: Vec<(u64, u64)>,
     mut visit: impl FnMut(&[u8]) -> Result<()>,
@@ -302,8 +302,8 @@ pub(crate) fn read_ahead(
         })
         .collect();
     let read = |buffer: &mut AlignedBuffer, (offset, length): (u64, usize)| {
-        device
-            .read_at(&mut buffer[..length], offset)
+        source
+            .read_into(&mut buffer[..length], offset)
             .map_err(Error::device(format!("read the {name} at byte {offset}")))
     };
     let mut visit_all = |bytes: &[u8]| bytes.chunks(BLOCK_BYTES as usize).try_for_each(&mut visit);
@@ -318,7 +318,7 @@ pub(crate) fn read_ahead(
     let (read_one, next) = mpsc::sync_channel(0);
     let (give_back, spare) = mpsc::channel();
     (0..2).for_each(|_| drop(give_back.send(buffer())));
-    std::thread::scope(move |scope| {
+    thread::scope(move |scope| {
         scope.spawn(move || {
             for transfer in transfers {
                 let Ok(mut buffer) = spare.recv() else { return };
@@ -339,10 +339,10 @@ pub(crate) fn read_ahead(
 }
 
 /// Reads one block.
-pub(crate) fn read_block(device: &dyn BlockDevice, at: u64) -> Result<AlignedBuffer> {
+pub(crate) fn read_block(source: &dyn Source, at: u64) -> Result<AlignedBuffer> {
     let mut block = AlignedBuffer::zeroed(BLOCK_BYTES as usize);
-    device
-        .read_at(&mut block, at * BLOCK_BYTES)
+    source
+        .read_into(&mut block, at * BLOCK_BYTES)
         .map_err(Error::device(format!("read block {at}")))?;
     Ok(block)
 }

@@ -4,8 +4,8 @@
 //! merges the shards. A shard is a sorted list of sorted leaves of at most [`LEAF_ENTRIES`]
 //! entries of 32 bytes. Knows nothing of devices. Invariant: no leaf is empty.
 
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::RangeInclusive;
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 const SHARDS: usize = 16;
 const LEAF_ENTRIES: usize = 256;

@@ -4,7 +4,7 @@
 //! `n - 1`, the epoch of the opening that wrote it, and how far everything was durable when it was
 //! written. Invariant: bytes that are no block of this store, whatever they are, give `None`.
 
-use block::{AlignedBuffer, BlockDevice};
+use block::AlignedBuffer;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::Result;
@@ -15,6 +15,7 @@ use crate::layout::{
     KIND_RANGE, KIND_WINDOW, NUMBER_END, RECORDS_PER_BLOCK, RecordOnDisk, Root, is_sealed, read,
     seal,
 };
+use crate::medium::Source;
 
 /// A change of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +245,7 @@ pub(crate) fn writes<'a>(
 /// Reads `count` places of the journal, from that of block `first` on and at most once around, and
 /// gives each place's block to `visit`.
 pub(crate) fn scan(
-    device: &dyn BlockDevice,
+    source: &dyn Source,
     geometry: &Geometry,
     first: u64,
     count: u64,
@@ -255,7 +256,7 @@ pub(crate) fn scan(
         (geometry.journal_offset(first), until_end),
         (geometry.journal_offset(0), count - until_end),
     ];
-    read_ahead(device, "journal", parts, |bytes| {
+    read_ahead(source, "journal", parts, |bytes| {
         Block::decode(&geometry.uuid, &JOURNAL_MAGIC, bytes).into_iter().for_each(&mut visit);
         Ok(())
     })
@@ -264,14 +265,14 @@ pub(crate) fn scan(
 /// The changes in the blocks from `start` to `end`; `None` where the journal does not lead there,
 /// or has more than `most` records.
 pub(crate) fn records(
-    device: &dyn BlockDevice,
+    source: &dyn Source,
     geometry: &Geometry,
     start: Position,
     end: Position,
     most: usize,
 ) -> Option<Vec<Record>> {
     let (mut records, mut position) = (Vec::new(), start);
-    scan(device, geometry, start.next, end.next - start.next, |block| {
+    scan(source, geometry, start.next, end.next - start.next, |block| {
         if block.continues(&position) && records.len() <= most {
             position = block.end();
             records.extend(block.records.into_iter().filter(Record::is_change));

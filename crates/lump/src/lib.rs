@@ -23,10 +23,11 @@
 //! # Ok::<(), lump::Error>(())
 //! ```
 //!
-//! This crate stands on `block` and knows nothing of the laboratory or of minfs. The rooms:
-//! `layout` (bytes), `geometry`, `extent`, `journal`, `checkpoint` (bytes judged), `recovery` (a
-//! whole store judged), `index`, `space`, `window`, `commit` (the order on the medium), `engine`
-//! (what is shared, checkpoints), `turns` (deadlines), `store`, `check`, `metrics`.
+//! This crate depends on `block` and knows nothing of the benchmark or of minfs. Its modules: `layout`
+//! (bytes), `geometry`, `extent`, `journal`, `checkpoint` (bytes judged), `recovery` (a whole store
+//! judged), `index`, `space`, `window`, `medium` (who may write), `commit` (the order on the medium),
+//! `engine` (what is shared, checkpoints), `turns` (deadlines), `store`, `check`, `metrics`, `sync`
+//! (threads and locks).
 
 mod check;
 mod checkpoint;
@@ -39,10 +40,12 @@ mod geometry;
 mod index;
 mod journal;
 pub mod layout;
+mod medium;
 mod metrics;
 mod recovery;
 mod space;
 mod store;
+mod sync;
 mod turns;
 mod window;
 

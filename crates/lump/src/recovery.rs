@@ -5,21 +5,20 @@
 //! extent that they name verifies. Invariant: nothing that was acknowledged as durable is left
 //! out in silence; where such a block is missing, the store is damaged.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use block::{AlignedBuffer, BlockDevice};
+use block::AlignedBuffer;
 
 use crate::checkpoint;
-use crate::commit::lock;
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Stamp, Value, find_placed, unit_count};
 use crate::geometry::{Geometry, STORE_BLOCKS_MAX};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Block, Position, Record};
 use crate::layout::{BLOCK_BYTES, Root, VALUE_BYTES_MAX, WINDOW_BYTES_MAX};
+use crate::medium::Source;
 use crate::space::Space;
 use crate::store::Sabotage;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, lock, thread};
 use crate::window::Announced;
 
 /// Bits of the number of units of an extent; the others are enough for its first unit.
@@ -50,16 +49,16 @@ pub(crate) struct Recovered {
 
 /// Reads the state; `sabotage` is for the canaries.
 pub(crate) fn recover(
-    device: &dyn BlockDevice,
+    source: &dyn Source,
     geometry: &Geometry,
     sabotage: Sabotage,
 ) -> Result<Recovered> {
     let roots =
-        [checkpoint::read_root(device, geometry, 0)?, checkpoint::read_root(device, geometry, 1)?];
+        [checkpoint::read_root(source, geometry, 0)?, checkpoint::read_root(source, geometry, 1)?];
     let root = roots.into_iter().flatten().max_by_key(|root| root.generation.get());
     let root = root.ok_or_else(|| Error::Damaged("both roots, in blocks 1 and 2".into()))?;
-    let index = checkpoint::load(device, geometry, &root)?;
-    let mut records = checkpoint::load_additions(device, geometry, &root)?;
+    let index = checkpoint::load(source, geometry, &root)?;
+    let mut records = checkpoint::load_additions(source, geometry, &root)?;
     if sabotage == Sabotage::ForgetAdditions {
         records.clear();
     }
@@ -67,7 +66,7 @@ pub(crate) fn recover(
     let mut position = Position::of(&root);
     let mut chain: Vec<Block> = Vec::new();
     let (mut end, mut fenced, mut epoch) = (position, root.fenced.get(), root.epoch.get());
-    journal::scan(device, geometry, position.next, geometry.journal_blocks, |block| {
+    journal::scan(source, geometry, position.next, geometry.journal_blocks, |block| {
         fenced = fenced.max(block.fenced);
         epoch = epoch.max(block.epoch);
         if block.continues(&end) {
@@ -89,14 +88,14 @@ pub(crate) fn recover(
         newest.follow(at, block);
         at = block.end();
     }
-    let mut placed = find(device, geometry, &newest, sabotage)?;
+    let mut placed = find(source, geometry, &newest, sabotage)?;
     if !placed.is_empty() {
         fenced = fenced.max(newest.last_block);
     }
     let first = chain.partition_point(|block| block.sequence <= fenced);
     let mut outcomes = match sabotage {
         Sabotage::TrustRecords => Vec::new(),
-        _ => verify_all(device, geometry, &chain[first..]),
+        _ => verify_all(source, geometry, &chain[first..]),
     }
     .into_iter();
     let (mut cut, mut window) = (None, Announced::default());
@@ -119,7 +118,7 @@ pub(crate) fn recover(
         records.extend(block.records.into_iter().filter(Record::is_change));
     }
     if window.position != newest.position {
-        placed = find(device, geometry, &window, sabotage)?;
+        placed = find(source, geometry, &window, sabotage)?;
     }
     if sabotage != Sabotage::FindAgain {
         placed.retain(|(_, sequence)| !window.recorded.contains(sequence));
@@ -138,7 +137,7 @@ pub(crate) fn recover(
 
 /// The puts in a window, in order: the entry and the sequence of each.
 fn find(
-    device: &dyn BlockDevice,
+    source: &dyn Source,
     geometry: &Geometry,
     window: &Announced,
     sabotage: Sabotage,
@@ -163,12 +162,12 @@ fn find(
         }
         let memory = &mut memory[..bytes as usize];
         let offset = geometry.unit_offset(start);
-        if device.read_at(memory, offset).is_err() {
+        if source.read_into(memory, offset).is_err() {
             // A second try, and the place of what cannot be read: there may be a put that was
             // answered, of which nothing else tells.
             let units = memory.chunks_mut(geometry.unit_bytes as usize);
             for (unit, at) in units.zip((offset..).step_by(geometry.unit_bytes as usize)) {
-                device.read_at(unit, at).map_err(Error::device(format!(
+                source.read_into(unit, at).map_err(Error::device(format!(
                     "read byte {at}, where a put may be that the journal does not name yet; zeros \
                      written there give it up"
                 )))?;
@@ -181,15 +180,15 @@ fn find(
 }
 
 /// Of each block what [`verify`] says, in order. Small extents are read several at a time.
-fn verify_all(device: &dyn BlockDevice, geometry: &Geometry, blocks: &[Block]) -> Vec<Result<()>> {
+fn verify_all(source: &dyn Source, geometry: &Geometry, blocks: &[Block]) -> Vec<Result<()>> {
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..blocks.len().min(READERS) {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(block) = blocks.get(number) else { return };
-                    let outcome = verify(device, geometry, block);
+                    let outcome = verify(source, geometry, block);
                     lock(&outcomes).push((number, outcome));
                 }
             });
@@ -201,12 +200,12 @@ fn verify_all(device: &dyn BlockDevice, geometry: &Geometry, blocks: &[Block]) -
 }
 
 /// Whether all extents that a block names are on the medium as they were put.
-fn verify(device: &dyn BlockDevice, geometry: &Geometry, block: &Block) -> Result<()> {
+fn verify(source: &dyn Source, geometry: &Geometry, block: &Block) -> Result<()> {
     let mut value = Value::zeroed(0);
     for record in &block.records {
         let Record::Put { entry, sequence } = *record else { continue };
         checkpoint::check_bounds(geometry, &entry)?;
-        let found = Extent { geometry, entry }.read_all(device, &mut value)?;
+        let found = Extent { geometry, entry }.read_all(source, &mut value)?;
         let expected = Stamp { epoch: block.epoch, sequence };
         if found != expected {
             return Err(Error::Corrupt {

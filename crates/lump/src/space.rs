@@ -5,7 +5,8 @@
 //! Invariants: free extents neither overlap nor touch; both indexes hold the same extents.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard};
+
+use crate::sync::{Mutex, MutexGuard, lock};
 
 const PIN_SHARDS: usize = 16;
 /// Most units that are away at a time to be trimmed: 1 GiB of 4096 bytes.
@@ -167,8 +168,7 @@ pub(crate) struct Pin<'a> {
 
 impl Pins {
     fn shard(&self, start: u64) -> MutexGuard<'_, HashMap<u64, u32>> {
-        let shard = &self.shards[(start / 8) as usize % PIN_SHARDS];
-        shard.lock().expect("no thread panics while it holds the pins")
+        lock(&self.shards[(start / 8) as usize % PIN_SHARDS])
     }
 
     /// Pins the extent that begins with this unit.

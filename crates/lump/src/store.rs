@@ -6,16 +6,14 @@
 //! become bytes.
 
 use std::ops::{Bound, Range, RangeBounds, RangeInclusive};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Instant;
 
 use block::{AlignedBuffer, BlockDevice};
 use zerocopy::FromZeros;
 
 use crate::checkpoint;
-use crate::commit::{Act, Data, Queue, lock, pending_max};
+use crate::commit::{Act, Data, Queue, pending_max};
 use crate::engine::{Background, Engine};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Stamp, Value, seal, unit_count};
@@ -23,9 +21,13 @@ use crate::geometry::{CreateOptions, Geometry, OBJECTS_SPARE};
 use crate::index::Entry;
 use crate::journal::Record;
 use crate::layout::{BLOCK_BYTES, ROOT_MAGIC, Root, VALUE_BYTES_MAX};
+use crate::medium::Medium;
 use crate::metrics::{Counters, Metrics, count};
 use crate::recovery::{Recovered, recover};
 use crate::space::{Pin, Pins};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Mutex, lock};
 use crate::turns::Turns;
 use crate::window::Window;
 
@@ -113,6 +115,10 @@ pub enum Sabotage {
     LastWins,
     /// Open with what earlier windows left in the place of the newest.
     FindStale,
+    /// Make a checkpoint although a flush failed while it waited for another one.
+    CarryOn,
+    /// Believe a flush although one that began before it failed.
+    BelieveFlush,
     /// Apply the puts that were found anew, although the journal names them before other changes.
     FindAgain,
 }
@@ -180,7 +186,8 @@ impl Store {
             return Err(Error::ReadOnly("the device is read-only".into()));
         }
         let write = |block: &AlignedBuffer, offset| {
-            device.write_at(block, offset).map_err(Error::device("write the superblock"))
+            let action = format!("write the block at byte {offset}");
+            device.write_at(block, offset).map_err(Error::device(action))
         };
         let flush = || device.flush().map_err(Error::device("flush the device"));
         // Power may fail: first what was there is no store any more, last there is a new one.
@@ -193,7 +200,7 @@ impl Store {
         root.journal_next = 1.into();
         for generation in [0, 1] {
             root.generation = generation.into();
-            checkpoint::write_root(device, &geometry, &root)?;
+            write(&checkpoint::root_block(&geometry, &root), geometry.root_offset(generation))?;
         }
         flush()?;
         for offset in [geometry.backup_offset(), 0] {
@@ -215,10 +222,11 @@ impl Store {
             return Err(Error::ReadOnly("the device is read-only".into()));
         }
         let Recovered { index, space, root, position, announced, found, epoch, cut } =
-            recover(&*device, &geometry, options.sabotage)?;
+            recover(&device, &geometry, options.sabotage)?;
         let epoch = epoch + 1;
         let merges = options.own_flushes.unwrap_or_else(|| device.merges_flushes());
         let in_flight_max = options.in_flight_max.unwrap_or(IN_FLIGHT_MAX).max(1);
+        let counters = Arc::new(Counters::new(geometry.uuid()));
         let engine = Arc::new(Engine {
             objects: AtomicU64::new(index.count()),
             index,
@@ -233,27 +241,24 @@ impl Store {
             has_window: merges,
             sequence: AtomicU64::new(0),
             applying: Mutex::new(()),
-            flushing: RwLock::new(()),
-            flush_ns: AtomicU64::new(0),
             root: Mutex::new(root),
             journal_start: AtomicU64::new(root.journal_next.get()),
-            refusal: OnceLock::new(),
             background: Background::default(),
             reading: Turns::new(in_flight_max),
             writing: Turns::new(in_flight_max),
             trimming: Mutex::new(()),
-            counters: Counters::new(geometry.uuid()),
-            device,
+            medium: Medium::new(device, counters.clone(), options.sabotage),
+            counters,
             geometry,
             sabotage: options.sabotage,
         });
         let mut background = None;
         if options.read_only {
-            engine.refuse("it was opened for reading".into());
+            engine.medium.refuse("it was opened for reading".into());
         } else {
             engine.begin_epoch(&found, epoch)?;
             let engine = engine.clone();
-            let thread = std::thread::Builder::new().name("lump".into());
+            let thread = thread::Builder::new().name("lump".into());
             let spawned = thread.spawn(move || engine.work());
             background = Some(spawned.map_err(Error::device("start a thread"))?);
         }
@@ -297,7 +302,7 @@ impl Store {
         deadline: Option<Instant>,
     ) -> Result<()> {
         check_length(value.len())?;
-        self.engine.writable()?;
+        self.engine.medium.permit()?;
         let start = Instant::now();
         let reserved = self.engine.objects.fetch_add(1, Ordering::Relaxed);
         let outcome = self.put_reserved(key, value, durability, deadline, reserved);
@@ -399,12 +404,12 @@ impl Store {
     /// As [`Store::get_into`]; while the device is the bottleneck, gets with an earlier deadline go
     /// first, and those without one last.
     pub fn get_by(&self, key: u128, value: &mut Value, deadline: Option<Instant>) -> Result<bool> {
-        self.read(key, deadline, |extent| extent.read(&*self.engine.device, value))
+        self.read(key, deadline, |extent| extent.read(&self.engine.medium, value))
     }
 
     /// As [`Store::get_into`], and verifies the trailer too.
     pub(crate) fn get_all(&self, key: u128, value: &mut Value) -> Result<bool> {
-        self.read(key, None, |extent| extent.read_all(&*self.engine.device, value).map(drop))
+        self.read(key, None, |extent| extent.read_all(&self.engine.medium, value).map(drop))
     }
 
     fn read(
@@ -446,7 +451,7 @@ impl Store {
         let Some((entry, _pin)) = self.find(key) else { return Ok(None) };
         let extent = Extent { geometry: &self.engine.geometry, entry };
         let turn = self.engine.reading.take(None);
-        let outcome = extent.read_range(&*self.engine.device, range);
+        let outcome = extent.read_range(&self.engine.medium, range);
         drop(turn);
         if let Err(Error::Corrupt { .. }) = outcome {
             count(&self.engine.counters.corruptions, 1);
@@ -558,7 +563,7 @@ impl Store {
     ///
     /// [`Error::ReadOnly`] and [`Error::Device`].
     pub fn trim(&self, bytes_min: u64) -> Result<u64> {
-        self.engine.writable()?;
+        self.engine.medium.permit()?;
         // What was given up is free only behind a fence.
         self.engine.submit(Act::Fence, Durability::Durable)?;
         let unit_bytes = self.engine.geometry.unit_bytes;
@@ -577,9 +582,9 @@ impl Store {
     /// Writes the index down, so that the next opening reads little of the journal. The store does
     /// this by itself in the background whenever half of the journal is used.
     pub fn checkpoint(&self) -> Result<()> {
-        self.engine.writable()?;
-        let done = self.engine.checkpoint(lock(&self.engine.root));
-        done.inspect_err(|error| self.engine.refuse(error.to_string()))
+        // At once, also while another one is under way.
+        self.engine.medium.permit()?;
+        self.engine.checkpoint(lock(&self.engine.root))
     }
 
     /// Makes everything durable and leaves the store so that its next opening has nothing to
@@ -595,7 +600,7 @@ impl Store {
 
     /// Why the store refuses to write, if it does.
     pub fn read_only_reason(&self) -> Option<&str> {
-        self.engine.refusal.get().map(String::as_str)
+        self.engine.medium.refusal()
     }
 
     /// What the opening left out since it had never been acknowledged as durable, in words.
@@ -606,7 +611,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if self.engine.refusal.get().is_none() {
+        if self.engine.medium.refusal().is_none() {
             // Who wants to know whether this works calls `close`.
             let _ = self.engine.submit(Act::Fence, Durability::Durable);
         }

@@ -4,12 +4,12 @@
 //! Invariant: at most so many turns are out at a time, and nobody waits while there are fewer.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::Thread;
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::commit::lock;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, Thread};
+use crate::sync::{Mutex, lock};
 
 /// What requests are ordered by: the earlier deadline first, none last.
 pub(crate) fn urgency(deadline: Option<Instant>) -> (bool, Option<Instant>) {
@@ -53,12 +53,12 @@ impl Turns {
         }
         room.arrivals += 1;
         let has_turn = Arc::new(AtomicBool::new(false));
-        let waiting = Waiting { thread: std::thread::current(), has_turn: has_turn.clone() };
+        let waiting = Waiting { thread: thread::current(), has_turn: has_turn.clone() };
         let place = (urgency(deadline), room.arrivals);
         room.waiting.insert(place, waiting);
         drop(room);
         while !has_turn.load(Ordering::Acquire) {
-            std::thread::park();
+            thread::park();
         }
         Turn(self)
     }

@@ -6,15 +6,14 @@
 //! has been handed out is never handed out again; nobody is inside while the window is closed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::commit::lock;
 use crate::extent::Stamp;
 use crate::index::Entry;
 use crate::journal::{Block, Position, Record};
 use crate::store::Sabotage;
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 
 /// Ranges that a put looks at, at the most.
 const PROBES: usize = 8;
