@@ -192,9 +192,10 @@ fn plan(random: &mut ChaCha8Rng, focus: Focus) -> Plan {
         Focus::Window | Focus::Checkpoints => (0.8, 16),
         _ => (0.4, 40),
     };
-    let power_cut = random.random_bool(0.5).then(|| random.random_range(0..120));
+    let cuts = if share > 0.5 { 0.2 } else { 0.5 };
+    let power_cut = random.random_bool(cuts).then(|| random.random_range(0..120));
     Plan {
-        writes: failing(random, 0.3, 100),
+        writes: failing(random, if share > 0.5 { 0.1 } else { 0.3 }, 100),
         flushes: failing(random, share, most),
         power_cut,
         at_once: random.random(),
@@ -494,7 +495,7 @@ fn nothing_that_was_acknowledged_is_lost() {
 }
 
 /// Each rule that is broken must be caught within so many histories with its focus.
-const CANARY_HISTORIES: u64 = 60;
+const CANARY_HISTORIES: u64 = 200;
 
 fn canary(sabotage: Sabotage, focus: Focus) -> Result<String, Tally> {
     let setting = Setting { focus, sabotage, rots: false };

@@ -202,11 +202,12 @@ impl History {
     }
 
     fn keys(&self) -> impl Iterator<Item = Key> {
-        let touched = self.changes.iter().flat_map(|one| match one.act {
-            Act::Put(key, _) | Act::Delete(key) => key..=key,
-            Act::DeleteRange(first, last) => first..=last,
-            Act::Barrier => 1..=0,
+        let touched = self.changes.iter().filter_map(|one| match one.act {
+            Act::Put(key, _) | Act::Delete(key) => Some(key..=key),
+            Act::DeleteRange(first, last) => Some(first..=last),
+            Act::Barrier => None,
         });
+        let touched = touched.flatten();
         touched.chain(self.base.keys().copied())
     }
 
