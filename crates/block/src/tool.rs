@@ -16,6 +16,7 @@ use rustix::fs::flock;
 use trust::file::{self, Named};
 use trust::mounts::mounts_of;
 pub use trust::mounts::{Mount, mounts};
+pub use trust::program;
 use trust::{Directory, Refused};
 
 use crate::claim::{self, Permission, Use, examine};

@@ -9,11 +9,13 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 use rustix::process::{WaitOptions, wait};
+
+use trust::program;
 
 use crate::console::{ALIVE, MARK, READY};
 
@@ -79,7 +81,7 @@ fn begin(words: &[String]) -> io::Result<u8> {
     let command_line = fs::read_to_string("/proc/cmdline")?;
     let more = command_line.split_whitespace().find_map(|word| word.strip_prefix(MORE_MODULES));
     let modules = MODULES.iter().copied().chain(more.into_iter().flat_map(|more| more.split(',')));
-    let status = Command::new("/sbin/modprobe").arg("-a").args(modules).status()?;
+    let status = program::as_given("/sbin/modprobe").arg("-a").args(modules).status()?;
     if !status.success() {
         say(&format!("modprobe ended with {status}"));
     }
@@ -159,8 +161,8 @@ fn wait_for_port() -> io::Result<PathBuf> {
 fn run(words: &[String], port: File, on_console: bool) -> io::Result<u8> {
     let mut command = match on_console {
         // As root's shell would find it.
-        true => Command::new(&words[0]),
-        false => Command::new("/proc/self/exe"),
+        true => program::as_given(&words[0]),
+        false => program::itself(),
     };
     command.args(&words[usize::from(on_console)..]);
     command

@@ -23,12 +23,11 @@ const PACKAGES: [(&str, &str); 9] = [
 
 /// A command for a program that is installed.
 pub fn command(name: &str) -> Result<Command, Error> {
-    let program = find(name).ok_or_else(|| {
+    let mut command = trust::program::command(name).map_err(|not_found| {
         let package = PACKAGES.iter().find(|(program, _)| *program == name);
         let package = package.map_or(name, |(_, package)| package);
-        Error::Refused(format!("'{name}' is not installed; apt-get install {package}"))
+        Error::Refused(format!("{not_found}; apt-get install {package}"))
     })?;
-    let mut command = Command::new(program);
     command.env("LC_ALL", "C").env_remove("LANGUAGE").stdin(Stdio::null());
     // A build takes minutes.
     sys::die_with_parent(&mut command);

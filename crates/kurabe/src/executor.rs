@@ -8,7 +8,7 @@
 
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -363,7 +363,7 @@ fn pass_the_turn(trials: &mut [Talk<'_>], schedule: &mut Schedule<'_>, is_ending
 }
 
 fn spawn() -> io::Result<Child> {
-    Command::new("/proc/self/exe")
+    trust::program::itself()
         .args(["trial", "--parent", &std::process::id().to_string()])
         .args(trust::owner::words())
         .stdin(Stdio::piped())

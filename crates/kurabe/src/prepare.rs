@@ -248,6 +248,7 @@ pub fn examine(
     let side_by_side = side_by_side::chosen(&study, &request)?;
     let mut notes = side_by_side::notes(&study, &request);
     notes.extend(side_by_side::small(&study, &request));
+    notes.extend(trust::program::passed_over().into_iter().map(|note| format!("note: {note}")));
     notes.extend(side_by_side::parts(&study, &side_by_side, &request));
     Ok((Examined { study, side_by_side, notes }, directories))
 }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -131,8 +131,8 @@ impl Host {
     }
 
     fn start(name: &str) -> Result<Host, Failure> {
-        let ssh = trust::program::find("ssh").ok_or_else(|| {
-            Failure::refused("'ssh' is not installed; apt-get install openssh-client")
+        let mut ssh = trust::program::command("ssh").map_err(|not_found| {
+            Failure::refused(format!("{not_found}; apt-get install openssh-client"))
         })?;
         let path = own_program();
         let sum = guest::sha256(&[&path])?.remove(0);
@@ -141,7 +141,7 @@ impl Host {
         // A URI is one with its scheme.
         let to = if name.starts_with("//") { format!("ssh:{name}") } else { name.into() };
         // In a group of its own: Ctrl-C is for this process, which then asks the other side to stop.
-        let mut ssh = Command::new(ssh)
+        let mut ssh = ssh
             .args(OPTIONS)
             .args(["--", &to])
             .arg(format!("exec sh -c '{ENTER}' '{INSTALL}' {sum} {size_bytes} '{machine}'"))

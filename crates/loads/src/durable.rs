@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// How everything that was written to a file system is made durable.
 ///
@@ -33,7 +33,8 @@ pub fn run_words(words: &[String]) -> io::Result<()> {
     let (program, arguments) = words
         .split_first()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a command of no words"))?;
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
+    let mut command = trust::program::command(program).map_err(io::Error::other)?;
+    let output = command.args(arguments).stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());
     }

@@ -47,7 +47,7 @@ fn missing_tools(tools: &[Tool]) -> Vec<String> {
 
 /// Where those of these tools lie that are installed.
 fn programs_of(tools: &[Tool]) -> Vec<PathBuf> {
-    tools.iter().filter_map(|tool| tool.locate().ok()).collect()
+    tools.iter().filter_map(|tool| Some(tool.locate().ok()?.path().into())).collect()
 }
 
 /// The latencies of a recording, by kind, the overall ones last.

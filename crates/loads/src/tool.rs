@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
+use trust::program::{NotFound, Program};
 
 use crate::sys;
 
@@ -66,14 +67,14 @@ impl Tool {
     }
 
     /// Where the tool is installed.
-    pub fn locate(self) -> Result<PathBuf, ToolError> {
-        let missing = ToolError::Missing { program: self.program(), package: self.package() };
-        trust::program::find(self.program()).ok_or(missing)
+    pub fn locate(self) -> Result<Program, ToolError> {
+        let missing = |not_found| ToolError::Missing { not_found, package: self.package() };
+        trust::program::locate(self.program()).map_err(missing)
     }
 
     /// A command of the tool, for [`run`].
     pub fn command(self) -> Result<Command, ToolError> {
-        self.locate().map(Command::new)
+        self.locate().map(|program| program.command())
     }
 
     /// The first line that says which version is installed.
@@ -97,10 +98,10 @@ impl Tool {
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// The tool is not installed.
-    #[error("'{program}' is not installed; it is in the package {package}: apt install {package}")]
+    #[error("{not_found}; it is in the package {package}: apt install {package}")]
     Missing {
-        /// The program.
-        program: &'static str,
+        /// The program, and what of its name was not used.
+        not_found: NotFound,
         /// The Debian package that brings it.
         package: &'static str,
     },
@@ -350,7 +351,8 @@ mod tests {
 
     #[test]
     fn a_missing_tool_names_its_package() {
-        let error = ToolError::Missing { program: "bonnie++", package: "bonnie++" };
+        let not_found = NotFound { name: "bonnie++".into(), passed_over: Vec::new() };
+        let error = ToolError::Missing { not_found, package: "bonnie++" };
         assert!(error.to_string().contains("apt install bonnie++"));
     }
 }

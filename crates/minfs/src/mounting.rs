@@ -8,7 +8,7 @@
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -164,7 +164,7 @@ fn remount(directory: &Path, wishes: &Wishes) -> Result<(), String> {
 /// Starts this program in the foreground and waits until it serves or ends.
 fn start_daemon(arguments: &MountArguments) -> Result<(), (u8, String)> {
     let system = |error: std::io::Error| (EXIT_SYSTEM, error.to_string());
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = block::tool::program::itself();
     command
         .arg0("minfs")
         .args(["mount", "--foreground"])
@@ -300,8 +300,9 @@ pub fn umount(directory: &Path) -> Result<(), Failure> {
     match outcome {
         Ok(()) => {}
         Err(rustix::io::Errno::PERM) => {
-            let status = Command::new("fusermount3").arg("-u").arg(&directory).status();
-            if !status.is_ok_and(|status| status.success()) {
+            let mut command = block::tool::program::command("fusermount3")
+                .map_err(|not_found| Failure::failed(&shown, not_found))?;
+            if !command.arg("-u").arg(&directory).status().is_ok_and(|status| status.success()) {
                 return Err(Failure::failed(&shown, "fusermount3 could not unmount it"));
             }
         }

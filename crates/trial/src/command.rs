@@ -8,8 +8,9 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -89,7 +90,16 @@ pub fn run(
 ) -> io::Result<Ran> {
     let words = line.words();
     let (program, arguments) = words.split_first().expect("a command has at least one word");
-    let mut command = Command::new(program);
+    let mut command = match line {
+        // The shell of a line is kurabe's choice. What it runs is found by the user's own PATH.
+        CommandLine::Shell { .. } if !program.contains('/') => {
+            let shell = trust::program::locate(program).map_err(io::Error::other)?;
+            let mut command = trust::program::as_given(shell.path());
+            command.arg0(program);
+            command
+        }
+        _ => trust::program::as_given(program),
+    };
     if let Some(user) = bounds.user {
         command.env_clear().envs(user.environment());
     }

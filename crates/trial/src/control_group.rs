@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use lab::record::ControlGroupFacts;
@@ -90,7 +90,7 @@ impl ControlGroup {
     /// before 5.14 cannot kill a group whole.
     fn takes_processes(&self) -> bool {
         let joined = || -> io::Result<bool> {
-            let mut probe = Command::new("/bin/sh");
+            let mut probe = trust::program::command("sh").map_err(io::Error::other)?;
             probe.args(["-c", ":"]).stdin(Stdio::null());
             let departure = confine(&mut probe, Some(self.directory()?), None)?;
             let child = probe.spawn()?;
@@ -267,7 +267,7 @@ mod tests {
             "env -i setsid sleep 600 & sleep 601 & echo $! >{}/cgroup.procs; wait $!",
             below.display()
         );
-        let mut command = Command::new("sh");
+        let mut command = std::process::Command::new("sh");
         command.args(["-c", &script]);
         let departure = confine(&mut command, Some(group.directory().unwrap()), None).unwrap();
         let child = command.spawn().unwrap();

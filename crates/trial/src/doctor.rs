@@ -17,6 +17,7 @@ use crate::device::held::{RESERVE_BYTES, about, available_memory_bytes, free_byt
 use crate::device::{BackingFacts, loop_node};
 use crate::facts::Machine;
 use crate::filesystem::{self, FileSystem, Tool};
+use loads::tool::ToolError;
 
 /// Whether something can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +101,12 @@ fn machine() -> Vec<Item> {
         item(MACHINE, "root", State::Limited, "not root: only dir: contenders and reports")
             .next("sudo kurabe ..., to format and mount")
     };
-    vec![system, root]
+    let passed_over = trust::program::passed_over();
+    let path = (!passed_over.is_empty()).then(|| {
+        let detail = "directories that are not searched for tools";
+        Item { next: passed_over, ..item(MACHINE, "PATH", State::Limited, detail) }
+    });
+    [system, root].into_iter().chain(path).collect()
 }
 
 /// A node of the kernel that has to be opened.
@@ -200,8 +206,15 @@ fn describe(file_system: &FileSystem) -> Item {
 fn load_tool(tool: &loads::tool::Tool) -> Item {
     match tool.locate().and_then(|_| tool.version()) {
         Ok(version) => item(LOAD_TOOLS, tool.program(), State::Ready, version),
-        Err(_) => item(LOAD_TOOLS, tool.program(), State::Missing, "not installed")
-            .next(format!("apt install {}", tool.package())),
+        Err(error) => {
+            let not_used = match &error {
+                ToolError::Missing { not_found, .. } => not_found.passed_over.as_slice(),
+                _ => &[],
+            };
+            let missing = item(LOAD_TOOLS, tool.program(), State::Missing, "not installed");
+            let missing = missing.next(format!("apt install {}", tool.package()));
+            not_used.iter().fold(missing, |item, refused| item.next(format!("not used: {refused}")))
+        }
     }
 }
 

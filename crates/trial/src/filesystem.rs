@@ -30,7 +30,7 @@ use crate::facts::tool_version;
 use crate::host_proc::HostProc;
 use crate::leftovers::running;
 use crate::scratch::Occupied;
-use crate::tool::{Failure, Toolbox, find};
+use crate::tool::{Failure, Toolbox, find, not_found};
 use kernel::Kernel;
 pub use zfs::ZFS_TOOLS;
 
@@ -419,16 +419,15 @@ pub fn missing(file_system: &FileSystem) -> Vec<String> {
 pub fn missing_tools(file_system: &FileSystem) -> Vec<String> {
     let mut missing = Vec::new();
     for tool in file_system.tools {
-        if find(tool.name).is_none() {
+        if let Some(not_found) = not_found(tool.name) {
             missing.push(match tool.package {
                 OWN_PACKAGE => format!(
-                    "'{0}' is not installed; it is built beside kurabe: cargo install --path crates/{0}",
+                    "{not_found}; install it with: cargo install --path crates/{}",
                     tool.name
                 ),
-                package => format!(
-                    "'{}' is not installed; it is in the package {package}: apt install {package}",
-                    tool.name
-                ),
+                package => {
+                    format!("{not_found}; it is in the package {package}: apt install {package}")
+                }
             });
         }
     }

@@ -13,7 +13,7 @@
 //! and no namespaces; the outer process carries it out itself.
 
 use std::io::{self, BufRead, Write};
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn outer(parent: u32) -> io::Result<()> {
     let (give_input, take_input) = channel();
     std::thread::spawn(move || take_input.recv().map(hand_on));
     sys::enter_namespaces()?;
-    let mut child = Command::new("/proc/self/exe")
+    let mut child = trust::program::itself()
         .args(["trial", "--inside", "--parent", &std::process::id().to_string()])
         .args(trust::owner::words())
         .stdin(Stdio::piped())

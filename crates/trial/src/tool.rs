@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use trust::program::is_executable;
+use trust::program;
 
 use crate::command::{self, End, Reader};
 use crate::device::Node;
@@ -253,12 +253,12 @@ impl Toolbox {
 /// A command for `words`, found as root's shell would find it, in the C locale.
 pub(crate) fn command_for(words: &[&str]) -> Result<Command, Failure> {
     let (name, arguments) = words.split_first().expect("a tool has a name");
-    let program = find(name).ok_or_else(|| {
-        Failure::of(format!(
-            "'{name}' is not installed; 'kurabe doctor' names the package that has it"
-        ))
-    })?;
-    let mut command = Command::new(program);
+    let mut command = match is_carried(name) {
+        true => program::itself(),
+        false => program::command(name).map_err(|not_found| {
+            Failure::of(format!("{not_found}; 'kurabe doctor' names the package that has it"))
+        })?,
+    };
     command
         .arg0(name)
         .args(arguments)
@@ -282,16 +282,19 @@ pub fn carry(names: &'static [&'static str]) {
     CARRIED.set(names).expect("it is said once");
 }
 
-/// Finds a tool in this program, beside it, in `PATH`, then among the tools of administrators.
+fn is_carried(name: &str) -> bool {
+    CARRIED.get().is_some_and(|names| names.contains(&name))
+}
+
+/// Why a tool cannot be found; absent when it can.
+pub fn not_found(name: &str) -> Option<program::NotFound> {
+    if is_carried(name) { None } else { program::locate(name).err() }
+}
+
+/// Finds a tool: this program itself where it is one, otherwise as [`program::find`] does. Programs
+/// next to this one are not used, because others may be able to put one there.
 pub fn find(name: &str) -> Option<PathBuf> {
-    if CARRIED.get().is_some_and(|names| names.contains(&name)) {
-        return Some("/proc/self/exe".into());
-    }
-    if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(|path| is_executable(path));
-    }
-    let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(name)));
-    own.filter(|path| is_executable(path)).or_else(|| trust::program::find(name))
+    if is_carried(name) { Some("/proc/self/exe".into()) } else { program::find(name) }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::ffi::{CString, OsString};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use rustix::fs::{AtFlags, OFlags};
 use rustix::process::{Gid, Uid};
@@ -132,7 +132,7 @@ impl User {
     /// Whether it can make a directory its working directory. The kernel is asked, since rights
     /// are more than what the mode says.
     pub fn enters(&self, directory: &Path) -> bool {
-        let mut command = Command::new("/bin/sh");
+        let Ok(mut command) = trust::program::command("sh") else { return false };
         command
             .args(["-c", "cd -- \"$1\"", "sh"])
             .arg(directory)

@@ -6,8 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -188,12 +187,11 @@ fn parse(text: &str) -> io::Result<Vec<Signature>> {
 
 /// Runs wipefs(8) on its own standard input, so that it sees the very device.
 fn run(device: &File) -> io::Result<String> {
-    let program = ["/usr/sbin/wipefs", "/sbin/wipefs", "/usr/bin/wipefs"]
-        .iter()
-        .map(PathBuf::from)
-        .find(|path| path.exists())
-        .unwrap_or_else(|| "wipefs".into());
-    let mut child = Command::new(program)
+    let needed = |error: &dyn fmt::Display| {
+        format!("wipefs (package util-linux) is needed to see what the device carries: {error}")
+    };
+    let mut child = trust::program::command("wipefs")
+        .map_err(|not_found| io::Error::new(io::ErrorKind::NotFound, needed(&not_found)))?
         .args(["--no-act", "--json", "--output", "TYPE,USAGE,LABEL,UUID,OFFSET", "--"])
         .arg("/proc/self/fd/0")
         .env("LC_ALL", "C")
@@ -201,14 +199,7 @@ fn run(device: &File) -> io::Result<String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!(
-                    "wipefs (package util-linux) is needed to see what the device carries: {error}"
-                ),
-            )
-        })?;
+        .map_err(|error| io::Error::new(error.kind(), needed(&error)))?;
     // Its output is a few lines, which the pipe holds, so it can be read after the end.
     let until = Instant::now() + LOOK_MAX;
     let status = loop {

@@ -12,6 +12,7 @@ mod harness;
 mod jobs;
 mod ledger;
 mod names;
+mod programs;
 mod resume;
 mod stalls;
 mod study;

@@ -22,8 +22,7 @@ use crate::tool::{Tool, ToolError};
 /// # Errors
 /// The place with fio's own words; fio is missing or cannot be started.
 pub fn understood(job: &JobFile) -> Result<(), String> {
-    let program = Tool::Fio.locate()?;
-    let output = ask(Command::new(program), job)
+    let output = ask(Tool::Fio.command()?, job)
         .map_err(|source| ToolError::Spawn { program: Tool::Fio.program().to_owned(), source })?;
     if !output.status.success() {
         return Err(complaint(job, &output).into());
@@ -89,8 +88,8 @@ fn complaint(job: &JobFile, output: &Output) -> JobFileError {
 
 /// What fio says of an option; nothing where it cannot be asked.
 fn help(name: &str) -> String {
-    let Ok(program) = Tool::Fio.locate() else { return String::new() };
-    let asked = Command::new(program).arg(format!("--cmdhelp={name}")).env("LC_ALL", "C").output();
+    let Ok(mut fio) = Tool::Fio.command() else { return String::new() };
+    let asked = fio.arg(format!("--cmdhelp={name}")).env("LC_ALL", "C").output();
     asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 

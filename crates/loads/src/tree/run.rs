@@ -8,7 +8,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
@@ -310,7 +310,7 @@ impl Life<'_> {
     fn delete_each(&mut self, listed: &[Listed]) -> Result<(), String> {
         let program = Tool::Rm.locate()?;
         for (path, _) in listed.iter().filter(|(_, facts)| !facts.is_dir()) {
-            let mut command = Command::new(&program);
+            let mut command = program.command();
             command.arg("--").arg(path);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let status = self.time(Phase::DeleteEach, path, 0, || command.status())?;

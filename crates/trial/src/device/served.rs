@@ -16,7 +16,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, ExitCode};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ impl Served {
         File::create(&point)?;
         let (talk, theirs) = UnixStream::pair()?;
         talk.set_read_timeout(Some(PATIENCE))?;
-        let server = Command::new("/proc/self/exe")
+        let server = trust::program::itself()
             .arg("serve")
             .args(trust::owner::words())
             .arg(&point)
