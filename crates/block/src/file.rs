@@ -139,7 +139,7 @@ impl FileDevice {
         let file_type = file.metadata()?.file_type();
         let kind = if file_type.is_block_device() {
             Kind::BlockDevice
-        } else if file_type.is_file() {
+        } else if file_type.is_file() && !file::is_of_kernel(&file) {
             Kind::Image
         } else {
             return Err(neither_image_nor_device());

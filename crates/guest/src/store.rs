@@ -320,13 +320,10 @@ impl Store {
         Ok(acceleration)
     }
 
-    /// The hardware of this machine's guests.
-    pub fn machine(&self, image: &Image) -> Result<Machine, Error> {
+    /// The hardware of this machine's guests, where so much memory is free, in bytes.
+    pub fn machine(&self, image: &Image, free_bytes: Option<u64>) -> Result<Machine, Error> {
         let machine = Machine::new(self.acceleration(image)?);
-        let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        match kibibytes.map(|kibibytes| kibibytes << 10) {
+        match free_bytes {
             Some(free_bytes) if free_bytes < machine.memory_bytes + (256 << 20) => {
                 Err(Error::Refused(format!(
                     "a guest has {} MiB of memory, and {} MiB are free here; end something that \

@@ -25,7 +25,7 @@ use trust::{CONTENTS_MODE, Directory};
 use crate::executor::ProcessExecutor;
 use crate::exit::{self, Failure, SIGNAL_BASE};
 use crate::flags::{AckArgs, CrashArgs};
-use crate::preflight::{missing_program, relative_program};
+use crate::preflight::{check_open_files, missing_program, relative_program};
 use crate::prepare::default_directory;
 use crate::progress::{Look, Progress};
 use crate::runner::Executor;
@@ -459,6 +459,7 @@ impl Laboratory {
         if !rustix::process::geteuid().is_root() {
             return Err(Failure::refused("mkfs and mount need root; start it with sudo"));
         }
+        check_open_files()?;
         let own = Directory::own()
             .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
         if let Ok(report) = ledger::clean(&own) {

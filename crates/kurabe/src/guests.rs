@@ -7,6 +7,7 @@ use lab::contender::Contender;
 use lab::study::Study;
 use serde_json::{Value, json};
 use trial::filesystem;
+use trial::memory_limit::available_bytes;
 use trust::Directory;
 
 use crate::exit::{self, Failure};
@@ -33,7 +34,7 @@ pub fn act(action: &GuestAction) -> Result<u8, Failure> {
             }
             let kernel = Kernel::parse(guest)?;
             let image = store.build(&kernel, packages.as_deref(), &needs(with), &mut note)?;
-            let machine = store.machine(&image)?;
+            let machine = store.machine(&image, available_bytes().ok())?;
             print(&format!("{}{}\n", row(&store, image.lock()), acceleration(&machine)));
         }
         GuestAction::List => {
@@ -51,7 +52,7 @@ pub fn act(action: &GuestAction) -> Result<u8, Failure> {
         }
         GuestAction::Shell { guest } => {
             let image = image(&store, guest, &[])?;
-            let machine = store.machine(&image)?;
+            let machine = store.machine(&image, available_bytes().ok())?;
             image.shell(&machine)?;
         }
     }
@@ -87,7 +88,7 @@ impl Guests {
             }
         }
         let (Some(store), Some(first)) = (store, images.values().next()) else { return Ok(None) };
-        let machine = store.machine(first)?;
+        let machine = store.machine(first, available_bytes().ok())?;
         Ok(Some(Guests { images, machine }))
     }
 

@@ -22,9 +22,25 @@ use crate::{guests, terminal};
 /// A directory of a `dir:` contender, with the device and the inode that it has to keep.
 pub type Pinned = (PathBuf, (u64, u64));
 
+/// Files that must be allowed to be open at once: a runner has some six for each contender that takes
+/// turns, and who runs out of them cannot give back what was taken.
+const OPEN_FILES_MIN: u64 = 128;
+
+/// Refuses to begin where too few files may be open at once. To be asked before anything is taken.
+pub fn check_open_files() -> Result<(), Failure> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    match limit.filter(|limit| *limit < OPEN_FILES_MIN) {
+        None => Ok(()),
+        Some(limit) => Err(Failure::refused(format!(
+            "only {limit} files may be open at once, and a study needs {OPEN_FILES_MIN}; ulimit -n 1024"
+        ))),
+    }
+}
+
 /// Refuses a study that cannot be carried out here, with everything that is in its way. Nothing of
 /// the study is executed. Gives the directories of `dir:` contenders with device and inode.
 pub fn preflight(study: &Study, destroy: Option<&str>) -> Result<Vec<Pinned>, Failure> {
+    check_open_files()?;
     let request = device_request(study, destroy)?;
     let mut problems = Vec::new();
     let mut directories = Vec::new();

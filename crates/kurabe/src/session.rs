@@ -61,6 +61,20 @@ pub struct Session {
     pub closing: Option<JoinHandle<()>>,
 }
 
+/// kurabe's own directory, cleaned, and a ledger in it. Where that cannot be had nothing is taken.
+fn begin_ledger(say: impl Fn(String)) -> Result<(Directory, Ledger), Failure> {
+    let own = Directory::own()
+        .map_err(|refused| Failure::refused(format!("kurabe's own directory: {refused}")))?;
+    clean_first(&own, say);
+    let ledger = Ledger::start(&own).map_err(|error| {
+        let place = own.path().display();
+        Failure::refused(format!(
+            "the ledger in {place} cannot be written: {error}; name another directory by KURABE_HOME"
+        ))
+    })?;
+    Ok((own, ledger))
+}
+
 impl Session {
     /// Carries the plan out and says with which code to exit.
     pub fn carry_out(mut self) -> Result<u8, Failure> {
@@ -76,18 +90,13 @@ impl Session {
         if let Some(why) = self.nothing_to_do() {
             progress.say(&why);
         } else {
-            let own = match Directory::own() {
-                Ok(own) => own,
-                Err(refused) => {
+            let (own, ledger) = match begin_ledger(|line| progress.say(&line)) {
+                Ok(begun) => begun,
+                Err(failure) => {
                     self.writer.withdraw();
-                    return Err(Failure::refused(format!("kurabe's own directory: {refused}")));
+                    return Err(failure);
                 }
             };
-            clean_first(&own, |line| progress.say(&line));
-            let ledger = Ledger::start(&own).map_err(|error| {
-                let place = own.path().display();
-                Failure::broken(format!("the ledger in {place} cannot be written: {error}"))
-            })?;
             let result = self.with_device(begun, &own, &ledger, &stop, &mut progress);
             progress.finish();
             match result {

@@ -195,6 +195,49 @@ fn without_a_home_nothing_is_begun() {
 }
 
 /// A directory that others can change would lead a trial to wherever they like.
+/// Whoever runs out of descriptors half-way cannot give everything back.
+#[test]
+fn without_descriptors_nothing_is_begun() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let place = site.work().join("place");
+    fs::create_dir(&place).unwrap();
+    let contender = format!("dir:{}", place.display());
+    for (descriptors, code) in [(8, 2), (12, 2), (40, 2), (127, 2), (128, 0)] {
+        let kurabe = site.compare_command(&[&contender], &["--runs", "1"], &["true"]);
+        let mut bounded = site.program("sh");
+        bounded.args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"]);
+        bounded.arg(kurabe.get_program()).args(kurabe.get_args());
+        bounded.current_dir(site.work());
+        let ran = site.finish(bounded).expect(code);
+        if code == 2 {
+            ran.says(&[&format!("only {descriptors} files may be open"), "ulimit -n 1024"]);
+            site.expect_untouched(&["place"]);
+        }
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "{descriptors}");
+    }
+    site.expect_nothing_left();
+}
+
+#[test]
+fn where_nothing_can_be_noted_nothing_is_made() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    let own = site.own().display().to_string();
+    let kurabe = site.compare_command(&["dir:/tmp"], &["--runs", "1"], &["true"]);
+    let mut alone = site.program("unshare");
+    let script = "own=$1; shift; mount --bind \"$own\" \"$own\" && mount -o remount,bind,ro \"$own\" && exec \"$@\"";
+    alone.args(["--mount", "sh", "-c", script, "sh", &own]);
+    alone.arg(kurabe.get_program()).args(kurabe.get_args());
+    alone.current_dir(site.work());
+    site.finish(alone).expect(2).says(&["ledger", &own, "Read-only file system", "KURABE_HOME"]);
+    site.expect_untouched(&[]);
+}
+
 #[test]
 fn a_contender_in_a_strangers_directory_is_refused() {
     if !root() {

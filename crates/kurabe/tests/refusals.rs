@@ -169,6 +169,13 @@ fn files_and_directories() {
         site.run(&[action, "."]).expect(2).says(&["plan.json", "kurabe-results/"]);
         site.run(&[action, "absent"]).expect(2).says(&["absent", "plan.json"]);
     }
+    let tree = |tree: &str, says: &[&str]| {
+        site.run(&["compare", "dir:/tmp", "--tree", tree]).expect(2).says(says);
+    };
+    tree("synthetic:18446744073709551615", &["more than 10000000 files"]);
+    tree("synthetic:0", &["no number of files"]);
+    // Reading it would wait for the kernel's next message.
+    tree("/proc/kmsg", &["/proc/kmsg is a file that the kernel makes up"]);
     site.run(&["run", "absent.toml"]).expect(2).says(&["absent.toml", "No such file"]);
     site.expect_untouched(&[]);
     fs::create_dir(site.work().join("mine")).unwrap();

@@ -272,3 +272,15 @@ fn a_strangers_link_leads_no_command_to_another_file_and_an_own_one_does() {
     assert!(fs::read_to_string(format!("{pages}/lump.1")).unwrap().contains("lump"));
     assert!(fs::read_to_string(format!("{pages}/lump-create.1")).unwrap().contains("create"));
 }
+
+/// A file whose reading would wait for the kernel's next message.
+#[test]
+fn what_the_kernel_makes_up_is_no_storage() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("image").to_str().unwrap().to_string();
+    succeed(&["create", "--size", "16M", &image]);
+    for source in ["/proc/kmsg", "/proc/version"] {
+        // Another user than root may not even open the first.
+        fail(&["import", &image, source], 2);
+    }
+}

@@ -13,7 +13,7 @@ use block::AlignedBuffer;
 use lab::quantity::parse_size;
 
 use crate::device::DEFAULT_DEVICE;
-use crate::device::held::{RESERVE_BYTES, about, available_memory_bytes, free_bytes};
+use crate::device::held::{RESERVE_BYTES, about, free_bytes};
 use crate::device::{BackingFacts, loop_node};
 use crate::facts::Machine;
 use crate::filesystem::{self, FileSystem, Tool};
@@ -175,7 +175,7 @@ fn space(directory: &Path) -> Item {
 }
 
 fn memory() -> Item {
-    match available_memory_bytes() {
+    match crate::memory_limit::available_bytes() {
         Ok(bytes) => {
             let most = about(bytes.saturating_sub(RESERVE_BYTES) >> 20 << 20);
             let text = format!("{} available: mem: devices up to {most}", about(bytes));

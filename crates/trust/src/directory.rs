@@ -173,12 +173,15 @@ impl Directory {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Makes a directory in it. The name must be free.
+    /// Makes a directory in it. The name must be free, and is so again when this fails.
     pub fn make_directory(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<Directory, Refused> {
         let name = one_name(name.as_ref());
         let made = rustix::fs::mkdirat(&self.opened, name, Mode::from_raw_mode(mode));
         made.map_err(|error| Refused::system(&self.path.join(name), error))?;
-        self.open_directory(name)
+        // A process without a free descriptor can make it, and not open it.
+        self.open_directory(name).inspect_err(|_| {
+            let _ = self.remove_directory(name);
+        })
     }
 
     /// Opens a directory in it.

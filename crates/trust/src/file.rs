@@ -211,8 +211,12 @@ fn reopen_unchecked(
     stat: &Stat,
     how: OFlags,
 ) -> Result<File, Refused> {
-    if way::kind(stat) != FileType::RegularFile {
-        let is = way::kind_text(stat);
+    let is = match way::kind(stat) {
+        FileType::RegularFile if !is_of_kernel(place) => None,
+        FileType::RegularFile => Some("a file that the kernel makes up"),
+        _ => Some(way::kind_text(stat)),
+    };
+    if let Some(is) = is {
         return Err(Refused::Kind { path: path.into(), is, wanted: "a regular file" });
     }
     // The descriptor leads to the very file that was looked at, whatever its name leads to by now.
@@ -220,6 +224,26 @@ fn reopen_unchecked(
     let again = way::descriptor_path(place.as_raw_fd());
     let opened = rustix::fs::open(again, flags, Mode::empty());
     Ok(opened.map_err(|error| Refused::system(path, error))?.into())
+}
+
+/// File systems whose files the kernel makes up as they are read, which may wait for ever
+/// (`/proc/kmsg`, `trace_pipe`) and tell no size: procfs, sysfs, debugfs, tracefs, securityfs, both versions of
+/// cgroup, configfs and bpf, by their magic numbers in statfs(2).
+const OF_KERNEL: [i64; 9] = [
+    0x9fa0,
+    0x6265_6572,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6265_6570,
+    0xcafe_4a11,
+];
+
+/// Whether what is open is a file of a file system that holds no data.
+pub fn is_of_kernel(opened: impl AsFd) -> bool {
+    rustix::fs::fstatfs(opened).is_ok_and(|facts| OF_KERNEL.contains(&facts.f_type))
 }
 
 pub(crate) fn read_all(path: &Path, file: File, bytes_max: u64) -> Result<Vec<u8>, Refused> {

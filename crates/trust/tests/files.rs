@@ -77,6 +77,12 @@ fn what_is_no_file_or_too_large_is_an_error_at_once() {
     assert!(matches!(read, Err(Refused::Kind { is: "a FIFO", .. })), "{read:?}");
     let zeros = file::read_text(Path::new("/dev/zero"));
     assert!(matches!(zeros, Err(Refused::Kind { is: "a device", .. })), "{zeros:?}");
+    // Regular files by their kind, whose reading waits for the kernel's next message.
+    for path in ["/proc/kmsg", "/proc/version", "/sys/kernel/uevent_seqnum"] {
+        let read = file::open(Path::new(path));
+        let is = "a file that the kernel makes up";
+        assert!(matches!(read, Err(Refused::Kind { is: found, .. }) if found == is), "{read:?}");
+    }
     let large = ground.file("large", "12345");
     assert!(matches!(file::read(&large, 4), Err(Refused::TooLarge { bytes_max: 4, .. })));
     assert_eq!(file::read(&large, 5).unwrap(), b"12345");
@@ -211,6 +217,32 @@ fn a_directory_never_reads_or_writes_through_a_link() {
     assert_eq!(directory.read_text("plan.json").unwrap(), "new");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
     assert_eq!(directory.names().unwrap(), ["plan.json"]);
+}
+
+/// Says to a copy of this program where it is to make a directory without a free descriptor.
+const WITHOUT_DESCRIPTORS: &str = "KURABE_TEST_WITHOUT_DESCRIPTORS";
+
+#[test]
+fn a_directory_that_cannot_be_opened_is_not_made() {
+    const NAME: &str = "a_directory_that_cannot_be_opened_is_not_made";
+    if let Some(path) = std::env::var_os(WITHOUT_DESCRIPTORS) {
+        let directory = Directory::open(Path::new(&path)).unwrap();
+        let all: Vec<fs::File> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
+        let made = directory.make_directory("new", 0o700);
+        drop(all);
+        assert!(made.unwrap_err().to_string().contains("Too many open files"));
+        assert_eq!(directory.names().unwrap(), [] as [&str; 0]);
+        return;
+    }
+    let ground = Ground::new();
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 64; exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", NAME, "--nocapture"])
+        .env(WITHOUT_DESCRIPTORS, ground.directory("above", 0o755))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

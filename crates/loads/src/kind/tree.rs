@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::cost::Phase::Settle;
@@ -23,6 +23,7 @@ use crate::durable::{drop_kernel_caches, run_words};
 use crate::programs;
 use crate::tool::Tool;
 use crate::tree::durable;
+use crate::tree::synthetic::FILES_MAX;
 use crate::tree::{
     ArchiveFacts, Phase, SyntheticTree, Tree, archive_facts, inspect, run_tree, write_archive,
 };
@@ -53,7 +54,25 @@ enum Source {
     /// A tarball that tar reads.
     Tarball(PathBuf),
     /// A synthetic tree of so many files, from a seed.
-    Synthetic { files: u64, seed: u64 },
+    Synthetic {
+        #[serde(deserialize_with = "file_count")]
+        files: u64,
+        seed: u64,
+    },
+}
+
+/// Reads the number of files of a synthetic tree, which may come from a file of somebody else.
+fn file_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let files = u64::deserialize(deserializer)?;
+    check_count(files).map_err(serde::de::Error::custom)
+}
+
+fn check_count(files: u64) -> Result<u64, String> {
+    match files {
+        0 => Err("0 is no number of files, as in synthetic:10000".into()),
+        1..=FILES_MAX => Ok(files),
+        _ => Err(format!("synthetic:{files} has more than {FILES_MAX} files; take fewer")),
+    }
 }
 
 /// What begins the name of a synthetic tree.
@@ -71,9 +90,10 @@ impl Generator for TreeLoad {
                 return error("is empty; name a tarball, or synthetic:FILES".into());
             }
             None => Source::Tarball(text.into()),
-            Some(files) => match files.parse() {
-                Ok(files) if files > 0 => Source::Synthetic { files, seed: 0 },
-                _ => {
+            Some(files) => match files.parse().map(check_count) {
+                Ok(Ok(files)) => Source::Synthetic { files, seed: 0 },
+                Ok(Err(problem)) => return error(problem),
+                Err(_) => {
                     let words = format!("'{files}' is no number of files, as in synthetic:10000");
                     return error(words);
                 }
@@ -349,6 +369,19 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_synthetic_tree_has_as_many_files_as_fit_into_memory() {
+        let read = |files: u64| {
+            let text = format!("{{\"source\":{{\"synthetic\":{{\"files\":{files},\"seed\":1}}}}}}");
+            serde_json::from_str::<TreeLoad>(&text).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!((read(1), read(FILES_MAX)), (Ok(()), Ok(())));
+        assert!(read(0).unwrap_err().contains("no number of files"));
+        for files in [FILES_MAX + 1, u64::MAX] {
+            assert!(read(files).unwrap_err().contains("has more than 10000000 files"));
+        }
+    }
 
     #[test]
     fn what_is_over_before_a_clock_can_tell_is_no_metric() {

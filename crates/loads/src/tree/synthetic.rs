@@ -126,6 +126,9 @@ pub struct Entry {
     pub mode: u32,
 }
 
+/// Files of a tree at most: it is kept in memory, with some 150 bytes a file.
+pub const FILES_MAX: u64 = 10_000_000;
+
 /// A synthetic tree.
 #[derive(Clone, Debug)]
 pub struct SyntheticTree {
@@ -138,9 +141,9 @@ impl SyntheticTree {
     /// The tree of this many files for this seed.
     ///
     /// # Panics
-    /// When there are more than 100 million files: the tree is kept in memory.
+    /// When there are more than [`FILES_MAX`] files.
     pub fn new(files: u64, seed: u64) -> Self {
-        assert!(files <= 100_000_000, "a tree of {files} files is too large to be kept in memory");
+        assert!(files <= FILES_MAX, "a tree of {files} files is too large to be kept in memory");
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let directories = directories(files, &mut random);
         let links = scaled(KERNEL_LINKS, files);

@@ -157,13 +157,6 @@ pub(crate) fn free_bytes(directory: impl AsFd) -> io::Result<u64> {
     Ok(statvfs.f_bavail.saturating_mul(statvfs.f_frsize))
 }
 
-/// Memory that can be used without swapping, in bytes.
-pub(crate) fn available_memory_bytes() -> io::Result<u64> {
-    let missing =
-        || io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemAvailable");
-    crate::facts::memory_bytes("MemAvailable:").ok_or_else(missing)
-}
-
 /// A size for people, to a tenth of the unit below which it is a whole number.
 pub(crate) fn about(bytes: u64) -> String {
     for (shift, suffix) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {

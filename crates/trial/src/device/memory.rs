@@ -6,8 +6,9 @@ use lab::quantity::size_text;
 use rustix::fs::MemfdFlags;
 
 use super::fill::Order;
-use super::held::{self, Held, RESERVE_BYTES, about, available_memory_bytes};
+use super::held::{self, Held, RESERVE_BYTES, about};
 use super::{Base, DeviceError, Kind, Making, Prepared, Request};
+use crate::memory_limit;
 
 /// Memory.
 pub(super) static MEM: Kind = Kind {
@@ -33,7 +34,7 @@ impl Request for Memory {
         let text = format!("mem:{}", size_text(size_bytes));
         let system = |what: &str| DeviceError::system(format!("{what} {text}"));
         let available_bytes =
-            available_memory_bytes().map_err(system("asking for the free memory for"))?;
+            memory_limit::available_bytes().map_err(system("asking for the free memory for"))?;
         if size_bytes.saturating_add(RESERVE_BYTES) > available_bytes {
             return Err(DeviceError::Refused(format!(
                 "{text} does not fit: {} of memory are available, of which {} stay free; give a smaller size, or use loop:SIZE",
