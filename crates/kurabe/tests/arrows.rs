@@ -230,8 +230,13 @@ fn no_circle_of_imports_crosses_folders() {
     .into();
     assert_eq!(circles(&planted), [r#"{"a", "b/inner"}"#], "a circle would be seen");
     for name in declared().keys() {
+        let source = root().join("crates").join(name).join("src");
+        // A crate without a source of its own compiles that of another one.
+        if !source.exists() {
+            continue;
+        }
         let mut found = Modules::new();
-        modules(&root().join("crates").join(name).join("src"), &[], &mut found);
+        modules(&source, &[], &mut found);
         assert!(found.len() > 1, "{name}");
         assert_eq!(circles(&found), [""; 0], "of {name}");
     }

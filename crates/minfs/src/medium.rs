@@ -15,6 +15,7 @@ use crate::flushes::{FlushMark, Flushed, Flushes};
 use crate::shared::NOT_POISONED;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::volume::Sabotage;
 
 pub(crate) struct Medium {
     device: Arc<dyn BlockDevice>,
@@ -23,8 +24,7 @@ pub(crate) struct Medium {
     /// An error of the device made it so.
     has_failed: AtomicBool,
     reason: Mutex<String>,
-    /// For a canary: a flush is left out and counts as done.
-    skips_flushes: bool,
+    sabotage: Sabotage,
 }
 
 impl Medium {
@@ -32,7 +32,7 @@ impl Medium {
     pub(crate) fn new(
         device: Arc<dyn BlockDevice>,
         read_only_reason: &str,
-        skips_flushes: bool,
+        sabotage: Sabotage,
     ) -> Self {
         Self {
             device,
@@ -40,7 +40,7 @@ impl Medium {
             is_read_only: AtomicBool::new(!read_only_reason.is_empty()),
             has_failed: AtomicBool::new(false),
             reason: Mutex::new(read_only_reason.to_string()),
-            skips_flushes,
+            sabotage,
         }
     }
 
@@ -77,6 +77,9 @@ impl Medium {
     /// Refuses every later write because of `error`, and returns it.
     #[cold]
     fn fail(&self, error: Error) -> Error {
+        if self.sabotage == Sabotage::GoOnAfterFailure {
+            return error;
+        }
         let mut reason = self.reason.lock().expect(NOT_POISONED);
         self.has_failed.store(true, Ordering::Release);
         if !self.is_read_only.swap(true, Ordering::AcqRel) {
@@ -137,7 +140,7 @@ impl Medium {
 
     /// Flushes, unless a flush that began after `mark` has succeeded meanwhile.
     pub(crate) fn flush_since(&self, mark: FlushMark) -> Result<Flushed> {
-        if self.skips_flushes {
+        if self.sabotage == Sabotage::SkipFlush {
             return Ok(Flushed::only_claimed());
         }
         self.flushes.since(mark, || {

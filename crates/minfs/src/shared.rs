@@ -33,14 +33,17 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLockWriteGuard};
 use crate::volume::{FileFacts, MountOptions, Sabotage, Tables};
 
+/// The volumes of the model test are small, and its histories short.
+const IS_MODEL: bool = cfg!(feature = "shuttle");
+
 /// When the tails of all files together exceed this many bytes they are settled, which bounds
 /// what a mount after a crash has to read.
-const TAILS_BYTES_MAX: u64 = 64 << 20;
+const TAILS_BYTES_MAX: u64 = if IS_MODEL { 8 << 10 } else { 64 << 20 };
 /// A growing file holds at least and at most this much space ahead of its end, in bytes.
-const AHEAD_BYTES_MIN: u64 = 1 << 20;
+const AHEAD_BYTES_MIN: u64 = if IS_MODEL { 8 << 10 } else { 1 << 20 };
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// Space is held ahead only while the volume has this many times as much free.
-const AHEAD_FREE_FACTOR: u64 = 16;
+const AHEAD_FREE_FACTOR: u64 = if IS_MODEL { 4 } else { 16 };
 pub(crate) const NOT_POISONED: &str = "no thread panics while it holds a lock";
 
 /// Which slot of an inode holds the durable record.
@@ -129,7 +132,7 @@ impl Shared {
         let allocator = Allocator::new(survey.geometry.unit_count(), &survey.used);
         Self {
             granule: u64::from(device.block_size()),
-            medium: Medium::new(device, read_only_reason, options.sabotage == Sabotage::SkipFlush),
+            medium: Medium::new(device, read_only_reason, options.sabotage),
             options: options.clone(),
             names: Mutex::new(tables.names),
             slots: tables.slots,

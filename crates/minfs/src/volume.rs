@@ -56,6 +56,8 @@ pub enum Sabotage {
     ForgetBurial,
     /// Take what an earlier mount left behind the size of a file for zeros.
     TrustBehindSize,
+    /// Go on writing and flushing after the device has failed.
+    GoOnAfterFailure,
 }
 
 /// Space and files of a volume.
