@@ -55,6 +55,7 @@ fn argument(key: &'static Key, takers: &[&'static Kind]) -> Arg {
     match key.form {
         Form::Switch => argument.action(ArgAction::SetTrue),
         Form::Text(value) => argument.value_name(value),
+        Form::Options(value) => argument.value_name(value).allow_hyphen_values(true),
         Form::Whole(value) => argument
             .value_name(value)
             .allow_negative_numbers(true)
@@ -90,7 +91,7 @@ pub fn given(matches: &ArgMatches, kinds: Kinds) -> Keys {
         }
         Some(match key.form {
             Form::Switch => matches.get_flag(key.name).then_some(true)?.into(),
-            Form::Text(_) => matches.get_one::<String>(key.name)?.clone().into(),
+            Form::Text(_) | Form::Options(_) => matches.get_one::<String>(key.name)?.clone().into(),
             Form::Whole(_) => (*matches.get_one::<u32>(key.name)?).into(),
             Form::Decimal(_) => (*matches.get_one::<f64>(key.name)?).into(),
             Form::List(_) => matches.get_many::<String>(key.name)?.cloned().collect(),

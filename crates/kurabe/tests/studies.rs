@@ -195,7 +195,7 @@ fn no_bundled_study_is_longer_than_a_page_or_two_of_a_terminal() {
                         machine_cpu_ns: None,
                     })
                     .into();
-                let metric = |name| Metric { name, value, unit: Unit::OperationsPerSecond };
+                let metric = |name| Metric::new(name, value, Unit::OperationsPerSecond);
                 let metrics = KINDS.open(&spec.workload.load).unwrap().metrics();
                 let metrics = metrics.into_iter().map(metric).collect();
                 record.load = Some(LoadReport { metrics, ..LoadReport::default() });

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use crate::condition::Gate;
-use crate::load::{Latency, QUANTILES, Unit};
+use crate::load::{Axes, Latency, Metric, QUANTILES, Unit};
 use crate::plan::Plan;
 use crate::record::{DeviceDelta, Phase, Record};
 use crate::statistics::{self, ComparisonOptions, STEADY_ROUNDS, Slow, Summary, Verdict};
@@ -149,6 +149,9 @@ pub struct ContenderAnalysis {
     /// What must be known of its trials before contenders are compared by the first figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What must be told next to its figures: what was changed in the workload, which part of it ranks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// How many of its runs the machine disturbed, where it did.
     pub disturbed: Option<Disturbed>,
     /// Medians of what the run and its sync cost.
@@ -162,6 +165,9 @@ pub struct MetricAnalysis {
     pub name: String,
     /// Its unit.
     pub unit: Unit,
+    /// Where it lies among the workload's figures.
+    #[serde(default, skip_serializing_if = "Axes::is_empty")]
+    pub axes: Axes,
     /// The samples' summary.
     pub summary: Summary,
 }
@@ -410,13 +416,13 @@ fn summarise(
         trials,
         failed: trials - completed.len(),
         metrics: samples
-            .metrics()
+            .figures()
             .into_iter()
-            .filter_map(|(name, unit)| {
+            .filter_map(|Metric { name, unit, axes, .. }| {
                 let values: Vec<f64> =
                     samples.values(contender, &name).into_iter().flatten().collect();
                 let summary = statistics::summarize(&values).ok()?;
-                Some(MetricAnalysis { name, unit, summary })
+                Some(MetricAnalysis { name, unit, axes, summary })
             })
             .collect(),
         time: statistics::summarize(&times).ok(),
@@ -426,6 +432,7 @@ fn summarise(
         checks: checks::checks(samples, contender),
         findings: findings(&completed),
         notes: Vec::new(),
+        remarks: remarks(&completed),
         disturbed: None,
         cost: cost(&completed, basis),
     }
@@ -496,6 +503,12 @@ fn findings(records: &[&Record]) -> Vec<String> {
         .collect();
     findings.extend(steady_words(records));
     findings
+}
+
+/// Every remark once, in the order of the trials.
+fn remarks(records: &[&Record]) -> Vec<String> {
+    let loads = records.iter().filter_map(|record| record.load.as_ref());
+    distinct(loads.flat_map(|load| load.remarks.clone()))
 }
 
 /// Every note once, in the order of the trials, without those that change nothing: all that the first

@@ -4,5 +4,6 @@
 pub use vocabulary::cell::{ALL_CELLS, MatrixCell};
 pub use vocabulary::load::Load;
 pub use vocabulary::report::{
-    Aside, Latency, LoadReport, Mark, Metric, OVERALL_OPERATION, QUANTILES, Series, Unit,
+    Aside, Axes, GROUP_AXIS, Latency, LoadReport, Mark, Metric, OPERATION_AXIS, OVERALL_OPERATION,
+    QUANTILES, Series, Unit, operation_of_tag,
 };

@@ -374,11 +374,7 @@ impl Record {
             Some(load) if !load.metrics.is_empty() || !self.checks.is_empty() => {
                 load.metrics.clone()
             }
-            _ => vec![Metric {
-                name: TIME_METRIC.into(),
-                value: time_ns as f64,
-                unit: Unit::Nanoseconds,
-            }],
+            _ => vec![Metric::new(TIME_METRIC, time_ns as f64, Unit::Nanoseconds)],
         }
     }
 

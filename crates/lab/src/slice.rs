@@ -202,7 +202,7 @@ mod tests {
             device: Some(DeviceDelta { flushes, ..Default::default() }),
             machine_cpu_ns: None,
         };
-        let metric = Metric { name: "puts".into(), value, unit: Unit::Nanoseconds };
+        let metric = Metric::new("puts", value, Unit::Nanoseconds);
         Carried {
             phases: vec![phase(Phase::Run, run_ns, 0), phase(Phase::Sync, sync_ns, flushes)],
             command: Some(CommandUsage {

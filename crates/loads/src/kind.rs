@@ -50,9 +50,10 @@ fn programs_of(tools: &[Tool]) -> Vec<PathBuf> {
     tools.iter().filter_map(|tool| Some(tool.locate().ok()?.path().into())).collect()
 }
 
-/// The latencies of a recording, by kind, the overall ones last.
+/// The latencies of a recording, by kind, the overall ones last; none of a recording without any.
 fn latencies(summary: &Summary) -> Vec<Latency> {
-    summary.kinds.iter().chain([&summary.overall]).cloned().collect()
+    let overall = Some(&summary.overall).filter(|overall| overall.count > 0);
+    summary.kinds.iter().chain(overall).cloned().collect()
 }
 
 /// The recording's histograms in HdrHistogram's log format.

@@ -30,7 +30,7 @@ mod clock;
 mod summary;
 
 use summary::latency_of;
-use vocabulary::report::OVERALL_OPERATION;
+use vocabulary::report::{OVERALL_OPERATION, operation_of_tag, tag_of_operation};
 
 pub use clock::Clock;
 pub use summary::{Point, Series, Summary};
@@ -124,10 +124,9 @@ impl Recorder {
         recorder
     }
 
-    /// The kind of this name, made when it is new. Spaces, commas and line ends become `_`: the
-    /// histogram log format has no way to quote them.
+    /// The kind of this name, made when it is new.
     pub fn kind(&mut self, name: &str) -> KindId {
-        KindId(self.recording.place_of(&name.replace([' ', ',', '\r', '\n'], "_")) as u32)
+        KindId(self.recording.place_of(name) as u32)
     }
 
     /// Records one operation that ended at `ended_ns` on the run's clock and moved `bytes`.
@@ -158,6 +157,12 @@ impl Recorder {
             record(&mut kind.histogram, max_ns, count);
             kind.sums.add(&Sums { bytes, total_ns: max_ns.saturating_mul(count), max_ns });
         }
+    }
+
+    /// Puts in what another tool tells exactly of a kind whose buckets were recorded, in place of what the
+    /// buckets say.
+    pub fn told(&mut self, kind: KindId, bytes: u64, total_ns: u64, max_ns: u64) {
+        self.recording.kinds[kind.0 as usize].sums = Sums { bytes, total_ns, max_ns };
     }
 
     /// Puts the open interval away and begins the one that contains `ended_ns`.
@@ -392,7 +397,8 @@ impl Recording {
                 .map_err(|error| wrong(error.to_string()))?;
             let total_ns = (histogram.mean() * histogram.len() as f64) as u64;
             let sums = Sums { bytes: 0, total_ns, max_ns: histogram.max() };
-            recording.add(interval.tag().map_or("", |tag| tag.as_str()), &histogram, &sums);
+            let tag = interval.tag().map_or("", |tag| tag.as_str());
+            recording.add(&operation_of_tag(tag), &histogram, &sums);
         }
         Ok(recording)
     }
@@ -415,7 +421,8 @@ impl Recording {
             .begin_log_with(writer, &mut serializer)?;
         for kind in self.seen() {
             let whole = Duration::from_nanos(elapsed_ns);
-            log.write_histogram(&kind.histogram, Duration::ZERO, whole, Tag::new(&kind.name))
+            let tag = tag_of_operation(&kind.name);
+            log.write_histogram(&kind.histogram, Duration::ZERO, whole, Tag::new(&tag))
                 .map_err(log_error)?;
         }
         Ok(())

@@ -128,7 +128,7 @@ impl From<ToolError> for String {
 }
 
 /// A tool's run that is over, with everything that it printed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
     /// The program's name.
     pub program: String,
@@ -146,14 +146,20 @@ pub struct Finished {
     pub stderr: String,
 }
 
+impl Finished {
+    /// How it ended, in words that follow the program's name.
+    pub(crate) fn how_it_ended(&self) -> String {
+        match (self.exit_code, self.signal) {
+            (Some(code), _) => format!("ended with exit code {code}"),
+            (None, Some(signal)) => format!("was killed by signal {signal}"),
+            (None, None) => "ended".into(),
+        }
+    }
+}
+
 impl fmt::Display for Finished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` ", self.program)?;
-        match (self.exit_code, self.signal) {
-            (Some(code), _) => write!(f, "ended with exit code {code}")?,
-            (None, Some(signal)) => write!(f, "was killed by signal {signal}")?,
-            (None, None) => write!(f, "ended")?,
-        }
+        write!(f, "`{}` {}", self.program, self.how_it_ended())?;
         // The reason stands on standard error as a rule; dbench says it on standard output, fio
         // on both. The end of a long standard output (a report) tells nothing beside it.
         let shown_of = |text: &str, lines_max: usize| {

@@ -234,7 +234,7 @@ fn operations_and_details_of_a_load_have_their_numbers() {
         let all =
             [entry("end", 1), entry("end", 2), entry("warm", 3), entry("end", 4), entry("x", 5)];
         let details = serde_json::json!({ "progress": all });
-        let metrics = vec![Metric { name: "time".into(), value: 1e9, unit: LoadUnit::Nanoseconds }];
+        let metrics = vec![Metric::new("time", 1e9, LoadUnit::Nanoseconds)];
         record.load = Some(LoadReport { details, metrics, ..Default::default() });
     }
     let analysis = lab::judgement::analyse(&plan, &records, None);

@@ -62,6 +62,7 @@ pub fn answer(source: &Source) -> Vec<Block> {
         }
         several => blocks.extend(overview::of(several, plan)),
     }
+    blocks.extend(remarks(loads).into_iter().map(Block::Note));
     blocks.extend(pictures(source));
     blocks.extend(outlook(source));
     blocks.extend(analysis.gates.iter().map(|gate| Block::Text(gate_text(gate))));
@@ -366,11 +367,35 @@ pub fn failure_text(record: &Record) -> Option<String> {
 /// What must be known before contenders are compared by the primary metric, each once, with the
 /// contenders whom it concerns where it is not all.
 fn notes(workload: &WorkloadAnalysis) -> Vec<String> {
+    of_contenders(workload, |contender| &contender.notes)
+}
+
+/// What must be told next to the figures, with the load where there are several.
+fn remarks(loads: &[WorkloadAnalysis]) -> Vec<String> {
+    let of = |load: &WorkloadAnalysis| {
+        let remarks = of_contenders(load, |contender| &contender.remarks);
+        let name = load.workload.clone();
+        remarks.into_iter().map(move |remark| (remark, name.clone()))
+    };
+    text::grouped(loads.iter().flat_map(of))
+        .into_iter()
+        .map(|(remark, names)| match names.len() == loads.len() {
+            true => remark,
+            false => format!("{}: {remark}", text::list(&names)),
+        })
+        .collect()
+}
+
+/// What is told of contenders, each once, with the contenders that it is about where it is not all.
+fn of_contenders(
+    workload: &WorkloadAnalysis,
+    told: fn(&ContenderAnalysis) -> &Vec<String>,
+) -> Vec<String> {
     let has_figure = |contender: &&ContenderAnalysis| !contender.metrics.is_empty();
     let all = workload.contenders.iter().filter(has_figure).count();
     let of = |one: &ContenderAnalysis| {
         let label = one.label.clone();
-        one.notes.clone().into_iter().map(move |note| (note, label.clone()))
+        told(one).clone().into_iter().map(move |note| (note, label.clone()))
     };
     text::grouped(workload.contenders.iter().flat_map(of))
         .into_iter()

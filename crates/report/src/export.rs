@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_figures_of_the_loads_have_columns_of_their_own() {
-        let metric = |name: &str, value, unit| Metric { name: name.into(), value, unit };
+        let metric = |name: &str, value, unit| Metric::new(name, value, unit);
         let (mut one, mut other) = (record(), record());
         one.load = Some(LoadReport {
             metrics: vec![metric("throughput", 1.5e6, Unit::BytesPerSecond)],

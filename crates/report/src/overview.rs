@@ -2,7 +2,7 @@
 //! tree), where somebody is surely faster or slower in one.
 
 use lab::analysis::{Comparison, WorkloadAnalysis};
-use lab::load::Unit;
+use lab::load::{GROUP_AXIS, Unit};
 use lab::plan::Plan;
 use lab::statistics::BOUND_MAX;
 use lab::words::is_telling;
@@ -26,7 +26,7 @@ pub fn of(workloads: &[WorkloadAnalysis], plan: &Plan) -> Vec<Block> {
     vec![Block::table("Overview", table), Block::Text(legend(plan, has_parts))]
 }
 
-/// The parts of the only load; nothing where nobody is surely different in one.
+/// The parts of the only load: its groups, or its steps where somebody is surely different in one.
 pub fn parts(workload: &WorkloadAnalysis, plan: &Plan) -> Vec<Block> {
     let mut table = empty("part of the load", plan);
     table.rows = parts_of(workload).iter().map(|part| row(workload, part, part, plan)).collect();
@@ -51,10 +51,20 @@ fn empty(first: &str, plan: &Plan) -> Table {
     table
 }
 
-/// The times beside the most important figure, of the steps of a tree; none where nobody is surely
-/// faster or slower in one.
+/// Groups that are shown with the answer; all figures are among the details.
+const GROUPS_MAX: usize = 16;
+
+/// The first figure of each group that is measured apart, the ranked one left out. Else the times beside the
+/// most important figure, of the steps of a tree; none where nobody is surely faster or slower in one.
 fn parts_of(workload: &WorkloadAnalysis) -> Vec<&str> {
     let primary = primary_metric(workload);
+    let metrics = workload.contenders.iter().flat_map(|contender| &contender.metrics);
+    let groups = metrics.filter_map(|one| Some((one.axes.get(GROUP_AXIS)?, one.name.as_str())));
+    let groups = text::grouped(groups).into_iter().filter_map(|(_, names)| names.first().copied());
+    let groups: Vec<&str> = groups.filter(|name| *name != primary).take(GROUPS_MAX).collect();
+    if !groups.is_empty() {
+        return groups;
+    }
     let is_part = |one: &&Comparison| one.metric != primary && one.unit == Unit::Nanoseconds;
     let parts = || workload.comparisons.iter().filter(is_part);
     match parts().any(|one| one.verdict.is_different()) {

@@ -220,11 +220,7 @@ fn make_matrix_of(blocks: u32, more: f64) -> Made {
         let xfs = record.contender.label == "xfs";
         let wobble = 1.0 + f64::from(record.block) * 0.001;
         let undecided = if record.block.is_multiple_of(2) { more } else { more / 4.0 };
-        let cell = |name: &str, value| Metric {
-            name: name.into(),
-            value,
-            unit: Unit::OperationsPerSecond,
-        };
+        let cell = |name: &str, value| Metric::new(name, value, Unit::OperationsPerSecond);
         record.load = Some(LoadReport {
             metrics: vec![
                 cell("randread-psync-1-4k", if xfs { 1000.0 * wobble } else { 3000.0 }),
@@ -295,11 +291,7 @@ fn a_cell_whose_only_pair_stands_beside_another_trial_of_the_device_has_no_ratio
                 return true;
             }
         };
-        let metric = |name: &str| Metric {
-            name: name.into(),
-            value: per_second,
-            unit: Unit::OperationsPerSecond,
-        };
+        let metric = |name: &str| Metric::new(name, per_second, Unit::OperationsPerSecond);
         record.load = Some(LoadReport {
             metrics: vec![metric("randread-psync-1-4k"), metric("randread-psync-1-64k")],
             ..Default::default()

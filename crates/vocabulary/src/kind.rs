@@ -220,6 +220,8 @@ pub enum Form {
     Switch,
     /// A text, called so in help: `FILE`.
     Text(&'static str),
+    /// A text that may be options of another program, with dashes in front.
+    Options(&'static str),
     /// A whole number.
     Whole(&'static str),
     /// A number with or without a fraction.
@@ -261,7 +263,7 @@ impl Form {
     fn problem(self, value: &Value) -> Option<String> {
         let (fits, expected) = match self {
             Form::Switch => (value.is_boolean(), "true or false"),
-            Form::Text(_) => (value.is_string(), "a text"),
+            Form::Text(_) | Form::Options(_) => (value.is_string(), "a text"),
             Form::Whole(_) => {
                 let fits = value.as_u64().is_some_and(|number| u32::try_from(number).is_ok());
                 (fits, "a whole number such as 4")

@@ -1,5 +1,7 @@
 //! What a load reports: metrics, latencies, series, and what came with them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
@@ -35,6 +37,10 @@ pub struct LoadReport {
     /// so by this one, the note is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note_checked_by: Option<String>,
+    /// What a reader must be told next to the figures: what was changed in the workload, and which part
+    /// of it is ranked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// What the work came to, such as the hash of a tree: the same for every contender, or they
     /// did not do the same work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,6 +82,26 @@ pub struct Metric {
     pub value: f64,
     /// Its unit.
     pub unit: Unit,
+    /// What it is a figure of, where a workload has several parts: the value by the name of the axis, such
+    /// as `group` and `operation`. The name says the same in words.
+    #[serde(default, skip_serializing_if = "Axes::is_empty")]
+    pub axes: Axes,
+}
+
+/// Where a metric lies among those of its workload: by the name of an axis the place on it.
+pub type Axes = BTreeMap<String, String>;
+
+/// The axis of the parts of a workload that are measured apart: fio's groups and sections.
+pub const GROUP_AXIS: &str = "group";
+
+/// The axis of kinds of operation: `read`, `write`, `trim`, `verify`.
+pub const OPERATION_AXIS: &str = "operation";
+
+impl Metric {
+    /// A metric of a whole workload.
+    pub fn new(name: impl Into<String>, value: f64, unit: Unit) -> Metric {
+        Metric { name: name.into(), value, unit, axes: Axes::new() }
+    }
 }
 
 /// Units of metrics, which say what is better.
@@ -106,6 +132,22 @@ pub const TIME_METRIC: &str = "time";
 
 /// The name under which the latencies of all kinds of operations together stand.
 pub const OVERALL_OPERATION: &str = "overall";
+
+/// The letters that the log of histograms cannot hold in a tag, and how they are written there.
+const IN_TAGS: [(&str, &str); 3] = [("%", "%25"), (" ", "%20"), (",", "%2C")];
+
+/// The tag of a kind of operation in the log of histograms.
+pub fn tag_of_operation(operation: &str) -> String {
+    let operation = operation.replace(['\r', '\n'], " ");
+    IN_TAGS.iter().fold(operation, |tag, (letter, written)| tag.replace(letter, written))
+}
+
+/// The kind of operation that a tag in the log of histograms names. Older logs have `_` for a blank; of
+/// these the tag is the name.
+pub fn operation_of_tag(tag: &str) -> String {
+    let back = IN_TAGS.iter().rev();
+    back.fold(tag.to_owned(), |name, (letter, written)| name.replace(written, letter))
+}
 
 /// The quantiles that are kept of every distribution.
 pub const QUANTILES: [f64; 7] = [0.05, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999];
@@ -223,6 +265,17 @@ pub struct Mark {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_has_no_blank_and_names_its_operation() {
+        for operation in ["read", "job_1: read", "a, b: read and verify", "100 %20: write", "%25"] {
+            let tag = tag_of_operation(operation);
+            assert!(!tag.contains([' ', ',', '\n']), "{tag}");
+            assert_eq!(operation_of_tag(&tag), operation);
+        }
+        assert_eq!(operation_of_tag(&tag_of_operation("two\nlines")), "two lines");
+        assert_eq!(operation_of_tag("delete_each"), "delete_each");
+    }
 
     #[test]
     fn latencies_of_older_results_are_read_as_those_of_new_ones() {

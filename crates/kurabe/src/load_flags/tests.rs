@@ -125,7 +125,7 @@ fn the_reference_in_the_documentation_is_that_of_the_table() {
     for (key, takers) in KINDS.keys() {
         let value = match key.form {
             Form::Switch => "`true`".into(),
-            Form::Text(value) => format!("text: {value}"),
+            Form::Text(value) | Form::Options(value) => format!("text: {value}"),
             Form::Whole(value) => format!("number: {value}"),
             Form::Decimal(value) => format!("number: {value}"),
             Form::List(value) => format!("list of texts: {value}"),

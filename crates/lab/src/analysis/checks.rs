@@ -245,7 +245,7 @@ mod tests {
                 ("xfs", _) => 3.0,
                 (_, block) => f64::from(block),
             };
-            let metric = |name: &str, value, unit| Metric { name: name.into(), value, unit };
+            let metric = |name: &str, value, unit| Metric::new(name, value, unit);
             record.load = Some(LoadReport {
                 metrics: vec![
                     metric("lost", value, Unit::Count),

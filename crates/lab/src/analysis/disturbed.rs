@@ -337,11 +337,7 @@ mod tests {
     #[test]
     fn a_cell_that_is_lost_in_one_record_counts_in_none_of_its_block() {
         let plan = fixture::plan(&["ext4", "xfs"], 2);
-        let metric = |name: &str, value: f64| Metric {
-            name: name.into(),
-            value,
-            unit: Unit::OperationsPerSecond,
-        };
+        let metric = |name: &str, value: f64| Metric::new(name, value, Unit::OperationsPerSecond);
         let names = ["randread-psync-1-4k", "randread-psync-1-64k"];
         let mut records = Vec::new();
         for block in 0..2 {

@@ -138,7 +138,7 @@ mod tests {
     use crate::load::{LoadReport, Metric};
 
     fn metric(name: &str, value: f64) -> Metric {
-        Metric { name: name.into(), value, unit: Unit::OperationsPerSecond }
+        Metric::new(name, value, Unit::OperationsPerSecond)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The records of a workload by contender and block, and their figures as values and as costs. Knows
 //! nothing of what the statistics make of them.
 
-use crate::load::Unit;
+use crate::load::{Metric, Unit};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record, TIME_METRIC, unfinished_block};
 
@@ -65,12 +65,16 @@ impl<'a> Samples<'a> {
         (0..self.blocks()).filter(is_whole).count()
     }
 
-    /// The figures that the workload's records have, from the first completed one.
-    pub(super) fn metrics(&self) -> Vec<(String, Unit)> {
+    /// The figures that the workload's records have, as the first completed one has them.
+    pub(super) fn figures(&self) -> Vec<Metric> {
         let completed = (0..self.records.len()).flat_map(|contender| self.completed(contender));
         let metrics = completed.map(Record::metrics).find(|metrics| !metrics.is_empty());
-        let metrics = metrics.unwrap_or_default();
-        metrics.into_iter().map(|metric| (metric.name, metric.unit)).collect()
+        metrics.unwrap_or_default()
+    }
+
+    /// Their names and units.
+    pub(super) fn metrics(&self) -> Vec<(String, Unit)> {
+        self.figures().into_iter().map(|metric| (metric.name, metric.unit)).collect()
     }
 
     /// The values of a figure by block.

@@ -367,7 +367,7 @@ mod tests {
         }
         assert!(!is_told(&writing));
         // A load of kurabe's own is no exception, but the cells of a matrix each read what they do.
-        let metric = |name: &str| Metric { name: name.into(), value: 1.0, unit: Unit::Nanoseconds };
+        let metric = |name: &str| Metric::new(name, 1.0, Unit::Nanoseconds);
         let mut loads = records.clone();
         for record in &mut loads {
             let metrics = vec![metric("put")];

@@ -98,10 +98,12 @@ mod tests {
         let mut records = fixture::records(&plan, &[&[1000; 3], &[1000; 3]]);
         for record in &mut records {
             let slow = record.block == 1 && record.contender.label == "xfs";
-            let metric = |name: &str, slowed: f64| Metric {
-                name: name.into(),
-                value: if slow { 1000.0 / slowed } else { 1000.0 },
-                unit: Unit::OperationsPerSecond,
+            let metric = |name: &str, slowed: f64| {
+                Metric::new(
+                    name,
+                    if slow { 1000.0 / slowed } else { 1000.0 },
+                    Unit::OperationsPerSecond,
+                )
             };
             record.load = Some(LoadReport {
                 metrics: vec![metric("mean", 2.0), metric("4k", 4.0), metric("8k", 20.0)],

@@ -249,7 +249,7 @@ fn texts_of(unit: Unit, values: &[f64; 8]) -> Vec<String> {
     let mut all = records(&plan, &[&[1000; 8], &[1000; 8]]);
     for record in all.iter_mut() {
         let value = if is_xfs(record) { 1e9 } else { 1e7 * values[record.block as usize] };
-        let metrics = vec![Metric { name: name.into(), value, unit }];
+        let metrics = vec![Metric::new(name, value, unit)];
         record.load = Some(LoadReport { metrics, ..Default::default() });
     }
     analysed(&plan, &all).warnings.iter().map(Warning::to_string).collect()
@@ -635,11 +635,7 @@ fn a_note_is_left_out_where_the_figure_that_checks_it_decides_the_same() {
         let mut records = steady.clone();
         for record in &mut records {
             let time = record.time_ns().unwrap() as f64;
-            let of = |name: &str, value| Metric {
-                name: name.into(),
-                value,
-                unit: Unit::OperationsPerSecond,
-            };
+            let of = |name: &str, value| Metric::new(name, value, Unit::OperationsPerSecond);
             let share = if is_xfs(record) { operations } else { 1.0 };
             record.load = Some(LoadReport {
                 metrics: vec![of("throughput", 1e12 / time), of("operations", share * 1e12 / time)],

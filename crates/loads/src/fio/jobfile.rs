@@ -113,7 +113,7 @@ impl Section {
     /// Whether it sets defaults for the sections after it and is no job itself. fio looks at
     /// the first six letters only.
     pub fn is_global(&self) -> bool {
-        self.name.starts_with("global")
+        self.name.starts_with(GLOBAL)
     }
 
     /// A section of kurabe's own.
@@ -142,21 +142,46 @@ impl JobFile {
         Ok(job)
     }
 
-    /// Reads options on one line, such as `rw=randrw bs=4k`, as one job of the given name.
+    /// Reads options on one line, such as `rw=randrw bs=4k` or a command line of fio's,
+    /// `--name=a --rw=read --name=b --rw=write`. Words are separated by blanks, which quotes protect.
     ///
-    /// Options are separated by blanks, which quotes protect, and may begin with `--`.
+    /// As on fio's command line, `name=` begins a job, and what stands before the first name holds for
+    /// all jobs; so does what follows `name=global`. Without any name all options are one job, called
+    /// `name`. The words `sudo` and `fio` in front are skipped, and so are options about fio's own
+    /// output: see [`left_out`].
+    ///
+    /// # Errors
+    /// The place of a quote that is not closed, of a word that is no option, of an option without its
+    /// value; no option at all.
     pub fn from_options(text: &str, name: &str) -> Result<Self, JobFileError> {
         let begin = Place { source: "the fio options".to_owned(), line: 1, column: 1 };
         let mut options = Vec::new();
-        for (word, at) in words(text).map_err(|(at, reason)| begin.further(at).fault(reason))? {
-            let bare = word.strip_prefix("--").unwrap_or(&word);
-            let place = begin.further(at + (word.len() - bare.len()));
-            options.push(option(&expand(bare, &environment), place)?);
+        for word in options_of(text).map_err(|(at, reason)| begin.further(at).fault(reason))? {
+            options.push(option(&expand(&word.text, &environment), begin.further(word.at))?);
         }
-        if options.is_empty() {
+        options.retain(|option| !is_about_output(&option.name));
+        let mut sections: Vec<Section> = Vec::new();
+        let has_names = options.iter().any(begins_job);
+        for option in options {
+            if begins_job(&option) {
+                let (name, place) = (option.value.unwrap_or_default(), option.place);
+                if name.is_empty() {
+                    return Err(place.fault("`name` without a value; write it like `name=job`"));
+                }
+                sections.push(Section { name, place, options: Vec::new() });
+                continue;
+            }
+            if sections.is_empty() {
+                let name = if has_names { GLOBAL } else { name }.to_owned();
+                sections.push(Section { name, place: begin.clone(), options: Vec::new() });
+            }
+            sections.last_mut().expect("one was added").options.push(option);
+        }
+        let job = Self { sections };
+        if job.jobs().next().is_none() {
             return Err(begin.fault("no option is given"));
         }
-        Ok(Self { sections: vec![Section { name: name.to_owned(), place: begin, options }] })
+        Ok(job)
     }
 
     /// The jobs: the sections that are not global, each with its number among the sections.
@@ -345,6 +370,72 @@ fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
 
 fn environment(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Name of the sections whose options hold for the jobs after them.
+const GLOBAL: &str = "global";
+
+fn begins_job(option: &JobOption) -> bool {
+    option.name == "name"
+}
+
+/// Options of fio's command line that say what it prints, and where: kurabe reads fio's output itself.
+const ABOUT_OUTPUT: [&str; 13] = [
+    "output",
+    "output-format",
+    "minimal",
+    "append-terse",
+    "terse-version",
+    "eta",
+    "eta-newline",
+    "eta-interval",
+    "status-interval",
+    "bandwidth-log",
+    "warnings-fatal",
+    "max-jobs",
+    "debug",
+];
+
+fn is_about_output(name: &str) -> bool {
+    ABOUT_OUTPUT.contains(&name)
+}
+
+/// The options of one line that are left out, since they say what fio prints.
+pub fn left_out(text: &str) -> Vec<String> {
+    let words = options_of(text).unwrap_or_default().into_iter().map(|word| word.text);
+    words.filter(|word| is_about_output(word.split('=').next().unwrap_or_default())).collect()
+}
+
+/// An option as it was written, without its dashes, and its place in bytes.
+struct Word {
+    text: String,
+    at: usize,
+}
+
+/// The options of a line. A word with a dash and no `=` takes the next word as its value, as on fio's
+/// command line (`--bs 4k`), unless that has a dash or a `=` of its own.
+fn options_of(text: &str) -> Result<Vec<Word>, (usize, &'static str)> {
+    // A backslash at the end of a line joins it with the next.
+    let words = words(text)?.into_iter().filter(|(word, _)| word != "\\");
+    let mut words = words.peekable();
+    let is_program = |word: &str| ["sudo", "fio"].contains(&word) || word.ends_with("/fio");
+    while words.next_if(|(word, _)| is_program(word)).is_some() {}
+    let mut options = Vec::new();
+    while let Some((word, at)) = words.next() {
+        let bare = word.trim_start_matches('-');
+        let has_dash = bare.len() < word.len();
+        let at = at + (word.len() - bare.len());
+        let mut text = bare.to_owned();
+        if has_dash && !word.contains('=') {
+            let is_value =
+                |(next, _): &(String, usize)| !next.starts_with('-') && !next.contains('=');
+            if let Some((value, _)) = words.next_if(is_value) {
+                text = format!("{text}={value}");
+            }
+        }
+        options.push(Word { text, at });
+    }
+    Ok(options)
 }
 
 /// The words of a line, each with its place in bytes.

@@ -158,6 +158,47 @@ fn options_on_one_line_are_one_job() {
     }
 }
 
+/// The jobs of a line, each with its name and the options that hold for it.
+fn jobs_of(text: &str, names: &[&str]) -> Vec<String> {
+    let job = JobFile::from_options(text, "kurabe").unwrap();
+    let options = |index: usize| {
+        let given = names.iter().filter_map(|name| Some((name, job.effective(index, name)?)));
+        given.map(|(name, value)| format!(" {name}={value}")).collect::<String>()
+    };
+    job.jobs().map(|(index, section)| format!("{}:{}", section.name, options(index))).collect()
+}
+
+#[test]
+fn names_in_options_begin_jobs_as_on_the_command_line_of_fio() {
+    let names = ["rw", "bs", "size", "direct"];
+    let two = "--name=a --rw=read --bs=64k --size=8m --name=b --rw=randwrite --bs=4k --size=8m";
+    let jobs = ["a: rw=read bs=64k size=8m", "b: rw=randwrite bs=4k size=8m"];
+    assert_eq!(jobs_of(two, &names), jobs);
+    // What stands before the first name holds for all, as does what follows `name=global`.
+    let shared = "direct=1 bs=4k name=a rw=read name=global bs=8k name=b rw=write name=c bs=1m";
+    let jobs = ["a: rw=read bs=4k direct=1", "b: rw=write bs=8k direct=1", "c: bs=1m direct=1"];
+    assert_eq!(jobs_of(shared, &names), jobs);
+    assert_eq!(jobs_of("rw=read bs=4k", &names), ["kurabe: rw=read bs=4k"]);
+    for (text, column) in
+        [("rw=read --name", 11), ("--name= --rw=read", 3), ("--name=global --bs=4k", 1)]
+    {
+        let error = JobFile::from_options(text, "line").unwrap_err();
+        assert_eq!(error.place.column, column, "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_command_line_of_fio_is_read_as_it_was_published() {
+    let published = "sudo fio -filename=/dev/sdb1 -direct=1 -iodepth 1 -thread -rw=randread \\\n\
+                     -bs 16k --output-format=json --output=x.json --group_reporting -name=mytest";
+    let names = ["filename", "direct", "iodepth", "thread", "rw", "bs", "group_reporting"];
+    let jobs = ["mytest: filename=/dev/sdb1 direct=1 iodepth=1 thread=1 rw=randread bs=16k \
+                 group_reporting=1"];
+    assert_eq!(jobs_of(published, &names), jobs);
+    assert_eq!(left_out(published), ["output-format=json", "output=x.json"]);
+    assert!(!JobFile::from_options(published, "line").unwrap().to_string().contains("json"));
+}
+
 #[test]
 fn what_is_printed_reads_back() {
     let text = "[global]\nbs=4k\n\n[a]\nrw=read\nthread\n\n";

@@ -2,10 +2,12 @@
 //!
 //! [`jobfile`] reads a job file with places, [`place`] puts it below its target, [`size`]
 //! tells what it needs, [`understood`] asks fio whether it takes the job, [`layout`] writes the data before the run, [`run`] does it all in
-//! order, [`output`] reads the result, [`verify`] makes a check of what the jobs compare, [`matrix`] is the flash study's set of jobs, `nodes` runs a job on several machines. Knows a
+//! order, [`output`] reads the result, `groups` says which figures belong together, `changes` what was changed in a job, [`verify`] makes a check of what the jobs compare, [`matrix`] is the flash study's set of jobs, `nodes` runs a job on several machines. Knows a
 //! directory or a device; nothing of contenders. What is added to a job and what is refused:
 //! docs/fio.md.
 
+mod changes;
+mod groups;
 pub mod jobfile;
 pub mod layout;
 pub mod matrix;
@@ -17,7 +19,9 @@ pub mod size;
 mod understood;
 mod verify;
 
-pub use jobfile::JobFile;
+pub use changes::{changes, replaced};
+pub use groups::{Figures, Groups};
+pub use jobfile::{JobFile, left_out};
 pub use nodes::{NodesReport, fio_on, lay_out_on};
 pub use output::{Direction, FioJob};
 pub use place::Target;

@@ -132,7 +132,7 @@ fn on_all(
         let scratch = plan.scratch.join(format!("node-{number}"));
         fs::create_dir_all(&scratch).map_err(failed("make", &scratch))?;
         let (mut job, ..) = ready(&Fio { target: &Target::Directory(own), ..plan.clone() }, None)?;
-        job = measured(&job);
+        job = measured(&job, plan.as_written);
         for section in &mut job.sections {
             section.options.retain(|option| option.name != "write_bw_log");
         }

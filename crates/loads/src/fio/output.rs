@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::latency::{Recorder, Recording};
+use crate::tool::Finished;
 
 /// What fio reported of one job (or of one group, with `group_reporting`), under fio's own names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,9 @@ pub struct FioJob {
     pub write: Direction,
     /// What was trimmed.
     pub trim: Direction,
+    /// All of these as one, where the job says `unified_rw_reporting`; then the others are zero.
+    #[serde(skip_serializing_if = "Direction::is_empty")]
+    pub mixed: Direction,
     /// The job's syncs.
     pub sync: Direction,
 }
@@ -68,6 +72,104 @@ pub struct Direction {
 pub struct Times {
     /// Counts.
     pub bins: BTreeMap<u64, u64>,
+    /// Greatest, exact.
+    pub max: u64,
+    /// Mean, exact.
+    pub mean: f64,
+}
+
+impl Times {
+    fn count(&self) -> u64 {
+        self.bins.values().sum()
+    }
+
+    fn total_ns(&self) -> u64 {
+        (self.mean * self.count() as f64) as u64
+    }
+
+    /// Several as one.
+    fn together<'a>(all: impl Iterator<Item = &'a Times>) -> Times {
+        let (mut sum, mut total_ns) = (Times::default(), 0.0);
+        for times in all {
+            for (latency_ns, count) in &times.bins {
+                *sum.bins.entry(*latency_ns).or_default() += count;
+            }
+            sum.max = sum.max.max(times.max);
+            total_ns += times.mean * times.count() as f64;
+        }
+        sum.mean = total_ns / sum.count().max(1) as f64;
+        sum
+    }
+}
+
+impl Direction {
+    fn is_empty(&self) -> bool {
+        self.total_ios == 0
+    }
+
+    /// Several that ran at the same time as one: over the length of the longest, as fio sums up a group.
+    pub fn together(all: &[&Direction]) -> Direction {
+        if let [one] = all {
+            return Direction::clone(one);
+        }
+        let sum = |figure: fn(&Direction) -> u64| all.iter().map(|one| figure(one)).sum::<u64>();
+        let runtime = all.iter().map(|one| one.runtime).max().unwrap_or(0);
+        let (total_ios, io_bytes) = (sum(|one| one.total_ios), sum(|one| one.io_bytes));
+        let a_second = |amount: u64| match runtime {
+            0 => 0.0,
+            ms => amount as f64 * 1000.0 / ms as f64,
+        };
+        Direction {
+            total_ios,
+            io_bytes,
+            runtime,
+            iops: a_second(total_ios),
+            bw_bytes: a_second(io_bytes),
+            short_ios: sum(|one| one.short_ios),
+            lat_ns: Times::together(all.iter().map(|one| &one.lat_ns)),
+            clat_ns: Times::together(all.iter().map(|one| &one.clat_ns)),
+        }
+    }
+
+    /// Records its latencies under this name. The whole latency, from the submission to the completion, is
+    /// what the application waits for; a job can switch it off, and then the time in the device and its
+    /// queue is left. Of a job that measures neither (`gtod_reduce`) nothing is recorded.
+    pub fn record(&self, recorder: &mut Recorder, name: &str) {
+        let times = if self.lat_ns.bins.is_empty() { &self.clat_ns } else { &self.lat_ns };
+        if times.count() == 0 {
+            return;
+        }
+        let kind = recorder.kind(name);
+        for (latency_ns, count) in &times.bins {
+            recorder.record_many(kind, *latency_ns, *count, 0);
+        }
+        recorder.told(kind, self.io_bytes, times.total_ns(), times.max);
+    }
+}
+
+impl FioJob {
+    /// Several jobs as one. Errors and processor times are left out.
+    pub fn together(jobs: &[&FioJob]) -> FioJob {
+        let side = |side: fn(&FioJob) -> &Direction| {
+            Direction::together(&jobs.iter().map(|job| side(job)).collect::<Vec<_>>())
+        };
+        FioJob {
+            jobname: jobs.first().map(|job| job.jobname.clone()).unwrap_or_default(),
+            groupid: jobs.first().map_or(0, |job| job.groupid),
+            job_runtime: jobs.iter().map(|job| job.job_runtime).max().unwrap_or(0),
+            read: side(|job| &job.read),
+            write: side(|job| &job.write),
+            trim: side(|job| &job.trim),
+            mixed: side(|job| &job.mixed),
+            sync: side(|job| &job.sync),
+            ..FioJob::default()
+        }
+    }
+
+    /// Whether fio counted any operation of it.
+    pub fn has_done_any(&self) -> bool {
+        [&self.read, &self.write, &self.trim, &self.mixed].iter().any(|side| side.total_ios > 0)
+    }
 }
 
 /// All of fio's JSON output that is read.
@@ -99,24 +201,41 @@ pub fn parse(stdout: &str) -> Result<Output, String> {
     Ok(output)
 }
 
-/// The latencies of all jobs, by direction (`read`, `write`, `trim`, `sync`).
+/// Most reasons of a failure that are told.
+const REASONS_MAX: usize = 4;
+
+/// Why fio failed, in its own words and without repetition: what it printed on standard error, then what
+/// it printed before its JSON of jobs that ended with an error. Nothing where it gave no reason.
+pub fn reasons(finished: &Finished) -> Vec<String> {
+    // Each process of a job says the same with another number.
+    let without_pid = |line: &str| match line.split_once("pid=") {
+        Some((before, after)) => {
+            before.to_owned()
+                + after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',').trim_start()
+        }
+        None => line.to_owned(),
+    };
+    let before_json = finished.stdout.lines().take_while(|line| line.trim_end() != "{");
+    let of_jobs = before_json.filter(|line| line.starts_with("fio: "));
+    let mut reasons: Vec<String> = Vec::new();
+    for line in finished.stderr.lines().chain(of_jobs) {
+        let line = without_pid(line.trim());
+        let line = line.strip_prefix("fio: ").unwrap_or(&line).to_owned();
+        if !line.is_empty() && !reasons.contains(&line) && reasons.len() < REASONS_MAX {
+            reasons.push(line);
+        }
+    }
+    reasons
+}
+
+/// The latencies of all jobs, by direction (`read`, `write`, `trim`, `sync`): of jobs of one kind.
 pub fn latencies(jobs: &[FioJob]) -> Recording {
     let mut recorder = Recorder::new();
-    for job in jobs {
-        let sides =
-            [("read", &job.read), ("write", &job.write), ("trim", &job.trim), ("sync", &job.sync)];
-        for (name, side) in sides {
-            // The whole latency (from the submission to the completion) is what the application
-            // waits for; a job can switch it off, and then the time in the device and its queue
-            // is left.
-            let times = if side.lat_ns.bins.is_empty() { &side.clat_ns } else { &side.lat_ns };
-            // fio tells the bytes of all buckets together only.
-            let mut bytes = side.io_bytes;
-            for (latency_ns, count) in &times.bins {
-                let kind = recorder.kind(name);
-                recorder.record_many(kind, *latency_ns, *count, std::mem::take(&mut bytes));
-            }
-        }
+    let all = FioJob::together(&jobs.iter().collect::<Vec<_>>());
+    for (name, side) in
+        [("read", &all.read), ("write", &all.write), ("trim", &all.trim), ("sync", &all.sync)]
+    {
+        side.record(&mut recorder, name);
     }
     recorder.finish()
 }
@@ -193,7 +312,7 @@ mod tests {
     },
     {
       "jobname" : "two", "groupid" : 3, "error" : 5, "job_runtime" : 1,
-      "read" : { "total_ios" : 2, "io_bytes" : 8192, "clat_ns" : { "bins" : { "500" : 2 } },
+      "read" : { "total_ios" : 2, "io_bytes" : 8192, "clat_ns" : { "mean" : 499.0, "max" : 501, "bins" : { "500" : 2 } },
                  "lat_ns" : { "mean" : 1.0 } },
       "write" : { "io_bytes" : 512, "total_ios" : 1, "lat_ns" : { "bins" : { "19328" : 1 } } },
       "trim" : { "total_ios" : 0 }
@@ -216,6 +335,8 @@ Trailing words
         let of = |name: &str| summary.kinds.iter().find(|kind| kind.operation == name).unwrap();
         let write = of("write");
         assert_eq!((write.count, write.bytes), (1001, 4_096_512));
+        // The greatest is fio's own, and not that of a bucket.
+        assert_eq!(write.max_ns, 20_111);
         assert!((14_784..=14_800).contains(&write.at(0.5)), "{}", write.at(0.5));
         assert!((19_300..=19_360).contains(&write.at(0.999)), "{}", write.at(0.999));
         assert_eq!(of("sync").count, 4);
@@ -223,6 +344,22 @@ Trailing words
         // Without buckets of the whole latency those of the completion are taken.
         assert_eq!(of("read").count, 2);
         assert!((495..=505).contains(&of("read").at(0.5)));
+    }
+
+    #[test]
+    fn a_failure_has_the_reason_that_fio_gives() {
+        let failed = |stdout: &str, stderr: &str| {
+            let (stdout, stderr) = (stdout.to_owned(), stderr.to_owned());
+            let finished = Finished { exit_code: Some(1), ..Finished::default() };
+            reasons(&Finished { stdout, stderr, ..finished })
+        };
+        let of_job = "err=95/file:ioengines.c:399, func=td_io_queue, error=Not supported";
+        let two = format!("fio: pid=18, {of_job}\nfio: pid=19, {of_job}\n\n{STDOUT}");
+        assert_eq!(failed(&two, ""), [of_job]);
+        let on_stderr = "fio: failed parsing directory=x\n\nfio: file:options.c:1457, func=lstat\n";
+        let expected = ["failed parsing directory=x", "file:options.c:1457, func=lstat"];
+        assert_eq!(failed("", on_stderr), expected);
+        assert_eq!(failed(STDOUT, ""), [""; 0]);
     }
 
     #[test]

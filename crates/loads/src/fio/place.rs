@@ -43,11 +43,13 @@ pub fn check_name(target: &Target) -> Result<(), String> {
     }
 }
 
-/// The jobs with every directory made absolute, below the target; without file names where the
-/// target is a device.
+/// The jobs with every directory made absolute, below the target; without file names where the target is
+/// a device. A directory, file or device of another place becomes one of the target: a path below its
+/// directory, or the device.
 ///
 /// # Errors
-/// The first `directory`, `opendir`, `filename` or `ioengine` that leads elsewhere.
+/// The first `directory`, `opendir` or `filename` that goes up (`..`), or an `ioengine` that fio would
+/// have to load.
 pub fn placed(job: &JobFile, target: &Target) -> Result<JobFile, JobFileError> {
     let mut placed = job.clone();
     for section in &mut placed.sections {
@@ -63,6 +65,32 @@ pub fn placed(job: &JobFile, target: &Target) -> Result<JobFile, JobFileError> {
     Ok(placed)
 }
 
+/// The options that name another place than the target, in whose place the target comes; each once.
+pub(super) fn moved(job: &JobFile, target: &Target) -> Vec<String> {
+    let is_elsewhere = |option: &&JobOption| {
+        let names = split_names(option.value.as_deref().unwrap_or_default());
+        let mut paths = names.iter().map(Path::new);
+        match target {
+            _ if !PLACES.contains(&option.name.as_str()) => false,
+            Target::Directory(root) => {
+                paths.any(|path| path.is_absolute() && !path.starts_with(root))
+            }
+            Target::Device(device) => paths.any(|path| path != device),
+        }
+    };
+    let mut moved: Vec<String> = Vec::new();
+    for option in job.sections.iter().flat_map(|section| &section.options).filter(is_elsewhere) {
+        let option = option.to_string();
+        if !moved.contains(&option) {
+            moved.push(option);
+        }
+    }
+    moved
+}
+
+/// The options that say where a job works.
+const PLACES: [&str; 3] = ["directory", "opendir", "filename"];
+
 /// The value that an option gets, or none where the option goes.
 fn placed_value(option: &JobOption, target: &Target) -> Result<Option<Option<String>>, String> {
     let names = || split_names(option.value.as_deref().unwrap_or_default());
@@ -74,14 +102,8 @@ fn placed_value(option: &JobOption, target: &Target) -> Result<Option<Option<Str
     };
     match (option.name.as_str(), target) {
         ("directory" | "opendir", Target::Directory(directory)) => within(directory),
-        ("directory" | "opendir", Target::Device(_)) => Err("the job is to use the device".into()),
         ("filename", Target::Directory(_)) => within(Path::new("")),
-        ("filename", Target::Device(device)) => {
-            match names().iter().all(|name| Path::new(name) == device) {
-                true => Ok(None),
-                false => Err(format!("the job is to use {} and nothing else", device.display())),
-            }
-        }
+        ("directory" | "opendir" | "filename", Target::Device(_)) => Ok(None),
         ("ioengine", _) if names().iter().any(|name| name == "external" || name.contains('/')) => {
             Err("kurabe loads no engine of the job's own; take one of `fio --enghelp`".into())
         }
@@ -91,16 +113,18 @@ fn placed_value(option: &JobOption, target: &Target) -> Result<Option<Option<Str
     }
 }
 
-/// A path relative to the directory that it lies below.
+/// A path relative to the directory that it lies below; one of another place relative to the root of the
+/// file system.
 fn below(path: &Path, directory: &Path) -> Result<PathBuf, String> {
-    let relative = path.strip_prefix(directory).unwrap_or(path);
+    let relative = path.strip_prefix(directory).or_else(|_| path.strip_prefix("/"));
+    let relative = relative.unwrap_or(path);
     match relative
         .components()
         .find(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
     {
         None => Ok(relative.components().filter(|part| *part != Component::CurDir).collect()),
         // Without its name: before the trial it has none, and in it one that says nothing.
-        Some(_) => Err("it is outside of the directory that each contender gives the job; \
+        Some(_) => Err("it leads out of the directory that each contender gives the job; \
                         name it relative to that, without `..`"
             .into()),
     }
@@ -119,7 +143,8 @@ pub(super) fn leads_out<'a>(
             || path.components().any(|part| part == Component::ParentDir)
     };
     let options = job.sections.iter().flat_map(|section| &section.options);
-    let outside = options.filter(|option| {
+    let outside = options.filter(|option| !PLACES.contains(&option.name.as_str()));
+    let outside = outside.filter(|option| {
         let value = option.value.as_deref().unwrap_or_default();
         value.split([':', ' ', '=']).any(is_outside)
     });
@@ -179,6 +204,11 @@ mod tests {
             ("opendir=sub", "opendir=/mnt/target/sub"),
             ("filename=x:y/z", "filename=x:y/z"),
             ("filename=/mnt/target/x", "filename=x"),
+            // Places of another machine.
+            ("directory=/mnt/x", "directory=/mnt/target/mnt/x"),
+            ("directory=/mnt/targetx", "directory=/mnt/target/mnt/targetx"),
+            ("opendir=/etc", "opendir=/mnt/target/etc"),
+            ("filename=/dev/sda:/dev/sdb", "filename=dev/sda:dev/sdb"),
             ("filename=./x\\:1", "filename=x\\:1"),
             ("ioengine=io_uring", "ioengine=io_uring"),
             ("bssplit=4k/60:8k/40", "bssplit=4k/60:8k/40"),
@@ -199,12 +229,9 @@ mod tests {
     #[test]
     fn what_leads_elsewhere_is_told_with_its_place() {
         for (given, column) in [
-            ("directory=/mnt", 11),
-            ("directory=/mnt/targetx", 11),
             ("directory=a/../../b", 11),
-            ("filename=x:/etc/passwd", 10),
+            ("directory=/mnt/../etc", 11),
             ("filename = ../x", 12),
-            ("opendir=/etc", 9),
             ("ioengine=external:/tmp/evil.so", 10),
             ("ioengine=external:evil.so", 10),
             ("ioengine=/tmp/evil.so", 10),
@@ -217,13 +244,25 @@ mod tests {
     #[test]
     fn a_device_job_uses_the_device_alone() {
         let device = Target::Device("/dev/loop77".into());
-        let job = placed(&parsed("filename=/dev/loop77\nrw=read"), &device).unwrap();
-        assert_eq!(job.to_string(), "[a]\nrw=read\n\n");
-        for refused in
-            ["filename=/dev/sda", "filename=/dev/loop77:x", "directory=/mnt", "opendir=x"]
-        {
-            assert!(placed(&parsed(refused), &device).is_err(), "{refused}");
+        for names in ["/dev/loop77", "/dev/sda", "/dev/sda:/dev/sdb", "mark.dat"] {
+            let job = parsed(&format!("filename={names}\ndirectory=/mnt\nopendir=x\nrw=read"));
+            let placed = placed(&job, &device).unwrap();
+            assert_eq!(placed.to_string(), "[a]\nrw=read\n\n", "{names}");
         }
+        assert!(placed(&parsed("ioengine=external:x"), &device).is_err());
+    }
+
+    #[test]
+    fn what_names_another_place_is_told() {
+        let job = parsed("directory=/mnt/x\nfilename=a:/dev/sdb\nopendir=sub\nwrite_iolog=/x");
+        let told = |target: Target| moved(&job, &target);
+        let outside = ["directory=/mnt/x", "filename=a:/dev/sdb"];
+        assert_eq!(told(Target::Directory("/run/c".into())), outside);
+        assert_eq!(told(Target::Directory("/mnt".into())), outside[1..]);
+        let all = [&outside[..], &["opendir=sub"]].concat();
+        assert_eq!(told(Target::Device("/dev/loop1".into())), all);
+        let own = parsed("filename=/dev/loop1");
+        assert!(moved(&own, &Target::Device("/dev/loop1".into())).is_empty());
     }
 
     #[test]

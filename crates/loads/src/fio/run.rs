@@ -6,6 +6,7 @@
 //! logs stay there. Invariants: nothing is run before the jobs are placed and fit; the
 //! measured run lays no file out.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use vocabulary::capacity::{self, Capacity};
 use vocabulary::check::Check;
 
+use super::groups::several_sizes;
 use super::jobfile::{JobFile, JobOption, Section};
 use super::layout::{self, Layout};
 use super::output::{self, FioJob};
@@ -23,7 +25,7 @@ use super::place::{self, Target, join_names, split_names};
 use super::size::{self, Need};
 use super::verify;
 use crate::space;
-use crate::tool::{Finished, Tool, run};
+use crate::tool::{Finished, Tool, ToolError, run};
 
 /// The interval of the logs, unless the job has one of its own.
 const LOG_INTERVAL_MS: u64 = 1000;
@@ -44,6 +46,9 @@ pub struct Fio<'a> {
     pub target: &'a Target,
     /// A directory outside of the target for the job files and logs; it must exist.
     pub scratch: &'a Path,
+    /// Whether the jobs run as their author wrote them: their files are not laid out first, and nothing
+    /// is put in that changes what they do.
+    pub as_written: bool,
 }
 
 /// What was made before a run, for the run to go by.
@@ -103,6 +108,9 @@ pub struct JobSeries {
 /// words; the stop flag.
 pub fn lay_out(plan: &Fio<'_>, stop: &AtomicBool) -> Result<Prepared, String> {
     let (resolved, need, default_size_bytes) = ready(plan, None)?;
+    if plan.as_written {
+        return Ok(Prepared { layout: Layout::default(), default_size_bytes });
+    }
     let layout = write_files(plan, &resolved, need, stop)?;
     Ok(Prepared { layout, default_size_bytes })
 }
@@ -133,7 +141,32 @@ fn run_fio(
     fs::write(&path, text).map_err(failed("write", &path))?;
     let mut command = Tool::Fio.command()?;
     command.current_dir(plan.scratch).arg("--eta=never").args(arguments).arg(&path);
-    run(&mut command, stop).map_err(|error| blamed(plan, error.into()))
+    run(&mut command, stop).map_err(|error| blamed(plan, failure(plan, error)))
+}
+
+/// fio's failure in one line, with its own reason where it gives one.
+fn failure(plan: &Fio<'_>, error: ToolError) -> String {
+    let ToolError::Failed(finished) = &error else { return error.into() };
+    let reasons = output::reasons(finished);
+    match reasons.is_empty() {
+        true => error.into(),
+        false => {
+            let said = without_root(plan, &reasons.join("; "));
+            let hint = match plan.target {
+                _ if !trims_any(plan.job) => "",
+                Target::Directory(_) => "; fio trims devices only: take raw, the device itself",
+                Target::Device(_) => {
+                    "; a device is trimmed only where the study allows it: --discard"
+                }
+            };
+            format!("`fio` {}: {said}{hint}", finished.how_it_ended())
+        }
+    }
+}
+
+/// What fio said, with the names of files as they are in the contender.
+fn without_root(plan: &Fio<'_>, said: &str) -> String {
+    said.replace(&format!("{}/", plan.target.path().display()), "")
 }
 
 /// Runs jobs whose files, or files of the same names, were laid out.
@@ -142,12 +175,10 @@ pub fn fio(plan: &Fio<'_>, prepared: &Prepared, stop: &AtomicBool) -> Result<Fio
     if let Target::Device(device) = plan.target {
         layout::cool_device(device).map_err(failed("drop the cache of", device))?;
     }
-    let job_text = measured(&resolved).to_string();
+    let job_text = measured(&resolved, plan.as_written).to_string();
     let finished = run_fio(plan, "job.fio", &job_text, &["--output-format=json+"], stop)?;
     let output::Output { version, notes, jobs } = output::parse(&finished.stdout)?;
-    // The reader knows files by their names in the contender.
-    let root = format!("{}/", plan.target.path().display());
-    let said = finished.stderr.replace(&root, "");
+    let said = without_root(plan, &finished.stderr);
     if let Some(job) = jobs.iter().find(|job| job.error != 0 && !verify::is_mismatch(job)) {
         let reason = io::Error::from_raw_os_error(i32::try_from(job.error).unwrap_or(0));
         let name = &job.jobname;
@@ -272,7 +303,7 @@ fn with_overrides(
     changed
 }
 
-fn has_data(job: &JobFile, index: usize) -> bool {
+pub(super) fn has_data(job: &JobFile, index: usize) -> bool {
     let engine = job.effective(index, "ioengine").unwrap_or("psync");
     !WITHOUT_DATA.contains(&engine)
 }
@@ -302,21 +333,37 @@ pub(super) fn some_jobs(
     JobFile { sections: kept.map(|(_, section)| section).collect() }
 }
 
-/// The job file of the measured run.
-pub(super) fn measured(job: &JobFile) -> JobFile {
+/// The job file of the measured run: with what measuring takes, and unless it is to run as it was
+/// written with what lets it find its files.
+pub(super) fn measured(job: &JobFile, as_written: bool) -> JobFile {
+    let apart = match as_written {
+        true => BTreeSet::new(),
+        false => several_sizes(job),
+    };
     with_overrides(job, |index| {
-        let mut options =
-            vec![("write_bw_log", format!("job-{index}")), ("fallocate", "none".to_owned())];
-        let appends = job.effective(index, "file_append").is_some_and(|value| value != "0");
-        if has_data(job, index) && !appends {
+        let mut options = vec![("write_bw_log", format!("job-{index}"))];
+        options.extend(verify::added(job, index));
+        if as_written {
+            return options;
+        }
+        options.push(("fallocate", "none".to_owned()));
+        if is_overwritten(job, index) {
             options.push(("overwrite", "1".to_owned()));
         }
         if ending(job, index) == Ending::SyncAdded {
             options.push((END_SYNC, "1".to_owned()));
         }
-        options.extend(verify::added(job, index));
+        if apart.contains(&index) {
+            options.push(("group_reporting", "0".to_owned()));
+        }
         options
     })
+}
+
+/// Whether a job overwrites what was laid out.
+pub(super) fn is_overwritten(job: &JobFile, index: usize) -> bool {
+    let appends = job.effective(index, "file_append").is_some_and(|value| value != "0");
+    has_data(job, index) && !appends
 }
 
 /// fio's option by which a job syncs its files at its end, within its figures.
@@ -362,10 +409,20 @@ pub(super) fn is_durable_at_end(job: &JobFile, index: usize) -> bool {
         || [END_SYNC, "sync", "fsync_on_close"].into_iter().any(is_on)
 }
 
+/// Whether one of the jobs trims.
+fn trims_any(job: &JobFile) -> bool {
+    job.jobs().any(|(index, _)| pattern(job, index).contains("trim"))
+}
+
+/// What a job does: `read`, `randrw`, `trimwrite` and so on.
+pub(super) fn pattern(job: &JobFile, index: usize) -> &str {
+    let given = |name: &str| job.effective(index, name);
+    given("rw").or_else(|| given("readwrite")).unwrap_or("read")
+}
+
 /// Whether a job writes.
 pub(super) fn writes(job: &JobFile, index: usize) -> bool {
-    let given = |name: &str| job.effective(index, name);
-    let pattern = given("rw").or_else(|| given("readwrite")).unwrap_or("read");
+    let pattern = pattern(job, index);
     pattern.contains("rw") || pattern.contains("write")
 }
 

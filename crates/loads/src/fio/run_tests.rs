@@ -24,7 +24,7 @@ fn options_without_a_size_get_one() {
 fn buffered_writes_are_synced_within_the_figures_of_their_job() {
     let ending_of = |text: &str| {
         let job = JobFile::from_options(text, "a").unwrap();
-        let given = measured(&job).effective(0, "end_fsync").map(str::to_owned);
+        let given = measured(&job, false).effective(0, "end_fsync").map(str::to_owned);
         (given, synced_at_end(&job).len(), unsynced(&job).len())
     };
     let one = || Some("1".to_owned());

@@ -17,7 +17,7 @@ use super::size::need;
 const GO_ON: &str = "continue_on_error";
 
 /// Whether a job verifies.
-fn verifies(job: &JobFile, index: usize) -> bool {
+pub(super) fn verifies(job: &JobFile, index: usize) -> bool {
     job.effective(index, "verify").is_some_and(|value| !["0", "none"].contains(&value))
 }
 

@@ -130,11 +130,11 @@ fn translate(report: &BonnieReport) -> LoadReport {
             }
         };
         let value = result.rate? * factor;
-        Some(Metric { name: metric_name(result.test), value, unit })
+        Some(Metric::new(metric_name(result.test), value, unit))
     });
     let longest = tests().filter_map(|result| {
         let (name, value) = (longest_name(result.test), result.latency_max_ns? as f64);
-        Some(Metric { name, value, unit: Unit::Nanoseconds })
+        Some(Metric::new(name, value, Unit::Nanoseconds))
     });
     let metrics = rates.chain(longest).collect();
     let findings = match tests().any(|result| result.rate.is_none()) {

@@ -284,7 +284,7 @@ const OPERATIONS: &str = "operations";
 /// The figures that are compared, of dbench and of its replay: the bytes and the operations of the
 /// whole counted time.
 fn metrics(bytes_per_second: f64, operations_per_second: f64) -> Vec<Metric> {
-    let figure = |name: &str, value, unit| Metric { name: name.into(), value, unit };
+    let figure = |name: &str, value, unit| Metric::new(name, value, unit);
     vec![
         figure("throughput", bytes_per_second, Unit::BytesPerSecond),
         figure(OPERATIONS, operations_per_second, Unit::OperationsPerSecond),

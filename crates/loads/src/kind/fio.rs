@@ -12,16 +12,16 @@ use vocabulary::kind::{
 };
 use vocabulary::load::{LoadTask, Loss, Target as Place};
 use vocabulary::quantity::{parse_duration, parse_size, size_text};
-use vocabulary::report::{LoadReport, Metric, OVERALL_OPERATION, Series, Unit};
+use vocabulary::report::{Latency, LoadReport, OVERALL_OPERATION, Series, Unit};
 
 use super::{histogram_log, latencies, missing_tools, programs_of};
 use crate::acknowledge::Acknowledger;
 use crate::fio::run::JobSeries;
 use crate::fio::size::{Need, need};
 use crate::fio::{
-    Direction, Fio, FioJob, FioReport, JobFile, Prepared, Target, fio, fio_on, lay_out, lay_out_on,
-    output, place, several_write, synced_at_end, understood, unsynced, unwritten, verifies_any,
-    verifies_later, verify_again,
+    Figures, Fio, FioJob, FioReport, Groups, JobFile, Prepared, Target, changes, fio, fio_on,
+    lay_out, lay_out_on, left_out, output, place, replaced, several_write, synced_at_end,
+    understood, unsynced, unwritten, verifies_any, verifies_later, verify_again,
 };
 use crate::tool::Tool;
 
@@ -30,8 +30,18 @@ pub(super) const KIND: Kind = Kind::of::<FioLoad>(
     &[
         Key::load(
             "fio",
-            Form::Text("JOB"),
-            "Run the installed fio: a job file, or options such as 'rw=randrw bs=4k size=64m' (docs/fio.md).",
+            Form::Options("JOB"),
+            "Run the installed fio: a job file, or options such as 'rw=randrw bs=4k size=64m' or '--name=a --rw=read --size=64m' (docs/fio.md).",
+        ),
+        Key::option(
+            "fio-rank",
+            Form::Text("NAME"),
+            "The group, section or metric to rank by, of a job that has several [default: the first].",
+        ),
+        Key::option(
+            "fio-as-written",
+            Form::Switch,
+            "Run the job as it is written: files are not laid out first, and no option is added that changes what it does.",
         ),
         Key::option(
             "nodes",
@@ -51,6 +61,12 @@ struct FioLoad {
     path: Option<PathBuf>,
     /// The job file's text, or the one-line options.
     text: String,
+    /// The group, section or metric that ranks; the first one where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rank: Option<String>,
+    /// Whether the job runs as it is written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    as_written: bool,
     /// The machines that it runs on; empty for this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<String>,
@@ -85,11 +101,19 @@ impl Generator for FioLoad {
         if let Some(node) = nodes.iter().find(|node| !is_name(node)) {
             return Err(KeyError::new("nodes", format!("'{node}' is no name of a machine")));
         }
-        // A job file has no '=' in its name, and options have one each.
-        Ok(match text.contains('=') {
-            true => FioLoad { path: None, text, nodes },
-            false => FioLoad { path: Some(text.into()), text: String::new(), nodes },
-        })
+        // The name of a job file has no '=' in it and no dash in front.
+        let (path, text) = match text.contains('=') || text.starts_with('-') {
+            true => (None, text),
+            false => (Some(text.into()), String::new()),
+        };
+        let as_written = written.is_on("fio-as-written");
+        if as_written && !nodes.is_empty() {
+            let problem =
+                "is not for nodes, which lay the files out themselves; leave one of both out";
+            return Err(KeyError::new("fio-as-written", problem));
+        }
+        let rank = written.text("fio-rank").map(str::to_owned);
+        Ok(FioLoad { path, text, rank, as_written, nodes })
     }
 
     /// A job file stays as it is, as does a value that is no plain size or time (a percentage, a
@@ -126,7 +150,8 @@ impl Generator for FioLoad {
     fn settings(&self) -> Value {
         let words = self.text.split_whitespace();
         let words = words.map(|word| amount_of(word).map_or(word, |(key, _)| key));
-        serde_json::json!([self.path, words.collect::<Vec<_>>(), self.nodes])
+        let words = words.collect::<Vec<_>>();
+        serde_json::json!([self.path, words, self.rank, self.as_written, self.nodes])
     }
 
     fn amount(&self) -> Option<String> {
@@ -139,7 +164,13 @@ impl Generator for FioLoad {
             self.text =
                 trust::file::read_text(path).map_err(|refused| format!("job file {refused}"))?;
         }
-        somewhere(self).map(drop)
+        let groups = Groups::of(&somewhere(self)?);
+        match &self.rank {
+            Some(rank) => {
+                groups.check_rank(rank).map_err(|problem| format!("--fio-rank: {problem}"))
+            }
+            None => Ok(()),
+        }
     }
 
     fn missing(&self) -> Vec<String> {
@@ -190,10 +221,15 @@ impl Generator for FioLoad {
     fn plan(&self, capacity: Option<&Capacity>) -> Result<String, String> {
         let job = job(self)?;
         let need = need(&job);
+        let groups = Groups::of(&job);
         let names: Vec<&str> = job.jobs().map(|(_, section)| section.name.as_str()).collect();
+        let bytes = capacity::bytes_text(self.bytes(&need));
         let mut entries = vec![
             ("jobs", names.join(", ")),
-            ("laid out first", capacity::bytes_text(self.bytes(&need))),
+            match self.as_written {
+                true => ("as written", format!("{bytes}, which fio lays out as it pleases")),
+                false => ("laid out first", bytes),
+            },
         ];
         if need.jobs_without_size > 0 {
             let share = "share a quarter of the free space, each at most 1 GiB; on raw, the device";
@@ -204,7 +240,16 @@ impl Generator for FioLoad {
             let unknown = "what they need cannot be told in advance";
             entries.push(("jobs of unknown size", format!("{}: {unknown}", need.unknown_jobs)));
         }
-        let synced = synced_at_end(&job);
+        let somewhere = Target::Directory("/#".into());
+        if let Some(words) = replaced(&job, &somewhere, None).first() {
+            entries.push(("places", format!("{words}; on raw, the device")));
+        }
+        let labels = groups.labels();
+        if !labels.is_empty() {
+            let ranked = self.rank.as_deref().unwrap_or("the first of which something is counted");
+            entries.push(("figures of", format!("{}; ranked: {ranked}", labels.join(", "))));
+        }
+        let synced = if self.as_written { Vec::new() } else { synced_at_end(&job) };
         if !synced.is_empty() {
             let words =
                 "they write through the page cache; their figures include an fsync at their end";
@@ -216,17 +261,22 @@ impl Generator for FioLoad {
                 format!("{}, each with its own files", self.nodes.join(", ")),
             ));
         }
-        entries.extend(note(&job).map(|words| ("caution", words)));
+        entries.extend(note(&job, self.as_written).map(|words| ("caution", words)));
         Ok(capacity::lines(&entries) + &capacity::verdict(self.bytes(&need), capacity))
     }
 
-    /// Those that a job can have; one that reads only has no others than those of reading.
+    /// Those that the job can have; of a job file they are known once it was read.
     fn metrics(&self) -> Vec<String> {
-        DIRECTIONS.iter().flatten().map(ToString::to_string).collect()
+        job(self).map(|job| Groups::of(&job).metrics()).unwrap_or_default()
     }
 
     fn operations(&self) -> Vec<String> {
-        ["read", "write", "trim", OVERALL_OPERATION].map(str::to_string).into()
+        let of_groups = |job| Groups::of(&job).operations();
+        let mut operations = job(self).map(of_groups).unwrap_or_default();
+        if !operations.is_empty() {
+            operations.push(OVERALL_OPERATION.into());
+        }
+        operations
     }
 
     fn has_setup(&self) -> bool {
@@ -236,10 +286,11 @@ impl Generator for FioLoad {
     fn set_up(&self, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
         let job = job(self)?;
         if self.nodes.is_empty() {
-            return lay_out_job(&job, task, stop);
+            return lay_out_job(&job, self.as_written, task, stop);
         }
         let (scratch, target) = (scratch(task)?, target(&task.target)?);
-        lay_out_on(&Fio { job: &job, target: &target, scratch: &scratch }, &self.nodes, stop)
+        let plan = Fio { job: &job, target: &target, scratch: &scratch, as_written: false };
+        lay_out_on(&plan, &self.nodes, stop)
     }
 
     fn checks(&self) -> Vec<String> {
@@ -249,8 +300,6 @@ impl Generator for FioLoad {
 
     /// A job of a known amount, that is done soon, is a turn by itself.
     fn lasts_long(&self) -> bool {
-        let is_timed =
-            |job: &JobFile| job.jobs().any(|(index, _)| job.effective(index, RUNTIME).is_some());
         job(self).map_or(true, |job| {
             let need = need(&job);
             let is_known = need.unknown_jobs == 0 && need.jobs_without_size == 0;
@@ -261,24 +310,30 @@ impl Generator for FioLoad {
     fn run(&self, task: &LoadTask, stop: &AtomicBool) -> Result<LoadReport, String> {
         let job = job(self)?;
         if !self.nodes.is_empty() {
-            return run_on_nodes(&job, &self.nodes, task, stop);
+            return run_on_nodes(self, &job, task, stop);
         }
-        let mut report = run_job(&job, task, stop)?;
+        let mut report = run_job(&job, self.as_written, task, stop)?;
         if let Some(acknowledger) = Acknowledger::of(task)? {
             acknowledger.say("written").map_err(|error| format!("acknowledging: {error}"))?;
         }
         // All of it was read, and its histograms alone are a hundred kilobytes.
         report.finished.stdout.clear();
-        let recording = output::latencies(&report.jobs);
+        let figures = self.figures(&job, &report.jobs)?;
+        let fio_lays_out = if self.as_written { None } else { falsified(&report) };
         Ok(LoadReport {
-            metrics: metrics(&report.jobs),
+            latencies: figures.latencies(),
+            remarks: self
+                .changed(&job, &target(&task.target)?, report.default_size_bytes)
+                .into_iter()
+                .chain(figures.remarks)
+                .collect(),
+            metrics: figures.metrics,
             checks: report.check.clone().into_iter().collect(),
-            latencies: latencies(&recording.summary()),
             series: throughput(&report),
-            findings: report.notes.iter().cloned().chain(falsified(&report)).collect(),
-            note: note(&job),
+            findings: report.notes.iter().cloned().chain(fio_lays_out).collect(),
+            note: note(&job, self.as_written),
             written_bytes: Some(output::written_bytes(&report.jobs)),
-            histogram_log: Some(histogram_log(&recording, report.finished.elapsed_ns)?),
+            histogram_log: Some(histogram_log(&figures.recording, report.finished.elapsed_ns)?),
             details: serde_json::to_value(&report).expect("a report has a JSON form"),
             ..LoadReport::default()
         })
@@ -290,7 +345,7 @@ impl Generator for FioLoad {
 
     /// fio does not tell which of its syncs has returned: what it wrote counts from its end.
     fn acknowledges(&self) -> bool {
-        job(self).is_ok_and(|job| verifies_later(&job))
+        !self.as_written && job(self).is_ok_and(|job| verifies_later(&job))
     }
 
     fn why_not_on_raw(&self) -> Option<String> {
@@ -305,13 +360,61 @@ impl Generator for FioLoad {
             return Ok(None);
         }
         let (job, scratch, target) = (job(self)?, scratch(task)?, target(&task.target)?);
-        let plan = Fio { job: &job, target: &target, scratch: &scratch };
+        let as_written = self.as_written;
+        let plan = Fio { job: &job, target: &target, scratch: &scratch, as_written };
         let found = verify_again(&plan, &Prepared::default(), &AtomicBool::new(false));
         Ok(match found {
             Ok(found) => found.map(Loss::Corrupt),
             Err(words) => Some(Loss::Unusable(words)),
         })
     }
+}
+
+impl FioLoad {
+    /// What fio counted, put together by groups.
+    ///
+    /// # Errors
+    /// A rank that has no figures; a job of a fixed length of which fio counted nothing, since it is not
+    /// ranked by that length.
+    fn figures(&self, job: &JobFile, jobs: &[FioJob]) -> Result<Figures, String> {
+        let figures = Groups::of(job).figures(jobs, self.rank.as_deref())?;
+        if figures.metrics.is_empty() && is_timed(job) {
+            return Err(
+                "fio counted no operation in a run of fixed length, so there is nothing to compare; give the job something to read or write"
+                    .into(),
+            );
+        }
+        Ok(figures)
+    }
+
+    /// What was changed in the job, in a sentence.
+    fn changed(&self, job: &JobFile, target: &Target, size_bytes: Option<u64>) -> Option<String> {
+        let changes = if self.as_written { Vec::new() } else { changes(job) };
+        let hint = match changes.is_empty() {
+            true => "",
+            false => " --fio-as-written leaves the job's options as they are.",
+        };
+        let output = if self.path.is_none() { left_out(&self.text) } else { Vec::new() };
+        let output = (!output.is_empty())
+            .then(|| format!("without {}, since kurabe reads fio's output", output.join(", ")));
+        let all: Vec<String> =
+            changes.into_iter().chain(replaced(job, target, size_bytes)).chain(output).collect();
+        (!all.is_empty()).then(|| format!("Changed in the job: {}.{hint}", all.join("; ")))
+    }
+}
+
+impl Figures {
+    /// The latencies by part and operation; those of all together where they mean something.
+    fn latencies(&self) -> Vec<Latency> {
+        let mut all = latencies(&self.recording.summary());
+        all.retain(|one| self.has_overall || one.operation != OVERALL_OPERATION);
+        all
+    }
+}
+
+/// Whether a job ends after a time and not after an amount of work.
+fn is_timed(job: &JobFile) -> bool {
+    job.jobs().any(|(index, _)| job.effective(index, RUNTIME).is_some())
 }
 
 /// How much an option of fio asks for.
@@ -354,15 +457,21 @@ pub(super) fn check_capacity(needed_bytes: u64, capacity: Option<&Capacity>) -> 
     )
 }
 
-/// What the figures leave out, where the job says so.
-fn note(job: &JobFile) -> Option<String> {
+/// What the figures leave out, where the job says so, or where it runs as it is written and says nothing.
+fn note(job: &JobFile, as_written: bool) -> Option<String> {
+    let unsaid = if as_written { synced_at_end(job) } else { Vec::new() };
     let unsynced = unsynced(job);
-    (!unsynced.is_empty()).then(|| {
+    let words = |names: &[String], advice: &str| {
         format!(
-            "figures of {} count writes to the page cache, not to the device; take its end_fsync=0 out",
-            unsynced.join(", ")
+            "figures of {} count writes to the page cache, not to the device; {advice}",
+            names.join(", ")
         )
-    })
+    };
+    match (unsynced.is_empty(), unsaid.is_empty()) {
+        (false, _) => Some(words(&unsynced, "take its end_fsync=0 out")),
+        (true, false) => Some(words(&unsaid, "add end_fsync=1 to the job")),
+        (true, true) => None,
+    }
 }
 
 pub(super) fn target(place: &Place) -> Result<Target, String> {
@@ -385,9 +494,14 @@ const PREPARED_FILE: &str = "prepared.json";
 
 /// Lays the files of a job out and overwrites them, or the device over the same length, so that
 /// the run finds written extents and its counters are the load's alone.
-pub(super) fn lay_out_job(job: &JobFile, task: &LoadTask, stop: &AtomicBool) -> Result<(), String> {
+pub(super) fn lay_out_job(
+    job: &JobFile,
+    as_written: bool,
+    task: &LoadTask,
+    stop: &AtomicBool,
+) -> Result<(), String> {
     let (scratch, target) = (scratch(task)?, target(&task.target)?);
-    let prepared = lay_out(&Fio { job, target: &target, scratch: &scratch }, stop)?;
+    let prepared = lay_out(&Fio { job, target: &target, scratch: &scratch, as_written }, stop)?;
     let path = scratch.join(PREPARED_FILE);
     let json = serde_json::to_vec(&prepared).expect("it has a JSON form");
     std::fs::write(&path, json).map_err(|error| format!("{}: {error}", path.display()))
@@ -395,6 +509,7 @@ pub(super) fn lay_out_job(job: &JobFile, task: &LoadTask, stop: &AtomicBool) -> 
 
 pub(super) fn run_job(
     job: &JobFile,
+    as_written: bool,
     task: &LoadTask,
     stop: &AtomicBool,
 ) -> Result<FioReport, String> {
@@ -403,40 +518,38 @@ pub(super) fn run_job(
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let json = std::fs::read(&path).map_err(|error| failed(&error))?;
     let prepared: Prepared = serde_json::from_slice(&json).map_err(|error| failed(&error))?;
-    fio(&Fio { job, target: &target, scratch: &scratch }, &prepared, stop)
+    fio(&Fio { job, target: &target, scratch: &scratch, as_written }, &prepared, stop)
 }
-
-/// The names of the figures of reading and of writing: operations and bytes a second.
-const DIRECTIONS: [[&str; 2]; 2] =
-    [["read operations", "read bandwidth"], ["write operations", "write bandwidth"]];
 
 /// Skew of the starts from which on a run is marked, as a share of the run.
 const SKEW_MAX: f64 = 0.01;
 
 /// The measured run on several machines.
 fn run_on_nodes(
+    load: &FioLoad,
     job: &JobFile,
-    nodes: &[String],
     task: &LoadTask,
     stop: &AtomicBool,
 ) -> Result<LoadReport, String> {
     let (scratch, target) = (scratch(task)?, target(&task.target)?);
-    let report = fio_on(&Fio { job, target: &target, scratch: &scratch }, nodes, stop)?;
+    let plan = Fio { job, target: &target, scratch: &scratch, as_written: false };
+    let report = fio_on(&plan, &load.nodes, stop)?;
     let jobs = report.jobs();
-    let recording = output::latencies(&jobs);
+    let figures = load.figures(job, &jobs)?;
     let (first_ns, last_ns) = report.ends_ns();
     let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
-    let mut findings: Vec<String> = report
-        .nodes
-        .iter()
-        .map(|node| {
-            let figures = metrics(&node.jobs).into_iter();
-            let figures = figures.filter(|metric| metric.unit == Unit::OperationsPerSecond);
-            let figures = figures.map(|metric| format!("{} {:.0}/s", metric.name, metric.value));
-            let figures = figures.collect::<Vec<_>>().join(", ");
-            format!("node {}: {figures}; done after {}", node.node, seconds(node.ended_ns))
-        })
-        .collect();
+    let mut findings = Vec::new();
+    for node in &report.nodes {
+        let figures = load.figures(job, &node.jobs)?.metrics.into_iter();
+        let figures = figures.filter(|metric| metric.unit == Unit::OperationsPerSecond);
+        let figures = figures.map(|metric| format!("{} {:.0}/s", metric.name, metric.value));
+        let figures = figures.collect::<Vec<_>>().join(", ");
+        findings.push(format!(
+            "node {}: {figures}; done after {}",
+            node.node,
+            seconds(node.ended_ns)
+        ));
+    }
     findings.push(format!(
         "the first node was done after {}, the last after {}; the starts were {} apart",
         seconds(first_ns),
@@ -445,8 +558,9 @@ fn run_on_nodes(
     ));
     let skewed = report.skew() > SKEW_MAX;
     Ok(LoadReport {
-        metrics: metrics(&jobs),
-        latencies: latencies(&recording.summary()),
+        latencies: figures.latencies(),
+        remarks: load.changed(job, &target, None).into_iter().chain(figures.remarks).collect(),
+        metrics: figures.metrics,
         findings,
         note: skewed.then(|| {
             format!(
@@ -456,32 +570,10 @@ fn run_on_nodes(
             )
         }),
         written_bytes: Some(output::written_bytes(&jobs)),
-        histogram_log: Some(histogram_log(&recording, last_ns)?),
+        histogram_log: Some(histogram_log(&figures.recording, last_ns)?),
         details: serde_json::to_value(&report).expect("a report has a JSON form"),
         ..LoadReport::default()
     })
-}
-
-/// Operations and bytes a second of all jobs together, by direction.
-fn metrics(jobs: &[FioJob]) -> Vec<Metric> {
-    let mut metrics = Vec::new();
-    let sides: [fn(&FioJob) -> &Direction; 2] = [|job| &job.read, |job| &job.write];
-    for (names, side) in DIRECTIONS.into_iter().zip(sides) {
-        let sum = |figure: fn(&Direction) -> f64| jobs.iter().map(|job| figure(side(job))).sum();
-        let figures: [(f64, Unit); 2] = [
-            (sum(|side| side.iops), Unit::OperationsPerSecond),
-            (sum(|side| side.bw_bytes), Unit::BytesPerSecond),
-        ];
-        if figures[0].0 > 0.0 {
-            let figures = names.into_iter().zip(figures);
-            metrics.extend(figures.map(|(name, (value, unit))| Metric {
-                name: name.into(),
-                value,
-                unit,
-            }));
-        }
-    }
-    metrics
 }
 
 fn throughput(report: &FioReport) -> Vec<Series> {
@@ -516,8 +608,10 @@ mod tests {
 
     #[test]
     fn a_small_job_of_a_known_amount_is_a_turn() {
-        let lasts =
-            |text: &str| FioLoad { path: None, text: text.into(), nodes: Vec::new() }.lasts_long();
+        let lasts = |text: &str| {
+            let (path, text, nodes) = (None, text.into(), Vec::new());
+            FioLoad { path, text, rank: None, as_written: false, nodes }.lasts_long()
+        };
         assert!(!lasts("rw=randrw size=100M"));
         assert!(lasts("rw=randrw size=8G"), "its file is laid out anew for each turn");
         assert!(lasts("rw=read size=100M runtime=60 time_based=1"));

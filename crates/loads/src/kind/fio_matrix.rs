@@ -190,7 +190,7 @@ impl Generator for FioMatrixLoad {
         let matrix = self.matrix()?;
         let cells = matrix.cells();
         let cell = cells.first().ok_or("the matrix has no cell")?;
-        lay_out_job(&matrix.job(cell, &target(&task.target)?), task, stop)
+        lay_out_job(&matrix.job(cell, &target(&task.target)?), false, task, stop)
     }
 
     /// The cells.
@@ -269,7 +269,7 @@ fn run_cell(
     task: &LoadTask,
     stop: &AtomicBool,
 ) -> Result<LoadReport, String> {
-    let report = run_job(&matrix.job(cell, &target(&task.target)?), task, stop)
+    let report = run_job(&matrix.job(cell, &target(&task.target)?), false, task, stop)
         .map_err(|error| format!("cell {cell}: {error}"))?;
     let sides = report.jobs.iter().flat_map(|job| [&job.read, &job.write]);
     let value = sides.map(|side| side.iops).sum();
@@ -286,7 +286,7 @@ fn run_cell(
 }
 
 fn operations_a_second(name: &str, value: f64) -> Metric {
-    Metric { name: name.into(), value, unit: Unit::OperationsPerSecond }
+    Metric::new(name, value, Unit::OperationsPerSecond)
 }
 
 impl FioMatrixLoad {

@@ -16,9 +16,9 @@ pub fn merged(reports: &[&LoadReport]) -> Result<Option<LoadReport>, String> {
     if let Some(other) = reports.iter().find(|report| report.proof != whole.proof) {
         whole.proof = other.proof.clone();
     }
-    let overall = reports.iter().flat_map(|report| &report.latencies);
-    let overall = overall.filter(|latency| latency.operation == OVERALL_OPERATION);
-    let elapsed_ns = overall.map(|latency| latency.total_ns).sum();
+    let all = reports.iter().flat_map(|report| &report.latencies);
+    let kinds = all.filter(|latency| latency.operation != OVERALL_OPERATION);
+    let elapsed_ns = kinds.map(|latency| latency.total_ns).sum();
     (whole.latencies, whole.histogram_log) = distributions(reports, elapsed_ns)?;
     Ok(Some(whole))
 }
@@ -41,6 +41,12 @@ pub(super) fn distributions(
         .collect::<Result<_, _>>()?;
     let recording = Recording::merged(recordings);
     let mut latencies = latencies(&recording.summary());
+    // Where those of all kinds together mean nothing, the slices have none.
+    let has_any = |operation: &str| {
+        let mut all = reports.iter().flat_map(|report| &report.latencies);
+        all.any(|latency| latency.operation == operation)
+    };
+    latencies.retain(|latency| has_any(&latency.operation));
     for latency in &mut latencies {
         exact(latency, reports);
     }
@@ -93,6 +99,17 @@ mod tests {
         assert_eq!(whole.findings, ["of all", "of a"]);
         let again = Recording::read_log(&whole.histogram_log.unwrap()).unwrap();
         assert_eq!(again.summary().overall.count, 3);
+    }
+
+    #[test]
+    fn slices_without_latencies_of_all_kinds_together_have_none_together() {
+        let mut reports = [report(&[1_000], "a"), report(&[2_000], "a")];
+        for report in &mut reports {
+            report.latencies.retain(|latency| latency.operation != OVERALL_OPERATION);
+        }
+        let whole = merged(&reports.iter().collect::<Vec<_>>()).unwrap().unwrap();
+        let kinds: Vec<_> = whole.latencies.iter().map(|one| one.operation.as_str()).collect();
+        assert_eq!(kinds, ["Put"]);
     }
 
     #[test]

@@ -453,12 +453,12 @@ fn translate(report: Report) -> Result<LoadReport, String> {
             .push(format!("{} statements were skipped, since no object was live", report.skipped));
     }
     Ok(LoadReport {
-        metrics: vec![Metric {
-            // The publication's figure, and the sync that makes it honest.
-            name: METRIC.into(),
-            value: (report.elapsed_ns + report.sync_ns) as f64,
-            unit: Unit::Nanoseconds,
-        }],
+        // The publication's figure, and the sync that makes it honest.
+        metrics: vec![Metric::new(
+            METRIC,
+            (report.elapsed_ns + report.sync_ns) as f64,
+            Unit::Nanoseconds,
+        )],
         checks: report.check.clone().into_iter().collect(),
         latencies: latencies(&report.recording.summary()),
         series: report.recording.series().map(series).unwrap_or_default(),

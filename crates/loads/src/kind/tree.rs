@@ -271,8 +271,7 @@ impl Generator for TreeLoad {
         if let Some(unheard) = unheard {
             return Err(unheard);
         }
-        let metric =
-            |name: String, ns: u64| Metric { name, value: ns as f64, unit: Unit::Nanoseconds };
+        let metric = |name: String, ns: u64| Metric::new(name, ns as f64, Unit::Nanoseconds);
         let phases = || report.phases.iter().map(|phase| (phase, phase.elapsed_ns + phase.sync_ns));
         let total_ns = phases().map(|(_, ns)| ns).sum();
         let metrics = std::iter::once(metric(ALL_PHASES.into(), total_ns))

@@ -132,7 +132,7 @@ fn the_log_reads_back_as_the_recording() {
         recording.write_log(&mut log, SystemTime::now(), 5 * SECOND_NS).unwrap();
         let read = Recording::read_log(std::str::from_utf8(&log).unwrap()).unwrap();
         assert_eq!(read.summary().kinds.len(), 2);
-        for kind in ["Put(262144)", "name__with_spaces"] {
+        for kind in ["Put(262144)", "name, with spaces"] {
             assert_eq!(read.histogram(kind).unwrap(), recording.histogram(kind).unwrap());
         }
     }

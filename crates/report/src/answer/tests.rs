@@ -570,7 +570,7 @@ fn a_part_that_is_told_apart_stands_below_its_load() {
     for record in &mut all {
         let part = |(name, value): (&str, f64)| {
             let value = value * 1e6 + f64::from(record.block);
-            Metric { name: name.into(), value, unit: Unit::Nanoseconds }
+            Metric::new(name, value, Unit::Nanoseconds)
         };
         let is_xfs = record.contender.label == "xfs";
         let [unpack, delete] = if is_xfs { [2.0, 1.0] } else { [1.0, 2.0] };

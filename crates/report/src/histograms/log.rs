@@ -13,7 +13,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use lab::load::OVERALL_OPERATION;
+use lab::load::{OVERALL_OPERATION, operation_of_tag};
 use lab::result::read_histograms;
 use trust::{Directory, Refused};
 
@@ -109,11 +109,11 @@ impl LogReader {
                 Ok(_) => continue,
                 Err(_) => return Err(format!("entry {} is no line of such a log", number + 1)),
             };
-            let name = interval.tag().map_or("", |tag| tag.as_str());
+            let name = &operation_of_tag(interval.tag().map_or("", |tag| tag.as_str()));
             if name == OVERALL_OPERATION {
                 return Err(format!("'{name}' stands for all kinds and is none of them"));
             }
-            let known = self.kinds.iter().position(|kind| kind.name == name);
+            let known = self.kinds.iter().position(|kind| kind.name == *name);
             if known.is_none() && self.kinds.len() == KINDS_MAX {
                 return Err(format!("it has more than {KINDS_MAX} kinds of operations"));
             }

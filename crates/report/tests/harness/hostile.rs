@@ -98,10 +98,8 @@ pub fn matrix() -> Made {
     }];
     make(&text, |record| {
         fill(record);
-        let cells = ["randread-psync-1-4k", "randread-psync-1-64k"].map(|name| Metric {
-            name: name.into(),
-            value: 1000.0 + f64::from(record.trial),
-            unit: Unit::OperationsPerSecond,
+        let cells = ["randread-psync-1-4k", "randread-psync-1-64k"].map(|name| {
+            Metric::new(name, 1000.0 + f64::from(record.trial), Unit::OperationsPerSecond)
         });
         record.load.as_mut().unwrap().metrics = cells.into();
         true

@@ -144,7 +144,7 @@ pub fn load_report(value: f64) -> LoadReport {
         max_ns: 9_000_000,
     };
     LoadReport {
-        metrics: vec![Metric { name: "throughput".into(), value, unit: Unit::BytesPerSecond }],
+        metrics: vec![Metric::new("throughput", value, Unit::BytesPerSecond)],
         latencies: vec![latency("Put", 20_000), latency("Get", 5_000), latency("overall", 25_000)],
         series: vec![Series {
             name: "throughput".into(),

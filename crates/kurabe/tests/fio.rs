@@ -1,0 +1,208 @@
+//! fio through the command line: what a job asks for is what is ranked, and what was changed in it is
+//! told next to its figures.
+
+mod harness;
+
+use std::fs;
+
+use harness::{Ran, Site, phase, root, tool};
+use serde_json::Value;
+
+/// Runs a job file once on each of these contenders, one after the other.
+fn ran(contenders: &[&str], job: &str, flags: &[&str]) -> Option<(Site, Ran)> {
+    if !root() || tool("fio").is_none() {
+        return None;
+    }
+    let site = Site::new();
+    fs::write(site.work().join("job.fio"), job).unwrap();
+    let more = ["--one-at-a-time", "--runs", "1", "--fio", "job.fio"];
+    let flags = [&more[..], flags].concat();
+    let ran = site.compare(contenders, &flags, &[]);
+    site.expect_nothing_left();
+    Some((site, ran))
+}
+
+/// What a completed record says of its load.
+#[track_caller]
+fn load_of(record: &Value) -> &Value {
+    assert_eq!(record["outcome"]["kind"], "completed", "{}", record["outcome"]);
+    &record["load"]
+}
+
+fn names<'a>(load: &'a Value, list: &str, name: &str) -> Vec<&'a str> {
+    let entries = load[list].as_array().into_iter().flatten();
+    entries.map(|entry| entry[name].as_str().unwrap()).collect()
+}
+
+fn metrics(load: &Value) -> Vec<&str> {
+    names(load, "metrics", "name")
+}
+
+fn operations(load: &Value) -> Vec<&str> {
+    names(load, "latencies", "operation")
+}
+
+/// A text without its line breaks.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+const STAGES: &str = "[global]\nsize=2m\ndirect=1\n[big_reads]\nrw=read\nbs=256k\n\
+                      [writes]\nstonewall\nrw=write\nbs=256k\n\
+                      [small_reads]\nstonewall\nrw=randread\nbs=4k\nnumjobs=2\nfilename=f\n";
+
+#[test]
+fn stages_are_ranked_and_reported_one_by_one() {
+    let gates = ["--gate", "ext4 <= 1000", "--export-markdown", "t.md"];
+    let Some((site, ran)) = ran(&["ext2", "ext4"], STAGES, &gates) else { return };
+    // One block decides nothing.
+    let ran = ran.expect(4);
+    let load = &load_of(&site.record_of("ext2")).clone();
+    let parts = ["big_reads: read", "writes: write", "small_reads: read"];
+    let both = |part: &str| ["operations", "bandwidth"].map(|figure| format!("{part} {figure}"));
+    assert_eq!(metrics(load), parts.iter().flat_map(|part| both(part)).collect::<Vec<_>>());
+    assert_eq!(operations(load), parts);
+    let counts = load["latencies"].as_array().unwrap().iter().map(|one| one["count"].as_u64());
+    assert_eq!(counts.collect::<Vec<_>>(), [Some(8), Some(8), Some(1024)]);
+    assert_eq!(load["metrics"][0]["axes"]["group"], "big_reads");
+    let said = words(&ran.stdout);
+    for part in ["big_reads: read operations [interval]", "writes: write operations", "small_reads"]
+    {
+        assert!(said.contains(part), "no '{part}' in {said}");
+    }
+    let ranked = "Ranked by 'big_reads'; the 3 groups of the job run one after another";
+    assert!(said.contains(ranked), "{said}");
+    let page = fs::read_to_string(site.work().join("result/report.html")).unwrap();
+    let markdown = fs::read_to_string(site.work().join("t.md")).unwrap();
+    for text in [page, markdown] {
+        assert!(words(&text).contains("the 3 groups of the job run one after another"), "{text}");
+    }
+    // The histograms of a group have its name, as it is written.
+    let whole = site.run(&["report", "result", "--verbose"]).expect(0).stdout;
+    assert!(whole.contains("small_reads: read") && !whole.contains("no histogram"), "{whole}");
+    let refused = site.run(&["compare", "ext2", "--fio", "job.fio", "--fio-rank", "reads"]);
+    refused.expect(2).says(&["'reads'", "big_reads, writes, small_reads"]);
+}
+
+#[test]
+fn the_group_that_is_named_ranks() {
+    let flags = ["--fio-rank", "small_reads"];
+    let Some((site, ran)) = ran(&["ext2"], STAGES, &flags) else { return };
+    ran.expect(0);
+    assert_eq!(metrics(load_of(&site.record_of("ext2")))[0], "small_reads: read operations");
+}
+
+#[test]
+fn a_job_that_verifies_is_ranked_by_its_writes() {
+    for backlog in ["", "verify_backlog=64\n"] {
+        let job = format!("[a]\nrw=randwrite\nbs=4k\nsize=1m\nverify=crc32c\n{backlog}");
+        let Some((site, ran)) = ran(&["ext2"], &job, &[]) else { return };
+        let ran = ran.expect(0);
+        assert!(words(&ran.stdout).contains("write operations"), "{}", ran.stdout);
+        let record = site.record_of("ext2");
+        let load = load_of(&record);
+        let writes = ["write operations", "write bandwidth"];
+        assert_eq!(metrics(load), [writes, ["verify operations", "verify bandwidth"]].concat());
+        let operations = operations(load);
+        assert!(operations.contains(&"write") && operations.contains(&"verify"), "{operations:?}");
+        assert!(
+            !operations.contains(&"overall") && !operations.contains(&"read"),
+            "{operations:?}"
+        );
+    }
+}
+
+#[test]
+fn trims_are_a_metric_and_a_run_without_operations_is_not_ranked_by_its_length() {
+    let trims = "[a]\nrw=randtrim\nbs=64k\nsize=8m\nruntime=1\ntime_based\n";
+    let Some((site, ran_trims)) = ran(&["raw"], trims, &["--discard"]) else { return };
+    ran_trims.expect(0);
+    let record = site.record_of("raw");
+    assert_eq!(metrics(load_of(&record)), ["trim operations", "trim bandwidth"]);
+    let idle = "[a]\nioengine=cpuio\ncpuload=1\nruntime=1\ntime_based\n";
+    let Some((_, ran)) = ran(&["ext2"], idle, &[]) else { return };
+    ran.expect(1).says(&["nothing to compare"]);
+}
+
+#[test]
+fn what_fio_does_not_measure_has_no_latency() {
+    let job = "[a]\nrw=randread\nbs=4k\nsize=1m\ngtod_reduce=1\n";
+    let Some((site, ran)) = ran(&["ext2"], job, &[]) else { return };
+    ran.expect(0);
+    let record = site.record_of("ext2");
+    assert_eq!(metrics(load_of(&record)), ["read operations", "read bandwidth"]);
+    assert_eq!(load_of(&record)["latencies"], Value::Null);
+}
+
+#[test]
+fn a_failure_has_the_reason_that_fio_gives() {
+    let Some((_, ran)) = ran(&["ext2"], "[a]\nrw=trim\nbs=4k\nsize=1m\n", &[]) else { return };
+    let ran = ran.expect(1);
+    let said = words(&ran.stdout);
+    assert!(said.contains("func=td_io_queue, error="), "{said}");
+    assert!(said.contains("fio trims devices only"), "{said}");
+}
+
+#[test]
+fn places_of_another_machine_become_the_contender() {
+    let job = "[global]\nsize=1m\nbs=64k\ndirectory=/mnt/published\n[a]\nrw=write\n\
+               [b]\nstonewall\nrw=read\nfilename=/dev/sdz:mark.dat\n";
+    let Some((site, ran)) = ran(&["raw", "ext2"], job, &[]) else { return };
+    let ran = ran.expect(0);
+    let said = words(&ran.stdout);
+    let names = "in place of directory=/mnt/published, filename=/dev/sdz:mark.dat";
+    for place in ["ext2: Changed in the job:", "raw: Changed in the job:"] {
+        assert!(said.contains(place), "no '{place}' in {said}");
+    }
+    assert!(said.contains(&format!("the device {names}")), "{said}");
+    assert!(said.contains(&format!("the contender's directory {names}")), "{said}");
+    for label in ["raw", "ext2"] {
+        let expected = ["a: write operations", "a: write bandwidth"];
+        assert_eq!(metrics(load_of(&site.record_of(label)))[..2], expected, "{label}");
+    }
+}
+
+/// etcd's check of a disk: its log grows by each write, and each write is made durable.
+const ETCD: &str = "[etcd]\nrw=write\nioengine=sync\nbs=2300\nsize=460k\nfdatasync=1\n";
+
+#[test]
+fn a_job_that_runs_as_it_is_written_has_the_flushes_of_a_growing_file() {
+    let flushes = |flags: &[&str]| {
+        let (site, ran) = ran(&["ext4"], ETCD, flags)?;
+        let said = words(&ran.expect(0).stdout);
+        let record = site.record_of("ext4");
+        load_of(&record);
+        let flushes = phase(&record, "run")["device"]["flushes"].as_u64().unwrap();
+        Some((flushes, said, record["flushes_uncounted"] == true))
+    };
+    let Some((laid_out, said, is_uncounted)) = flushes(&[]) else { return };
+    let changed = "files laid out and written in full before the run (overwrite=1, fallocate=none)";
+    assert!(said.contains(changed) && said.contains("--fio-as-written"), "{said}");
+    let (growing, said, _) = flushes(&["--fio-as-written"]).unwrap();
+    assert!(!said.contains("Changed in the job"), "{said}");
+    if is_uncounted {
+        eprintln!("skipped: the kernel counts no flushes of this device");
+        return;
+    }
+    // 204 writes. ext4 commits its journal for each that makes the file longer.
+    assert!((200..300).contains(&laid_out), "{laid_out}");
+    assert!(
+        growing >= 400,
+        "{growing} flushes of a growing file, {laid_out} of one that was laid out"
+    );
+}
+
+#[test]
+fn a_command_line_of_fio_is_taken_as_it_was_published() {
+    let options = "--name=a --rw=read --bs=64k --size=8m --name=b --rw=randwrite --bs=4k --size=8m";
+    if tool("fio").is_none() {
+        return;
+    }
+    let site = Site::new();
+    for flag in [vec!["--fio", options], vec![&*format!("--fio={options}")]] {
+        let plan = [&["compare", "ext4", "--print-plan"], &flag[..]].concat();
+        let said = words(&site.run(&plan).expect(0).stdout);
+        assert!(said.contains("jobs a, b") && said.contains("16777216 bytes"), "{said}");
+    }
+    site.expect_untouched(&[]);
+}

@@ -1,0 +1,477 @@
+//! Which of fio's figures belong together, and under what name: its groups and sections.
+//!
+//! fio starts the jobs of a group together and each group after the one before it (`stonewall`,
+//! `new_group`). A figure is of one section, of a group that fio was told to report as one
+//! (`group_reporting`), or of all sections of a group where they run at the same time: never of stages
+//! that ran one after another. Latencies are of sections of one block size. Knows the text of jobs and
+//! fio's figures; runs nothing.
+
+use std::collections::BTreeSet;
+
+use vocabulary::report::{Axes, GROUP_AXIS, Metric, OPERATION_AXIS, Unit};
+
+use super::jobfile::JobFile;
+use super::output::{Direction, FioJob};
+use super::run::{pattern, writes};
+use super::verify::verifies;
+use crate::latency::{Recorder, Recording};
+
+/// What belongs together in a job file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Groups {
+    entries: Vec<Entry>,
+    parts: Vec<Part>,
+}
+
+/// The jobs that fio reports under one name in one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    group: u64,
+    name: String,
+    sections: Vec<Section>,
+}
+
+/// A section, as far as its figures ask for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Section {
+    index: usize,
+    name: String,
+    /// The options that say the block size.
+    block_size: Vec<String>,
+    /// What its reads are called.
+    reads: Reads,
+    writes: bool,
+    /// Whether it reads, be it to verify.
+    reads_any: bool,
+    /// Whether it begins when another has ended.
+    waits: bool,
+}
+
+/// What fio counts as reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reads {
+    Read,
+    /// Of a job that writes: what it reads to compare.
+    Verify,
+    /// Both, which fio does not count apart.
+    Both,
+    /// Operations on files of an engine that moves no data.
+    Files(&'static str),
+}
+
+impl Reads {
+    fn name(self) -> &'static str {
+        match self {
+            Reads::Read => "read",
+            Reads::Verify => "verify",
+            Reads::Both => "read and verify",
+            Reads::Files(name) => name,
+        }
+    }
+}
+
+/// What has figures of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    /// Its name; none where it is the whole job.
+    label: Option<String>,
+    /// The entries that it is made of.
+    entries: Vec<usize>,
+}
+
+/// What fio's figures come to.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Operations and bytes a second of each part, those that rank first.
+    pub metrics: Vec<Metric>,
+    /// The latencies by part and operation.
+    pub recording: Recording,
+    /// Whether the latencies of all operations together mean something: one part that verifies nothing.
+    pub has_overall: bool,
+    /// What must be told next to the figures.
+    pub remarks: Vec<String>,
+}
+
+/// Most names that a sentence lists.
+const NAMES_MAX: usize = 8;
+
+/// Engines that work on files and move no data, with the name of their operation; fio counts it as a
+/// read.
+const FILE_ENGINES: [(&str, &str); 3] =
+    [("filecreate", "create"), ("filestat", "stat"), ("filedelete", "delete")];
+
+impl Groups {
+    /// The groups of a job file, numbered as fio numbers them.
+    pub fn of(job: &JobFile) -> Groups {
+        let entries = entries(job, true);
+        let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        let is_only = |entry: &Entry| names.iter().filter(|name| **name == entry.name).count() == 1;
+        let groups: BTreeSet<u64> = entries.iter().map(|entry| entry.group).collect();
+        let mut parts = Vec::new();
+        for group in &groups {
+            let all = || entries.iter().enumerate().filter(|(_, entry)| entry.group == *group);
+            let places: Vec<usize> = all().map(|(place, _)| place).collect();
+            let waits = all().flat_map(|(_, entry)| &entry.sections).any(|section| section.waits);
+            if places.len() > 1 && !waits {
+                let label = (groups.len() > 1).then(|| format!("group {group}"));
+                parts.push(Part { label, entries: places });
+            }
+            parts.extend(all().map(|(place, entry)| {
+                let label = match is_only(entry) {
+                    true => entry.name.clone(),
+                    false => format!("{} (group {group})", entry.name),
+                };
+                let label = (entries.len() > 1).then_some(label);
+                Part { label, entries: vec![place] }
+            }));
+        }
+        Groups { entries, parts }
+    }
+
+    /// The names that a figure can be ranked by: those of groups and sections.
+    pub fn labels(&self) -> Vec<&str> {
+        self.parts.iter().filter_map(|part| part.label.as_deref()).collect()
+    }
+
+    /// Refuses a rank that names no part and no metric.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub fn check_rank(&self, rank: &str) -> Result<(), String> {
+        let metrics = self.metrics();
+        if self.labels().contains(&rank) || metrics.iter().any(|name| name == rank) {
+            return Ok(());
+        }
+        let known = match self.labels() {
+            labels if labels.is_empty() => metrics,
+            labels => labels.into_iter().map(str::to_owned).collect(),
+        };
+        Err(format!(
+            "the job has no group, section or metric '{rank}'; it has {}",
+            listed(known.iter().map(String::as_str))
+        ))
+    }
+
+    /// The names of the metrics that the jobs can have.
+    pub fn metrics(&self) -> Vec<String> {
+        let of_part = |part: &Part| {
+            let operations = self.operations_of(part);
+            let names = operations.into_iter().flat_map(|operation| {
+                ["operations", "bandwidth"]
+                    .map(|figure| named(part, &format!("{operation} {figure}")))
+            });
+            names.collect::<Vec<_>>()
+        };
+        self.parts.iter().flat_map(of_part).collect()
+    }
+
+    /// The kinds of operation whose latencies the jobs can have.
+    pub fn operations(&self) -> Vec<String> {
+        let single = self.parts.iter().filter(|part| part.entries.len() == 1);
+        let of_part = |part: &Part| {
+            let operations = self.operations_of(part).into_iter().chain(["sync"]);
+            operations.map(|operation| named(part, operation)).collect::<Vec<_>>()
+        };
+        single.flat_map(of_part).collect()
+    }
+
+    fn operations_of(&self, part: &Part) -> Vec<&'static str> {
+        let mut operations: Vec<&'static str> = Vec::new();
+        for entry in part.entries.iter().map(|place| &self.entries[*place]) {
+            for operation in [entry.reads().name(), "write", "trim", "mixed"] {
+                if !operations.contains(&operation) {
+                    operations.push(operation);
+                }
+            }
+        }
+        sorted(operations)
+    }
+
+    /// Puts fio's figures together. `rank` names the part or the metric that comes first; without it, that
+    /// is the first part which has figures.
+    ///
+    /// # Errors
+    /// A job that the text does not have; a part to rank by that has no figures.
+    pub fn figures(&self, jobs: &[FioJob], rank: Option<&str>) -> Result<Figures, String> {
+        let mut by_entry: Vec<Vec<&FioJob>> = vec![Vec::new(); self.entries.len()];
+        for job in jobs {
+            by_entry[self.entry_of(job)?].push(job);
+        }
+        let entries: Vec<FioJob> = by_entry.iter().map(|jobs| FioJob::together(jobs)).collect();
+        let of_parts: Vec<(&Part, Vec<Metric>)> =
+            self.parts.iter().map(|part| (part, self.metrics_of(part, &entries))).collect();
+        let has_any = |(_, metrics): &&(&Part, Vec<Metric>)| !metrics.is_empty();
+        let is_ranked = |(part, metrics): &&(&Part, Vec<Metric>)| match rank {
+            None => true,
+            Some(rank) => {
+                part.label.as_deref() == Some(rank) || metrics.iter().any(|one| one.name == rank)
+            }
+        };
+        let ranked = of_parts.iter().filter(has_any).find(is_ranked).map(|(part, _)| *part);
+        if let (Some(rank), None) = (rank, ranked) {
+            return Err(format!(
+                "fio counted no operation of '{rank}'; rank by another with --fio-rank"
+            ));
+        }
+        let (first, rest): (Vec<_>, Vec<_>) =
+            of_parts.iter().partition(|(part, _)| Some(*part) == ranked);
+        let metrics = first.into_iter().chain(rest).flat_map(|(_, metrics)| metrics.clone());
+        let mut metrics: Vec<Metric> = metrics.collect();
+        metrics.sort_by_key(|metric| Some(metric.name.as_str()) != rank);
+        let remarks = ranked.and_then(|part| self.ranking(part)).into_iter();
+        let unread = self.without_latencies(&entries);
+        Ok(Figures {
+            recording: self.recording(&entries),
+            has_overall: self.entries.iter().all(|entry| !entry.is_mixed() && !entry.verifies())
+                && self.entries.len() == 1,
+            remarks: remarks.chain(unread).collect(),
+            metrics,
+        })
+    }
+
+    fn entry_of(&self, job: &FioJob) -> Result<usize, String> {
+        let is_named = |entry: &Entry| entry.name == job.jobname;
+        let exact = |entry: &Entry| is_named(entry) && entry.group == job.groupid;
+        let found = self.entries.iter().position(exact);
+        found.or_else(|| self.entries.iter().position(is_named)).ok_or_else(|| {
+            let (name, group) = (&job.jobname, job.groupid);
+            format!(
+                "fio reports the job `{name}` in group {group}, which the job file does not have"
+            )
+        })
+    }
+
+    /// Operations and bytes a second of a part, by operation. The length is that of the job which took
+    /// longest, as fio has it for a group.
+    fn metrics_of(&self, part: &Part, entries: &[FioJob]) -> Vec<Metric> {
+        let mut metrics = Vec::new();
+        for operation in self.operations_of(part) {
+            let sides = part.entries.iter().flat_map(|place| {
+                let sides = self.entries[*place].sides(&entries[*place]).into_iter();
+                sides.filter(|(name, side)| *name == operation && side.total_ios > 0)
+            });
+            let sides: Vec<&Direction> = sides.map(|(_, side)| side).collect();
+            let all = Direction::together(&sides);
+            if all.iops <= 0.0 {
+                continue;
+            }
+            let all_entries = part.entries.iter().map(|place| &self.entries[*place]);
+            let doing = all_entries.filter(|entry| entry.does(operation));
+            let is_of_files = FILE_ENGINES.iter().any(|(_, name)| *name == operation);
+            let figures = [
+                ("operations", all.iops, Unit::OperationsPerSecond, have_one_size(doing)),
+                ("bandwidth", all.bw_bytes, Unit::BytesPerSecond, !is_of_files),
+            ];
+            for (figure, value, unit, _) in figures.into_iter().filter(|(.., has_it)| *has_it) {
+                let name = named(part, &format!("{operation} {figure}"));
+                let mut axes = Axes::new();
+                if let Some(label) = &part.label {
+                    axes.insert(GROUP_AXIS.into(), label.clone());
+                }
+                axes.insert(OPERATION_AXIS.into(), operation.into());
+                metrics.push(Metric { axes, ..Metric::new(name, value, unit) });
+            }
+        }
+        metrics
+    }
+
+    fn recording(&self, entries: &[FioJob]) -> Recording {
+        let mut recorder = Recorder::new();
+        for part in self.parts.iter().filter(|part| part.entries.len() == 1) {
+            let place = part.entries[0];
+            let (entry, job) = (&self.entries[place], &entries[place]);
+            if entry.is_mixed() {
+                continue;
+            }
+            for (operation, side) in entry.sides(job).into_iter().chain([("sync", &job.sync)]) {
+                side.record(&mut recorder, &named(part, operation));
+            }
+        }
+        recorder.finish()
+    }
+
+    /// Which part ranks and what the others are, where there are others.
+    fn ranking(&self, ranked: &Part) -> Option<String> {
+        if self.entries.len() < 2 {
+            return None;
+        }
+        let groups: BTreeSet<u64> = self.entries.iter().map(|entry| entry.group).collect();
+        let names = listed(self.entries.iter().map(|entry| entry.name.as_str()));
+        Some(match (&ranked.label, groups.len()) {
+            (None, _) => {
+                format!(
+                    "Ranked by {names} together, which run at the same time; --fio-rank names one of them."
+                )
+            }
+            (Some(label), 1) => {
+                format!("Ranked by '{label}', one of the jobs {names}; --fio-rank names another.")
+            }
+            (Some(label), count) => {
+                let labels = listed(self.labels().into_iter());
+                format!(
+                    "Ranked by '{label}'; the {count} groups of the job run one after another: {labels}. --fio-rank names another."
+                )
+            }
+        })
+    }
+
+    fn without_latencies(&self, jobs: &[FioJob]) -> Option<String> {
+        let both = self.entries.iter().zip(jobs);
+        let mixed = both.filter(|(entry, job)| entry.is_mixed() && job.has_done_any());
+        let names: Vec<&str> = mixed.map(|(entry, _)| entry.name.as_str()).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "fio reports several block sizes of {} as one, so there are no latencies of it.",
+                listed(names.into_iter())
+            )
+        })
+    }
+}
+
+impl Entry {
+    fn reads(&self) -> Reads {
+        let reads = self.sections.iter().map(|section| section.reads);
+        let reads = reads.reduce(|one, other| if one == other { one } else { Reads::Both });
+        reads.unwrap_or(Reads::Read)
+    }
+
+    /// The directions of a job, each with the name of its operation.
+    fn sides<'a>(&self, job: &'a FioJob) -> Vec<(&'static str, &'a Direction)> {
+        let reads = self.reads().name();
+        let sides = vec![(reads, &job.read), ("write", &job.write), ("trim", &job.trim)];
+        // With `unified_rw_reporting=both` fio tells of both.
+        match sides.iter().all(|(_, side)| side.total_ios == 0) {
+            true => vec![("mixed", &job.mixed)],
+            false => sides,
+        }
+    }
+
+    /// Whether fio puts sections of several block sizes into one.
+    fn is_mixed(&self) -> bool {
+        !have_one_size([self].into_iter())
+    }
+
+    fn verifies(&self) -> bool {
+        matches!(self.reads(), Reads::Verify | Reads::Both)
+    }
+
+    /// Whether it may do an operation of this name.
+    fn does(&self, operation: &str) -> bool {
+        match operation {
+            "write" => self.sections.iter().any(|section| section.writes),
+            "trim" | "mixed" => true,
+            reads => self.reads().name() == reads && self.sections.iter().any(|one| one.reads_any),
+        }
+    }
+}
+
+/// Whether the sections of entries are of one block size.
+fn have_one_size<'a>(entries: impl Iterator<Item = &'a Entry>) -> bool {
+    let sizes: BTreeSet<&Vec<String>> =
+        entries.flat_map(|entry| &entry.sections).map(|section| &section.block_size).collect();
+    sizes.len() <= 1
+}
+
+/// What fio reports under names of their own; `merge`: whether it puts the sections of a group together
+/// where they say so.
+fn entries(job: &JobFile, merge: bool) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    let (mut group, mut is_first) = (0, true);
+    let splits = if merge { several_sizes(job) } else { BTreeSet::new() };
+    for (index, section) in job.jobs() {
+        let is_on = |name: &str| is_on(job, index, name);
+        let begins = ["stonewall", "wait_for_previous", "new_group"].into_iter().any(is_on);
+        if begins && !is_first {
+            group += 1;
+        }
+        is_first = false;
+        let name = job.effective(index, "name").unwrap_or(&section.name).to_owned();
+        let is_merged = merge && is_on("group_reporting") && !splits.contains(&index);
+        let found = match entries.last().filter(|last| last.group == group) {
+            Some(_) if is_merged => Some(entries.len() - 1),
+            _ => entries.iter().position(|entry| entry.group == group && entry.name == name),
+        };
+        let place = found.unwrap_or_else(|| {
+            entries.push(Entry { group, name: name.clone(), sections: Vec::new() });
+            entries.len() - 1
+        });
+        entries[place].sections.push(section_of(job, index, name));
+    }
+    entries
+}
+
+fn section_of(job: &JobFile, index: usize, name: String) -> Section {
+    let given = |name: &str| job.effective(index, name).map(str::to_owned);
+    let engine = given("ioengine").unwrap_or_default();
+    let of_files = FILE_ENGINES.iter().find(|(known, _)| *known == engine);
+    let pattern = pattern(job, index);
+    let reads_data = !pattern.contains("write");
+    let writes = writes(job, index);
+    let sizes = ["bs", "blocksize", "bsrange", "blocksize_range", "bssplit"];
+    Section {
+        index,
+        name,
+        block_size: sizes.iter().map(|name| given(name).unwrap_or_default()).collect(),
+        reads: match of_files {
+            Some((_, operation)) => Reads::Files(operation),
+            None if !(verifies(job, index) && writes) => Reads::Read,
+            None if reads_data => Reads::Both,
+            None => Reads::Verify,
+        },
+        writes,
+        reads_any: pattern.contains("read") || pattern.contains("rw") || verifies(job, index),
+        waits: given("wait_for").is_some(),
+    }
+}
+
+/// Whether a switch of fio's is on.
+fn is_on(job: &JobFile, index: usize, name: &str) -> bool {
+    job.effective(index, name).is_some_and(|value| value != "0")
+}
+
+/// The sections that are reported together with others of another block size, or with others whose reads
+/// mean something else: fio is not to put those together, since nobody could take them apart again.
+pub fn several_sizes(job: &JobFile) -> BTreeSet<usize> {
+    let apart = entries(job, false);
+    let mut found = BTreeSet::new();
+    for group in apart.iter().map(|entry| entry.group).collect::<BTreeSet<_>>() {
+        let sections =
+            || apart.iter().filter(|entry| entry.group == group).flat_map(|e| &e.sections);
+        let reported = || sections().filter(|section| is_on(job, section.index, "group_reporting"));
+        let kinds: BTreeSet<_> =
+            sections().map(|section| (&section.block_size, section.reads.name())).collect();
+        if kinds.len() > 1 {
+            found.extend(reported().map(|section| section.index));
+        }
+    }
+    found
+}
+
+/// Writes are what a job that verifies is for.
+fn sorted(mut operations: Vec<&'static str>) -> Vec<&'static str> {
+    operations.sort_by_key(|operation| match *operation {
+        "write" => 1,
+        "trim" => 2,
+        "mixed" => 3,
+        "verify" | "read and verify" => 4,
+        _ => 0,
+    });
+    operations
+}
+
+fn named(part: &Part, what: &str) -> String {
+    part.label.as_ref().map_or(what.to_owned(), |label| format!("{label}: {what}"))
+}
+
+/// `a, b, c`; of many the first, with the number of the others.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    match names.len().checked_sub(NAMES_MAX) {
+        None | Some(0) => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..NAMES_MAX].join(", ")),
+    }
+}
+
+#[cfg(test)]
+#[path = "groups_tests.rs"]
+mod tests;
