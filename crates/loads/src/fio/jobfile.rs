@@ -157,7 +157,12 @@ impl JobFile {
         let begin = Place { source: "the fio options".to_owned(), line: 1, column: 1 };
         let mut options = Vec::new();
         for word in options_of(text).map_err(|(at, reason)| begin.further(at).fault(reason))? {
-            options.push(option(&expand(&word.text, &environment), begin.further(word.at))?);
+            let text = expand(&word.text, &environment);
+            if let Some(at) = text.find(['#', ';']) {
+                let reason = "fio takes what follows for a comment; leave this character out";
+                return Err(begin.further(word.at + at).fault(reason));
+            }
+            options.push(option(&text, begin.further(word.at))?);
         }
         options.retain(|option| !is_about_output(&option.name));
         let mut sections: Vec<Section> = Vec::new();

@@ -153,7 +153,8 @@ fn options_on_one_line_are_one_job() {
     assert_eq!(job.effective(0, "bs"), Some("16k"));
     assert_eq!(job.effective(0, "description"), Some("two words"));
     assert_eq!(job.sections[0].options[1].place.column, 13);
-    for (text, column) in [("a=1 'b", 5), ("", 1), ("a=1 =2", 5)] {
+    for (text, column) in [("a=1 'b", 5), ("", 1), ("a=1 =2", 5), ("a=1 b=2;c", 8), ("name=a#b", 7)]
+    {
         assert_eq!(JobFile::from_options(text, "line").unwrap_err().place.column, column);
     }
 }

@@ -163,7 +163,6 @@ mod tests {
             ("size=10z", false),
             ("bs=0x1000", false),
             ("size=(2*4k)", false),
-            ("bs=$pagesize", false),
             ("runtime=5s", false),
             ("name=4q", false),
         ] {

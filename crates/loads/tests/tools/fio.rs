@@ -166,20 +166,31 @@ fn fios_own_errors_are_shown() {
     }
     let places = places();
     let error = run_text("[a]\nrw=sideways\nsize=1m\n", &places).unwrap_err();
-    assert!(error.contains("valid values"), "{error}");
+    assert!(error.contains("exit code 1: failed parsing rw=sideways"), "{error}");
 }
 
 #[test]
 fn a_job_that_leaves_its_directory_is_refused_before_anything_is_made() {
     let places = places();
+    let error = run_text("[a]\nrw=write\nsize=1m\nfilename=../victim\n", &places).unwrap_err();
+    let expected = ["is refused: it leads out", "is not installed"];
+    assert!(expected.iter().any(|words| error.contains(words)), "{error}");
+    assert_eq!(fs::read_dir(&places.scratch).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_of_another_place_is_one_of_the_target() {
+    if !installed(Tool::Fio) {
+        return;
+    }
+    let places = places();
     let victim = tempfile::NamedTempFile::new().unwrap();
     fs::write(victim.path(), "precious").unwrap();
     let text = format!("[a]\nrw=write\nsize=1m\nfilename={}\n", victim.path().display());
-    let error = run_text(&text, &places).unwrap_err();
-    let expected = ["is refused: it is outside", "is not installed"];
-    assert!(expected.iter().any(|words| error.contains(words)), "{error}");
+    run_text(&text, &places).unwrap();
     assert_eq!(fs::read_to_string(victim.path()).unwrap(), "precious");
-    assert_eq!(fs::read_dir(&places.scratch).unwrap().count(), 0);
+    let inside = places.target.path().join(victim.path().strip_prefix("/").unwrap());
+    assert_eq!(fs::metadata(inside).unwrap().len(), 1 << 20);
 }
 
 #[test]
