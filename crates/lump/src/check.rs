@@ -33,6 +33,9 @@ pub struct CheckReport {
     pub findings: Vec<String>,
     /// What any power cut may leave, in words.
     pub notes: Vec<String>,
+    /// Values that are left out, since nothing proves that they were durable: a power cut before they
+    /// were leaves the same as decay after.
+    pub left_out_values: u64,
     /// What was read.
     pub scrub: ScrubReport,
 }
@@ -83,7 +86,13 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<CheckReport> {
         Ok(geometry) => geometry,
         Err(Error::Damaged(why)) => {
             let scrub = ScrubReport::default();
-            return Ok(CheckReport { geometry: None, findings: vec![why], notes, scrub });
+            return Ok(CheckReport {
+                geometry: None,
+                findings: vec![why],
+                notes,
+                left_out_values: 0,
+                scrub,
+            });
         }
         Err(error) => return Err(error),
     };
@@ -101,14 +110,15 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<CheckReport> {
             notes.push(format!("root {place} is not whole; the other one counts"));
         }
     }
-    let mut scrub = ScrubReport::default();
+    let (mut scrub, mut left_out_values) = (ScrubReport::default(), 0);
     match Store::open(device, &OpenOptions { read_only: true, ..Default::default() }) {
         Ok(store) => {
-            notes.extend(store.left_out().map(str::to_string));
+            notes.extend(store.left_out());
+            left_out_values = store.left_out_values();
             scrub = store.scrub(None, |error| findings.push(error.to_string()));
         }
         Err(Error::Damaged(why)) => findings.push(why),
         Err(error) => return Err(error),
     }
-    Ok(CheckReport { geometry: Some(geometry), findings, notes, scrub })
+    Ok(CheckReport { geometry: Some(geometry), findings, notes, left_out_values, scrub })
 }

@@ -165,8 +165,16 @@ pub(crate) fn seal(
     (bytes, entry)
 }
 
-/// The extents that puts of an epoch left in a range of a window, from one sequence on: the entry
-/// and the sequence of each. `bytes` is the range, and `first` its first unit.
+/// The extents that puts left in a window: the entry and the sequence of each.
+#[derive(Debug, Default)]
+pub(crate) struct Placed {
+    pub whole: Vec<(Entry, u64)>,
+    /// Those of which the trailer is whole and the value is not.
+    pub broken: Vec<(Entry, u64)>,
+}
+
+/// Adds the extents that puts of an epoch left in a range of a window, from one sequence on. `bytes`
+/// is the range, and `first` its first unit.
 ///
 /// It goes from the end to the start, since an extent is told by its end: what looks like an extent
 /// inside of a value is never looked at, if that value is whole.
@@ -175,28 +183,32 @@ pub(crate) fn find_placed(
     mut bytes: &[u8],
     first: u64,
     least: Stamp,
-) -> Vec<(Entry, u64)> {
-    let mut found = Vec::new();
+    found: &mut Placed,
+) {
     let unit = geometry.unit_bytes as usize;
     while !bytes.is_empty() {
         let rest = match placed_at_end(geometry, bytes, first, least) {
-            Some((entry, sequence)) => {
-                found.push((entry, sequence));
+            Some((entry, sequence, true)) => {
+                found.whole.push((entry, sequence));
                 (entry.start - first) as usize * unit
+            }
+            Some((entry, sequence, false)) => {
+                found.broken.push((entry, sequence));
+                bytes.len() - unit
             }
             None => bytes.len() - unit,
         };
         bytes = &bytes[..rest];
     }
-    found
 }
 
+/// What the last bytes are the trailer of: entry and sequence, and whether the value is whole.
 fn placed_at_end(
     geometry: &Geometry,
     bytes: &[u8],
     first: u64,
     least: Stamp,
-) -> Option<(Entry, u64)> {
+) -> Option<(Entry, u64, bool)> {
     let fields: Trailer = read(&bytes[bytes.len() - TRAILER_BYTES..]);
     let (length, sequence) = (fields.length.get(), fields.sequence.get());
     let is_candidate = fields.magic == PLACED_MAGIC
@@ -214,8 +226,8 @@ fn placed_at_end(
     // The trailer first: whoever puts what looks like one does not know the store's identity.
     let extent = Extent { geometry, entry };
     extent.judge_trailer(checksums, trailer).ok()?;
-    extent.judge_chunks(checksums, 0, &bytes[..length as usize]).ok()?;
-    Some((entry, sequence))
+    let is_whole = extent.judge_chunks(checksums, 0, &bytes[..length as usize]).is_ok();
+    Some((entry, sequence, is_whole))
 }
 
 /// The checksums of the chunks and the trailer, of the last bytes of an extent.

@@ -2,18 +2,20 @@
 //!
 //! Writes nothing. The journal counts up to its last block of which everything is there: blocks
 //! that a later one (or the root) calls durable count as they are, the few others only if every
-//! extent that they name verifies. Invariant: nothing that was acknowledged as durable is left
-//! out in silence; where such a block is missing, the store is damaged.
+//! extent that they name verifies. Invariants: where a block is missing that was durable for sure, the
+//! store is damaged; where nothing proves that what is left out was durable, that is told and counted.
 
 use block::AlignedBuffer;
 
 use crate::checkpoint;
 use crate::error::{Error, Result};
-use crate::extent::{Extent, Stamp, Value, find_placed, unit_count};
-use crate::geometry::{Geometry, STORE_BLOCKS_MAX};
+use crate::extent::{Extent, Placed, Stamp, Value, find_placed, unit_count};
+use crate::geometry::{Geometry, STORE_BLOCKS_MAX, read_block};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Block, Position, Record};
-use crate::layout::{BLOCK_BYTES, Root, VALUE_BYTES_MAX, WINDOW_BYTES_MAX};
+use crate::layout::{
+    BLOCK_BYTES, BlockHeader, JOURNAL_MAGIC, Root, VALUE_BYTES_MAX, WINDOW_BYTES_MAX, read,
+};
 use crate::medium::Source;
 use crate::space::Space;
 use crate::store::Sabotage;
@@ -43,8 +45,29 @@ pub(crate) struct Recovered {
     pub found: Vec<Record>,
     /// The greatest epoch that was seen anywhere.
     pub epoch: u64,
-    /// A block that did not count because an extent that it names did not arrive.
-    pub cut: Option<String>,
+    pub left_out: LeftOut,
+}
+
+/// What an opening found and left out, since nothing on the medium proves that it was durable. Either
+/// power failed before it was, or it decayed since.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut {
+    /// What, where and why.
+    pub reasons: Vec<String>,
+    /// Puts among it, as far as they can be told.
+    pub values: u64,
+}
+
+/// The journal as it is on the medium.
+struct Journal {
+    /// What the root names, and what continues it.
+    chain: Vec<Block>,
+    /// All blocks up to this one were durable.
+    fenced: u64,
+    /// The greatest epoch of any block.
+    epoch: u64,
+    /// What is there of blocks after the chain.
+    rest: LeftOut,
 }
 
 /// Reads the state; `sabotage` is for the canaries.
@@ -64,67 +87,62 @@ pub(crate) fn recover(
     }
 
     let mut position = Position::of(&root);
-    let mut chain: Vec<Block> = Vec::new();
-    let (mut end, mut fenced, mut epoch) = (position, root.fenced.get(), root.epoch.get());
-    journal::scan(source, geometry, position.next, geometry.journal_blocks, |block| {
-        fenced = fenced.max(block.fenced);
-        epoch = epoch.max(block.epoch);
-        if block.continues(&end) {
-            end = block.end();
-            chain.push(block);
-        }
-    })?;
-    if fenced >= end.next {
-        return Err(Error::Damaged(format!(
-            "journal block {}, at byte {}: it is not there, and others say that blocks up to \
-             {fenced} were durable",
-            end.next,
-            geometry.journal_offset(end.next)
-        )));
-    }
+    let Journal { chain, mut fenced, epoch, rest: mut left_out } =
+        read_journal(source, geometry, &root)?;
     // A put in the newest window says that what announces it was durable, and all before.
-    let (mut newest, mut at) = (Announced::default(), position);
+    let (mut newest, mut at, mut unproven) = (Announced::default(), position, Vec::new());
     for block in &chain {
-        newest.follow(at, block);
+        unproven.push(newest.follow(at, block));
         at = block.end();
     }
     let mut placed = find(source, geometry, &newest, sabotage)?;
-    if !placed.is_empty() {
+    if !placed.whole.is_empty() {
         fenced = fenced.max(newest.last_block);
     }
     let first = chain.partition_point(|block| block.sequence <= fenced);
     let mut outcomes = match sabotage {
         Sabotage::TrustRecords => Vec::new(),
-        _ => verify_all(source, geometry, &chain[first..]),
+        _ => verify_all(source, geometry, &chain[first..], &unproven[first..]),
     }
     .into_iter();
-    let (mut cut, mut window) = (None, Announced::default());
-    for block in chain {
+    let mut window = Announced::default();
+    for (number, block) in chain.iter().enumerate() {
         if block.sequence > fenced {
             match outcomes.next() {
                 Some(Err(error @ Error::Corrupt { .. })) => {
-                    cut = Some(format!(
-                        "journal block {} and what follows was never acknowledged as durable and \
-                         is left out: {error}",
-                        block.sequence
-                    ));
+                    let rest = &chain[number..];
+                    left_out.values += rest.iter().map(put_count).sum::<u64>();
+                    let what =
+                        format!("journal block {} and what follows: {error}", block.sequence);
+                    left_out.reasons.push(what);
                     break;
                 }
                 outcome => outcome.transpose()?.unwrap_or_default(),
             }
         }
-        window.follow(position, &block);
+        window.follow(position, block);
         position = block.end();
-        records.extend(block.records.into_iter().filter(Record::is_change));
+        records.extend(block.records.iter().filter(|record| record.is_change()));
     }
     if window.position != newest.position {
         placed = find(source, geometry, &window, sabotage)?;
     }
     if sabotage != Sabotage::FindAgain {
-        placed.retain(|(_, sequence)| !window.recorded.contains(sequence));
+        placed.whole.retain(|(_, sequence)| !window.recorded.contains(sequence));
     }
+    placed.broken.retain(|(_, sequence)| !window.recorded.contains(sequence));
+    left_out.values += placed.broken.len() as u64;
+    left_out.reasons.extend(placed.broken.iter().map(|(entry, _)| {
+        format!(
+            "key {:032x}, {} bytes in the extent at byte {}, which no journal block names: the value \
+             is not whole",
+            entry.key,
+            entry.length,
+            geometry.unit_offset(entry.start)
+        )
+    }));
     let record = |(entry, sequence)| Record::Put { entry, sequence };
-    let found: Vec<Record> = placed.into_iter().map(record).collect();
+    let found: Vec<Record> = placed.whole.into_iter().map(record).collect();
     records.extend(&found);
     apply(geometry, &index, &mut records)?;
     if index.count() > geometry.objects_max + crate::geometry::OBJECTS_SPARE {
@@ -132,21 +150,66 @@ pub(crate) fn recover(
     }
     let space = free_space(geometry, &index)?;
     let announced = window.position;
-    Ok(Recovered { index, space, root, position, announced, found, epoch, cut })
+    Ok(Recovered { index, space, root, position, announced, found, epoch, left_out })
 }
 
-/// The puts in a window, in order: the entry and the sequence of each.
+fn put_count(block: &Block) -> u64 {
+    block.records.iter().filter(|record| matches!(record, Record::Put { .. })).count() as u64
+}
+
+/// Reads the whole journal.
+fn read_journal(source: &dyn Source, geometry: &Geometry, root: &Root) -> Result<Journal> {
+    let mut chain: Vec<Block> = Vec::new();
+    let mut end = Position::of(root);
+    let (mut fenced, mut epoch, mut later) = (root.fenced.get(), root.epoch.get(), Vec::new());
+    journal::scan(source, geometry, end.next, geometry.journal_blocks, |block| {
+        fenced = fenced.max(block.fenced);
+        epoch = epoch.max(block.epoch);
+        if block.continues(&end) {
+            end = block.end();
+            chain.push(block);
+        } else if block.sequence >= end.next {
+            later.push((block.sequence, block.epoch, put_count(&block)));
+        }
+    })?;
+    let offset = geometry.journal_offset(end.next);
+    if fenced >= end.next {
+        return Err(Error::Damaged(format!(
+            "journal block {}, at byte {offset}: it is not there, and others say that blocks up to \
+             {fenced} were durable",
+            end.next,
+        )));
+    }
+    // Of an earlier epoch is what an earlier opening left out.
+    later.retain(|(sequence, epoch, _)| *sequence > end.next && *epoch >= end.epoch);
+    let values = later.iter().map(|(.., puts)| puts).sum();
+    let mut rest = LeftOut { values, ..LeftOut::default() };
+    let block = read_block(source, offset / BLOCK_BYTES)?;
+    let header: BlockHeader = read(&block);
+    let is_there = block.starts_with(&JOURNAL_MAGIC)
+        && header.sequence.get() == end.next
+        && header.epoch.get() >= end.epoch;
+    if is_there || !later.is_empty() {
+        rest.reasons.push(format!(
+            "journal block {}, at byte {offset}, and what follows: it is not whole",
+            end.next
+        ));
+    }
+    Ok(Journal { chain, fenced, epoch, rest })
+}
+
+/// The puts in a window, in order.
 fn find(
     source: &dyn Source,
     geometry: &Geometry,
     window: &Announced,
     sabotage: Sabotage,
-) -> Result<Vec<(Entry, u64)>> {
+) -> Result<Placed> {
     let least = match sabotage {
         Sabotage::FindStale => Stamp { sequence: 0, ..window.least },
         _ => window.least,
     };
-    let (mut found, mut memory) = (Vec::new(), AlignedBuffer::zeroed(0));
+    let (mut found, mut memory) = (Placed::default(), AlignedBuffer::zeroed(0));
     let mut left = WINDOW_BYTES_MAX;
     for &(start, units) in &window.ranges {
         let end = start.checked_add(units).filter(|end| *end <= geometry.unit_count());
@@ -173,14 +236,20 @@ fn find(
                 )))?;
             }
         }
-        found.extend(find_placed(geometry, memory, start, least));
+        find_placed(geometry, memory, start, least, &mut found);
     }
-    found.sort_unstable_by_key(|(_, sequence)| *sequence);
+    found.whole.sort_unstable_by_key(|(_, sequence)| *sequence);
     Ok(found)
 }
 
-/// Of each block what [`verify`] says, in order. Small extents are read several at a time.
-fn verify_all(source: &dyn Source, geometry: &Geometry, blocks: &[Block]) -> Vec<Result<()>> {
+/// Of each block what [`verify`] says of those of its puts that nothing proves, in order. Small extents
+/// are read several at a time.
+fn verify_all(
+    source: &dyn Source,
+    geometry: &Geometry,
+    blocks: &[Block],
+    unproven: &[Vec<(Entry, u64)>],
+) -> Vec<Result<()>> {
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..blocks.len().min(READERS) {
@@ -188,7 +257,7 @@ fn verify_all(source: &dyn Source, geometry: &Geometry, blocks: &[Block]) -> Vec
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(block) = blocks.get(number) else { return };
-                    let outcome = verify(source, geometry, block);
+                    let outcome = verify(source, geometry, block.epoch, &unproven[number]);
                     lock(&outcomes).push((number, outcome));
                 }
             });
@@ -199,14 +268,18 @@ fn verify_all(source: &dyn Source, geometry: &Geometry, blocks: &[Block]) -> Vec
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Whether all extents that a block names are on the medium as they were put.
-fn verify(source: &dyn Source, geometry: &Geometry, block: &Block) -> Result<()> {
+/// Whether the extents of puts of an epoch are on the medium as they were put.
+fn verify(
+    source: &dyn Source,
+    geometry: &Geometry,
+    epoch: u64,
+    puts: &[(Entry, u64)],
+) -> Result<()> {
     let mut value = Value::zeroed(0);
-    for record in &block.records {
-        let Record::Put { entry, sequence } = *record else { continue };
+    for &(entry, sequence) in puts {
         checkpoint::check_bounds(geometry, &entry)?;
         let found = Extent { geometry, entry }.read_all(source, &mut value)?;
-        let expected = Stamp { epoch: block.epoch, sequence };
+        let expected = Stamp { epoch, sequence };
         if found != expected {
             return Err(Error::Corrupt {
                 key: entry.key,

@@ -23,7 +23,7 @@ use crate::journal::Record;
 use crate::layout::{BLOCK_BYTES, ROOT_MAGIC, Root, VALUE_BYTES_MAX};
 use crate::medium::Medium;
 use crate::metrics::{Counters, Metrics, count};
-use crate::recovery::{Recovered, recover};
+use crate::recovery::{LeftOut, Recovered, recover};
 use crate::space::{Pin, Pins};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::{self, JoinHandle};
@@ -170,7 +170,7 @@ pub struct Store {
     epoch: u64,
     /// Memory for values that come unaligned.
     spare: Mutex<Vec<Value>>,
-    cut: Option<String>,
+    left_out: LeftOut,
 }
 
 impl Store {
@@ -221,7 +221,7 @@ impl Store {
         if device.is_read_only() && !options.read_only {
             return Err(Error::ReadOnly("the device is read-only".into()));
         }
-        let Recovered { index, space, root, position, announced, found, epoch, cut } =
+        let Recovered { index, space, root, position, announced, found, epoch, left_out } =
             recover(&device, &geometry, options.sabotage)?;
         let epoch = epoch + 1;
         let merges = options.own_flushes.unwrap_or_else(|| device.merges_flushes());
@@ -262,7 +262,7 @@ impl Store {
             let spawned = thread.spawn(move || engine.work());
             background = Some(spawned.map_err(Error::device("start a thread"))?);
         }
-        Ok(Self { engine, background, epoch, spare: Mutex::default(), cut })
+        Ok(Self { engine, background, epoch, spare: Mutex::default(), left_out })
     }
 
     /// Stores `bytes` under `key`, in the place of any value before, and answers as `durability`
@@ -603,9 +603,22 @@ impl Store {
         self.engine.medium.refusal()
     }
 
-    /// What the opening left out since it had never been acknowledged as durable, in words.
-    pub fn left_out(&self) -> Option<&str> {
-        self.cut.as_deref()
+    /// What the opening found and left out, in words. Nothing on the medium proves that it was durable:
+    /// either power failed before it was, or it decayed since.
+    pub fn left_out(&self) -> Option<String> {
+        let LeftOut { reasons, values } = &self.left_out;
+        (!reasons.is_empty()).then(|| {
+            format!(
+                "left out, with {values} values: {}; power failed before it was durable, or it \
+                 decayed since",
+                reasons.join("; ")
+            )
+        })
+    }
+
+    /// How many puts are among that, as far as they can be told.
+    pub fn left_out_values(&self) -> u64 {
+        self.left_out.values
     }
 }
 

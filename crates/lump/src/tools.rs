@@ -219,6 +219,13 @@ pub fn check(device: &Path, verbose: bool) -> Outcome {
     for note in report.notes.iter().filter(|_| verbose) {
         say!("{shown}: note: {note}");
     }
+    if report.left_out_values > 0 {
+        let count = report.left_out_values;
+        say!(
+            "{shown}: {count} values are left out: power failed before they were durable, or they \
+             decayed since (-v tells where)"
+        );
+    }
     let (objects, value_bytes) = (report.scrub.objects, report.scrub.value_bytes);
     match report.findings.len() {
         0 => {

@@ -245,8 +245,10 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
-    /// Takes in the block at `position`.
-    pub fn follow(&mut self, position: Position, block: &Block) {
+    /// Takes in the block at `position`. Returns its puts of which it does not prove that their extents
+    /// were durable: a put in the window is recorded only after its own flush.
+    pub fn follow(&mut self, position: Position, block: &Block) -> Vec<(Entry, u64)> {
+        let mut unproven = Vec::new();
         if block.epoch > self.least.epoch {
             // An opening has taken in what there was.
             *self = Self { least: Stamp { epoch: block.epoch, sequence: 0 }, ..Self::default() };
@@ -264,15 +266,29 @@ impl Announced {
                         *missing = missing.saturating_sub(1);
                     }
                 }
-                Record::Put { sequence, .. } if self.position.is_some() => {
-                    self.recorded.insert(sequence);
+                Record::Put { entry, sequence } => {
+                    if self.position.is_some() {
+                        self.recorded.insert(sequence);
+                    }
+                    if !self.holds(&entry) {
+                        unproven.push((entry, sequence));
+                    }
                 }
-                Record::Put { .. } | Record::Delete(_) | Record::DeleteRange { .. } => {}
+                Record::Delete(_) | Record::DeleteRange { .. } => {}
             }
             if let Some((next, _)) = self.next.take_if(|(_, missing)| *missing == 0) {
                 *self = Self { last_block: block.sequence, ..*next };
             }
         }
+        unproven
+    }
+
+    /// Whether an extent begins in the window. While there is one, no other puts get units of it.
+    fn holds(&self, entry: &Entry) -> bool {
+        let has = |(start, units): &(u64, u64)| {
+            entry.start.checked_sub(*start).is_some_and(|at| at < *units)
+        };
+        self.ranges.iter().any(has)
     }
 }
 
